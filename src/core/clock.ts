@@ -1,0 +1,7 @@
+export type Clock = { now(): number }
+export const systemClock: Clock = { now: () => Date.now() }
+
+export const sleep = (ms: number): Promise<void> =>
+  new Promise((resolve) => {
+    setTimeout(resolve, ms)
+  })

@@ -1,0 +1,56 @@
+/** What PostgreSQL can bind. Everything travels as text; objects must be serialised by the caller with JSON.stringify. */
+export type Value = string | number | bigint | boolean | null | Date | readonly (string | number | null)[]
+
+type Arg = Sql | Ident | Value
+
+/** A Sql can only be made by the `sql` tag, so a plain string can never become SQL text. */
+export class Sql {
+  readonly #parts: readonly string[]
+  readonly #args: readonly Arg[]
+
+  private constructor(parts: readonly string[], args: readonly Arg[]) {
+    this.#parts = parts
+    this.#args = args
+  }
+
+  static tag(parts: TemplateStringsArray, ...args: Arg[]): Sql {
+    return new Sql(parts, args)
+  }
+
+  /** The statement's text with $1… placeholders, and the values in their order. */
+  render(): { text: string; values: Value[] } {
+    const values: Value[] = []
+    return { text: this.#write(values), values }
+  }
+
+  #write(values: Value[]): string {
+    let text = this.#parts[0] ?? ''
+    for (const [i, arg] of this.#args.entries()) {
+      if (arg instanceof Sql) text += arg.#write(values)
+      else if (arg instanceof Ident) text += arg.quoted
+      else if (arg === undefined) throw new TypeError(`undefined in SQL after: …${text.slice(-40)}`)
+      else text += `$${values.push(arg)}`
+      text += this.#parts[i + 1] ?? ''
+    }
+    return text
+  }
+}
+
+/** A name PostgreSQL itself reported (or a constant of ours), quoted once. Never made from request text. */
+export class Ident {
+  readonly quoted: string
+  constructor(...path: [string, ...string[]]) {
+    this.quoted = path.map((name) => `"${name.replaceAll('"', '""')}"`).join('.')
+  }
+}
+
+export const sql = Sql.tag
+export const EMPTY: Sql = sql``
+
+export function join(items: readonly Sql[], glue: Sql): Sql {
+  const [first, ...rest] = items
+  if (first === undefined) return EMPTY
+  return rest.reduce((all, item) => sql`${all}${glue}${item}`, first)
+}
+
+export const COMMA: Sql = sql`, `
