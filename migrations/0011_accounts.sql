@@ -1,0 +1,18 @@
+-- Durable background work (src/db/queue.ts).
+create table svc.queue (
+  id          bigint generated always as identity primary key,
+  kind        text not null,
+  -- Items of one group share a concurrency cap, e.g. one webhook endpoint.
+  group_key   text not null default '',
+  payload     jsonb not null,
+  attempts    integer not null default 0,
+  -- Nobody may claim the item before this time. A claim moves it to the end of its lease, so one
+  -- index range holds exactly what is due: new items, retries, and what a dead process left behind.
+  run_at      timestamptz not null default now(),
+  lease_until timestamptz,
+  worker      text,
+  last_error  text,
+  created_at  timestamptz not null default now()
+);
+create index queue_due on svc.queue (kind, group_key, run_at);
+create index queue_held on svc.queue (worker) where worker is not null;
