@@ -1,0 +1,186 @@
+import {
+  autoOrBool,
+  bool,
+  cidr,
+  duration,
+  durations,
+  emptyOr,
+  int,
+  list,
+  map,
+  matching,
+  NamedTables,
+  oneOf,
+  path,
+  Refusal,
+  rate,
+  size,
+  str,
+  url,
+  webOrigin,
+} from './fields.ts'
+
+/** Names that would collide with other keys in the environment, such as SVC_AUTH_OAUTH_REDIRECT_URL. */
+const RESERVED_PROVIDERS = new Set(['provider', 'redirect', 'return'])
+
+const exposableSchema = matching(/^(?!svc$|pg_|information_schema$).+$/, 'a schema that can be exposed')
+
+/** Every key there is. The loader, its errors and docs/config.md are made from this table alone. */
+export const table = {
+  data_dir: path('./svc_data', 'embedded cluster, local storage, pid and token files', { flag: 'data-dir' }),
+  server: {
+    host: str('127.0.0.1', 'listen address', { flag: 'host', check: emptyOr(/^\S+$/, 'expected an address') }),
+    port: int(8090, 'listen port; 0 = any free port', { max: 65_535, flag: 'port' }),
+    public_base_url: url('origin', 'public origin of links, callbacks and passkeys; empty = `http://<host>:<port>`'),
+    app_name: str('Savanna', 'name in mails, authenticator apps and passkey dialogs'),
+    cors_origins: list(['*'], 'allowed origins; SVC_CORS_ORIGINS is an alias that wins', { item: webOrigin }),
+    trusted_proxies: list([], 'peers whose X-Forwarded-* headers are believed', { item: cidr, of: 'CIDR' }),
+    body_limit: size('1MB', 'largest JSON or form body'),
+    shutdown_timeout: duration(10, 'time in-flight requests get at a graceful stop', { min: 0 }),
+  },
+  database: {
+    url: str('', 'connection string; empty = embedded PostgreSQL', { flag: 'database-url' }),
+    max_conns: int(25, 'largest pool', { min: 1, max: 1000 }),
+    min_conns: int(2, 'connections kept open', { max: 1000 }),
+    acquire_timeout: duration(10, 'wait for a connection, then 503'),
+    embedded_bin_dir: path('', 'bin folder of an installed PostgreSQL for the embedded cluster; empty = from npm', {
+      flag: 'pg-bin',
+    }),
+    direct_url: str('', 'connection past a transaction pooler, for LISTEN and migrations; empty = database.url'),
+    prepared_statements: bool(true, 'false for poolers without prepared statements'),
+    migrations_dir: path('./migrations', 'your own migrations, run by `svc migrate up`'),
+  },
+  admin: {
+    enabled: bool(true, 'false: no admin login, and every admin route answers 401'),
+    password: str('', 'empty = generated once and kept hashed in the database'),
+    token_duration: duration(86_400, 'life of an admin token'),
+  },
+  auth: {
+    enabled: bool(true, 'false: /api/auth/* answers 404'),
+    jwt_secret: str('', 'root secret, at least 32 characters; empty = generated and kept in the database', {
+      check: emptyOr(/^.{32,}$/s, 'must have at least 32 characters'),
+    }),
+    encryption_key: str('', '64 hex digits; encrypts stored secrets; empty = derived from the root secret', {
+      check: emptyOr(/^[0-9a-f]{64}$/i, 'must be 64 hex digits'),
+    }),
+    token_duration: duration(900, 'life of an access token'),
+    refresh_token_duration: duration(604_800, 'life of a refresh token'),
+    refresh_grace_seconds: int(0, 'time in which a used refresh token still answers', { min: 0, max: 60 }),
+    min_password_length: int(8, 'shortest password', { min: 8 }),
+    argon2_memory: int(19_456, 'argon2id memory in KiB', { min: 8 }),
+    argon2_time: int(2, 'argon2id passes', { min: 1 }),
+    argon2_threads: int(1, 'argon2id lanes', { min: 1, max: 255 }),
+    hash_concurrency: int(4, 'password hashes at a time', { min: 1, max: 128 }),
+    hash_queue: int(256, 'password hashes that may wait, then 503'),
+    login_backoff_failures: int(10, 'failed logins per account and address before a pause', { min: 1 }),
+    login_backoff_window: duration(900, 'time in which failures count, and the length of the pause'),
+    verify_url: url('link', 'page that verification links open'),
+    reset_url: url('link', 'page that reset links open'),
+    magic_link_url: url('link', 'page that magic links open'),
+    magic_link_enabled: bool(false, 'sign-in by magic link'),
+    magic_link_duration: duration(600, 'life of a magic link'),
+    anonymous_auth_enabled: bool(false, 'anonymous accounts'),
+    anonymous_retention_days: int(30, 'days an unused anonymous account is kept', { min: 1, max: 36_500 }),
+    totp_enabled: bool(false, 'enrolment of authenticator apps'),
+    email_mfa_enabled: bool(false, 'enrolment of codes by mail'),
+    webauthn_enabled: bool(false, 'enrolment of passkeys'),
+    sms_enabled: bool(false, 'sign-in and codes by SMS'),
+    sms_provider: oneOf(['log', 'webhook', 'twilio'], 'log', 'who sends SMS'),
+    sms_code_length: int(6, 'digits of a code', { min: 4, max: 8 }),
+    sms_code_expiry: duration(300, 'life of a code', { min: 60, max: 600 }),
+    sms_max_attempts: int(3, 'wrong tries before the code dies', { min: 1 }),
+    sms_daily_limit: int(1000, 'messages per UTC day; 0 = none'),
+    sms_allowed_countries: list([], 'empty = all; other numbers get no SMS', {
+      item: matching(/^[A-Z]{2}$/, 'an ISO country code', (item) => item.toUpperCase()),
+      of: 'ISO codes',
+    }),
+    sms_test_phone_numbers: map('fixed codes for numbers that are never sent to', 'phone→code', (phone, code) => {
+      if (!/^\+[1-9]\d{6,14}$/.test(phone)) throw new Refusal(`not a phone number: ${phone}`)
+      if (!/^\d{4,8}$/.test(code)) throw new Refusal(`the code of ${phone} must be 4 to 8 digits`)
+    }),
+    sms_webhook_url: url('http', 'receiver of provider `webhook`'),
+    sms_webhook_secret: str('', 'signs what that receiver gets'),
+    twilio_sid: str('', 'account of provider `twilio`'),
+    twilio_token: str('', 'token of provider `twilio`'),
+    twilio_from: str('', 'sender of provider `twilio`'),
+    oauth_redirect_url: url('link', 'where a sign-in ends when the application named no place'),
+    oauth_return_to_allowlist: list([], 'hosts that `redirect_to` may name', {
+      item: matching(/^[^\s/]+$/, 'a host', (item) => item.toLowerCase()),
+      of: 'hosts',
+    }),
+    oauth: new NamedTables(
+      {
+        enabled: bool(false, 'sign-in with this provider'),
+        client_id: str('', 'required when enabled'),
+        client_secret: str('', 'required when enabled'),
+        issuer: url('http', 'any OpenID Connect issuer; built in for google and github'),
+        authorize_url: url('http', 'endpoint; empty = built in or discovered'),
+        token_url: url('http', 'endpoint; empty = built in or discovered'),
+        userinfo_url: url('http', 'endpoint; empty = built in or discovered'),
+        scopes: list([], 'requested scopes; empty = `openid,email,profile`, for github `read:user,user:email`'),
+      },
+      (name) => /^[a-z][a-z0-9]*$/.test(name) && !RESERVED_PROVIDERS.has(name),
+    ),
+  },
+  api: {
+    schemas: list(['public'], 'exposed schemas, in lookup order', { item: exposableSchema }),
+    text_search_config: str('english', 'full-text configuration'),
+    statement_timeout: duration(30, 'time a data request may take in the database, then 504'),
+  },
+  rate_limit: {
+    register: rate('10/min', 'per address'),
+    login: rate('30/min', 'per address; login and passkey login'),
+    anonymous: rate('30/hour', 'per address'),
+    magic_link: rate('10/min', 'per address; request and confirm'),
+    sms: rate('10/min', 'per address; request and confirm'),
+    password_reset: rate('10/min', 'per address; request and confirm'),
+    verify_resend: rate('10/min', 'per address; verify and resend'),
+    admin_login: rate('20/min', 'per address'),
+    api: rate('off', 'data routes, per user or key'),
+    api_anonymous: rate('off', 'data routes without bearer, per address'),
+  },
+  email: {
+    backend: oneOf(['log', 'smtp', 'webhook'], 'log', 'who sends mail'),
+    from: str('', 'sender address; required for `smtp`'),
+    from_name: str('', 'sender name; empty = server.app_name'),
+    smtp: {
+      host: str('', 'mail server'),
+      username: str('', 'account; empty = no login'),
+      password: str('', 'password of the account'),
+      port: int(587, 'port of the mail server', { min: 1, max: 65_535 }),
+      tls: oneOf(['starttls', 'tls', 'none'], 'starttls', 'encryption'),
+    },
+    webhook: {
+      url: url('http', 'receiver of backend `webhook`'),
+      secret: str('', 'signs what that receiver gets'),
+      timeout: duration(10, 'time that receiver has'),
+    },
+  },
+  events: {
+    retention: duration('24h', 'how long the change log keeps a change'),
+  },
+  realtime: {
+    enabled: bool(true, 'false: /api/realtime answers 404'),
+    watch: list([], 'tables whose changes from outside the API are heard too'),
+    max_connections_per_user: int(100, 'open streams', { min: 1 }),
+    heartbeat_interval: duration(25, 'pause between signs of life'),
+    buffer_size: size('1MB', 'unread bytes after which a slow client is closed'),
+  },
+  webhooks: {
+    retry_delays: durations(['1s', '5s', '25s', '2m', '10m', '1h', '6h'], 'waits after failed attempts'),
+    allow_private_networks: autoOrBool('receivers on private addresses; auto = while server.host is loopback'),
+    delivery_retention: duration('7d', 'how long the history of deliveries is kept'),
+  },
+  audit: {
+    retention_days: int(90, 'days an audit entry is kept', { min: 1, max: 36_500 }),
+  },
+  log: {
+    level: oneOf(['debug', 'info', 'warn', 'error'], 'info', 'least level that is logged'),
+    format: oneOf(['json', 'text'], 'json', 'form of a line'),
+    buffer_size: int(1000, 'entries of /api/admin/logs; 0 = off', { max: 1_000_000 }),
+  },
+  metrics: {
+    enabled: bool(true, 'false: /metrics answers 404'),
+    auth_token: str('', 'bearer accepted at /metrics besides the admin token'),
+  },
+}
