@@ -1,0 +1,47 @@
+import pg from 'pg'
+
+export type ConnectOptions = {
+  /** A connection string; `postgres://user@/db?host=/path` reaches a unix socket. */
+  url: string
+  connectTimeoutMs?: number
+  applicationName?: string
+}
+
+/** Opens one connection of its own, outside the pool. The caller ends it. */
+export async function openConnection(options: ConnectOptions, extra: { pipeline?: boolean } = {}): Promise<pg.Client> {
+  const client = new pg.Client({
+    connectionString: options.url,
+    application_name: options.applicationName ?? 'savanna',
+    connectionTimeoutMillis: options.connectTimeoutMs ?? 5_000,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
+    // Values stay the text PostgreSQL sent; db/values.ts converts where an object is wanted.
+    types: { getTypeParser: () => (value: string) => value },
+    ...extra,
+  } as pg.ClientConfig)
+  client.on('error', () => {}) // a lost connection is noticed by its queries and by `end`
+  await client.connect()
+  return client
+}
+
+/** Asks PostgreSQL to cancel what a backend is running; over a connection of its own, as the protocol demands. */
+export async function cancelBackend(options: ConnectOptions, client: pg.Client): Promise<void> {
+  const target = client as unknown as { processID: number; secretKey: number }
+  const canceller = new pg.Client({ connectionString: options.url })
+  canceller.on('error', () => {})
+  const wire = (canceller as unknown as { connection: CancelWire }).connection
+  const address = canceller as unknown as { host: string; port: number }
+  await new Promise<void>((resolve) => {
+    wire.on('error', () => resolve())
+    wire.on('end', () => resolve())
+    wire.on('connect', () => wire.cancel(target.processID, target.secretKey))
+    if (address.host.startsWith('/')) wire.connect(`${address.host}/.s.PGSQL.${address.port}`)
+    else wire.connect(address.port, address.host)
+  })
+}
+
+type CancelWire = {
+  on(event: string, heard: () => void): void
+  connect(portOrPath: number | string, host?: string): void
+  cancel(processId: number, secretKey: number): void
+}

@@ -1,0 +1,76 @@
+import { createHash } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type pg from 'pg'
+
+/** One lock for everything that changes schema svc, so that of several starting processes one migrates. */
+const LOCK_ID = 0x53_56_43_01
+
+type Migration = { name: string; text: string; checksum: string }
+
+export async function readMigrations(folder: string): Promise<Migration[]> {
+  const names = (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort()
+  return Promise.all(
+    names.map(async (name) => {
+      const text = await readFile(join(folder, name), 'utf8')
+      return { name, text, checksum: createHash('sha256').update(text).digest('hex') }
+    }),
+  )
+}
+
+/**
+ * Brings schema svc up to date on a connection of its own. Each migration runs once, in one transaction with the
+ * row that records it. Returns the names that ran.
+ */
+export async function migrate(
+  client: pg.Client,
+  folder: string,
+  progress: (line: string) => void = () => {},
+): Promise<string[]> {
+  const migrations = await readMigrations(folder)
+  return withLock(client, async () => {
+    await client.query(`
+      create schema if not exists svc;
+      create table if not exists svc.migrations (
+        name text primary key, checksum text not null, applied_at timestamptz not null default now())`)
+    const { rows } = await client.query<{ name: string; checksum: string }>('select name, checksum from svc.migrations')
+    const applied = new Map(rows.map((row) => [row.name, row.checksum]))
+    const missing = migrations.filter(({ name }) => !applied.has(name))
+    const newest = migrations.at(-1)?.name ?? ''
+    for (const name of applied.keys()) {
+      if (name > newest) throw new Error(`the database was migrated by a newer version of the server (${name})`)
+    }
+    for (const { name, text, checksum } of missing) {
+      progress(`migrating the database: ${name}`)
+      await inTransaction(client, async () => {
+        await client.query(text)
+        await client.query('insert into svc.migrations (name, checksum) values ($1, $2)', [name, checksum])
+      }).catch((error: Error) => {
+        throw new Error(`migration ${name} failed: ${error.message}`, { cause: error })
+      })
+    }
+    return missing.map(({ name }) => name)
+  })
+}
+
+/** Holds the migration lock for `work`. The lock belongs to the session, so losing the connection frees it. */
+export async function withLock<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
+  await client.query('select pg_advisory_lock($1)', [LOCK_ID])
+  try {
+    return await work()
+  } finally {
+    await client.query('select pg_advisory_unlock($1)', [LOCK_ID])
+  }
+}
+
+export async function inTransaction<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
+  await client.query('begin')
+  try {
+    const result = await work()
+    await client.query('commit')
+    return result
+  } catch (error) {
+    await client.query('rollback').catch(() => {})
+    throw error
+  }
+}

@@ -1,0 +1,132 @@
+import { AppError, type ErrorKind, unavailable } from '../core/errors.ts'
+
+/** An error as the driver reports it: from PostgreSQL (with a SQLSTATE) or from the connection. */
+export type PgError = Error & {
+  code?: string
+  detail?: string
+  constraint?: string
+  column?: string
+  dataType?: string
+  severity?: string
+  /** Position in the flight of the statement that failed; see failedStatement. */
+  statementIndex?: number
+}
+
+/** Which statement of a flight PostgreSQL refused. */
+export function failedStatement(error: unknown): number | undefined {
+  const cause = error instanceof AppError ? (error.cause as PgError | undefined) : undefined
+  return cause?.statementIndex
+}
+
+/** The SQLSTATE behind an error, if PostgreSQL raised it. */
+export function sqlStateOf(error: unknown): string | undefined {
+  const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
+  return typeof cause?.code === 'string' && /^[0-9A-Z]{5}$/.test(cause.code) ? cause.code : undefined
+}
+
+const constraintFailures: Record<string, [kind: ErrorKind, message: string, code: string]> = {
+  '23505': ['conflict', 'unique constraint violation', 'unique_violation'],
+  '23P01': ['conflict', 'exclusion constraint violation', 'exclusion_violation'],
+  '23502': ['unprocessable', 'missing required value', 'not_null_violation'],
+  '23514': ['unprocessable', 'check constraint violation', 'check_violation'],
+  '23503': ['bad_request', 'foreign key violation', 'foreign_key_violation'],
+}
+
+/** SQLSTATE becomes AppError here and nowhere else. */
+export function fromPg(error: PgError): AppError {
+  const state = sqlStateOf(error)
+  if (state === undefined) return connectionLost(error)
+  const constraint = constraintFailures[state]
+  if (constraint) return constraintFailure(error, constraint)
+  if (state.startsWith('22')) return new AppError('bad_request', describeBadValue(error), { cause: error })
+  if (state.startsWith('08')) return connectionLost(error)
+  switch (state) {
+    case '428C9': // explicit value for a generated column
+    case '42804': // type mismatch
+    case 'P0001': // RAISE
+    case '44000': // WITH CHECK OPTION of a view
+      return new AppError('bad_request', error.message, { cause: error })
+    case '42501':
+      return new AppError('forbidden', 'insufficient permissions', { cause: error })
+    case '40001':
+    case '40P01':
+    case '55P03': // lock_timeout: somebody holds the row
+      return new AppError('unavailable', 'transaction conflict, please retry', {
+        headers: { 'Retry-After': '1' },
+        cause: error,
+      })
+    case '57014':
+      return new AppError('timeout', 'query timed out', { cause: error })
+    case '54001': // statement too complex (stack depth)
+    case '54000':
+    case '54011':
+    case '54023':
+      return new AppError('bad_request', 'query is too complex', { cause: error })
+    case '53300':
+    case '57P01':
+    case '57P02':
+    case '57P03':
+      return connectionLost(error)
+    case '42P01':
+      return new AppError('not_found', 'collection not found', { cause: error })
+    case '42703':
+      return new AppError('bad_request', 'unknown column', { cause: error })
+    default:
+      return new AppError('internal', 'internal error', { cause: error })
+  }
+}
+
+function connectionLost(cause: Error): AppError {
+  const error = unavailable('database unavailable')
+  error.cause = cause
+  return error
+}
+
+function constraintFailure(error: PgError, [kind, message, code]: [ErrorKind, string, string]): AppError {
+  const key = code === 'not_null_violation' ? error.column : error.constraint
+  const detail = code === 'not_null_violation' ? 'null value is not allowed' : safeDetail(error)
+  return new AppError(kind, message, { cause: error, ...(key && { data: { [key]: { code, message: detail } } }) })
+}
+
+/** PostgreSQL prints the whole failing row for CHECK and NOT NULL; that may hold columns the caller cannot see. */
+const safeDetail = (error: PgError): string =>
+  error.detail && !error.detail.startsWith('Failing row') ? error.detail : error.message
+
+const expectations: Record<string, string> = {
+  uuid: 'expected xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx',
+  smallint: 'expected a whole number from -32768 to 32767',
+  integer: 'expected a whole number from -2147483648 to 2147483647',
+  bigint: 'expected a whole number of 64 bits',
+  numeric: 'expected a number',
+  real: 'expected a number',
+  'double precision': 'expected a number',
+  boolean: 'expected true or false',
+  date: 'expected YYYY-MM-DD',
+  'timestamp with time zone': 'expected an RFC 3339 date and time',
+  'timestamp without time zone': 'expected an RFC 3339 date and time',
+  timestamp: 'expected an RFC 3339 date and time',
+  'date/time': 'expected an RFC 3339 date and time',
+  json: 'expected JSON',
+  jsonb: 'expected JSON',
+  bytea: 'expected hexadecimal text starting with \\x',
+}
+
+/** `invalid <type> value` with what was expected; the offending value itself is not repeated. */
+function describeBadValue(error: PgError): string {
+  const { message } = error
+  const tooLong = /^value too long for type (.+)$/.exec(message)
+  if (tooLong) return `invalid ${tooLong[1]} value: too long`
+  const type =
+    /for type ([a-z][a-z0-9_ ]*(?:\(\d+(?:,\d+)?\))?(?:\[\])?)/i.exec(message)?.[1] ??
+    /for enum ("?[^":]+"?)/.exec(message)?.[1]?.replaceAll('"', '') ??
+    /^(smallint|integer|bigint|numeric|real|double precision|date|timestamp|interval|date\/time)\b/.exec(
+      message,
+    )?.[1] ??
+    /^malformed (array|range|record) literal/.exec(message)?.[1] ??
+    /^invalid (GeoJSON)/i.exec(message)?.[1] ??
+    (message.includes('Unicode') || message.includes('byte sequence') ? 'text' : '')
+  const outOfRange = error.code === '22003' || message.includes('out of range')
+  const expected = expectations[type.trim()]
+  const hint = expected ?? (outOfRange ? 'out of range' : '')
+  return `invalid${type ? ` ${type.trim()}` : ''} value${hint ? `: ${hint}` : ''}`
+}

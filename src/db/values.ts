@@ -1,0 +1,49 @@
+import type pg from 'pg'
+import { badRequest } from '../core/errors.ts'
+import type { Value } from './sql.ts'
+
+/** Everything is bound as text; PostgreSQL parses it by the parameter's type. */
+export function toText(value: Value): string | null {
+  if (value === null) return null
+  if (typeof value === 'string') {
+    // The wire protocol ends text at NUL, and no PostgreSQL text can hold one.
+    if (value.includes('\0')) throw badRequest('invalid text value: NUL is not allowed')
+    return value
+  }
+  if (value instanceof Date) return value.toISOString()
+  if (typeof value === 'object') return arrayLiteral(value)
+  return String(value)
+}
+
+function arrayLiteral(items: readonly (string | number | null)[]): string {
+  const parts = items.map((item) => {
+    const text = toText(item)
+    return text === null ? 'NULL' : `"${text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`
+  })
+  return `{${parts.join(',')}}`
+}
+
+const asNumber = (text: string) => Number(text)
+const parsers: Record<number, (text: string) => unknown> = {
+  16: (text) => text === 't',
+  20: asNumber, // int8: counts and ids of our own tables stay far below 2^53
+  21: asNumber,
+  23: asNumber,
+  26: asNumber,
+  700: asNumber,
+  701: asNumber,
+  114: (text) => JSON.parse(text) as unknown,
+  3802: (text) => JSON.parse(text) as unknown,
+  1184: (text) => new Date(text),
+}
+
+/** Rows as objects for the server's own use; request data never comes this way, it stays JSON text. */
+export function toRow(fields: readonly pg.FieldDef[], texts: readonly (string | null)[]): Record<string, unknown> {
+  const row: Record<string, unknown> = {}
+  for (const [i, field] of fields.entries()) {
+    const text = texts[i] ?? null
+    const parse = parsers[field.dataTypeID]
+    row[field.name] = text === null || !parse ? text : parse(text)
+  }
+  return row
+}
