@@ -168,6 +168,11 @@ export interface SchemaCache {
   read(): Schema
   /** Loads a new snapshot now; concurrent calls that start after this one began get a load that began after them. */
   reload(): Promise<Schema>
+  /**
+   * A miss looks once before it says 404: resolves to a snapshot no older than this call, loading a new one only
+   * when the catalogue changed. Calls share checks, so a flood of misses costs the database a few cheap queries a second.
+   */
+  refreshIfStale(): Promise<Schema>
   /** Runs after each swap. */
   onChange(fn: (schema: Schema) => void): void
 }
