@@ -1,0 +1,51 @@
+import { createHash } from 'node:crypto'
+import { chmodSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type Account, give } from './account.ts'
+import { passwordFile } from './cluster.ts'
+import { readIfThere } from './process.ts'
+
+const socketName = '.s.PGSQL.5432'
+/** sun_path holds 108 bytes on Linux and 104 on macOS. */
+const longestSocketPath = 100
+
+export const runDir = (dataDir: string): string => join(dataDir, 'run')
+
+/** The folder of the socket: beside the data, or under the temporary directory when that path is too long for one. */
+export function socketDirFor(dataDir: string, account: Account): string {
+  const beside = runDir(dataDir)
+  return Buffer.byteLength(join(beside, socketName)) <= longestSocketPath ? beside : shortDir(dataDir, account)
+}
+
+export function prepareSocketDir(dir: string, account: Account): void {
+  mkdirSync(dir, { recursive: true, mode: 0o700 })
+  chmodSync(dir, 0o700)
+  give(dir, account)
+  // No PostgreSQL runs on this data now, so a socket and its lock are remains that could only be in the way.
+  for (const name of readdirSync(dir)) rmSync(join(dir, name), { force: true })
+}
+
+function shortDir(dataDir: string, account: Account): string {
+  const owner = account?.uid ?? process.getuid?.()
+  const dir = join(tmpdir(), `svc-${createHash('sha256').update(dataDir).digest('hex').slice(0, 16)}`)
+  const there = lstatSync(dir, { throwIfNoEntry: false })
+  // A name in a shared folder can be guessed: never trust a folder that somebody else has put there.
+  return !there || (there.isDirectory() && there.uid === owner) ? dir : mkdtempSync(join(tmpdir(), 'svc-'))
+}
+
+/** `host` as a parameter, because both `pg` and libpq take a socket folder there; the name before it is ignored. */
+export const socketUrl = (dir: string): string =>
+  `postgres://postgres@localhost/postgres?host=${encodeURIComponent(dir)}`
+
+export const tcpUrl = (dataDir: string, port: number): string =>
+  `postgres://postgres:${readIfThere(passwordFile(dataDir)) ?? ''}@127.0.0.1:${port}/postgres`
+
+export async function freePort(): Promise<number> {
+  const probe = createServer()
+  await new Promise<void>((resolve, reject) => probe.once('error', reject).listen(0, '127.0.0.1', resolve))
+  const address = probe.address()
+  await new Promise((resolve) => probe.close(resolve))
+  return typeof address === 'object' && address ? address.port : 5432
+}

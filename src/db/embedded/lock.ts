@@ -1,0 +1,94 @@
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { hasCode, isAlive, readIfThere, sleep, startIdentity } from './process.ts'
+
+/** Who runs on a data directory. `svc.pid` holds it as three lines, so that its first line is a pid for any tool. */
+export type Holder = { pid: number; identity: string; url: string }
+
+export type DataLock = {
+  /** Tells whoever comes second where this server answers. */
+  announce(url: string): void
+  release(): void
+}
+
+const pidFile = (dataDir: string) => join(dataDir, 'svc.pid')
+const lines = (holder: Holder) => `${holder.pid}\n${holder.identity}\n${holder.url}\n`
+
+function parse(text: string | undefined): Holder | undefined {
+  const [pid = '', identity = '', url = ''] = (text ?? '').split('\n')
+  return /^\d+$/.test(pid) ? { pid: Number(pid), identity, url } : undefined
+}
+
+/** A pid alone proves nothing: it may have been given to another program since. */
+const isRunning = (holder: Holder): boolean =>
+  isAlive(holder.pid) && (holder.identity === '' || startIdentity(holder.pid) === holder.identity)
+
+/** The live server on a data directory, if there is one. */
+export function holderOf(dataDir: string): Holder | undefined {
+  const holder = parse(readIfThere(pidFile(dataDir)))
+  return holder && isRunning(holder) ? holder : undefined
+}
+
+/** One server per data directory; it is free again when that process is gone, however it went. */
+export async function lockDataDir(dataDir: string): Promise<DataLock> {
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+  const file = pidFile(dataDir)
+  const me: Holder = { pid: process.pid, identity: startIdentity(process.pid), url: '' }
+  await take(file, me, dataDir)
+
+  const isMine = () => {
+    const holder = parse(readIfThere(file))
+    return holder?.pid === me.pid && holder.identity === me.identity
+  }
+  return {
+    announce(url) {
+      me.url = url
+      const next = `${file}.${process.pid}`
+      writeFileSync(next, lines(me), { mode: 0o600 })
+      renameSync(next, file)
+    },
+    release() {
+      if (isMine()) rmSync(file, { force: true })
+    },
+  }
+}
+
+async function take(file: string, me: Holder, dataDir: string): Promise<void> {
+  for (let attempt = 0; ; attempt++) {
+    if (created(file, me)) return
+    const text = readIfThere(file)
+    if (text === undefined) continue
+    const holder = parse(text)
+    if (holder && isRunning(holder)) throw new Error(refusal(dataDir, holder))
+    // Without a pid it is either being written at this moment or damaged; only time tells.
+    if (!holder && attempt < 10) await sleep(20)
+    else if (!removeStale(file, text, me)) await sleep(5)
+  }
+}
+
+function created(file: string, me: Holder): boolean {
+  try {
+    writeFileSync(file, lines(me), { flag: 'wx', mode: 0o600 })
+    return true
+  } catch (error) {
+    if (hasCode(error, 'EEXIST')) return false
+    throw error
+  }
+}
+
+/** Two servers may find the same dead holder; the second must not remove what the first wrote in its place. */
+function removeStale(file: string, stale: string, me: Holder): boolean {
+  const takeover = `${file}.takeover`
+  if (!created(takeover, me)) {
+    const other = parse(readIfThere(takeover))
+    if (other && !isRunning(other)) rmSync(takeover, { force: true })
+    return false
+  }
+  if (readIfThere(file) === stale) rmSync(file, { force: true })
+  rmSync(takeover, { force: true })
+  return true
+}
+
+const refusal = (dataDir: string, { pid, url }: Holder): string =>
+  `the data directory ${resolve(dataDir)} is in use by ${pid === process.pid ? 'this process' : 'another server'} ` +
+  `(pid ${pid}${url && `, ${url}`}): stop it first, or choose another data_dir`
