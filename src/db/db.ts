@@ -16,7 +16,7 @@ export type FlyOptions = {
   timeoutMs?: number
 }
 
-/** One row in the types of PostgreSQL's catalogue: bool, ints and float → JS, json → parsed, timestamptz → Date, else text. */
+/** One row in the types of PostgreSQL's catalogue: bool, ints and float → JS, json → parsed, text[] → array, timestamptz → Date, else text. */
 export type Row = Record<string, unknown>
 
 /** The one door to PostgreSQL. `who` is always first; there is no other way in. */

@@ -127,6 +127,6 @@ function describeBadValue(error: PgError): string {
     (message.includes('Unicode') || message.includes('byte sequence') ? 'text' : '')
   const outOfRange = error.code === '22003' || message.includes('out of range')
   const expected = expectations[type.trim()]
-  const hint = expected ?? (outOfRange ? 'out of range' : '')
+  const hint = expected ?? (outOfRange ? 'out of range' : type === '' ? message : '')
   return `invalid${type ? ` ${type.trim()}` : ''} value${hint ? `: ${hint}` : ''}`
 }

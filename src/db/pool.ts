@@ -179,6 +179,10 @@ class PostgresPool implements Pool {
       const connection = await this.#acquire(lane)
       try {
         return await connection.send(steps, role, { describe, signal: options.signal })
+      } catch (error) {
+        const failed = error as PgError
+        if (failed.statementIndex !== undefined) failed.statementIndex -= 1 // the session step is ours
+        throw failed
       } finally {
         lane.release(connection)
       }

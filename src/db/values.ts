@@ -1,4 +1,4 @@
-import type pg from 'pg'
+import pg from 'pg'
 import { badRequest } from '../core/errors.ts'
 import type { Value } from './sql.ts'
 
@@ -24,6 +24,7 @@ function arrayLiteral(items: readonly (string | number | null)[]): string {
 }
 
 const asNumber = (text: string) => Number(text)
+const asArray = pg.types.getTypeParser(1009) as (text: string) => unknown
 const parsers: Record<number, (text: string) => unknown> = {
   16: (text) => text === 't',
   20: asNumber, // int8: counts and ids of our own tables stay far below 2^53
@@ -34,6 +35,9 @@ const parsers: Record<number, (text: string) => unknown> = {
   701: asNumber,
   114: (text) => JSON.parse(text) as unknown,
   3802: (text) => JSON.parse(text) as unknown,
+  1009: asArray, // text[]
+  1015: asArray, // varchar[]
+  2951: asArray, // uuid[]
   1184: (text) => new Date(text),
 }
 

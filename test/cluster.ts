@@ -1,0 +1,107 @@
+import { createHash } from 'node:crypto'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type pg from 'pg'
+import { openConnection } from '../src/db/connect.ts'
+import { startEmbedded } from '../src/db/embedded.ts'
+import { migrate } from '../src/db/migrate.ts'
+import { prepareRoles } from '../src/db/roles.ts'
+
+/** `embedded`: the PostgreSQL of the npm packages. `extensions`: PostgreSQL 15 with PostGIS and pgvector. */
+export type ClusterKind = 'embedded' | 'extensions'
+
+export const MIGRATIONS = new URL('../migrations', import.meta.url).pathname
+
+const started = new Map<ClusterKind, Promise<string>>()
+const stops: (() => Promise<void>)[] = []
+
+/** The superuser's connection string of a cluster: the one `npm test` started, or one of this process. */
+export function clusterUrl(kind: ClusterKind): Promise<string> {
+  const given = process.env[kind === 'embedded' ? 'SVC_TEST_PG' : 'SVC_TEST_PG_EXT']
+  if (given) return Promise.resolve(given)
+  const known = started.get(kind)
+  if (known) return known
+  const fresh = startCluster(kind)
+  started.set(kind, fresh)
+  return fresh
+}
+
+async function startCluster(kind: ClusterKind): Promise<string> {
+  const binDir = kind === 'extensions' ? process.env['SVC_TEST_PG_BIN_EXT'] : undefined
+  if (kind === 'extensions' && !binDir) throw new Error('no PostgreSQL with PostGIS and pgvector here: run npm test')
+  const dataDir = mkdtempSync(join(tmpdir(), 'svc-test-'))
+  const cluster = await startEmbedded({ dataDir, ...(binDir && { binDir }), log: () => {} })
+  stops.push(async () => {
+    await cluster.stop()
+    rmSync(dataDir, { recursive: true, force: true })
+  })
+  return cluster.url
+}
+
+export async function stopClusters(): Promise<void> {
+  await Promise.all(stops.splice(0).map((stop) => stop()))
+}
+
+export function withDatabase(url: string, database: string): string {
+  const [head, query] = url.split('?')
+  return `${(head ?? '').replace(/\/[^/]*$/, '')}/${database}${query ? `?${query}` : ''}`
+}
+
+async function onCluster<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = await openConnection({ url })
+  try {
+    return await work(client)
+  } finally {
+    await client.end()
+  }
+}
+
+const templates = new Map<string, Promise<string>>()
+
+/** A migrated database to clone from, made once per cluster and set of migrations, whoever comes first. */
+function templateOf(url: string): Promise<string> {
+  const known = templates.get(url)
+  if (known) return known
+  const made = makeTemplate(url)
+  templates.set(url, made)
+  return made
+}
+
+async function makeTemplate(url: string): Promise<string> {
+  const hash = createHash('sha256')
+  for (const file of readdirSync(MIGRATIONS).sort()) hash.update(readFileSync(join(MIGRATIONS, file)))
+  const name = `svc_template_${hash.digest('hex').slice(0, 12)}`
+  await onCluster(url, async (client) => {
+    await client.query('select pg_advisory_lock(42)')
+    const { rows } = await client.query('select from pg_database where datname = $1', [name])
+    if (rows.length > 0) return
+    const draft = `${name}_draft`
+    await client.query(`drop database if exists "${draft}" with (force)`)
+    await client.query(`create database "${draft}"`)
+    await onCluster(withDatabase(url, draft), async (inside) => {
+      await migrate(inside, MIGRATIONS)
+      await prepareRoles(inside, ['public'])
+    })
+    await client.query(`alter database "${draft}" rename to "${name}"`)
+  })
+  return name
+}
+
+let count = 0
+
+/** A database of its own for a test file, a clone of the template. */
+export async function createDatabase(kind: ClusterKind): Promise<{ url: string; drop(): Promise<void> }> {
+  const url = await clusterUrl(kind)
+  const template = await templateOf(url)
+  const name = `test_${process.pid}_${++count}_${Math.random().toString(36).slice(2, 8)}`
+  await onCluster(url, async (client) => {
+    // Cloning needs the template to itself for a moment; files of a parallel run may be cloning too.
+    await client.query('select pg_advisory_lock(43)')
+    await client.query(`create database "${name}" template "${template}"`)
+  })
+  return {
+    url: withDatabase(url, name),
+    drop: () => onCluster(url, async (client) => void (await client.query(`drop database "${name}" with (force)`))),
+  }
+}

@@ -1,0 +1,226 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after } from 'node:test'
+import type pg from 'pg'
+import { type App, startApp } from '../src/app.ts'
+import { loadConfig } from '../src/config.ts'
+import type { Observation } from '../src/core/observe.ts'
+import { openConnection } from '../src/db/connect.ts'
+import { type ClusterKind, createDatabase, stopClusters } from './cluster.ts'
+
+export type Answer = {
+  status: number
+  /** Parsed when it is JSON, else the text. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers freely
+  body: any
+  text: string
+  headers: Headers
+}
+
+type Line = `${'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS' | 'HEAD'} /${string}`
+
+type CallOptions = {
+  /** A bearer token, or `admin` for the operator's. */
+  as?: string
+  json?: unknown
+  form?: Record<string, string>
+  body?: string | Uint8Array
+  headers?: Record<string, string>
+  signal?: AbortSignal
+}
+
+export type SignedUp = {
+  token: string
+  refreshToken: string
+  user: { id: string; email: string }
+}
+
+/** A server under test: in this process, or (spawnServer) in one of its own. */
+export type TestServer = {
+  url: string
+  databaseUrl: string
+  call(line: Line, options?: CallOptions): Promise<Answer>
+  /** As the superuser, outside the API. Rows are objects with text values. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into rows freely
+  sql(text: string, values?: unknown[]): Promise<any[]>
+  adminToken(): Promise<string>
+  signUp(email: string, password?: string): Promise<SignedUp>
+  stop(): Promise<void>
+}
+
+export type InProcessServer = TestServer & {
+  app: App
+  /** Everything the server said, as data. */
+  observations: Observation[]
+}
+
+const ADMIN_PASSWORD = 'correct horse battery staple'
+const cleanups: (() => Promise<void>)[] = []
+after(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup()
+  await stopClusters()
+})
+
+/** Cheap password hashes and no rate limits, unless the test is about them. */
+const testDefaults = {
+  'server.port': 0,
+  'admin.password': ADMIN_PASSWORD,
+  'auth.argon2_memory': 1024,
+  'auth.argon2_time': 1,
+  'rate_limit.register': 'off',
+  'rate_limit.login': 'off',
+  'rate_limit.anonymous': 'off',
+  'rate_limit.magic_link': 'off',
+  'rate_limit.sms': 'off',
+  'rate_limit.password_reset': 'off',
+  'rate_limit.verify_resend': 'off',
+  'rate_limit.admin_login': 'off',
+  'log.level': 'error',
+  'database.max_conns': 8,
+}
+
+export type ServerOptions = {
+  config?: Record<string, unknown>
+  /** Share the database of this server: several processes, one service. */
+  on?: TestServer
+  postgres?: ClusterKind
+}
+
+async function databaseFor({ on, postgres = 'embedded' }: ServerOptions): Promise<string> {
+  if (on) return on.databaseUrl
+  const { url, drop } = await createDatabase(postgres)
+  cleanups.push(drop)
+  return url
+}
+
+export async function startServer(options: ServerOptions = {}): Promise<InProcessServer> {
+  const databaseUrl = await databaseFor(options)
+  const { config } = loadConfig({ overrides: { ...testDefaults, 'database.url': databaseUrl, ...options.config } })
+  const observations: Observation[] = []
+  const app = await startApp(config, { observe: (observation) => void observations.push(observation) })
+  let stopped: Promise<void> | undefined
+  const stop = () => {
+    stopped ??= app.close()
+    return stopped
+  }
+  cleanups.push(stop)
+  return { ...client(app.url, databaseUrl), app, observations, stop }
+}
+
+export type SpawnedServer = TestServer & {
+  child: ChildProcess
+  output(): string
+  kill(signal?: NodeJS.Signals): Promise<void>
+}
+
+/** A server in a process of its own, for tests that kill it. */
+export async function spawnServer(options: ServerOptions & { port?: number } = {}): Promise<SpawnedServer> {
+  const databaseUrl = await databaseFor(options)
+  const port = options.port ?? (await freePort())
+  const dataDir = mkdtempSync(join(tmpdir(), 'svc-spawned-'))
+  const overrides = {
+    ...testDefaults,
+    ...options.config,
+    data_dir: dataDir,
+    'server.port': port,
+    'database.url': databaseUrl,
+  }
+  const env: NodeJS.ProcessEnv = { ...process.env }
+  for (const [key, value] of Object.entries(overrides)) {
+    env[`SVC_${key.replaceAll('.', '_').toUpperCase()}`] =
+      typeof value === 'object' ? JSON.stringify(value) : String(value)
+  }
+  const main = new URL('../src/main.ts', import.meta.url).pathname
+  const child = spawn(process.execPath, ['--import', 'tsx', main, 'start'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk))
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  const kill = async (signal: NodeJS.Signals = 'SIGKILL') => {
+    if (child.exitCode === null && child.signalCode === null) child.kill(signal)
+    await exited
+  }
+  cleanups.push(async () => {
+    await kill()
+    rmSync(dataDir, { recursive: true, force: true })
+  })
+  const api = client(`http://127.0.0.1:${port}`, databaseUrl)
+  await eventually(async () => {
+    if (child.exitCode !== null) throw new Error(`the server did not start: ${output}`)
+    const { status } = await api.call('GET /health')
+    if (status !== 200) throw new Error(`health ${status}`)
+  })
+  return { ...api, child, output: () => output, kill, stop: () => kill('SIGTERM') }
+}
+
+/** Calls against a server at `url`, whoever runs it. */
+export function client(url: string, databaseUrl: string): Omit<TestServer, 'stop'> {
+  let admin: Promise<string> | undefined
+  let superuser: Promise<pg.Client> | undefined
+  cleanups.push(async () => void (await (await superuser)?.end()))
+
+  const call = async (line: Line, { as, json, form, body, headers, signal }: CallOptions = {}): Promise<Answer> => {
+    const [method = 'GET', path = '/'] = line.split(/ (.*)/s)
+    const bearer = as === 'admin' ? await adminToken() : as
+    const response = await fetch(url + path, {
+      method,
+      headers: {
+        ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }),
+        ...(json !== undefined && { 'content-type': 'application/json' }),
+        ...(form !== undefined && { 'content-type': 'application/x-www-form-urlencoded' }),
+        ...headers,
+      },
+      body: json !== undefined ? JSON.stringify(json) : form ? new URLSearchParams(form).toString() : (body ?? null),
+      redirect: 'manual',
+      ...(signal && { signal }),
+    })
+    const text = await response.text()
+    const isJson = response.headers.get('content-type')?.startsWith('application/json') && text !== ''
+    return { status: response.status, body: isJson ? JSON.parse(text) : text, text, headers: response.headers }
+  }
+
+  const adminToken = () => {
+    admin ??= call('POST /api/admin/auth', { json: { password: ADMIN_PASSWORD } }).then(({ status, body }) => {
+      if (status !== 200) throw new Error(`admin login answered ${status}`)
+      return body.token as string
+    })
+    return admin
+  }
+
+  const sql = async (text: string, values?: unknown[]) => {
+    superuser ??= openConnection({ url: databaseUrl })
+    const result = await (await superuser).query(text, values)
+    return Array.isArray(result) ? (result.at(-1)?.rows ?? []) : result.rows
+  }
+
+  const signUp = async (email: string, password = 'long enough password') => {
+    const { status, body } = await call('POST /api/auth/register', { json: { email, password } })
+    if (status !== 201) throw new Error(`register answered ${status} ${JSON.stringify(body)}`)
+    return body as SignedUp
+  }
+
+  return { url, databaseUrl, call, sql, adminToken, signUp }
+}
+
+/** Repeats until it no longer throws; the last error is the failure. For things that happen soon, not at once. */
+export async function eventually<T>(attempt: () => Promise<T> | T, { seconds = 10 } = {}): Promise<T> {
+  const deadline = Date.now() + seconds * 1000
+  for (;;) {
+    try {
+      return await attempt()
+    } catch (error) {
+      if (Date.now() > deadline) throw error
+      await new Promise((resolve) => setTimeout(resolve, 25))
+    }
+  }
+}
+
+export async function freePort(): Promise<number> {
+  const probe = createServer()
+  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve))
+  const { port } = probe.address() as { port: number }
+  await new Promise((resolve) => probe.close(resolve))
+  return port
+}
