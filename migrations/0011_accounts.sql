@@ -16,3 +16,20 @@ create table svc.queue (
 );
 create index queue_due on svc.queue (kind, group_key, run_at);
 create index queue_held on svc.queue (worker) where worker is not null;
+
+-- Overrides of the built-in mail templates, and templates of the operator's own.
+create table svc.email_templates (
+  id               uuid primary key default gen_random_uuid(),
+  template_key     text not null unique,
+  subject_template text not null,
+  html_template    text not null,
+  enabled          boolean not null default true,
+  created_at       timestamptz not null default now(),
+  updated_at       timestamptz not null default now()
+);
+
+-- Text messages queued per UTC day, for auth.sms_daily_limit.
+create table svc.sms_days (
+  day  date primary key,
+  sent integer not null
+);

@@ -1,0 +1,70 @@
+import { randomUUID } from 'node:crypto'
+import { AppError, reasonOf } from '../../core/errors.ts'
+import type { Observe } from '../../core/observe.ts'
+import { GiveUp, type Queue } from '../../db/queue.ts'
+import type { Sql } from '../../db/sql.ts'
+import type { Rendered, Variables } from './template.ts'
+import type { Templates } from './templates.ts'
+import { textOf } from './text.ts'
+import type { MailTransport } from './transport.ts'
+
+const KIND = 'mail'
+/** A link in a mail is stale after an hour at most, so trying much longer helps nobody. */
+const RETRY_DELAYS = [5, 15, 60, 300, 900, 1800]
+
+type Queued = { id: string; template: string; to: string; variables: Variables }
+
+export function createMailer(deps: {
+  queue: Queue
+  templates: Templates
+  transport: MailTransport
+  observe: Observe
+  appName: string
+}) {
+  const { queue, templates, transport, observe, appName } = deps
+
+  async function deliver(id: string, to: string, { subject, html }: Rendered): Promise<void> {
+    await transport.send({ id, to, subject, html, text: await textOf(html) })
+  }
+
+  async function sendQueued({ id, template, to, variables }: Queued): Promise<void> {
+    const rendered = await templates
+      .renderOrFallBack(template, { AppName: appName, ...variables })
+      .catch((error: unknown) => {
+        // A template that is wrong stays wrong; a database that is away comes back.
+        if (error instanceof AppError && error.status < 500) throw new GiveUp(reasonOf(error))
+        throw error
+      })
+    await deliver(id, to, rendered)
+    observe({ level: 'debug', message: 'mail sent', attrs: { template } })
+  }
+
+  return {
+    work(): void {
+      queue.work(KIND, { concurrency: 4, leaseSeconds: 60, retryDelays: RETRY_DELAYS }, (item) =>
+        sendQueued(item.payload as Queued),
+      )
+    },
+
+    /**
+     * A statement for the caller's flight: the mail exists if and only if the flight commits. The row, and with it
+     * the link in its variables, is deleted once the mail is sent or given up.
+     */
+    queueMail(template: string, to: string, variables: Readonly<Record<string, string>>): Sql {
+      const mail: Queued = { id: randomUUID(), template, to, variables }
+      return queue.push(KIND, mail)
+    },
+    wakeMail: (): void => queue.wake(KIND),
+
+    /** For an administrator who waits for the outcome. */
+    async sendNow(template: string, to: string, variables: Variables): Promise<void> {
+      const rendered = await templates.render(template, variables)
+      try {
+        await deliver(randomUUID(), to, rendered)
+      } catch (error) {
+        observe({ level: 'error', message: 'mail not sent', attrs: { template, error: reasonOf(error) } })
+        throw new AppError('internal', 'failed to send email', { cause: error })
+      }
+    },
+  }
+}

@@ -1,0 +1,30 @@
+import { type Sql, sql } from '../../db/sql.ts'
+
+export type Override = {
+  id: string
+  templateKey: string
+  subjectTemplate: string
+  htmlTemplate: string
+  enabled: boolean
+  createdAt: Date
+  updatedAt: Date
+}
+
+const columns = sql`id::text as id, template_key as "templateKey", subject_template as "subjectTemplate",
+  html_template as "htmlTemplate", enabled, created_at as "createdAt", updated_at as "updatedAt"`
+
+export const allOverrides: Sql = sql`select ${columns} from svc.email_templates order by template_key`
+
+export const overrideOf = (key: string): Sql =>
+  sql`select ${columns} from svc.email_templates where template_key = ${key}`
+
+export const saveOverride = (key: string, subject: string, html: string): Sql => sql`
+  insert into svc.email_templates (template_key, subject_template, html_template) values (${key}, ${subject}, ${html})
+  on conflict (template_key) do update
+  set subject_template = excluded.subject_template, html_template = excluded.html_template, updated_at = now()
+  returning ${columns}`
+
+export const enableOverride = (key: string, enabled: boolean): Sql =>
+  sql`update svc.email_templates set enabled = ${enabled}, updated_at = now() where template_key = ${key}`
+
+export const deleteOverride = (key: string): Sql => sql`delete from svc.email_templates where template_key = ${key}`

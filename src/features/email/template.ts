@@ -1,0 +1,82 @@
+import { badRequest } from '../../core/errors.ts'
+
+const KEY = /^[a-z][a-z0-9]*(\.[a-z][a-z0-9_]*)+$/
+const MAX_KEY = 200
+const MAX_SUBJECT = 1000
+const MAX_HTML = 256_000
+/** A short template full of placeholders may not blow a long value up without bound. */
+const MAX_RENDERED = 1_000_000
+const NAME = /^\.?([A-Za-z][A-Za-z0-9_]*)$/
+
+export type Source = { subject: string; html: string }
+export type Rendered = { subject: string; html: string }
+export type Variables = Readonly<Record<string, unknown>>
+
+/** Text between placeholders, and the names in them: always text, name, text, …, text. */
+type Template = { texts: string[]; names: string[] }
+
+export function templateKey(text: string): string {
+  if (text.length > MAX_KEY || !KEY.test(text)) throw badRequest('invalid template key format')
+  return text
+}
+
+/** 400 unless both parts are within limits and parse; returns the names they use, in order. */
+export function checkTemplate({ subject, html }: Source): string[] {
+  if (subject.length > MAX_SUBJECT || html.length > MAX_HTML) throw badRequest('template exceeds size limit')
+  return [...new Set([...parse(subject).names, ...parse(html).names])]
+}
+
+export function renderTemplate(source: Source, variables: Variables): Rendered {
+  checkTemplate(source)
+  return {
+    // A line break would end the header (RFC 5322, section 2.2).
+    subject: fill(parse(source.subject), variables, (value) => value).replace(/[\r\n\u2028\u2029]/g, ''),
+    html: fill(parse(source.html), variables, escapeHtml),
+  }
+}
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+}
+
+export const escapeHtml = (text: string): string => text.replace(/[&<>"']/g, (char) => ENTITIES[char] ?? '')
+
+function parse(text: string): Template {
+  const texts: string[] = []
+  const names: string[] = []
+  let from = 0
+  for (let open = text.indexOf('{{'); open >= 0; open = text.indexOf('{{', from)) {
+    const close = text.indexOf('}}', open + 2)
+    if (close < 0) throw badRequest('template parse error: unclosed {{')
+    const inner = text.slice(open + 2, close).trim()
+    const name = NAME.exec(inner)?.[1]
+    if (name === undefined) throw badRequest(`template parse error: unexpected "${inner.slice(0, 50)}"`)
+    texts.push(text.slice(from, open))
+    names.push(name)
+    from = close + 2
+  }
+  texts.push(text.slice(from))
+  return { texts, names }
+}
+
+function fill({ texts, names }: Template, variables: Variables, encode: (value: string) => string): string {
+  let out = texts[0] ?? ''
+  for (const [i, name] of names.entries()) {
+    out += encode(textFor(variables, name)) + (texts[i + 1] ?? '')
+    if (out.length > MAX_RENDERED) throw badRequest('template exceeds size limit')
+  }
+  return out
+}
+
+function textFor(variables: Variables, name: string): string {
+  // Own properties only: a name such as `constructor` finds nothing.
+  const value = Object.hasOwn(variables, name) ? variables[name] : undefined
+  if (value === undefined || value === null) throw badRequest(`template render error: missing variable "${name}"`)
+  if (typeof value === 'string') return value.replaceAll('\0', '')
+  if (typeof value === 'number' || typeof value === 'boolean') return String(value)
+  throw badRequest(`template render error: variable "${name}" must be a string`)
+}

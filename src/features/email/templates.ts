@@ -1,0 +1,121 @@
+import { AppError, notFound, reasonOf } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Observe } from '../../core/observe.ts'
+import type { Db } from '../../db/db.ts'
+import { type Builtin, builtins } from './builtin.ts'
+import { allOverrides, deleteOverride, enableOverride, type Override, overrideOf, saveOverride } from './sql.ts'
+import { checkTemplate, escapeHtml, type Rendered, renderTemplate, type Source, type Variables } from './template.ts'
+
+const missing = (): AppError => notFound('template not found')
+const sourceOf = (override: Override): Source => ({
+  subject: override.subjectTemplate,
+  html: override.htmlTemplate,
+})
+
+/** The templates of this server: the built-in ones, and what the operator wrote over or beside them. */
+export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
+  const override = async (key: string): Promise<Override | undefined> =>
+    (await db.rows<Override>(SYSTEM, overrideOf(key)))[0]
+
+  const enabledOverride = async (key: string): Promise<Override | undefined> => {
+    const found = await override(key)
+    return found?.enabled ? found : undefined
+  }
+
+  /**
+   * A mail the server itself sends must arrive and must keep its link: an override that does not render,
+   * or renders without the link it was given, gives way to the built-in template.
+   */
+  function renderOrFallBack(key: string, own: Override | undefined, variables: Variables): Rendered {
+    const builtin = builtins.get(key)
+    if (own === undefined) {
+      if (builtin === undefined) throw missing()
+      return renderTemplate(builtin, variables)
+    }
+    try {
+      const rendered = renderTemplate(sourceOf(own), variables)
+      if (builtin === undefined || keepsSecret(builtin, rendered, variables)) return rendered
+      throw new Error('the override leaves out what the mail is for')
+    } catch (error) {
+      if (builtin === undefined) throw error
+      observe({
+        level: 'warn',
+        message: 'mail template override failed, built-in used',
+        attrs: { template: key, error: reasonOf(error) },
+      })
+      return renderTemplate(builtin, variables)
+    }
+  }
+
+  return {
+    async list() {
+      const own = await db.rows<Override>(SYSTEM, allOverrides)
+      const overridden = new Set(own.map(({ templateKey }) => templateKey))
+      const items = own.map(({ templateKey, subjectTemplate, enabled, updatedAt }) => ({
+        templateKey,
+        source: 'custom',
+        subjectTemplate,
+        enabled,
+        updatedAt: updatedAt as Date | undefined,
+      }))
+      for (const [templateKey, builtin] of builtins) {
+        if (builtin.internal || overridden.has(templateKey)) continue
+        const shown = { templateKey, source: 'builtin', subjectTemplate: builtin.subject, enabled: true }
+        items.push({ ...shown, updatedAt: undefined })
+      }
+      return items.sort((a, b) => (a.templateKey < b.templateKey ? -1 : 1))
+    },
+
+    /** What a mail of this key is made from now. */
+    async effective(key: string) {
+      const own = await enabledOverride(key)
+      const builtin = builtins.get(key)
+      if (own === undefined && builtin === undefined) throw missing()
+      const source = own ? sourceOf(own) : (builtin as Builtin)
+      return {
+        templateKey: key,
+        source: own ? 'custom' : 'builtin',
+        subjectTemplate: source.subject,
+        htmlTemplate: source.html,
+        enabled: true,
+        variables: builtin?.variables ?? checkTemplate(source),
+        ...(own && { updatedAt: own.updatedAt }),
+      }
+    },
+
+    async save(key: string, source: Source): Promise<Override> {
+      checkTemplate(source)
+      const [saved] = await db.rows<Override>(SYSTEM, saveOverride(key, source.subject, source.html))
+      if (!saved) throw new AppError('internal', 'failed to save template')
+      return saved
+    },
+
+    async enable(key: string, enabled: boolean): Promise<void> {
+      if ((await db.run(SYSTEM, enableOverride(key, enabled))) === 0) throw missing()
+    },
+
+    async remove(key: string): Promise<void> {
+      if ((await db.run(SYSTEM, deleteOverride(key))) === 0) throw missing()
+    },
+
+    /** For an administrator: what is wrong with the template is said, not worked around. */
+    async render(key: string, variables: Variables): Promise<Rendered> {
+      const own = await enabledOverride(key)
+      const source = own ? sourceOf(own) : builtins.get(key)
+      if (source === undefined) throw missing()
+      return renderTemplate(source, variables)
+    },
+
+    /** For the mails of the server itself. */
+    renderOrFallBack: async (key: string, variables: Variables): Promise<Rendered> =>
+      renderOrFallBack(key, await enabledOverride(key), variables),
+  }
+}
+
+export type Templates = ReturnType<typeof createTemplates>
+
+/** The link, code or notice a built-in mail exists for is really in the text. */
+const keepsSecret = (builtin: Builtin, { html }: Rendered, variables: Variables): boolean =>
+  builtin.variables
+    .filter((name) => name !== 'AppName')
+    .every((name) => html.includes(escapeHtml(String(variables[name] ?? ''))))
