@@ -1,0 +1,22 @@
+// A process to be killed: claims one item of the kind named on the command line and never ends it.
+import { openPool } from '../src/db/pool.ts'
+import { createQueue } from '../src/db/queue.ts'
+
+const [url = '', kind = '', leaseSeconds = '1'] = process.argv.slice(2)
+const observe = () => {}
+const pool = await openPool({
+  url,
+  maxConns: 3,
+  minConns: 1,
+  acquireTimeoutMs: 5_000,
+  preparedStatements: true,
+  schemas: ['public'],
+  statementTimeoutMs: 5_000,
+  observe,
+})
+const queue = createQueue({ db: pool, observe })
+queue.work(kind, { concurrency: 1, leaseSeconds: Number(leaseSeconds), retryDelays: [1] }, async ({ attempt }) => {
+  console.log(`claimed ${attempt}`)
+  await new Promise(() => {})
+})
+setInterval(() => {}, 1000)
