@@ -33,3 +33,33 @@ create table svc.sms_days (
   day  date primary key,
   sent integer not null
 );
+
+create table svc.apps (
+  id                        uuid primary key default gen_random_uuid(),
+  name                      text not null,
+  description               text not null default '',
+  owner_user_id             uuid references svc.users (id) on delete set null,
+  rate_limit_rps            integer not null default 0 check (rate_limit_rps >= 0),
+  rate_limit_window_seconds integer not null default 0 check (rate_limit_window_seconds >= 0),
+  created_at                timestamptz not null default now(),
+  updated_at                timestamptz not null default now()
+);
+create index apps_owner on svc.apps (owner_user_id);
+
+create table svc.api_keys (
+  id             uuid primary key default gen_random_uuid(),
+  user_id        uuid not null references svc.users (id) on delete cascade,
+  name           text not null,
+  key_hash       text not null unique,
+  key_prefix     text not null,
+  scope          text not null check (scope in ('*', 'readonly', 'readwrite')),
+  -- Empty = all tables.
+  allowed_tables text[] not null default '{}',
+  app_id         uuid references svc.apps (id) on delete set null,
+  last_used_at   timestamptz,
+  expires_at     timestamptz,
+  created_at     timestamptz not null default now(),
+  revoked_at     timestamptz
+);
+create index api_keys_user on svc.api_keys (user_id);
+create index api_keys_app on svc.api_keys (app_id);
