@@ -1,0 +1,75 @@
+-- Readers of the change log, and webhooks.
+
+-- One row: everything up to (trimmed_xid, trimmed_id) may be gone from svc.changes.
+create table svc.change_horizon (
+  only_row boolean primary key default true check (only_row),
+  trimmed_xid xid8 not null default '0',
+  trimmed_id bigint not null default 0
+);
+insert into svc.change_horizon default values;
+
+-- Readers whose work must happen once over all processes keep their position here.
+create table svc.change_readers (
+  name text primary key,
+  xid xid8 not null,
+  id bigint not null,
+  moved_at timestamptz not null default now()
+);
+
+-- A dump restored into another cluster brings changes and positions with transaction ids of its former life, which the
+-- new cluster has yet to reach. What a reader has not seen yet is stamped with a transaction of this life; the rest goes.
+-- Per-row order survives, because the ids of one row's changes are in the order of its commits.
+create function svc.adopt_changes() returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  future xid8 := pg_snapshot_xmax(pg_current_snapshot());
+  read_xid xid8;
+  read_id bigint;
+begin
+  if not exists (select from svc.changes where xid >= future)
+     and not exists (select from svc.change_readers where xid >= future)
+     and not exists (select from svc.change_horizon where trimmed_xid >= future) then
+    return false;
+  end if;
+  perform from svc.change_horizon for update;
+  select xid, id into read_xid, read_id from svc.change_readers order by xid, id limit 1;
+  if read_xid >= future then
+    delete from svc.changes where xid >= future and (xid, id) <= (read_xid, read_id);
+  end if;
+  update svc.changes set xid = pg_current_xact_id() where xid >= future;
+  update svc.change_readers set xid = pg_current_xact_id(), id = 0 where xid >= future;
+  update svc.change_horizon set trimmed_xid = pg_current_xact_id(), trimmed_id = 0;
+  return true;
+end $$;
+
+create table svc.webhooks (
+  id uuid primary key default gen_random_uuid(),
+  url text not null,
+  -- Encrypted; null = unsigned.
+  secret text,
+  events text[] not null default '{create,update,delete}',
+  -- Empty = all; unqualified or schema.table.
+  tables text[] not null default '{}',
+  enabled boolean not null default true,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now()
+);
+
+-- One row per attempt. The webhook's queue rows are in svc.queue.
+create table svc.webhook_deliveries (
+  id uuid primary key default gen_random_uuid(),
+  webhook_id uuid not null references svc.webhooks on delete cascade,
+  event_id text not null,
+  event_action text not null,
+  event_table text not null,
+  success boolean not null,
+  status_code integer,
+  attempt integer not null,
+  duration_ms integer not null,
+  error text,
+  request_body text not null,
+  response_body text not null,
+  delivered_at timestamptz not null default now()
+);
+create index webhook_deliveries_newest on svc.webhook_deliveries (webhook_id, delivered_at desc, id desc);
+create index webhook_deliveries_at on svc.webhook_deliveries (delivered_at);
