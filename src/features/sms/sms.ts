@@ -1,0 +1,75 @@
+import type { Observe } from '../../core/observe.ts'
+import type { Queue } from '../../db/queue.ts'
+import { type Sql, sql } from '../../db/sql.ts'
+import type { Outgoing } from '../../http/outgoing.ts'
+import { countriesOf } from './countries.ts'
+import { logTransport } from './log-transport.ts'
+import type { Sms, SmsConfig, SmsTransport } from './transport.ts'
+import { twilioTransport } from './twilio-transport.ts'
+import { webhookTransport } from './webhook-transport.ts'
+
+const KIND = 'sms'
+/** Codes live for minutes; a message that comes later than that only confuses. */
+const RETRY_DELAYS = [2, 5, 15, 60]
+
+export type SmsSender = {
+  /**
+   * A statement for the caller's own flight; call `wakeSms` once it committed. It queues nothing, without telling,
+   * when the number's country is not allowed or the day's messages are used up.
+   */
+  queueSms(to: string, body: string): Sql
+  wakeSms(): void
+  /** Whether numbers of this country get messages at all. */
+  isAllowedNumber(phone: string): boolean
+}
+
+export function createSms(deps: { queue: Queue; outgoing: Outgoing; observe: Observe; config: SmsConfig }): SmsSender {
+  const { queue, observe, config } = deps
+  const transport = transportOf(deps)
+  queue.work(KIND, { concurrency: 4, leaseSeconds: 30, retryDelays: RETRY_DELAYS }, async (item) => {
+    await transport.send(item.payload as Sms)
+    observe({ level: 'debug', message: 'sms sent' })
+  })
+
+  const isAllowedNumber = (phone: string): boolean => {
+    const allowed = config.sms_allowed_countries
+    return allowed.length === 0 || countriesOf(phone).some((country) => allowed.includes(country))
+  }
+
+  return {
+    isAllowedNumber,
+    queueSms(to, body) {
+      if (!isAllowedNumber(to)) return sql`select where false`
+      const sms: Sms = { to, body }
+      return config.sms_daily_limit === 0
+        ? queue.push(KIND, sms)
+        : queue.push(KIND, sms, { forEach: takeOneOfToday(config.sms_daily_limit) })
+    },
+    wakeSms: () => queue.wake(KIND),
+  }
+}
+
+/** Returns a row while the day (UTC, by the database's clock) has messages left; concurrent takers wait for each other. */
+export const takeOneOfToday = (limit: number): Sql => sql`
+  insert into svc.sms_days as today (day, sent) values ((now() at time zone 'UTC')::date, 1)
+  on conflict (day) do update set sent = today.sent + 1 where today.sent < ${limit}::int
+  returning today.sent`
+
+function transportOf({
+  config,
+  outgoing,
+  observe,
+}: {
+  config: SmsConfig
+  outgoing: Outgoing
+  observe: Observe
+}): SmsTransport {
+  switch (config.sms_provider) {
+    case 'log':
+      return logTransport(observe)
+    case 'webhook':
+      return webhookTransport(config, outgoing)
+    case 'twilio':
+      return twilioTransport(config, outgoing)
+  }
+}
