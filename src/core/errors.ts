@@ -11,6 +11,7 @@ const catalogue = {
   too_large: 413,
   uri_too_long: 414,
   unsupported_media_type: 415,
+  expectation_failed: 417,
   unprocessable: 422,
   rate_limited: 429,
   headers_too_large: 431,

@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { AppError } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
 
-type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 /**
  * none: the bearer is not looked at. optional: a bearer is accepted, a bad one is 401.
@@ -24,6 +25,8 @@ export type Call<Body = unknown> = {
   readonly rawParams: Readonly<Record<string, string>>
   /** Last value of each query parameter. */
   readonly query: Readonly<Record<string, string>>
+  /** Names that stood more than once in the query or form; OAuth refuses them (RFC 6749 §3.1). */
+  readonly repeated: ReadonlySet<string>
   readonly headers: Readonly<Record<string, string | undefined>>
   readonly body: Body
   /** The body as it came, already checked to be valid UTF-8 and JSON; empty when there was none. */
@@ -33,7 +36,7 @@ export type Call<Body = unknown> = {
   readonly requestId: string
   /** Aborted when the client goes away. */
   readonly signal: AbortSignal
-  /** For streaming answers and uploads only. */
+  /** For streaming answers and uploads only; the headers every answer carries are already set on the response. */
   readonly raw: { readonly request: IncomingMessage; readonly response: ServerResponse }
 }
 
@@ -48,6 +51,15 @@ export type Reply = {
   content?: string | Buffer
   /** The handler wrote (or keeps writing) to raw.response itself; status is for the log only. */
   streaming?: true
+  /** What the audit entry should say beyond the route's action; never secrets. */
+  audit?: AuditNote
+}
+
+export type AuditNote = {
+  /** Default: the last path parameter, else the `id` of the answer. */
+  target?: string
+  oldValues?: unknown
+  newValues?: unknown
 }
 
 /** Turns the parsed JSON into the handler's body, or throws badRequest. See http/body.ts. */
@@ -67,9 +79,12 @@ export type Route = {
   readonly bodyKind: BodyKind
   /** Bytes; default server.body_limit. */
   readonly bodyLimit?: number
+  /** The error body where a protocol prescribes its own, such as `{error, error_description}` of OAuth. */
+  readonly errorBody?: (error: AppError) => unknown
   /** The file that made it, for `npm run routes`. */
   readonly file: string
-  readonly run: (call: Call) => Promise<Reply>
+  /** Handlers that need not wait answer without a promise; /health is one. */
+  readonly run: (call: Call) => Reply | Promise<Reply>
 }
 
 type Definition<Body> = {
@@ -79,8 +94,9 @@ type Definition<Body> = {
   audit?: string
   bodyKind?: BodyKind
   bodyLimit?: number
+  errorBody?: (error: AppError) => unknown
   body?: BodyParser<Body>
-  handle: (call: Call<Body>) => Promise<Reply>
+  handle: (call: Call<Body>) => Reply | Promise<Reply>
 }
 
 /** Paths use `{name}` for one segment and `{name...}` for the rest of the path, as docs/api.md writes them. */
@@ -100,9 +116,12 @@ export function route<Body = unknown>(at: `${Method} /${string}`, definition: De
     bodyKind,
     ...rest,
     file: callerFile(),
-    run: async (call) => handle({ ...call, body: (body ? body(call.body) : call.body) as Body }),
+    run: (call) => handle(body ? withBody(call, body(call.body)) : (call as Call<Body>)),
   }
 }
+
+/** In place, because a call makes its parts when asked for them: a copy would make them all. */
+const withBody = <Body>(call: Call, body: Body): Call<Body> => Object.assign(call as Call<Body>, { body })
 
 /** The source file that called `route`, read from the stack once at start. */
 function callerFile(): string {

@@ -1,0 +1,56 @@
+import ipaddr from 'ipaddr.js'
+
+type Range = ReturnType<typeof ipaddr.parseCIDR>
+
+/** CIDR blocks or single addresses, as `server.trusted_proxies` lists them. */
+export function parseRanges(list: readonly string[]): Range[] {
+  return list.map((text) => {
+    if (text.includes('/')) return ipaddr.parseCIDR(text)
+    const address = ipaddr.process(text)
+    return [address, address.kind() === 'ipv4' ? 32 : 128] as Range
+  })
+}
+
+/** An IPv4 peer of a dual-stack socket reads `::ffff:1.2.3.4`. */
+export const plainAddress = (address: string | undefined): string => {
+  if (address === undefined) return ''
+  return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address
+}
+
+/**
+ * The peer, or behind trusted proxies the last address of X-Forwarded-For that is not one of them. Everything left
+ * of it was written by strangers.
+ */
+export function createClientAddress(trustedProxies: readonly string[]) {
+  const trusted = parseRanges(trustedProxies)
+  if (trusted.length === 0) return plainAddress
+
+  const isTrusted = (text: string): boolean => {
+    const address = ipaddr.process(text)
+    return trusted.some(([range, bits]) => range.kind() === address.kind() && address.match(range, bits))
+  }
+
+  return (peer: string | undefined, forwardedFor?: string): string => {
+    let client = plainAddress(peer)
+    if (forwardedFor === undefined || !ipaddr.isValid(client)) return client
+    const hops = forwardedFor.split(',').reverse()
+    for (const hop of hops) {
+      if (!isTrusted(client)) return client
+      const address = withoutPort(hop.trim())
+      if (!ipaddr.isValid(address)) return client
+      client = ipaddr.process(address).toString()
+    }
+    return client
+  }
+}
+
+const withoutPort = (hop: string): string =>
+  /^\[([^\]]+)\](?::\d+)?$/.exec(hop)?.[1] ?? /^(\d+\.\d+\.\d+\.\d+):\d+$/.exec(hop)?.[1] ?? hop
+
+/** What an address is counted as: a whole IPv6 /64 belongs to one customer of a provider. */
+export function addressSubject(ip: string): string {
+  if (!ip.includes(':') || !ipaddr.isValid(ip)) return ip
+  const address = ipaddr.process(ip)
+  if (address.kind() === 'ipv4') return address.toString()
+  return `${Buffer.from(address.toByteArray().slice(0, 8)).toString('hex')}/64`
+}

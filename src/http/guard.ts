@@ -1,0 +1,90 @@
+import { AppError, notFound, unauthorized } from '../core/errors.ts'
+import { ANONYMOUS, type Grant, type Identity } from '../core/identity.ts'
+import type { Auth, Route } from './route.ts'
+
+export type Identify = (bearer: string) => Identity | Promise<Identity>
+
+const MISSING = 'missing or invalid authorization header'
+
+/** The token of `Authorization: Bearer …` (RFC 6750 §2.1; the scheme is case-insensitive). Cookies are never read. */
+export function bearerOf(header: string | undefined): string | undefined {
+  if (header === undefined) return undefined
+  const token = /^bearer +(\S+)$/i.exec(header)?.[1]
+  if (token === undefined) throw unauthorized(MISSING)
+  return token
+}
+
+/** Who calls, by the bearer alone; what they may do here is `admit`'s question. */
+export function whoCalls(
+  auth: Auth,
+  authorization: string | undefined,
+  identify: Identify,
+): Identity | Promise<Identity> {
+  if (auth === 'none') return ANONYMOUS
+  if (auth === 'admin') return adminOnly(authorization, identify)
+  const bearer = bearerOf(authorization)
+  if (bearer !== undefined) return identify(bearer)
+  if (auth === 'optional') return ANONYMOUS
+  throw unauthorized(MISSING)
+}
+
+/** Admin routes say one thing to everybody who is not an admin, so that they tell nothing about a token. */
+async function adminOnly(authorization: string | undefined, identify: Identify): Promise<Identity> {
+  try {
+    const bearer = bearerOf(authorization)
+    if (bearer !== undefined) return await identify(bearer)
+  } catch (error) {
+    if (!(error instanceof AppError && error.kind === 'unauthorized')) throw error
+  }
+  throw unauthorized('admin authentication required')
+}
+
+/** Throws unless the route lets this identity in. Default deny: every case that passes is named. */
+export function admit(route: Route, who: Identity): void {
+  switch (route.auth) {
+    case 'none':
+      return
+    case 'admin':
+      if (who.kind === 'admin') return
+      throw unauthorized('admin authentication required')
+    case 'optional':
+      if (who.kind === 'anonymous' || who.kind === 'user' || who.kind === 'admin') return
+      break
+    case 'user':
+      if (who.kind === 'user') return
+      break
+    case 'mfa':
+      if (who.kind === 'mfa') return
+      if (who.kind === 'user') throw unauthorized('no MFA challenge pending')
+      break
+    case 'user-or-mfa':
+      if (who.kind === 'user' || who.kind === 'mfa') return
+      break
+  }
+  if (who.kind !== 'key' || route.auth === 'mfa') throw refusal(who)
+  admitKey(route, who.grant)
+}
+
+function admitKey(route: Route, grant: Grant): void {
+  if (route.access === 'none') throw new AppError('forbidden', 'API keys cannot be used here')
+  if (route.access === 'write' && grant.scope === 'readonly') {
+    throw new AppError('forbidden', 'api key scope does not permit write operations')
+  }
+}
+
+function refusal(who: Identity): AppError {
+  switch (who.kind) {
+    case 'mfa':
+      return unauthorized('MFA verification required')
+    case 'key':
+      return new AppError('forbidden', 'API keys cannot be used here')
+    case 'anonymous':
+      return unauthorized(MISSING)
+    default:
+      return unauthorized('not authenticated')
+  }
+}
+
+/** Without auth there are no users, so routes that need one do not exist. */
+export const needsUser = (auth: Auth): boolean => auth === 'user' || auth === 'mfa' || auth === 'user-or-mfa'
+export const authIsOff = (): AppError => notFound('auth is not enabled')

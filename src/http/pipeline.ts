@@ -1,0 +1,143 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { AppError, notFound } from '../core/errors.ts'
+import type { Identity } from '../core/identity.ts'
+import { type Exchange, HttpCall } from './exchange.ts'
+import { admit, authIsOff, type Identify, needsUser, whoCalls } from './guard.ts'
+import { type Limiter, limitFor, pushLimitHeaders, type Rate, tooMany } from './rate-limit.ts'
+import { announcesBody, parseForm, parseJson, readBody, refuseEncoding, requireType } from './request-body.ts'
+import type { AuditNote, Reply, Route } from './route.ts'
+import { createRouter, type Match } from './router.ts'
+import { hasDotSegment } from './target.ts'
+
+export type AuditEntry = {
+  action: string
+  who: Identity
+  target: string
+  ip: string
+  requestId: string
+  oldValues?: unknown
+  newValues?: unknown
+}
+export type Audit = (entry: AuditEntry) => Promise<void>
+
+export type PipelineDeps = {
+  routes: readonly Route[]
+  identify: Identify
+  limiter: Limiter
+  audit: Audit
+  authEnabled: boolean
+  bodyLimit: number
+  rateLimits: Readonly<Record<string, Rate | null>>
+  /** The limit of an app whose key or token calls; null = none. */
+  appLimit?: ((appId: string) => Rate | null | Promise<Rate | null>) | undefined
+}
+
+/** What happens to a request between its headers and its answer: each step may refuse before the next costs anything. */
+export function createPipeline(deps: PipelineDeps) {
+  const router = createRouter(deps.routes)
+  for (const { limit, path } of deps.routes) {
+    if (limit !== undefined && deps.rateLimits[limit] === undefined) {
+      throw new Error(`route ${path} names an unknown rate limit: ${limit}`)
+    }
+  }
+
+  return (exchange: Exchange): Reply | Promise<Reply> => {
+    const { request, target } = exchange
+    const match = router.find(request.method ?? '', target.path)
+    if (request.method === 'OPTIONS') return options(match, request.headers)
+    if (match.kind === 'wrong method') {
+      throw new AppError('method_not_allowed', 'method not allowed', { headers: { Allow: match.allow } })
+    }
+    if (match.kind === 'unknown' || match.raw.some(hasDotSegment)) throw notFound('not found')
+    const { route } = match
+    exchange.route = route
+    const call = new HttpCall(exchange, match.names, match.raw)
+    return isPlain(route) ? route.run(call) : guarded(deps, exchange, route, call)
+  }
+}
+
+/** A preflight is answered for every path: a browser shows its page a 404 only when CORS let it through. */
+function options(match: Match, headers: IncomingHttpHeaders): Reply {
+  if (match.kind === 'wrong method') return { status: 204, headers: { Allow: match.allow } }
+  if (headers['access-control-request-method'] === undefined) throw notFound('not found')
+  return { status: 204 }
+}
+
+/** Nothing to check, nothing to wait for: the shortest way, taken by /health. */
+const isPlain = (route: Route): boolean =>
+  route.auth === 'none' && route.bodyKind === 'none' && route.limit === undefined && route.audit === undefined
+
+async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<Reply> {
+  if (!deps.authEnabled && needsUser(route.auth)) throw authIsOff()
+  const who = whoCalls(route.auth, exchange.request.headers.authorization, deps.identify)
+  exchange.who = who instanceof Promise ? await who : who
+  // Ahead of the guard, because every answer to an app's key tells how its limit stands.
+  if (exchange.who.kind === 'key') await spendAppToken(deps, exchange, exchange.who.grant.appId)
+  admit(route, exchange.who)
+  if (route.limit !== undefined) await spendToken(deps, exchange, route.limit)
+  if (route.bodyKind !== 'none') await takeBody(deps, exchange, route, call)
+  const reply = await route.run(call)
+  if (route.audit !== undefined && reply.status < 400) {
+    await deps.audit(auditEntry(route.audit, exchange, call, reply))
+  }
+  return reply
+}
+
+async function spendToken(deps: PipelineDeps, exchange: Exchange, limit: string): Promise<void> {
+  const asked = limitFor(limit, deps.rateLimits, exchange.who, exchange.ip)
+  if (asked === undefined) return
+  const verdict = await deps.limiter.takeToken(asked.name, asked.subject, asked.rate)
+  pushLimitHeaders(exchange.headers, verdict, 'X-RateLimit')
+  if (!verdict.allowed) throw tooMany(verdict)
+}
+
+async function spendAppToken(deps: PipelineDeps, exchange: Exchange, appId: string | null): Promise<void> {
+  if (appId === null || deps.appLimit === undefined) return
+  const rate = await deps.appLimit(appId)
+  if (rate === null) return
+  const verdict = await deps.limiter.takeToken('app', appId, rate)
+  pushLimitHeaders(exchange.headers, verdict, 'X-App-RateLimit')
+  if (!verdict.allowed) throw tooMany(verdict, 'app rate limit exceeded')
+}
+
+async function takeBody(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<void> {
+  const { request } = exchange
+  if (!announcesBody(request.headers)) return
+  refuseEncoding(request.headers)
+  if (route.bodyKind === 'raw') return exchange.continue()
+  const limit = route.bodyLimit ?? deps.bodyLimit
+  if (Number(request.headers['content-length'] ?? 0) <= limit) exchange.continue()
+  const bytes = await readBody(request, limit)
+  if (bytes.length === 0) return
+  if (route.bodyKind === 'form') {
+    requireType(request.headers, 'application/x-www-form-urlencoded')
+    const form = parseForm(bytes)
+    call.body = form.values
+    call.bodyText = form.text
+    call.repeated = new Set([...call.repeated, ...form.repeated])
+    return
+  }
+  requireType(request.headers, 'application/json')
+  const { text, value } = parseJson(bytes)
+  call.body = value
+  call.bodyText = text
+}
+
+function auditEntry(action: string, exchange: Exchange, call: HttpCall, reply: Reply): AuditEntry {
+  const note: AuditNote = reply.audit ?? {}
+  return {
+    action,
+    who: exchange.who,
+    target: note.target ?? Object.values(call.params).at(-1) ?? idOf(reply.body),
+    ip: exchange.ip,
+    requestId: exchange.requestId,
+    ...(note.oldValues !== undefined && { oldValues: note.oldValues }),
+    ...(note.newValues !== undefined && { newValues: note.newValues }),
+  }
+}
+
+const idOf = (body: unknown): string => {
+  if (typeof body !== 'object' || body === null) return ''
+  const id = (body as Readonly<Record<string, unknown>>)['id']
+  return typeof id === 'string' ? id : ''
+}

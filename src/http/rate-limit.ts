@@ -1,0 +1,109 @@
+import { AppError, unavailable } from '../core/errors.ts'
+import type { Identity } from '../core/identity.ts'
+import { addressSubject } from './client-address.ts'
+import type { FlatHeaders } from './headers.ts'
+
+/** At most `max` requests in `seconds`, counted from the first one of a subject. */
+export type Rate = { readonly max: number; readonly seconds: number }
+
+/** How a subject stands in its window after this request; times are the database's, shared by all nodes. */
+export type Count = { count: number; secondsLeft: number; resetAt: number }
+
+/** Counts one request; see db/counters.ts. */
+export type Counters = { add(key: string, seconds: number): Promise<Count> }
+
+export type Verdict = { allowed: boolean; limit: number; remaining: number; resetAt: number; retryAfter: number }
+
+export type Limiter = {
+  takeToken(name: string, subject: string, rate: Rate): Promise<Verdict>
+}
+
+/** Subjects remembered as over their limit; beyond this the oldest are asked about again. */
+const MAX_BLOCKED = 100_000
+
+/** The counter decides; a subject it has refused costs no further query until its window ends. */
+export function createLimiter({ counters }: { counters: Counters }): Limiter {
+  const blocked = new Map<string, { verdict: Verdict; until: number; max: number }>()
+
+  const known = (key: string, max: number): Verdict | undefined => {
+    const entry = blocked.get(key)
+    if (entry === undefined) return undefined
+    const left = entry.until - performance.now()
+    // A limit that was raised meanwhile must be asked about again.
+    if (left > 0 && entry.max >= max) return { ...entry.verdict, retryAfter: Math.max(1, Math.ceil(left / 1000)) }
+    blocked.delete(key)
+    return undefined
+  }
+
+  return {
+    async takeToken(name, subject, rate) {
+      const key = `${name}:${subject}`
+      const before = known(key, rate.max)
+      if (before) return before
+      const { count, secondsLeft, resetAt } = await counted(counters, key, rate.seconds)
+      const verdict = {
+        allowed: count <= rate.max,
+        limit: rate.max,
+        remaining: Math.max(0, rate.max - count),
+        resetAt,
+        retryAfter: Math.max(1, Math.ceil(secondsLeft)),
+      }
+      if (count >= rate.max && secondsLeft > 0) {
+        const refusal = { ...verdict, allowed: false, remaining: 0 }
+        blocked.set(key, { verdict: refusal, until: performance.now() + secondsLeft * 1000, max: rate.max })
+        const oldest = blocked.size > MAX_BLOCKED ? blocked.keys().next().value : undefined
+        if (oldest !== undefined) blocked.delete(oldest)
+      }
+      return verdict
+    },
+  }
+}
+
+/** Never unlimited: when nobody counts, nobody passes. */
+async function counted(counters: Counters, key: string, seconds: number): Promise<Count> {
+  try {
+    return await counters.add(key, seconds)
+  } catch (cause) {
+    if (cause instanceof AppError && cause.status === 503) throw cause
+    throw new AppError('unavailable', 'rate limit unavailable', { headers: unavailable('').headers ?? {}, cause })
+  }
+}
+
+export function pushLimitHeaders(flat: FlatHeaders, verdict: Verdict, prefix: 'X-RateLimit' | 'X-App-RateLimit'): void {
+  flat.push(
+    `${prefix}-Limit`,
+    String(verdict.limit),
+    `${prefix}-Remaining`,
+    String(verdict.remaining),
+    `${prefix}-Reset`,
+    String(verdict.resetAt),
+  )
+}
+
+export const tooMany = (verdict: Verdict, message = 'too many requests'): AppError =>
+  new AppError('rate_limited', message, { headers: { 'Retry-After': String(verdict.retryAfter) } })
+
+/** Who a `rate_limit.*` key counts: data routes by user or key, everything else by address. */
+export function limitFor(
+  name: string,
+  rates: Readonly<Record<string, Rate | null>>,
+  who: Identity,
+  ip: string,
+): { name: string; subject: string; rate: Rate } | undefined {
+  if (name !== 'api') return withRate(name, addressSubject(ip), rates[name])
+  switch (who.kind) {
+    case 'anonymous':
+      return withRate('api_anonymous', addressSubject(ip), rates['api_anonymous'])
+    case 'user':
+    case 'mfa':
+      return withRate('api', who.id, rates['api'])
+    case 'key':
+      return withRate('api', who.keyId, rates['api'])
+    case 'admin':
+    case 'system':
+      return undefined
+  }
+}
+
+const withRate = (name: string, subject: string, rate: Rate | null | undefined) =>
+  rate ? { name, subject, rate } : undefined

@@ -1,0 +1,246 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import { AppError, badRequest, unavailable } from '../core/errors.ts'
+import { type Identity, userIdOf } from '../core/identity.ts'
+import type { Observe } from '../core/observe.ts'
+import { createClientAddress } from './client-address.ts'
+import { drain } from './drain.ts'
+import { causesOf, parserError, refuseSocket, toAppError } from './error-response.ts'
+import { Exchange } from './exchange.ts'
+import { createHeaders, requestIdOf } from './headers.ts'
+import { createPipeline, type PipelineDeps } from './pipeline.ts'
+import type { Rate } from './rate-limit.ts'
+import { writeReply } from './reply.ts'
+import type { Reply } from './route.ts'
+import { maskedPath, splitTarget } from './target.ts'
+
+/** One finished request, for the access log and the metrics. Never bodies or bearers. */
+export type RequestInfo = {
+  method: string
+  /** The pattern, such as `/api/things/{id}`; empty when no route matched. */
+  route: string
+  /** With values such as tokens masked. */
+  path: string
+  /** 499: the client went away before there was an answer. */
+  status: number
+  ms: number
+  ip: string
+  requestId: string
+  userId: string | null
+  who: Identity
+}
+
+export type HttpServerConfig = {
+  host: string
+  port: number
+  publicBaseUrl: string
+  corsOrigins: readonly string[]
+  trustedProxies: readonly string[]
+  bodyLimit: number
+  shutdownTimeoutSeconds: number
+  rateLimits: Readonly<Record<string, Rate | null>>
+  /** Requests handled at the same time; the next ones are told to come back. */
+  maxConcurrent?: number
+}
+
+type Deps = Omit<PipelineDeps, 'bodyLimit' | 'rateLimits'> & {
+  observe: Observe
+  onRequest?: (info: RequestInfo) => void
+  config: HttpServerConfig
+}
+
+export type HttpServer = {
+  listen(): Promise<{ port: number; url: string }>
+  /** Drains: no new connections, requests in flight finish, streams are told to end. */
+  close(): Promise<void>
+  draining(): boolean
+  /** Runs when the drain begins; for long streams, which would otherwise hold it up. */
+  onDrain(fn: () => void): void
+}
+
+const HEADER_BYTES = 64 * 1024
+const TIMEOUTS = { headersTimeout: 60_000, requestTimeout: 300_000, keepAliveTimeout: 65_000 }
+/** A socket on which nothing moves for this long is gone, or reads on purpose slower than we can afford. */
+const STALLED_MS = 120_000
+
+export function createHttpServer(deps: Deps): HttpServer {
+  const { config, observe, onRequest } = deps
+  const pipeline = createPipeline({ ...deps, bodyLimit: config.bodyLimit, rateLimits: config.rateLimits })
+  const headers = createHeaders(config)
+  const clientAddress = createClientAddress(config.trustedProxies)
+  const maxConcurrent = config.maxConcurrent ?? 10_000
+  const drainHooks: (() => void)[] = []
+  let draining = false
+  let handling = 0
+  let streaming = 0
+
+  const server = createServer({
+    ...TIMEOUTS,
+    maxHeaderSize: HEADER_BYTES,
+    connectionsCheckingInterval: 5_000,
+    // Checked here instead, because node's own refusal has no body.
+    requireHostHeader: false,
+  })
+  server.timeout = STALLED_MS
+
+  function open(request: IncomingMessage, response: ServerResponse): Exchange {
+    const given = request.headers
+    const requestId = requestIdOf(given['x-request-id'] as string | undefined)
+    const ip = clientAddress(request.socket.remoteAddress, given['x-forwarded-for'] as string | undefined)
+    const target = splitTarget(request.url ?? '/')
+    return new Exchange(request, response, {
+      requestId,
+      ip,
+      target,
+      headers: headers.common(target.path, given.origin, requestId),
+    })
+  }
+
+  function handle(request: IncomingMessage, response: ServerResponse, awaitsContinue = false): void {
+    handling++
+    const exchange = open(request, response)
+    exchange.awaitsContinue = awaitsContinue
+    try {
+      if (handling > maxConcurrent) throw unavailable('server busy')
+      if (request.headers.host === undefined && request.httpVersion === '1.1') throw badRequest('missing host header')
+      const reply = pipeline(exchange)
+      if (reply instanceof Promise) {
+        reply.then(
+          (late) => answer(exchange, late),
+          (error) => fail(exchange, error),
+        )
+      } else answer(exchange, reply)
+    } catch (error) {
+      fail(exchange, error)
+    }
+  }
+
+  function answer(exchange: Exchange, reply: Reply): void {
+    try {
+      if (exchange.request.method === 'OPTIONS')
+        exchange.headers.push(...headers.preflight(exchange.request.headers.origin))
+      if (reply.streaming) stream(exchange, reply)
+      else {
+        writeReply(exchange, reply, draining)
+        done(exchange, reply.status)
+      }
+    } catch (error) {
+      fail(exchange, error)
+    }
+  }
+
+  /** A stream no longer counts as work at hand: thousands may be open, and each ends when it will. */
+  function stream(exchange: Exchange, reply: Reply): void {
+    const { response } = exchange
+    handling--
+    streaming++
+    response.on('error', () => response.destroy())
+    const ended = (): void => {
+      streaming--
+      report(exchange, reply.status)
+    }
+    if (response.closed) ended()
+    else response.once('close', ended)
+  }
+
+  function fail(exchange: Exchange, thrown: unknown): void {
+    const error = toAppError(thrown)
+    const { response, route, requestId } = exchange
+    if (exchange.clientIsGone) {
+      done(exchange, 499)
+      return
+    }
+    if (error.status >= 500) {
+      observe({
+        level: error.status === 500 ? 'error' : 'warn',
+        message: 'request failed',
+        attrs: { requestId, route: route?.path ?? '', status: error.status, error: causesOf(error) },
+      })
+    }
+    try {
+      if (response.headersSent) response.destroy()
+      else {
+        const body = route?.errorBody ? route.errorBody(error) : error.toJSON()
+        writeReply(exchange, { status: error.status, body, ...(error.headers && { headers: error.headers }) }, draining)
+      }
+    } catch (again) {
+      observe({ level: 'error', message: 'error answer failed', attrs: { requestId, error: causesOf(again) } })
+      response.destroy()
+    }
+    done(exchange, error.status)
+  }
+
+  function done(exchange: Exchange, status: number): void {
+    handling--
+    report(exchange, status)
+  }
+
+  function report({ request, route, target, startedAt, ip, requestId, who }: Exchange, status: number): void {
+    onRequest?.({
+      method: request.method ?? '',
+      route: route?.path ?? '',
+      path: maskedPath(target),
+      status,
+      ms: performance.now() - startedAt,
+      ip,
+      requestId,
+      userId: userIdOf(who),
+      who,
+    })
+  }
+
+  /** For what never became a request: bytes node's parser refused, timeouts, tunnels. */
+  function refuse(socket: Socket, error: AppError): void {
+    refuseSocket(socket, error, headers.common('', undefined, requestIdOf(undefined)))
+  }
+
+  const refused = new WeakSet<Socket>()
+  server.on('request', handle)
+  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => handle(request, response, true))
+  server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    handling++
+    fail(open(request, response), new AppError('expectation_failed', 'expectation failed'))
+  })
+  server.on('connect', (_request: IncomingMessage, socket: Socket) => {
+    refuse(socket, new AppError('method_not_allowed', 'method not allowed'))
+  })
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+    if (refused.has(socket)) return
+    refused.add(socket)
+    const begun = (socket as Socket & { _httpMessage?: ServerResponse })._httpMessage?.headersSent === true
+    if (error.code === 'ECONNRESET' || !socket.writable || begun) socket.destroy()
+    else refuse(socket, parserError(error.code))
+  })
+
+  async function close(): Promise<void> {
+    if (draining) return
+    draining = true
+    if (!server.listening) return
+    await drain(server, {
+      hooks: drainHooks,
+      isBusy: () => handling + streaming > 0,
+      timeoutMs: config.shutdownTimeoutSeconds * 1000,
+    })
+  }
+
+  return {
+    async listen() {
+      await new Promise<void>((resolve, reject) => {
+        server.once('error', reject)
+        server.listen({ host: config.host, port: config.port, backlog: 4096 }, () => {
+          server.off('error', reject)
+          resolve()
+        })
+      })
+      server.on('error', (error) =>
+        observe({ level: 'error', message: 'http server error', attrs: { error: causesOf(error) } }),
+      )
+      const { port } = server.address() as AddressInfo
+      const host = config.host.includes(':') ? `[${config.host}]` : config.host
+      return { port, url: `http://${host}:${port}` }
+    },
+    close,
+    draining: () => draining,
+    onDrain: (fn) => void drainHooks.push(fn),
+  }
+}
