@@ -60,7 +60,7 @@ export class Connection {
       const flight = new Flight(steps, naming, { describe: options.describe ?? false }, (error, results) => {
         const at = this.#sent.indexOf(sent)
         if (at >= 0) this.#sent.splice(at, 1)
-        if (this.#sent.length === 0) this.idleSince = performance.now()
+        if (this.#sent.length === 0) this.#becameIdle()
         options.signal?.removeEventListener('abort', cancel)
         if (!error) return resolve(results)
         this.#afterError(flight, error)
@@ -83,7 +83,18 @@ export class Connection {
     for (const name of flight.parsed.slice(flight.parsedCount)) this.#statements.forget(name)
     // 26000: a pipelined neighbour failed before its Parse, on which this flight relied.
     // 0A000: a cached plan whose result type changed under DDL.
-    if (error.code === '26000' || error.code === '0A000') this.#statements.clear()
+    if (error.code === '26000' || error.code === '0A000') this.#statements.forgetAll()
+  }
+
+  #becameIdle(): void {
+    this.idleSince = performance.now()
+    if (this.closed) void this.close()
+  }
+
+  /** Takes no more flights, and ends after the ones under way: a caller left the session in a bad state. */
+  retire(): void {
+    this.closed = true
+    if (this.#sent.length === 0) void this.close()
   }
 
   async close(): Promise<void> {

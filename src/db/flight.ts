@@ -20,8 +20,8 @@ export type Wire = {
 
 /** How a connection names its prepared statements; see StatementCache. */
 export type Naming = {
-  /** The statement's name on this connection, and whether it must be sent first. */
-  prepare(text: string): { name: string; isNew: boolean; evict: string | undefined }
+  /** The statement's name on this connection, whether it must be sent first, and names to close before that. */
+  prepare(text: string): { name: string; isNew: boolean; close: readonly string[] }
 }
 
 // A pipelined client accepts custom queries only when they extend pg.Query.
@@ -60,8 +60,8 @@ export class Flight extends DriverQuery {
     wire.stream.cork()
     const last = this.#steps.length - 1
     for (const [i, step] of this.#steps.entries()) {
-      const { name, isNew, evict } = this.#naming.prepare(step.text)
-      if (evict !== undefined) wire.close({ type: 'S', name: evict })
+      const { name, isNew, close } = this.#naming.prepare(step.text)
+      for (const outdated of close) wire.close({ type: 'S', name: outdated })
       if (isNew) {
         wire.parse({ name, text: step.text, types: [] })
         if (name !== '') this.parsed.push(name)

@@ -105,9 +105,9 @@ test('aborting cancels the statement in PostgreSQL', async () => {
   )
 })
 
-test('a transaction commits as a whole, rolls back on a thrown error, and is retried after a conflict', async () => {
-  await pool.run(SYSTEM, sql`create table public.counter (n int)`)
-  await pool.run(SYSTEM, sql`insert into public.counter values (0)`)
+test('a transaction commits as a whole, rolls back on a thrown error, and is retried after a deadlock', async () => {
+  await pool.run(SYSTEM, sql`create table public.counter (id int primary key, n int)`)
+  await pool.run(SYSTEM, sql`insert into public.counter values (1, 0), (2, 0)`)
   await assert.rejects(
     pool.tx(SYSTEM, async (tx) => {
       await tx.run(sql`update public.counter set n = 99`)
@@ -115,14 +115,19 @@ test('a transaction commits as a whole, rolls back on a thrown error, and is ret
     }),
     /changed my mind/,
   )
-  const increment = () =>
-    pool.tx(SYSTEM, async (tx) => {
-      await tx.run(sql`set transaction isolation level repeatable read`)
-      const [row] = await tx.rows<{ n: number }>(sql`select n from public.counter`)
-      await tx.run(sql`update public.counter set n = ${(row?.n ?? 0) + 1}::int`)
+  const wide = await openPool({ ...options, maxConns: 12 })
+  let met = 0
+  const bothWays = (first: number, second: number) =>
+    wide.tx(SYSTEM, async (tx) => {
+      await tx.run(sql`update public.counter set n = n + 1 where id = ${first}::int`)
+      met++
+      while (met < 2) await new Promise((resolve) => setTimeout(resolve, 5)) // both hold their first row
+      await tx.run(sql`update public.counter set n = n + 1 where id = ${second}::int`)
     })
-  await Promise.all([increment(), increment()])
-  assert.equal(await pool.fly(SYSTEM, sql`select n from public.counter`), '2')
+  await Promise.all([bothWays(1, 2), bothWays(2, 1)])
+  await wide.close()
+  assert.ok(met > 2, 'one of them was rolled back and ran again')
+  assert.equal(await pool.fly(SYSTEM, sql`select string_agg(n::text, ',') from public.counter`), '2,2')
 })
 
 test('more statements than the cache holds are prepared and closed in turn', async () => {

@@ -39,6 +39,8 @@ export interface Pool extends Db {
 
 /** More flights than this on one connection only make the last one wait longer; see bench/. */
 const PIPELINE_DEPTH = 4
+/** statementIndex of the step that sets the identity. */
+const SESSION_STEP = -1
 const TRIM_EVERY_MS = 15_000
 const MAX_RETRIES = 3
 const MAX_BACKOFF_MS = 1_000
@@ -131,6 +133,11 @@ class PostgresPool implements Pool {
     return (await this.#fly(who, statements, options, false)).rows[0]?.[0] ?? null
   }
 
+  async flyAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<(string | null)[]> {
+    const results = await this.#flyAll(who, statements, options, false)
+    return results.slice(1).map(({ rows }) => rows[0]?.[0] ?? null) // the first is the session's
+  }
+
   async rows<T extends object = Row>(
     who: Identity,
     statements: Sql | readonly [Sql, ...Sql[]],
@@ -169,25 +176,35 @@ class PostgresPool implements Pool {
   async #fly(
     who: Identity,
     statements: Sql | readonly [Sql, ...Sql[]],
-    options: FlyOptions = {},
+    options: FlyOptions | undefined,
     describe: boolean,
   ): Promise<StepResult> {
+    const results = await this.#flyAll(who, statements, options, describe)
+    return results[results.length - 1] as StepResult
+  }
+
+  async #flyAll(
+    who: Identity,
+    statements: Sql | readonly [Sql, ...Sql[]],
+    options: FlyOptions = {},
+    describe: boolean,
+  ): Promise<StepResult[]> {
     const { step, role } = this.#session(who, options.timeoutMs)
     const steps = [step, ...(statements instanceof Sql ? [statements] : statements).map(toStep)]
     const lane = options.lane === 'slow' ? this.#slow : this.#fast
-    const results = await this.#retry(options.signal, async () => {
+    return this.#retry(options.signal, async () => {
       const connection = await this.#acquire(lane)
       try {
         return await connection.send(steps, role, { describe, signal: options.signal })
       } catch (error) {
         const failed = error as PgError
         if (failed.statementIndex !== undefined) failed.statementIndex -= 1 // the session step is ours
+        if (failed.statementIndex === SESSION_STEP) connection.retire()
         throw failed
       } finally {
         lane.release(connection)
       }
     })
-    return results[results.length - 1] as StepResult
   }
 
   async #acquire(lane: Lane): Promise<Connection> {
@@ -261,8 +278,9 @@ function isWorthRetrying(error: PgError, signal: AbortSignal | undefined): boole
     case '0A000':
       return error.message.includes('cached plan')
     case '57014':
-      // A cancel meant for a neighbour on the same connection came late and hit this flight.
-      return !signal?.aborted && error.message.includes('user request')
+      // A cancel meant for a neighbour on the same connection came late and hit this flight, or a function left
+      // its own statement_timeout behind.
+      return !signal?.aborted && (error.message.includes('user request') || error.statementIndex === SESSION_STEP)
     default:
       return false
   }

@@ -21,6 +21,8 @@ function nameOf(text: string): string {
  */
 export class StatementCache {
   readonly #known = new Map<string, true>()
+  /** Closed before they are parsed again: PostgreSQL may or may not still have them. */
+  readonly #doubtful = new Set<string>()
   readonly #max: number
 
   constructor(max = 500) {
@@ -33,27 +35,32 @@ export class StatementCache {
         const name = `${nameOf(text)}_${role}`
         const isNew = !this.#known.delete(name)
         this.#known.set(name, true)
-        const evict = this.#known.size > this.#max ? this.#oldest() : undefined
-        return { name, isNew, evict }
+        if (!isNew) return { name, isNew, close: NONE }
+        const close = this.#doubtful.delete(name) ? [name] : []
+        if (this.#known.size > this.#max) close.push(...this.#dropOldest())
+        return { name, isNew, close }
       },
     }
   }
 
-  /** PostgreSQL does not have it (any more): parse it again next time. */
   forget(name: string): void {
-    this.#known.delete(name)
+    if (this.#known.delete(name)) this.#doubtful.add(name)
   }
 
-  clear(): void {
+  forgetAll(): void {
+    for (const name of this.#known.keys()) this.#doubtful.add(name)
     this.#known.clear()
   }
 
-  #oldest(): string | undefined {
+  #dropOldest(): string[] {
     const [name] = this.#known.keys()
-    if (name !== undefined) this.#known.delete(name)
-    return name
+    if (name === undefined) return []
+    this.#known.delete(name)
+    return [name]
   }
 }
 
+const NONE: readonly string[] = []
+
 /** For poolers that cannot keep prepared statements: the unnamed statement, parsed each time. */
-export const UNNAMED: Naming = { prepare: () => ({ name: '', isNew: true, evict: undefined }) }
+export const UNNAMED: Naming = { prepare: () => ({ name: '', isNew: true, close: NONE }) }
