@@ -26,6 +26,8 @@ export interface Db {
    * row of the last statement, untouched (usually JSON text), or null when there is none.
    */
   fly(who: Identity, statements: Sql | readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<string | null>
+  /** As `fly`, with the first column of the first row of every statement. */
+  flyAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<(string | null)[]>
   /** As `fly`, with the rows of the last statement as objects. */
   rows<T extends object = Row>(
     who: Identity,

@@ -17,6 +17,13 @@ export class Sql {
     return new Sql(parts, args)
   }
 
+  /** The same fragment as one piece of text, for parts that are made once and used by many statements. */
+  constant(): Sql {
+    const { text, values } = this.render()
+    if (values.length > 0) throw new TypeError(`values in a constant fragment: ${text.slice(0, 40)}`)
+    return new Sql([text], [])
+  }
+
   /** The statement's text with $1… placeholders, and the values in their order. */
   render(): { text: string; values: Value[] } {
     const values: Value[] = []
