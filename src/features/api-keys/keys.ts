@@ -1,0 +1,79 @@
+import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { type Identity, SYSTEM } from '../../core/identity.ts'
+import { pageEnvelope } from '../../core/page.ts'
+import { randomHex, sha256 } from '../../core/secret.ts'
+import type { Db } from '../../db/db.ts'
+import {
+  countKeys,
+  insertKey,
+  type KeyRecord,
+  keyByHash,
+  keysOfAll,
+  keysOfUser,
+  type NewKey,
+  ownersExist,
+  revokeKey,
+  type Scope,
+} from './sql.ts'
+
+const PREFIX_LENGTH = 12
+
+export type Wish = Pick<NewKey, 'userId' | 'name' | 'scope' | 'allowedTables' | 'appId'>
+type Found = {
+  id: string
+  userId: string
+  email: string
+  scope: Scope
+  tables: string[]
+  appId: string | null
+  expiresAt: Date | null
+}
+
+export function createKeys(db: Db) {
+  return {
+    ofUser: (userId: string) => db.rows<KeyRecord>(SYSTEM, keysOfUser(userId)),
+
+    async ofAll({ page, perPage, offset }: { page: number; perPage: number; offset: number }) {
+      const [items, [count]] = await Promise.all([
+        db.rows<KeyRecord>(SYSTEM, keysOfAll(perPage, offset)),
+        db.rows<{ total: number }>(SYSTEM, countKeys),
+      ])
+      return pageEnvelope(items, page, perPage, count?.total ?? 0)
+    },
+
+    async create(wish: Wish): Promise<{ key: string; apiKey: KeyRecord }> {
+      const key = `svc_${randomHex(24)}`
+      const made = { ...wish, hash: sha256(key), prefix: key.slice(0, PREFIX_LENGTH) }
+      const [apiKey] = await db.rows<KeyRecord>(SYSTEM, insertKey(made))
+      if (!apiKey) throw new AppError('internal', 'failed to create api key')
+      return { key, apiKey }
+    },
+
+    async requireOwners(userId: string, appId: string | null): Promise<void> {
+      const [found] = await db.rows<{ user: boolean; app: boolean }>(SYSTEM, ownersExist(userId, appId))
+      if (!found?.user) throw badRequest('user not found')
+      if (!found.app) throw badRequest('app not found')
+    },
+
+    /** `owner` null: any key, for an administrator. */
+    async revoke(id: string, owner: string | null): Promise<void> {
+      if ((await db.run(SYSTEM, revokeKey(id, owner))) === 0) throw notFound('api key not found')
+    },
+
+    /** The identity a key stands for; undefined for unknown, revoked and expired keys. */
+    async resolve(hash: string): Promise<(Identity & { kind: 'key' }) | undefined> {
+      const [found] = await db.rows<Found>(SYSTEM, keyByHash(hash))
+      if (!found) return undefined
+      const { id, userId, email, scope, tables, appId, expiresAt } = found
+      return {
+        kind: 'key',
+        via: 'api_key',
+        keyId: id,
+        userId,
+        email,
+        grant: { scope, tables, appId },
+        expiresAt: expiresAt && Math.floor(expiresAt.getTime() / 1000),
+      }
+    },
+  }
+}

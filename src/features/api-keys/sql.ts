@@ -1,0 +1,69 @@
+import { type Sql, sql } from '../../db/sql.ts'
+
+export type Scope = '*' | 'readonly' | 'readwrite'
+
+/** A key as every answer shows it; the key itself is shown once, when it is made. */
+export type KeyRecord = {
+  id: string
+  userId: string
+  name: string
+  keyPrefix: string
+  scope: Scope
+  allowedTables: string[]
+  appId: string | null
+  lastUsedAt: Date | null
+  expiresAt: Date | null
+  createdAt: Date
+  revokedAt: Date | null
+}
+
+const columns = sql`id::text as id, user_id::text as "userId", name, key_prefix as "keyPrefix", scope,
+  allowed_tables as "allowedTables", app_id::text as "appId", last_used_at as "lastUsedAt",
+  expires_at as "expiresAt", created_at as "createdAt", revoked_at as "revokedAt"`
+
+export const keysOfUser = (userId: string): Sql =>
+  sql`select ${columns} from svc.api_keys where user_id = ${userId}::uuid order by created_at desc, id desc`
+
+export const keysOfAll = (limit: number, offset: number): Sql =>
+  sql`select ${columns} from svc.api_keys order by created_at desc, id desc limit ${limit} offset ${offset}`
+
+export const countKeys: Sql = sql`select count(*) as total from svc.api_keys`
+
+export type NewKey = {
+  userId: string
+  name: string
+  scope: Scope
+  allowedTables: readonly string[]
+  appId: string | null
+  hash: string
+  prefix: string
+}
+
+export const insertKey = (key: NewKey): Sql => sql`
+  insert into svc.api_keys (user_id, name, key_hash, key_prefix, scope, allowed_tables, app_id)
+  values (${key.userId}::uuid, ${key.name}, ${key.hash}, ${key.prefix}, ${key.scope}, ${key.allowedTables}::text[],
+          ${key.appId}::uuid)
+  returning ${columns}`
+
+export const ownersExist = (userId: string, appId: string | null): Sql => sql`
+  select exists (select from svc.users where id = ${userId}::uuid) as "user",
+         ${appId}::uuid is null or exists (select from svc.apps where id = ${appId}::uuid) as app`
+
+/** Returns a row only for the revocation that took effect; all processes forget the key in the same transaction. */
+export const revokeKey = (id: string, owner: string | null): Sql => sql`
+  with gone as (
+    update svc.api_keys set revoked_at = now()
+    where id = ${id}::uuid and revoked_at is null and (${owner}::uuid is null or user_id = ${owner}::uuid)
+    returning id
+  )
+  select svc.revoke('key', id::text) from gone`
+
+export const keyByHash = (hash: string): Sql => sql`
+  select k.id::text as id, k.user_id::text as "userId", coalesce(u.email, '') as email, k.scope,
+         k.allowed_tables as tables, k.app_id::text as "appId", k.expires_at as "expiresAt"
+  from svc.api_keys k join svc.users u on u.id = k.user_id
+  where k.key_hash = ${hash} and k.revoked_at is null and (k.expires_at is null or k.expires_at > now())`
+
+export const touchKeys = (ids: readonly string[]): Sql => sql`
+  update svc.api_keys set last_used_at = now()
+  where id = any(${ids}::uuid[]) and (last_used_at is null or last_used_at < now() - interval '1 minute')`
