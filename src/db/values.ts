@@ -24,7 +24,8 @@ function arrayLiteral(items: readonly (string | number | null)[]): string {
 }
 
 const asNumber = (text: string) => Number(text)
-const asArray = pg.types.getTypeParser(1009) as (text: string) => unknown
+const TEXT_ARRAY = 1009 as Parameters<typeof pg.types.getTypeParser>[0] // the driver's list of types leaves arrays out
+const asArray = pg.types.getTypeParser(TEXT_ARRAY) as (text: string) => unknown
 const parsers: Record<number, (text: string) => unknown> = {
   16: (text) => text === 't',
   20: asNumber, // int8: counts and ids of our own tables stay far below 2^53
