@@ -7,6 +7,8 @@ export type Observation = {
   message: string
   /** Never bodies, bearers, passwords or tokens. */
   attrs?: Readonly<Record<string, string | number | boolean | null | undefined>>
+  /** Not masked: the development backends of mail and SMS exist to show a link or a code. */
+  verbatim?: true
 }
 export type Observe = (observation: Observation) => void
 

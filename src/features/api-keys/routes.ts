@@ -16,8 +16,6 @@ export type ApiKeys = {
   routes: Route[]
   /** By the SHA-256 of the presented key, in hex. */
   resolveApiKey(hash: string): Promise<(Identity & { kind: 'key' }) | undefined>
-  /** Called on each use; cheap, writes at most once a minute per key. */
-  keyUsed(keyId: string): void
   stop(): Promise<void>
 }
 
@@ -71,7 +69,16 @@ export function createApiKeys({ db }: { db: Db }): ApiKeys {
       },
     }),
   ]
-  return { routes, resolveApiKey: keys.resolve, keyUsed: lastUsed.mark, stop: lastUsed.stop }
+  return {
+    routes,
+    // Verdicts about keys are cached for a minute at most, so a key in use is seen here about that often.
+    async resolveApiKey(hash) {
+      const who = await keys.resolve(hash)
+      if (who) lastUsed.mark(who.keyId)
+      return who
+    },
+    stop: lastUsed.stop,
+  }
 }
 
 function userOf(who: Identity): string {

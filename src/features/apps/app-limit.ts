@@ -9,14 +9,14 @@ export type AppLimit = { /** Requests … */ max: number /** … per window. */;
 const FRESH_MS = 1000
 
 export function createAppLimits(db: Db) {
-  const cache = new LRUCache<string, { limit: Promise<AppLimit | undefined> }>({ max: 10_000, ttl: FRESH_MS })
+  const cache = new LRUCache<string, { limit: Promise<AppLimit | null> }>({ max: 10_000, ttl: FRESH_MS })
 
   return {
-    /** Undefined: the app has no limit. Concurrent requests share one lookup. */
-    appLimit(appId: string): Promise<AppLimit | undefined> {
+    /** Null: the app has no limit. Concurrent requests share one lookup. */
+    appLimit(appId: string): Promise<AppLimit | null> {
       const known = cache.get(appId)
       if (known) return known.limit
-      const entry = { limit: db.rows<AppLimit>(SYSTEM, limitOfApp(appId)).then(([limit]) => limit) }
+      const entry = { limit: db.rows<AppLimit>(SYSTEM, limitOfApp(appId)).then(([limit]) => limit ?? null) }
       entry.limit.catch(() => {
         if (cache.peek(appId) === entry) cache.delete(appId)
       })

@@ -28,8 +28,8 @@ const MAX_WINDOW = 2_678_400
 
 export type Apps = {
   routes: Route[]
-  /** Undefined: the app has no limit. */
-  appLimit(appId: string): Promise<AppLimit | undefined>
+  /** Null: the app has no limit. */
+  appLimit(appId: string): Promise<AppLimit | null>
 }
 
 export function createApps(deps: {
