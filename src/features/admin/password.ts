@@ -1,0 +1,45 @@
+import { SYSTEM } from '../../core/identity.ts'
+import { randomHex } from '../../core/secret.ts'
+import type { Db } from '../../db/db.ts'
+import { endAllTokens, insertPasswordHash, passwordHash, replacePasswordHash } from './sql.ts'
+
+export type Passwords = {
+  hash(password: string): Promise<string>
+  /** Takes as long without a stored hash. */
+  verify(password: string, encoded: string | undefined): Promise<boolean>
+}
+
+type Deps = { db: Pick<Db, 'fly' | 'run' | 'tx'>; passwords: Passwords }
+
+export const currentHash = (db: Pick<Db, 'fly'>): Promise<string | null> => db.fly(SYSTEM, passwordHash())
+
+/**
+ * Brings the stored password in line with the configuration, before the server listens. The hash in the database is
+ * what logins are checked against on every node. Returns the password that this process generated, if it did.
+ */
+export async function settlePassword(deps: Deps, configured: string): Promise<string | undefined> {
+  if (configured !== '') {
+    await setPassword(deps, configured)
+    return undefined
+  }
+  if ((await currentHash(deps.db)) !== null) return undefined
+  const generated = randomHex(16)
+  const hash = await deps.passwords.hash(generated)
+  const inserted = await deps.db.run(SYSTEM, insertPasswordHash(hash))
+  return inserted === 1 ? generated : undefined
+}
+
+/** Does nothing when this already is the password; otherwise every admin token dies with the old one. */
+export async function setPassword({ db, passwords }: Deps, password: string): Promise<void> {
+  for (;;) {
+    const previous = await currentHash(db)
+    if (previous !== null && (await passwords.verify(password, previous))) return
+    const hash = await passwords.hash(password)
+    const isSet = await db.tx(SYSTEM, async (tx) => {
+      if ((await tx.run(replacePasswordHash(previous, hash))) === 0) return false
+      await tx.run(endAllTokens())
+      return true
+    })
+    if (isSet) return
+  }
+}

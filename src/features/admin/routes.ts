@@ -1,0 +1,110 @@
+import { AppError, reasonOf } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Observe } from '../../core/observe.ts'
+import type { Db } from '../../db/db.ts'
+import { object, requiredString } from '../../http/body.ts'
+import { json, jsonText, type Route, route } from '../../http/route.ts'
+import { type Audit, auditableQuery, createAudit, readAudit } from './audit.ts'
+import { type Passwords, settlePassword } from './password.ts'
+import { createRunSql, type RunSqlDeps } from './run-sql.ts'
+import { forgetExpiredTokens, forgetOldAudit } from './sql.ts'
+import { createStats, type StatsDeps } from './stats.ts'
+import { type AdminTokens, createAdminTokens } from './tokens.ts'
+
+export type AdminDeps = {
+  db: Db
+  config: { enabled: boolean; password: string; token_duration: number }
+  audit: { retention_days: number }
+  passwords: Passwords
+  observe: Observe
+  /** Sentences for the operator, shown by /api/admin/status. */
+  warnings: () => readonly string[]
+  /** Oldest first. */
+  logs: { size: number; entries: () => unknown[] }
+} & Omit<RunSqlDeps, 'db' | 'observe'> &
+  StatsDeps
+
+export type Admin = {
+  routes: Route[]
+  tokens: AdminTokens
+  audit: Audit
+  /** Before the server listens. Resolves to the password this process generated, if it did. */
+  start(): Promise<string | undefined>
+  stop(): void
+}
+
+const HOUSEKEEPING_MS = 3_600_000
+
+export function createAdmin(deps: AdminDeps): Admin {
+  const { db, config, observe, warnings, logs } = deps
+  const tokens = createAdminTokens(deps)
+  const audit = createAudit(db)
+  const runSql = createRunSql(deps)
+  const stats = createStats(deps)
+  let housekeeping: NodeJS.Timeout | undefined
+
+  const routes = [
+    route('GET /api/admin/status', {
+      auth: 'none',
+      handle: () => json(200, { auth: config.enabled, ...(warnings().length > 0 && { warnings: warnings() }) }),
+    }),
+
+    route('POST /api/admin/auth', {
+      auth: 'none',
+      limit: 'admin_login',
+      handle: async ({ body }) => {
+        if (!config.enabled) throw new AppError('not_found', 'admin auth not configured')
+        return json(200, { token: await tokens.login(requiredString(object(body), 'password')) })
+      },
+    }),
+
+    route('POST /api/admin/sql', {
+      auth: 'admin',
+      audit: 'sql.execute',
+      body: (input) => ({ query: requiredString(object(input), 'query') }),
+      handle: async ({ body: { query }, who, ip, signal }) => {
+        if (query.trim() === '') throw new AppError('bad_request', 'query is required')
+        const newValues = { query: auditableQuery(query) }
+        try {
+          return { ...jsonText(200, await runSql(query, signal)), audit: { newValues } }
+        } catch (error) {
+          // A script that failed may have committed before; the trail shows that it was tried.
+          await audit({ who, ip, action: 'sql.execute', newValues: { ...newValues, error: reasonOf(error) } })
+          throw error
+        }
+      },
+    }),
+
+    route('GET /api/admin/logs', {
+      auth: 'admin',
+      handle: () =>
+        json(200, logs.size === 0 ? { entries: [], message: 'log buffer is off' } : { entries: logs.entries() }),
+    }),
+
+    route('GET /api/admin/stats', { auth: 'admin', handle: () => json(200, stats()) }),
+
+    route('GET /api/admin/audit', {
+      auth: 'admin',
+      handle: async ({ query }) => jsonText(200, await readAudit(db, query)),
+    }),
+  ]
+
+  const tidy = () => {
+    db.run(SYSTEM, [forgetExpiredTokens(), forgetOldAudit(deps.audit.retention_days)], { lane: 'slow' }).catch(
+      (error) => {
+        observe({ level: 'warn', message: 'admin housekeeping failed', attrs: { error: reasonOf(error) } })
+      },
+    )
+  }
+
+  return {
+    routes,
+    tokens,
+    audit,
+    async start() {
+      housekeeping = setInterval(tidy, HOUSEKEEPING_MS).unref()
+      return config.enabled ? settlePassword(deps, config.password) : undefined
+    },
+    stop: () => clearInterval(housekeeping),
+  }
+}

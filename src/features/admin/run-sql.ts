@@ -1,0 +1,134 @@
+import type pg from 'pg'
+import { AppError, badRequest, reasonOf, unavailable } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Observe } from '../../core/observe.ts'
+import type { Db } from '../../db/db.ts'
+import { sqlStateOf } from '../../db/pg-errors.ts'
+import { endBackend } from './sql.ts'
+import { toJsonRows } from './sql-values.ts'
+import { execute, MAX_BYTES, MAX_ROWS, type Outcome, TooLarge } from './statement.ts'
+
+export type RunSqlDeps = {
+  db: Db
+  /** A connection of its own, so that nothing a query sets outlives it. */
+  openConnection: () => Promise<pg.Client>
+  reloadSchema: () => Promise<unknown>
+  observe: Observe
+  /** Exposed schemas, in lookup order. */
+  schemas: readonly string[]
+  timeoutMs?: number
+}
+export type RunSql = (query: string, signal: AbortSignal) => Promise<string>
+
+const TIMEOUT_MS = 30_000
+const MAX_AT_ONCE = 4
+const MAX_WAIT_MS = 10_000
+/** PostgreSQL's own timeout comes first; this is for queries that switched it off. */
+const GRACE_MS = 500
+
+/** Statements that leave the schema as it was; everything else may have changed it. */
+const HARMLESS =
+  /^(SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|MOVE|SHOW|SET|RESET|EXPLAIN|BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|LISTEN|UNLISTEN|NOTIFY|PREPARE|DEALLOCATE|DISCARD|ANALYZE|VACUUM|CHECKPOINT|LOCK|DECLARE|CLOSE)\b/
+
+/** Resolves to the JSON text `{columns, rows, rowCount, durationMs, message?}`. */
+export function createRunSql(deps: RunSqlDeps): RunSql {
+  const turn = createTurns(MAX_AT_ONCE, MAX_WAIT_MS)
+  const timeoutMs = deps.timeoutMs ?? TIMEOUT_MS
+  const settings = `select pg_catalog.set_config('statement_timeout', '${timeoutMs}', false),
+    pg_catalog.set_config('TimeZone', 'UTC', false), pg_catalog.set_config('DateStyle', 'ISO, MDY', false),
+    pg_catalog.set_config('bytea_output', 'hex', false), pg_catalog.set_config('extra_float_digits', '1', false),
+    pg_catalog.set_config('client_min_messages', 'error', false), pg_catalog.set_config('search_path', $1, false)`
+  const searchPath = deps.schemas.map((name) => `"${name.replaceAll('"', '""')}"`).join(', ')
+
+  return (query, signal) =>
+    turn(async () => {
+      const client = await deps.openConnection()
+      const timedOut = new AbortController()
+      const stop = () => stopBackend(deps, client)
+      const timer = setTimeout(() => timedOut.abort(), timeoutMs + GRACE_MS)
+      timedOut.signal.addEventListener('abort', stop, { once: true })
+      signal.addEventListener('abort', stop, { once: true })
+      const startedAt = performance.now()
+      try {
+        await client.query(settings, [searchPath])
+        const outcome = await execute(client, query)
+        const durationMs = performance.now() - startedAt
+        const rows = await toJsonRows(client, outcome.fields, outcome.rows ?? [])
+        await client.end()
+        if (!outcome.tags.every((tag) => HARMLESS.test(tag))) await reload(deps)
+        return answer(outcome, rows, durationMs)
+      } catch (error) {
+        const isLate = performance.now() - startedAt >= timeoutMs - 50
+        if (timedOut.signal.aborted || (isLate && sqlStateOf(error) === '57014')) {
+          throw badRequest(`query timed out after ${timeoutMs / 1000} seconds`)
+        }
+        throw refusal(error)
+      } finally {
+        clearTimeout(timer)
+        signal.removeEventListener('abort', stop)
+        await client.end().catch(() => {})
+      }
+    })
+}
+
+function answer({ fields, rows, affected, isCut }: Outcome, jsonRows: readonly string[], durationMs: number): string {
+  const columns = JSON.stringify(fields.map((field) => field.name))
+  const rowCount = rows === undefined ? affected : rows.length
+  const reason = (rows?.length ?? 0) >= MAX_ROWS ? `${MAX_ROWS} rows` : `${MAX_BYTES / 1024 / 1024} MB`
+  const message = isCut ? `,"message":"the result was cut after ${reason}"` : ''
+  const duration = Math.round(durationMs * 1000) / 1000
+  return `{"columns":${columns},"rows":[${jsonRows.join(',')}],"rowCount":${rowCount},"durationMs":${duration}${message}}`
+}
+
+/** A query in pg_sleep does not notice that its client is gone, so PostgreSQL is told. */
+function stopBackend({ db, observe }: RunSqlDeps, client: pg.Client): void {
+  const { processID } = client as unknown as { processID: number }
+  db.run(SYSTEM, endBackend(processID)).catch((error) => {
+    observe({ level: 'warn', message: 'admin SQL could not be stopped', attrs: { error: reasonOf(error) } })
+  })
+}
+
+async function reload({ reloadSchema, observe }: RunSqlDeps): Promise<void> {
+  await reloadSchema().catch((error: unknown) => {
+    observe({ level: 'error', message: 'schema reload failed', attrs: { error: reasonOf(error) } })
+  })
+}
+
+/** The admin wrote the query, so the database's own words are theirs to read. */
+function refusal(error: unknown): AppError {
+  if (error instanceof AppError) return error
+  if (error instanceof TooLarge) return badRequest('the result has a value that is too large')
+  const state = sqlStateOf(error)
+  const isLost = state === undefined || /^(08(?!P01)|57P0|53300)/.test(state)
+  if (!isLost) return new AppError('bad_request', reasonOf(error), { cause: error })
+  return new AppError('unavailable', 'database unavailable', { cause: error, headers: { 'Retry-After': '1' } })
+}
+
+/** At most `max` works at once; the others wait their turn, but not for ever. */
+function createTurns(max: number, maxWaitMs: number) {
+  const waiting: (() => void)[] = []
+  let running = 0
+  const free = () =>
+    new Promise<void>((resolve, reject) => {
+      const start = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+      const timer = setTimeout(() => {
+        waiting.splice(waiting.indexOf(start), 1)
+        reject(unavailable('server busy'))
+      }, maxWaitMs)
+      waiting.push(start)
+    })
+  return async <T>(work: () => Promise<T>): Promise<T> => {
+    if (running >= max) await free()
+    else running++
+    try {
+      return await work()
+    } finally {
+      const next = waiting.shift()
+      if (next) next()
+      else running--
+    }
+  }
+}

@@ -1,0 +1,191 @@
+import type pg from 'pg'
+
+/** Beyond either, a result is cut; the server's memory is not the place for a table. */
+export const MAX_ROWS = 10_000
+export const MAX_BYTES = 10 * 1024 * 1024
+/** One value of this size cannot be held at all. */
+const MAX_MESSAGE_BYTES = 32 * 1024 * 1024
+const FETCH_ROWS = 500
+
+type Texts = (string | null)[]
+
+export type Outcome = {
+  fields: pg.FieldDef[]
+  /** Undefined when the statement returns no rows by its nature. */
+  rows: Texts[] | undefined
+  affected: number
+  /** Command tags of all statements, such as `CREATE TABLE`. */
+  tags: string[]
+  isCut: boolean
+}
+
+/** The parts of the driver's connection that are used here; the driver's types do not declare them. */
+type Wire = {
+  stream: {
+    on(event: 'data', heard: (chunk: Buffer) => void): void
+    off(event: 'data', heard: (chunk: Buffer) => void): void
+    destroy(): void
+  }
+  query(text: string): void
+  parse(message: { name: string; text: string; types: readonly number[] }): void
+  bind(message: { portal: string; statement: string; values: readonly string[] }): void
+  describe(message: { type: 'P'; name: string }): void
+  execute(message: { portal: string; rows: number }): void
+  flush(): void
+  sync(): void
+  sendCopyFail(reason: string): void
+  on(event: 'parseComplete', heard: () => void): void
+  off(event: 'parseComplete', heard: () => void): void
+}
+
+export class TooLarge extends Error {}
+
+/**
+ * Runs the text on a connection of its own. A single statement is read through a portal, so that no more rows are made
+ * than are kept. A text of several cannot be; it goes as one simple query, whose surplus rows are dropped as they come.
+ */
+export async function execute(client: pg.Client, text: string): Promise<Outcome> {
+  const single = new Execution(text, 'single')
+  try {
+    return await single.on(client)
+  } catch (error) {
+    // 42601 before ParseComplete: several statements, or a syntax error that the second try reports as well.
+    const isUnparsed = !single.isParsed && (error as { code?: string }).code === '42601'
+    if (!isUnparsed) throw error
+    return new Execution(text, 'script').on(client)
+  }
+}
+
+class Execution {
+  readonly #text: string
+  readonly #mode: 'single' | 'script'
+  #resolve: (outcome: Outcome) => void = () => {}
+  #reject: (error: Error) => void = () => {}
+  #wire: Wire | undefined
+  #outcome: Outcome = { fields: [], rows: undefined, affected: 0, tags: [], isCut: false }
+  #isNewResult = true
+  #keptBytes = 0
+  #unparsedBytes = 0
+  #isSynced = false
+  isParsed = false
+
+  constructor(text: string, mode: 'single' | 'script') {
+    this.#text = text
+    this.#mode = mode
+  }
+
+  on(client: pg.Client): Promise<Outcome> {
+    return new Promise((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
+      client.query(this as unknown as pg.Submittable)
+    })
+  }
+
+  submit(wire: Wire): null {
+    this.#wire = wire
+    wire.stream.on('data', this.#onData)
+    wire.on('parseComplete', this.#onParsed)
+    if (this.#mode === 'script') {
+      wire.query(this.#text)
+      return null
+    }
+    wire.parse({ name: '', text: this.#text, types: [] })
+    wire.bind({ portal: '', statement: '', values: [] })
+    wire.describe({ type: 'P', name: '' })
+    wire.execute({ portal: '', rows: FETCH_ROWS })
+    wire.flush()
+    return null
+  }
+
+  // The driver collects a message in memory before anybody sees it; this counts what it has not handed over yet.
+  readonly #onData = (chunk: Buffer): void => {
+    this.#unparsedBytes += chunk.length
+    if (this.#unparsedBytes <= MAX_MESSAGE_BYTES) return
+    this.#reject(new TooLarge())
+    this.#wire?.stream.destroy()
+  }
+
+  readonly #onParsed = (): void => {
+    this.isParsed = true
+  }
+
+  #finish(): void {
+    this.#wire?.stream.off('data', this.#onData)
+    this.#wire?.off('parseComplete', this.#onParsed)
+  }
+
+  handleRowDescription({ fields }: { fields: pg.FieldDef[] }): void {
+    this.#startResult()
+    this.#outcome.fields = fields
+    this.#outcome.rows = []
+  }
+
+  /** Only the last statement's result counts. */
+  #startResult(): void {
+    if (!this.#isNewResult) return
+    this.#isNewResult = false
+    this.#keptBytes = 0
+    this.#outcome = { ...this.#outcome, fields: [], rows: undefined, affected: 0, isCut: false }
+  }
+
+  handleDataRow({ fields: texts, length }: { fields: Texts; length: number }): void {
+    this.#unparsedBytes = 0
+    const rows = this.#outcome.rows ?? []
+    if (rows.length >= MAX_ROWS || this.#keptBytes + length > MAX_BYTES) {
+      this.#outcome.isCut = true
+      return
+    }
+    this.#keptBytes += length
+    rows.push(texts)
+  }
+
+  handlePortalSuspended(): void {
+    this.#unparsedBytes = 0
+    if (this.#outcome.isCut) {
+      this.#outcome.tags.push('SELECT')
+      this.#sync()
+      return
+    }
+    this.#wire?.execute({ portal: '', rows: FETCH_ROWS })
+    this.#wire?.flush()
+  }
+
+  handleCommandComplete({ text }: { text: string }): void {
+    this.#startResult()
+    this.#isNewResult = true
+    this.#outcome.tags.push(text.replace(/( \d+)+$/, ''))
+    this.#outcome.affected = Number(/\d+$/.exec(text)?.[0] ?? 0)
+    if (this.#mode === 'single') this.#sync()
+  }
+
+  handleEmptyQuery(): void {
+    if (this.#mode === 'single') this.#sync()
+  }
+
+  /** Ends the implicit transaction; after an error PostgreSQL skips everything until it comes. */
+  #sync(): void {
+    if (this.#isSynced) return
+    this.#isSynced = true
+    this.#wire?.sync()
+  }
+
+  handleCopyInResponse(wire: Wire): void {
+    wire.sendCopyFail('COPY FROM STDIN is not possible here')
+  }
+
+  handleCopyData(): void {
+    this.#unparsedBytes = 0
+  }
+
+  handleError(error: Error): void {
+    if (this.#mode === 'single') this.#sync()
+    this.#finish()
+    this.#reject(error)
+  }
+
+  handleReadyForQuery(): void {
+    this.#finish()
+    this.#resolve(this.#outcome)
+  }
+}

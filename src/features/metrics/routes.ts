@@ -1,0 +1,67 @@
+import { notFound, unauthorized } from '../../core/errors.ts'
+import type { Identity } from '../../core/identity.ts'
+import type { Metrics } from '../../core/metrics.ts'
+import { equalInConstantTime } from '../../core/secret.ts'
+import { type Route, route } from '../../http/route.ts'
+
+export type MetricsDeps = {
+  metrics: Metrics
+  config: { enabled: boolean; auth_token: string }
+  resolveAdmin: (token: string) => Promise<Identity | undefined>
+  poolStats: () => { idle: number; inUse: number }
+  /** Password hashes that wait for a free worker. */
+  hashQueue: () => number
+}
+
+export type RequestDone = (method: string, route: string, status: number, milliseconds: number) => void
+
+const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+const CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
+
+export function createMetricsFeature(deps: MetricsDeps): { routes: Route[]; requestDone: RequestDone } {
+  const { metrics, config } = deps
+  const requests = metrics.counter('svc_http_requests_total', 'Requests answered.', ['method', 'route', 'status'])
+  const durations = metrics.histogram(
+    'svc_http_request_duration_seconds',
+    'Time from the request to the end of its answer.',
+    ['method', 'route'],
+    SECONDS,
+  )
+  metrics.gauge('svc_db_pool_connections', 'Connections of the pool.', ['state'], () => {
+    const { idle, inUse } = deps.poolStats()
+    return [
+      { labels: ['idle'], value: idle },
+      { labels: ['in_use'], value: inUse },
+    ]
+  })
+  metrics.gauge('svc_hash_queue', 'Password hashes that wait for a free worker.', [], deps.hashQueue)
+
+  async function admit(authorization: string | undefined): Promise<void> {
+    const token = /^bearer +(\S+)$/i.exec(authorization ?? '')?.[1]
+    if (token !== undefined) {
+      if (config.auth_token !== '' && equalInConstantTime(token, config.auth_token)) return
+      if (await deps.resolveAdmin(token)) return
+    }
+    throw unauthorized('admin authentication required')
+  }
+
+  return {
+    routes: [
+      // `none`, because the bearer may be a token that only this route knows.
+      route('GET /metrics', {
+        auth: 'none',
+        handle: async ({ headers }) => {
+          if (!config.enabled) throw notFound('metrics are not enabled')
+          await admit(headers['authorization'])
+          return { status: 200, headers: { 'Content-Type': CONTENT_TYPE }, content: metrics.text() }
+        },
+      }),
+    ],
+    requestDone: config.enabled
+      ? (method, pattern, status, milliseconds) => {
+          requests.add([method, pattern, String(status)])
+          durations.record([method, pattern], milliseconds / 1000)
+        }
+      : () => {},
+  }
+}
