@@ -1,0 +1,30 @@
+import type { DatabaseRole } from '../core/identity.ts'
+import type { Column, Schema, Table } from './schema.ts'
+import { COMMA, Ident, join, type Sql, sql } from './sql.ts'
+import { columnsFor } from './viewer.ts'
+
+/** Full precision, and neither crs nor bbox: a geometry is its type and coordinates. */
+const geoJson = (schema: Schema, value: Sql): Sql =>
+  sql`${new Ident(schema.postGIS?.schema ?? 'public', 'st_asgeojson')}(${value}, 15, 0)::pg_catalog.json`
+
+/** A column as it appears in JSON, under its own name. */
+export function jsonColumn(schema: Schema, column: Column, alias: Ident): Sql {
+  const value = sql`${alias}.${column.ident}`
+  if (column.isGeometry || column.isGeography) return sql`${geoJson(schema, value)} as ${column.ident}`
+  // pgvector writes a vector the way JSON writes an array of numbers.
+  if (column.isVector) return sql`${value}::text::pg_catalog.json as ${column.ident}`
+  return value
+}
+
+export const jsonColumns = (schema: Schema, columns: readonly Column[], alias: Ident): Sql =>
+  join(
+    columns.map((column) => jsonColumn(schema, column, alias)),
+    COMMA,
+  )
+
+/** The row under `alias` as the role may see it: one JSON object. */
+export function rowJson(schema: Schema, table: Table, role: DatabaseRole, alias: Ident): Sql {
+  const columns = columnsFor(table, role)
+  if (columns.length === 0) return sql`'{}'::pg_catalog.json`
+  return sql`(select pg_catalog.to_json(j.*) from (select ${jsonColumns(schema, columns, alias)}) as j)`
+}
