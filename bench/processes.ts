@@ -1,0 +1,108 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { existsSync, mkdtempSync, readdirSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Measured } from './load.ts'
+
+const here = (name: string) => new URL(name, import.meta.url).pathname
+
+function script(name: string, args: string[] = [], env: NodeJS.ProcessEnv = {}): ChildProcess {
+  return spawn(process.execPath, ['--import', 'tsx', here(name), ...args], {
+    env: { ...process.env, ...env },
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
+}
+
+/** Resolves with the first line that matches. */
+function firstLine(child: ChildProcess, pattern: RegExp): Promise<RegExpExecArray> {
+  return new Promise((resolve, reject) => {
+    let text = ''
+    child.stdout?.on('data', (chunk) => {
+      text += chunk
+      const found = pattern.exec(text)
+      if (found) resolve(found)
+    })
+    child.once('exit', (code) => reject(new Error(`${child.spawnargs.join(' ')} ended with ${code}: ${text}`)))
+  })
+}
+
+export type Stage = { port: number; stop(): Promise<void>; residentBytes(): number }
+
+const stage = (child: ChildProcess, port: number): Stage => ({
+  port,
+  stop: () =>
+    new Promise((resolve) => {
+      child.once('exit', () => resolve())
+      child.kill('SIGTERM')
+    }),
+  residentBytes: () => residentBytes(child.pid ?? 0),
+})
+
+export function residentBytes(pid: number): number {
+  const { stdout } = spawnSync('ps', ['-o', 'rss=', '-p', String(pid)], { encoding: 'utf8' })
+  return Number(stdout) * 1024
+}
+
+/** The bare handler of bare.ts with the given statements. */
+export async function startBare(setup: object): Promise<Stage> {
+  const child = script('bare.ts')
+  child.stdin?.end(JSON.stringify(setup))
+  const [, port] = await firstLine(child, /(\d+)\n/)
+  return stage(child, Number(port))
+}
+
+/** The real server, as built in dist/. */
+export async function startBuilt(databaseUrl: string, env: Record<string, string> = {}): Promise<Stage> {
+  const dataDir = mkdtempSync(join(tmpdir(), 'svc-bench-'))
+  const port = 20_000 + Math.floor(Math.random() * 20_000)
+  const child = spawn(process.execPath, [here('../dist/main.js'), 'start'], {
+    cwd: dataDir,
+    env: {
+      ...process.env,
+      SVC_DATA_DIR: dataDir,
+      SVC_DATABASE_URL: databaseUrl,
+      SVC_SERVER_PORT: String(port),
+      SVC_ADMIN_PASSWORD: 'bench',
+      SVC_LOG_LEVEL: 'info',
+      ...env,
+    },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  })
+  for (let tries = 0; ; tries++) {
+    const ok = await fetch(`http://127.0.0.1:${port}/health`).then(
+      (answer) => answer.ok,
+      () => false,
+    )
+    if (ok) return stage(child, port)
+    if (child.exitCode !== null || tries > 300) throw new Error('the server did not start')
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+}
+
+/** The load generator in a process of its own, so that it does not share a thread with what it measures. */
+export async function load(options: { port: number; requests: Buffer[]; connections: number; seconds: number }) {
+  const child = script('load.ts')
+  child.stdin?.end(JSON.stringify({ ...options, requests: options.requests.map((one) => one.toString('base64')) }))
+  const [text] = await firstLine(child, /\{.*\}/)
+  return JSON.parse(text) as Measured
+}
+
+export function findPgbench(): string | undefined {
+  const installed = '/usr/lib/postgresql'
+  const versions = existsSync(installed) ? readdirSync(installed) : []
+  const paths = [
+    ...versions.map((version) => join(installed, version, 'bin')),
+    ...(process.env['PATH'] ?? '').split(':'),
+  ]
+  return paths.map((path) => join(path, 'pgbench')).find((path) => existsSync(path))
+}
+
+/** The same statements without any HTTP; transactions per second. */
+export async function pgbench(binary: string, databaseUrl: string, lines: string[], seconds: number): Promise<number> {
+  const file = join(mkdtempSync(join(tmpdir(), 'svc-pgbench-')), 'script.sql')
+  writeFileSync(file, `${lines.join('\n')}\n`)
+  const args = ['-n', '-M', 'prepared', '-c', '8', '-j', '2', '-T', String(seconds), '-f', file, databaseUrl]
+  const child = spawn(binary, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  const [, tps] = await firstLine(child, /tps = ([\d.]+)/)
+  return Number(tps)
+}
