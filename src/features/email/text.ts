@@ -1,7 +1,19 @@
-/** The plain-text part of a mail. The converter is loaded with the first mail, not at start. */
+/** The HTML parser's time grows with the square of the nesting; no honest mail has this many elements. */
+const MAX_ELEMENTS = 15_000
+
+let convert: ((html: string) => string) | undefined
+
+/** The plain-text part of a mail. */
 export async function textOf(html: string): Promise<string> {
+  if (elements(html) > MAX_ELEMENTS) return html.replace(/<[^<>]*>/g, ' ').trim()
+  convert ??= await loadConverter()
+  return convert(html)
+}
+
+/** Loaded with the first mail, not at start. */
+async function loadConverter(): Promise<(html: string) => string> {
   const { compile } = await import('html-to-text')
-  convert ??= compile({
+  return compile({
     wordwrap: false,
     limits: { maxDepth: 50, maxChildNodes: 20_000, maxInputLength: 1_000_000, ellipsis: '…' },
     selectors: [
@@ -10,7 +22,6 @@ export async function textOf(html: string): Promise<string> {
       ...['h1', 'h2', 'h3', 'h4', 'h5', 'h6'].map((selector) => ({ selector, options: { uppercase: false } })),
     ],
   })
-  return convert(html)
 }
 
-let convert: ((html: string) => string) | undefined
+const elements = (html: string): number => html.match(/<[a-z]/gi)?.length ?? 0
