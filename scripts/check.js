@@ -1,0 +1,20 @@
+// `npm run check`: everything about the code that needs no running: types, lint and format, dead code, guards.
+import { spawnSync } from 'node:child_process'
+import { ensureInstalled, root, say } from './install.js'
+
+ensureInstalled({ dev: true })
+const bin = (name) => `${root}node_modules/.bin/${name}`
+const checks = [
+  ['types', bin('tsc'), '-p', 'tsconfig.json'],
+  ['lint and format', bin('biome'), 'check', '--error-on-warnings'],
+  ['dead code', bin('knip')],
+  ['guards', process.execPath, 'scripts/test.js', 'test/guards/'],
+]
+const failed = checks.filter(([name, command, ...args]) => {
+  say(`${name} …`)
+  return spawnSync(command, args, { cwd: root, stdio: 'inherit', shell: process.platform === 'win32' }).status !== 0
+})
+if (failed.length > 0) {
+  say(`failed: ${failed.map(([name]) => name).join(', ')}`)
+  process.exitCode = 1
+} else say('all checks passed')

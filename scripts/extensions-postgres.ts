@@ -1,0 +1,149 @@
+// PostgreSQL 15 with PostGIS and pgvector for the tests, on Debian 12 as root. PostGIS comes packaged; pgvector is
+// built from the source package of the next release, into a copy of the installation that leaves the system's alone.
+import { execFileSync } from 'node:child_process'
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+
+type Say = (line: string) => void
+const installation = '/usr/lib/postgresql/15'
+
+/** Environment for the tests: where its `bin` is, or why there is none. On Debian 12 as root it must work. */
+export function extensionsPostgres(cacheDir: string, say: Say): Record<string, string> {
+  if (
+    !/^VERSION_CODENAME=bookworm$/m.test(existsSync('/etc/os-release') ? readFileSync('/etc/os-release', 'utf8') : '')
+  ) {
+    return { SVC_TEST_EXT_REASON: 'PostgreSQL with PostGIS and pgvector is made on Debian 12 only' }
+  }
+  const prefix = join(othersMayEnter(dirname(cacheDir)) ? cacheDir : '/var/cache/savanna', 'postgres-15-extensions')
+  const binDir = join(prefix, 'lib/postgresql/15/bin')
+  if (!existsSync(binDir)) {
+    if (process.getuid?.() !== 0) {
+      return { SVC_TEST_EXT_REASON: 'PostgreSQL with PostGIS and pgvector can be installed by root only' }
+    }
+    make(prefix, say)
+  }
+  return { SVC_TEST_PG_BIN_EXT: binDir }
+}
+
+/** PostgreSQL runs under another account than root. */
+function othersMayEnter(dir: string): boolean {
+  if ((statSync(dir).mode & 0o001) === 0) return false
+  return dir === dirname(dir) || othersMayEnter(dirname(dir))
+}
+
+function make(prefix: string, say: Say): void {
+  say('installing PostgreSQL 15 with PostGIS (apt-get) …')
+  if (!existsSync('/usr/share/postgresql-common')) {
+    // Else the package makes a cluster of its own and starts it on the standard port.
+    mkdirSync('/etc/postgresql-common', { recursive: true })
+    writeFileSync('/etc/postgresql-common/createcluster.conf', 'create_main_cluster = false\n')
+  }
+  install('postgresql-15', 'postgresql-15-postgis-3', 'gcc', 'libc6-dev', 'dpkg-dev')
+  const work = mkdtempSync(join(tmpdir(), 'svc-pgvector-'))
+  try {
+    // Where apt drops its privileges for a download, the other account has to write here.
+    chmodSync(work, 0o777)
+    const draft = join(work, 'prefix')
+    cpSync(installation, join(draft, 'lib/postgresql/15'), { recursive: true, dereference: true })
+    cpSync('/usr/share/postgresql/15', join(draft, 'share/postgresql/15'), { recursive: true, dereference: true })
+    say('building pgvector …')
+    buildPgvector(work, draft)
+    mkdirSync(dirname(prefix), { recursive: true })
+    moveWhole(draft, prefix)
+  } finally {
+    rmSync(work, { recursive: true, force: true })
+  }
+}
+
+/** Across file systems too; what has the final name is whole. */
+function moveWhole(from: string, to: string): void {
+  const beside = `${to}.${process.pid}`
+  cpSync(from, beside, { recursive: true })
+  rmSync(to, { recursive: true, force: true })
+  renameSync(beside, to)
+}
+
+const quietly = (command: string, args: string[], cwd = '/'): string =>
+  execFileSync(command, args, {
+    cwd,
+    encoding: 'utf8',
+    env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+    maxBuffer: 64 * 1024 ** 2,
+  })
+
+const apt = (...args: string[]): string => quietly('apt-get', ['-q', '-y', '-o', 'DPkg::Lock::Timeout=300', ...args])
+
+function install(...packages: string[]): void {
+  const arguments_ = ['install', '--no-install-recommends', ...packages]
+  try {
+    apt(...arguments_)
+  } catch {
+    // A fresh machine has no package lists, an old one outdated ones.
+    apt('update')
+    apt(...arguments_)
+  }
+}
+
+function buildPgvector(work: string, prefix: string): void {
+  const headers = join(work, 'headers')
+  quietly('apt-get', ['-q', 'download', 'postgresql-server-dev-15'], work)
+  quietly('dpkg', ['-x', ...only(work, /^postgresql-server-dev-15_.*\.deb$/), headers], work)
+
+  quietly('apt-get', [...otherRelease(work, 'trixie'), '-q', 'update'], work)
+  quietly('apt-get', [...otherRelease(work, 'trixie'), '-q', 'source', '--download-only', 'pgvector'], work)
+  quietly('tar', ['-xf', ...only(work, /^pgvector_.*\.orig\.tar\.\w+$/), '--one-top-level=pgvector', '--strip=1'], work)
+
+  const source = join(work, 'pgvector')
+  const files = readdirSync(join(source, 'src')).filter((name) => name.endsWith('.c'))
+  const optimised = ['-O2', '-ftree-vectorize', '-fassociative-math', '-fno-signed-zeros', '-fno-trapping-math']
+  const include = `-I${join(headers, 'usr/include/postgresql/15/server')}`
+  quietly('gcc', [...optimised, '-fPIC', include, '-c', ...files], join(source, 'src'))
+  const objects = files.map((name) => name.replace(/c$/, 'o'))
+  quietly('gcc', ['-shared', '-o', join(prefix, 'lib/postgresql/15/lib/vector.so'), ...objects], join(source, 'src'))
+
+  const control = readFileSync(join(source, 'vector.control'), 'utf8')
+  const version = control.match(/default_version = '(.+)'/)?.[1]
+  const extensions = join(prefix, 'share/postgresql/15/extension')
+  writeFileSync(join(extensions, 'vector.control'), control)
+  cpSync(join(source, 'sql/vector.sql'), join(extensions, `vector--${version}.sql`))
+}
+
+function only(dir: string, pattern: RegExp): [string] {
+  const [name] = readdirSync(dir).filter((entry) => pattern.test(entry))
+  if (name === undefined) throw new Error(`nothing like ${pattern} was downloaded`)
+  return [name]
+}
+
+/** An apt that knows only the sources of another release, from wherever this machine gets its packages. */
+function otherRelease(work: string, release: string): string[] {
+  const state = join(work, 'apt')
+  const sources = join(state, 'sources')
+  if (!existsSync(sources)) {
+    for (const dir of [sources, join(state, 'lists/partial'), join(state, 'cache/archives/partial')]) {
+      mkdirSync(dir, { recursive: true })
+    }
+    const targets = ['--format', '$(SITE)', 'Created-By: Packages', 'Release: bookworm', 'Component: main']
+    const [site] = quietly('apt-get', ['indextargets', ...targets]).split('\n')
+    const signed = '[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]'
+    writeFileSync(join(sources, 'other.list'), `deb-src ${signed} ${site} ${release} main\n`)
+  }
+  return [
+    ...['-o', `Dir::Etc::sourcelist=/dev/null`, '-o', `Dir::Etc::sourceparts=${sources}`],
+    ...['-o', `Dir::State::lists=${join(state, 'lists')}`, '-o', `Dir::Cache=${join(state, 'cache')}`],
+    ...['-o', 'APT::Sandbox::User=root'],
+  ]
+}

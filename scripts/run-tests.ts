@@ -1,0 +1,86 @@
+import { spawn } from 'node:child_process'
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statfsSync } from 'node:fs'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type Embedded, startEmbedded } from '../src/db/embedded.ts'
+import { extensionsPostgres } from './extensions-postgres.ts'
+
+export type Run = { root: string; say(line: string): void; words: string[] }
+
+/** Tests look for their PostgreSQL in the environment; one cluster of each kind serves the whole run. */
+export async function runTests({ root, say, words }: Run): Promise<number> {
+  const files = testFiles(root).filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
+  if (files.length === 0) {
+    say(`no test file contains ${words.join(' or ')}`)
+    return 1
+  }
+  const env: NodeJS.ProcessEnv = { ...process.env }
+  const wantsExtensions = files.some((file) => readFileSync(join(root, file), 'utf8').includes(`'extensions'`))
+  if (wantsExtensions) Object.assign(env, extensionsPostgres(join(root, '.cache'), say))
+
+  const scratch = scratchFolder()
+  env['TMPDIR'] = scratch
+  const clusters: Embedded[] = []
+  try {
+    const start = async (name: string, binDir?: string): Promise<string> => {
+      const dataDir = join(scratch, name)
+      const cluster = await startEmbedded({ dataDir, ...(binDir && { binDir }), log: say, settings: forTests })
+      clusters.push(cluster)
+      return cluster.url
+    }
+    env['SVC_TEST_PG'] = await start('pg')
+    const binDir = env['SVC_TEST_PG_BIN_EXT']
+    if (binDir) env['SVC_TEST_PG_EXT'] = await start('pg-extensions', binDir)
+    return await runNode(root, files, env)
+  } finally {
+    for (const cluster of clusters) await cluster.stop()
+    rmSync(scratch, { recursive: true, force: true })
+  }
+}
+
+/** Many files share a cluster, and its data is thrown away: no file waits for a disk. */
+const forTests = {
+  max_connections: '400',
+  fsync: 'off',
+  full_page_writes: 'off',
+  synchronous_commit: 'off',
+  shared_buffers: '256MB',
+}
+
+const testFiles = (root: string): string[] =>
+  ['src', 'test']
+    .flatMap((folder) =>
+      readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((f) => join(folder, f)),
+    )
+    .filter((file) => file.endsWith('.test.ts'))
+    .sort()
+
+/** In memory where there is room: a hundred databases are made and dropped in a run. */
+function scratchFolder(): string {
+  const folder = mkdtempSync(join(hasRoom('/dev/shm') ? '/dev/shm' : tmpdir(), 'svc-tests-'))
+  // As root, PostgreSQL and the peers of some tests run under other accounts and have to pass.
+  chmodSync(folder, 0o755)
+  return folder
+}
+
+function hasRoom(folder: string): boolean {
+  try {
+    const { bavail, bsize } = statfsSync(folder)
+    return bavail * bsize > 4 * 1024 ** 3
+  } catch {
+    return false
+  }
+}
+
+async function runNode(root: string, files: string[], env: NodeJS.ProcessEnv): Promise<number> {
+  const options = ['--test', '--test-reporter=spec', `--test-concurrency=${Math.max(2, availableParallelism())}`]
+  const child = spawn(process.execPath, ['--import', 'tsx', ...options, ...files], { cwd: root, env, stdio: 'inherit' })
+  // The runner ends its files and reports; the clusters go after it.
+  const stop = (signal: NodeJS.Signals) => child.kill(signal)
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, stop)
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', resolve)
+  })
+  return code ?? 1
+}
