@@ -1,0 +1,111 @@
+/** What PostgreSQL reports about the exposed schemas, as query.ts asks for it. */
+
+export type PrivilegeBits = readonly [anon: number, authenticated: number]
+
+export type CatalogTable = {
+  oid: number
+  schema: string
+  name: string
+  kind: 'r' | 'p' | 'v' | 'm' | 'f'
+  comment: string | null
+  rls: boolean
+  privileges: PrivilegeBits
+  /** pg_relation_is_updatable for views and foreign tables; null for what is always writable or never. */
+  writable: number | null
+  watched: boolean
+  primaryKey: number[] | null
+  columns: CatalogColumn[] | null
+}
+
+/** An array, not an object: a thousand wide tables are fifty thousand of these. */
+export type CatalogColumn = [
+  attnum: number,
+  name: string,
+  type: string,
+  /** NOT NULL 1, identity ALWAYS 2, identity BY DEFAULT 4, generated 8. */
+  flags: number,
+  defaultExpression: string | null,
+  comment: string | null,
+  /** Null unless the column has grants of its own. */
+  privileges: PrivilegeBits | null,
+]
+
+export type CatalogType = {
+  /** `oid:typmod`, as columns name it. */
+  key: string
+  oid: number
+  formatted: string
+  schema: string
+  name: string
+  notNull: boolean
+  baseOid: number
+  baseSchema: string
+  baseName: string
+  baseKind: string
+  baseCategory: string
+  baseModifier: number
+  labels: string[] | null
+}
+
+export type CatalogForeignKey = {
+  table: number
+  name: string
+  columns: number[]
+  refTable: number
+  refSchema: string
+  refName: string
+  refColumns: number[]
+  /** Names of refColumns, when the referenced table is not part of the snapshot. */
+  foreignNames: string[] | null
+  onUpdate: string
+  onDelete: string
+  /** The copy that a partition has of its parent's foreign key. */
+  inherited: boolean
+}
+
+export type CatalogFunction = {
+  oid: number
+  schema: string
+  name: string
+  comment: string | null
+  arguments: [name: string, type: string, mode: string][] | null
+  defaults: number
+  returnType: string
+  returnsSet: boolean
+  isVoid: boolean
+  returnsRow: boolean
+  volatility: 'i' | 's' | 'v'
+  executable: readonly [anon: boolean, authenticated: boolean]
+}
+
+export type Catalog = {
+  serverVersion: number
+  extensions: { name: string; version: string; schema: string }[]
+  types: CatalogType[]
+  tables: CatalogTable[]
+  foreignKeys: CatalogForeignKey[]
+  checks: { table: number; name: string; definition: string | null }[]
+  indexes: {
+    table: number
+    name: string
+    isUnique: boolean
+    isPrimary: boolean
+    method: string
+    /** 0 where the key is an expression. */
+    columns: number[]
+    expressions: (string | null)[] | null
+    definition: string | null
+  }[]
+  policies: {
+    table: number
+    name: string
+    command: string
+    permissive: boolean
+    roles: string[]
+    usingExpr: string | null
+    withCheckExpr: string | null
+  }[]
+  functions: CatalogFunction[]
+  /** Views that read tables under RLS with the rights of their owner. */
+  leaks: { view: number; tables: string[] }[]
+}
