@@ -1,23 +1,37 @@
 import { type Config, publicBaseUrl } from './config.ts'
-import { ANONYMOUS } from './core/identity.ts'
+import { SYSTEM } from './core/identity.ts'
 import { createMetrics } from './core/metrics.ts'
 import type { Observe } from './core/observe.ts'
 import { openDatabase } from './db/database.ts'
 import { startEmbedded } from './db/embedded.ts'
 import { createQueue } from './db/queue.ts'
+import { createAdmin } from './features/admin/routes.ts'
 import { createApiKeys } from './features/api-keys/routes.ts'
 import { createApps } from './features/apps/routes.ts'
+import { createIdentify } from './features/auth/identify.ts'
+import { createPasswords } from './features/auth/passwords.ts'
+import { ensureSalt, loadRootSecret, signingKeys } from './features/auth/secrets.ts'
+import { startWatch } from './features/auth/watch.ts'
 import { createEmail } from './features/email/routes.ts'
 import { createHealth } from './features/health/routes.ts'
+import { createMetricsFeature } from './features/metrics/routes.ts'
 import { createSms } from './features/sms/sms.ts'
 import { createOutgoing } from './http/outgoing.ts'
 import { createLimiter } from './http/rate-limit.ts'
-import { createHttpServer } from './http/server.ts'
+import type { Route } from './http/route.ts'
+import { createHttpServer, type RequestInfo } from './http/server.ts'
 import type { LogEntry } from './observe/ring.ts'
+import { version } from './version.ts'
 
 export type App = {
   /** Where it listens. */
   url: string
+  routes: readonly Route[]
+  /** The admin password that this process generated, if it did; shown once. */
+  generatedPassword: string | undefined
+  /** An admin token for the command line tool on this machine. */
+  issueAdminToken(): Promise<string | undefined>
+  warnings(): readonly string[]
   close(): Promise<void>
 }
 
@@ -31,7 +45,7 @@ export type AppOptions = {
 
 /** The composition root: read top to bottom, this is the architecture diagram. */
 export async function startApp(config: Config, options: AppOptions): Promise<App> {
-  const { observe, progress = () => {} } = options
+  const { observe, logEntries = () => [], progress = () => {} } = options
   /** Undone in reverse order, at the end of a life or of a failed start. */
   const closers: (() => Promise<void> | void)[] = []
   const close = async () => {
@@ -39,22 +53,25 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
   }
   try {
     const metrics = createMetrics()
-    const databaseUrl = config.database.url || (await embedded())
-    const { pool } = await openDatabase({
-      url: databaseUrl,
+    // Gateways are addresses the operator configured: they may be in the operator's own network.
+    const gateways = createOutgoing({ allowPrivateNetworks: true })
+    closers.push(() => gateways.close())
+
+    // The database
+    const { pool: db, warnings } = await openDatabase({
+      url: config.database.url || (await startPostgres()),
       config: config.database,
       api: config.api,
       observe,
       progress,
     })
-    closers.push(() => pool.close())
+    closers.push(() => db.close())
+    const queue = createQueue({ db, observe })
+    closers.push(() => queue.stop())
 
-    // Gateways are addresses the operator configured: they may be in the operator's own network.
-    const gateways = createOutgoing({ allowPrivateNetworks: true })
-    closers.push(() => gateways.close())
-    const queue = createQueue({ db: pool, observe })
+    // Messages
     const email = createEmail({
-      db: pool,
+      db,
       queue,
       outgoing: gateways,
       observe,
@@ -63,23 +80,77 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     })
     closers.push(() => email.stop())
     const sms = createSms({ queue, outgoing: gateways, observe, config: config.auth })
-    closers.push(() => queue.stop())
-    const apps = createApps({ db: pool })
-    const apiKeys = createApiKeys({ db: pool })
-    closers.push(() => apiKeys.stop())
     void sms
 
-    const health = createHealth({ databaseState: () => pool.state(), draining: () => http.draining() })
-    const features = [health, email, apps, apiKeys]
+    // Who is calling
+    const passwords = createPasswords({
+      memory: config.auth.argon2_memory,
+      time: config.auth.argon2_time,
+      threads: config.auth.argon2_threads,
+      concurrency: config.auth.hash_concurrency,
+      queue: config.auth.hash_queue,
+    })
+    closers.push(() => passwords.close())
+    const admin = createAdmin({
+      db,
+      config: config.admin,
+      audit: config.audit,
+      passwords,
+      observe,
+      warnings: () => warnings,
+      logs: { size: config.log.buffer_size, entries: logEntries },
+      openConnection: () => db.openConnection(),
+      reloadSchema: async () => {},
+      schemas: config.api.schemas,
+      version,
+      poolStats: () => db.stats(),
+      extraStats: [],
+    })
+    closers.push(() => admin.stop())
+    const generatedPassword = await admin.start()
+    const apiKeys = createApiKeys({ db })
+    closers.push(() => apiKeys.stop())
+    const apps = createApps({ db })
+    const root = await loadRootSecret(db, config.auth.jwt_secret)
+    await db.run(SYSTEM, ensureSalt())
+    const watch = await startWatch({ db, observe })
+    closers.push(() => watch.close())
+    const identify = createIdentify({
+      db,
+      authEnabled: config.auth.enabled,
+      watch,
+      keys: () => signingKeys(root, watch.salt()),
+      resolveApiKey: apiKeys.resolveApiKey,
+      resolveAdminToken: async (token) => {
+        const who = await admin.tokens.resolve(token)
+        return who?.kind === 'admin' ? who : undefined
+      },
+    })
+
+    // What it offers
+    const health = createHealth({ databaseState: () => db.state(), draining: () => http.draining() })
+    const monitoring = createMetricsFeature({
+      metrics,
+      config: config.metrics,
+      resolveAdmin: admin.tokens.resolve,
+      poolStats: () => db.stats(),
+      hashQueue: () => passwords.queued(),
+    })
+    const features = [health, monitoring, admin, apiKeys, apps, email]
+    const routes = features.flatMap((feature) => feature.routes)
 
     const http = createHttpServer({
-      routes: features.flatMap(({ routes }) => routes),
-      identify: () => ANONYMOUS,
+      routes,
+      identify,
       limiter: createLimiter({ counters: { add: async () => ({ count: 1, secondsLeft: 1, resetAt: 0 }) } }),
-      audit: async () => {},
+      audit: admin.audit,
       appLimit: apps.appLimit,
       authEnabled: config.auth.enabled,
       observe,
+      onRequest: (done) => {
+        monitoring.requestDone(done.method, done.route, done.status, done.ms)
+        observe(accessLine(done))
+      },
       config: {
         host: config.server.host,
         port: config.server.port,
@@ -93,14 +164,20 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     })
     const { url } = await http.listen()
     closers.push(() => http.close())
-    void metrics
-    return { url, close }
+    return {
+      url,
+      routes,
+      generatedPassword,
+      issueAdminToken: () => admin.tokens.issue(),
+      warnings: () => warnings,
+      close,
+    }
   } catch (error) {
     await close()
     throw error
   }
 
-  async function embedded(): Promise<string> {
+  async function startPostgres(): Promise<string> {
     const cluster = await startEmbedded({
       dataDir: config.data_dir,
       ...(config.database.embedded_bin_dir && { binDir: config.database.embedded_bin_dir }),
@@ -110,3 +187,9 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     return cluster.url
   }
 }
+
+const accessLine = ({ method, route, path, status, ms, ip, requestId, userId }: RequestInfo) => ({
+  level: 'info' as const,
+  message: 'request',
+  attrs: { method, route, path, status, ms: Math.round(ms * 100) / 100, ip, requestId, userId },
+})
