@@ -1,6 +1,5 @@
 // PostgreSQL 15 with PostGIS and pgvector for the tests, on Debian 12 as root. PostGIS comes packaged; pgvector is
 // built from the source package of the next release, into a copy of the installation that leaves the system's alone.
-import { execFileSync } from 'node:child_process'
 import {
   chmodSync,
   cpSync,
@@ -16,21 +15,20 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { install, isDebian12, mayInstall, quietly } from './debian.ts'
 
 type Say = (line: string) => void
 const installation = '/usr/lib/postgresql/15'
 
 /** Environment for the tests: where its `bin` is, or why there is none. On Debian 12 as root it must work. */
 export function extensionsPostgres(cacheDir: string, say: Say): Record<string, string> {
-  if (
-    !/^VERSION_CODENAME=bookworm$/m.test(existsSync('/etc/os-release') ? readFileSync('/etc/os-release', 'utf8') : '')
-  ) {
+  if (!isDebian12) {
     return { SVC_TEST_EXT_REASON: 'PostgreSQL with PostGIS and pgvector is made on Debian 12 only' }
   }
   const prefix = join(othersMayEnter(dirname(cacheDir)) ? cacheDir : '/var/cache/savanna', 'postgres-15-extensions')
   const binDir = join(prefix, 'lib/postgresql/15/bin')
   if (!existsSync(binDir)) {
-    if (process.getuid?.() !== 0) {
+    if (!mayInstall) {
       return { SVC_TEST_EXT_REASON: 'PostgreSQL with PostGIS and pgvector can be installed by root only' }
     }
     make(prefix, say)
@@ -74,28 +72,6 @@ function moveWhole(from: string, to: string): void {
   cpSync(from, beside, { recursive: true })
   rmSync(to, { recursive: true, force: true })
   renameSync(beside, to)
-}
-
-const quietly = (command: string, args: string[], cwd = '/'): string =>
-  execFileSync(command, args, {
-    cwd,
-    encoding: 'utf8',
-    env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
-    stdio: ['ignore', 'pipe', 'inherit'],
-    maxBuffer: 64 * 1024 ** 2,
-  })
-
-const apt = (...args: string[]): string => quietly('apt-get', ['-q', '-y', '-o', 'DPkg::Lock::Timeout=300', ...args])
-
-function install(...packages: string[]): void {
-  const arguments_ = ['install', '--no-install-recommends', ...packages]
-  try {
-    apt(...arguments_)
-  } catch {
-    // A fresh machine has no package lists, an old one outdated ones.
-    apt('update')
-    apt(...arguments_)
-  }
 }
 
 function buildPgvector(work: string, prefix: string): void {

@@ -1,8 +1,11 @@
 import { spawn } from 'node:child_process'
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statfsSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statfsSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { holderOf } from '../src/db/embedded/lock.ts'
+import { runningPostmaster } from '../src/db/embedded/postmaster.ts'
 import { type Embedded, startEmbedded } from '../src/db/embedded.ts'
+import { ensurePrograms } from './debian.ts'
 import { extensionsPostgres } from './extensions-postgres.ts'
 
 export type Run = { root: string; say(line: string): void; words: string[] }
@@ -15,8 +18,10 @@ export async function runTests({ root, say, words }: Run): Promise<number> {
     return 1
   }
   const env: NodeJS.ProcessEnv = { ...process.env }
-  const wantsExtensions = files.some((file) => readFileSync(join(root, file), 'utf8').includes(`'extensions'`))
-  if (wantsExtensions) Object.assign(env, extensionsPostgres(join(root, '.cache'), say))
+  const texts = files.map((file) => readFileSync(join(root, file), 'utf8'))
+  const mention = (word: string) => texts.some((text) => text.includes(word))
+  ensurePrograms(['chromium', 'pgbouncer'].filter(mention), say)
+  if (mention(`'extensions'`)) Object.assign(env, extensionsPostgres(join(root, '.cache'), say))
 
   const scratch = scratchFolder()
   env['TMPDIR'] = scratch
@@ -55,9 +60,26 @@ const testFiles = (root: string): string[] =>
     .filter((file) => file.endsWith('.test.ts'))
     .sort()
 
+/** A run that was killed leaves its clusters running. */
+function removeRemains(parent: string): void {
+  for (const name of readdirSync(parent).filter((entry) => entry.startsWith(prefix))) {
+    const clusters = ['pg', 'pg-extensions'].map((kind) => join(parent, name, kind)).filter((dir) => existsSync(dir))
+    if (clusters.length === 0 || clusters.some((dir) => !existsSync(join(dir, 'svc.pid')) || holderOf(dir))) continue
+    for (const dir of clusters) {
+      const postmaster = runningPostmaster(join(dir, 'postgres'))
+      if (postmaster) process.kill(postmaster.pid, 'SIGQUIT')
+    }
+    rmSync(join(parent, name), { recursive: true, force: true, maxRetries: 10 })
+  }
+}
+
+const prefix = 'svc-tests-'
+
 /** In memory where there is room: a hundred databases are made and dropped in a run. */
 function scratchFolder(): string {
-  const folder = mkdtempSync(join(hasRoom('/dev/shm') ? '/dev/shm' : tmpdir(), 'svc-tests-'))
+  const parent = hasRoom('/dev/shm') ? '/dev/shm' : tmpdir()
+  removeRemains(parent)
+  const folder = mkdtempSync(join(parent, prefix))
   // As root, PostgreSQL and the peers of some tests run under other accounts and have to pass.
   chmodSync(folder, 0o755)
   return folder
