@@ -1,0 +1,143 @@
+import type { Column, Fn, Relation, Schema, Table } from '../../db/schema.ts'
+import { findTable } from '../../db/schema-lookup.ts'
+
+/** Who reads the document: `admin` sees policies and every column, `tables` limits an API key to what it may touch. */
+export type Audience = { admin: boolean; tables: readonly string[] }
+
+/** The answer of GET /api/schema as JSON text. */
+export function schemaDocument(schema: Schema, audience: Audience): string {
+  const listed = listedTables(schema, audience)
+  const tables = [...listed.values()].map((entry) => [
+    `${entry.table.schema}.${entry.table.name}`,
+    describe(entry, listed),
+  ])
+  return JSON.stringify({
+    tables: Object.fromEntries(tables),
+    // A key that is limited to tables may call no function.
+    functions: audience.tables.length > 0 ? {} : functionEntries(schema),
+    schemas: schema.schemas,
+    hasPostGIS: schema.postGIS !== undefined,
+    ...(schema.postGIS && { postGISVersion: schema.postGIS.version }),
+    hasPgVector: schema.pgVector !== undefined,
+    hasPgTrgm: schema.pgTrgm !== undefined,
+    builtAt: schema.builtAt.toISOString(),
+  })
+}
+
+type Listed = { table: Table; columns: ReadonlyMap<string, Column>; hidden: readonly string[]; admin: boolean }
+
+/** Tables and columns on which a request role holds a privilege. What is not listed is not named anywhere either. */
+function listedTables(schema: Schema, { admin, tables: allowed }: Audience): Map<string, Listed> {
+  const limit = allowed.length > 0 ? new Set(allowed.map((name) => findTable(schema, name))) : undefined
+  const listed = new Map<string, Listed>()
+  for (const [key, table] of schema.tables) {
+    if (!isHeld(table.privileges) || (limit && !limit.has(table))) continue
+    const columns = [...table.columns].filter(([, column]) => admin || isHeld(column.privileges))
+    const visible = new Map(columns)
+    const hidden = [...table.columns.keys()].filter((name) => !visible.has(name))
+    listed.set(key, { table, columns: visible, hidden, admin })
+  }
+  return listed
+}
+
+const isHeld = (privileges: { svc_anon: ReadonlySet<unknown>; svc_authenticated: ReadonlySet<unknown> }): boolean =>
+  privileges.svc_anon.size + privileges.svc_authenticated.size > 0
+
+function describe(entry: Listed, listed: ReadonlyMap<string, Listed>): object {
+  const { table, columns, hidden, admin } = entry
+  const knows = (at: Listed | undefined, names: readonly string[]) =>
+    at !== undefined && names.every((name) => at.columns.has(name))
+  const saysNothingHidden = ({ definition }: { definition: string }) =>
+    !hidden.some((name) => definition.includes(name))
+
+  const foreignKeys = table.foreignKeys.filter(
+    (key) =>
+      knows(entry, key.columns) &&
+      (admin || knows(listed.get(`${key.referencedSchema}.${key.referencedTable}`), key.referencedColumns)),
+  )
+  const relationships = table.relations
+    .filter(({ fromColumns, to, toColumns }) => knows(entry, fromColumns) && knows(listed.get(to), toColumns))
+    .map((relation) => relationship(table, relation, listed))
+  return {
+    schema: table.schema,
+    name: table.name,
+    kind: table.kind,
+    ...optional({ comment: table.comment }),
+    columns: [...columns.values()].map(columnEntry),
+    primaryKey: table.primaryKey.map(({ name }) => name).filter((name) => columns.has(name)),
+    ...optional({
+      foreignKeys,
+      checkConstraints: table.checkConstraints.filter(saysNothingHidden),
+      indexes: table.indexes.filter(saysNothingHidden),
+      relationships,
+    }),
+    rlsEnabled: table.rlsEnabled,
+    ...optional({ rlsPolicies: admin ? table.rlsPolicies : [] }),
+  }
+}
+
+const columnEntry = (column: Column): object => ({
+  name: column.name,
+  position: column.position,
+  type: column.type,
+  nullable: column.nullable,
+  ...optional({ default: column.default, comment: column.comment }),
+  isPrimaryKey: column.isPrimaryKey,
+  isGeometry: column.isGeometry,
+  isGeography: column.isGeography,
+  isVector: column.isVector,
+  ...optional({ vectorDim: column.vectorDim }),
+  geometryType: column.geometryType,
+  srid: column.srid,
+  ...optional({ coordDimension: column.coordDimension }),
+  jsonType: column.jsonType,
+  ...optional({ enumValues: column.enumValues }),
+})
+
+function relationship(from: Table, relation: Relation, listed: ReadonlyMap<string, Listed>): object {
+  const to = listed.get(relation.to)?.table
+  return {
+    name: relation.constraint,
+    type: relation.type,
+    fromSchema: from.schema,
+    fromTable: from.name,
+    fromColumns: relation.fromColumns,
+    toSchema: to?.schema,
+    toTable: to?.name,
+    toColumns: relation.toColumns,
+    fieldName: relation.fieldName,
+  }
+}
+
+function functionEntries(schema: Schema): Record<string, object> {
+  const entries: [string, object][] = []
+  for (const [key, overloads] of schema.functions) {
+    const [first, ...others] = overloads.filter((fn) => fn.executableBy.size > 0)
+    if (first === undefined) continue
+    entries.push([key, { ...functionEntry(first), ...optional({ overloads: others.map(functionEntry) }) }])
+  }
+  return Object.fromEntries(entries)
+}
+
+const functionEntry = (fn: Fn): object => ({
+  schema: fn.schema,
+  name: fn.name,
+  ...optional({ comment: fn.comment }),
+  parameters: fn.parameters.map(({ name, type, position, hasDefault, isVariadic }) => ({
+    name,
+    type,
+    position,
+    hasDefault,
+    ...(isVariadic && { isVariadic }),
+  })),
+  returnType: fn.returnType,
+  returnsSet: fn.returnsSet,
+  isVoid: fn.isVoid,
+})
+
+/** Leaves out what is undefined or an empty list. */
+function optional(fields: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(fields).filter(([, value]) => value !== undefined && !(Array.isArray(value) && value.length === 0)),
+  )
+}
