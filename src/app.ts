@@ -2,9 +2,11 @@ import { type Config, publicBaseUrl } from './config.ts'
 import { SYSTEM } from './core/identity.ts'
 import { createMetrics } from './core/metrics.ts'
 import type { Observe } from './core/observe.ts'
+import { type Capability, capabilitiesOf } from './db/capabilities.ts'
 import { openDatabase } from './db/database.ts'
 import { startEmbedded } from './db/embedded.ts'
 import { createQueue } from './db/queue.ts'
+import { openSchemaCache } from './db/schema-cache.ts'
 import { createAdmin } from './features/admin/routes.ts'
 import { createApiKeys } from './features/api-keys/routes.ts'
 import { createApps } from './features/apps/routes.ts'
@@ -15,6 +17,7 @@ import { startWatch } from './features/auth/watch.ts'
 import { createEmail } from './features/email/routes.ts'
 import { createHealth } from './features/health/routes.ts'
 import { createMetricsFeature } from './features/metrics/routes.ts'
+import { createSchemaFeature } from './features/schema/routes.ts'
 import { createSms } from './features/sms/sms.ts'
 import { createOutgoing } from './http/outgoing.ts'
 import { createLimiter } from './http/rate-limit.ts'
@@ -31,6 +34,9 @@ export type App = {
   generatedPassword: string | undefined
   /** An admin token for the command line tool on this machine. */
   issueAdminToken(): Promise<string | undefined>
+  endAdminToken(token: string): Promise<void>
+  /** For the banner of `svc start`. */
+  describe(): Promise<{ database: string; capabilities: Capability[] }>
   warnings(): readonly string[]
   close(): Promise<void>
 }
@@ -48,6 +54,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
   const { observe, logEntries = () => [], progress = () => {} } = options
   /** Undone in reverse order, at the end of a life or of a failed start. */
   const closers: (() => Promise<void> | void)[] = []
+  let announce = (_url: string) => {}
   const close = async () => {
     for (const undo of closers.splice(0).reverse()) await undo()
   }
@@ -66,6 +73,8 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       progress,
     })
     closers.push(() => db.close())
+    const schema = await openSchemaCache({ db, schemas: config.api.schemas, observe })
+    closers.push(() => schema.stop())
     const queue = createQueue({ db, observe })
     closers.push(() => queue.stop())
 
@@ -97,10 +106,10 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       audit: config.audit,
       passwords,
       observe,
-      warnings: () => warnings,
+      warnings: () => [...warnings, ...schema.warnings()],
       logs: { size: config.log.buffer_size, entries: logEntries },
       openConnection: () => db.openConnection(),
-      reloadSchema: async () => {},
+      reloadSchema: async () => void (await schema.reload()),
       schemas: config.api.schemas,
       version,
       poolStats: () => db.stats(),
@@ -136,7 +145,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       poolStats: () => db.stats(),
       hashQueue: () => passwords.queued(),
     })
-    const features = [health, monitoring, admin, apiKeys, apps, email]
+    const features = [health, monitoring, admin, apiKeys, apps, email, createSchemaFeature({ schema })]
     const routes = features.flatMap((feature) => feature.routes)
 
     const http = createHttpServer({
@@ -164,12 +173,18 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     })
     const { url } = await http.listen()
     closers.push(() => http.close())
+    announce(url)
     return {
       url,
       routes,
       generatedPassword,
       issueAdminToken: () => admin.tokens.issue(),
-      warnings: () => warnings,
+      endAdminToken: (token) => admin.tokens.end(token),
+      describe: async () => {
+        const { serverVersion, capabilities } = await capabilitiesOf(db)
+        return { database: `PostgreSQL ${serverVersion} ${placeOf(config)}`, capabilities }
+      },
+      warnings: () => [...warnings, ...schema.warnings()],
       close,
     }
   } catch (error) {
@@ -184,8 +199,14 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       log: progress,
     })
     closers.push(() => cluster.stop())
+    announce = cluster.lock.announce
     return cluster.url
   }
+}
+
+const placeOf = ({ database, data_dir }: Config): string => {
+  if (database.url === '') return `embedded in ${data_dir}`
+  return URL.canParse(database.url) ? `at ${new URL(database.url).host || 'a local socket'}` : 'as configured'
 }
 
 const accessLine = ({ method, route, path, status, ms, ip, requestId, userId }: RequestInfo) => ({

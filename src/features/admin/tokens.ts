@@ -11,7 +11,7 @@ export type AdminTokens = {
   /** A token for the server's own command line tool; undefined while admin access is off. */
   issue(): Promise<string | undefined>
   end(token: string): Promise<void>
-  resolve(token: string): Promise<Identity | undefined>
+  resolve(token: string): Promise<Extract<Identity, { kind: 'admin' }> | undefined>
 }
 
 type Deps = {

@@ -1,0 +1,36 @@
+import type { Capability } from '../db/capabilities.ts'
+
+export type BannerFacts = {
+  appVersion: string
+  url: string
+  database: string
+  capabilities: readonly Capability[]
+  /** Only by the process that generated it, only once. */
+  adminPassword: string | undefined
+}
+
+export function banner({ appVersion, url, database, capabilities, adminPassword }: BannerFacts): string {
+  return [
+    '',
+    `Savanna ${appVersion} is ready`,
+    '',
+    `  URL        ${url}`,
+    `  Database   ${database}`,
+    ...capabilities.map((one, i) => `  ${i === 0 ? 'Extensions' : '          '} ${describe(one)}`),
+    ...(adminPassword === undefined ? [] : ['', `  Admin password (shown only this once): ${adminPassword}`]),
+    '',
+    `  Try it     curl ${url}/health`,
+    '',
+  ].join('\n')
+}
+
+const describe = ({ name, serves, state, version }: Capability): string => {
+  switch (state) {
+    case 'present':
+      return `${name} ${version} (${serves})`
+    case 'available':
+      return `${name} ${version} can be created: create extension ${name} (${serves})`
+    case 'missing':
+      return `${name} is not installed: no ${serves}; install it in PostgreSQL, or see --pg-bin`
+  }
+}

@@ -1,0 +1,26 @@
+import type { Config } from '../config.ts'
+
+/** What a command gets: the configuration is read only when it is asked for. */
+export type Context = {
+  args: readonly string[]
+  json: boolean
+  detach: boolean
+  /** Everything behind `svc`, for a command that starts itself again. */
+  argv: readonly string[]
+  url: string | undefined
+  adminToken: string | undefined
+  config(): { config: Config; warnings: string[] }
+  print(line: string): void
+}
+
+export type Command = {
+  /** As `svc --help` shows it, without `svc`. */
+  usage: string
+  does: string
+  /** Flags beyond the global ones and those of the configuration. */
+  flags?: readonly 'detach'[]
+  run(context: Context): Promise<number>
+}
+
+/** The caller used the command line wrongly; exit code 2. */
+export class UsageError extends Error {}

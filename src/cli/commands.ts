@@ -1,0 +1,85 @@
+import type { Command } from './command.ts'
+
+/** Each command is loaded when it runs, so that `svc version` does not wait for a server's code. */
+export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
+  [
+    'start',
+    {
+      usage: 'start [--detach]',
+      does: 'run the server, in the background with --detach',
+      flags: ['detach'],
+      run: async (context) => {
+        if (context.detach) return (await import('./detach.ts')).detach(context)
+        return (await import('./start.ts')).start(context)
+      },
+    },
+  ],
+  [
+    'stop',
+    {
+      usage: 'stop',
+      does: 'stop the server of this data directory',
+      run: async (context) => (await import('./stop.ts')).stop(context),
+    },
+  ],
+  [
+    'status',
+    {
+      usage: 'status',
+      does: 'pid, URL and health; exit code 1 when it is down',
+      run: async (context) => (await import('./status.ts')).status(context),
+    },
+  ],
+  [
+    'sql',
+    {
+      usage: 'sql "<query>"',
+      does: 'run SQL through the server; - reads it from stdin',
+      run: async (context) => (await import('./sql.ts')).sql(context),
+    },
+  ],
+  [
+    'migrate up',
+    {
+      usage: 'migrate up',
+      does: 'apply the migrations that are not applied yet',
+      run: async (context) => (await import('./migrate.ts')).up(context),
+    },
+  ],
+  [
+    'migrate create',
+    {
+      usage: 'migrate create <name>',
+      does: 'make an empty migration file',
+      run: async (context) => (await import('./migrate.ts')).create(context),
+    },
+  ],
+  [
+    'migrate status',
+    {
+      usage: 'migrate status',
+      does: 'which migrations are applied',
+      run: async (context) => (await import('./migrate.ts')).status(context),
+    },
+  ],
+  [
+    'admin reset-password',
+    {
+      usage: 'admin reset-password',
+      does: 'make a new admin password; all admin tokens end',
+      run: async (context) => (await import('./reset-password.ts')).resetPassword(context),
+    },
+  ],
+  [
+    'version',
+    {
+      usage: 'version',
+      does: 'print the version',
+      run: async (context) => {
+        const { version } = await import('../version.ts')
+        context.print(context.json ? JSON.stringify({ version }) : version)
+        return 0
+      },
+    },
+  ],
+])

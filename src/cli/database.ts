@@ -1,0 +1,45 @@
+import { join } from 'node:path'
+import type pg from 'pg'
+import type { Config } from '../config.ts'
+import { openConnection } from '../db/connect.ts'
+import { socketUrl, tcpUrl } from '../db/embedded/address.ts'
+import { holderOf } from '../db/embedded/lock.ts'
+import { runningPostmaster } from '../db/embedded/postmaster.ts'
+import { startEmbedded } from '../db/embedded.ts'
+
+/**
+ * The configured database, whether a server runs on it or not: an embedded one that is stopped is started for as long
+ * as `work` takes.
+ */
+export async function withDatabaseUrl<T>(config: Config, work: (url: string) => Promise<T>): Promise<T> {
+  if (config.database.url !== '') return work(config.database.direct_url)
+  const running = holderOf(config.data_dir) && runningPostmaster(join(config.data_dir, 'postgres'))
+  if (running) {
+    const isSocket = process.platform !== 'win32'
+    const dir = running.socketDir.startsWith('/proc/') ? join(config.data_dir, 'run') : running.socketDir
+    return work(isSocket ? socketUrl(dir) : tcpUrl(config.data_dir, running.port))
+  }
+  const { embedded_bin_dir } = config.database
+  const cluster = await startEmbedded({
+    dataDir: config.data_dir,
+    ...(embedded_bin_dir && { binDir: embedded_bin_dir }),
+    log: () => {},
+  })
+  try {
+    return await work(cluster.url)
+  } finally {
+    await cluster.stop()
+  }
+}
+
+export const withConnection = <T>(config: Config, work: (client: pg.Client) => Promise<T>): Promise<T> =>
+  withDatabaseUrl(config, async (url) => {
+    const client = await openConnection({ url, applicationName: 'svc' }).catch((error: Error) => {
+      throw new Error(`cannot connect to the database: ${error.message}`, { cause: error })
+    })
+    try {
+      return await work(client)
+    } finally {
+      await client.end().catch(() => {})
+    }
+  })

@@ -1,0 +1,28 @@
+import { spawn } from 'node:child_process'
+import { mkdirSync, openSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Context } from './command.ts'
+import type { Word } from './start.ts'
+
+/** Starts the same command again as a process of its own, and waits until that one serves or says why not. */
+export async function detach(context: Context): Promise<number> {
+  const { config } = context.config()
+  mkdirSync(config.data_dir, { recursive: true, mode: 0o700 })
+  const logFile = join(config.data_dir, 'svc.log')
+  const log = openSync(logFile, 'a', 0o600)
+  const args = context.argv.filter((arg) => arg !== '--detach')
+  const child = spawn(process.execPath, [...process.execArgv, process.argv[1] ?? '', ...args], {
+    detached: true,
+    stdio: ['ignore', log, log, 'ipc'],
+  })
+  const word = await new Promise<Word>((resolve) => {
+    child.once('message', (message) => resolve(message as Word))
+    child.once('error', (error) => resolve({ failed: error.message }))
+    child.once('exit', () => resolve({ failed: `the server ended at once (see ${logFile})` }))
+  })
+  if ('failed' in word) throw new Error(word.failed)
+  child.unref()
+  if (child.connected) child.disconnect()
+  context.print(word.ready)
+  return 0
+}

@@ -1,0 +1,97 @@
+import { parseArgs } from 'node:util'
+import { listedKeys, loadConfig } from '../config.ts'
+import { reasonOf } from '../core/errors.ts'
+import { type Command, type Context, UsageError } from './command.ts'
+import { commands } from './commands.ts'
+
+const globalFlags = {
+  config: { type: 'string' },
+  url: { type: 'string' },
+  'admin-token': { type: 'string' },
+  json: { type: 'boolean' },
+  detach: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' },
+  version: { type: 'boolean', short: 'v' },
+} as const
+
+const configFlags = listedKeys().flatMap(({ field }) => (field.flag === undefined ? [] : [field.flag]))
+
+/** Runs one command; resolves to the exit code: 0 done, 1 failed, 2 used wrongly. */
+export async function run(argv: readonly string[]): Promise<number> {
+  try {
+    const { values, positionals } = parse(argv)
+    if (values['help'] === true) return print(help())
+    const words = values['version'] === true && positionals.length === 0 ? ['version'] : positionals
+    const found = find(words)
+    if (values['detach'] === true && !found.command.flags?.includes('detach')) {
+      throw new UsageError('--detach belongs to svc start')
+    }
+    return await found.command.run(contextOf(values, found.args, argv))
+  } catch (error) {
+    process.stderr.write(`${firstLine(reasonOf(error))}\n`)
+    return error instanceof UsageError ? 2 : 1
+  }
+}
+
+type Values = Record<string, string | boolean | undefined>
+
+function parse(argv: readonly string[]): { values: Values; positionals: string[] } {
+  const options = {
+    ...globalFlags,
+    ...Object.fromEntries(configFlags.map((flag) => [flag, { type: 'string' as const }])),
+  }
+  try {
+    return parseArgs({ args: [...argv], options, allowPositionals: true, strict: true })
+  } catch (error) {
+    throw new UsageError(`${firstLine(reasonOf(error)).replace(/\.? To specify .*$/, '')} (see svc --help)`)
+  }
+}
+
+/** Commands have one or two words; what follows are their arguments. */
+function find(words: readonly string[]): { command: Command; args: readonly string[] } {
+  const [first, second = ''] = words
+  if (first === undefined) throw new UsageError('no command given (see svc --help)')
+  const two = commands.get(`${first} ${second}`)
+  if (two) return { command: two, args: words.slice(2) }
+  const one = commands.get(first)
+  if (one) return { command: one, args: words.slice(1) }
+  throw new UsageError(`unknown command: ${words.slice(0, 2).join(' ')} (see svc --help)`)
+}
+
+function contextOf(values: Values, args: readonly string[], argv: readonly string[]): Context {
+  const text = (name: string) => (typeof values[name] === 'string' ? values[name] : undefined)
+  return {
+    args,
+    argv,
+    json: values['json'] === true,
+    detach: values['detach'] === true,
+    url: text('url')?.replace(/\/+$/, ''),
+    adminToken: text('admin-token') ?? (process.env['SVC_ADMIN_TOKEN'] || undefined),
+    config: () =>
+      loadConfig({
+        file: text('config'),
+        env: process.env,
+        flags: Object.fromEntries(configFlags.map((flag) => [flag, text(flag)])),
+      }),
+    print: (line) => void print(line),
+  }
+}
+
+function print(text: string): number {
+  process.stdout.write(`${text}\n`)
+  return 0
+}
+
+function help(): string {
+  const width = Math.max(...[...commands.values()].map(({ usage }) => usage.length))
+  return [
+    'Usage: svc <command>',
+    '',
+    ...[...commands.values()].map(({ usage, does }) => `  svc ${usage.padEnd(width)}  ${does}`),
+    '',
+    'Everywhere: --config <file>  --json  --url <server>  --admin-token <token>',
+    `Configuration: ${configFlags.map((flag) => `--${flag} <value>`).join('  ')}`,
+  ].join('\n')
+}
+
+const firstLine = (text: string): string => text.split('\n')[0] ?? ''

@@ -1,0 +1,39 @@
+import { text as readAll } from 'node:stream/consumers'
+import { type Context, UsageError } from './command.ts'
+import { callAdmin } from './server-api.ts'
+import { textTable } from './text-table.ts'
+
+type Result = { columns: string[]; rows: unknown[][]; rowCount: number; durationMs: number; message?: string }
+
+export async function sql(context: Context): Promise<number> {
+  const [query, ...more] = context.args
+  if (query === undefined || more.length > 0) throw new UsageError('usage: svc sql "<query>"')
+  const answer = await callAdmin(context, '/api/admin/sql', {
+    query: query === '-' ? await readAll(process.stdin) : query,
+  })
+  context.print(context.json ? answer : human(JSON.parse(digitsKept(answer)) as Result))
+  return 0
+}
+
+function human({ columns, rows, rowCount, message }: Result): string {
+  const count = `(${rowCount} ${rowCount === 1 ? 'row' : 'rows'})`
+  const table =
+    columns.length > 0
+      ? [
+          textTable(
+            columns,
+            rows.map((row) => row.map(cell)),
+          ),
+        ]
+      : []
+  return [...table, count, ...(message === undefined ? [] : [message])].join('\n')
+}
+
+const cell = (value: unknown): string => {
+  if (value === null) return 'NULL'
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+/** Numbers longer than a double can hold are shown as they came. */
+const digitsKept = (json: string): string =>
+  json.replace(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]{15,}/g, (part) => (part.startsWith('"') ? part : JSON.stringify(part)))

@@ -1,0 +1,26 @@
+import { holderOf } from '../db/embedded/lock.ts'
+import type { Context } from './command.ts'
+import { serverUrl } from './server-api.ts'
+
+export async function status(context: Context): Promise<number> {
+  const { config } = context.config()
+  const url = serverUrl(context, config)
+  const pid = holderOf(config.data_dir)?.pid ?? null
+  const health = await healthAt(url)
+  context.print(
+    context.json
+      ? JSON.stringify({ pid, url, health })
+      : [`pid     ${pid ?? '-'}`, `url     ${url}`, `health  ${health}`].join('\n'),
+  )
+  return health === 'ok' ? 0 : 1
+}
+
+async function healthAt(url: string): Promise<string> {
+  try {
+    const response = await fetch(`${url}/health`, { signal: AbortSignal.timeout(5_000) })
+    const { status: said } = (await response.json()) as { status?: unknown }
+    return typeof said === 'string' ? said : 'unknown'
+  } catch {
+    return 'down'
+  }
+}

@@ -1,0 +1,25 @@
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+/** Lets the command line tool of the same account talk to the server; as good as the admin password. */
+const fileIn = (dataDir: string): string => join(dataDir, 'admin-token')
+
+export function readToken(dataDir: string): string | undefined {
+  try {
+    return readFileSync(fileIn(dataDir), 'utf8').trim() || undefined
+  } catch {
+    return undefined
+  }
+}
+
+export function writeToken(dataDir: string, token: string): void {
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+  const next = `${fileIn(dataDir)}.${process.pid}`
+  writeFileSync(next, `${token}\n`, { mode: 0o600 })
+  renameSync(next, fileIn(dataDir))
+}
+
+/** Another server may have put its own token there since. */
+export function removeToken(dataDir: string, token: string): void {
+  if (readToken(dataDir) === token) rmSync(fileIn(dataDir), { force: true })
+}

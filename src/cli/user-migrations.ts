@@ -1,0 +1,99 @@
+import { createHash } from 'node:crypto'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import type pg from 'pg'
+import { inTransaction, migrate, withLock } from '../db/migrate.ts'
+
+/** The server's own; `svc migrate` must never take them for the operator's. */
+const SYSTEM_FOLDER = new URL('../../migrations', import.meta.url).pathname
+const FILE_NAME = /^\d{14}_[A-Za-z0-9_-]+\.sql$/
+
+type File = { name: string; text: string; checksum: string }
+export type State = { name: string; state: 'applied' | 'pending' | 'changed' | 'missing'; appliedAt: string | null }
+
+export async function readFolder(folder: string): Promise<File[]> {
+  if (resolve(folder) === resolve(SYSTEM_FOLDER)) {
+    throw new Error(`database.migrations_dir is the server's own folder: ${folder}`)
+  }
+  const all = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return []
+    throw error
+  })
+  const names = all.filter((name) => name.endsWith('.sql')).sort()
+  const odd = names.find((name) => !FILE_NAME.test(name))
+  if (odd !== undefined) throw new Error(`not a migration name: ${odd} (expected <yyyymmddhhmmss>_<name>.sql)`)
+  return Promise.all(
+    names.map(async (name) => {
+      const text = await readFile(join(folder, name), 'utf8')
+      return { name, text, checksum: createHash('sha256').update(text).digest('hex') }
+    }),
+  )
+}
+
+type Applied = { name: string; checksum: string; applied_at: string }
+
+async function appliedOn(client: pg.Client): Promise<Map<string, Applied>> {
+  const { rows: tables } = await client.query<{ found: string | null }>(
+    `select to_regclass('svc.user_migrations')::text as found`,
+  )
+  if (!tables[0]?.found) return new Map()
+  const { rows } = await client.query<Applied>(
+    `select name, checksum, to_char(applied_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as applied_at
+     from svc.user_migrations order by name`,
+  )
+  return new Map(rows.map((row) => [row.name, row]))
+}
+
+export async function states(client: pg.Client, folder: string): Promise<State[]> {
+  const files = await readFolder(folder)
+  const applied = await appliedOn(client)
+  const known = files.map(({ name, checksum }): State => {
+    const row = applied.get(name)
+    if (!row) return { name, state: 'pending', appliedAt: null }
+    return { name, state: row.checksum === checksum ? 'applied' : 'changed', appliedAt: row.applied_at }
+  })
+  const lost = [...applied.values()]
+    .filter(({ name }) => !files.some((file) => file.name === name))
+    .map(({ name, applied_at }): State => ({ name, state: 'missing', appliedAt: applied_at }))
+  return [...known, ...lost].sort((a, b) => (a.name < b.name ? -1 : 1))
+}
+
+/** Applies what is missing, in name order, one transaction each; of several callers one works and the others find nothing left. */
+export async function applyAll(client: pg.Client, folder: string, applied: (name: string) => void): Promise<number> {
+  const files = await readFolder(folder)
+  await migrate(client, SYSTEM_FOLDER)
+  return withLock(client, async () => {
+    const before = await appliedOn(client)
+    const changed = files.find(({ name, checksum }) => before.has(name) && before.get(name)?.checksum !== checksum)
+    if (changed) throw new Error(`migration ${changed.name} was changed after it was applied`)
+    const missing = files.filter(({ name }) => !before.has(name))
+    for (const file of missing) {
+      await applyOne(client, file)
+      applied(file.name)
+    }
+    return missing.length
+  })
+}
+
+async function applyOne(client: pg.Client, { name, text, checksum }: File): Promise<void> {
+  try {
+    await inTransaction(client, async () => {
+      await client.query(`select set_config('svc.migration', $1, true)`, [name])
+      await client.query(text)
+      // The setting lasts as long as its transaction: gone means that the file ended it.
+      const { rows } = await client.query<{ now: string }>(`select current_setting('svc.migration', true) as now`)
+      if (rows[0]?.now !== name) throw new Error('it must not contain COMMIT or ROLLBACK')
+      await client.query('insert into svc.user_migrations (name, checksum) values ($1, $2)', [name, checksum])
+    })
+  } catch (error) {
+    throw new Error(`migration ${name} failed: ${(error as Error).message}`, { cause: error })
+  }
+}
+
+export async function createFile(folder: string, name: string, now: Date): Promise<string> {
+  const stamp = now.toISOString().replaceAll(/\D/g, '').slice(0, 14)
+  const path = join(folder, `${stamp}_${name}.sql`)
+  await mkdir(folder, { recursive: true })
+  await writeFile(path, `-- ${name.replaceAll('_', ' ')}\n`, { flag: 'wx' })
+  return path
+}
