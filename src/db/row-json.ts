@@ -23,8 +23,16 @@ export const jsonColumns = (schema: Schema, columns: readonly Column[], alias: I
   )
 
 /** The row under `alias` as the role may see it: one JSON object. */
-export function rowJson(schema: Schema, table: Table, role: DatabaseRole, alias: Ident): Sql {
+export const rowJson = (schema: Schema, table: Table, role: DatabaseRole, alias: Ident): Sql =>
+  rowObject(schema, table, role, alias, sql`pg_catalog.to_json`, sql`'{}'::pg_catalog.json`)
+
+/** The same as jsonb, for the change log. */
+export const rowJsonb = (schema: Schema, table: Table, role: DatabaseRole, alias: Ident): Sql =>
+  rowObject(schema, table, role, alias, sql`pg_catalog.to_jsonb`, sql`'{}'::pg_catalog.jsonb`)
+
+function rowObject(schema: Schema, table: Table, role: DatabaseRole, alias: Ident, convert: Sql, nothing: Sql): Sql {
   const columns = columnsFor(table, role)
-  if (columns.length === 0) return sql`'{}'::pg_catalog.json`
-  return sql`(select pg_catalog.to_json(j.*) from (select ${jsonColumns(schema, columns, alias)}) as j)`
+  return columns.length > 0
+    ? sql`(select ${convert}(j.*) from (select ${jsonColumns(schema, columns, alias)}) as j)`
+    : nothing
 }

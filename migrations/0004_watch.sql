@@ -1,0 +1,84 @@
+-- What collections need inside the database: a way to refuse from within a statement, and the trigger by which
+-- writers outside the API (psql, functions, cascades) reach the change log too.
+
+-- A batch must roll back when one of its rows is not there. The SQLSTATE is ours.
+create function svc.require_rows(found bigint, expected bigint) returns boolean
+language plpgsql as $$
+begin
+  if found <> expected then
+    raise exception 'record not found' using errcode = 'SV404';
+  end if;
+  return true;
+end $$;
+
+-- The table a watching trigger speaks for: of a partition, the topmost parent that is watched.
+create function svc.watched_table(fired_on oid, out schema_name text, out table_name text, out key_columns text[])
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select n.nspname::text, c.relname::text,
+    (select array_agg(a.attname::text order by k.ord)
+     from pg_constraint p
+     cross join unnest(p.conkey) with ordinality as k(attnum, ord)
+     join pg_attribute a on a.attrelid = p.conrelid and a.attnum = k.attnum
+     where p.conrelid = c.oid and p.contype = 'p')
+  from (
+    select fired_on as relid, 0::bigint as height
+    union all
+    select a.relid::oid, a.height
+    from pg_partition_ancestors(fired_on) with ordinality as a(relid, height)
+    where (select relispartition from pg_class where oid = fired_on)
+  ) candidate
+  join pg_class c on c.oid = candidate.relid
+  join pg_namespace n on n.oid = c.relnamespace
+  where exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'svc_watch')
+  order by candidate.height desc
+  limit 1
+$$;
+
+-- Runs as the owner of the log, because whoever writes the table need not know of the log. It reads nothing that the
+-- writer chose but the row itself and who the server said is writing.
+create function svc.log_change() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  watched record;
+  image jsonb := to_jsonb(case when TG_OP = 'DELETE' then old else new end);
+  actor jsonb := nullif(current_setting('svc.actor', true), '')::jsonb;
+begin
+  select * into watched from svc.watched_table(TG_RELID);
+  if actor is null then
+    actor := case
+      when nullif(current_setting('svc.user_id', true), '') is not null
+        then jsonb_build_object('kind', 'user', 'id', current_setting('svc.user_id', true))
+      when current_setting('role', true) = 'svc_anon' then '{"kind": "anonymous"}'
+      else '{"kind": "system"}'
+    end;
+  end if;
+  insert into svc.changes (action, schema_name, table_name, pk, record, old_record, actor)
+  values (
+    case TG_OP when 'INSERT' then 'create' when 'UPDATE' then 'update' else 'delete' end,
+    watched.schema_name,
+    watched.table_name,
+    (select coalesce(jsonb_object_agg(k, image -> k), '{}') from unnest(watched.key_columns) as k),
+    case when TG_OP <> 'DELETE' then image end,
+    case TG_OP when 'UPDATE' then to_jsonb(old) when 'DELETE' then image end,
+    actor
+  );
+  return null;
+end $$;
+
+-- Both run with the rights of the caller, who must own the table.
+create function svc.watch(target regclass) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if not exists (select from pg_class where oid = target and relkind in ('r', 'p')) then
+    raise exception '% is not a table', target;
+  end if;
+  if not exists (select from pg_trigger where tgrelid = target and tgname = 'svc_watch') then
+    execute format('create trigger svc_watch after insert or update or delete on %s for each row execute function svc.log_change()', target);
+  end if;
+end $$;
+
+create function svc.unwatch(target regclass) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  execute format('drop trigger if exists svc_watch on %s', target);
+end $$;

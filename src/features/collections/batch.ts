@@ -1,0 +1,66 @@
+import { AppError, notFound } from '../../core/errors.ts'
+import type { Identity } from '../../core/identity.ts'
+import { actorOf, announceActor } from '../../db/append-changes.ts'
+import type { Db } from '../../db/db.ts'
+import { failedStatement, sqlStateOf } from '../../db/pg-errors.ts'
+import type { Sql } from '../../db/sql.ts'
+import { blame, type Method, type Operation } from './batch-parse.ts'
+import { buildRun, mergeRuns, type Run, splitRun } from './build-batch.ts'
+import type { Place } from './plan.ts'
+import { explainWrite } from './write-errors.ts'
+
+/** Raised by svc.require_rows. */
+const ROWS_MISSING = 'SV404'
+/** More than this may hold up the reads behind it on the same connection. */
+const MANY = 50
+
+/** All operations in one flight, all or nothing. Resolves to the JSON text of the results. */
+export async function runBatch(
+  db: Db,
+  who: Identity,
+  place: Place,
+  operations: readonly Operation[],
+  signal: AbortSignal,
+): Promise<string> {
+  const actor = actorOf(who)
+  const preface = place.table.watched ? [announceActor(who)] : []
+  const lane = operations.length > MANY ? 'slow' : 'fast'
+  const attempt = async (runs: readonly Run[]): Promise<string> => {
+    const statements = [...preface, ...runs.map((run) => buildRun(place, run, actor))] as [Sql, ...Sql[]]
+    const texts = await db.flyAll(who, statements, { lane, signal })
+    return `[${texts.slice(preface.length).join(',')}]`
+  }
+  return findingTheCulprit(mergeRuns(operations), attempt, preface.length)
+}
+
+/** A failed flight left nothing behind, so it may be flown again in smaller steps until the failing one stands alone. */
+async function findingTheCulprit(
+  runs: readonly Run[],
+  attempt: (runs: readonly Run[]) => Promise<string>,
+  prefaceLength: number,
+): Promise<string> {
+  try {
+    return await attempt(runs)
+  } catch (error) {
+    const failed = failedStatement(error)
+    const run = failed === undefined ? undefined : runs[failed - prefaceLength]
+    if (!run || !(error instanceof AppError) || isAboutTheServer(error)) throw error
+    if (run.length === 1) throw blame(explain(error, run[0]), run[0].index)
+    const smaller = runs.flatMap((each) => (each === run ? splitRun(each) : [each]))
+    return findingTheCulprit(smaller, attempt, prefaceLength)
+  }
+}
+
+const isAboutTheServer = (error: AppError): boolean =>
+  error.kind === 'unavailable' || error.kind === 'timeout' || error.kind === 'request_timeout'
+
+function explain(error: AppError, { method, columns }: Operation): AppError {
+  return sqlStateOf(error) === ROWS_MISSING ? missing[method]() : explainWrite(error, columns)
+}
+
+const missing: Record<Method, () => AppError> = {
+  // A trigger swallowed the row.
+  create: () => new AppError('forbidden', 'insufficient permissions'),
+  update: () => notFound('record not found'),
+  delete: () => notFound('record not found'),
+}

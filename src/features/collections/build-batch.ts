@@ -1,0 +1,131 @@
+import { COMMA, Ident, join, type Sql, sql } from '../../db/sql.ts'
+import type { Method, Operation } from './batch-parse.ts'
+import { equals } from './build-list.ts'
+import {
+  assignments,
+  BEFORE,
+  definitions,
+  INPUT,
+  insert,
+  logged,
+  MADE,
+  oldImage,
+  outcome,
+  ROW,
+  sameKey,
+} from './build-write.ts'
+import type { Place } from './plan.ts'
+
+/** Operations that one statement can do; never empty. */
+export type Run = readonly [Operation, ...Operation[]]
+
+/** Joins neighbours that can share a statement without changing what the batch means. */
+export function mergeRuns(operations: readonly Operation[]): Run[] {
+  const runs: [Operation, ...Operation[]][] = []
+  let seen = new Set<string>()
+  for (const operation of operations) {
+    const run = runs.at(-1)
+    const key = JSON.stringify(operation.key)
+    if (run && canFollow(run[0], operation) && !(operation.method !== 'create' && seen.has(key))) run.push(operation)
+    else {
+      runs.push([operation])
+      seen = new Set()
+    }
+    seen.add(key)
+  }
+  return runs
+}
+
+/** One statement changes a row once and looks keys up only at its start: keys stay as they are within a run. */
+function canFollow(first: Operation, next: Operation): boolean {
+  if (first.method !== next.method || first.columns.length !== next.columns.length) return false
+  if (first.columns.some((column, i) => column !== next.columns[i])) return false
+  return first.method === 'create' || !first.columns.some((column) => column.isPrimaryKey)
+}
+
+export const splitRun = (run: Run): Run[] => run.map((operation): Run => [operation])
+
+/** Answers the results of a run as JSON objects with commas between them, or fails with svc.require_rows. */
+export function buildRun(place: Place, run: Run, actor: string): Sql {
+  switch (run[0].method) {
+    case 'create':
+      return createRun(place, run, actor)
+    case 'update':
+      return updateRun(place, run, actor)
+    case 'delete':
+      return deleteRun(place, run, actor)
+  }
+}
+
+function createRun(place: Place, run: Run, actor: string): Sql {
+  const { columns } = run[0]
+  const input = sql`pg_catalog.json_to_recordset(${bodies(run)}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
+  // PostgreSQL inserts, and returns, in the order of the input.
+  return sql`with ${MADE} as (${insert(place, columns, input)} returning ${outcome(place)})${logged(place, 'create', actor)}
+    ${results(run, sql`(select svc_json, pg_catalog.row_number() over () as svc_n from ${MADE}) as ${MADE}`)}`
+}
+
+function updateRun(place: Place, run: Run, actor: string): Sql {
+  const { schema, table } = place
+  const { columns } = run[0]
+  const update = sql`update ${table.ident} as ${ROW} set ${assignments(schema, columns)} from ${INPUT}`
+  const returning = sql`returning ${INPUT}.svc_n, ${outcome(place)}`
+  const made = table.watched
+    ? sql`${MADE} as (${update} where ${keysMatch(place)} ${returning})`
+    : sql`${BEFORE} as (
+      select ${INPUT}.svc_n, ${oldImage(place)} from ${INPUT} join ${table.ident} as ${ROW} on ${keysMatch(place)}
+      for no key update of ${ROW}
+    ), ${MADE} as (${update}, ${BEFORE} where ${sameKey(table)} and ${BEFORE}.svc_n = ${INPUT}.svc_n ${returning})`
+  const pairing = sql` where ${MADE}.svc_n = ${BEFORE}.svc_n`
+  return sql`with ${keyedInput(place, run)}, ${made}${logged(place, 'update', actor, pairing)}
+    ${results(run, sql`${MADE}`)}`
+}
+
+function deleteRun(place: Place, run: Run, actor: string): Sql {
+  const { table } = place
+  return sql`with ${keyedInput(place, run)}, ${MADE} as (
+      delete from ${table.ident} as ${ROW} using ${INPUT} where ${keysMatch(place)}
+      returning ${INPUT}.svc_n, ${outcome(place)}
+    )${logged(place, 'delete', actor)}
+    ${results(run, sql`${MADE}`)}`
+}
+
+const bodies = (run: Run): string => `[${run.map(({ body }) => body).join(',')}]`
+const inputKey = (i: number): Ident => new Ident(`svc_k${i}`)
+
+/** Values, keys and position of each operation, as rows. */
+function keyedInput({ table }: Place, run: Run): Sql {
+  const { columns } = run[0]
+  const keys = table.primaryKey.map(
+    ({ castType }, i) => sql`pg_catalog.unnest(${run.map(({ key }) => key[i] ?? '')}::${castType}[])`,
+  )
+  const values =
+    columns.length > 0
+      ? [sql`pg_catalog.json_to_recordset(${bodies(run)}::pg_catalog.json) as (${definitions(columns)})`]
+      : []
+  const names = [...columns.map(({ ident }) => ident), ...keys.map((_, i) => inputKey(i))]
+  return sql`${INPUT} as materialized (
+      select * from rows from (${join([...values, ...keys], COMMA)}) with ordinality
+        as svc_rows(${join(
+          names.map((name) => sql`${name}`),
+          COMMA,
+        )}, svc_n)
+    )`
+}
+
+const keysMatch = ({ table }: Place): Sql =>
+  join(
+    table.primaryKey.map((column, i) => equals(column, ROW, sql`${INPUT}.${inputKey(i)}`)),
+    sql` and `,
+  )
+
+const STATUS: Record<Method, Sql> = { create: sql`201`, update: sql`200`, delete: sql`204` }
+
+/** The count is checked inside the statement: a missing row must roll back what the others did. */
+function results(run: Run, from: Sql): Sql {
+  const { method, index } = run[0]
+  const body = method === 'delete' ? sql`'}'` : sql`',"body":', ${MADE}.svc_json, '}'`
+  return sql`select pg_catalog.string_agg(pg_catalog.concat('{"index":', ${MADE}.svc_n + ${index}::int8 - 1,
+        ',"status":${STATUS[method]}', ${body}), ',' order by ${MADE}.svc_n)
+    from ${from} having svc.require_rows(pg_catalog.count(*), ${run.length}::int8)`
+}

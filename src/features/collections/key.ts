@@ -1,0 +1,23 @@
+import { badRequest } from '../../core/errors.ts'
+import type { Table } from '../../db/schema.ts'
+
+/**
+ * The texts of a primary key. A key of one column is the whole decoded text; of several, the raw text is split at its
+ * commas and each part decoded, so that %2C can stand for a comma inside a value.
+ */
+export function parseKey(table: Table, decoded: string, raw: string): string[] {
+  const { length } = table.primaryKey
+  if (length === 0) throw badRequest('table has no primary key')
+  if (length === 1) return [decoded]
+  const parts = raw.split(',')
+  if (parts.length !== length) throw badRequest(`invalid primary key: expected ${length} values`)
+  return parts.map(decode)
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    throw badRequest('invalid primary key: malformed percent-encoding')
+  }
+}

@@ -1,0 +1,55 @@
+import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import type { Identity } from '../../core/identity.ts'
+import { sqlStateOf } from '../../db/pg-errors.ts'
+import type { Schema, SchemaCache } from '../../db/schema.ts'
+import { findTable, isVisible } from '../../db/schema-lookup.ts'
+import { isAllowed, type Viewer, viewerOf } from '../../db/viewer.ts'
+import type { Place } from './plan.ts'
+
+/** Unknown, not exposed, ours, and not granted: all the same to the caller. */
+const collectionNotFound = (name: string) => notFound(`collection not found: ${name}`)
+
+function locate(schema: Schema, name: string, viewer: Viewer): Place | undefined {
+  const table = findTable(schema, name)
+  if (!table || !isVisible(table, viewer.role)) return undefined
+  if (!isAllowed(schema, table, viewer)) {
+    throw new AppError('forbidden', `api key does not have access to table: ${name}`)
+  }
+  return { schema, table, viewer }
+}
+
+/** The statement names something that is gone, or the plan of something that has another shape now. */
+const CHANGED_UNDER_US = new Set(['42P01', '42703', '42704', '42883'])
+
+/**
+ * Runs `work` on the table called `name`. The snapshot may lag behind the database by a moment, so a miss looks once
+ * more before it is believed.
+ */
+export async function atTable<T>(
+  cache: SchemaCache,
+  name: string,
+  who: Identity,
+  work: (place: Place) => Promise<T>,
+): Promise<T> {
+  const viewer = viewerOf(who)
+  const schema = cache.read()
+  const place = locate(schema, name, viewer)
+  try {
+    if (place) return await work(place)
+  } catch (error) {
+    const state = sqlStateOf(error) ?? ''
+    if (!CHANGED_UNDER_US.has(state)) throw error
+    if ((await cache.refreshIfStale()) === schema) throw stillMissing(error, state, name)
+  }
+  const fresh = locate(place ? cache.read() : await cache.refreshIfStale(), name, viewer)
+  if (!fresh) throw collectionNotFound(name)
+  return work(fresh).catch((error: unknown) => {
+    throw stillMissing(error, sqlStateOf(error) ?? '', name)
+  })
+}
+
+function stillMissing(error: unknown, state: string, name: string): unknown {
+  if (state === '42P01') return collectionNotFound(name)
+  if (state === '42883') return badRequest('operator is not supported by the column type')
+  return error
+}

@@ -1,0 +1,154 @@
+import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import type { Identity } from '../../core/identity.ts'
+import { actorOf, announceActor } from '../../db/append-changes.ts'
+import type { Db, FlyOptions } from '../../db/db.ts'
+import { sqlStateOf } from '../../db/pg-errors.ts'
+import type { SchemaCache } from '../../db/schema.ts'
+import type { Sql } from '../../db/sql.ts'
+import { type Call, jsonText, noContent, type Route, route } from '../../http/route.ts'
+import { runBatch } from './batch.ts'
+import { parseBatch } from './batch-parse.ts'
+import { buildList, buildRead } from './build-list.ts'
+import { buildCreate, buildDelete, buildUpdate } from './build-write.ts'
+import { parseKey } from './key.ts'
+import { atTable } from './place.ts'
+import { type Place, planList, planRow } from './plan.ts'
+import { parseList, parseRow } from './query-parse.ts'
+import { writtenColumns } from './write-body.ts'
+import { explainWrite } from './write-errors.ts'
+
+export type CollectionsDeps = {
+  db: Db
+  schema: SchemaCache
+  /** A write was committed: wakes the reader of the change log. */
+  changed: () => void
+}
+
+export function createCollections({ db, schema, changed }: CollectionsDeps): { routes: Route[] } {
+  const at = <T>(call: Call, work: (place: Place) => Promise<T>): Promise<T> =>
+    atTable(schema, call.params['table'] ?? '', call.who, work)
+
+  const keyOf = (call: Call, place: Place): string[] =>
+    parseKey(place.table, call.params['id'] ?? '', call.rawParams['id'] ?? '')
+
+  const write = async (call: Call, place: Place, statement: Sql): Promise<string | null> => {
+    const answer = await flyLogged(db, call.who, place, statement, { signal: call.signal })
+    changed()
+    return answer
+  }
+
+  const routes = [
+    route('GET /api/collections/{table}', {
+      auth: 'optional',
+      access: 'read',
+      limit: 'api',
+      handle: async (call) => {
+        const query = parseList(call.query)
+        return at(call, async (place) => {
+          const statement = buildList(planList(query, place), place.schema)
+          const text = await db.fly(call.who, statement, { signal: call.signal }).catch((error: unknown) => {
+            throw query.filter ? explainFilter(error) : error
+          })
+          return jsonText(200, text ?? '')
+        })
+      },
+    }),
+
+    route('POST /api/collections/{table}', {
+      auth: 'optional',
+      access: 'write',
+      limit: 'api',
+      handle: async (call) =>
+        at(call, async (place) => {
+          requireWritable(place, 'insertable')
+          const columns = writtenColumns(place.table, call.body, call.bodyText)
+          const statement = buildCreate(place, { columns, body: call.bodyText, actor: actorOf(call.who) })
+          const text = await write(call, place, statement).catch((error: unknown) => {
+            throw error instanceof AppError ? explainWrite(error, columns) : error
+          })
+          // A trigger of the table swallowed the row.
+          if (text === null) throw new AppError('forbidden', 'insufficient permissions')
+          return jsonText(201, text)
+        }),
+    }),
+
+    route('POST /api/collections/{table}/batch', {
+      auth: 'optional',
+      access: 'write',
+      limit: 'api',
+      handle: async (call) =>
+        at(call, async (place) => {
+          requireWritable(place, 'insertable')
+          const operations = parseBatch(place.table, call.body, call.bodyText)
+          const text = await runBatch(db, call.who, place, operations, call.signal)
+          changed()
+          return jsonText(200, text)
+        }),
+    }),
+
+    route('GET /api/collections/{table}/{id}', {
+      auth: 'optional',
+      access: 'read',
+      limit: 'api',
+      handle: async (call) => {
+        const query = parseRow(call.query)
+        return at(call, async (place) => {
+          const shape = planRow(query, place)
+          const text = await db.fly(call.who, buildRead(shape, keyOf(call, place), place.schema))
+          if (text === null) throw notFound('record not found')
+          return jsonText(200, text)
+        })
+      },
+    }),
+
+    route('PATCH /api/collections/{table}/{id}', {
+      auth: 'optional',
+      access: 'write',
+      limit: 'api',
+      handle: async (call) =>
+        at(call, async (place) => {
+          requireWritable(place, 'updatable')
+          const key = keyOf(call, place)
+          const columns = writtenColumns(place.table, call.body, call.bodyText)
+          const statement = buildUpdate(place, key, { columns, body: call.bodyText, actor: actorOf(call.who) })
+          const text = await write(call, place, statement).catch((error: unknown) => {
+            throw error instanceof AppError ? explainWrite(error, columns) : error
+          })
+          if (text === null) throw notFound('record not found')
+          return jsonText(200, text)
+        }),
+    }),
+
+    route('DELETE /api/collections/{table}/{id}', {
+      auth: 'optional',
+      access: 'write',
+      limit: 'api',
+      handle: async (call) =>
+        at(call, async (place) => {
+          requireWritable(place, 'updatable')
+          const statement = buildDelete(place, keyOf(call, place), actorOf(call.who))
+          if ((await write(call, place, statement)) === null) throw notFound('record not found')
+          return noContent
+        }),
+    }),
+  ]
+  return { routes }
+}
+
+/** A watched table's trigger writes the log; it only needs to know for whom. */
+const flyLogged = (db: Db, who: Identity, place: Place, statement: Sql, options: FlyOptions): Promise<string | null> =>
+  db.fly(who, place.table.watched ? [announceActor(who), statement] : statement, options)
+
+function requireWritable({ table }: Place, how: 'insertable' | 'updatable'): void {
+  const isView = table.kind === 'view' || table.kind === 'materialized_view'
+  if (isView && !table[how]) {
+    throw new AppError('method_not_allowed', 'write operations not allowed on view', { headers: { Allow: 'GET' } })
+  }
+}
+
+/** Literals are cast by PostgreSQL; one that does not fit its column is the filter's fault. */
+function explainFilter(error: unknown): unknown {
+  const state = sqlStateOf(error) ?? ''
+  if (!(error instanceof AppError) || (!state.startsWith('22') && state !== '23514')) return error
+  return badRequest(`invalid filter: ${error.message}`)
+}
