@@ -20,13 +20,9 @@ export class Exchange {
   /** The client waits for `100 Continue` before it sends its body (RFC 9110 §10.1.1). */
   awaitsContinue = false
 
-  constructor(
-    request: IncomingMessage,
-    response: ServerResponse,
-    known: { requestId: string; ip: string; target: Target; headers: FlatHeaders },
-  ) {
-    this.request = request
-    this.response = response
+  constructor(known: Pick<Exchange, 'request' | 'response' | 'requestId' | 'ip' | 'target' | 'headers'>) {
+    this.request = known.request
+    this.response = known.response
     this.requestId = known.requestId
     this.ip = known.ip
     this.target = known.target

@@ -40,17 +40,21 @@ export function createHeaders({ publicBaseUrl, corsOrigins }: HeaderConfig) {
     'Permissions-Policy',
     'camera=(), microphone=(), geolocation=()',
     ...(publicBaseUrl.startsWith('https:') ? ['Strict-Transport-Security', 'max-age=31536000'] : []),
-    ...(anyOrigin ? ['Access-Control-Allow-Origin', '*', 'Access-Control-Expose-Headers', EXPOSED] : []),
+    ...(anyOrigin ? ['Access-Control-Allow-Origin', '*'] : []),
     ...(anyOrigin || listed.size === 0 ? [] : ['Vary', 'Origin']),
   ]
   const alwaysSecret: FlatHeaders = [...always, 'Cache-Control', 'no-store']
 
+  function pushCors(flat: FlatHeaders, origin: string): void {
+    if (!anyOrigin && !listed.has(origin)) return
+    if (!anyOrigin) flat.push('Access-Control-Allow-Origin', origin)
+    flat.push('Access-Control-Expose-Headers', EXPOSED)
+  }
+
   return {
     common(path: string, origin: string | undefined, requestId: string): FlatHeaders {
       const flat = (isSecretPath(path) ? alwaysSecret : always).slice()
-      if (!anyOrigin && origin !== undefined && listed.has(origin)) {
-        flat.push('Access-Control-Allow-Origin', origin, 'Access-Control-Expose-Headers', EXPOSED)
-      }
+      if (origin !== undefined) pushCors(flat, origin)
       flat.push('X-Request-Id', requestId)
       return flat
     },

@@ -19,19 +19,20 @@ const newNode = (): Node => ({ statics: new Map(), param: undefined, leaf: undef
  */
 export function createRouter(routes: readonly Route[]) {
   const root = newNode()
-  const direct = new Map<string, Match & { kind: 'found' }>()
+  const direct = new Map<string, Map<string, Match>>()
 
   for (const route of routes) {
     add(root, route)
     if (!route.path.includes('{')) {
-      direct.set(`${route.method} ${route.path}`, { kind: 'found', route, names: NO_PARAMS, raw: NO_PARAMS })
+      const methods = direct.get(route.path) ?? new Map<string, Match>()
+      direct.set(route.path, methods.set(route.method, { kind: 'found', route, names: NO_PARAMS, raw: NO_PARAMS }))
     }
   }
 
   return {
     find(method: string, path: string): Match {
       const wanted = method === 'HEAD' ? 'GET' : method
-      const hit = direct.get(`${wanted} ${path}`)
+      const hit = direct.get(path)?.get(wanted)
       if (hit !== undefined) return hit
       if (!path.startsWith('/')) return UNKNOWN
       const allowed = new Set<string>()

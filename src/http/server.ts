@@ -10,7 +10,7 @@ import { Exchange } from './exchange.ts'
 import { createHeaders, requestIdOf } from './headers.ts'
 import { createPipeline, type PipelineDeps } from './pipeline.ts'
 import type { Rate } from './rate-limit.ts'
-import { writeReply } from './reply.ts'
+import { closeWhenStalled, writeReply } from './reply.ts'
 import type { Reply } from './route.ts'
 import { maskedPath, splitTarget } from './target.ts'
 
@@ -60,8 +60,6 @@ export type HttpServer = {
 
 const HEADER_BYTES = 64 * 1024
 const TIMEOUTS = { headersTimeout: 60_000, requestTimeout: 300_000, keepAliveTimeout: 65_000 }
-/** A socket on which nothing moves for this long is gone, or reads on purpose slower than we can afford. */
-const STALLED_MS = 120_000
 
 export function createHttpServer(deps: Deps): HttpServer {
   const { config, observe, onRequest } = deps
@@ -81,14 +79,14 @@ export function createHttpServer(deps: Deps): HttpServer {
     // Checked here instead, because node's own refusal has no body.
     requireHostHeader: false,
   })
-  server.timeout = STALLED_MS
-
   function open(request: IncomingMessage, response: ServerResponse): Exchange {
     const given = request.headers
     const requestId = requestIdOf(given['x-request-id'] as string | undefined)
     const ip = clientAddress(request.socket.remoteAddress, given['x-forwarded-for'] as string | undefined)
     const target = splitTarget(request.url ?? '/')
-    return new Exchange(request, response, {
+    return new Exchange({
+      request,
+      response,
       requestId,
       ip,
       target,
@@ -134,6 +132,7 @@ export function createHttpServer(deps: Deps): HttpServer {
     const { response } = exchange
     handling--
     streaming++
+    closeWhenStalled(response)
     response.on('error', () => response.destroy())
     const ended = (): void => {
       streaming--
