@@ -1,0 +1,42 @@
+import { SYSTEM } from '../core/identity.ts'
+import type { Db } from './db.ts'
+import { sql } from './sql.ts'
+
+type Count = { count: number; secondsLeft: number; resetAt: number }
+
+const SWEEP_EVERY_MS = 60_000
+
+/** Counts in windows that begin with the first request of a key; the database's clock decides for all nodes. */
+export function createCounters({ db }: { db: Db }) {
+  const sweeper = setInterval(() => {
+    // Nothing depends on it: what is missed now is swept a minute later.
+    db.run(SYSTEM, sweep()).catch(() => undefined)
+  }, SWEEP_EVERY_MS)
+  sweeper.unref()
+
+  return {
+    async add(key: string, seconds: number): Promise<Count> {
+      const text = await db.fly(SYSTEM, addOne(key, seconds))
+      if (text === null) throw new Error('the counter gave no answer')
+      return JSON.parse(text) as Count
+    },
+    stop: (): void => clearInterval(sweeper),
+  }
+}
+
+/** One statement, so that parallel requests over all nodes are counted one after the other on the row's lock. */
+const addOne = (key: string, seconds: number) => sql`
+  insert into svc.rate_counters as c (key, count, ends_at)
+  values (${key}, 1, clock_timestamp() + make_interval(secs => ${seconds}::int))
+  on conflict (key) do update set
+    count = case when c.ends_at <= clock_timestamp() then 1 else least(c.count, 2000000000) + 1 end,
+    ends_at = case when c.ends_at <= clock_timestamp() then excluded.ends_at else c.ends_at end
+  returning json_build_object(
+    'count', count,
+    'secondsLeft', greatest(extract(epoch from ends_at - clock_timestamp()), 0),
+    'resetAt', ceil(extract(epoch from ends_at))::bigint)::text`
+
+/** Rows somebody counts on right now are skipped; they are not expired any more. */
+const sweep = () => sql`
+  delete from svc.rate_counters where key in (
+    select key from svc.rate_counters where ends_at < clock_timestamp() limit 10000 for update skip locked)`
