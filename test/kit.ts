@@ -10,6 +10,9 @@ import { loadConfig } from '../src/config.ts'
 import type { Observation } from '../src/core/observe.ts'
 import { openConnection } from '../src/db/connect.ts'
 import { type ClusterKind, createDatabase, stopClusters } from './cluster.ts'
+import { eventually } from './eventually.ts'
+
+export { eventually } from './eventually.ts'
 
 export type Answer = {
   status: number
@@ -202,19 +205,6 @@ export function client(url: string, databaseUrl: string): Omit<TestServer, 'stop
   }
 
   return { url, databaseUrl, call, sql, adminToken, signUp }
-}
-
-/** Repeats until it no longer throws; the last error is the failure. For things that happen soon, not at once. */
-export async function eventually<T>(attempt: () => Promise<T> | T, { seconds = 10 } = {}): Promise<T> {
-  const deadline = Date.now() + seconds * 1000
-  for (;;) {
-    try {
-      return await attempt()
-    } catch (error) {
-      if (Date.now() > deadline) throw error
-      await new Promise((resolve) => setTimeout(resolve, 25))
-    }
-  }
 }
 
 export async function freePort(): Promise<number> {

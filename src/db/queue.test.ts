@@ -1,41 +1,21 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { after, test } from 'node:test'
-import { createDatabase, stopClusters } from '../../test/cluster.ts'
+import { test } from 'node:test'
+import { testDatabase } from '../../test/database.ts'
+import { eventually } from '../../test/eventually.ts'
 import { SYSTEM } from '../core/identity.ts'
-import type { Observation } from '../core/observe.ts'
-import { openPool } from './pool.ts'
+import type { Pool } from './pool.ts'
 import { createQueue, GiveUp, type Queue, RetryIn } from './queue.ts'
 import { sql } from './sql.ts'
 
-const database = await createDatabase('embedded')
-const observations: Observation[] = []
-const observe = (observation: Observation) => void observations.push(observation)
-const open = () =>
-  openPool({
-    url: database.url,
-    maxConns: 4,
-    minConns: 1,
-    acquireTimeoutMs: 2_000,
-    preparedStatements: true,
-    schemas: ['public'],
-    statementTimeoutMs: 5_000,
-    observe,
-  })
-const [poolA, poolB] = [await open(), await open()]
-const queues: Queue[] = []
-const queueOn = (db: typeof poolA): Queue => {
-  const queue = createQueue({ db, observe })
-  queues.push(queue)
+const database = await testDatabase()
+const [poolA, poolB] = [await database.open(), await database.open()]
+const queueOn = (db: Pool): Queue => {
+  const queue = createQueue({ db, observe: () => {} })
+  database.atEnd(() => queue.stop())
   return queue
 }
-after(async () => {
-  await Promise.all(queues.map((queue) => queue.stop()))
-  await Promise.all([poolA.close(), poolB.close()])
-  await database.drop()
-  await stopClusters()
-})
 
 const options = { concurrency: 4, leaseSeconds: 30, retryDelays: [0, 0] }
 const rowsOf = (kind: string) =>
@@ -252,15 +232,3 @@ test('the queue outlives connections that are cut under it', async () => {
   await gone('cut')
   assert.equal(runs, 1)
 })
-
-async function eventually<T>(attempt: () => Promise<T> | T, { seconds = 10 } = {}): Promise<T> {
-  const deadline = Date.now() + seconds * 1000
-  for (;;) {
-    try {
-      return await attempt()
-    } catch (error) {
-      if (Date.now() > deadline) throw error
-      await new Promise((resolve) => setTimeout(resolve, 25))
-    }
-  }
-}

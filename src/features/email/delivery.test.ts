@@ -2,40 +2,24 @@ import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
-import { createDatabase, stopClusters } from '../../../test/cluster.ts'
+import { testDatabase } from '../../../test/database.ts'
+import { eventually } from '../../../test/eventually.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observation } from '../../core/observe.ts'
-import { openPool } from '../../db/pool.ts'
 import { createQueue, type Queue } from '../../db/queue.ts'
 import { sql } from '../../db/sql.ts'
 import { createOutgoing } from '../../http/outgoing.ts'
 import { createEmail, type Email } from './routes.ts'
 import type { MailConfig } from './transport.ts'
 
-const database = await createDatabase('embedded')
 const observations: Observation[] = []
 const observe = (observation: Observation) => void observations.push(observation)
-const db = await openPool({
-  url: database.url,
-  maxConns: 4,
-  minConns: 1,
-  acquireTimeoutMs: 2_000,
-  preparedStatements: true,
-  schemas: ['public'],
-  statementTimeoutMs: 5_000,
-  observe,
-})
+const database = await testDatabase(observe)
+const db = await database.open()
 const outgoing = createOutgoing({ allowPrivateNetworks: true })
-const cleanups: (() => unknown)[] = []
-after(async () => {
-  for (const cleanup of cleanups.reverse()) await cleanup()
-  await outgoing.close()
-  await db.close()
-  await database.drop()
-  await stopClusters()
-})
+database.atEnd(() => outgoing.close())
 
 const base: MailConfig = {
   backend: 'log',
@@ -53,7 +37,7 @@ function startMail(config: Partial<MailConfig>): Email & { end(): Promise<void> 
     await queue.stop()
     email.stop()
   }
-  cleanups.push(end)
+  database.atEnd(end)
   return { ...email, end }
 }
 
@@ -79,7 +63,7 @@ async function smtpServer(options: SMTPServerOptions = {}): Promise<{ port: numb
   })
   server.on('error', () => {})
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  cleanups.push(() => new Promise((resolve) => server.close(() => resolve(undefined))))
+  database.atEnd(() => new Promise((resolve) => server.close(() => resolve(undefined))))
   return { port: (server.server.address() as AddressInfo).port, inbox }
 }
 
@@ -203,7 +187,7 @@ test('the webhook backend gets the message with a signature over the raw body', 
     })
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  cleanups.push(() => server.close())
+  database.atEnd(() => server.close())
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/mail`
   const mail = startMail({ backend: 'webhook', webhook: { url, secret: 'hush', timeout: 5 } })
   await db.fly(SYSTEM, mail.queueMail('auth.magic_link', 'ana@x.test', { ActionURL: LINK }))
@@ -255,15 +239,3 @@ test('an override is used, and gives way to the built-in template when it fails 
   assert.equal(attrs?.['subject'], 'Your login link')
   assert.ok(String(attrs?.['text']).includes(LINK))
 })
-
-async function eventually<T>(attempt: () => Promise<T> | T, { seconds = 10 } = {}): Promise<T> {
-  const deadline = Date.now() + seconds * 1000
-  for (;;) {
-    try {
-      return await attempt()
-    } catch (error) {
-      if (Date.now() > deadline) throw error
-      await new Promise((resolve) => setTimeout(resolve, 25))
-    }
-  }
-}
