@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -105,3 +106,29 @@ export async function createDatabase(kind: ClusterKind): Promise<{ url: string; 
     drop: () => onCluster(url, async (client) => void (await client.query(`drop database "${name}" with (force)`))),
   }
 }
+
+/** A cluster of the test's own, whose PostgreSQL it may kill. It comes back by itself, as under a supervisor. */
+export async function startPrivateCluster() {
+  const dataDir = mkdtempSync(join(tmpdir(), 'svc-private-'))
+  const cluster = await startEmbedded({ dataDir, log: () => {} })
+  stops.push(async () => {
+    await cluster.stop()
+    rmSync(dataDir, { recursive: true, force: true })
+  })
+  return {
+    url: cluster.url,
+    /** The postmaster of now. */
+    pid: () => cluster.pid,
+    kill: () => process.kill(cluster.pid, 'SIGKILL'),
+    /** Every process of it, as a machine that hangs. */
+    signalAll: (signal: NodeJS.Signals) => {
+      for (const pid of [...childrenOf(cluster.pid), cluster.pid]) process.kill(pid, signal)
+    },
+  }
+}
+
+const childrenOf = (pid: number): number[] =>
+  execFileSync('ps', ['-o', 'pid=', '--ppid', String(pid)], { encoding: 'utf8' })
+    .split('\n')
+    .filter(Boolean)
+    .map(Number)

@@ -11,7 +11,7 @@ const PING_EVERY_MS = 1_000
 const UNREACHABLE_MS = 2_500
 /** Flights are given up after this long: PostgreSQL hangs, or the network swallows packets. */
 const HUNG_MS = 8_000
-const MAX_BACKOFF_MS = 1_000
+const MAX_BACKOFF_MS = 500
 
 /**
  * The server's own connection, outside the pool: it LISTENs, and its pings tell whether the database is there, so

@@ -21,7 +21,8 @@ export function failedStatement(error: unknown): number | undefined {
 /** The SQLSTATE behind an error, if PostgreSQL raised it. */
 export function sqlStateOf(error: unknown): string | undefined {
   const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
-  return typeof cause?.code === 'string' && /^[0-9A-Z]{5}$/.test(cause.code) ? cause.code : undefined
+  // Errors of the socket have codes too (EPIPE looks like a SQLSTATE); only PostgreSQL's have a severity.
+  return cause?.severity === undefined ? undefined : cause.code
 }
 
 const constraintFailures: Record<string, [kind: ErrorKind, message: string, code: string]> = {

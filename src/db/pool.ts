@@ -43,7 +43,7 @@ const PIPELINE_DEPTH = 4
 const SESSION_STEP = -1
 const TRIM_EVERY_MS = 15_000
 const MAX_RETRIES = 3
-const MAX_BACKOFF_MS = 1_000
+const MAX_BACKOFF_MS = 500
 
 export async function openPool(options: PoolOptions): Promise<Pool> {
   const pool = new PostgresPool(options)

@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { startPrivateCluster } from '../cluster.ts'
+import { eventually, startServer } from '../kit.ts'
+
+const SELECT_ONE = { as: 'admin', json: { query: 'select 1' } } as const
+
+test('PostgreSQL killed under load: 503 with Retry-After at once, then 200 again without a restart', async () => {
+  const cluster = await startPrivateCluster()
+  const api = await startServer({ config: { 'database.url': cluster.url, 'auth.enabled': true } })
+  const token = await api.adminToken()
+  const statuses = new Map<number, number>()
+  let slowest = 0
+  let stop = false
+  const client = async () => {
+    while (!stop) {
+      const sent = performance.now()
+      const { status, headers, body } = await api.call('GET /api/admin/apps', { as: token })
+      slowest = Math.max(slowest, performance.now() - sent)
+      statuses.set(status, (statuses.get(status) ?? 0) + 1)
+      if (status === 503) {
+        assert.equal(headers.get('retry-after'), '1')
+        assert.deepEqual(body, { code: 503, message: 'database unavailable' })
+      }
+    }
+  }
+  const clients = Promise.all(Array.from({ length: 8 }, client))
+  for (let round = 0; round < 3; round++) {
+    await eventually(async () => assert.equal((await api.call('GET /health')).status, 200))
+    const before = statuses.get(503) ?? 0
+    cluster.kill()
+    await eventually(() => assert.ok((statuses.get(503) ?? 0) > before, 'the outage was noticed'))
+    const worked = statuses.get(200) ?? 0
+    await eventually(() => assert.ok((statuses.get(200) ?? 0) > worked + 20, 'requests are served again'))
+  }
+  stop = true
+  await clients
+  console.log(JSON.stringify(api.observations.filter((o) => o.level === 'error').slice(0, 6), null, 1))
+  assert.deepEqual([...statuses.keys()].sort(), [200, 503])
+  assert.ok(slowest < 5_000, `no request hung (slowest ${Math.round(slowest)} ms)`)
+  const { status } = await api.call('POST /api/admin/sql', SELECT_ONE)
+  assert.equal(status, 200)
+})
+
+test('a PostgreSQL that hangs: /health turns, requests end with 503, and all is well after it wakes', async () => {
+  const cluster = await startPrivateCluster()
+  const api = await startServer({ config: { 'database.url': cluster.url, 'database.acquire_timeout': 2 } })
+  const token = await api.adminToken()
+  assert.equal((await api.call('GET /api/admin/apps', { as: token })).status, 200)
+  cluster.signalAll('SIGSTOP')
+  try {
+    const hanging = api.call('GET /api/admin/apps', { as: token })
+    await eventually(async () => assert.equal((await api.call('GET /health')).status, 503), { seconds: 6 })
+    const { body } = await api.call('GET /health')
+    assert.deepEqual(body, { status: 'degraded', database: 'unreachable' })
+    assert.equal((await api.call('GET /api/admin/apps', { as: token })).status, 503)
+    assert.equal((await hanging).status, 503)
+  } finally {
+    cluster.signalAll('SIGCONT')
+  }
+  await eventually(async () => assert.equal((await api.call('GET /api/admin/apps', { as: token })).status, 200))
+  await eventually(async () => assert.equal((await api.call('GET /health')).status, 200))
+})
