@@ -27,9 +27,12 @@ export type PasswordCosts = {
 const MAX_BYTES = 1024
 const IDLE_MS = 30_000
 
+/** Longer ones are never hashed, so nobody can have one. */
+export const isHashable = (password: string): boolean => Buffer.byteLength(password) <= MAX_BYTES
+
 /** Limits are checked before hashing, so an oversized password costs nothing. */
 export function checkPassword(password: string, minLength: number): void {
-  if (Buffer.byteLength(password) > MAX_BYTES) throw badRequest(`password must be at most ${MAX_BYTES} bytes`)
+  if (!isHashable(password)) throw badRequest(`password must be at most ${MAX_BYTES} bytes`)
   if ([...password].length < minLength) throw badRequest(`password must be at least ${minLength} characters`)
 }
 

@@ -1,0 +1,115 @@
+import { LRUCache } from 'lru-cache'
+import { unauthorized } from '../../core/errors.ts'
+import { ANONYMOUS, type Identity, SYSTEM } from '../../core/identity.ts'
+import { sha256 } from '../../core/secret.ts'
+import type { Db } from '../../db/db.ts'
+import { sql } from '../../db/sql.ts'
+import { type AccessClaims, type Keys, type MfaClaims, readJwt } from './jwt.ts'
+import type { Watch } from './watch.ts'
+
+type Of<Kind extends Identity['kind']> = Extract<Identity, { kind: Kind }>
+type Resolve<Found extends Identity> = (text: string) => Promise<Found | undefined>
+
+export type IdentifyDeps = {
+  db: Db
+  /** False: there are no users, only the operator. */
+  authEnabled: boolean
+  watch: Watch
+  keys: () => Keys
+  /** Gets the SHA-256 of the key. */
+  resolveApiKey?: Resolve<Of<'key'>> | undefined
+  resolveAdminToken?: Resolve<Of<'admin'>> | undefined
+  resolveOAuthToken?: Resolve<Of<'key'>> | undefined
+}
+
+export type Identify = (bearer: string) => Identity | Promise<Identity>
+
+/** A verdict and the last moment it may be used; JWTs are good until they expire, the rest is asked again each minute. */
+type Verdict = { who: Identity; untilMs: number }
+
+const MAX_VERDICTS = 10_000
+const REASK_MS = 60_000
+const MAX_BEARER = 16 * 1024
+
+const invalid = () => unauthorized('invalid or expired token')
+
+/** The one place where a bearer becomes an identity. A verdict that is known and fresh costs no query. */
+export function createIdentify(deps: IdentifyDeps): Identify {
+  const { watch } = deps
+  const verdicts = new LRUCache<string, Verdict>({ max: MAX_VERDICTS })
+
+  watch.onRevoked((ends) => {
+    for (const [bearer, { who }] of verdicts.entries()) if (ends(who)) verdicts.delete(bearer)
+  })
+
+  async function judge(bearer: string): Promise<Identity> {
+    const generation = watch.generation()
+    const who = await recognise(bearer)
+    if (!who) throw invalid()
+    const untilMs = trustedUntil(who)
+    // A revocation that arrived meanwhile may be about this bearer: then the verdict is for this request only.
+    if (untilMs !== undefined && generation === watch.generation()) verdicts.set(bearer, { who, untilMs })
+    return who
+  }
+
+  function trustedUntil(who: Identity): number | undefined {
+    if (who.kind === 'user') return who.expiresAt * 1000
+    if (who.kind !== 'key' && who.kind !== 'admin') return undefined
+    return Math.min(watch.clock.now() + REASK_MS, (who.expiresAt ?? Number.POSITIVE_INFINITY) * 1000)
+  }
+
+  async function recognise(bearer: string): Promise<Identity | undefined> {
+    if (/^[0-9a-f]{64}$/.test(bearer)) return deps.resolveAdminToken?.(bearer)
+    if (!deps.authEnabled) return ANONYMOUS
+    if (bearer.startsWith('svc_at_')) return deps.resolveOAuthToken?.(bearer)
+    if (/^svc_[0-9a-f]{48}$/.test(bearer)) return deps.resolveApiKey?.(sha256(bearer))
+    const claims = readJwt(bearer, deps.keys(), watch.clock.now() / 1000)
+    if (!claims) return undefined
+    return claims.mfa_pending ? pendingLogin(claims) : session(claims)
+  }
+
+  /** The row decides, not the claims: it knows about logout, deletion and what the account is called today. */
+  async function session(claims: AccessClaims): Promise<Of<'user'> | undefined> {
+    const [row] = await deps.db.rows<SessionRow>(
+      SYSTEM,
+      sql`
+      select u.id::text, coalesce(u.email, '') as email, u.is_anonymous, s.aal, to_json(s.amr) as amr
+      from svc.sessions s join svc.users u on u.id = s.user_id
+      where s.id = ${claims.sid}::uuid and u.id = ${claims.sub}::uuid`,
+    )
+    return (
+      row && {
+        kind: 'user',
+        id: row.id,
+        email: row.email,
+        aal: row.aal,
+        amr: row.amr,
+        sessionId: claims.sid,
+        isAnonymous: row.is_anonymous,
+        expiresAt: claims.exp,
+      }
+    )
+  }
+
+  async function pendingLogin(claims: MfaClaims): Promise<Of<'mfa'> | undefined> {
+    const [row] = await deps.db.rows<{ id: string; email: string; amr: string[] }>(
+      SYSTEM,
+      sql`
+      select u.id::text, coalesce(u.email, '') as email, to_json(p.amr) as amr
+      from svc.pending_logins p join svc.users u on u.id = p.user_id
+      where p.id = ${claims.jti}::uuid and u.id = ${claims.sub}::uuid and p.expires_at > now()`,
+    )
+    return row && { kind: 'mfa', ...row, expiresAt: claims.exp }
+  }
+
+  return (bearer) => {
+    if (bearer.length > MAX_BEARER) throw invalid()
+    const known = verdicts.get(bearer)
+    if (known === undefined || !watch.isFresh()) return judge(bearer)
+    if (watch.clock.now() < known.untilMs) return known.who
+    verdicts.delete(bearer)
+    return judge(bearer)
+  }
+}
+
+type SessionRow = { id: string; email: string; is_anonymous: boolean; aal: 'aal1' | 'aal2'; amr: string[] }

@@ -1,0 +1,60 @@
+import type { Outgoing } from '../../../http/outgoing.ts'
+import { askJson, foreignToken, isObject, type ProviderConfig, providerFailed } from './provider.ts'
+
+/**
+ * A token given to another application must not sign its user in here (the "confused deputy"). Providers name the
+ * client a token belongs to in different places; every one that is there must name us.
+ */
+export function requireOurs(clientId: string, claims: Readonly<Record<string, unknown>>): void {
+  const named = [claims['azp'], claims['client_id']].filter((value) => typeof value === 'string')
+  if (named.length > 0) {
+    if (!named.every((client) => client === clientId)) throw foreignToken()
+    return
+  }
+  const audience = claims['aud']
+  if (typeof audience === 'string' && audience !== clientId) throw foreignToken()
+  if (Array.isArray(audience) && !audience.includes(clientId)) throw foreignToken()
+}
+
+/** Claims of an access token that is a JWT. Unverified: only for tokens the provider itself just accepted. */
+export function claimsInside(accessToken: string): Readonly<Record<string, unknown>> {
+  const payload = accessToken.split('.').length === 3 ? accessToken.split('.')[1] : undefined
+  if (payload === undefined) return {}
+  try {
+    const claims: unknown = JSON.parse(Buffer.from(payload, 'base64url').toString('utf8'))
+    // `aud` of an access token is the resource it is for (RFC 9068, 2.2), not the client.
+    return isObject(claims) ? { azp: claims['azp'], client_id: claims['client_id'] } : {}
+  } catch {
+    return {}
+  }
+}
+
+type Asked = { outgoing: Outgoing; config: ProviderConfig; accessToken: string; builtIn: boolean }
+
+/** Google tells a token's audience next to its token endpoint. */
+export async function requireOursAtGoogle(asked: Asked & { tokenUrl: string }): Promise<void> {
+  const url = new URL('tokeninfo', asked.tokenUrl)
+  url.searchParams.set('access_token', asked.accessToken)
+  const { status, body } = await askJson(asked.outgoing, { method: 'GET', url: url.href })
+  if (status === 200 && isObject(body)) requireOurs(asked.config.client_id, body)
+  else if (asked.builtIn) throw status === 400 ? foreignToken() : providerFailed()
+}
+
+/** GitHub's "check a token" knows only tokens of the application that asks. */
+export async function requireOursAtGitHub(asked: Asked & { userUrl: string }): Promise<void> {
+  const { client_id, client_secret } = asked.config
+  const { status, body } = await askJson(asked.outgoing, {
+    method: 'POST',
+    url: new URL(`applications/${encodeURIComponent(client_id)}/token`, asked.userUrl).href,
+    headers: {
+      authorization: `Basic ${Buffer.from(`${client_id}:${client_secret}`).toString('base64')}`,
+      'content-type': 'application/json',
+    },
+    body: JSON.stringify({ access_token: asked.accessToken }),
+  })
+  if (status === 200) return
+  // Its API always names its documentation in an error; anything else is a server that has no such endpoint.
+  const isGitHub = isObject(body) && typeof body['documentation_url'] === 'string'
+  if (isGitHub && (status === 404 || status === 422)) throw foreignToken()
+  if (asked.builtIn || isGitHub) throw providerFailed()
+}

@@ -1,0 +1,180 @@
+import { createHash } from 'node:crypto'
+import type * as OpenId from 'openid-client'
+import type { Outgoing } from '../../../http/outgoing.ts'
+import { claimsInside, requireOurs, requireOursAtGoogle } from './audience.ts'
+import { type Profile, profileOf } from './profile.ts'
+import {
+  askJson,
+  type Ear,
+  foreignToken,
+  isObject,
+  MAX_BYTES,
+  type Provider,
+  providerFailed,
+  signInRefused,
+  TIMEOUT_MS,
+  tokenRefused,
+} from './provider.ts'
+
+const DISCOVERY_MS = 3_600_000
+
+/** What the provider answered is well-formed HTTP, but its ID token or parameters do not hold. */
+const BAD_ANSWER = /^OAUTH_(JWT_|KEY_SELECTION|INVALID_RESPONSE|JSON_ATTRIBUTE|UNSUPPORTED_OPERATION)/
+
+/** Any OpenID Connect issuer, by discovery; state, nonce, PKCE, issuer, audience and signature are all checked. */
+export function oidcProvider({ outgoing, name, config }: Ear): Provider {
+  let discovered: { at: number; known: Promise<Known> } | undefined
+
+  function known(): Promise<Known> {
+    if (!discovered || performance.now() - discovered.at > DISCOVERY_MS) {
+      const fresh = { at: performance.now(), known: discover(outgoing, config) }
+      discovered = fresh
+      fresh.known.catch(() => {
+        if (discovered === fresh) discovered = undefined
+      })
+    }
+    return discovered.known
+  }
+
+  async function userinfo({ metadata }: Known, accessToken: string) {
+    if (!metadata.userinfo_endpoint) throw providerFailed()
+    const headers = { authorization: `Bearer ${accessToken}` }
+    return askJson(outgoing, { method: 'GET', url: metadata.userinfo_endpoint, headers })
+  }
+
+  /** Addresses may be in the ID token or only at the userinfo endpoint (OpenID Connect Core, 5.4). */
+  async function addressOf(known: Known, claims: OpenId.IDToken, accessToken: string): Promise<Profile | undefined> {
+    if (claims['email'] !== undefined || !known.metadata.userinfo_endpoint) return profileOf(name, claims)
+    const { status, body } = await userinfo(known, accessToken)
+    if (status !== 200 || !isObject(body) || body['sub'] !== claims.sub) throw providerFailed()
+    return profileOf(name, { ...body, sub: claims.sub })
+  }
+
+  async function requireIntrospected(known: Known, accessToken: string): Promise<void> {
+    if (!known.metadata.introspection_endpoint) return
+    const told = await known.openid.tokenIntrospection(known.configuration, accessToken).catch(() => undefined)
+    if (told === undefined) return
+    if (!told.active) throw tokenRefused()
+    if (told.client_id !== undefined && told.client_id !== config.client_id) throw foreignToken()
+  }
+
+  return {
+    name,
+
+    async authorizeUrl(ask) {
+      const { openid, configuration } = await known()
+      return openid.buildAuthorizationUrl(configuration, {
+        redirect_uri: ask.callbackUrl,
+        scope: config.scopes.join(' '),
+        state: ask.state,
+        nonce: ask.nonce,
+        code_challenge: createHash('sha256').update(ask.codeVerifier).digest('base64url'),
+        code_challenge_method: 'S256',
+      }).href
+    },
+
+    async exchange(ask, answer) {
+      const found = await known()
+      try {
+        const tokens = await found.openid.authorizationCodeGrant(
+          found.configuration,
+          new URL(`${ask.callbackUrl}?${answer}`),
+          { expectedState: ask.state, expectedNonce: ask.nonce, pkceCodeVerifier: ask.codeVerifier },
+        )
+        const claims = tokens.claims()
+        const profile = claims && (await addressOf(found, claims, tokens.access_token))
+        if (!profile) throw providerFailed()
+        return profile
+      } catch (error) {
+        throw asSignInError(error)
+      }
+    },
+
+    async profileOfToken(accessToken) {
+      const found = await known()
+      const { status, body } = await userinfo(found, accessToken)
+      if (status === 401 || status === 403) throw tokenRefused()
+      if (status !== 200 || !isObject(body)) throw providerFailed()
+      requireOurs(config.client_id, body)
+      requireOurs(config.client_id, claimsInside(accessToken))
+      await requireIntrospected(found, accessToken)
+      if (name === 'google' && found.metadata.token_endpoint) {
+        const tokenUrl = found.metadata.token_endpoint
+        await requireOursAtGoogle({
+          outgoing,
+          config,
+          accessToken,
+          tokenUrl,
+          builtIn: new URL(tokenUrl).host.endsWith('.googleapis.com'),
+        })
+      }
+      const profile = profileOf(name, body)
+      if (!profile) throw providerFailed()
+      return profile
+    },
+  }
+}
+
+type Known = { openid: typeof OpenId; configuration: OpenId.Configuration; metadata: OpenId.ServerMetadata }
+
+async function discover(outgoing: Outgoing, config: Ear['config']): Promise<Known> {
+  // Loaded when first used: most servers have no external provider.
+  const openid = await import('openid-client')
+  const issuer = new URL(config.issuer)
+  const options: OpenId.DiscoveryRequestOptions = {
+    [openid.customFetch]: fetchThrough(outgoing),
+    timeout: TIMEOUT_MS / 1000,
+    execute: [
+      openid.enableNonRepudiationChecks,
+      ...(issuer.protocol === 'http:' ? [openid.allowInsecureRequests] : []),
+    ],
+  }
+  try {
+    const found = await openid.discovery(
+      issuer,
+      config.client_id,
+      config.client_secret,
+      secretAuth(openid, config),
+      options,
+    )
+    return { openid, configuration: found, metadata: found.serverMetadata() }
+  } catch (error) {
+    throw providerFailed(error)
+  }
+}
+
+/** In the body where that is offered, else by HTTP Basic, the default of RFC 8414. */
+function secretAuth(openid: typeof OpenId, { client_secret }: Ear['config']): OpenId.ClientAuth {
+  const [inBody, basic] = [openid.ClientSecretPost(client_secret), openid.ClientSecretBasic(client_secret)]
+  return (server, ...rest) => {
+    const offered = server.token_endpoint_auth_methods_supported ?? ['client_secret_basic']
+    return (offered.includes('client_secret_post') ? inBody : basic)(server, ...rest)
+  }
+}
+
+/** The library's requests take the same guarded way as all others. */
+function fetchThrough(outgoing: Outgoing): OpenId.CustomFetch {
+  return async (url, { method, headers, body }) => {
+    const text = body === null || body === undefined ? undefined : String(body)
+    const answer = await outgoing.request({
+      method: method as 'GET' | 'POST',
+      url,
+      headers,
+      ...(text !== undefined && { body: text }),
+      timeoutMs: TIMEOUT_MS,
+      maxBytes: MAX_BYTES,
+    })
+    const hasBody = answer.status !== 204 && answer.status !== 304
+    return new Response(hasBody ? answer.body : null, { status: answer.status, headers: plain(answer.headers) })
+  }
+}
+
+/** The body has been decoded already. */
+const plain = ({ 'content-encoding': _coding, 'content-length': _length, ...headers }: Record<string, string>) =>
+  headers
+
+function asSignInError(error: unknown): Error {
+  const code = (error as { code?: unknown } | null)?.code
+  if (typeof code === 'string' && BAD_ANSWER.test(code)) return signInRefused(error)
+  return providerFailed(error)
+}

@@ -1,0 +1,90 @@
+import { createHash } from 'node:crypto'
+import { claimsInside, requireOurs, requireOursAtGitHub, requireOursAtGoogle } from './audience.ts'
+import { type Profile, profileOf } from './profile.ts'
+import { askJson, type Ear, isObject, type Provider, providerFailed, tokenRefused } from './provider.ts'
+
+export type Endpoints = { authorize: string; token: string; userinfo: string; builtIn: boolean }
+
+const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
+
+/** OAuth 2.0 without OpenID Connect: the access token is only good for asking who it belongs to. */
+export function plainProvider({ outgoing, name, config }: Ear, endpoints: Endpoints): Provider {
+  async function whose(accessToken: string, onRefusal: () => Error): Promise<Profile> {
+    const { status, body } = await askJson(outgoing, {
+      method: 'GET',
+      url: endpoints.userinfo,
+      headers: bearer(accessToken),
+    })
+    if (status === 401 || status === 403) throw onRefusal()
+    if (status !== 200 || !isObject(body)) throw providerFailed()
+    requireOurs(config.client_id, body)
+    const claims = name === 'github' ? { ...body, ...(await gitHubAddress(accessToken)) } : body
+    const profile = profileOf(name, claims)
+    if (!profile) throw providerFailed()
+    return profile
+  }
+
+  /** The profile shows an address of the user's choice; only this list says which one is primary and verified. */
+  async function gitHubAddress(accessToken: string): Promise<{ email?: unknown; email_verified: boolean }> {
+    const { status, body } = await askJson(outgoing, {
+      method: 'GET',
+      url: `${endpoints.userinfo}/emails`,
+      headers: bearer(accessToken),
+    })
+    if (status !== 200 || !Array.isArray(body)) return { email_verified: false }
+    const addresses = body.filter(isObject)
+    const best = addresses.find((one) => one['primary'] === true) ?? addresses[0]
+    return best ? { email: best['email'], email_verified: best['verified'] === true } : { email_verified: false }
+  }
+
+  async function redeem(code: string, codeVerifier: string, callbackUrl: string): Promise<string> {
+    const { status, body } = await askJson(outgoing, {
+      method: 'POST',
+      url: endpoints.token,
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      body: new URLSearchParams({
+        grant_type: 'authorization_code',
+        code,
+        redirect_uri: callbackUrl,
+        client_id: config.client_id,
+        client_secret: config.client_secret,
+        code_verifier: codeVerifier,
+      }).toString(),
+    })
+    const token = isObject(body) ? body['access_token'] : undefined
+    if (status !== 200 || typeof token !== 'string' || token === '') throw providerFailed()
+    return token
+  }
+
+  return {
+    name,
+
+    async authorizeUrl(ask) {
+      const url = new URL(endpoints.authorize)
+      const parameters = {
+        response_type: 'code',
+        client_id: config.client_id,
+        redirect_uri: ask.callbackUrl,
+        scope: config.scopes.join(' '),
+        state: ask.state,
+        code_challenge: createHash('sha256').update(ask.codeVerifier).digest('base64url'),
+        code_challenge_method: 'S256',
+      }
+      for (const [key, value] of Object.entries(parameters)) url.searchParams.set(key, value)
+      return url.href
+    },
+
+    async exchange(ask, answer) {
+      return whose(await redeem(answer.get('code') ?? '', ask.codeVerifier, ask.callbackUrl), () => providerFailed())
+    },
+
+    async profileOfToken(accessToken) {
+      const profile = await whose(accessToken, tokenRefused)
+      requireOurs(config.client_id, claimsInside(accessToken))
+      const asked = { outgoing, config, accessToken, builtIn: endpoints.builtIn }
+      if (name === 'google') await requireOursAtGoogle({ ...asked, tokenUrl: endpoints.token })
+      if (name === 'github') await requireOursAtGitHub({ ...asked, userUrl: endpoints.userinfo })
+      return profile
+    },
+  }
+}

@@ -1,0 +1,25 @@
+import { isEmail, normaliseEmail } from '../email-address.ts'
+
+/** Who somebody is at a provider. The subject is stable; the address is what the provider says about it today. */
+export type Profile = {
+  provider: string
+  subject: string
+  email: string | undefined
+  emailVerified: boolean
+}
+
+/** From OpenID Connect claims (Core 1.0, 5.1) or GitHub's user object; undefined when nobody is named. */
+export function profileOf(provider: string, claims: Readonly<Record<string, unknown>>): Profile | undefined {
+  const subject = textOf(claims['sub']) ?? textOf(claims['id'])
+  if (subject === undefined || subject.length > 255) return undefined
+  const email = normaliseEmail(textOf(claims['email']) ?? '')
+  const vouched = claims['email_verified'] === true || claims['email_verified'] === 'true'
+  return isEmail(email)
+    ? { provider, subject, email, emailVerified: vouched }
+    : { provider, subject, email: undefined, emailVerified: false }
+}
+
+const textOf = (value: unknown): string | undefined => {
+  if (typeof value === 'number') return String(value)
+  return typeof value === 'string' && value !== '' && !value.includes('\0') ? value : undefined
+}

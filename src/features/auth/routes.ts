@@ -1,0 +1,168 @@
+import { notFound } from '../../core/errors.ts'
+import { type Identity, SYSTEM } from '../../core/identity.ts'
+import type { Observe } from '../../core/observe.ts'
+import { deriveKey } from '../../core/secret.ts'
+import type { Db } from '../../db/db.ts'
+import { type Sql, sql } from '../../db/sql.ts'
+import type { Outgoing } from '../../http/outgoing.ts'
+import { type Route, route } from '../../http/route.ts'
+import { accountRoutes } from './account-routes.ts'
+import { createAccounts } from './accounts.ts'
+import { authAdminRoutes } from './admin-routes.ts'
+import { createCleanups } from './cleanups.ts'
+import { createIdentify, type Identify, type IdentifyDeps } from './identify.ts'
+import type { Keys } from './jwt.ts'
+import { createLinking } from './linking.ts'
+import { createLogin } from './login.ts'
+import { createMagicLinks } from './magic-link.ts'
+import { createMailLinks, type MailConfig, type QueueMail } from './mail-links.ts'
+import { pageRoutes } from './pages.ts'
+import type { Passwords } from './passwords.ts'
+import type { ForeignCredentials } from './proof.ts'
+import type { ProviderConfig } from './providers/provider.ts'
+import { createProviders } from './providers/registry.ts'
+import type { ReturnConfig } from './providers/return-to.ts'
+import { createExternalSignIn } from './providers/sign-in.ts'
+import { replaceSalt, signingKeys } from './secrets.ts'
+import { createSessions, type Sessions } from './sessions.ts'
+import { type AuthSettings, createSettings } from './settings.ts'
+import { signInRoutes } from './sign-in-routes.ts'
+import { createSmsSignIn, type SmsConfig } from './sms-sign-in.ts'
+import { type Revocation, startWatch } from './watch.ts'
+
+export type AuthConfig = AuthSettings &
+  MailConfig &
+  SmsConfig &
+  ReturnConfig & {
+    enabled: boolean
+    token_duration: number
+    refresh_token_duration: number
+    refresh_grace_seconds: number
+    min_password_length: number
+    hash_queue: number
+    login_backoff_failures: number
+    login_backoff_window: number
+    anonymous_retention_days: number
+    oauth: Readonly<Record<string, ProviderConfig>>
+  }
+
+export type AuthDeps = Pick<IdentifyDeps, 'resolveApiKey' | 'resolveAdminToken' | 'resolveOAuthToken'> & {
+  db: Db
+  observe: Observe
+  config: AuthConfig
+  appName: string
+  publicBaseUrl: () => string
+  /** See loadRootSecret. */
+  rootSecret: string
+  passwords: Passwords
+  /** For endpoints the operator configured. */
+  outgoing: Outgoing
+  queueMail: QueueMail
+  wakeMail: () => void
+  queueSms: (to: string, body: string) => Sql
+  wakeSms: () => void
+  /** Boolean expression over a user id: this account has an enrolled second factor. */
+  hasSecondFactor?: (userId: Sql) => Sql
+  foreign?: Partial<ForeignCredentials>
+}
+
+export type Auth = {
+  routes: Route[]
+  identify: Identify
+  /** Told about revocations anywhere; `ends` says whether an identity of an open stream is over. */
+  onRevoked(heard: (ends: (who: Identity) => boolean) => void): void
+  /** Makes a revocation that this process just committed count at once, not only within the second. */
+  revoked(batch: readonly Revocation[]): void
+  settings(): AuthSettings
+  sessions: Sessions
+  cleanups: Record<string, () => Promise<number>>
+  close(): Promise<void>
+}
+
+export async function createAuth(deps: AuthDeps): Promise<Auth> {
+  const { db, config, passwords, rootSecret, publicBaseUrl } = deps
+  const watch = await startWatch(deps)
+  const keys = keysOfSalt(rootSecret, watch.salt)
+  const settings = createSettings({ db, configured: config, known: watch })
+  const sessions = createSessions({
+    db,
+    watch,
+    keys,
+    config,
+    hasSecondFactor: deps.hasSecondFactor ?? (() => sql`false`),
+  })
+  const identify = createIdentify({ ...deps, authEnabled: config.enabled, watch, keys })
+
+  const links = createMailLinks({ config, publicBaseUrl, queueMail: deps.queueMail })
+  const foreign = { endGrants: () => [], dropCredentials: () => [], ...deps.foreign }
+  const account = { db, watch, passwords, sessions, links, wakeMail: deps.wakeMail, foreign }
+  const providers = createProviders({ outgoing: deps.outgoing, config: config.oauth })
+  const accounts = createAccounts(account)
+
+  async function rotate(): Promise<void> {
+    await db.run(SYSTEM, [
+      replaceSalt(),
+      sql`delete from svc.sessions`,
+      sql`delete from svc.pending_logins`,
+      sql`delete from svc.oauth_states`,
+      sql`select svc.revoke('all_users', '')`,
+    ])
+    await watch.refresh()
+  }
+
+  const userRoutes = [
+    ...accountRoutes({
+      accounts,
+      login: createLogin({ db, passwords, sessions, config }),
+      sessions,
+      minPasswordLength: config.min_password_length,
+    }),
+    ...signInRoutes({
+      accounts,
+      magicLinks: createMagicLinks(account),
+      linking: createLinking(account),
+      sms: createSmsSignIn({ ...deps, sessions, codeKey: deriveKey(rootSecret, '', 'sms code') }),
+      external: createExternalSignIn({ ...account, providers, config, publicBaseUrl }),
+      providers,
+      settings: settings.current,
+      minPasswordLength: config.min_password_length,
+    }),
+    ...pageRoutes(config),
+  ]
+
+  return {
+    routes: [...(config.enabled ? userRoutes : routesWhenOff), ...authAdminRoutes({ settings, rotate })],
+    identify,
+    onRevoked: watch.onRevoked,
+    revoked: watch.apply,
+    settings: settings.current,
+    sessions,
+    cleanups: createCleanups({ db, anonymousRetentionDays: config.anonymous_retention_days }),
+    close: watch.close,
+  }
+}
+
+/** Derived again only when the salt changes. */
+function keysOfSalt(rootSecret: string, salt: () => string): () => Keys {
+  let made = { salt: '', keys: signingKeys(rootSecret, '') }
+  return () => {
+    const current = salt()
+    if (made.salt !== current) made = { salt: current, keys: signingKeys(rootSecret, current) }
+    return made.keys
+  }
+}
+
+const off = {
+  auth: 'none' as const,
+  bodyKind: 'none' as const,
+  handle: async () => {
+    throw notFound('auth is not enabled')
+  },
+}
+const routesWhenOff: Route[] = [
+  route('GET /api/auth/{rest...}', off),
+  route('POST /api/auth/{rest...}', off),
+  route('PUT /api/auth/{rest...}', off),
+  route('PATCH /api/auth/{rest...}', off),
+  route('DELETE /api/auth/{rest...}', off),
+]

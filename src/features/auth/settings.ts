@@ -1,0 +1,68 @@
+import { badRequest } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Db } from '../../db/db.ts'
+import { type Sql, sql } from '../../db/sql.ts'
+import { object } from '../../http/body.ts'
+
+const NAMES = [
+  'magic_link_enabled',
+  'email_mfa_enabled',
+  'anonymous_auth_enabled',
+  'totp_enabled',
+  'webauthn_enabled',
+  'sms_enabled',
+] as const
+
+/** The switches an operator may turn while the server runs; the stored ones win over the configuration. */
+export type AuthSettings = Readonly<Record<(typeof NAMES)[number], boolean>>
+
+const KEY = 'auth.settings'
+
+export const storedSettings: Sql = sql`select value from svc.settings where key = ${KEY}`
+
+const store = (settings: AuthSettings): Sql => sql`
+  insert into svc.settings (key, value) values (${KEY}, ${JSON.stringify(settings)}::jsonb)
+  on conflict (key) do update set value = excluded.value, updated_at = now()`
+
+/** The whole set at once: a switch that is left out is off. */
+export function parseSettings(body: unknown): AuthSettings {
+  const fields = object(body)
+  return pick((name) => {
+    const value = Object.hasOwn(fields, name) ? fields[name] : false
+    if (typeof value !== 'boolean') throw badRequest(`${name} must be a boolean`)
+    return value
+  })
+}
+
+export type SettingsStore = {
+  current(): AuthSettings
+  /** Live everywhere within a second. Resolves to what was in force before. */
+  replace(next: AuthSettings): Promise<AuthSettings>
+}
+
+type Known = { settings(): unknown; refresh(): Promise<void> }
+
+export function createSettings(deps: { db: Db; configured: AuthSettings; known: Known }): SettingsStore {
+  const inForce = (stored: unknown): AuthSettings => {
+    if (typeof stored !== 'object' || stored === null) return pick((name) => deps.configured[name])
+    return pick((name) => Reflect.get(stored, name) === true)
+  }
+  return {
+    current: () => inForce(deps.known.settings()),
+    replace: async (next) => {
+      const before = await deps.db.tx(SYSTEM, async (tx) => {
+        // The table lock orders two admins, so that each audit entry tells the change it really made.
+        await tx.run(sql`lock table svc.settings in share row exclusive mode`)
+        const [row] = await tx.rows<{ value: unknown }>(storedSettings)
+        await tx.run(store(next))
+        await tx.run(sql`select pg_notify('svc_revocations', '')`)
+        return inForce(row?.value)
+      })
+      await deps.known.refresh()
+      return before
+    },
+  }
+}
+
+const pick = (value: (name: (typeof NAMES)[number]) => boolean): AuthSettings =>
+  Object.fromEntries(NAMES.map((name) => [name, value(name)])) as Record<(typeof NAMES)[number], boolean>
