@@ -3,6 +3,8 @@ import { SYSTEM } from './core/identity.ts'
 import { createMetrics } from './core/metrics.ts'
 import type { Observe } from './core/observe.ts'
 import { type Capability, capabilitiesOf } from './db/capabilities.ts'
+import { createChangeLog } from './db/change-log.ts'
+import { createCounters } from './db/counters.ts'
 import { openDatabase } from './db/database.ts'
 import { startEmbedded } from './db/embedded.ts'
 import { createQueue } from './db/queue.ts'
@@ -14,9 +16,11 @@ import { createIdentify } from './features/auth/identify.ts'
 import { createPasswords } from './features/auth/passwords.ts'
 import { ensureSalt, loadRootSecret, signingKeys } from './features/auth/secrets.ts'
 import { startWatch } from './features/auth/watch.ts'
+import { createCollections } from './features/collections/routes.ts'
 import { createEmail } from './features/email/routes.ts'
 import { createHealth } from './features/health/routes.ts'
 import { createMetricsFeature } from './features/metrics/routes.ts'
+import { createRealtime } from './features/realtime/routes.ts'
 import { createSchemaFeature } from './features/schema/routes.ts'
 import { createSms } from './features/sms/sms.ts'
 import { createOutgoing } from './http/outgoing.ts'
@@ -76,7 +80,13 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     const schema = await openSchemaCache({ db, schemas: config.api.schemas, observe })
     closers.push(() => schema.stop())
     const queue = createQueue({ db, observe })
-    closers.push(() => queue.stop())
+    const changeLog = createChangeLog({ db, observe, retentionSeconds: config.events.retention })
+    closers.push(() => changeLog.stop())
+    await changeLog.start()
+
+    const counters = createCounters({ db })
+    closers.push(() => counters.stop())
+    const limiter = createLimiter({ counters })
 
     // Messages
     const email = createEmail({
@@ -145,13 +155,38 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       poolStats: () => db.stats(),
       hashQueue: () => passwords.queued(),
     })
-    const features = [health, monitoring, admin, apiKeys, apps, email, createSchemaFeature({ schema })]
+    const collections = createCollections({ db, schema, changed: () => changeLog.wake() })
+    const realtime = createRealtime({
+      db,
+      schema,
+      log: changeLog,
+      config: config.realtime,
+      retentionSeconds: config.events.retention,
+      authEnabled: config.auth.enabled,
+      identify,
+      onRevoked: watch.onRevoked,
+      clock: watch.clock,
+      observe,
+      metrics,
+    })
+    closers.push(() => realtime.stop())
+    const features = [
+      health,
+      monitoring,
+      admin,
+      apiKeys,
+      apps,
+      email,
+      createSchemaFeature({ schema }),
+      collections,
+      realtime,
+    ]
     const routes = features.flatMap((feature) => feature.routes)
 
     const http = createHttpServer({
       routes,
       identify,
-      limiter: createLimiter({ counters: { add: async () => ({ count: 1, secondsLeft: 1, resetAt: 0 }) } }),
+      limiter,
       audit: admin.audit,
       appLimit: apps.appLimit,
       authEnabled: config.auth.enabled,
@@ -171,6 +206,9 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
         rateLimits: config.rate_limit,
       },
     })
+    http.onDrain(() => realtime.drain())
+    // Before anything its handlers use.
+    closers.push(() => queue.stop())
     const { url } = await http.listen()
     closers.push(() => http.close())
     announce(url)
