@@ -200,8 +200,8 @@ export function createChangeLog(deps: { db: Db; observe: Observe; retentionSecon
         const { changes, held } = await page(position, BATCH_SIZE)
         const last = changes.at(-1)
         if (last) {
-          position = last.position
           await onBatch(changes)
+          position = last.position
         }
         if (changes.length === BATCH_SIZE) return 0
         return held ? soon.next() : soon.reset(POLL_MS)

@@ -61,3 +61,9 @@ export function join(items: readonly Sql[], glue: Sql): Sql {
 }
 
 export const COMMA: Sql = sql`, `
+
+/**
+ * An expression that PostgreSQL itself deparsed from its catalogue with pg_get_expr, such as a policy's USING clause.
+ * It is the operator's own SQL, already accepted by PostgreSQL; nothing else may come through here.
+ */
+export const catalogueExpression = (text: string): Sql => sql(Object.assign([text], { raw: [text] }))

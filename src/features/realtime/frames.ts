@@ -1,0 +1,23 @@
+import type { Change, Position } from '../../db/change-log.ts'
+
+/** RFC 8895 aside, the format is that of the HTML standard, "Server-sent events". JSON text never holds a raw newline. */
+export const RETRY_MS = 2_000
+
+export const changeFrame = (position: Position, action: Change['action'], table: string, record: string): Buffer =>
+  Buffer.from(`id: ${position}\ndata: {"action":"${action}","table":${JSON.stringify(table)},"record":${record}}\n\n`)
+
+export const connectedFrame = (clientId: string, position: Position): string =>
+  `event: connected\nid: ${position}\ndata: ${JSON.stringify({ clientId, position })}\nretry: ${RETRY_MS}\n\n`
+
+export const resetFrame = (position: Position): Buffer =>
+  Buffer.from(`event: reset\nid: ${position}\ndata: ${JSON.stringify({ position })}\n\n`)
+
+export const errorFrame = (code: number, message: string): string =>
+  `event: error\ndata: ${JSON.stringify({ code, message })}\n\n`
+
+export const PING: Buffer = Buffer.from(': ping\n\n')
+/** An id without data dispatches no event, it only moves the place from which the client would resume. */
+export const pingAt = (position: Position): Buffer => Buffer.from(`: ping\nid: ${position}\n\n`)
+
+/** Spread, so that the clients of a stopped server do not all come back in the same instant. */
+export const goodbye = (): string => `retry: ${500 + Math.floor(Math.random() * 1_500)}\n\n`

@@ -1,0 +1,106 @@
+import { request } from 'node:http'
+
+export type StreamEvent = {
+  event: string
+  id: string
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into events freely
+  data: any
+}
+
+/** A reader of server-sent events that tests can hold, pause and cut. */
+export type EventReader = {
+  status: number
+  headers: Record<string, string | string[] | undefined>
+  /** Every event, `connected` included. */
+  events: StreamEvent[]
+  /** The data of changes alone. */
+  changes(): StreamEvent['data'][]
+  text(): string
+  lastId(): string
+  closed: boolean
+  pause(): void
+  resume(): void
+  close(): void
+  /** Resolves with the first event that fits, past or future. */
+  until(fits: (event: StreamEvent) => boolean, seconds?: number): Promise<StreamEvent>
+  ended(seconds?: number): Promise<void>
+}
+
+export type Listening = { token?: string; headers?: Record<string, string>; query?: Record<string, string> }
+
+export async function listenTo(url: string, { token, headers = {}, query = {} }: Listening = {}): Promise<EventReader> {
+  const address = new URL('/api/realtime', url)
+  for (const [name, value] of Object.entries(query)) address.searchParams.set(name, value)
+  const auth: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` }
+  return new Promise((resolve, reject) => {
+    const outgoing = request(address, { headers: { ...auth, ...headers }, agent: false })
+    outgoing.on('error', reject)
+    outgoing.on('response', (response) => {
+      let text = ''
+      let rest = ''
+      let waiters: (() => void)[] = []
+      const wake = (): void => {
+        const woken = waiters
+        waiters = []
+        for (const waiter of woken) waiter()
+      }
+      const soon = (seconds: number, what: string): Promise<void> =>
+        new Promise((heard, late) => {
+          const timer = setTimeout(() => late(new Error(`${what}; so far: ${text.slice(-2_000)}`)), seconds * 1000)
+          waiters.push(() => {
+            clearTimeout(timer)
+            heard()
+          })
+        })
+      const reader: EventReader = {
+        status: response.statusCode ?? 0,
+        headers: response.headers,
+        events: [],
+        changes: () => reader.events.filter(({ event }) => event === 'message').map(({ data }) => data),
+        text: () => text,
+        lastId: () => reader.events.findLast(({ id }) => id !== '')?.id ?? '',
+        closed: false,
+        pause: () => response.pause(),
+        resume: () => response.resume(),
+        close: () => outgoing.destroy(),
+        async until(fits, seconds = 10) {
+          const deadline = Date.now() + seconds * 1000
+          for (;;) {
+            const found = reader.events.find(fits)
+            if (found) return found
+            if (reader.closed) throw new Error(`the stream ended; it said: ${text.slice(-2_000)}`)
+            await soon((deadline - Date.now()) / 1000, 'no such event in time')
+          }
+        },
+        async ended(seconds = 10) {
+          const deadline = Date.now() + seconds * 1000
+          while (!reader.closed) await soon((deadline - Date.now()) / 1000, 'the stream did not end in time')
+        },
+      }
+      response.setEncoding('utf8')
+      response.on('data', (chunk: string) => {
+        text = (text + chunk).slice(-1_000_000)
+        rest += chunk
+        const blocks = rest.split('\n\n')
+        rest = blocks.pop() ?? ''
+        for (const block of blocks) parse(block, reader.events)
+        wake()
+      })
+      const close = (): void => {
+        reader.closed = true
+        wake()
+      }
+      response.on('close', close).on('error', close)
+      resolve(reader)
+    })
+    outgoing.end()
+  })
+}
+
+function parse(block: string, events: StreamEvent[]): void {
+  const field = (name: string): string[] =>
+    block.split('\n').flatMap((line) => (line.startsWith(`${name}: `) ? [line.slice(name.length + 2)] : []))
+  const data = field('data')
+  if (data.length === 0) return
+  events.push({ event: field('event')[0] ?? 'message', id: field('id')[0] ?? '', data: JSON.parse(data.join('\n')) })
+}
