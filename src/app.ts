@@ -1,5 +1,4 @@
 import { type Config, publicBaseUrl } from './config.ts'
-import { SYSTEM } from './core/identity.ts'
 import { createMetrics } from './core/metrics.ts'
 import type { Observe } from './core/observe.ts'
 import { type Capability, capabilitiesOf } from './db/capabilities.ts'
@@ -11,11 +10,11 @@ import { createQueue } from './db/queue.ts'
 import { openSchemaCache } from './db/schema-cache.ts'
 import { createAdmin } from './features/admin/routes.ts'
 import { createApiKeys } from './features/api-keys/routes.ts'
+import { revokeKeysOf } from './features/api-keys/sql.ts'
 import { createApps } from './features/apps/routes.ts'
-import { createIdentify } from './features/auth/identify.ts'
 import { createPasswords } from './features/auth/passwords.ts'
-import { ensureSalt, loadRootSecret, signingKeys } from './features/auth/secrets.ts'
-import { startWatch } from './features/auth/watch.ts'
+import { createAuth } from './features/auth/routes.ts'
+import { loadRootSecret } from './features/auth/secrets.ts'
 import { createCollections } from './features/collections/routes.ts'
 import { createEmail } from './features/email/routes.ts'
 import { createHealth } from './features/health/routes.ts'
@@ -23,6 +22,7 @@ import { createMetricsFeature } from './features/metrics/routes.ts'
 import { createRealtime } from './features/realtime/routes.ts'
 import { createSchemaFeature } from './features/schema/routes.ts'
 import { createSms } from './features/sms/sms.ts'
+import { createUsers } from './features/users/routes.ts'
 import { createOutgoing } from './http/outgoing.ts'
 import { createLimiter } from './http/rate-limit.ts'
 import type { Route } from './http/route.ts'
@@ -59,6 +59,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
   /** Undone in reverse order, at the end of a life or of a failed start. */
   const closers: (() => Promise<void> | void)[] = []
   let announce = (_url: string) => {}
+  let publicUrl = publicBaseUrl(config)
   const close = async () => {
     for (const undo of closers.splice(0).reverse()) await undo()
   }
@@ -99,7 +100,6 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     })
     closers.push(() => email.stop())
     const sms = createSms({ queue, outgoing: gateways, observe, config: config.auth })
-    void sms
 
     // Who is calling
     const passwords = createPasswords({
@@ -130,20 +130,32 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     const apiKeys = createApiKeys({ db })
     closers.push(() => apiKeys.stop())
     const apps = createApps({ db })
-    const root = await loadRootSecret(db, config.auth.jwt_secret)
-    await db.run(SYSTEM, ensureSalt())
-    const watch = await startWatch({ db, observe })
-    closers.push(() => watch.close())
-    const identify = createIdentify({
+    const auth = await createAuth({
       db,
-      authEnabled: config.auth.enabled,
-      watch,
-      keys: () => signingKeys(root, watch.salt()),
+      observe,
+      config: config.auth,
+      appName: config.server.app_name,
+      publicBaseUrl: () => publicUrl,
+      rootSecret: await loadRootSecret(db, config.auth.jwt_secret),
+      passwords,
+      outgoing: gateways,
+      queueMail: email.queueMail,
+      wakeMail: email.wakeMail,
+      queueSms: sms.queueSms,
+      wakeSms: sms.wakeSms,
       resolveApiKey: apiKeys.resolveApiKey,
       resolveAdminToken: async (token) => {
         const who = await admin.tokens.resolve(token)
         return who?.kind === 'admin' ? who : undefined
       },
+      foreign: { dropCredentials: (userId) => [revokeKeysOf(userId)] },
+    })
+    closers.push(() => auth.close())
+    const { identify } = auth
+    const users = createUsers({
+      db,
+      authEnabled: config.auth.enabled,
+      revoked: (userId) => auth.revoked([{ kind: 'user', subject: userId }]),
     })
 
     // What it offers
@@ -164,8 +176,8 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       retentionSeconds: config.events.retention,
       authEnabled: config.auth.enabled,
       identify,
-      onRevoked: watch.onRevoked,
-      clock: watch.clock,
+      onRevoked: auth.onRevoked,
+      clock: auth.clock,
       observe,
       metrics,
     })
@@ -174,6 +186,8 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       health,
       monitoring,
       admin,
+      auth,
+      users,
       apiKeys,
       apps,
       email,
@@ -209,7 +223,8 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     http.onDrain(() => realtime.drain())
     // Before anything its handlers use.
     closers.push(() => queue.stop())
-    const { url } = await http.listen()
+    const { port, url } = await http.listen()
+    publicUrl = publicBaseUrl(config, port)
     closers.push(() => http.close())
     announce(url)
     return {

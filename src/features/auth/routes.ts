@@ -1,3 +1,4 @@
+import type { Clock } from '../../core/clock.ts'
 import { notFound } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -74,6 +75,8 @@ export type Auth = {
   /** Makes a revocation that this process just committed count at once, not only within the second. */
   revoked(batch: readonly Revocation[]): void
   settings(): AuthSettings
+  /** The database's time. */
+  clock: Clock
   sessions: Sessions
   cleanups: Record<string, () => Promise<number>>
   close(): Promise<void>
@@ -136,6 +139,7 @@ export async function createAuth(deps: AuthDeps): Promise<Auth> {
     onRevoked: watch.onRevoked,
     revoked: watch.apply,
     settings: settings.current,
+    clock: watch.clock,
     sessions,
     cleanups: createCleanups({ db, anonymousRetentionDays: config.anonymous_retention_days }),
     close: watch.close,
