@@ -2,10 +2,10 @@
 -- writers outside the API (psql, functions, cascades) reach the change log too.
 
 -- A batch must roll back when one of its rows is not there. The SQLSTATE is ours.
-create function svc.require_rows(found bigint, expected bigint) returns boolean
+create function svc.require_rows(counted bigint, expected bigint) returns boolean
 language plpgsql as $$
 begin
-  if found <> expected then
+  if counted <> expected then
     raise exception 'record not found' using errcode = 'SV404';
   end if;
   return true;

@@ -33,11 +33,15 @@ export async function runBatch(
   return findingTheCulprit(mergeRuns(operations), attempt, preface.length)
 }
 
-/** A failed flight left nothing behind, so it may be flown again in smaller steps until the failing one stands alone. */
+/**
+ * A failed flight left nothing behind, so it is flown again in smaller steps until the failing one stands alone:
+ * first the run that failed is taken apart, then, should another one fail, all of them.
+ */
 async function findingTheCulprit(
   runs: readonly Run[],
   attempt: (runs: readonly Run[]) => Promise<string>,
   prefaceLength: number,
+  tries = 1,
 ): Promise<string> {
   try {
     return await attempt(runs)
@@ -46,8 +50,8 @@ async function findingTheCulprit(
     const run = failed === undefined ? undefined : runs[failed - prefaceLength]
     if (!run || !(error instanceof AppError) || isAboutTheServer(error)) throw error
     if (run.length === 1) throw blame(explain(error, run[0]), run[0].index)
-    const smaller = runs.flatMap((each) => (each === run ? splitRun(each) : [each]))
-    return findingTheCulprit(smaller, attempt, prefaceLength)
+    const smaller = runs.flatMap((each) => (each === run || tries > 1 ? splitRun(each) : [each]))
+    return findingTheCulprit(smaller, attempt, prefaceLength, tries + 1)
   }
 }
 

@@ -1,4 +1,4 @@
-import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { AppError, notFound } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import { sqlStateOf } from '../../db/pg-errors.ts'
 import type { Schema, SchemaCache } from '../../db/schema.ts'
@@ -19,7 +19,7 @@ function locate(schema: Schema, name: string, viewer: Viewer): Place | undefined
 }
 
 /** The statement names something that is gone, or the plan of something that has another shape now. */
-const CHANGED_UNDER_US = new Set(['42P01', '42703', '42704', '42883'])
+const CHANGED_UNDER_US = new Set(['42P01', '42703', '42704'])
 
 /**
  * Runs `work` on the table called `name`. The snapshot may lag behind the database by a moment, so a miss looks once
@@ -49,7 +49,5 @@ export async function atTable<T>(
 }
 
 function stillMissing(error: unknown, state: string, name: string): unknown {
-  if (state === '42P01') return collectionNotFound(name)
-  if (state === '42883') return badRequest('operator is not supported by the column type')
-  return error
+  return state === '42P01' ? collectionNotFound(name) : error
 }

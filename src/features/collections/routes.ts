@@ -13,7 +13,7 @@ import { buildCreate, buildDelete, buildUpdate } from './build-write.ts'
 import { parseKey } from './key.ts'
 import { atTable } from './place.ts'
 import { type Place, planList, planRow } from './plan.ts'
-import { parseList, parseRow } from './query-parse.ts'
+import { type ListQuery, parseList, parseRow } from './query-parse.ts'
 import { writtenColumns } from './write-body.ts'
 import { explainWrite } from './write-errors.ts'
 
@@ -47,7 +47,7 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
         return at(call, async (place) => {
           const statement = buildList(planList(query, place), place.schema)
           const text = await db.fly(call.who, statement, { signal: call.signal }).catch((error: unknown) => {
-            throw query.filter ? explainFilter(error) : error
+            throw explainList(error, query)
           })
           return jsonText(200, text ?? '')
         })
@@ -146,9 +146,12 @@ function requireWritable({ table }: Place, how: 'insertable' | 'updatable'): voi
   }
 }
 
-/** Literals are cast by PostgreSQL; one that does not fit its column is the filter's fault. */
-function explainFilter(error: unknown): unknown {
+/** Literals are cast and compared by PostgreSQL; what does not fit its column is the filter's or the sort's fault. */
+function explainList(error: unknown, { filter, sort }: ListQuery): unknown {
   const state = sqlStateOf(error) ?? ''
-  if (!(error instanceof AppError) || (!state.startsWith('22') && state !== '23514')) return error
-  return badRequest(`invalid filter: ${error.message}`)
+  if (!(error instanceof AppError) || (!filter && sort.length === 0)) return error
+  if (state === '42883') return badRequest('invalid filter or sort: the column type cannot be compared')
+  return filter && (state.startsWith('22') || state === '23514')
+    ? badRequest(`invalid filter: ${error.message}`)
+    : error
 }
