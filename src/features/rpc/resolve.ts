@@ -1,0 +1,37 @@
+import { badRequest } from '../../core/errors.ts'
+import type { Fn } from '../../db/schema.ts'
+
+/**
+ * The overload a call means. `candidates` are the functions of one name that the caller may execute, fewest
+ * parameters first, and never empty; `supplied` are the names of the arguments.
+ */
+export function resolveOverload(candidates: readonly Fn[], supplied: readonly string[]): Fn {
+  const name = candidates[0]?.name ?? ''
+  const named = candidates.filter((fn) => fn.parameters.every((parameter) => parameter.name !== ''))
+  if (named.length === 0) throw badRequest(`function "${name}" has unnamed parameters; cannot match by name`)
+  const fitting = named.filter((fn) => missing(fn, supplied) === undefined && unknown(fn, supplied) === undefined)
+  const [best, next] = fitting
+  if (best === undefined) throw mismatch(named, supplied)
+  if (next && next.parameters.length === best.parameters.length) throw ambiguous(name)
+  return best
+}
+
+export const ambiguous = (name: string) => badRequest(`ambiguous call to function "${name}"`)
+
+/** Speaks of the overload that knows most of the arguments. */
+function mismatch(candidates: readonly Fn[], supplied: readonly string[]): Error {
+  const strangers = (fn: Fn) => supplied.filter((name) => !knows(fn, name)).length
+  const [closest] = [...candidates].sort((a, b) => strangers(a) - strangers(b))
+  if (!closest) throw new TypeError('no candidates')
+  const absent = missing(closest, supplied)
+  return absent === undefined
+    ? badRequest(`unknown argument "${unknown(closest, supplied) ?? ''}" for function "${closest.name}"`)
+    : badRequest(`missing required argument "${absent}" for function "${closest.name}"`)
+}
+
+const knows = (fn: Fn, name: string): boolean => fn.parameters.some((parameter) => parameter.name === name)
+
+const missing = (fn: Fn, supplied: readonly string[]): string | undefined =>
+  fn.parameters.find(({ name, hasDefault }) => !hasDefault && !supplied.includes(name))?.name
+
+const unknown = (fn: Fn, supplied: readonly string[]): string | undefined => supplied.find((name) => !knows(fn, name))

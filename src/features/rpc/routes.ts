@@ -1,0 +1,93 @@
+import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { actorOf, announceActor, type ChangeAction } from '../../db/append-changes.ts'
+import type { Db } from '../../db/db.ts'
+import { type PgError, sqlStateOf } from '../../db/pg-errors.ts'
+import type { Fn, Privilege, Schema, SchemaCache } from '../../db/schema.ts'
+import { findFunctions, findTable, mayDo, mayExecute } from '../../db/schema-lookup.ts'
+import { type Viewer, viewerOf } from '../../db/viewer.ts'
+import { type Call, jsonText, noContent, type Reply, type Route, route } from '../../http/route.ts'
+import { buildCall, type Notice } from './build-call.ts'
+import { ambiguous, resolveOverload } from './resolve.ts'
+
+export type RpcDeps = {
+  db: Db
+  schema: SchemaCache
+  /** Something may have been written: wakes the reader of the change log. */
+  changed: () => void
+}
+
+export function createRpc({ db, schema, changed }: RpcDeps): { routes: Route[] } {
+  const run = async (call: Call, snapshot: Schema, candidates: readonly Fn[]): Promise<Reply> => {
+    const args = argumentsOf(call)
+    const fn = resolveOverload(candidates, Object.keys(args))
+    const statement = buildCall(fn, call.bodyText, Object.keys(args), noticeOf(call, snapshot))
+    const mayWrite = fn.volatility === 'volatile'
+    const text = await db
+      .fly(call.who, mayWrite ? [announceActor(call.who), statement] : statement, { lane: 'slow', signal: call.signal })
+      .catch((error: unknown) => {
+        throw explainFailure(error, fn.name)
+      })
+    if (mayWrite) changed()
+    return fn.isVoid ? noContent : jsonText(200, text ?? 'null')
+  }
+
+  const routes = [
+    route('POST /api/rpc/{function}', {
+      auth: 'optional',
+      access: 'write',
+      limit: 'api',
+      handle: async (call) => {
+        const viewer = viewerOf(call.who)
+        if (viewer.allowedTables.length > 0) {
+          throw new AppError('forbidden', 'api key does not have access to functions')
+        }
+        const name = call.params['function'] ?? ''
+        const known = schema.read()
+        const found = executable(known, name, viewer)
+        if (found.length > 0) return run(call, known, found)
+        // The snapshot may lag behind the database by a moment.
+        const fresh = await schema.refreshIfStale()
+        const foundNow = executable(fresh, name, viewer)
+        if (foundNow.length === 0) throw notFound(`function not found: ${name}`)
+        return run(call, fresh, foundNow)
+      },
+    }),
+  ]
+  return { routes }
+}
+
+const executable = (schema: Schema, name: string, viewer: Viewer): Fn[] =>
+  findFunctions(schema, name).filter((fn) => mayExecute(fn, viewer.role))
+
+function argumentsOf({ body, bodyText }: Call): Readonly<Record<string, unknown>> {
+  if (bodyText.trim() === '') return {}
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) throw badRequest('invalid JSON body')
+  return body as Readonly<Record<string, unknown>>
+}
+
+const PRIVILEGE: ReadonlyMap<string, Privilege> = new Map([
+  ['create', 'insert'],
+  ['update', 'update'],
+  ['delete', 'delete'],
+])
+
+/** The headers are a hint: what makes no sense is ignored, and nobody announces a change they could not make. */
+function noticeOf({ headers, who }: Call, schema: Schema): Notice | undefined {
+  const action = headers['x-notify-action'] ?? ''
+  const privilege = PRIVILEGE.get(action)
+  const table = findTable(schema, headers['x-notify-table'] ?? '')
+  if (!privilege || !table || table.watched || !mayDo(table, viewerOf(who).role, privilege)) return undefined
+  return { table, action: action as ChangeAction, actor: actorOf(who) }
+}
+
+/** Trouble of the server rather than of the function: resources, shutdown, corruption. */
+const SERVER_TROUBLE = /^(?:08|53|57|58|XX00[12])/
+
+/** Whatever a function raises is its answer to the caller; only what is common to all routes keeps its own status. */
+function explainFailure(error: unknown, name: string): unknown {
+  const state = sqlStateOf(error)
+  if (!(error instanceof AppError) || state === undefined || SERVER_TROUBLE.test(state)) return error
+  if (state === '42725') return ambiguous(name)
+  const isOurs = error.kind === 'internal' || error.kind === 'not_found' || state === '42703'
+  return isOurs ? badRequest((error.cause as PgError).message) : error
+}
