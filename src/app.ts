@@ -16,10 +16,12 @@ import { createPasswords } from './features/auth/passwords.ts'
 import { createAuth } from './features/auth/routes.ts'
 import { loadRootSecret } from './features/auth/secrets.ts'
 import { createCollections } from './features/collections/routes.ts'
+import { watchTables } from './features/collections/watch.ts'
 import { createEmail } from './features/email/routes.ts'
 import { createHealth } from './features/health/routes.ts'
 import { createMetricsFeature } from './features/metrics/routes.ts'
 import { createRealtime } from './features/realtime/routes.ts'
+import { createRpc } from './features/rpc/routes.ts'
 import { createSchemaFeature } from './features/schema/routes.ts'
 import { createSms } from './features/sms/sms.ts'
 import { createUsers } from './features/users/routes.ts'
@@ -167,7 +169,9 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       poolStats: () => db.stats(),
       hashQueue: () => passwords.queued(),
     })
+    await watchTables({ db, schema, observe }, config.realtime.watch)
     const collections = createCollections({ db, schema, changed: () => changeLog.wake() })
+    const rpc = createRpc({ db, schema, changed: () => changeLog.wake() })
     const realtime = createRealtime({
       db,
       schema,
@@ -193,6 +197,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       email,
       createSchemaFeature({ schema }),
       collections,
+      rpc,
       realtime,
     ]
     const routes = features.flatMap((feature) => feature.routes)
