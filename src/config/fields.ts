@@ -157,8 +157,13 @@ export const list = (fallback: readonly string[], meaning: string, extra: { item
 /** Returns the item in its normal form or refuses it. */
 export type ItemCheck = (item: string) => string
 
+/** As text a list is separated by commas, or a JSON array for items that contain one. */
+function split(text: string): unknown {
+  return text.trimStart().startsWith('[') ? parsedJson(text) : text.split(',').map((item) => item.trim())
+}
+
 function items({ value, text }: Input): string[] {
-  const found = text && typeof value === 'string' ? value.split(',').map((item) => item.trim()) : value
+  const found = text && typeof value === 'string' ? split(value) : value
   if (!Array.isArray(found) || !found.every((item) => typeof item === 'string'))
     return refuse('expected a list of strings')
   return found.filter((item) => item !== '')
@@ -166,8 +171,7 @@ function items({ value, text }: Input): string[] {
 
 export const durations = (fallback: readonly string[], meaning: string) =>
   new Field('list of durations', fallback, meaning, (input): readonly number[] => {
-    const found =
-      input.text && typeof input.value === 'string' ? input.value.split(',').map((item) => item.trim()) : input.value
+    const found = input.text && typeof input.value === 'string' ? split(input.value) : input.value
     if (!Array.isArray(found)) return refuse('expected a list of durations')
     return found.filter((item) => item !== '').map((value) => within(seconds({ ...input, value }), { max: LONGEST }))
   })
@@ -187,7 +191,7 @@ function parsedJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    return refuse('expected a JSON object')
+    return refuse('expected JSON')
   }
 }
 

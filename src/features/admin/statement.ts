@@ -4,7 +4,7 @@ import type pg from 'pg'
 export const MAX_ROWS = 10_000
 export const MAX_BYTES = 10 * 1024 * 1024
 /** One value of this size cannot be held at all. */
-const MAX_MESSAGE_BYTES = 32 * 1024 * 1024
+const MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 const FETCH_ROWS = 500
 
 type Texts = (string | null)[]
