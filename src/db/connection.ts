@@ -16,6 +16,8 @@ export class Connection {
   /** Since when this connection has nothing to do, in performance.now() milliseconds. */
   idleSince = performance.now()
   closed = false
+  /** Slots that the lane has given away on this connection. */
+  taken = 0
 
   private constructor(client: pg.Client, options: ConnectOptions, prepared: boolean, onClose: (c: Connection) => void) {
     this.#client = client

@@ -24,14 +24,11 @@ export type Naming = {
   prepare(text: string): { name: string; isNew: boolean; close: readonly string[] }
 }
 
-// A pipelined client accepts custom queries only when they extend pg.Query.
-const DriverQuery = pg.Query as unknown as new (config: { text: string }) => object
-
 /**
  * Several statements and one Sync: one network round trip and one implicit transaction, all or nothing.
  * After an error PostgreSQL skips to the Sync, so flights behind this one on the same connection are whole.
  */
-export class Flight extends DriverQuery {
+export class Flight {
   readonly #steps: readonly Step[]
   readonly #naming: Naming
   readonly #describe: boolean
@@ -49,7 +46,6 @@ export class Flight extends DriverQuery {
     options: { describe: boolean },
     done: (error: PgError | null, results: StepResult[]) => void,
   ) {
-    super({ text: '' })
     this.#steps = steps
     this.#naming = naming
     this.#describe = options.describe
@@ -103,3 +99,7 @@ export class Flight extends DriverQuery {
     this.#done(null, this.#results)
   }
 }
+
+// A pipelined client accepts custom queries only when they are instances of pg.Query. Its constructor prepares an
+// event emitter and a result set that a flight has no use for, so only the prototype is taken over.
+Object.setPrototypeOf(Flight.prototype, pg.Query.prototype)

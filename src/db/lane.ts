@@ -24,8 +24,6 @@ const IDLE_MS = 60_000
 export class Lane {
   readonly #options: LaneOptions
   readonly #connections = new Set<Connection>()
-  /** Slots taken on each connection; a slot is taken before its flight is sent. */
-  readonly #taken = new Map<Connection, number>()
   readonly #waiters: Waiter[] = []
   #opening = 0
   #closed = false
@@ -39,7 +37,7 @@ export class Lane {
   }
   get idle(): number {
     let idle = 0
-    for (const connection of this.#connections) if (!this.#taken.get(connection)) idle++
+    for (const connection of this.#connections) if (connection.taken === 0) idle++
     return idle
   }
   get waiting(): number {
@@ -66,9 +64,8 @@ export class Lane {
   }
 
   release(connection: Connection): void {
-    const taken = this.#taken.get(connection)
-    if (taken !== undefined) this.#taken.set(connection, taken - 1)
-    this.#serveWaiters()
+    connection.taken--
+    if (this.#waiters.length > 0) this.#serveWaiters()
   }
 
   /** The database is not there: nobody waits for it. */
@@ -89,7 +86,7 @@ export class Lane {
   trim(): void {
     for (const connection of this.#connections) {
       if (this.#connections.size <= this.#options.min) return
-      if (!this.#taken.get(connection) && performance.now() - connection.idleSince > IDLE_MS) {
+      if (connection.taken === 0 && performance.now() - connection.idleSince > IDLE_MS) {
         this.#forget(connection)
         void connection.close()
       }
@@ -111,11 +108,10 @@ export class Lane {
     let bestTaken = this.#options.depth
     for (const connection of this.#connections) {
       if (connection.closed) continue
-      const taken = this.#taken.get(connection) ?? 0
-      if (taken === 0) return connection
-      if (taken < bestTaken) {
+      if (connection.taken === 0) return connection
+      if (connection.taken < bestTaken) {
         best = connection
-        bestTaken = taken
+        bestTaken = connection.taken
       }
     }
     if (best && this.#connections.size + this.#opening < this.#options.max) this.#grow()
@@ -123,7 +119,7 @@ export class Lane {
   }
 
   #take(connection: Connection): Connection {
-    this.#taken.set(connection, (this.#taken.get(connection) ?? 0) + 1)
+    connection.taken++
     return connection
   }
 
@@ -153,7 +149,6 @@ export class Lane {
 
   #forget(connection: Connection): void {
     this.#connections.delete(connection)
-    this.#taken.delete(connection)
   }
 
   #serveWaiters(): void {

@@ -151,16 +151,18 @@ class PostgresPool implements Pool {
     return (await this.#fly(who, statements, options, false)).count
   }
 
-  tx<T>(who: Identity, work: (tx: Tx) => Promise<T>): Promise<T> {
-    return this.#retry(undefined, async () => {
-      const lane = this.#transactions
+  async tx<T>(who: Identity, work: (tx: Tx) => Promise<T>): Promise<T> {
+    const lane = this.#transactions
+    for (let tries = 1; ; tries++) {
       const connection = await this.#acquire(lane)
       try {
         return await runTransaction(connection, this.#session(who), work)
+      } catch (error) {
+        await this.#orGiveUp(error, tries)
       } finally {
         lane.release(connection)
       }
-    })
+    }
   }
 
   listen(channel: string, heard: (payload: string) => void, reconnected?: () => void): Promise<() => Promise<void>> {
@@ -190,42 +192,42 @@ class PostgresPool implements Pool {
     describe: boolean,
   ): Promise<StepResult[]> {
     const { step, role } = this.#session(who, options.timeoutMs)
-    const steps = [step, ...(statements instanceof Sql ? [statements] : statements).map(toStep)]
+    const steps =
+      statements instanceof Sql
+        ? [step, toStep(statements)]
+        : [step, ...statements.map((statement) => toStep(statement))]
     const lane = options.lane === 'slow' ? this.#slow : this.#fast
-    return this.#retry(options.signal, async () => {
-      const connection = await this.#acquire(lane)
+    const sending = { describe, signal: options.signal }
+    for (let tries = 1; ; tries++) {
+      if (options.signal?.aborted) throw new AppError('request_timeout', 'request was aborted')
+      const acquired = this.#acquire(lane)
+      const connection = acquired instanceof Promise ? await acquired : acquired
       try {
-        return await connection.send(steps, role, { describe, signal: options.signal })
+        return await connection.send(steps, role, sending)
       } catch (error) {
         const failed = error as PgError
         if (failed.statementIndex !== undefined) failed.statementIndex -= 1 // the session step is ours
         if (failed.statementIndex === SESSION_STEP) connection.retire()
-        throw failed
+        await this.#orGiveUp(failed, tries, options.signal)
       } finally {
         lane.release(connection)
       }
-    })
-  }
-
-  async #acquire(lane: Lane): Promise<Connection> {
-    if (this.#down || this.#closed) throw unavailable('database unavailable')
-    const connection = lane.acquire()
-    return connection instanceof Promise ? await connection : connection
-  }
-
-  /** A flight is all or nothing, so one that PostgreSQL rolled back for reasons of its own may be flown again. */
-  async #retry<T>(signal: AbortSignal | undefined, attempt: () => Promise<T>): Promise<T> {
-    for (let tries = 1; ; tries++) {
-      if (signal?.aborted) throw new AppError('request_timeout', 'request was aborted')
-      try {
-        return await attempt()
-      } catch (error) {
-        if (error instanceof AppError && !(error.cause instanceof Error)) throw error
-        const cause = (error instanceof AppError ? error.cause : error) as PgError
-        if (tries > MAX_RETRIES || !isWorthRetrying(cause, signal)) throw toAppError(error)
-        if (cause.code === '40001' || cause.code === '40P01') await sleep(Math.random() * 20 * tries)
-      }
     }
+  }
+
+  #acquire(lane: Lane): Promise<Connection> | Connection {
+    if (this.#down || this.#closed) throw unavailable('database unavailable')
+    return lane.acquire()
+  }
+
+  /**
+   * Throws, unless it is worth trying again: a flight or transaction is all or nothing, so one that PostgreSQL rolled
+   * back for reasons of its own may be flown again.
+   */
+  async #orGiveUp(error: unknown, tries: number, signal?: AbortSignal): Promise<void> {
+    const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
+    if (tries > MAX_RETRIES || !cause || !isWorthRetrying(cause, signal)) throw toAppError(error)
+    if (cause.code === '40001' || cause.code === '40P01') await sleep(Math.random() * 20 * tries)
   }
 
   #onState(state: 'ok' | 'unreachable' | 'hung'): void {

@@ -1,23 +1,24 @@
 import type { Naming } from './flight.ts'
 
-/** Names for statement texts, shared by all connections so that one text has one name everywhere. */
-const names = new Map<string, string>()
+/** Names for statement texts by role, shared by all connections; the strings are kept, so looking them up is cheap. */
+const names = new Map<string, Record<string, string>>()
 let counter = 0
 const MAX_NAMES = 20_000
 
-function nameOf(text: string): string {
-  let name = names.get(text)
-  if (name === undefined) {
-    if (names.size >= MAX_NAMES) names.clear() // never reused: the counter goes on
-    name = `s${++counter}`
-    names.set(text, name)
+function nameOf(text: string, role: string): string {
+  let byRole = names.get(text)
+  if (byRole === undefined) {
+    if (names.size >= MAX_NAMES) names.clear() // names are never reused: the counter goes on
+    byRole = {}
+    names.set(text, byRole)
   }
-  return name
+  byRole[role] ??= `s${++counter}`
+  return byRole[role]
 }
 
 /**
  * What one connection has prepared, oldest use first. PostgreSQL re-plans a statement under RLS whenever the role
- * differs from the one it was planned for, so the role is part of the name.
+ * differs from the one it was planned for, so each role has statements of its own.
  */
 export class StatementCache {
   readonly #known = new Map<string, true>()
@@ -32,7 +33,7 @@ export class StatementCache {
   naming(role: string): Naming {
     return {
       prepare: (text) => {
-        const name = `${nameOf(text)}_${role}`
+        const name = nameOf(text, role)
         const isNew = !this.#known.delete(name)
         this.#known.set(name, true)
         if (!isNew) return { name, isNew, close: NONE }
