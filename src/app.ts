@@ -129,7 +129,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     })
     closers.push(() => admin.stop())
     const generatedPassword = await admin.start()
-    const apiKeys = createApiKeys({ db })
+    const apiKeys = createApiKeys({ db, revoked: (keyId) => auth.revoked([{ kind: 'key', subject: keyId }]) })
     closers.push(() => apiKeys.stop())
     const apps = createApps({ db })
     const auth = await createAuth({

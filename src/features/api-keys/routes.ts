@@ -4,7 +4,7 @@ import { pageOf } from '../../core/page.ts'
 import { isUuid, uuidParam } from '../../core/uuid.ts'
 import type { Db } from '../../db/db.ts'
 import { object, optionalString, optionalStrings, requiredString } from '../../http/body.ts'
-import { json, noContent, type Route, route } from '../../http/route.ts'
+import { json, noContent, type Reply, type Route, route } from '../../http/route.ts'
 import { createKeys, type Wish } from './keys.ts'
 import { createLastUsed } from './last-used.ts'
 import type { Scope } from './sql.ts'
@@ -19,9 +19,20 @@ export type ApiKeys = {
   stop(): Promise<void>
 }
 
-export function createApiKeys({ db }: { db: Db }): ApiKeys {
+export function createApiKeys(deps: {
+  db: Db
+  /** This process forgets the key at once; the others hear of it from the database. */
+  revoked: (keyId: string) => void
+}): ApiKeys {
+  const { db } = deps
   const keys = createKeys(db)
   const lastUsed = createLastUsed(db)
+
+  const revoke = async (id: string, owner: string | null): Promise<Reply> => {
+    await keys.revoke(id, owner)
+    deps.revoked(id)
+    return noContent
+  }
 
   const routes = [
     route('GET /api/auth/api-keys', {
@@ -41,10 +52,7 @@ export function createApiKeys({ db }: { db: Db }): ApiKeys {
     }),
     route('DELETE /api/auth/api-keys/{id}', {
       auth: 'user',
-      handle: async ({ who, params }) => {
-        await keys.revoke(uuidParam(params['id'], 'api key'), userOf(who))
-        return noContent
-      },
+      handle: ({ who, params }) => revoke(uuidParam(params['id'], 'api key'), userOf(who)),
     }),
     route('GET /api/admin/api-keys', {
       auth: 'admin',
@@ -63,10 +71,7 @@ export function createApiKeys({ db }: { db: Db }): ApiKeys {
     route('DELETE /api/admin/api-keys/{id}', {
       auth: 'admin',
       audit: 'api_key.revoke',
-      handle: async ({ params }) => {
-        await keys.revoke(uuidParam(params['id'], 'api key'), null)
-        return noContent
-      },
+      handle: ({ params }) => revoke(uuidParam(params['id'], 'api key'), null),
     }),
   ]
   return {
