@@ -1,0 +1,37 @@
+import type { InProcessServer } from './kit.ts'
+import { eventually } from './kit.ts'
+
+type Message = { to: string; subject: string; text: string }
+
+/** What the `log` transports of these servers sent; any of them may have taken a message from the shared queue. */
+export function mailbox(...servers: InProcessServer[]) {
+  const said = (message: string): Record<string, unknown>[] =>
+    servers.flatMap(({ observations }) =>
+      observations.filter((one) => one.message === message).map((one) => ({ ...one.attrs })),
+    )
+  const mails = (to: string): Message[] => (said('mail') as Message[]).filter((mail) => mail.to === to)
+  return {
+    mails,
+    /** Waits for the given number of mails to an address and resolves to the last one's link. */
+    async link(to: string, count = 1): Promise<URL> {
+      const text = await eventually(() => {
+        const found = mails(to)
+        if (found.length < count) throw new Error(`${found.length} mails to ${to}, expected ${count}`)
+        return found.at(-1)?.text ?? ''
+      })
+      return new URL(/https?:\/\/[^\s\])>]+token=[\w-]+/.exec(text)?.[0] ?? `no link in: ${text}`)
+    },
+    async token(to: string, count = 1): Promise<string> {
+      return (await this.link(to, count)).searchParams.get('token') ?? ''
+    },
+    /** Waits for the given number of text messages to a number and resolves to the last one's code. */
+    async code(to: string, count = 1): Promise<string> {
+      const body = await eventually(() => {
+        const found = said('sms').filter((sms) => sms['to'] === to)
+        if (found.length < count) throw new Error(`${found.length} messages to ${to}, expected ${count}`)
+        return String(found.at(-1)?.['body'])
+      })
+      return /\d{4,8}/.exec(body)?.[0] ?? ''
+    },
+  }
+}
