@@ -69,7 +69,7 @@ const isSecretPath = (path: string): boolean => path.startsWith('/api/auth/') ||
 export const requestIdOf = (given: string | undefined): string =>
   given !== undefined && /^[A-Za-z0-9_-]{1,64}$/.test(given) ? given : randomUUID()
 
-/** Adds headers to a flat list; a name that is already there is replaced. */
+/** Adds headers to a flat list; a name that is already there is replaced, except Vary, which grows. */
 export function putHeaders(flat: FlatHeaders, more: Readonly<Record<string, string>>): void {
   for (const name of Object.keys(more)) {
     const value = more[name]
@@ -77,7 +77,7 @@ export function putHeaders(flat: FlatHeaders, more: Readonly<Record<string, stri
     const lower = name.toLowerCase()
     let at = 0
     while (at < flat.length && flat[at]?.toLowerCase() !== lower) at += 2
-    if (at < flat.length) flat[at + 1] = value
+    if (at < flat.length) flat[at + 1] = lower === 'vary' ? `${flat[at + 1]}, ${value}` : value
     else flat.push(name, value)
   }
 }

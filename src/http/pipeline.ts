@@ -1,6 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { AppError, notFound } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
+import type { Observe } from '../core/observe.ts'
+import { causesOf } from './error-response.ts'
 import { type Exchange, HttpCall } from './exchange.ts'
 import { admit, authIsOff, type Identify, needsUser, whoCalls } from './guard.ts'
 import { type Limiter, limitFor, pushLimitHeaders, type Rate, tooMany } from './rate-limit.ts'
@@ -25,6 +27,7 @@ export type PipelineDeps = {
   identify: Identify
   limiter: Limiter
   audit: Audit
+  observe: Observe
   authEnabled: boolean
   bodyLimit: number
   rateLimits: Readonly<Record<string, Rate | null>>
@@ -78,9 +81,23 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   if (route.bodyKind !== 'none') await takeBody(deps, exchange, route, call)
   const reply = await route.run(call)
   if (route.audit !== undefined && reply.status < 400) {
-    await deps.audit(auditEntry(route.audit, exchange, call, reply))
+    await writeAudit(deps, auditEntry(route.audit, exchange, call, reply))
   }
   return reply
+}
+
+/** The change is made by now: refusing the answer would only invite a second one. The log keeps what the table missed. */
+async function writeAudit({ audit, observe }: PipelineDeps, entry: AuditEntry): Promise<void> {
+  try {
+    await audit(entry)
+  } catch (error) {
+    const { action, target, ip, requestId } = entry
+    observe({
+      level: 'error',
+      message: 'audit entry lost',
+      attrs: { action, target, ip, requestId, error: causesOf(error) },
+    })
+  }
 }
 
 async function spendToken(deps: PipelineDeps, exchange: Exchange, limit: string): Promise<void> {
@@ -105,19 +122,21 @@ async function takeBody(deps: PipelineDeps, exchange: Exchange, route: Route, ca
   if (!announcesBody(request.headers)) return
   refuseEncoding(request.headers)
   if (route.bodyKind === 'raw') return exchange.continue()
+  const type = route.bodyKind === 'form' ? 'application/x-www-form-urlencoded' : 'application/json'
+  // Of a chunked body only reading tells whether it is empty, and an empty body may have any type.
+  if (request.headers['content-length'] !== undefined) requireType(request.headers, type)
   const limit = route.bodyLimit ?? deps.bodyLimit
   if (Number(request.headers['content-length'] ?? 0) <= limit) exchange.continue()
   const bytes = await readBody(request, limit)
   if (bytes.length === 0) return
+  requireType(request.headers, type)
   if (route.bodyKind === 'form') {
-    requireType(request.headers, 'application/x-www-form-urlencoded')
     const form = parseForm(bytes)
     call.body = form.values
     call.bodyText = form.text
     call.repeated = new Set([...call.repeated, ...form.repeated])
     return
   }
-  requireType(request.headers, 'application/json')
   const { text, value } = parseJson(bytes)
   call.body = value
   call.bodyText = text

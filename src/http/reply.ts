@@ -5,6 +5,7 @@ import type { Reply } from './route.ts'
 
 /** How long a client that still sends is listened to after its answer, so that it gets to read it. */
 const LINGER_MS = 1000
+const LINGER_BYTES = 16 * 1024 * 1024
 
 /** A client that takes nothing for this long is gone, or reads on purpose slower than we can afford. */
 const STALLED_MS = 120_000
@@ -53,6 +54,11 @@ function linger({ request, response }: Exchange, content: string | Buffer | unde
     response.end(() => request.socket.destroy())
   }
   const timer = setTimeout(end, LINGER_MS)
+  let thrownAway = 0
+  request.on('data', (chunk: Buffer) => {
+    thrownAway += chunk.length
+    if (thrownAway > LINGER_BYTES) end()
+  })
   request.on('error', end).once('end', end).once('close', end)
   request.resume()
 }

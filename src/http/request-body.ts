@@ -51,7 +51,6 @@ export function refuseEncoding(headers: IncomingHttpHeaders): void {
   }
 }
 
-/** Checked before the body is read, so that a wrong type costs nothing. */
 export function requireType(headers: IncomingHttpHeaders, wanted: string): void {
   const [type = '', ...parameters] = (headers['content-type'] ?? '').toLowerCase().split(';')
   const charset = parameters.map((text) => text.trim()).find((text) => text.startsWith('charset='))
@@ -103,7 +102,7 @@ function isTooDeep(bytes: Buffer): boolean {
  * It is dropped here once; the text for PostgreSQL keeps it, where it is a name like any other.
  */
 function withoutProto(text: string, value: unknown): unknown {
-  if (text.includes('__proto__') || /\\u00[57]/i.test(text)) dropProto(value)
+  if (text.includes('__proto__') || /\\u00[567]/i.test(text)) dropProto(value)
   return value
 }
 

@@ -2,7 +2,6 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo, Socket } from 'node:net'
 import { AppError, badRequest, unavailable } from '../core/errors.ts'
 import { type Identity, userIdOf } from '../core/identity.ts'
-import type { Observe } from '../core/observe.ts'
 import { createClientAddress } from './client-address.ts'
 import { drain } from './drain.ts'
 import { causesOf, parserError, refuseSocket, toAppError } from './error-response.ts'
@@ -44,7 +43,6 @@ export type HttpServerConfig = {
 }
 
 type Deps = Omit<PipelineDeps, 'bodyLimit' | 'rateLimits'> & {
-  observe: Observe
   onRequest?: (info: RequestInfo) => void
   config: HttpServerConfig
 }

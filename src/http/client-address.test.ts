@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { addressSubject, createClientAddress } from './client-address.ts'
+
+test('without trusted proxies the peer is the client, whatever it claims', () => {
+  const clientOf = createClientAddress([])
+  assert.equal(clientOf('203.0.113.9', '1.1.1.1'), '203.0.113.9')
+  assert.equal(clientOf('::ffff:203.0.113.9', '1.1.1.1'), '203.0.113.9')
+  assert.equal(clientOf(undefined), '')
+})
+
+test('behind trusted proxies the client is the last address that is not one of them', () => {
+  const clientOf = createClientAddress(['10.0.0.0/8', '::1', 'fd00::/8'])
+  const cases: [peer: string, forwarded: string | undefined, client: string][] = [
+    ['10.0.0.1', '198.51.100.7', '198.51.100.7'],
+    ['10.0.0.1', '6.6.6.6, 198.51.100.7', '198.51.100.7'],
+    ['10.0.0.1', '6.6.6.6, 198.51.100.7, 10.2.3.4', '198.51.100.7'],
+    ['::ffff:10.0.0.1', '198.51.100.7:4711', '198.51.100.7'],
+    ['::1', '[2001:db8::5]:443', '2001:db8::5'],
+    ['fd00::2', '2001:db8::5', '2001:db8::5'],
+    ['10.0.0.1', '10.9.9.9, 10.2.3.4', '10.9.9.9'],
+    ['10.0.0.1', undefined, '10.0.0.1'],
+    ['10.0.0.1', '198.51.100.7, rubbish', '10.0.0.1'],
+    ['10.0.0.1', '', '10.0.0.1'],
+    ['203.0.113.9', '198.51.100.7', '203.0.113.9'],
+  ]
+  for (const [peer, forwarded, client] of cases) {
+    assert.equal(clientOf(peer, forwarded), client, `${peer} ← ${forwarded}`)
+  }
+})
+
+test('an IPv6 customer is counted by its /64, an IPv4 address by itself', () => {
+  assert.equal(addressSubject('2001:db8:1:2::1'), addressSubject('2001:db8:1:2:ffff::9'))
+  assert.notEqual(addressSubject('2001:db8:1:2::1'), addressSubject('2001:db8:1:3::1'))
+  assert.equal(addressSubject('::ffff:192.0.2.1'), '192.0.2.1')
+  assert.equal(addressSubject('192.0.2.1'), '192.0.2.1')
+})
