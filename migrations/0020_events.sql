@@ -39,6 +39,7 @@ begin
   update svc.changes set xid = pg_current_xact_id() where xid >= future;
   update svc.change_readers set xid = pg_current_xact_id(), id = 0 where xid >= future;
   update svc.change_horizon set trimmed_xid = pg_current_xact_id(), trimmed_id = 0;
+  update svc.webhooks set since = pg_current_snapshot();
   return true;
 end $$;
 
@@ -51,6 +52,8 @@ create table svc.webhooks (
   -- Empty = all; unqualified or schema.table.
   tables text[] not null default '{}',
   enabled boolean not null default true,
+  -- What was committed before this moment does not fire, however late the log is read.
+  since pg_snapshot not null default pg_current_snapshot(),
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now()
 );

@@ -1,6 +1,7 @@
 import { type Config, publicBaseUrl } from './config.ts'
 import { createMetrics } from './core/metrics.ts'
 import type { Observe } from './core/observe.ts'
+import { deriveKey } from './core/secret.ts'
 import { type Capability, capabilitiesOf } from './db/capabilities.ts'
 import { createChangeLog } from './db/change-log.ts'
 import { createCounters } from './db/counters.ts'
@@ -25,6 +26,8 @@ import { createRpc } from './features/rpc/routes.ts'
 import { createSchemaFeature } from './features/schema/routes.ts'
 import { createSms } from './features/sms/sms.ts'
 import { createUsers } from './features/users/routes.ts'
+import { createWebhooks } from './features/webhooks/routes.ts'
+import { isLoopbackHost } from './http/address-guard.ts'
 import { createOutgoing } from './http/outgoing.ts'
 import { createLimiter } from './http/rate-limit.ts'
 import type { Route } from './http/route.ts'
@@ -125,20 +128,27 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       schemas: config.api.schemas,
       version,
       poolStats: () => db.stats(),
-      extraStats: [],
+      extraStats: [
+        () => ({
+          change_log_lag_seconds: changeLog.lastLag(),
+          realtime_connections: realtime.connections(),
+          webhook_queue: webhooks.stats(),
+        }),
+      ],
     })
     closers.push(() => admin.stop())
     const generatedPassword = await admin.start()
     const apiKeys = createApiKeys({ db, revoked: (keyId) => auth.revoked([{ kind: 'key', subject: keyId }]) })
     closers.push(() => apiKeys.stop())
     const apps = createApps({ db })
+    const rootSecret = await loadRootSecret(db, config.auth.jwt_secret)
     const auth = await createAuth({
       db,
       observe,
       config: config.auth,
       appName: config.server.app_name,
       publicBaseUrl: () => publicUrl,
-      rootSecret: await loadRootSecret(db, config.auth.jwt_secret),
+      rootSecret,
       passwords,
       outgoing: gateways,
       queueMail: email.queueMail,
@@ -186,6 +196,28 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       metrics,
     })
     closers.push(() => realtime.stop())
+    metrics.gauge('svc_change_log_lag_seconds', 'Age of the oldest unread change.', [], () => changeLog.lastLag())
+    const receivers = createOutgoing({
+      allowPrivateNetworks:
+        config.webhooks.allow_private_networks === 'auto'
+          ? isLoopbackHost(config.server.host)
+          : config.webhooks.allow_private_networks,
+    })
+    closers.push(() => receivers.close())
+    const webhooks = createWebhooks({
+      db,
+      log: changeLog,
+      queue,
+      outgoing: receivers,
+      encryptionKey: config.auth.encryption_key
+        ? Buffer.from(config.auth.encryption_key, 'hex')
+        : deriveKey(rootSecret, '', 'secrets at rest'),
+      config: config.webhooks,
+      version,
+      observe,
+      metrics,
+    })
+    closers.push(() => webhooks.stop())
     const features = [
       health,
       monitoring,
@@ -199,6 +231,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       collections,
       rpc,
       realtime,
+      webhooks,
     ]
     const routes = features.flatMap((feature) => feature.routes)
 

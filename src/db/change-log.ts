@@ -69,7 +69,10 @@ export interface ChangeLog {
   follow(options: Follow): Follower
   /** Runs once over all processes, at least once per change, its position kept in the database. */
   followDurably(name: string, reader: DurableReader): { wake(): void }
+  /** Age of the oldest change that somebody has not read. */
   lagSeconds(): Promise<number>
+  /** The same as of a few seconds ago, for gauges. */
+  lastLag(): number
   trim(): Promise<number>
   stop(): Promise<void>
 }
@@ -83,6 +86,7 @@ const POLL_MS = 1_000
 const NOTIFY_EVERY_MS = 10
 const TRIM_EVERY_MS = 3_600_000
 const FIRST_TRIM_MS = 60_000
+const LAG_EVERY_MS = 5_000
 const TRIM_SLICE = 5_000
 /** A durable step takes a row lock and writes; a realtime read does not. */
 const READ_GAP_MS = 3
@@ -115,6 +119,7 @@ export function createChangeLog(deps: { db: Db; observe: Observe; retentionSecon
   let unlisten: (() => Promise<void>) | undefined
   let notifyTimer: NodeJS.Timeout | undefined
   let notifiedAt = 0
+  let lag = 0
 
   const troubled = (what: string, error: unknown): void =>
     observe({ level: 'warn', message: `change log: ${what} failed`, attrs: { error: reasonOf(error) } })
@@ -220,6 +225,12 @@ export function createChangeLog(deps: { db: Db; observe: Observe; retentionSecon
     }
   }
 
+  async function lagSeconds(): Promise<number> {
+    const live = [...followers].map((follower) => follower.position()).sort((a, b) => (isBefore(a, b) ? -1 : 1))[0]
+    lag = Number(await db.fly(SYSTEM, lagOfReaders(live === undefined ? undefined : placeOf(live))))
+    return lag
+  }
+
   return {
     async start() {
       if ((await db.fly(SYSTEM, adoptChanges)) === 'true') {
@@ -236,6 +247,7 @@ export function createChangeLog(deps: { db: Db; observe: Observe; retentionSecon
       const trim = (): void => void this.trim().catch((error: unknown) => troubled('trim', error))
       timers.add(setTimeout(trim, FIRST_TRIM_MS * (1 + Math.random())).unref())
       timers.add(setInterval(trim, TRIM_EVERY_MS).unref())
+      timers.add(setInterval(() => void lagSeconds().catch(() => undefined), LAG_EVERY_MS).unref())
     },
 
     wake() {
@@ -272,10 +284,8 @@ export function createChangeLog(deps: { db: Db; observe: Observe; retentionSecon
       return { wake: () => waker.poke() }
     },
 
-    async lagSeconds() {
-      const live = [...followers].map((follower) => follower.position()).sort((a, b) => (isBefore(a, b) ? -1 : 1))[0]
-      return Number(await db.fly(SYSTEM, lagOfReaders(live === undefined ? undefined : placeOf(live))))
-    },
+    lagSeconds,
+    lastLag: () => lag,
 
     async trim() {
       let total = 0

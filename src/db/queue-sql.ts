@@ -19,6 +19,17 @@ export function pushItem(kind: string, payload: object, { delaySeconds = 0, grou
   return forEach ? sql`with cause as (${forEach}) ${into} select ${values} from cause` : sql`${into} values (${values})`
 }
 
+/** One item for each row of `rows`, which has the columns group_key and payload. */
+export const pushEach = (kind: string, rows: Sql): Sql => sql`
+  insert into svc.queue (kind, group_key, payload) select ${kind}, rows.group_key, rows.payload from (${rows}) rows`
+
+/** Whoever runs one of them meanwhile finds it gone when it wants to settle it. */
+export const removeGroup = (kind: string, group: string): Sql =>
+  sql`delete from svc.queue where kind = ${kind} and group_key = ${group}`
+
+export const groupSizes = (kind: string): Sql =>
+  sql`select group_key as "group", count(*)::int as size from svc.queue where kind = ${kind} group by group_key`
+
 /**
  * Up to `free` due items, one of each group before a second of any, and no more of a group than its cap leaves.
  * Groups are found by hopping over the index, so a long backlog of one group costs the others nothing.
@@ -60,9 +71,10 @@ export const claimItems = (ask: {
   from mine where q.id = mine.id
   returning q.id::text as id, q.group_key as "group", q.payload, q.attempts as attempt`
 
+/** `min` is one probe of an index, however long the backlog is. */
 export const dueKinds = (kinds: readonly string[]): Sql => sql`
   select kind from unnest(${kinds}::text[]) as kind
-  where exists (select from svc.queue q where q.kind = kind.kind and q.run_at <= now())`
+  where (select min(q.run_at) from svc.queue q where q.kind = kind.kind) <= now()`
 
 /** Returns the ids that are still ours. */
 export const renewLeases = (worker: string, ids: readonly string[], leaseSeconds: number): Sql => sql`

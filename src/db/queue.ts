@@ -9,10 +9,13 @@ import {
   claimItems,
   dueKinds,
   giveBack,
+  groupSizes,
   type Hold,
   notifyOthers,
   type Push,
+  pushEach,
   pushItem,
+  removeGroup,
   removeItem,
   renewLeases,
   retryItem,
@@ -56,6 +59,12 @@ export class GiveUp extends Error {}
 export type Queue = {
   /** A statement for the caller's own flight: the item exists if and only if the flight commits. */
   push(kind: string, payload: object, options?: Push): Sql
+  /** As `push`, one item for each row of a query with the columns group_key and payload. */
+  pushEach(kind: string, rows: Sql): Sql
+  /** A statement that takes back what waits in a group. */
+  clear(kind: string, group: string): Sql
+  /** How much waits or runs, by group. */
+  sizes(kind: string): Promise<Map<string, number>>
   work(kind: string, options: WorkOptions, handler: Handler): void
   /** Call after the flight with `push` committed; without it the item waits for the next poll. */
   wake(kind: string): void
@@ -258,6 +267,12 @@ export function createQueue({ db, observe }: { db: Db; observe: Observe }): Queu
 
   return {
     push: (kind, payload, options = {}) => pushItem(kind, payload, options),
+    pushEach,
+    clear: removeGroup,
+    async sizes(kind) {
+      const rows = await db.rows<{ group: string; size: number }>(SYSTEM, groupSizes(kind))
+      return new Map(rows.map(({ group, size }) => [group, size]))
+    },
 
     work(kind, options, handler) {
       if (workers.has(kind)) throw new Error(`queue kind ${kind} has two workers`)

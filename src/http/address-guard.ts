@@ -32,6 +32,10 @@ export function isAllowedAddress(text: string, allowPrivateNetworks: boolean): b
   return range === 'unicast' || (allowPrivateNetworks && PRIVATE.has(range))
 }
 
+/** Does a server that listens on this host hear this machine alone? */
+export const isLoopbackHost = (host: string): boolean =>
+  host === 'localhost' || (ipaddr.isValid(host) && carriedAddress(ipaddr.parse(host)).range() === 'loopback')
+
 /** The IPv4 address a transition format carries, since that is where the packet ends up; otherwise the address itself. */
 function carriedAddress(address: Address): Address {
   if (!(address instanceof ipaddr.IPv6)) return address

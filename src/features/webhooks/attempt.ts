@@ -1,0 +1,84 @@
+import { reasonOf } from '../../core/errors.ts'
+import type { Outgoing } from '../../http/outgoing.ts'
+import { signatureHeaders } from './signature.ts'
+
+export type Message = { deliveryId: string; eventId: string; action: string; body: string }
+export type Outcome = {
+  success: boolean
+  statusCode: number | undefined
+  durationMs: number
+  error: string | undefined
+  responseBody: string
+  /** Seconds, from a Retry-After header. */
+  retryAfter: number | undefined
+}
+
+const TIMEOUT_MS = 10_000
+const MAX_RESPONSE_BYTES = 65_536
+const MAX_WAIT_SECONDS = 21_600
+
+/** One POST. Never throws: whatever the receiver does is an outcome. */
+export async function attempt(
+  deps: { outgoing: Outgoing; version: string; now: () => number },
+  hook: { url: string; secret: string | undefined },
+  { deliveryId, eventId, action, body }: Message,
+  signal?: AbortSignal,
+): Promise<Outcome> {
+  const timestamp = Math.floor(deps.now() / 1000)
+  const startedAt = performance.now()
+  const durationMs = (): number => Math.round(performance.now() - startedAt)
+  try {
+    const answer = await deps.outgoing.request({
+      method: 'POST',
+      url: hook.url,
+      headers: {
+        'Content-Type': 'application/json',
+        'User-Agent': `Savanna/${deps.version}`,
+        'X-SVC-Event': action,
+        'X-SVC-Delivery': deliveryId,
+        'webhook-id': eventId,
+        'webhook-timestamp': String(timestamp),
+        ...(hook.secret !== undefined && signatureHeaders(hook.secret, { id: eventId, timestamp, body })),
+      },
+      body,
+      timeoutMs: TIMEOUT_MS,
+      maxBytes: MAX_RESPONSE_BYTES,
+      ...(signal && { signal }),
+    })
+    const success = answer.status >= 200 && answer.status < 300
+    return {
+      success,
+      statusCode: answer.status,
+      durationMs: durationMs(),
+      error: success ? undefined : `receiver answered ${answer.status}`,
+      responseBody: answer.body,
+      retryAfter: secondsOf(answer.headers['retry-after'], deps.now()),
+    }
+  } catch (error) {
+    return {
+      success: false,
+      statusCode: undefined,
+      durationMs: durationMs(),
+      error: reasonOf(error),
+      responseBody: '',
+      retryAfter: undefined,
+    }
+  }
+}
+
+/** RFC 9110 §10.2.3: seconds or a date. A receiver may ask for patience, not for eternity. */
+export function secondsOf(header: string | undefined, now: number): number | undefined {
+  if (header === undefined) return undefined
+  const seconds = /^\d+$/.test(header) ? Number(header) : Math.ceil((Date.parse(header) - now) / 1000)
+  return Number.isNaN(seconds) ? undefined : Math.min(Math.max(seconds, 0), MAX_WAIT_SECONDS)
+}
+
+/** At most `maxBytes` of UTF-8, not ending within a character, and without NUL, which PostgreSQL cannot store. */
+export function cut(text: string, maxBytes: number): string {
+  const clean = text.replaceAll('\0', '\ufffd')
+  const bytes = Buffer.from(clean)
+  if (bytes.length <= maxBytes) return clean
+  let end = maxBytes
+  while (end > 0 && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--
+  return bytes.subarray(0, end).toString('utf8')
+}

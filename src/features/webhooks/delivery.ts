@@ -1,0 +1,95 @@
+import { randomUUID } from 'node:crypto'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Metrics } from '../../core/metrics.ts'
+import type { Observe } from '../../core/observe.ts'
+import type { ChangeLog } from '../../db/change-log.ts'
+import type { Db } from '../../db/db.ts'
+import { GiveUp, type Queue, RetryIn } from '../../db/queue.ts'
+import type { Outgoing } from '../../http/outgoing.ts'
+import { attempt, cut, type Outcome } from './attempt.ts'
+import type { Hooks } from './hooks.ts'
+import { anyHook, disableHook, firedEvents, recordAttempt } from './sql.ts'
+
+export const KIND = 'webhook'
+
+/** Together per process, and for one receiver: one that hangs holds few places. */
+const CONCURRENCY = 100
+const PER_RECEIVER = 5
+const LEASE_SECONDS = 30
+const KEPT_REQUEST_BYTES = 4_096
+const KEPT_RESPONSE_BYTES = 1_024
+
+type Deps = {
+  db: Db
+  log: ChangeLog
+  queue: Queue
+  outgoing: Outgoing
+  hooks: Hooks
+  retryDelays: readonly number[]
+  version: string
+  observe: Observe
+  metrics: Metrics
+}
+
+type Event = { webhookId: string; eventId: string; action: string; table: string; body: string }
+
+/** Changes become queue rows in the reader's statement, queue rows become attempts: nothing is only in memory. */
+export function startDelivery(deps: Deps): { wake(): void } {
+  const { db, queue, hooks, observe } = deps
+  const attempts = deps.metrics.counter('svc_webhook_attempts_total', 'Webhook attempts.', ['result'])
+  const failures = deps.metrics.counter('svc_webhook_failures_total', 'Failed webhook attempts.', ['webhook'])
+
+  async function deliver(event: Event, attemptNumber: number, signal: AbortSignal): Promise<void> {
+    const hook = await hooks.target(event.webhookId)
+    if (!hook?.enabled) return
+    const id = randomUUID()
+    const outcome = await attempt({ ...deps, now: Date.now }, hook, { ...event, deliveryId: id }, signal)
+    if (signal.aborted) throw new Error('interrupted')
+    attempts.add([outcome.success ? 'success' : 'failure'])
+    if (!outcome.success) failures.add([event.webhookId])
+    await keep(event, id, attemptNumber, outcome)
+    if (outcome.success) return
+    const reason = outcome.error ?? 'failed'
+    if (outcome.statusCode === 410) {
+      // The receiver says it is gone for good: the whole webhook sleeps until somebody looks at it.
+      await db.run(SYSTEM, [queue.clear(KIND, event.webhookId), disableHook(event.webhookId)])
+      observe({ level: 'warn', message: 'webhook disabled: its receiver is gone', attrs: { webhook: event.webhookId } })
+      throw new GiveUp(reason)
+    }
+    if (outcome.retryAfter !== undefined && (outcome.statusCode === 429 || outcome.statusCode === 503)) {
+      throw new RetryIn(outcome.retryAfter, reason)
+    }
+    throw new Error(reason)
+  }
+
+  async function keep(event: Event, id: string, attemptNumber: number, outcome: Outcome): Promise<void> {
+    await db.run(
+      SYSTEM,
+      recordAttempt({
+        id,
+        webhookId: event.webhookId,
+        eventId: event.eventId,
+        action: event.action,
+        table: event.table,
+        success: outcome.success,
+        statusCode: outcome.statusCode ?? null,
+        attempt: attemptNumber,
+        durationMs: outcome.durationMs,
+        error: outcome.error ?? null,
+        requestBody: cut(event.body, KEPT_REQUEST_BYTES),
+        responseBody: cut(outcome.responseBody, KEPT_RESPONSE_BYTES),
+      }),
+    )
+  }
+
+  queue.work(
+    KIND,
+    { concurrency: CONCURRENCY, perGroup: PER_RECEIVER, leaseSeconds: LEASE_SECONDS, retryDelays: deps.retryDelays },
+    (item, signal) => deliver(item.payload as Event, item.attempt, signal),
+  )
+  return deps.log.followDurably('webhooks', {
+    wanted: anyHook,
+    effect: queue.pushEach(KIND, firedEvents),
+    onBatch: () => queue.wake(KIND),
+  })
+}

@@ -1,0 +1,113 @@
+import { randomUUID } from 'node:crypto'
+import { decrypt, encrypt } from '../../core/encrypt.ts'
+import { badRequest, notFound } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import { pageEnvelope } from '../../core/page.ts'
+import type { Db } from '../../db/db.ts'
+import type { Sql } from '../../db/sql.ts'
+import { object, optionalBoolean, optionalString, optionalStrings } from '../../http/body.ts'
+import { addHook, allHooks, changeHook, deliveriesOf, hookTarget, oneDelivery, oneHook, removeHook } from './sql.ts'
+
+export type Hooks = {
+  all(): Promise<string>
+  one(id: string): Promise<string>
+  create(body: unknown): Promise<string>
+  change(id: string, body: unknown): Promise<string>
+  remove(id: string): Promise<void>
+  /** Where to send, with the secret in clear; undefined when the webhook is gone. */
+  target(id: string): Promise<{ url: string; secret: string | undefined; enabled: boolean } | undefined>
+  deliveries(id: string, ask: { failedOnly: boolean; page: number; perPage: number; offset: number }): Promise<object>
+  delivery(id: string, deliveryId: string): Promise<unknown>
+}
+
+type Deps = {
+  db: Db
+  encryptionKey: Buffer
+  assertAllowedUrl: (url: string) => void
+  /** A statement that takes back what waits for a webhook. */
+  clearQueue: (webhookId: string) => Sql
+}
+
+const EVENTS = ['create', 'update', 'delete']
+const MAX_SECRET = 1_024
+const MAX_TABLES = 1_000
+
+export function createHooks({ db, encryptionKey, assertAllowedUrl, clearQueue }: Deps): Hooks {
+  const context = (id: string): string => `webhook ${id}`
+  const found = (text: string | null): string => {
+    if (text === null) throw notFound('webhook not found')
+    return text
+  }
+
+  /** Absent and empty mean the same for the URL and the secret; null clears the secret. */
+  function wishOf(body: unknown, id: string) {
+    const fields = object(body)
+    const url = optionalString(fields, 'url')?.trim() || undefined
+    if (url !== undefined) assertAllowedUrl(url)
+    const secret = optionalString(fields, 'secret') || undefined
+    if (secret !== undefined && secret.length > MAX_SECRET) throw badRequest('secret is too long')
+    const clearsSecret = Object.hasOwn(fields, 'secret') && fields['secret'] === null
+    return {
+      url,
+      secret: secret !== undefined ? encrypt(encryptionKey, secret, context(id)) : clearsSecret ? null : undefined,
+      events: eventsOf(optionalStrings(fields, 'events')),
+      tables: tablesOf(optionalStrings(fields, 'tables')),
+      enabled: optionalBoolean(fields, 'enabled'),
+    }
+  }
+
+  return {
+    all: async () => (await db.fly(SYSTEM, allHooks)) ?? '[]',
+    one: async (id) => found(await db.fly(SYSTEM, oneHook(id))),
+
+    async create(body) {
+      const id = randomUUID()
+      const { url, secret = null, events = EVENTS, tables = [], enabled = true } = wishOf(body, id)
+      if (url === undefined) throw badRequest('url is required')
+      return found(await db.fly(SYSTEM, addHook(id, { url, secret, events, tables, enabled })))
+    },
+
+    async change(id, body) {
+      const wish = wishOf(body, id)
+      const change = changeHook(id, wish)
+      return found(await db.fly(SYSTEM, wish.enabled === false ? [clearQueue(id), change] : change))
+    },
+
+    async remove(id) {
+      if ((await db.run(SYSTEM, [clearQueue(id), removeHook(id)])) === 0) throw notFound('webhook not found')
+    },
+
+    async target(id) {
+      const [row] = await db.rows<{ url: string; secret: string | null; enabled: boolean }>(SYSTEM, hookTarget(id))
+      return (
+        row && { ...row, secret: row.secret === null ? undefined : decrypt(encryptionKey, row.secret, context(id)) }
+      )
+    },
+
+    async deliveries(id, { failedOnly, page, perPage, offset }) {
+      const text = await db.fly(SYSTEM, deliveriesOf(id, { failedOnly, limit: perPage, offset }))
+      const { exists, total, items } = JSON.parse(text ?? '{}') as { exists: boolean; total: number; items: unknown[] }
+      if (!exists) throw notFound('webhook not found')
+      return pageEnvelope(items, page, perPage, total)
+    },
+
+    async delivery(id, deliveryId) {
+      const text = await db.fly(SYSTEM, oneDelivery(id, deliveryId))
+      const { exists, delivery } = JSON.parse(text ?? '{}') as { exists: boolean; delivery: unknown }
+      if (!exists) throw notFound('webhook not found')
+      if (delivery === null) throw notFound('delivery not found')
+      return delivery
+    },
+  }
+}
+
+function eventsOf(names: string[] | undefined): string[] | undefined {
+  const wrong = names?.find((name) => !EVENTS.includes(name))
+  if (wrong !== undefined) throw badRequest(`invalid event: ${wrong} (must be create, update, or delete)`)
+  return names && (names.length === 0 ? EVENTS : EVENTS.filter((event) => names.includes(event)))
+}
+
+function tablesOf(names: string[] | undefined): string[] | undefined {
+  if (names && names.length > MAX_TABLES) throw badRequest(`too many tables: max ${MAX_TABLES}`)
+  return names && [...new Set(names.map((name) => name.trim()).filter(Boolean))]
+}

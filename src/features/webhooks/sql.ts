@@ -1,0 +1,122 @@
+import { EMPTY, type Sql, sql } from '../../db/sql.ts'
+
+export type HookFields = {
+  url: string
+  secret: string | null
+  events: readonly string[]
+  tables: readonly string[]
+  enabled: boolean
+}
+
+const time = (column: Sql): Sql => sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+/** As the API shows it: never the secret. */
+const RECORD = sql`json_build_object('id', w.id, 'url', w.url, 'hasSecret', w.secret is not null, 'events', w.events,
+  'tables', w.tables, 'enabled', w.enabled, 'createdAt', ${time(sql`w.created_at`)}, 'updatedAt', ${time(sql`w.updated_at`)})`
+
+export const allHooks: Sql = sql`
+  select coalesce(json_agg(${RECORD} order by w.created_at, w.id), '[]')::text from svc.webhooks w`
+
+export const oneHook = (id: string): Sql => sql`select ${RECORD}::text from svc.webhooks w where w.id = ${id}::uuid`
+
+export const addHook = (id: string, hook: HookFields): Sql => sql`
+  insert into svc.webhooks as w (id, url, secret, events, tables, enabled)
+  values (${id}::uuid, ${hook.url}, ${hook.secret}, ${hook.events}::text[], ${hook.tables}::text[], ${hook.enabled})
+  returning ${RECORD}::text`
+
+/** Undefined = unchanged. Waking up counts as a new beginning: what was committed while it slept does not fire. */
+export const changeHook = (
+  id: string,
+  change: { [Name in keyof HookFields]: HookFields[Name] | undefined },
+): Sql => sql`
+  update svc.webhooks w set updated_at = now()
+    ${change.url === undefined ? EMPTY : sql`, url = ${change.url}`}
+    ${change.secret === undefined ? EMPTY : sql`, secret = ${change.secret}`}
+    ${change.events === undefined ? EMPTY : sql`, events = ${change.events}::text[]`}
+    ${change.tables === undefined ? EMPTY : sql`, tables = ${change.tables}::text[]`}
+    ${
+      change.enabled === undefined
+        ? EMPTY
+        : sql`, enabled = ${change.enabled}::boolean,
+      since = case when ${change.enabled}::boolean and not w.enabled then pg_current_snapshot() else w.since end`
+    }
+  where w.id = ${id}::uuid returning ${RECORD}::text`
+
+export const disableHook = (id: string): Sql =>
+  sql`update svc.webhooks set enabled = false, updated_at = now() where id = ${id}::uuid`
+
+export const removeHook = (id: string): Sql => sql`delete from svc.webhooks where id = ${id}::uuid`
+
+export const hookTarget = (id: string): Sql => sql`select url, secret, enabled from svc.webhooks where id = ${id}::uuid`
+
+export const anyHook: Sql = sql`exists (select from svc.webhooks where enabled)`
+
+/**
+ * What each change of the reader's batch means to the webhooks, as rows for the queue. The event id follows from the
+ * change's place in the log, so a repeated step makes the same one; the body is text, so that every attempt sends and signs
+ * the same bytes.
+ */
+export const firedEvents: Sql = sql`
+  select w.id::text as group_key, jsonb_build_object(
+    'webhookId', w.id, 'eventId', md5(c.xid::text || '-' || c.id::text)::uuid, 'action', c.action, 'table', c.table_name,
+    'body', case c.action
+      when 'create' then json_build_object('action', c.action, 'table', c.table_name, 'record', c.record)
+      when 'update' then json_build_object('action', c.action, 'table', c.table_name, 'record', c.record, 'old_record', c.old_record)
+      else json_build_object('action', c.action, 'table', c.table_name, 'record', c.pk, 'old_record', c.old_record)
+    end::text) as payload
+  from batch c join svc.webhooks w on w.enabled and c.action = any(w.events)
+    and (w.tables = '{}' or c.table_name = any(w.tables) or c.schema_name || '.' || c.table_name = any(w.tables))
+    and not pg_visible_in_snapshot(c.xid, w.since)
+  order by c.xid, c.id`
+
+export type Attempt = {
+  id: string
+  webhookId: string
+  eventId: string
+  action: string
+  table: string
+  success: boolean
+  statusCode: number | null
+  attempt: number
+  durationMs: number
+  error: string | null
+  requestBody: string
+  responseBody: string
+}
+
+/** Nothing is kept for a webhook that was deleted meanwhile. */
+export const recordAttempt = (a: Attempt): Sql => sql`
+  insert into svc.webhook_deliveries (id, webhook_id, event_id, event_action, event_table, success, status_code, attempt,
+    duration_ms, error, request_body, response_body)
+  select ${a.id}::uuid, w.id, ${a.eventId}, ${a.action}, ${a.table}, ${a.success}::boolean, ${a.statusCode}::int, ${a.attempt}::int,
+    ${a.durationMs}::int, ${a.error}, ${a.requestBody}, ${a.responseBody}
+  from svc.webhooks w where w.id = ${a.webhookId}::uuid for key share`
+
+const DELIVERY = sql`json_strip_nulls(json_build_object('id', d.id, 'webhookId', d.webhook_id, 'eventId', d.event_id,
+  'eventAction', d.event_action, 'eventTable', d.event_table, 'success', d.success, 'statusCode', d.status_code,
+  'attempt', d.attempt, 'durationMs', d.duration_ms, 'error', d.error, 'requestBody', d.request_body,
+  'responseBody', d.response_body, 'deliveredAt', ${time(sql`d.delivered_at`)}))`
+
+/** {exists, total, items}: one look for the page and for the 404. */
+export const deliveriesOf = (
+  webhookId: string,
+  ask: { failedOnly: boolean; limit: number; offset: number },
+): Sql => sql`
+  with chosen as (
+    select * from svc.webhook_deliveries
+    where webhook_id = ${webhookId}::uuid and (not ${ask.failedOnly}::boolean or not success)
+  )
+  select json_build_object('exists', exists (select from svc.webhooks where id = ${webhookId}::uuid),
+    'total', (select count(*) from chosen), 'items', (
+      select coalesce(json_agg(${DELIVERY} order by d.delivered_at desc, d.id desc), '[]')
+      from (select * from chosen order by delivered_at desc, id desc limit ${ask.limit}::int offset ${ask.offset}::bigint) d
+    ))::text`
+
+export const oneDelivery = (webhookId: string, id: string): Sql => sql`
+  select json_build_object('exists', exists (select from svc.webhooks where id = ${webhookId}::uuid),
+    'delivery', (select ${DELIVERY} from svc.webhook_deliveries d where d.id = ${id}::uuid and d.webhook_id = ${webhookId}::uuid))::text`
+
+export const pruneDeliveries = (retentionSeconds: number, limit: number): Sql => sql`
+  delete from svc.webhook_deliveries where id in (
+    select id from svc.webhook_deliveries where delivered_at < now() - make_interval(secs => ${retentionSeconds})
+    order by delivered_at limit ${limit}::int)`
