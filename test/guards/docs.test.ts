@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { startServer } from '../kit.ts'
+
+const { app } = await startServer()
+const served = app.routes.map(({ method, path }) => `${method} ${path}`)
+const text = readFileSync('docs/api.md', 'utf8')
+const documented = [...text.matchAll(/^\| (GET|POST|PUT|PATCH|DELETE) \| `?(\/[^\s`|]+)`? \|/gm)].map(
+  ([, method, path]) => `${method} ${path}`,
+)
+
+test('docs/api.md and the server list the same endpoints', () => {
+  assert.deepEqual(
+    {
+      undocumented: served.filter((line) => !documented.includes(line)),
+      unknown: documented.filter((line) => !served.includes(line)),
+      twice: documented.filter((line, i) => documented.indexOf(line) !== i),
+    },
+    { undocumented: [], unknown: [], twice: [] },
+  )
+})
+
+test('every admin write leaves an audit entry', () => {
+  const silent = app.routes.filter(({ auth, method, audit }) => auth === 'admin' && method !== 'GET' && !audit)
+  assert.deepEqual(
+    silent.map(({ method, path }) => `${method} ${path}`),
+    [],
+  )
+})
+
+test('every path under /api/admin asks for the admin token', () => {
+  const open = app.routes.filter(({ auth, path }) => path.startsWith('/api/admin/') && auth !== 'admin')
+  assert.deepEqual(open.map(({ method, path }) => `${method} ${path}`).toSorted(), [
+    'GET /api/admin/status',
+    'POST /api/admin/auth',
+  ])
+})
+
+test('every route knows the file that made it', () => {
+  const lost = app.routes.filter(({ file }) => !existsSync(file))
+  assert.deepEqual(
+    lost.map(({ path, file }) => `${path} ← ${file}`),
+    [],
+  )
+})
+
+test('an admin route answers 401 to everybody but an admin', async () => {
+  const { url } = app
+  for (const { method, path } of app.routes.filter(({ auth }) => auth === 'admin')) {
+    const target = `${url}${path.replace(/\{\w+(?:\.\.\.)?\}/g, 'x')}`
+    for (const authorization of [undefined, 'Bearer x', `Bearer ${'0'.repeat(64)}`, `Bearer svc_${'0'.repeat(48)}`]) {
+      const answer = await fetch(target, { method, ...(authorization && { headers: { authorization } }) })
+      assert.equal(answer.status, 401, `${method} ${path} as ${authorization}`)
+      assert.deepEqual(await answer.json(), { code: 401, message: 'admin authentication required' })
+    }
+  }
+})
