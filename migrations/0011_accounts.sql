@@ -14,8 +14,8 @@ create table svc.queue (
   last_error  text,
   created_at  timestamptz not null default now()
 );
-create index queue_due on svc.queue (kind, group_key, run_at);
-create index queue_held on svc.queue (worker) where worker is not null;
+create index queue_claims on svc.queue (kind, group_key, run_at, id);
+create index queue_next on svc.queue (kind, run_at);
 
 -- Overrides of the built-in mail templates, and templates of the operator's own.
 create table svc.email_templates (
