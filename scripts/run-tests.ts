@@ -95,7 +95,12 @@ function hasRoom(folder: string): boolean {
 }
 
 async function runNode(root: string, files: string[], env: NodeJS.ProcessEnv): Promise<number> {
-  const options = ['--test', '--test-reporter=spec', `--test-concurrency=${Math.max(2, availableParallelism())}`]
+  const options = [
+    '--test',
+    '--test-reporter=spec',
+    '--test-timeout=300000',
+    `--test-concurrency=${Math.max(2, availableParallelism())}`,
+  ]
   const child = spawn(process.execPath, ['--import', 'tsx', ...options, ...files], { cwd: root, env, stdio: 'inherit' })
   // The runner ends its files and reports; the clusters go after it.
   const stop = (signal: NodeJS.Signals) => child.kill(signal)
