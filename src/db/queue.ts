@@ -28,10 +28,10 @@ const NOTIFY_EVERY_MS = 10
 /** How long stop() lets handlers end by themselves before their items go back. */
 const STOP_GRACE_MS = 500
 
-export type Item = { id: string; payload: unknown /** 1 for the first run. */; attempt: number }
-export type Handler = (item: Item, signal: AbortSignal) => Promise<void>
+type Item = { id: string; payload: unknown /** 1 for the first run. */; attempt: number }
+type Handler = (item: Item, signal: AbortSignal) => Promise<void>
 
-export type WorkOptions = {
+type WorkOptions = {
   /** Items of this kind at a time in this process. */
   concurrency: number
   /** A process that dies keeps its items this long; renewed every third of it. */

@@ -1,5 +1,5 @@
 /** A mail as the gateways see it. */
-export type Mail = {
+type Mail = {
   /** The same on every attempt, so that a receiver can tell a repeat. */
   id: string
   to: string

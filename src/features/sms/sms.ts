@@ -50,7 +50,7 @@ export function createSms(deps: { queue: Queue; outgoing: Outgoing; observe: Obs
 }
 
 /** Returns a row while the day (UTC, by the database's clock) has messages left; concurrent takers wait for each other. */
-export const takeOneOfToday = (limit: number): Sql => sql`
+const takeOneOfToday = (limit: number): Sql => sql`
   insert into svc.sms_days as today (day, sent) values ((now() at time zone 'UTC')::date, 1)
   on conflict (day) do update set sent = today.sent + 1 where today.sent < ${limit}::int
   returning today.sent`
