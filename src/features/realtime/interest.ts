@@ -79,7 +79,7 @@ async function tryFilter(
   scope: { schema: Schema; viewer: Viewer },
 ): Promise<void> {
   try {
-    await db.fly(who, filterOnNothing(table, compile(text, table, scope)))
+    await db.fly(who, filterOnNothing({ schema: scope.schema, table }, compile(text, table, scope)))
   } catch (error) {
     if (sqlStateOf(error)?.startsWith('22')) throw invalidFilter((error as Error).message)
     throw error

@@ -2,7 +2,7 @@ import { AppError } from '../../core/errors.ts'
 import { type DatabaseRole, type DatabaseSession, type Identity, SYSTEM } from '../../core/identity.ts'
 import type { Change } from '../../db/change-log.ts'
 import type { Db } from '../../db/db.ts'
-import type { Table } from '../../db/schema.ts'
+import type { Schema, Table } from '../../db/schema.ts'
 import type { Sql } from '../../db/sql.ts'
 import { keyFor } from '../../db/viewer.ts'
 import {
@@ -25,6 +25,7 @@ export const NEITHER: Sides = { now: false, old: false }
 
 /** Changes of one table, with row security as it is now. */
 export type TableBatch = {
+  readonly schema: Schema
   readonly table: Table
   readonly items: readonly Numbered[]
   readonly rls: boolean
@@ -67,7 +68,7 @@ export async function sightsOf(db: Db, viewings: readonly Viewing[]): Promise<Ma
     if (known) return known
     const rows = keyFor(batch.table, role).length > 0 ? (present.get(batch) ?? new Set()) : new Set<number>()
     const policies = policyExpression(batch.policies[role] ?? [])
-    const made = sightOf(batch.table, policies, sightItems(batch.items, rows))
+    const made = sightOf(batch, policies, sightItems(batch.items, rows))
     questions.set(key, made)
     return made
   }
@@ -104,7 +105,7 @@ export async function sightsOf(db: Db, viewings: readonly Viewing[]): Promise<Ma
 
 /** Which changes a filter matches, on either side. */
 export async function matchesFor(db: Db, who: Identity, batch: TableBatch, filter: Sql): Promise<Map<number, Sides>> {
-  const text = await db.fly(who, matchesOf(batch.table, filter, imageItems(batch.items)), OPTIONS)
+  const text = await db.fly(who, matchesOf(batch, filter, imageItems(batch.items)), OPTIONS)
   return new Map(parseSides(text ?? ''))
 }
 
@@ -135,7 +136,8 @@ const SERVER: Identity = { kind: 'admin', tokenId: '', expiresAt: 0 }
 const sightItems = (items: readonly Numbered[], present: ReadonlySet<number>): string =>
   `[${items
     .map(({ n, change: { action, pk, record, oldRecord } }) => {
-      const now = action === 'delete' ? '' : present.has(n) ? `,"k":${pk}` : `,"r":${record ?? 'null'}`
+      const key = present.has(n) ? `,"k":${pk}` : ''
+      const now = action === 'delete' ? '' : `${key},"r":${record ?? 'null'}`
       return `{"n":${n}${now},"o":${oldRecord ?? 'null'}}`
     })
     .join(',')}]`

@@ -46,7 +46,7 @@ export async function judge(db: Db, schema: Schema, changes: readonly Change[]):
   const batches = new Map<string, TableBatch>()
   for (const { key, items, table } of byTable.values()) {
     const known = table && state[table.oid]
-    if (table && known) batches.set(key, { table, items, ...known })
+    if (table && known) batches.set(key, { schema, table, items, ...known })
   }
 
   const frames = new Map<string, Frame>()
