@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { test } from 'node:test'
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
 import { testDatabase } from '../../../test/database.ts'
@@ -43,6 +43,9 @@ function startMail(config: Partial<MailConfig>): Email & { end(): Promise<void> 
 
 type Received = { to: string[]; message: string; encrypted: boolean; user: string | undefined }
 
+/** Open connections of the mail servers, for tests that cut them. */
+const sockets = new Set<Socket>()
+
 async function smtpServer(options: SMTPServerOptions = {}): Promise<{ port: number; inbox: Received[] }> {
   const inbox: Received[] = []
   const server = new SMTPServer({
@@ -62,6 +65,7 @@ async function smtpServer(options: SMTPServerOptions = {}): Promise<{ port: numb
     ...options,
   })
   server.on('error', () => {})
+  server.server.on('connection', (socket) => sockets.add(socket))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   database.atEnd(() => new Promise((resolve) => server.close(() => resolve(undefined))))
   return { port: (server.server.address() as AddressInfo).port, inbox }
@@ -157,6 +161,35 @@ test('while the mail server is away the mail waits, and is sent once it is back'
   await db.run(SYSTEM, sql`update svc.queue set run_at = now()`)
   await sent()
   assert.equal(inbox.length, 1)
+  await mail.end()
+})
+
+test('a server that hangs up on the message, or on an idle connection, costs a retry and nothing else', async () => {
+  let hangUp = true
+  const { port, inbox } = await smtpServer({
+    onMailFrom(_address, _session, done) {
+      if (hangUp) for (const socket of sockets) socket.destroy()
+      else done()
+    },
+  })
+  const mail = startMail({ backend: 'smtp', smtp: { ...base.smtp, port } })
+  await db.fly(SYSTEM, mail.queueMail('auth.magic_link', 'ana@x.test', { ActionURL: LINK }))
+  mail.wakeMail()
+  await eventually(async () => {
+    const [row] = await db.rows<{ last_error: string | null }>(SYSTEM, sql`select last_error from svc.queue`)
+    assert.ok(row?.last_error)
+  })
+  hangUp = false
+  await db.run(SYSTEM, sql`update svc.queue set run_at = now()`)
+  await sent()
+  assert.equal(inbox.length, 1)
+  for (const socket of sockets) socket.destroy()
+  await db.fly(SYSTEM, mail.queueMail('auth.magic_link', 'bo@x.test', { ActionURL: LINK }))
+  mail.wakeMail()
+  await eventually(async () => {
+    await db.run(SYSTEM, sql`update svc.queue set run_at = now() where worker is null`)
+    assert.equal(inbox.length, 2)
+  })
   await mail.end()
 })
 

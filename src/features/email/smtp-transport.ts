@@ -9,9 +9,11 @@ export function smtpTransport({ from, from_name, smtp }: MailConfig): MailTransp
 
   const connect = async (): Promise<Transporter> => {
     const { createTransport } = await import('nodemailer')
-    return createTransport({
+    const transporter = createTransport({
       pool: true,
       maxConnections: 4,
+      // For an idle connection the server had closed meanwhile; beyond that the queue retries.
+      maxRequeues: 1,
       host: smtp.host,
       port: smtp.port,
       secure: smtp.tls === 'tls',
@@ -26,6 +28,9 @@ export function smtpTransport({ from, from_name, smtp }: MailConfig): MailTransp
       disableFileAccess: true,
       disableUrlAccess: true,
     })
+    // An idle connection that breaks is nobody's failure; a message that fails is told by sendMail.
+    transporter.on('error', () => {})
+    return transporter
   }
 
   return {
