@@ -65,13 +65,6 @@ export function publicBaseUrl(config: Config, port = config.server.port): string
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`
 }
 
-const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1)$/
-
-export function privateNetworksAllowed(config: Config): boolean {
-  const setting = config.webhooks.allow_private_networks
-  return setting === 'auto' ? LOOPBACK.test(config.server.host) : setting
-}
-
 // ── The table, flattened ─────────────────────────────────────────────────────────────────────────────
 
 type Listed = { key: string; field: Field<unknown> }

@@ -6,7 +6,7 @@ import { createLog, type Log } from '../observe/log.ts'
 import { version } from '../version.ts'
 import { type BannerFacts, banner } from './banner.ts'
 import type { Context } from './command.ts'
-import { removeToken, writeToken } from './token-file.ts'
+import { readToken, removeToken, writeToken } from './token-file.ts'
 
 /** What a detached start hears from the process it made. */
 export type Word = { ready: string } | { failed: string }
@@ -22,7 +22,8 @@ export async function start(context: Context): Promise<number> {
     const progress = context.json ? () => {} : context.print
     const app = await startApp(config, { observe: log.observe, logEntries: log.entries, progress })
     lock?.announce(app.url)
-    const endToken = await keepTokenFile(app, config, log)
+    const isOnlyOne = config.database.url === '' || lock !== undefined
+    const endToken = await keepTokenFile(app, config, log, isOnlyOne)
     await announce(context, await facts(app, config))
     watchForBugs(log)
     await stopping
@@ -62,8 +63,11 @@ async function claim(config: Config, log: Log): Promise<DataLock | undefined> {
   }
 }
 
-/** The file's token is replaced long before it expires. Returns what ends the last one. */
-async function keepTokenFile(app: App, config: Config, log: Log): Promise<() => Promise<void>> {
+/**
+ * The file's token is replaced long before it expires. Returns what ends the last one, and whichever `svc` may have
+ * put in its place, unless another server lives in the same directory.
+ */
+async function keepTokenFile(app: App, config: Config, log: Log, isOnlyOne: boolean): Promise<() => Promise<void>> {
   let current: string | undefined
   const renew = async () => {
     try {
@@ -80,9 +84,10 @@ async function keepTokenFile(app: App, config: Config, log: Log): Promise<() => 
   const timer = setInterval(() => void renew(), everyMs).unref()
   return async () => {
     clearInterval(timer)
-    if (current === undefined) return
-    removeToken(config.data_dir, current)
-    await app.endAdminToken(current).catch(() => {})
+    const last = isOnlyOne ? readToken(config.data_dir) : current
+    if (last === undefined) return
+    removeToken(config.data_dir, last)
+    await app.endAdminToken(last).catch(() => {})
   }
 }
 

@@ -1,0 +1,216 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { client, freePort } from '../../test/kit.ts'
+
+const MAIN = new URL('../main.ts', import.meta.url).pathname
+const TSX = import.meta.resolve('tsx')
+
+const home = mkdtempSync(join(tmpdir(), 'svc-cli-'))
+const dataDir = join(home, 'data')
+after(async () => {
+  await svc(['stop'])
+  rmSync(home, { recursive: true, force: true })
+})
+
+type Ran = { code: number | null; out: string; err: string }
+
+/** Runs `svc …` in the test's own folder, as a person would. */
+function svc(
+  args: string[],
+  { env = {}, stdin = '', cwd = home }: { env?: NodeJS.ProcessEnv; stdin?: string; cwd?: string } = {},
+): Promise<Ran> {
+  const child = spawn(process.execPath, ['--import', TSX, MAIN, ...args], {
+    cwd,
+    env: { PATH: process.env['PATH'], TMPDIR: process.env['TMPDIR'], SVC_DATA_DIR: dataDir, ...env },
+  })
+  const ran = { code: null as number | null, out: '', err: '' }
+  child.stdout.on('data', (chunk) => {
+    ran.out += chunk
+  })
+  child.stderr.on('data', (chunk) => {
+    ran.err += chunk
+  })
+  child.stdin.end(stdin)
+  return new Promise((resolve) => child.once('close', (code) => resolve({ ...ran, code })))
+}
+
+const port = await freePort()
+const url = `http://127.0.0.1:${port}`
+const api = client(url, '')
+let password = ''
+
+test('wrong usage is one sentence and exit code 2', async () => {
+  for (const [args, sentence] of [
+    [[], 'no command given (see svc --help)'],
+    [['fly'], 'unknown command: fly (see svc --help)'],
+    [['migrate', 'sideways'], 'unknown command: migrate sideways (see svc --help)'],
+    [['start', '--bogus'], "Unknown option '--bogus' (see svc --help)"],
+    [['stop', '--detach'], '--detach belongs to svc start'],
+    [['sql'], 'usage: svc sql "<query>"'],
+    [['migrate', 'create', 'a b'], 'a migration name consists of letters, digits, _ and -'],
+  ] as const) {
+    const { code, out, err } = await svc([...args])
+    assert.deepEqual({ code, out, err }, { code: 2, out: '', err: `${sentence}\n` })
+  }
+})
+
+test('a configuration that cannot be is one sentence and exit code 1', async () => {
+  const folder = join(home, 'bad')
+  mkdirSync(folder)
+  writeFileSync(join(folder, 'svc.toml'), '[server]\nprot = 1')
+  assert.deepEqual(await svc(['start'], { cwd: folder }), {
+    code: 1,
+    out: '',
+    err: 'unknown configuration key: server.prot\n',
+  })
+  assert.deepEqual(await svc(['start', '--port', 'x']), {
+    code: 1,
+    out: '',
+    err: 'invalid value for server.port: expected an integer\n',
+  })
+  const refused = await svc(['start', '--database-url', 'postgres://nobody@127.0.0.1:1/x'])
+  assert.equal(refused.code, 1)
+  assert.match(refused.err, /^cannot connect to the database: [^\n]+\n$/)
+})
+
+test('version and help need no server', async () => {
+  const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
+  assert.deepEqual(await svc(['version']), { code: 0, out: `${version}\n`, err: '' })
+  assert.deepEqual(await svc(['version', '--json']), { code: 0, out: `{"version":"${version}"}\n`, err: '' })
+  assert.match((await svc(['--help'])).out, /svc migrate create <name>/)
+})
+
+test('without a server status and stop fail', async () => {
+  const { code, out } = await svc(['status', '--json'])
+  assert.equal(code, 1)
+  assert.deepEqual(JSON.parse(out), { pid: null, url: 'http://localhost:8090', health: 'down' })
+  assert.deepEqual(await svc(['stop']), { code: 1, out: '', err: `no server is running on ${dataDir}\n` })
+  const sql = await svc(['sql', 'select 1'])
+  assert.equal(sql.code, 1)
+  assert.match(sql.err, /^no admin token: [^\n]+\n$/)
+})
+
+test('a detached start says where it is and what the password is, once', async () => {
+  const { code, out, err } = await svc(['start', '--detach', '--port', String(port)])
+  assert.deepEqual([code, err], [0, ''])
+  assert.match(out, new RegExp(`URL +http://localhost:${port}\n`))
+  assert.match(out, /Database +PostgreSQL \d+\.\d+ embedded in /)
+  assert.match(out, /pg_trgm/)
+  assert.match(out, new RegExp(`curl http://localhost:${port}/health`))
+  password = /Admin password \(shown only this once\): ([0-9a-f]{32})\n/.exec(out)?.[1] ?? ''
+  assert.notEqual(password, '')
+  assert.equal((await api.call('POST /api/admin/auth', { json: { password } })).status, 200)
+  assert.equal(statSync(dataDir).mode & 0o777, 0o700)
+  for (const name of ['admin-token', 'svc.pid', 'svc.log']) {
+    assert.equal(statSync(join(dataDir, name)).mode & 0o777, 0o600, name)
+  }
+  assert.ok(!readFileSync(join(dataDir, 'svc.log'), 'utf8').includes(password))
+})
+
+test('a second start on the same data says who holds it', async () => {
+  const { code, err } = await svc(['start', '--port', '0'])
+  assert.equal(code, 1)
+  assert.match(err, /^the data directory \S+ is in use by another server \(pid \d+, http:\S+\): [^\n]+\n$/)
+})
+
+test('status shows pid, URL and health', async () => {
+  const { code, out } = await svc(['status', '--json'])
+  assert.equal(code, 0)
+  const { pid, ...rest } = JSON.parse(out)
+  assert.equal(typeof pid, 'number')
+  assert.deepEqual(rest, { url, health: 'ok' })
+  assert.equal((await svc(['status'])).out, `pid     ${pid}\nurl     ${url}\nhealth  ok\n`)
+})
+
+test('sql runs through the server with the token of its data directory', async () => {
+  const { out } = await svc([
+    'sql',
+    `select 9223372036854775807 as big, 'a' as t union all select null, 'b' order by t`,
+  ])
+  assert.equal(
+    out,
+    'big                  t\n-------------------  -\n9223372036854775807  a\nNULL                 b\n(2 rows)\n',
+  )
+  const json = await svc(['sql', '-', '--json'], { stdin: 'select 1 as one' })
+  assert.deepEqual(JSON.parse(json.out).rows, [[1]])
+  assert.deepEqual(await svc(['sql', 'select 1/0']), { code: 1, out: '', err: 'division by zero\n' })
+  const stranger = await svc(['sql', 'select 1'], { env: { SVC_ADMIN_TOKEN: '0'.repeat(64) } })
+  assert.deepEqual([stranger.code, stranger.err], [1, 'admin authentication required\n'])
+  const nobody = await svc(['sql', 'select 1', '--url', 'http://127.0.0.1:1'])
+  assert.deepEqual([nobody.code, nobody.err], [1, 'no server answers at http://127.0.0.1:1\n'])
+})
+
+test('migrations run once, in order, beside the running server', async () => {
+  const folder = join(home, 'migrations')
+  assert.equal((await svc(['migrate', 'status'])).out, `no migrations in ${folder}\n`)
+  const made = await svc(['migrate', 'create', 'add_books'])
+  assert.match(made.out, /\/migrations\/\d{14}_add_books\.sql\n$/)
+  const first = made.out.trim()
+  writeFileSync(first, 'create table books (id int primary key); insert into books values (1);')
+  assert.match((await svc(['migrate', 'status'])).out, /add_books\.sql +pending\n$/)
+  const [one, two] = await Promise.all([svc(['migrate', 'up']), svc(['migrate', 'up'])])
+  assert.deepEqual([one.code, two.code], [0, 0])
+  const [name = ''] = readdirSync(folder)
+  assert.deepEqual([one.out, two.out].sort(), [`applied ${name}\n`, 'nothing to apply\n'])
+  const { status } = await api.call('GET /api/collections/books', {
+    as: readFileSync(join(dataDir, 'admin-token'), 'utf8').trim(),
+  })
+  assert.equal(status, 200)
+
+  writeFileSync(join(folder, '99990101000000_broken.sql'), 'create table half (); select 1/0;')
+  const broken = await svc(['migrate', 'up'])
+  assert.deepEqual([broken.code, broken.err], [1, 'migration 99990101000000_broken.sql failed: division by zero\n'])
+  assert.equal((await svc(['sql', `select to_regclass('half')`, '--json'])).out.includes('[[null]]'), true)
+  writeFileSync(join(folder, '99990101000000_broken.sql'), 'create table half (); commit;')
+  assert.match((await svc(['migrate', 'up'])).err, /failed: it must not contain COMMIT or ROLLBACK\n$/)
+  rmSync(join(folder, '99990101000000_broken.sql'))
+
+  writeFileSync(first, 'create table other ();')
+  const changed = await svc(['migrate', 'up'])
+  assert.deepEqual([changed.code, changed.err], [1, `migration ${name} was changed after it was applied\n`])
+  assert.match((await svc(['migrate', 'status'])).out, /changed/)
+  writeFileSync(join(folder, 'note.sql'), '')
+  assert.match((await svc(['migrate', 'up'])).err, /^not a migration name: note\.sql /)
+})
+
+test('reset-password ends the old password and every token, and the tool keeps working', async () => {
+  const token = (await api.call('POST /api/admin/auth', { json: { password } })).body.token
+  const refused = await svc(['admin', 'reset-password'], { env: { SVC_ADMIN_PASSWORD: 'configured' } })
+  assert.deepEqual([refused.code, refused.err], [1, 'admin.password is configured: change it there\n'])
+  const { code, out } = await svc(['admin', 'reset-password', '--json'])
+  assert.equal(code, 0)
+  const fresh = JSON.parse(out).password
+  assert.equal((await api.call('POST /api/admin/auth', { json: { password } })).status, 401)
+  assert.equal((await api.call('POST /api/admin/auth', { json: { password: fresh } })).status, 200)
+  assert.equal((await api.call('GET /api/admin/stats', { as: token })).status, 401)
+  assert.equal((await svc(['sql', 'select 1'])).code, 0)
+})
+
+test('stop ends the server and its database, and leaves no token behind', async () => {
+  const { code, out } = await svc(['stop'])
+  assert.equal(code, 0)
+  assert.match(out, /^stopped \(pid \d+\)\n$/)
+  for (const name of ['svc.pid', 'admin-token', 'postgres/postmaster.pid']) {
+    assert.equal(existsSync(join(dataDir, name)), false, name)
+  }
+})
+
+test('a stopped embedded database is started for a migration and stopped again', async () => {
+  rmSync(join(home, 'migrations'), { recursive: true })
+  const { code, out } = await svc(['migrate', 'status', '--json'])
+  assert.equal(code, 0)
+  assert.equal(JSON.parse(out).items[0].state, 'missing')
+  assert.equal(existsSync(join(dataDir, 'postgres/postmaster.pid')), false)
+})
+
+test('the next start keeps the password to itself', async () => {
+  const { out } = await svc(['start', '--detach', '--json', '--port', '0'])
+  const { url: there, adminPassword } = JSON.parse(out)
+  assert.match(there, /^http:\/\/localhost:\d+$/)
+  assert.equal(adminPassword, undefined)
+  assert.equal((await svc(['status'])).code, 0)
+})

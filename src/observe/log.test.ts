@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict'
+import { Writable } from 'node:stream'
+import { test } from 'node:test'
+import { jsonLine, textLine } from './lines.ts'
+import { createLog, createQuietLog, redacted } from './log.ts'
+import { createRing } from './ring.ts'
+import { createLineWriter } from './writer.ts'
+
+const AT = Date.UTC(2026, 0, 2, 3, 4, 5, 678)
+const TIME = '2026-01-02T03:04:05.678Z'
+
+function capture() {
+  const chunks: string[] = []
+  const stream = new Writable({
+    write(chunk, _encoding, done) {
+      chunks.push(String(chunk))
+      done()
+    },
+  })
+  return { chunks, stream: Object.assign(stream, { fd: -1 }) as unknown as NodeJS.WriteStream & { fd: 1 } }
+}
+
+test('a line is JSON with its attributes beside the message', () => {
+  const attrs = { status: 200, path: '/a"b', userId: null, missing: undefined }
+  assert.equal(
+    jsonLine({ level: 'info', message: 'request', attrs }, AT),
+    `{"time":"${TIME}","level":"info","message":"request","status":200,"path":"/a\\"b","userId":null}\n`,
+  )
+  assert.equal(jsonLine({ level: 'warn', message: 'x' }, AT), `{"time":"${TIME}","level":"warn","message":"x"}\n`)
+})
+
+test('a text line cannot be made to look like two', () => {
+  assert.equal(
+    textLine({ level: 'warn', message: 'a\nb', attrs: { error: 'x\ny', n: 1 } }, AT),
+    `${TIME} WARN  "a\\nb" error="x\\ny" n=1\n`,
+  )
+})
+
+test('lines are written together and below the level not at all', () => {
+  const { chunks, stream } = capture()
+  const log = createLog({ level: 'info', format: 'text', buffer_size: 10 }, stream)
+  log.observe({ level: 'debug', message: 'quiet' })
+  log.observe({ level: 'info', message: 'one' })
+  log.observe({ level: 'error', message: 'two' })
+  assert.deepEqual(chunks, [])
+  log.flush()
+  assert.equal(chunks.length, 1)
+  assert.match(chunks[0] ?? '', /^\S+ INFO {2}one\n\S+ ERROR two\n$/)
+  assert.deepEqual(
+    log.entries().map(({ level, message }) => [level, message]),
+    [
+      ['INFO', 'one'],
+      ['ERROR', 'two'],
+    ],
+  )
+})
+
+test('secrets reach neither the line nor the buffer', () => {
+  const log = createQuietLog({ level: 'info', format: 'json', buffer_size: 10 })
+  log.observe({ level: 'info', message: 'request', attrs: { path: '/api/realtime?token=s3cret' } })
+  assert.deepEqual(log.entries()[0]?.attrs, { path: '/api/realtime?token=***' })
+})
+
+test('an observation without secrets is passed on as it is', () => {
+  const observation = { level: 'info', message: 'request', attrs: { path: '/a', status: 200 } } as const
+  assert.equal(redacted(observation), observation)
+})
+
+test('the ring keeps the newest entries, oldest first', () => {
+  let now = AT
+  const ring = createRing(3, () => now++)
+  for (const message of ['a', 'b', 'c', 'd', 'e']) ring.sink({ level: 'info', message })
+  assert.deepEqual(
+    ring.entries().map(({ message }) => message),
+    ['c', 'd', 'e'],
+  )
+  assert.equal(ring.entries()[0]?.time, '2026-01-02T03:04:05.680Z')
+  const off = createRing(0)
+  off.sink({ level: 'info', message: 'a' })
+  assert.deepEqual(off.entries(), [])
+})
+
+test('a reader that stopped reading costs lines, not memory', () => {
+  const written: string[] = []
+  let unread = 0
+  const stream = Object.assign(capture().stream, { write: (text: string) => written.push(text) > 0 })
+  Object.defineProperty(stream, 'writableLength', { get: () => unread })
+  const writer = createLineWriter(stream, textLine, () => AT)
+  unread = 100 * 1024 * 1024
+  for (let i = 0; i < 3; i++) writer.sink({ level: 'info', message: 'lost' })
+  writer.flush()
+  assert.deepEqual(written, [])
+  unread = 0
+  writer.sink({ level: 'info', message: 'kept' })
+  writer.flush()
+  assert.equal(written.join(''), `${TIME} WARN  log lines dropped: nobody read them lines=3\n${TIME} INFO  kept\n`)
+})
