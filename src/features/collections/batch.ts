@@ -1,11 +1,11 @@
-import { AppError, notFound } from '../../core/errors.ts'
+import { AppError, type ErrorKind, notFound } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import { actorOf, announceActor } from '../../db/append-changes.ts'
 import type { Db } from '../../db/db.ts'
 import { failedStatement, sqlStateOf } from '../../db/pg-errors.ts'
 import type { Sql } from '../../db/sql.ts'
 import { blame, type Method, type Operation } from './batch-parse.ts'
-import { buildRun, mergeRuns, type Run, splitRun } from './build-batch.ts'
+import { buildLocks, buildRun, mergeRuns, type Run, splitRun } from './build-batch.ts'
 import type { Place } from './plan.ts'
 import { explainWrite } from './write-errors.ts'
 
@@ -23,14 +23,23 @@ export async function runBatch(
   signal: AbortSignal,
 ): Promise<string> {
   const actor = actorOf(who)
-  const preface = place.table.watched ? [announceActor(who)] : []
+  const announcement = place.table.watched ? [announceActor(who)] : []
   const lane = operations.length > MANY ? 'slow' : 'fast'
-  const attempt = async (runs: readonly Run[]): Promise<string> => {
-    const statements = [...preface, ...runs.map((run) => buildRun(place, run, actor))] as [Sql, ...Sql[]]
-    const texts = await db.flyAll(who, statements, { lane, signal })
-    return `[${texts.slice(preface.length).join(',')}]`
+  const runWith = (preface: readonly Sql[]) => {
+    const attempt = async (runs: readonly Run[]): Promise<string> => {
+      const statements = [...preface, ...runs.map((run) => buildRun(place, run, actor))] as [Sql, ...Sql[]]
+      const texts = await db.flyAll(who, statements, { lane, signal })
+      return `[${texts.slice(preface.length).join(',')}]`
+    }
+    return findingTheCulprit(mergeRuns(operations), attempt, preface.length)
   }
-  return findingTheCulprit(mergeRuns(operations), attempt, preface.length)
+  const locks = buildLocks(place, operations)
+  if (!locks) return runWith(announcement)
+  return runWith([locks, ...announcement]).catch((error: unknown) => {
+    // One bad key spoils the locking of all; the operation that brought it must say so.
+    if (failedStatement(error) === 0 && !isAboutTheServer(error)) return runWith(announcement)
+    throw error
+  })
 }
 
 /**
@@ -55,8 +64,8 @@ async function findingTheCulprit(
   }
 }
 
-const isAboutTheServer = (error: AppError): boolean =>
-  error.kind === 'unavailable' || error.kind === 'timeout' || error.kind === 'request_timeout'
+const SERVER_TROUBLE: readonly ErrorKind[] = ['unavailable', 'timeout', 'request_timeout']
+const isAboutTheServer = (error: unknown): boolean => error instanceof AppError && SERVER_TROUBLE.includes(error.kind)
 
 function explain(error: AppError, { method, columns }: Operation): AppError {
   return sqlStateOf(error) === ROWS_MISSING ? missing[method]() : explainWrite(error, columns)

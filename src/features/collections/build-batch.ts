@@ -1,3 +1,5 @@
+import type { Column } from '../../db/schema.ts'
+import { mayDo } from '../../db/schema-lookup.ts'
 import { COMMA, Ident, join, type Sql, sql } from '../../db/sql.ts'
 import type { Method, Operation } from './batch-parse.ts'
 import { equals } from './build-list.ts'
@@ -45,6 +47,23 @@ function canFollow(first: Operation, next: Operation): boolean {
 
 export const splitRun = (run: Run): Run[] => run.map((operation): Run => [operation])
 
+/**
+ * Locks what the batch is going to change in the order of the keys, so that two batches over the same rows wait for
+ * each other instead of locking each other out. Undefined when there is nothing to gain, or no right to lock.
+ */
+export function buildLocks(place: Place, operations: readonly Operation[]): Sql | undefined {
+  const { table, viewer } = place
+  const changes = operations.filter(({ method }) => method !== 'create')
+  if (changes.length < 2 || !mayDo(table, viewer.role, 'update')) return undefined
+  const columns = table.primaryKey.map(({ ident }) => sql`${ROW}.${ident}`)
+  const strength = changes.some(({ method }) => method === 'delete') ? sql`update` : sql`no key update`
+  return sql`with ${keyedInput(place, changes, [])}
+    select pg_catalog.count(*) from (
+      select from ${INPUT} join ${table.ident} as ${ROW} on ${keysMatch(place)}
+      order by ${join(columns, COMMA)} for ${strength} of ${ROW}
+    ) as svc_locked`
+}
+
 /** Answers the results of a run as JSON objects with commas between them, or fails with svc.require_rows. */
 export function buildRun(place: Place, run: Run, actor: string): Sql {
   switch (run[0].method) {
@@ -77,25 +96,24 @@ function updateRun(place: Place, run: Run, actor: string): Sql {
       for no key update of ${ROW}
     ), ${MADE} as (${update}, ${BEFORE} where ${sameKey(table)} and ${BEFORE}.svc_n = ${INPUT}.svc_n ${returning})`
   const pairing = sql` where ${MADE}.svc_n = ${BEFORE}.svc_n`
-  return sql`with ${keyedInput(place, run)}, ${made}${logged(place, 'update', actor, pairing)}
+  return sql`with ${keyedInput(place, run, columns)}, ${made}${logged(place, 'update', actor, pairing)}
     ${results(run, sql`${MADE}`)}`
 }
 
 function deleteRun(place: Place, run: Run, actor: string): Sql {
   const { table } = place
-  return sql`with ${keyedInput(place, run)}, ${MADE} as (
+  return sql`with ${keyedInput(place, run, [])}, ${MADE} as (
       delete from ${table.ident} as ${ROW} using ${INPUT} where ${keysMatch(place)}
       returning ${INPUT}.svc_n, ${outcome(place)}
     )${logged(place, 'delete', actor)}
     ${results(run, sql`${MADE}`)}`
 }
 
-const bodies = (run: Run): string => `[${run.map(({ body }) => body).join(',')}]`
+const bodies = (run: readonly Operation[]): string => `[${run.map(({ body }) => body).join(',')}]`
 const inputKey = (i: number): Ident => new Ident(`svc_k${i}`)
 
 /** Values, keys and position of each operation, as rows. */
-function keyedInput({ table }: Place, run: Run): Sql {
-  const { columns } = run[0]
+function keyedInput({ table }: Place, run: readonly Operation[], columns: readonly Column[]): Sql {
   const keys = table.primaryKey.map(
     ({ castType }, i) => sql`pg_catalog.unnest(${run.map(({ key }) => key[i] ?? '')}::${castType}[])`,
   )
