@@ -8,6 +8,7 @@ import {
   type Ear,
   foreignToken,
   isObject,
+  isRefusal,
   MAX_BYTES,
   type Provider,
   providerFailed,
@@ -93,7 +94,7 @@ export function oidcProvider({ outgoing, name, config }: Ear): Provider {
     async profileOfToken(accessToken) {
       const found = await known()
       const { status, body } = await userinfo(found, accessToken)
-      if (status === 401 || status === 403) throw tokenRefused()
+      if (isRefusal(status)) throw tokenRefused()
       if (status !== 200 || !isObject(body)) throw providerFailed()
       requireOurs(config.client_id, body)
       requireOurs(config.client_id, claimsInside(accessToken))

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { claimsInside, requireOurs, requireOursAtGitHub, requireOursAtGoogle } from './audience.ts'
 import { type Profile, profileOf } from './profile.ts'
-import { askJson, type Ear, isObject, type Provider, providerFailed, tokenRefused } from './provider.ts'
+import { askJson, type Ear, isObject, isRefusal, type Provider, providerFailed, tokenRefused } from './provider.ts'
 
 export type Endpoints = { authorize: string; token: string; userinfo: string; builtIn: boolean }
 
@@ -15,7 +15,7 @@ export function plainProvider({ outgoing, name, config }: Ear, endpoints: Endpoi
       url: endpoints.userinfo,
       headers: bearer(accessToken),
     })
-    if (status === 401 || status === 403) throw onRefusal()
+    if (isRefusal(status)) throw onRefusal()
     if (status !== 200 || !isObject(body)) throw providerFailed()
     requireOurs(config.client_id, body)
     const claims = name === 'github' ? { ...body, ...(await gitHubAddress(accessToken)) } : body

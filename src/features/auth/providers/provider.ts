@@ -36,6 +36,9 @@ export const signInRefused = (cause?: unknown): AppError =>
 
 export const tokenRefused = (): AppError => new AppError('unauthorized', 'failed to authenticate with provider')
 
+/** RFC 6750, 3.1: malformed, expired or revoked, or without the scope. */
+export const isRefusal = (status: number): boolean => status === 400 || status === 401 || status === 403
+
 export const foreignToken = (): AppError => badRequest('access token was issued to another client')
 
 export type Ear = { outgoing: Outgoing; name: string; config: ProviderConfig }
