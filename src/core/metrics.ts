@@ -91,21 +91,34 @@ export function createMetrics(): Metrics {
   }
 }
 
+/** A tree by label value: every request comes by, and joining labels to one key would cost more than counting. */
+type Branch<T> = { next: Map<string, Branch<T>>; item: T | undefined }
+
 function createSeries<T>(make: () => T) {
-  const byKey = new Map<string, [LabelValues, T]>()
-  const overflow: [LabelValues, T] = [[], make()]
+  const root: Branch<T> = { next: new Map(), item: undefined }
+  const all: [LabelValues, T][] = []
+  const overflow = make()
   return {
     at(values: LabelValues): T {
-      const key = values.length === 1 ? (values[0] ?? '') : values.join('\0')
-      const known = byKey.get(key)
-      if (known) return known[1]
-      if (byKey.size >= MAX_SERIES) return overflow[1]
-      const made: [LabelValues, T] = [values, make()]
-      byKey.set(key, made)
-      return made[1]
+      let branch = root
+      for (const value of values) {
+        const next = branch.next.get(value)
+        if (next === undefined && all.length >= MAX_SERIES) return overflow
+        branch = next ?? grow(branch, value)
+      }
+      if (branch.item !== undefined) return branch.item
+      branch.item = make()
+      all.push([values, branch.item])
+      return branch.item
     },
-    all: () => [...byKey.values()],
+    all: () => all,
   }
+}
+
+function grow<T>(branch: Branch<T>, value: string): Branch<T> {
+  const made: Branch<T> = { next: new Map(), item: undefined }
+  branch.next.set(value, made)
+  return made
 }
 
 function line(name: string, labels: readonly string[], values: LabelValues, value: number): string {
