@@ -24,12 +24,12 @@ function image({ schema, table }: Place, json: Sql): Sql {
     COMMA,
   )
   const names = spatial.map((column) => column.name)
-  return sql`pg_catalog.jsonb_populate_record(row(${base})::${table.ident}, ${json} - ${names}::text[]) as ${rowAlias(table)}`
+  return sql`pg_catalog.jsonb_populate_record(row(${base})::${table.ident}, (${json}) - ${names}::text[]) as ${rowAlias(table)}`
 }
 
 function fromGeoJson(schema: Schema, column: Column, json: Sql): Sql {
   const postGis = schema.postGIS?.schema ?? 'public'
-  const geometry = sql`${new Ident(postGis, 'st_geomfromgeojson')}(nullif(${json} -> ${column.name}::text, 'null')::text)`
+  const geometry = sql`${new Ident(postGis, 'st_geomfromgeojson')}(nullif((${json}) -> ${column.name}::text, 'null')::text)`
   const placed = column.srid > 0 ? sql`${new Ident(postGis, 'st_setsrid')}(${geometry}, ${column.srid}::int)` : geometry
   return column.isGeography ? sql`${placed}::${column.castType}` : placed
 }

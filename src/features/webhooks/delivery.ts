@@ -15,7 +15,7 @@ export const KIND = 'webhook'
 /** Together per process, and for one receiver: one that hangs holds few places. */
 const CONCURRENCY = 100
 const PER_RECEIVER = 5
-const LEASE_SECONDS = 30
+const LEASE_SECONDS = 15
 const KEPT_REQUEST_BYTES = 4_096
 const KEPT_RESPONSE_BYTES = 1_024
 
