@@ -47,6 +47,8 @@ export type App = {
   /** For the banner of `svc start`. */
   describe(): Promise<{ database: string; capabilities: Capability[] }>
   warnings(): readonly string[]
+  /** Helpers that remove what is over, by name; nothing runs them unasked. */
+  cleanups: Readonly<Record<string, () => Promise<number>>>
   close(): Promise<void>
 }
 
@@ -276,6 +278,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
         return { database: `PostgreSQL ${serverVersion} ${placeOf(config)}`, capabilities }
       },
       warnings: () => [...warnings, ...schema.warnings()],
+      cleanups: auth.cleanups,
       close,
     }
   } catch (error) {
