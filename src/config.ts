@@ -14,7 +14,7 @@ type Values<S> = {
 export type Config = Values<typeof table>
 
 /** A configuration the server cannot start with; the message is the one sentence for the operator. */
-export class ConfigError extends Error {}
+class ConfigError extends Error {}
 
 export type Sources = {
   /** Default: svc.toml in the working directory, if there is one. */

@@ -11,7 +11,7 @@ const FILE_NAME = /^\d{14}_[A-Za-z0-9_-]+\.sql$/
 type File = { name: string; text: string; checksum: string }
 export type State = { name: string; state: 'applied' | 'pending' | 'changed' | 'missing'; appliedAt: string | null }
 
-export async function readFolder(folder: string): Promise<File[]> {
+async function readFolder(folder: string): Promise<File[]> {
   if (resolve(folder) === resolve(SYSTEM_FOLDER)) {
     throw new Error(`database.migrations_dir is the server's own folder: ${folder}`)
   }

@@ -70,7 +70,7 @@ export const path = (fallback: string, meaning: string, extra: Extra = {}) =>
     extra,
   )
 
-export function wholeNumber(input: Input, expected: string): number {
+function wholeNumber(input: Input, expected: string): number {
   const { value, text } = input
   const n = text && typeof value === 'string' && /^-?\d+$/.test(value) ? Number(value) : value
   return typeof n === 'number' && Number.isSafeInteger(n) ? n : refuse(`expected ${expected}`)
@@ -112,7 +112,7 @@ const UNIT_SECONDS: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86_400 }
 /** A century: far enough for everybody, near enough for PostgreSQL's timestamps. */
 const LONGEST = 100 * 365 * 86_400
 
-export function seconds(input: Input): number {
+function seconds(input: Input): number {
   const [, digits, unit] = /^(\d+)([smhd]?)$/.exec(String(input.value)) ?? []
   if ((typeof input.value !== 'string' && typeof input.value !== 'number') || digits === undefined) {
     return refuse('expected seconds or a duration such as "30s", "5m", "1h", "7d"')

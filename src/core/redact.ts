@@ -20,13 +20,13 @@ const SECRET_NAMES = [
   'apikey',
 ]
 
-const PARAMETER = new RegExp(`(^|[?&;#\\s])(${SECRET_NAMES.join('|')})=[^&;#\\s"']*`, 'gi')
+const PARAMETER = new RegExp(`(^|[?&;#\\s"])(${SECRET_NAMES.join('|')})=[^&;#\\s"']*`, 'gi')
 const BEARER = /\b(bearer|basic) +[\w.~+/=-]+/gi
 const URL_PASSWORD = /(:\/\/[^\s/:@]*):[^\s/@]+@/g
 
 /**
- * Text for a log: values of secret parameters, bearers and passwords in URLs are masked. Nearly every text has none of
- * the three marks, so nearly every call ends at the first line.
+ * Text for a log, or a whole line of it: values of secret parameters, bearers and passwords in URLs are masked. Nearly
+ * every text has none of the three marks, so nearly every call ends at the first line.
  */
 export function redact(text: string): string {
   if (!text.includes('=') && !text.includes('://') && !text.includes(' ')) return text

@@ -1,4 +1,5 @@
 import type { Observation, Observe } from '../core/observe.ts'
+import { redact } from '../core/redact.ts'
 
 export type LogEntry = { time: string; level: string; message: string; attrs?: Observation['attrs'] }
 export type Ring = { sink: Observe; entries(): LogEntry[] }
@@ -15,12 +16,22 @@ export function createRing(size: number, now: () => number = Date.now): Ring {
       kept[next] = { at: now(), observation }
       next = (next + 1) % size
     },
-    entries: () =>
-      [...kept.slice(next), ...kept.slice(0, next)].map(({ at, observation: { level, message, attrs } }) => ({
-        time: new Date(at).toISOString(),
-        level: level.toUpperCase(),
-        message,
-        ...(attrs && { attrs }),
-      })),
+    entries: () => [...kept.slice(next), ...kept.slice(0, next)].map(entryOf),
   }
 }
+
+function entryOf({ at, observation }: Kept): LogEntry {
+  const { level, message, attrs, verbatim } = observation
+  return {
+    time: new Date(at).toISOString(),
+    level: level.toUpperCase(),
+    message: verbatim ? message : redact(message),
+    ...(attrs && { attrs: verbatim ? attrs : withoutSecrets(attrs) }),
+  }
+}
+
+/** Done when somebody reads, because nearly all entries are overwritten unread. */
+const withoutSecrets = (attrs: NonNullable<Observation['attrs']>): NonNullable<Observation['attrs']> =>
+  Object.fromEntries(
+    Object.entries(attrs).map(([name, value]) => [name, typeof value === 'string' ? redact(value) : value]),
+  )

@@ -1,6 +1,6 @@
 import { EMPTY, join, type Sql, sql } from '../../db/sql.ts'
 
-export const PASSWORD_KEY = 'admin.password'
+const PASSWORD_KEY = 'admin.password'
 
 export const passwordHash = (): Sql => sql`select value->>'hash' from svc.settings where key = ${PASSWORD_KEY}`
 
