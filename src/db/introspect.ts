@@ -16,7 +16,7 @@ const ATTEMPTS = 4
 const TIMEOUT_MS = 60_000
 
 /** Schemas that are never exposed, whatever the configuration says. */
-export const isReserved = (schema: string): boolean => /^(svc|information_schema|pg_.*)$/s.test(schema)
+const isReserved = (schema: string): boolean => /^(svc|information_schema|pg_.*)$/s.test(schema)
 
 /** A loader of the snapshot: one flight, one JSON text, indexed here. */
 export function createIntrospection(db: Db, configured: readonly string[]): () => Promise<Schema> {

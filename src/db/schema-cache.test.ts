@@ -7,7 +7,7 @@ import type { Schema } from './schema.ts'
 import { createSchemaCache } from './schema-cache.ts'
 
 /** A database whose shape is a number; loads wait for `finish` when `hold` is set. */
-function setUp() {
+function setUp({ pollMs = 60_000 } = {}) {
   const state = {
     version: 1,
     loads: 0,
@@ -35,6 +35,7 @@ function setUp() {
       return async () => {}
     },
     observe: (observation) => void state.observations.push(observation),
+    pollMs,
   })
   return { cache, state }
 }
@@ -90,6 +91,29 @@ test('a flood of misses costs a few checks', async () => {
   await Promise.all(floods)
   assert.ok(state.checks <= 3, `${state.checks} checks`)
   assert.equal(state.loads, 1)
+})
+
+test('a miss never gets the answer of a check that began before it', async () => {
+  const { cache, state } = setUp()
+  await cache.reload()
+  for (let version = 2; version < 8; version++) {
+    const earlier = cache.refreshIfStale()
+    if (version % 2 === 0) await new Promise(setImmediate)
+    state.version = version
+    const [, mine] = await Promise.all([earlier, cache.refreshIfStale()])
+    assert.equal(mine.serverVersion, version)
+  }
+})
+
+test('where nothing notifies, the poll notices', async () => {
+  const { cache, state } = setUp({ pollMs: 20 })
+  await cache.start()
+  try {
+    state.version = 2
+    await eventually(() => assert.equal(cache.read().serverVersion, 2))
+  } finally {
+    await cache.stop()
+  }
 })
 
 test('a listener hears of each swap, even after one that throws', async () => {

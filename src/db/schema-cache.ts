@@ -6,7 +6,7 @@ import { createFingerprint, createIntrospection } from './introspect.ts'
 import type { Schema, SchemaCache } from './schema.ts'
 import { ensureSchemaTrigger, SCHEMA_CHANNEL } from './schema-trigger.ts'
 
-export type SchemaCacheOptions = {
+type SchemaCacheOptions = {
   load: () => Promise<Schema>
   /** A cheap text that changes whenever `load` would answer something else. */
   fingerprint: () => Promise<string>
@@ -15,7 +15,7 @@ export type SchemaCacheOptions = {
   pollMs?: number
 }
 
-export interface RunningSchemaCache extends SchemaCache {
+interface RunningSchemaCache extends SchemaCache {
   /** Loads the first snapshot and follows the database from then on. */
   start(): Promise<void>
   stop(): Promise<void>
@@ -44,8 +44,9 @@ const POLL_MS = 60_000
 const DEBOUNCE_MS = 50
 const MAX_DEBOUNCE_MS = 250
 const RETRY_MS = 1_000
-/** Checks on a miss take at most a tenth of one connection's time. */
+/** Between checks on a miss: at least this, and long enough that they take a tenth of one connection's time. */
 const MIN_CHECK_GAP_MS = 100
+const MAX_CHECK_GAP_MS = 1_000
 const CHECK_GAP_FACTOR = 10
 
 export function createSchemaCache(options: SchemaCacheOptions): RunningSchemaCache {
@@ -53,7 +54,7 @@ export function createSchemaCache(options: SchemaCacheOptions): RunningSchemaCac
   const listeners: ((schema: Schema) => void)[] = []
   let current: { schema: Schema; mark: string } | undefined
   let lastLoadMs = 0
-  let lastCheck = { endedAt: Number.NEGATIVE_INFINITY, ms: 0 }
+  let nextCheckAt = 0
   let debounce: NodeJS.Timeout | undefined
   let poll: NodeJS.Timeout | undefined
   let unlisten: (() => Promise<void>) | undefined
@@ -88,19 +89,19 @@ export function createSchemaCache(options: SchemaCacheOptions): RunningSchemaCac
     }
   }
 
-  const refreshIfStale = afterwards(async (): Promise<Schema> => {
-    const gap = Math.max(MIN_CHECK_GAP_MS, lastCheck.ms * CHECK_GAP_FACTOR)
-    const wait = lastCheck.endedAt + gap - performance.now()
-    if (wait > 0) await sleep(wait)
+  const check = async (): Promise<Schema> => {
     const startedAt = performance.now()
     try {
       const mark = await fingerprint()
-      return mark === current?.mark ? read() : await reload()
+      if (mark === current?.mark) return read()
     } finally {
       const endedAt = performance.now()
-      lastCheck = { endedAt, ms: endedAt - startedAt }
+      const gap = (endedAt - startedAt) * CHECK_GAP_FACTOR
+      nextCheckAt = endedAt + Math.min(Math.max(gap, MIN_CHECK_GAP_MS), MAX_CHECK_GAP_MS)
     }
-  })
+    return reload()
+  }
+  const refreshIfStale = afterwards(check, () => nextCheckAt - performance.now())
 
   const reloadSoon = (delayMs = Math.min(Math.max(DEBOUNCE_MS, lastLoadMs), MAX_DEBOUNCE_MS)): void => {
     if (stopped || debounce !== undefined) return
@@ -146,28 +147,29 @@ export function createSchemaCache(options: SchemaCacheOptions): RunningSchemaCac
 
 /**
  * Shares one run among callers, but never one that began before the call: who calls during a run gets the next one,
- * together with everybody else who did. At most one runs and one waits.
+ * together with everybody else who did. At most one runs and one waits, and it waits `pauseMs` after the last.
  */
-function afterwards<T>(run: () => Promise<T>): () => Promise<T> {
-  let running: Promise<T> | undefined
+function afterwards<T>(run: () => Promise<T>, pauseMs = () => 0): () => Promise<T> {
+  let running: Promise<unknown> = Promise.resolve()
+  let isRunning = false
   let next: Promise<T> | undefined
-  const start = (): Promise<T> => {
-    const mine = run().finally(() => {
-      running = undefined
-    })
-    running = mine
+  const start = async (): Promise<T> => {
+    next = undefined
+    isRunning = true
+    try {
+      return await run()
+    } finally {
+      isRunning = false
+    }
+  }
+  const begin = (): Promise<T> => {
+    const mine = start()
+    running = mine.catch(() => {})
     return mine
   }
   return () => {
-    if (running === undefined && next === undefined) return start()
-    next ??= Promise.resolve(running)
-      .then(noop, noop)
-      .then(() => {
-        next = undefined
-        return start()
-      })
+    if (!isRunning && next === undefined && pauseMs() <= 0) return begin()
+    next ??= running.then(() => sleep(Math.max(pauseMs(), 0))).then(begin)
     return next
   }
 }
-
-const noop = (): void => {}

@@ -64,6 +64,14 @@ test('DDL from outside is seen by every server within a second', async () => {
   await bothSee(/^(?!.*"public\.others")/)
 })
 
+test('where no event trigger helps, the first request for a new table finds it', async () => {
+  const api = await startServer()
+  await api.sql('drop event trigger svc_schema_ddl; drop event trigger svc_schema_drop')
+  assert.equal((await api.call('GET /api/collections/unheard')).status, 404)
+  await api.sql('create table unheard (id int primary key)')
+  assert.equal((await api.call('GET /api/collections/unheard')).status, 200)
+})
+
 test('what changes the schema notifies, what does not is silent', async (t) => {
   const cleanups = undoing(t)
   const url = await emptyDatabase(cleanups)

@@ -101,7 +101,7 @@ const GEOMETRY_TYPES = [
  * PostGIS packs srid (21 bits, signed), type (6), Z and M (1 each) into the type modifier (liblwgeom.h, TYPMOD_GET_*).
  * Read here rather than with postgis_typmod_srid() and its like, which exist only where PostGIS does.
  */
-export function spatialFacts(
+function spatialFacts(
   modifier: number,
   isGeography: boolean,
 ): Pick<Column, 'geometryType' | 'srid' | 'coordDimension'> {
