@@ -69,7 +69,10 @@ export function createAdmin(deps: AdminDeps): Admin {
           return { ...jsonText(200, await runSql(query, signal)), audit: { newValues } }
         } catch (error) {
           // A script that failed may have committed before; the trail shows that it was tried.
-          await audit({ who, ip, action: 'sql.execute', newValues: { ...newValues, error: reasonOf(error) } })
+          const tried = { ...newValues, error: reasonOf(error) }
+          await audit({ who, ip, action: 'sql.execute', newValues: tried }).catch((lost) => {
+            observe({ level: 'error', message: 'audit entry lost', attrs: { error: reasonOf(lost) } })
+          })
           throw error
         }
       },
