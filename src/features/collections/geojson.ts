@@ -1,37 +1,48 @@
-/** How deep the coordinates of each geometry are nested (RFC 7946 §3.1). */
-const DEPTH: ReadonlyMap<unknown, number> = new Map([
-  ['Point', 1],
-  ['MultiPoint', 2],
-  ['LineString', 2],
-  ['MultiLineString', 3],
-  ['Polygon', 3],
-  ['MultiPolygon', 4],
+type Form = (coordinates: unknown) => boolean
+
+const listOf =
+  (part: Form, atLeast = 0): Form =>
+  (value) =>
+    Array.isArray(value) && value.length >= atLeast && value.every(part)
+
+const isPosition: Form = (value) =>
+  Array.isArray(value) && value.length >= 2 && value.length <= 4 && value.every((part) => typeof part === 'number')
+
+const isLine = listOf(isPosition, 2)
+
+const isRing: Form = (value) => {
+  if (!Array.isArray(value) || value.length < 4 || !value.every(isPosition)) return false
+  const [first, last] = [value[0] as number[], value.at(-1) as number[]]
+  return first[0] === last[0] && first[1] === last[1]
+}
+
+const isPolygon = listOf(isRing)
+
+/** An empty array is how an empty geometry is written. */
+const orEmpty =
+  (form: Form): Form =>
+  (value) =>
+    (Array.isArray(value) && value.length === 0) || form(value)
+
+/** RFC 7946 §3.1. */
+const FORMS: ReadonlyMap<unknown, Form> = new Map([
+  ['Point', orEmpty(isPosition)],
+  ['MultiPoint', listOf(isPosition)],
+  ['LineString', orEmpty(isLine)],
+  ['MultiLineString', listOf(isLine)],
+  ['Polygon', isPolygon],
+  ['MultiPolygon', listOf(isPolygon)],
 ])
 const MAX_COLLECTION_DEPTH = 8
 
 /**
- * Whether a value has the form of a GeoJSON geometry. PostGIS reports a bad one as an internal error of its own, so
- * the form is checked before; whether rings close and the like is left to PostGIS.
+ * Whether a value has the form of a GeoJSON geometry. It is checked here because PostGIS reads some bad ones as if
+ * they were good and reports others as internal errors of its own.
  */
 export function isGeoJson(value: unknown, depth = 0): boolean {
   if (typeof value !== 'object' || value === null) return false
   const { type, coordinates, geometries } = value as Record<string, unknown>
-  if (type === 'GeometryCollection') {
-    return (
-      depth < MAX_COLLECTION_DEPTH &&
-      Array.isArray(geometries) &&
-      geometries.every((part) => isGeoJson(part, depth + 1))
-    )
-  }
-  const nesting = DEPTH.get(type)
-  return nesting !== undefined && areCoordinates(coordinates, nesting)
-}
-
-function areCoordinates(value: unknown, nesting: number): boolean {
-  if (!Array.isArray(value)) return false
-  if (nesting > 1) return value.every((part) => areCoordinates(part, nesting - 1))
-  // An empty position is how an empty point is written.
-  return (
-    (value.length === 0 || value.length >= 2) && value.length <= 4 && value.every((part) => typeof part === 'number')
-  )
+  if (type !== 'GeometryCollection') return FORMS.get(type)?.(coordinates) ?? false
+  const isPart = (part: unknown) => isGeoJson(part, depth + 1)
+  return depth < MAX_COLLECTION_DEPTH && Array.isArray(geometries) && geometries.every(isPart)
 }

@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { elementTexts, memberTexts } from './json-slices.ts'
+
+test('slices are the values, as they were written', () => {
+  assert.deepEqual(elementTexts(' [ 1 , "a]\\"," , {"b":[2,3]} ,[],null ]'), [
+    '1',
+    '"a]\\","',
+    '{"b":[2,3]}',
+    '[]',
+    'null',
+  ])
+  assert.deepEqual(elementTexts('[]'), [])
+  assert.deepEqual(
+    [...memberTexts('{"a": 1e400 , "b\\u0063":"}", "a":9007199254740993}')],
+    [
+      ['a', '9007199254740993'],
+      ['bc', '"}"'],
+    ],
+  )
+  assert.deepEqual([...memberTexts(' { } ')], [])
+})
+
+test('slicing and parsing agree for any JSON', () => {
+  const spaced = fc.constantFrom(0, 1, 2, '\t')
+  fc.assert(
+    fc.property(fc.array(fc.jsonValue()), spaced, (values, indent) => {
+      const texts = elementTexts(JSON.stringify(values, null, indent))
+      assert.deepEqual(
+        texts.map((text) => JSON.parse(text)),
+        JSON.parse(JSON.stringify(values)),
+      )
+    }),
+  )
+  fc.assert(
+    fc.property(fc.dictionary(fc.string(), fc.jsonValue()), spaced, (members, indent) => {
+      const text = JSON.stringify(members, null, indent)
+      const parsed = JSON.parse(text)
+      const texts = memberTexts(text)
+      assert.deepEqual([...texts.keys()].sort(), Object.keys(parsed).sort())
+      for (const [name, slice] of texts) assert.deepEqual(JSON.parse(slice), parsed[name])
+    }),
+  )
+})
