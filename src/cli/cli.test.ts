@@ -44,7 +44,7 @@ const api = client(url, '')
 let password = ''
 
 test('wrong usage is one sentence and exit code 2', async () => {
-  for (const [args, sentence] of [
+  const wrong: [args: string[], sentence: string][] = [
     [[], 'no command given (see svc --help)'],
     [['fly'], 'unknown command: fly (see svc --help)'],
     [['migrate', 'sideways'], 'unknown command: migrate sideways (see svc --help)'],
@@ -52,10 +52,12 @@ test('wrong usage is one sentence and exit code 2', async () => {
     [['stop', '--detach'], '--detach belongs to svc start'],
     [['sql'], 'usage: svc sql "<query>"'],
     [['migrate', 'create', 'a b'], 'a migration name consists of letters, digits, _ and -'],
-  ] as const) {
-    const { code, out, err } = await svc([...args])
-    assert.deepEqual({ code, out, err }, { code: 2, out: '', err: `${sentence}\n` })
-  }
+  ]
+  const ran = await Promise.all(wrong.map(([args]) => svc(args)))
+  assert.deepEqual(
+    ran,
+    wrong.map(([, sentence]) => ({ code: 2, out: '', err: `${sentence}\n` })),
+  )
 })
 
 test('a configuration that cannot be is one sentence and exit code 1', async () => {
@@ -115,6 +117,13 @@ test('a second start on the same data says who holds it', async () => {
   const { code, err } = await svc(['start', '--port', '0'])
   assert.equal(code, 1)
   assert.match(err, /^the data directory \S+ is in use by another server \(pid \d+, http:\S+\): [^\n]+\n$/)
+})
+
+test('a port that is taken is one sentence', async () => {
+  const env = { SVC_DATA_DIR: join(home, 'other') }
+  const { code, err } = await svc(['start', '--port', String(port)], { env })
+  assert.deepEqual([code, err], [1, `cannot listen on 127.0.0.1 port ${port}: another program listens there\n`])
+  assert.equal(existsSync(join(home, 'other/postgres/postmaster.pid')), false)
 })
 
 test('status shows pid, URL and health', async () => {

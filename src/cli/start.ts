@@ -34,10 +34,24 @@ export async function start(context: Context): Promise<number> {
     log.flush()
     process.exit(0)
   } catch (error) {
-    await tell({ failed: reasonOf(error) })
-    throw error
+    const failure = isListenError(error) ? new Error(listenFailure(config, error)) : error
+    await tell({ failed: reasonOf(failure) })
+    throw failure
   }
 }
+
+const isListenError = (error: unknown): error is NodeJS.ErrnoException =>
+  error instanceof Error && ['listen', 'bind', 'getaddrinfo'].includes((error as NodeJS.ErrnoException).syscall ?? '')
+
+const LISTEN_FAILURES: Record<string, string> = {
+  EADDRINUSE: 'another program listens there',
+  EACCES: 'not permitted',
+  EADDRNOTAVAIL: 'this machine has no such address',
+  ENOTFOUND: 'this machine has no such address',
+}
+
+const listenFailure = ({ server: { host, port } }: Config, { code = '', message }: NodeJS.ErrnoException): string =>
+  `cannot listen on ${host} port ${port}: ${LISTEN_FAILURES[code] ?? message}`
 
 /** Resolves at the first SIGTERM or SIGINT; the second does not wait for anybody. */
 function stopSignal(): Promise<void> {
