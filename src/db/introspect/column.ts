@@ -128,7 +128,8 @@ export function columnOf(
   const [position, name, typeKey, flags, defaultExpression, comment, bits] = row
   const type = types.get(typeKey)
   if (type === undefined) return undefined // dropped while the catalogue was read
-  // Written out: spreading `type` into each of fifty thousand columns took 1.5 s, this takes 0.05 s.
+  // Written out: spreading `type` into each of fifty thousand columns takes 1.7 s of processor time, the whole
+  // snapshot made like this 0.25 s.
   return {
     name,
     ident: new Ident(name),

@@ -17,7 +17,7 @@ export function schemaDocument(schema: Schema, audience: Audience): string {
     functions: audience.tables.length > 0 ? {} : functionEntries(schema),
     schemas: schema.schemas,
     hasPostGIS: schema.postGIS !== undefined,
-    ...(schema.postGIS && { postGISVersion: schema.postGIS.version }),
+    postGISVersion: schema.postGIS?.version,
     hasPgVector: schema.pgVector !== undefined,
     hasPgTrgm: schema.pgTrgm !== undefined,
     builtAt: schema.builtAt.toISOString(),
@@ -62,36 +62,38 @@ function describe(entry: Listed, listed: ReadonlyMap<string, Listed>): object {
     schema: table.schema,
     name: table.name,
     kind: table.kind,
-    ...optional({ comment: table.comment }),
+    comment: table.comment,
     columns: [...columns.values()].map(columnEntry),
     primaryKey: table.primaryKey.map(({ name }) => name).filter((name) => columns.has(name)),
-    ...optional({
-      foreignKeys,
-      checkConstraints: table.checkConstraints.filter(saysNothingHidden),
-      indexes: table.indexes.filter(saysNothingHidden),
-      relationships,
-    }),
+    foreignKeys: unlessEmpty(foreignKeys),
+    checkConstraints: unlessEmpty(table.checkConstraints.filter(saysNothingHidden)),
+    indexes: unlessEmpty(table.indexes.filter(saysNothingHidden)),
+    relationships: unlessEmpty(relationships),
     rlsEnabled: table.rlsEnabled,
-    ...optional({ rlsPolicies: admin ? table.rlsPolicies : [] }),
+    rlsPolicies: admin ? unlessEmpty(table.rlsPolicies) : undefined,
   }
 }
+
+/** JSON.stringify leaves out what is undefined. */
+const unlessEmpty = <T>(list: readonly T[]): readonly T[] | undefined => (list.length === 0 ? undefined : list)
 
 const columnEntry = (column: Column): object => ({
   name: column.name,
   position: column.position,
   type: column.type,
   nullable: column.nullable,
-  ...optional({ default: column.default, comment: column.comment }),
+  default: column.default,
+  comment: column.comment,
   isPrimaryKey: column.isPrimaryKey,
   isGeometry: column.isGeometry,
   isGeography: column.isGeography,
   isVector: column.isVector,
-  ...optional({ vectorDim: column.vectorDim }),
+  vectorDim: column.vectorDim,
   geometryType: column.geometryType,
   srid: column.srid,
-  ...optional({ coordDimension: column.coordDimension }),
+  coordDimension: column.coordDimension,
   jsonType: column.jsonType,
-  ...optional({ enumValues: column.enumValues }),
+  enumValues: column.enumValues,
 })
 
 function relationship(from: Table, relation: Relation, listed: ReadonlyMap<string, Listed>): object {
@@ -114,7 +116,7 @@ function functionEntries(schema: Schema): Record<string, object> {
   for (const [key, overloads] of schema.functions) {
     const [first, ...others] = overloads.filter((fn) => fn.executableBy.size > 0)
     if (first === undefined) continue
-    entries.push([key, { ...functionEntry(first), ...optional({ overloads: others.map(functionEntry) }) }])
+    entries.push([key, { ...functionEntry(first), overloads: unlessEmpty(others.map(functionEntry)) }])
   }
   return Object.fromEntries(entries)
 }
@@ -122,22 +124,15 @@ function functionEntries(schema: Schema): Record<string, object> {
 const functionEntry = (fn: Fn): object => ({
   schema: fn.schema,
   name: fn.name,
-  ...optional({ comment: fn.comment }),
+  comment: fn.comment,
   parameters: fn.parameters.map(({ name, type, position, hasDefault, isVariadic }) => ({
     name,
     type,
     position,
     hasDefault,
-    ...(isVariadic && { isVariadic }),
+    isVariadic: isVariadic || undefined,
   })),
   returnType: fn.returnType,
   returnsSet: fn.returnsSet,
   isVoid: fn.isVoid,
 })
-
-/** Leaves out what is undefined or an empty list. */
-function optional(fields: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(
-    Object.entries(fields).filter(([, value]) => value !== undefined && !(Array.isArray(value) && value.length === 0)),
-  )
-}
