@@ -82,6 +82,9 @@ export type Auth = {
   close(): Promise<void>
 }
 
+/** There may be millions of sessions to end. */
+const ROTATION_MS = 300_000
+
 export async function createAuth(deps: AuthDeps): Promise<Auth> {
   const { db, config, passwords, rootSecret, publicBaseUrl } = deps
   const watch = await startWatch(deps)
@@ -103,13 +106,17 @@ export async function createAuth(deps: AuthDeps): Promise<Auth> {
   const accounts = createAccounts(account)
 
   async function rotate(): Promise<void> {
-    await db.run(SYSTEM, [
-      replaceSalt(),
-      sql`delete from svc.sessions`,
-      sql`delete from svc.pending_logins`,
-      sql`delete from svc.oauth_states`,
-      sql`select svc.revoke('all_users', '')`,
-    ])
+    await db.run(
+      SYSTEM,
+      [
+        replaceSalt(),
+        sql`delete from svc.sessions`,
+        sql`delete from svc.pending_logins`,
+        sql`delete from svc.oauth_states`,
+        sql`select svc.revoke('all_users', '')`,
+      ],
+      { lane: 'slow', timeoutMs: ROTATION_MS },
+    )
     await watch.refresh()
   }
 

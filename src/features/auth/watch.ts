@@ -32,6 +32,8 @@ export type Watch = {
 }
 
 const POLL_MS = 400
+/** Between two looks that notifications ask for, so that a flood of logouts is read in batches. */
+const NUDGED_MS = 40
 const TRUST_MS = 1_000
 const PRUNE_EVERY_MS = 600_000
 
@@ -66,6 +68,7 @@ export async function startWatch({ db, observe }: { db: Db; observe: Observe }):
   let polling: Promise<void> | undefined
   let again: Promise<void> | undefined
   let timer: NodeJS.Timeout | undefined
+  let nudged = false
   let failing = false
   let closed = false
 
@@ -108,9 +111,19 @@ export async function startWatch({ db, observe }: { db: Db; observe: Observe }):
     clearTimeout(timer)
     polling = poll().finally(() => {
       polling = undefined
-      if (!closed) timer = setTimeout(look, POLL_MS).unref()
+      if (!closed) timer = setTimeout(look, nudged ? NUDGED_MS : POLL_MS).unref()
+      nudged = false
     })
     return polling
+  }
+
+  function nudge(): void {
+    if (polling) nudged = true
+    else if (performance.now() - readAt > NUDGED_MS) look()
+    else {
+      clearTimeout(timer)
+      timer = setTimeout(look, NUDGED_MS).unref()
+    }
   }
 
   function look(): void {
@@ -129,7 +142,7 @@ export async function startWatch({ db, observe }: { db: Db; observe: Observe }):
   }
 
   await db.run(SYSTEM, ensureSalt())
-  const unlisten = await db.listen('svc_revocations', look, look)
+  const unlisten = await db.listen('svc_revocations', nudge, nudge)
   await refresh()
 
   const current = (): News => {
