@@ -44,7 +44,7 @@ const POLL_MS = 60_000
 const DEBOUNCE_MS = 50
 const MAX_DEBOUNCE_MS = 250
 const RETRY_MS = 1_000
-/** Between checks on a miss: at least this, and long enough that they take a tenth of one connection's time. */
+/** Checks on a miss are spaced to take about a tenth of one connection's time, within these bounds. */
 const MIN_CHECK_GAP_MS = 100
 const MAX_CHECK_GAP_MS = 1_000
 const CHECK_GAP_FACTOR = 10
