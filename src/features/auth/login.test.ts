@@ -84,3 +84,19 @@ test('known and unknown addresses take equally long', async () => {
   const [known, unknown] = [await best('timed@x.test'), await best('untimed@x.test')]
   assert.ok(unknown > known / 2 && unknown < known * 2, `known ${known} ms, unknown ${unknown} ms`)
 })
+
+test('the eleventh registration of a minute is refused, whichever server it asks', async () => {
+  const limited = { 'rate_limit.register': '10/min' }
+  const [one, two] = [await startServer({ on: api, config: limited }), await startServer({ on: api, config: limited })]
+  const statuses: number[] = []
+  for (let i = 0; i < 11; i++) {
+    const server = i % 2 ? one : two
+    statuses.push((await server.call('POST /api/auth/register', { json: { email: `l${i}@x.test`, password } })).status)
+  }
+  assert.deepEqual(statuses, [...Array(10).fill(201), 429])
+  const { status, body, headers } = await one.call('POST /api/auth/register?x=1', {
+    json: { email: 'l@x.test', password, x: 1 },
+  })
+  assert.deepEqual([status, body.message], [429, 'too many requests'])
+  assert.match(headers.get('retry-after') ?? '', /^[1-9]\d*$/)
+})

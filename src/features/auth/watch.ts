@@ -78,9 +78,12 @@ export async function startWatch({ db, observe }: { db: Db; observe: Observe }):
     const news = JSON.parse(text ?? 'null') as News
     clockOffset = news.now - (startedAt + performance.now()) / 2
     const rotated = known !== undefined && known.salt !== news.salt
+    // Transaction ids that go back mean another database, e.g. a restored one: nothing known is about it.
+    const replaced = known !== undefined && BigInt(news.xmin) < BigInt(known.xmin)
     const fresh = news.revoked.filter(({ id }) => !seen.has(id))
     seen = new Set(news.revoked.map(({ id }) => id))
     known = news
+    if (replaced) tell(() => true)
     apply(rotated ? [...fresh, { kind: 'all_users', subject: '' }] : fresh)
     // Only now: what was read before is trusted again from the moment it is applied.
     readAt = startedAt
@@ -91,9 +94,11 @@ export async function startWatch({ db, observe }: { db: Db; observe: Observe }):
   }
 
   function apply(batch: readonly Revocation[]): void {
-    if (batch.length === 0) return
+    if (batch.length > 0) tell(endedBy(batch))
+  }
+
+  function tell(ends: (who: Identity) => boolean): void {
     generation++
-    const ends = endedBy(batch)
     for (const heard of listeners) heard(ends)
   }
 
