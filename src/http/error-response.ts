@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { AppError } from '../core/errors.ts'
-import type { FlatHeaders } from './headers.ts'
+import { type FlatHeaders, headerLines } from './headers.ts'
 
 /** Anything thrown, as a client may see it. What we did not mean to say becomes `internal error`. */
 export const toAppError = (thrown: unknown): AppError =>
@@ -36,11 +36,17 @@ export function parserError(code: string | undefined): AppError {
 /** An answer for a socket that has no request: written by hand, then closed without cutting it off. */
 export function refuseSocket(socket: Socket, error: AppError, headers: FlatHeaders): void {
   const body = JSON.stringify(error)
-  const lines = [`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? ''}`]
-  for (let i = 0; i < headers.length; i += 2) lines.push(`${headers[i]}: ${headers[i + 1]}`)
-  lines.push('Content-Type: application/json', `Content-Length: ${Buffer.byteLength(body)}`, 'Connection: close')
+  const own = [
+    'Content-Type',
+    'application/json',
+    'Content-Length',
+    String(Buffer.byteLength(body)),
+    'Connection',
+    'close',
+  ]
+  const lines = headerLines([...headers, ...own])
   socket.on('error', () => socket.destroy())
-  socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`)
+  socket.end(`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? ''}\r\n${lines}\r\n${body}`)
   // Closing at once would reset the connection while the client still sends, and it might never see the answer.
   setTimeout(() => socket.destroy(), 1000).unref()
 }

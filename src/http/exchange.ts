@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ANONYMOUS, type Identity } from '../core/identity.ts'
-import type { FlatHeaders } from './headers.ts'
+import type { CommonHeaders, FlatHeaders } from './headers.ts'
 import { announcesBody } from './request-body.ts'
 import type { Call, Route } from './route.ts'
 import { decodeParam, type Pairs, parsePairs, type Target } from './target.ts'
@@ -13,20 +13,28 @@ export class Exchange {
   readonly requestId: string
   readonly ip: string
   readonly target: Target
-  /** What this answer carries whatever becomes of the request. */
-  readonly headers: FlatHeaders
+  readonly common: CommonHeaders
+  /** What this answer carries beyond the common headers, whatever becomes of the request. Never text from outside. */
+  readonly own: FlatHeaders
   route: Route | undefined
   who: Identity = ANONYMOUS
+  /** The handler asked for the response itself, so node holds headers for it. */
+  rawTaken = false
   /** The client waits for `100 Continue` before it sends its body (RFC 9110 §10.1.1). */
   awaitsContinue = false
 
-  constructor(known: Pick<Exchange, 'request' | 'response' | 'requestId' | 'ip' | 'target' | 'headers'>) {
+  constructor(known: Pick<Exchange, 'request' | 'response' | 'requestId' | 'ip' | 'target' | 'common' | 'own'>) {
     this.request = known.request
     this.response = known.response
     this.requestId = known.requestId
     this.ip = known.ip
     this.target = known.target
-    this.headers = known.headers
+    this.common = known.common
+    this.own = known.own
+  }
+
+  get flatHeaders(): FlatHeaders {
+    return [...this.common.flat, ...this.own, 'X-Request-Id', this.requestId]
   }
 
   get clientIsGone(): boolean {
@@ -89,7 +97,8 @@ export class HttpCall implements Call {
 
   get raw(): Call['raw'] {
     if (this.#raw === undefined) {
-      const { request, response, headers } = this.#exchange
+      const { request, response, flatHeaders: headers } = this.#exchange
+      this.#exchange.rawTaken = true
       for (let i = 0; i < headers.length; i += 2) response.setHeader(headers[i] ?? '', headers[i + 1] ?? '')
       this.#raw = { request, response }
     }

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 
 /** Header names and values in turn, the form `writeHead` takes without building an object. */
 export type FlatHeaders = string[]
@@ -43,31 +43,44 @@ export function createHeaders({ publicBaseUrl, corsOrigins }: HeaderConfig) {
     ...(anyOrigin ? ['Access-Control-Allow-Origin', '*'] : []),
     ...(anyOrigin || listed.size === 0 ? [] : ['Vary', 'Origin']),
   ]
-  const alwaysSecret: FlatHeaders = [...always, 'Cache-Control', 'no-store']
-
-  function pushCors(flat: FlatHeaders, origin: string): void {
-    if (!anyOrigin && !listed.has(origin)) return
-    if (!anyOrigin) flat.push('Access-Control-Allow-Origin', origin)
-    flat.push('Access-Control-Expose-Headers', EXPOSED)
-  }
+  const open = commonOf(always)
+  const secret = commonOf([...always, 'Cache-Control', 'no-store'])
+  const allows = (origin: string | undefined): boolean => anyOrigin || (origin !== undefined && listed.has(origin))
 
   return {
-    common(path: string, origin: string | undefined, requestId: string): FlatHeaders {
-      const flat = (isSecretPath(path) ? alwaysSecret : always).slice()
-      if (origin !== undefined) pushCors(flat, origin)
-      flat.push('X-Request-Id', requestId)
-      return flat
+    common: (path: string): CommonHeaders => (isSecretPath(path) ? secret : open),
+    /** For requests from a page of another origin. */
+    cors(origin: string): FlatHeaders {
+      if (!allows(origin)) return []
+      const exposed = ['Access-Control-Expose-Headers', EXPOSED]
+      return anyOrigin ? exposed : ['Access-Control-Allow-Origin', origin, ...exposed]
     },
-    preflight: (origin: string | undefined): FlatHeaders =>
-      anyOrigin || (origin !== undefined && listed.has(origin)) ? PREFLIGHT : [],
+    preflight: (origin: string | undefined): FlatHeaders => (allows(origin) ? PREFLIGHT : []),
   }
+}
+
+/** The same headers twice: as writeHead takes them, and as text that is ready to be sent. */
+export type CommonHeaders = { readonly flat: Readonly<FlatHeaders>; readonly lines: string }
+
+const commonOf = (flat: FlatHeaders): CommonHeaders => ({ flat, lines: headerLines(flat) })
+
+export function headerLines(flat: Readonly<FlatHeaders>): string {
+  let lines = ''
+  for (let i = 0; i < flat.length; i += 2) lines += `${flat[i]}: ${flat[i + 1]}\r\n`
+  return lines
 }
 
 const isSecretPath = (path: string): boolean => path.startsWith('/api/auth/') || path.startsWith('/api/admin/')
 
+const idPrefix = randomBytes(9).toString('hex')
+let lastId = 0
+
+/** Unique over all servers and restarts; a random number for each request would cost more than the rest of its head. */
+const newRequestId = (): string => `${idPrefix}-${(++lastId).toString(36)}`
+
 /** A caller's own id is kept when it is harmless, so that one id follows a request through several services. */
 export const requestIdOf = (given: string | undefined): string =>
-  given !== undefined && /^[A-Za-z0-9_-]{1,64}$/.test(given) ? given : randomUUID()
+  given !== undefined && /^[A-Za-z0-9_-]{1,64}$/.test(given) ? given : newRequestId()
 
 /** Adds headers to a flat list; a name that is already there is replaced, except Vary, which grows. */
 export function putHeaders(flat: FlatHeaders, more: Readonly<Record<string, string>>): void {

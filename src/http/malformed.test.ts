@@ -18,7 +18,7 @@ async function expectEnvelope(code: number, message: string, ...parts: (string |
   assert.equal(headers.get('content-type'), 'application/json')
   assert.equal(headers.get('connection'), 'close')
   assert.equal(headers.get('x-content-type-options'), 'nosniff')
-  assert.match(headers.get('x-request-id') ?? '', /^[0-9a-f-]{36}$/)
+  assert.match(headers.get('x-request-id') ?? '', /^[0-9a-f]{18}-[0-9a-z]+$/)
   assert.equal((await fetch(`${api.url}/health`)).status, 200)
 }
 

@@ -104,7 +104,7 @@ async function spendToken(deps: PipelineDeps, exchange: Exchange, limit: string)
   const asked = limitFor(limit, deps.rateLimits, exchange.who, exchange.ip)
   if (asked === undefined) return
   const verdict = await deps.limiter.takeToken(asked.name, asked.subject, asked.rate)
-  pushLimitHeaders(exchange.headers, verdict, 'X-RateLimit')
+  pushLimitHeaders(exchange.own, verdict, 'X-RateLimit')
   if (!verdict.allowed) throw tooMany(verdict)
 }
 
@@ -113,7 +113,7 @@ async function spendAppToken(deps: PipelineDeps, exchange: Exchange, appId: stri
   const rate = await deps.appLimit(appId)
   if (rate === null) return
   const verdict = await deps.limiter.takeToken('app', appId, rate)
-  pushLimitHeaders(exchange.headers, verdict, 'X-App-RateLimit')
+  pushLimitHeaders(exchange.own, verdict, 'X-App-RateLimit')
   if (!verdict.allowed) throw tooMany(verdict, 'app rate limit exceeded')
 }
 

@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import type { Exchange } from './exchange.ts'
-import { putHeaders } from './headers.ts'
+import { type FlatHeaders, headerLines, putHeaders } from './headers.ts'
+import { setPlainHead, takesPlainHead } from './plain-head.ts'
 import type { Reply } from './route.ts'
 
 /** How long a client that still sends is listened to after its answer, so that it gets to read it. */
@@ -13,30 +14,42 @@ const STALLED_MS = 120_000
 /** Only for answers that do not leave at once: a timer on every socket would cost every request. */
 export const closeWhenStalled = (response: ServerResponse): void => void response.socket?.setTimeout(STALLED_MS)
 
-/** One writeHead from a flat list and one end: node joins them into a single write. */
 export function writeReply(exchange: Exchange, reply: Reply, draining: boolean): void {
   const { response } = exchange
-  const flat = exchange.headers.slice()
   const content = contentOf(reply)
-  let encoding: BufferEncoding = 'utf8'
-  if (content !== undefined) {
-    const bytes = Buffer.byteLength(content)
-    // As many bytes as characters means ASCII, which node writes faster as latin1.
-    if (bytes === content.length) encoding = 'latin1'
-    if (reply.content === undefined) flat.push('Content-Type', 'application/json')
-    flat.push('Content-Length', String(bytes))
-  } else if (reply.status !== 204 && reply.status !== 304) flat.push('Content-Length', '0')
-  if (reply.headers) putHeaders(flat, reply.headers)
+  const bytes = content === undefined ? 0 : Buffer.byteLength(content)
   const lingers = exchange.leavesBodyUnread
-  if (draining || lingers) flat.push('Connection', 'close')
-  response.writeHead(reply.status, flat)
+  if (reply.headers || draining || lingers || exchange.rawTaken || !takesPlainHead(response)) {
+    response.writeHead(reply.status, flatHead(exchange, reply, bytes, draining || lingers))
+  } else setPlainHead(response, reply.status, plainLines(exchange, reply, bytes))
+  // As many bytes as characters means ASCII, which node writes faster as latin1.
   if (lingers) linger(exchange, content)
-  else response.end(content, encoding)
+  else response.end(content, bytes === content?.length ? 'latin1' : 'utf8')
   if (response.writableLength > 0) closeWhenStalled(response)
 }
 
+const hasNoBody = (status: number): boolean => status === 204 || status === 304
+
+function plainLines({ common, own, requestId }: Exchange, reply: Reply, bytes: number): string {
+  const lines = `${common.lines}${own.length === 0 ? '' : headerLines(own)}X-Request-Id: ${requestId}\r\n`
+  if (hasNoBody(reply.status)) return lines
+  const type = reply.content === undefined && bytes > 0 ? 'Content-Type: application/json\r\n' : ''
+  return `${lines}${type}Content-Length: ${bytes}\r\n`
+}
+
+function flatHead(exchange: Exchange, reply: Reply, bytes: number, closes: boolean): FlatHeaders {
+  const flat = exchange.flatHeaders
+  if (!hasNoBody(reply.status)) {
+    if (reply.content === undefined && bytes > 0) flat.push('Content-Type', 'application/json')
+    flat.push('Content-Length', String(bytes))
+  }
+  if (reply.headers) putHeaders(flat, reply.headers)
+  if (closes) flat.push('Connection', 'close')
+  return flat
+}
+
 function contentOf(reply: Reply): string | Buffer | undefined {
-  if (reply.status === 204 || reply.status === 304) return undefined
+  if (hasNoBody(reply.status)) return undefined
   if (reply.json !== undefined) return reply.json
   if (reply.content !== undefined) return reply.content
   return reply.body === undefined ? undefined : JSON.stringify(reply.body)

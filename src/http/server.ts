@@ -8,6 +8,7 @@ import { causesOf, parserError, refuseSocket, toAppError } from './error-respons
 import { Exchange } from './exchange.ts'
 import { createHeaders, requestIdOf } from './headers.ts'
 import { createPipeline, type PipelineDeps } from './pipeline.ts'
+import { KEEP_ALIVE_SECONDS } from './plain-head.ts'
 import type { Rate } from './rate-limit.ts'
 import { closeWhenStalled, writeReply } from './reply.ts'
 import type { Reply } from './route.ts'
@@ -57,7 +58,7 @@ export type HttpServer = {
 }
 
 const HEADER_BYTES = 64 * 1024
-const TIMEOUTS = { headersTimeout: 60_000, requestTimeout: 300_000, keepAliveTimeout: 65_000 }
+const TIMEOUTS = { headersTimeout: 60_000, requestTimeout: 300_000, keepAliveTimeout: KEEP_ALIVE_SECONDS * 1000 }
 
 export function createHttpServer(deps: Deps): HttpServer {
   const { config, observe, onRequest } = deps
@@ -88,7 +89,8 @@ export function createHttpServer(deps: Deps): HttpServer {
       requestId,
       ip,
       target,
-      headers: headers.common(target.path, given.origin, requestId),
+      common: headers.common(target.path),
+      own: given.origin === undefined ? [] : headers.cors(given.origin),
     })
   }
 
@@ -114,7 +116,7 @@ export function createHttpServer(deps: Deps): HttpServer {
   function answer(exchange: Exchange, reply: Reply): void {
     try {
       if (exchange.request.method === 'OPTIONS')
-        exchange.headers.push(...headers.preflight(exchange.request.headers.origin))
+        exchange.own.push(...headers.preflight(exchange.request.headers.origin))
       if (reply.streaming) stream(exchange, reply)
       else {
         writeReply(exchange, reply, draining)
@@ -188,7 +190,7 @@ export function createHttpServer(deps: Deps): HttpServer {
 
   /** For what never became a request: bytes node's parser refused, timeouts, tunnels. */
   function refuse(socket: Socket, error: AppError): void {
-    refuseSocket(socket, error, headers.common('', undefined, requestIdOf(undefined)))
+    refuseSocket(socket, error, [...headers.common('').flat, 'X-Request-Id', requestIdOf(undefined)])
   }
 
   const refused = new WeakSet<Socket>()

@@ -78,7 +78,7 @@ function percentDecode(text: string, where: string): string {
   }
 }
 
-const SECRET = /^(?:token|code|state|sig|signature|refresh_?token|access_?token|password|.*secret)$/i
+const SECRET = /^(?:.*token|code|code_verifier|state|sig|signature|password|.*secret|api_?key|assertion)$/i
 
 /** The path as logs may show it: values that open doors are masked, however their names are spelled. */
 export function maskedPath({ path, query }: Target): string {
