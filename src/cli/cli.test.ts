@@ -199,6 +199,21 @@ test('reset-password ends the old password and every token, and the tool keeps w
   assert.equal((await svc(['sql', 'select 1'])).code, 0)
 })
 
+test('cleanups are listed, run one by one, and unknown ones are refused', async () => {
+  const listed = await svc(['cleanup', '--json'])
+  assert.deepEqual(JSON.parse(listed.out), {
+    items: ['expired_auth_cleanup', 'stale_session_cleanup', 'anonymous_account_cleanup'],
+  })
+  const abandon = `insert into svc.users (is_anonymous, created_at) values
+    (true, now() - interval '31 days'), (true, now() - interval '29 days') returning id`
+  assert.equal((await svc(['sql', abandon])).code, 0)
+  assert.deepEqual(await svc(['cleanup', 'anonymous_account_cleanup']), { code: 0, out: 'removed 1\n', err: '' })
+  assert.deepEqual(await svc(['cleanup', 'anonymous_account_cleanup']), { code: 0, out: 'removed 0\n', err: '' })
+  const { code, err } = await svc(['cleanup', 'everything'])
+  assert.equal(code, 2)
+  assert.match(err, /^unknown cleanup: everything \(there are .*\)\n$/)
+})
+
 test('stop ends the server and its database, and leaves no token behind', async () => {
   const { code, out } = await svc(['stop'])
   assert.equal(code, 0)

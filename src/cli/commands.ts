@@ -71,6 +71,14 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     },
   ],
   [
+    'cleanup',
+    {
+      usage: 'cleanup <name>',
+      does: 'remove what is expired or abandoned; without a name, list what there is',
+      run: async (context) => (await import('./cleanup.ts')).cleanup(context),
+    },
+  ],
+  [
     'version',
     {
       usage: 'version',

@@ -2,6 +2,8 @@ import { join } from 'node:path'
 import type pg from 'pg'
 import type { Config } from '../config.ts'
 import { openConnection } from '../db/connect.ts'
+import { openDatabase } from '../db/database.ts'
+import type { Db } from '../db/db.ts'
 import { socketUrl, tcpUrl } from '../db/embedded/address.ts'
 import { holderOf } from '../db/embedded/lock.ts'
 import { runningPostmaster } from '../db/embedded/postmaster.ts'
@@ -41,5 +43,22 @@ export const withConnection = <T>(config: Config, work: (client: pg.Client) => P
       return await work(client)
     } finally {
       await client.end().catch(() => {})
+    }
+  })
+
+/** As `withConnection`, with the server's own door to the database. */
+export const withDb = <T>(config: Config, work: (db: Db) => Promise<T>): Promise<T> =>
+  withDatabaseUrl(config, async (url) => {
+    const { pool } = await openDatabase({
+      url,
+      config: { ...config.database, max_conns: 2, min_conns: 0 },
+      api: config.api,
+      observe: () => {},
+      progress: () => {},
+    })
+    try {
+      return await work(pool)
+    } finally {
+      await pool.close()
     }
   })

@@ -1,0 +1,26 @@
+import { createCleanups } from '../features/auth/cleanups.ts'
+import { type Context, UsageError } from './command.ts'
+import { withDb } from './database.ts'
+
+/** Runs one of the cleanups on the configured database, whether a server runs on it or not. */
+export async function cleanup(context: Context): Promise<number> {
+  const [name, ...more] = context.args
+  if (more.length > 0) throw new UsageError('usage: svc cleanup <name>')
+  const { config } = context.config()
+  return withDb(config, async (db) => {
+    const cleanups: Record<string, () => Promise<number>> = createCleanups({
+      db,
+      anonymousRetentionDays: config.auth.anonymous_retention_days,
+    })
+    const names = Object.keys(cleanups)
+    if (name === undefined) {
+      context.print(context.json ? JSON.stringify({ items: names }) : names.join('\n'))
+      return 0
+    }
+    const run = Object.hasOwn(cleanups, name) ? cleanups[name] : undefined
+    if (!run) throw new UsageError(`unknown cleanup: ${name} (there are ${names.join(', ')})`)
+    const removed = await run()
+    context.print(context.json ? JSON.stringify({ removed }) : `removed ${removed}`)
+    return 0
+  })
+}
