@@ -12,6 +12,12 @@ import { prepareRoles } from '../src/db/roles.ts'
 /** `embedded`: the PostgreSQL of the npm packages. `extensions`: PostgreSQL 15 with PostGIS and pgvector. */
 export type ClusterKind = 'embedded' | 'extensions'
 
+/** For `skip` of tests that need them: why they cannot be had here. On Debian 12, root's `npm test` always has them. */
+export const withoutExtensions: string | false =
+  process.env['SVC_TEST_PG_EXT'] || process.env['SVC_TEST_PG_BIN_EXT']
+    ? false
+    : (process.env['SVC_TEST_EXT_REASON'] ?? 'no PostgreSQL with PostGIS and pgvector here: run npm test')
+
 export const MIGRATIONS = new URL('../migrations', import.meta.url).pathname
 
 const started = new Map<ClusterKind, Promise<string>>()

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { withoutExtensions } from '../../../test/cluster.ts'
 import { startServer, type TestServer } from '../../../test/kit.ts'
 import { createRunSql } from './run-sql.ts'
 
@@ -66,7 +67,7 @@ test('values keep every digit and their kind', async () => {
   }
 })
 
-test('geometry is GeoJSON and a vector an array of numbers', async () => {
+test('geometry is GeoJSON and a vector an array of numbers', { skip: withoutExtensions }, async () => {
   const spatial = await startServer({ postgres: 'extensions' })
   await run('create extension if not exists postgis; create extension if not exists vector', spatial)
   const { body } = await run(

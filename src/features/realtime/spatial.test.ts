@@ -1,15 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { withoutExtensions } from '../../../test/cluster.ts'
 import { listenTo } from '../../../test/event-stream.ts'
 import { eventually, startServer } from '../../../test/kit.ts'
 
-const skip =
-  process.env['SVC_TEST_PG_BIN_EXT'] || process.env['SVC_TEST_PG_EXT']
-    ? false
-    : (process.env['SVC_TEST_EXT_REASON'] ?? 'run npm test')
-
 test('spatial and vector columns arrive as GeoJSON and arrays, under policies that look at them', {
-  skip,
+  skip: withoutExtensions,
 }, async () => {
   const api = await startServer({ postgres: 'extensions' })
   await api.sql(`create extension if not exists postgis; create extension if not exists vector;

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { withoutExtensions } from '../../../test/cluster.ts'
 import { eventually, startServer } from '../../../test/kit.ts'
 
 const api = await startServer()
@@ -230,7 +231,7 @@ test('the operator is told of a view that reads past row level security, and of 
   assert.doesNotMatch(await warnings(), /leaky/)
 })
 
-test('PostGIS and pgvector are reported where they are installed', async () => {
+test('PostGIS and pgvector are reported where they are installed', { skip: withoutExtensions }, async () => {
   const spatial = await startServer({ postgres: 'extensions' })
   await spatial.sql(`create extension postgis; create extension vector; create extension pg_trgm;
     create table places (id int primary key, at geometry(Point, 4326), meaning vector(3))`)
