@@ -9,6 +9,7 @@ import {
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -82,16 +83,13 @@ before(async () => {
 })
 
 after(async () => {
-  console.log('AFTER', performance.now())
   for (const embedded of running) await embedded.stop()
   for (const owner of owners) owner.kill('SIGKILL')
   for (const dir of dirs) {
     const left = readPostmaster(join(dir, 'postgres'))
     if (left && isAlive(left.pid)) await kill9(left.pid)
   }
-  console.log('RM', performance.now())
   rmSync(root, { recursive: true, force: true, maxRetries: 5 })
-  console.log('DONE', performance.now())
 })
 
 test('the first start makes a cluster that only its owner can reach, and that keeps what it is told', async () => {
@@ -235,6 +233,16 @@ test('a cluster of another major version is refused in one sentence, untouched',
 
 test('a bin folder without PostgreSQL is refused in one sentence', async () => {
   await assert.rejects(start(join(root, 'no-bin'), { binDir: root }), /embedded_bin_dir: cannot run .*postgres/)
+})
+
+test('a bin folder that only root may enter is refused in one sentence', { skip: !isRoot && 'root only' }, async () => {
+  const binDir = join(root, 'closed')
+  mkdirSync(binDir, { mode: 0o700 })
+  symlinkSync(join(findBinaries(undefined, undefined).dir, 'postgres'), join(binDir, 'postgres'))
+  await assert.rejects(
+    start(join(root, 'closed-bin'), { binDir }),
+    /does not run as root, and other accounts cannot enter/,
+  )
 })
 
 test('a data directory with a path too long for a socket works', async () => {

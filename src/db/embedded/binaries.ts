@@ -25,15 +25,21 @@ export const program = (binaries: Binaries, name: 'initdb' | 'postgres' | 'pg_ct
 const versioned = (dir: string, version: string): Binaries => ({ dir, version, major: Number.parseInt(version, 10) })
 
 export function findBinaries(binDir: string | undefined, account: Account): Binaries {
-  return binDir ? installed(binDir) : fromPackage(account)
+  return binDir ? installed(binDir, account) : fromPackage(account)
 }
 
-function installed(dir: string): Binaries {
+function installed(dir: string, account: Account): Binaries {
   const postgres = join(dir, executable('postgres'))
   const { stdout, error } = spawnSync(postgres, ['--version'], { encoding: 'utf8' })
   const version = stdout?.match(/\d+(\.\d+)*/)?.[0]
-  if (error || !version)
+  if (error || !version) {
     throw new Error(`database.embedded_bin_dir: cannot run ${postgres} (${error?.message ?? 'no version'})`)
+  }
+  if (account && !othersMayEnter(dir)) {
+    throw new Error(
+      `database.embedded_bin_dir: PostgreSQL does not run as root, and other accounts cannot enter ${dir}`,
+    )
+  }
   return versioned(dir, version)
 }
 
@@ -62,13 +68,12 @@ function packageRoot(name: string): string {
 
 /** The other account must pass every folder down to the binaries; a home directory (0700) stops it. */
 function isReachable(native: string, account: Account): boolean {
-  if (!account) return true
-  for (let dir = native; ; dir = dirname(dir)) {
-    if ((statSync(dir).mode & 0o001) === 0) return false
-    if (dir === dirname(dir)) break
-  }
-  return ['bin/postgres', 'bin', 'lib', 'share'].every((path) => (statSync(join(native, path)).mode & 0o005) === 0o005)
+  const open = (path: string) => (statSync(join(native, path)).mode & 0o005) === 0o005
+  return !account || (othersMayEnter(native) && ['bin/postgres', 'bin', 'lib', 'share'].every(open))
 }
+
+const othersMayEnter = (dir: string): boolean =>
+  (statSync(dir).mode & 0o001) !== 0 && (dir === dirname(dir) || othersMayEnter(dirname(dir)))
 
 /** npm packs no symlinks; the package's install script makes them, unless scripts are off. False = not allowed to. */
 function linkLibraries(native: string): boolean {
