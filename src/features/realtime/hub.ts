@@ -97,7 +97,9 @@ export function createHub({ db, log, schemaWith, observe }: Deps): Hub {
   }
 
   async function tellOrQueue(batch: { seq: number; changes: readonly Change[] }, audience: Channel[]): Promise<void> {
-    const judged = await again(async () => judge(db, await schemaWith(namesIn(batch.changes)), batch.changes))
+    const judged = await again(async () =>
+      judge({ db, observe }, await schemaWith(namesIn(batch.changes)), batch.changes),
+    )
     const toCheck = new Set<Channel>()
     for (const channel of audience) {
       const { interest } = channel
@@ -126,7 +128,7 @@ export function createHub({ db, log, schemaWith, observe }: Deps): Hub {
       )
       try {
         const verdicts = await again(async () => {
-          const judged = await judge(db, await schemaWith(namesIn(changes)), changes)
+          const judged = await judge({ db, observe }, await schemaWith(namesIn(changes)), changes)
           return judged.checked(asked.map((channel) => channel.interest))
         })
         for (const channel of asked) tell(channel, split(round, verdicts.get(channel.interest) ?? []))
@@ -211,7 +213,7 @@ export function createHub({ db, log, schemaWith, observe }: Deps): Hub {
       }
       const { interest } = stream
       const verdicts = await again(async () => {
-        const judged = await judge(db, await schemaWith(namesIn(changes)), changes)
+        const judged = await judge({ db, observe }, await schemaWith(namesIn(changes)), changes)
         return judged.isFree(interest) ? judged.free(interest) : judged.checked([interest])
       })
       const verdict = verdicts instanceof Map ? (verdicts.get(interest) ?? []) : verdicts

@@ -7,9 +7,13 @@ import type { Sql } from '../../db/sql.ts'
 import { keyFor } from '../../db/viewer.ts'
 import {
   become,
+  type Images,
+  imagesOf,
   matchesOf,
+  NO_ROWS,
+  planOnce,
   policyExpression,
-  presentRows,
+  type Rows,
   type Survey,
   sightOf,
   surveyTables,
@@ -25,6 +29,8 @@ export const NEITHER: Sides = { now: false, old: false }
 
 /** Changes of one table, with row security as it is now. */
 export type TableBatch = {
+  /** Told of an image that is no row of the table. */
+  readonly unreadable: (change: Change, error: unknown) => void
   readonly schema: Schema
   readonly table: Table
   readonly items: readonly Numbered[]
@@ -57,36 +63,36 @@ export async function survey(db: Db, tables: readonly Table[]): Promise<Survey> 
  * one flight. An identity whose policies raise gets the error; the others get their answer.
  */
 export async function sightsOf(db: Db, viewings: readonly Viewing[]): Promise<Map<string, Sights>> {
-  const tables = new Set(viewings.flatMap((viewing) => viewing.tables))
-  const present = new Map<TableBatch, Set<number>>()
-  for (const batch of tables) present.set(batch, await presentIn(db, batch))
+  const images = new Map<TableBatch, Images>()
+  for (const batch of new Set(viewings.flatMap((viewing) => viewing.tables)))
+    images.set(batch, await imagesFor(db, batch))
 
   const questions = new Map<string, Sql>()
   const ask = (batch: TableBatch, role: DatabaseRole): Sql => {
     const key = `${batch.table.oid} ${role}`
-    const known = questions.get(key)
-    if (known) return known
-    const rows = keyFor(batch.table, role).length > 0 ? (present.get(batch) ?? new Set()) : new Set<number>()
+    const mayReadKey = keyFor(batch.table, role).length > 0
     const policies = policyExpression(batch.policies[role] ?? [])
-    const made = sightOf(batch, policies, sightItems(batch.items, rows))
-    questions.set(key, made)
-    return made
+    const question = questions.get(key) ?? sightOf(batch.table, policies, images.get(batch) ?? NO_IMAGES, mayReadKey)
+    questions.set(key, question)
+    return question
   }
 
   const sights = new Map<string, Sights>()
   const judge = async (group: readonly Viewing[]): Promise<void> => {
     const [first] = group
     if (!first) return
-    const statements = group.flatMap(({ session, tables: asked }) => [
-      become(session),
-      ...asked.map((batch) => ask(batch, session.role)),
-    ])
+    const statements: [Sql, ...Sql[]] = [planOnce]
+    for (const { session, tables } of group) {
+      statements.push(become(session), ...tables.map((batch) => ask(batch, session.role)))
+    }
     try {
-      const texts = await db.flyAll(first.who, statements as [Sql, ...Sql[]], OPTIONS)
-      let at = 0
-      for (const { key, tables: asked } of group) {
+      const texts = await db.flyAll(first.who, statements, OPTIONS)
+      let at = 1
+      for (const { key, tables } of group) {
         at++
-        sights.set(key, new Map(asked.flatMap(() => parseSides(texts[at++] ?? ''))))
+        const seen = new Map<number, Sides>()
+        for (const batch of tables) readSides(texts[at++] ?? '', images.get(batch) ?? NO_IMAGES, seen)
+        sights.set(key, seen)
       }
     } catch (error) {
       if (isTransient(error)) throw error
@@ -105,8 +111,10 @@ export async function sightsOf(db: Db, viewings: readonly Viewing[]): Promise<Ma
 
 /** Which changes a filter matches, on either side. */
 export async function matchesFor(db: Db, who: Identity, batch: TableBatch, filter: Sql): Promise<Map<number, Sides>> {
-  const text = await db.fly(who, matchesOf(batch, filter, imageItems(batch.items)), OPTIONS)
-  return new Map(parseSides(text ?? ''))
+  const images = await imagesFor(db, batch)
+  const matches = new Map<number, Sides>()
+  readSides((await db.fly(who, matchesOf(batch.table, filter, images), OPTIONS)) ?? '', images, matches)
+  return matches
 }
 
 /** The JSON of the changes' records, and of their keys, without the hidden columns. */
@@ -122,25 +130,46 @@ export async function recordsWithout(
 /** The database went away, or is out of connections; nothing is known about the question. */
 export const isTransient = (error: unknown): boolean => !(error instanceof AppError) || error.kind === 'unavailable'
 
-async function presentIn(db: Db, { table, items }: TableBatch): Promise<Set<number>> {
-  const asked = items.filter(({ change }) => change.action !== 'delete')
-  if (asked.length === 0 || table.primaryKey.length === 0) return new Set()
-  const text = asked.map(({ n, change }) => `{"n":${n},"k":${change.pk}}`).join(',')
-  const found = await db.fly(SERVER, presentRows(table, `[${text}]`), OPTIONS)
-  return new Set((found ?? '').split(',').filter(Boolean).map(Number))
-}
+const NO_IMAGES: Images = { live: NO_ROWS, partial: NO_ROWS, gone: NO_ROWS, old: NO_ROWS }
 
 /** The server's own role on the search path of requests: keys may be of an extension's type. */
 const SERVER: Identity = { kind: 'admin', tokenId: '', expiresAt: 0 }
 
-const sightItems = (items: readonly Numbered[], present: ReadonlySet<number>): string =>
-  `[${items
-    .map(({ n, change: { action, pk, record, oldRecord } }) => {
-      const key = present.has(n) ? `,"k":${pk}` : ''
-      const now = action === 'delete' ? '' : `${key},"r":${record ?? 'null'}`
-      return `{"n":${n}${now},"o":${oldRecord ?? 'null'}}`
-    })
-    .join(',')}]`
+const known = new WeakMap<TableBatch, Promise<Images>>()
+function imagesFor(db: Db, batch: TableBatch): Promise<Images> {
+  const asked = known.get(batch) ?? readImages(db, batch, batch.items)
+  known.set(batch, asked)
+  asked.catch(() => known.delete(batch))
+  return asked
+}
+
+/** A record that is no row of its table, as a function's result may be, is seen by nobody; the others are not lost for it. */
+async function readImages(db: Db, batch: TableBatch, items: readonly Numbered[]): Promise<Images> {
+  try {
+    const text = await db.fly(SERVER, imagesOf(batch, imageItems(items)), OPTIONS)
+    return JSON.parse(text ?? '{}') as Images
+  } catch (error) {
+    if (isTransient(error)) throw error
+    const [first] = items
+    if (first && items.length === 1) batch.unreadable(first.change, error)
+    if (items.length <= 1) return NO_IMAGES
+    const half = Math.ceil(items.length / 2)
+    const [a, b] = [await readImages(db, batch, items.slice(0, half)), await readImages(db, batch, items.slice(half))]
+    return {
+      live: both(a.live, b.live),
+      partial: both(a.partial, b.partial),
+      gone: both(a.gone, b.gone),
+      old: both(a.old, b.old),
+    }
+  }
+}
+
+/** Array literals end with a brace each, so they are joined inside. */
+function both(a: Rows, b: Rows): Rows {
+  if (a.numbers.length === 0) return b
+  if (b.numbers.length === 0) return a
+  return { numbers: [...a.numbers, ...b.numbers], array: `${a.array.slice(0, -1)},${b.array.slice(1)}` }
+}
 
 const imageItems = (items: readonly Numbered[]): string =>
   `[${items
@@ -150,14 +179,19 @@ const imageItems = (items: readonly Numbered[]): string =>
     })
     .join(',')}]`
 
-const sides: Record<string, Sides> = {
-  b: BOTH,
-  n: { now: true, old: false },
-  o: { now: false, old: true },
+/** `{t,f}|…` for live, partial, gone and old, as sightOf answers. */
+function readSides(text: string, { live, partial, gone, old }: Images, into: Map<number, Sides>): void {
+  const lists = text.split('|')
+  for (const [i, rows] of [live, partial, gone, old].entries()) {
+    const list = lists[i] ?? ''
+    // Each verdict is one letter after a brace or a comma.
+    for (const [k, n] of rows.numbers.entries()) {
+      if (list[2 * k + 1] !== 't') continue
+      const side = into.get(n) ?? NEITHER
+      into.set(n, rows === old ? { ...side, old: true } : { ...side, now: true })
+    }
+  }
 }
-
-const parseSides = (text: string): [number, Sides][] =>
-  text === '' ? [] : text.split(',').map((item) => [Number(item.slice(0, -1)), sides[item.slice(-1)] ?? NEITHER])
 
 /** One role per flight, because a flight is flown under one role. */
 function flightsOf(viewings: readonly Viewing[]): Viewing[][] {

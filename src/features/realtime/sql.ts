@@ -78,55 +78,70 @@ const sameKey = (table: Table, a: Ident, b: Ident): Sql =>
   )
 
 const LIVE = new Ident('svc_live')
-const KEY = new Ident('svc_key')
-const row = (table: Table, json: Sql): Sql => {
-  const columns = join(
-    table.primaryKey.map((column) => sql`${column.ident} ${column.castType}`),
-    COMMA,
-  )
-  return sql`exists (select from ${table.ident} as ${LIVE}, pg_catalog.jsonb_to_record(${json}) as ${KEY}(${columns})
-    where ${sameKey(table, LIVE, KEY)})`
-}
+const isLive = (table: Table): Sql =>
+  table.primaryKey.length === 0
+    ? sql`false`
+    : sql`exists (select from ${table.ident} as ${LIVE} where ${sameKey(table, LIVE, rowAlias(table))})`
 
-/** `items`: [{n, k: key}]. The numbers of the rows that exist now, for the server's own eyes. */
-export const presentRows = (table: Table, items: string): Sql => sql`
-  select coalesce(pg_catalog.string_agg(e ->> 'n', ','), '')
-  from pg_catalog.jsonb_array_elements(${items}::jsonb) e where ${row(table, sql`e -> 'k'`)}`
+/** Rows of a table as one array literal in PostgreSQL's own notation, and the numbers of the changes they belong to. */
+export type Rows = { readonly numbers: readonly number[]; readonly array: string }
+export const NO_ROWS: Rows = { numbers: [], array: '{}' }
+
+/** `live`: new rows that are there now. `partial`: such rows whose writer could not log every column. `gone`: new rows that are not there. */
+export type Images = { readonly live: Rows; readonly partial: Rows; readonly gone: Rows; readonly old: Rows }
 
 /**
- * `items`: [{n, k?: key of a row that exists, r?: new image, o?: old image}]. Answers `<n>b`, `<n>n` or `<n>o` for the
- * changes whose new and old row, only new row, or only old row the current role may see. The new row must be visible now,
- * and its image too: a row that came into sight later does not show what it held before. An image that its writer could
- * not write whole, for want of privileges on columns, cannot be asked.
+ * The images of a batch as rows, read from JSON once instead of once per subscriber. `items`: [{n, r?: new, o?: old}].
+ * Under the server's own role, on the search path of requests.
  */
-export const sightOf = (place: Place, policies: Sql, items: string): Sql => {
+export const imagesOf = (place: Place, items: string): Sql => {
   const { table } = place
-  const passes = (json: Sql): Sql => sql`coalesce((select ${policies} from ${image(place, json)}), false)`
-  const isWhole = sql`svc_e -> 'r' ?& ${[...table.columns.keys()]}::text[]`
-  const isLive = table.primaryKey.length > 0 ? row(table, sql`svc_e -> 'k'`) : sql`false`
-  return answers(
-    sql`case when ${has('k')} then case when ${isLive} then not (${isWhole}) or ${passes(sql`svc_e -> 'r'`)} else false end
-             when ${has('r')} then ${passes(sql`svc_e -> 'r'`)} else false end`,
-    sql`case when ${has('o')} then ${passes(sql`svc_e -> 'o'`)} else false end`,
-    items,
+  const alias = rowAlias(table)
+  const rows = (from: Sql): Sql =>
+    sql`(select pg_catalog.json_build_object('numbers', coalesce(pg_catalog.array_agg(svc_n order by svc_n), '{}'),
+      'array', coalesce(pg_catalog.array_agg(svc_row order by svc_n)::text, '{}')) from ${from})`
+  return sql`
+  with svc_item as materialized (
+    select (e ->> 'n')::int as svc_n, e -> 'r' as r, e -> 'o' as o from pg_catalog.jsonb_array_elements(${items}::jsonb) e
+  ), svc_new as materialized (
+    select svc_item.svc_n, ${alias} as svc_row, svc_item.r ?& ${[...table.columns.keys()]}::text[] as whole, ${isLive(table)} as live
+    from svc_item, ${image(place, sql`svc_item.r`)} where pg_catalog.jsonb_typeof(svc_item.r) = 'object'
+  ), svc_old as materialized (
+    select svc_item.svc_n, ${alias} as svc_row
+    from svc_item, ${image(place, sql`svc_item.o`)} where pg_catalog.jsonb_typeof(svc_item.o) = 'object'
   )
+  select pg_catalog.json_build_object('live', ${rows(sql`svc_new where live and whole`)},
+    'partial', ${rows(sql`svc_new where live and not whole`)}, 'gone', ${rows(sql`svc_new where not live`)},
+    'old', ${rows(sql`svc_old`)})::text`
 }
 
-/** As sightOf, for a filter over the images: [{n, r?, o?}]. */
-export const matchesOf = (place: Place, filter: Sql, items: string): Sql => {
-  const matches = (name: 'r' | 'o'): Sql =>
-    sql`case when ${has(name)} then coalesce((select ${filter} from ${image(place, sql`svc_e -> ${name}::text`)}), false) else false end`
-  return answers(matches('r'), matches('o'), items)
+/** One boolean per row, in the order of the array. */
+const verdicts = (table: Table, rows: Rows, verdict: Sql): Sql =>
+  rows.numbers.length === 0
+    ? sql`''`
+    : sql`(select pg_catalog.array_agg(${verdict}) from pg_catalog.unnest(${rows.array}::${table.ident}[]) as ${rowAlias(table)})::text`
+
+/**
+ * What the current role may see, as four lists of booleans for live, partial, gone and old. A new row must be visible now,
+ * and its image must pass too: a row that came into sight later does not show what it held before. An image that its
+ * writer could not log whole cannot be asked. A role that may not read the key cannot look for the row.
+ */
+export function sightOf(table: Table, policies: Sql, images: Images, mayReadKey: boolean): Sql {
+  const passes = sql`coalesce((${policies}), false)`
+  const live = mayReadKey ? sql`case when ${isLive(table)} then ${passes} else false end` : passes
+  const partial = mayReadKey ? isLive(table) : passes
+  return answers(table, images, { live, partial, gone: passes, old: passes })
 }
 
-const has = (name: string): Sql => sql`pg_catalog.jsonb_typeof(svc_e -> ${name}::text) = 'object'`
+/** As sightOf, for a filter over the images. */
+export function matchesOf(table: Table, filter: Sql, images: Images): Sql {
+  const matches = sql`coalesce((${filter}), false)`
+  return answers(table, images, { live: matches, partial: matches, gone: matches, old: matches })
+}
 
-const answers = (now: Sql, old: Sql, items: string): Sql => sql`
-  select coalesce(pg_catalog.string_agg(svc_v.n || case when not svc_v.old then 'n' when svc_v.new then 'b' else 'o' end, ','), '')
-  from (
-    select svc_e ->> 'n' as n, ${now} as new, ${old} as old
-    from pg_catalog.jsonb_array_elements(${items}::jsonb) as svc_e
-  ) svc_v where svc_v.new or svc_v.old`
+const answers = (table: Table, images: Images, by: Record<keyof Images, Sql>): Sql => sql`
+  select ${verdicts(table, images.live, by.live)} || '|' || ${verdicts(table, images.partial, by.partial)} || '|' ||
+    ${verdicts(table, images.gone, by.gone)} || '|' || ${verdicts(table, images.old, by.old)}`
 
 /** Raises what the filter's literals would raise. */
 export const filterOnNothing = (place: Place, filter: Sql): Sql =>
@@ -134,6 +149,12 @@ export const filterOnNothing = (place: Place, filter: Sql): Sql =>
 
 export const become = ({ userId, email, aal }: DatabaseSession): Sql => sql`
   select set_config('svc.user_id', ${userId}, true), set_config('svc.user_email', ${email}, true), set_config('svc.aal', ${aal}, true)`
+
+/**
+ * The same question follows for many identities. PostgreSQL would plan it anew for each, because it guesses that a plan for
+ * the arrays at hand is better; planning costs more than answering.
+ */
+export const planOnce: Sql = sql`select set_config('plan_cache_mode', 'force_generic_plan', true)`
 
 /** `items`: [{n, r}]: the images without the columns the role may not read, as a JSON array of [n, text]. */
 export const withoutColumns = (items: string, hidden: readonly string[]): Sql => sql`

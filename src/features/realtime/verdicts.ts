@@ -1,5 +1,6 @@
-import type { AppError } from '../../core/errors.ts'
+import { type AppError, reasonOf } from '../../core/errors.ts'
 import type { DatabaseRole } from '../../core/identity.ts'
+import type { Observe } from '../../core/observe.ts'
 import type { Change } from '../../db/change-log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Schema, Table } from '../../db/schema.ts'
@@ -37,7 +38,17 @@ export type Judged = {
 
 type Known = { key: string; items: Numbered[]; table: Table | undefined }
 
-export async function judge(db: Db, schema: Schema, changes: readonly Change[]): Promise<Judged> {
+export async function judge(
+  { db, observe }: { db: Db; observe: Observe },
+  schema: Schema,
+  changes: readonly Change[],
+): Promise<Judged> {
+  const unreadable = ({ position, name }: Change, error: unknown): void =>
+    observe({
+      level: 'warn',
+      message: 'realtime: logged record is no row of its table',
+      attrs: { position, table: name, error: reasonOf(error) },
+    })
   const byTable = tablesOf(schema, changes)
   const state = await survey(
     db,
@@ -46,7 +57,7 @@ export async function judge(db: Db, schema: Schema, changes: readonly Change[]):
   const batches = new Map<string, TableBatch>()
   for (const { key, items, table } of byTable.values()) {
     const known = table && state[table.oid]
-    if (table && known) batches.set(key, { schema, table, items, ...known })
+    if (table && known) batches.set(key, { unreadable, schema, table, items, ...known })
   }
 
   const frames = new Map<string, Frame>()
