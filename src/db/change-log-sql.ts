@@ -61,7 +61,7 @@ export const trimSlice = (retentionSeconds: number, limit: number): Sql => sql`
     where at < now() - make_interval(secs => ${retentionSeconds}) and c.xid < ${SETTLED}
       and not exists (select from svc.change_readers r where (r.xid, r.id) < (c.xid, c.id))
       and exists (select from horizon)
-    order by at limit ${limit}::int
+    order by c.xid, c.id limit ${limit}::int
   ), gone as (
     delete from svc.changes c using old where c.xid = old.xid and c.id = old.id returning c.xid, c.id
   ), moved as (

@@ -7,6 +7,8 @@ import { columnsFor } from './viewer.ts'
 const geoJson = (schema: Schema, value: Sql): Sql =>
   sql`${new Ident(schema.postGIS?.schema ?? 'public', 'st_asgeojson')}(${value}, 15, 0)::pg_catalog.json`
 
+const isConverted = (column: Column): boolean => column.isGeometry || column.isGeography || column.isVector
+
 /** A column as it appears in JSON, under its own name. */
 export function jsonColumn(schema: Schema, column: Column, alias: Ident): Sql {
   const value = sql`${alias}.${column.ident}`
@@ -32,6 +34,8 @@ export const rowJsonb = (schema: Schema, table: Table, role: DatabaseRole, alias
 
 function rowObject(schema: Schema, table: Table, role: DatabaseRole, alias: Ident, convert: Sql, nothing: Sql): Sql {
   const columns = columnsFor(table, role)
+  // Most tables are shown whole and as they are; that needs no subselect.
+  if (columns.length === table.columns.size && !columns.some(isConverted)) return sql`${convert}(${alias}.*)`
   return columns.length > 0
     ? sql`(select ${convert}(j.*) from (select ${jsonColumns(schema, columns, alias)}) as j)`
     : nothing

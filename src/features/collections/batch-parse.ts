@@ -2,7 +2,7 @@ import { AppError, badRequest } from '../../core/errors.ts'
 import type { Column, Table } from '../../db/schema.ts'
 import { elementTexts, memberTexts } from './json-slices.ts'
 import { parseKey } from './key.ts'
-import { type Fields, isFields, presentColumns } from './write-body.ts'
+import { columnFinder, type Fields, isFields } from './write-body.ts'
 
 export type Method = 'create' | 'update' | 'delete'
 
@@ -18,6 +18,7 @@ export type Operation = {
 }
 
 const MAX_OPERATIONS = 1000
+const PARTS = ['id', 'body']
 const METHODS: readonly unknown[] = ['create', 'update', 'delete'] satisfies Method[]
 
 /** `body` is the parsed `bodyText`; every operation is checked before the first one is run. */
@@ -27,11 +28,20 @@ export function parseBatch(table: Table, body: unknown, bodyText: string): Opera
   if (!Array.isArray(operations)) throw badRequest('invalid JSON body')
   if (operations.length === 0) throw badRequest('operations array is empty')
   if (operations.length > MAX_OPERATIONS) throw badRequest(`too many operations: max ${MAX_OPERATIONS}`)
-  const texts = elementTexts(memberTexts(bodyText).get('operations') ?? '[]')
-  return operations.map((operation: unknown, index) => parseOperation(table, operation, texts[index] ?? '{}', index))
+  const texts = elementTexts(memberTexts(bodyText, ['operations'])[0] ?? '[]')
+  const columnsOf = columnFinder(table)
+  return operations.map((operation: unknown, index) =>
+    parseOperation(table, columnsOf, operation, texts[index] ?? '{}', index),
+  )
 }
 
-function parseOperation(table: Table, input: unknown, text: string, index: number): Operation {
+function parseOperation(
+  table: Table,
+  columnsOf: (body: Fields) => readonly Column[],
+  input: unknown,
+  text: string,
+  index: number,
+): Operation {
   const refuse = (why: string) => badRequest(`operation[${index}]: ${why}`)
   const own = (name: string): unknown => (isFields(input) && Object.hasOwn(input, name) ? input[name] : undefined)
   const method = own('method')
@@ -39,19 +49,19 @@ function parseOperation(table: Table, input: unknown, text: string, index: numbe
     const shown = typeof method === 'string' ? method.slice(0, 100) : ''
     throw refuse(`unknown method "${shown}" (expected create, update, or delete)`)
   }
-  const slices = memberTexts(text)
-  const id = method === 'create' ? undefined : idText(own('id'), slices.get('id'))
+  const [idSlice, bodySlice = '{}'] = memberTexts(text, PARTS)
+  const id = method === 'create' ? undefined : idText(own('id'), idSlice)
   if (method !== 'create' && id === undefined) throw refuse(`${method as Method} requires an id`)
   const body = own('body')
   if (method !== 'delete' && !isFields(body)) throw refuse(`${method as Method} requires a body`)
-  const columns = method === 'delete' ? [] : blaming(index, () => presentColumns(table, body as Fields))
+  const columns = method === 'delete' ? [] : blaming(index, () => columnsOf(body as Fields))
   if (method !== 'delete' && columns.length === 0) throw refuse('no recognized columns in body')
   return {
     index,
     method: method as Method,
     key: id === undefined ? [] : blaming(index, () => parseKey(table, id, id)),
     columns,
-    body: slices.get('body') ?? '{}',
+    body: bodySlice,
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Column } from '../../db/schema.ts'
 import { mayDo } from '../../db/schema-lookup.ts'
-import { COMMA, Ident, join, type Sql, sql } from '../../db/sql.ts'
+import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../db/sql.ts'
 import type { Method, Operation } from './batch-parse.ts'
 import { equals } from './build-list.ts'
 import {
@@ -27,8 +27,8 @@ export function mergeRuns(operations: readonly Operation[]): Run[] {
   let seen = new Set<string>()
   for (const operation of operations) {
     const run = runs.at(-1)
-    const key = JSON.stringify(operation.key)
-    if (run && canFollow(run[0], operation) && !(operation.method !== 'create' && seen.has(key))) run.push(operation)
+    const key = operation.key.length > 0 ? JSON.stringify(operation.key) : ''
+    if (run && canFollow(run[0], operation) && (key === '' || !seen.has(key))) run.push(operation)
     else {
       runs.push([operation])
       seen = new Set()
@@ -40,10 +40,12 @@ export function mergeRuns(operations: readonly Operation[]): Run[] {
 
 /** One statement changes a row once and looks keys up only at its start: keys stay as they are within a run. */
 function canFollow(first: Operation, next: Operation): boolean {
-  if (first.method !== next.method || first.columns.length !== next.columns.length) return false
-  if (first.columns.some((column, i) => column !== next.columns[i])) return false
+  if (first.method !== next.method || !isSame(first.columns, next.columns)) return false
   return first.method === 'create' || !first.columns.some((column) => column.isPrimaryKey)
 }
+
+const isSame = (some: readonly Column[], others: readonly Column[]): boolean =>
+  some === others || (some.length === others.length && some.every((column, i) => column === others[i]))
 
 export const splitRun = (run: Run): Run[] => run.map((operation): Run => [operation])
 
@@ -81,7 +83,7 @@ function createRun(place: Place, run: Run, actor: string): Sql {
   const input = sql`pg_catalog.json_to_recordset(${bodies(run)}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
   // PostgreSQL inserts, and returns, in the order of the input.
   return sql`with ${MADE} as (${insert(place, columns, input)} returning ${outcome(place)})${logged(place, 'create', actor)}
-    ${results(run, sql`(select svc_json, pg_catalog.row_number() over () as svc_n from ${MADE}) as ${MADE}`)}`
+    ${results(run, sql`(select svc_json, pg_catalog.row_number() over () as svc_n from ${MADE}) as ${MADE}`, EMPTY)}`
 }
 
 function updateRun(place: Place, run: Run, actor: string): Sql {
@@ -140,10 +142,10 @@ const keysMatch = ({ table }: Place): Sql =>
 const STATUS: Record<Method, Sql> = { create: sql`201`, update: sql`200`, delete: sql`204` }
 
 /** The count is checked inside the statement: a missing row must roll back what the others did. */
-function results(run: Run, from: Sql): Sql {
+function results(run: Run, from: Sql, order = sql` order by ${MADE}.svc_n`): Sql {
   const { method, index } = run[0]
   const body = method === 'delete' ? sql`'}'` : sql`',"body":', ${MADE}.svc_json, '}'`
   return sql`select pg_catalog.string_agg(pg_catalog.concat('{"index":', ${MADE}.svc_n + ${index}::int8 - 1,
-        ',"status":${STATUS[method]}', ${body}), ',' order by ${MADE}.svc_n)
+        ',"status":${STATUS[method]}', ${body}), ','${order})
     from ${from} having svc.require_rows(pg_catalog.count(*), ${run.length}::int8)`
 }

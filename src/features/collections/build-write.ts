@@ -5,6 +5,7 @@ import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../db/sql.ts'
 import { keyFor } from '../../db/viewer.ts'
 import { equals, keyIs } from './build-list.ts'
 import type { Place } from './plan.ts'
+import { isSpatial } from './write-body.ts'
 
 // Names inside our statements; columns are always qualified with one of them.
 export const ROW = new Ident('svc_t')
@@ -58,7 +59,6 @@ export const definitions = (columns: readonly Column[]): Sql =>
   )
 
 const JSON_TYPE = new Ident('pg_catalog', 'json')
-const isSpatial = (column: Column): boolean => column.isGeometry || column.isGeography
 
 export function insert({ schema, table }: Place, columns: readonly Column[], input: Sql): Sql {
   const names = join(
@@ -89,13 +89,12 @@ function inputValue(schema: Schema, column: Column): Sql {
   return column.isGeography ? sql`${placed}::${column.castType}` : placed
 }
 
-/** What RETURNING hands on: the record for the client and, unless a trigger writes the log, its image and key. */
+/** What RETURNING hands on: the record for the client and, unless a trigger writes the log, its key. */
 export function outcome({ schema, table, viewer }: Place): Sql {
   const json = sql`${rowJson(schema, table, viewer.role, ROW)} as svc_json`
   if (table.watched) return json
   const key = keyFor(table, viewer.role).map(({ name, ident }) => sql`${name}::text, ${ROW}.${ident}`)
-  return sql`${json}, ${rowJsonb(schema, table, viewer.role, ROW)} as svc_image,
-    pg_catalog.jsonb_build_object(${join(key, COMMA)}) as svc_pk`
+  return sql`${json}, pg_catalog.jsonb_build_object(${join(key, COMMA)}) as svc_pk`
 }
 
 const oldKey = (i: number): Ident => new Ident(`svc_k${i}`)
@@ -116,7 +115,7 @@ export const sameKey = (table: Table): Sql =>
 export function logged({ table }: Place, action: ChangeAction, actor: string, pairing: Sql = EMPTY): Sql {
   if (table.watched) return EMPTY
   const none = sql`null::pg_catalog.jsonb`
-  const image = sql`${MADE}.svc_image`
+  const image = sql`${MADE}.svc_json::pg_catalog.jsonb`
   return sql`, svc_logged as (${appendChanges({
     action,
     table,

@@ -4,17 +4,27 @@ import { isGeoJson } from './geojson.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
 
-/** A body of column values: which columns it has, in table order, so that the order of keys makes no new statement. */
-export function presentColumns(table: Table, body: Fields): Column[] {
-  const present: Column[] = []
-  for (const [name, value] of Object.entries(body)) {
-    const column = table.columns.get(name)
-    if (!column) continue
-    if ((column.isGeometry || column.isGeography) && value !== null && !isGeoJson(value)) throw invalidGeoJson()
-    present.push(column)
+/**
+ * Tells which columns of the table a body has, in table order, so that the order of keys makes no new statement.
+ * Bodies with the same keys share one answer.
+ */
+export function columnFinder(table: Table): (body: Fields) => readonly Column[] {
+  const known = new Map<string, readonly Column[]>()
+  const find = (names: readonly string[]): readonly Column[] =>
+    names.flatMap((name) => table.columns.get(name) ?? []).sort((a, b) => a.position - b.position)
+  return (body) => {
+    const names = Object.keys(body)
+    const signature = names.join('\0')
+    const columns = known.get(signature) ?? find(names)
+    known.set(signature, columns)
+    for (const column of columns) {
+      if (isSpatial(column) && body[column.name] !== null && !isGeoJson(body[column.name])) throw invalidGeoJson()
+    }
+    return columns
   }
-  return present.sort((a, b) => a.position - b.position)
 }
+
+export const isSpatial = (column: Column): boolean => column.isGeometry || column.isGeography
 
 export const invalidGeoJson = () => badRequest('invalid GeoJSON geometry')
 
@@ -22,10 +32,10 @@ export const isFields = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** The body of a create or update: an object with at least one column of the table. */
-export function writtenColumns(table: Table, body: unknown, bodyText: string): Column[] {
+export function writtenColumns(table: Table, body: unknown, bodyText: string): readonly Column[] {
   if (bodyText.trim() === '') throw badRequest('empty request body')
   if (!isFields(body)) throw badRequest('invalid JSON body')
-  const columns = presentColumns(table, body)
+  const columns = columnFinder(table)(body)
   if (columns.length === 0) throw badRequest('no recognized columns in request body')
   return columns
 }
