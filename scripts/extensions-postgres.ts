@@ -49,7 +49,7 @@ function make(prefix: string, say: Say): void {
     mkdirSync('/etc/postgresql-common', { recursive: true })
     writeFileSync('/etc/postgresql-common/createcluster.conf', 'create_main_cluster = false\n')
   }
-  install('postgresql-15', 'postgresql-15-postgis-3', 'gcc', 'libc6-dev', 'dpkg-dev')
+  install('postgresql-15', 'postgresql-15-postgis-3', 'gcc', 'libc6-dev')
   const work = mkdtempSync(join(tmpdir(), 'svc-pgvector-'))
   try {
     // Where apt drops its privileges for a download, the other account has to write here.
