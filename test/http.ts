@@ -26,7 +26,7 @@ const grant = { tables: [], appId: null } as const
 const key = { kind: 'key', via: 'api_key', userId: 'u-key', email: 'k@x.test', expiresAt: null } as const
 
 /** Bearers that the servers of these tests know. */
-export const people: Readonly<Record<string, Identity>> = {
+const people: Readonly<Record<string, Identity>> = {
   ana: {
     kind: 'user',
     id: 'u-ana',

@@ -3,7 +3,7 @@ import ipaddr from 'ipaddr.js'
 type Range = ReturnType<typeof ipaddr.parseCIDR>
 
 /** CIDR blocks or single addresses, as `server.trusted_proxies` lists them. */
-export function parseRanges(list: readonly string[]): Range[] {
+function parseRanges(list: readonly string[]): Range[] {
   return list.map((text) => {
     if (text.includes('/')) return ipaddr.parseCIDR(text)
     const address = ipaddr.process(text)
@@ -12,7 +12,7 @@ export function parseRanges(list: readonly string[]): Range[] {
 }
 
 /** An IPv4 peer of a dual-stack socket reads `::ffff:1.2.3.4`. */
-export const plainAddress = (address: string | undefined): string => {
+const plainAddress = (address: string | undefined): string => {
   if (address === undefined) return ''
   return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address
 }

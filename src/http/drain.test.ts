@@ -47,7 +47,7 @@ test('requests in flight finish, on connections that then close; new connections
   await closed
 })
 
-test('idle connections close at once, so a drain without work takes no time', async () => {
+test('idle connections are closed, so a drain without work takes no time', async () => {
   const { api } = await withSlowRoute(5)
   await (await fetch(`${api.url}/health`)).text()
   const idle = connect(api.port, '127.0.0.1')

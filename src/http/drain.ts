@@ -1,7 +1,10 @@
 import type { Server } from 'node:http'
+import { Server as NetServer } from 'node:net'
 
 /** A connection that was just accepted may carry a request that has not arrived yet; it gets this long. */
 const SILENT_GRACE_MS = 500
+/** A kept connection in steady use brings one more request within this time, and its answer says that it was the last. */
+const IDLE_GRACE_MS = 100
 const LOOK_EVERY_MS = 25
 
 /** Ends a server without failing anybody: whoever waits for an answer gets it, as far as the time allows. */
@@ -10,16 +13,20 @@ export async function drain(
   { hooks, isBusy, timeoutMs }: { hooks: readonly (() => void)[]; isBusy: () => boolean; timeoutMs: number },
 ): Promise<void> {
   const began = performance.now()
+  // The listener alone: http's own close would also cut idle connections whose next request is already in the kernel.
   const closed = new Promise<void>((resolve) => {
-    server.close(() => resolve())
+    NetServer.prototype.close.call(server, () => resolve())
   })
   for (const hook of hooks) hook()
-  const look = setInterval(() => {
+  // After the poll phase, so that requests which have arrived count.
+  const look = setInterval(() => setImmediate(sweep), LOOK_EVERY_MS)
+  const sweep = (): void => {
     const waited = performance.now() - began
-    server.closeIdleConnections()
+    if (waited > IDLE_GRACE_MS) server.closeIdleConnections()
     const onlySilentLeft = !isBusy() && waited > SILENT_GRACE_MS
     if (onlySilentLeft || waited > timeoutMs) server.closeAllConnections()
-  }, LOOK_EVERY_MS)
+  }
   await closed
   clearInterval(look)
+  server.close()
 }

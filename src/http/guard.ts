@@ -7,7 +7,7 @@ export type Identify = (bearer: string) => Identity | Promise<Identity>
 const MISSING = 'missing or invalid authorization header'
 
 /** The token of `Authorization: Bearer …` (RFC 6750 §2.1; the scheme is case-insensitive). Cookies are never read. */
-export function bearerOf(header: string | undefined): string | undefined {
+function bearerOf(header: string | undefined): string | undefined {
   if (header === undefined) return undefined
   const token = /^bearer +(\S+)$/i.exec(header)?.[1]
   if (token === undefined) throw unauthorized(MISSING)

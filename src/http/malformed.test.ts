@@ -109,3 +109,31 @@ test('connections cut at any byte never disturb the server', async () => {
   )
   assert.equal((await fetch(`${api.url}/health`)).status, 200)
 })
+
+test('who takes too long for headers or body is told so and let go', async () => {
+  const hasty = await serve([route('POST /x', { auth: 'none', handle: async () => json(200, {}) })], {
+    timeouts: { headersMs: 300, requestMs: 600 },
+  })
+  const slow = await Promise.all([
+    sendRaw(hasty.port, 'POST /x HTTP/1.1\r\nHost: x\r\nX-Slow: '),
+    sendRaw(hasty.port, 'POST /x HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{'),
+  ])
+  for (const text of slow) {
+    assert.deepEqual(JSON.parse(parseRaw(text).body), { code: 408, message: 'request timeout' })
+  }
+})
+
+test('senders of slow bodies do not take the place of others', async () => {
+  const small = await serve([route('POST /x', { auth: 'none', handle: async () => json(200, {}) })], {
+    maxConcurrent: 3,
+  })
+  const head = 'POST /x HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{'
+  const slow = Array.from({ length: 10 }, () => connect(small.port, '127.0.0.1').on('error', () => undefined))
+  for (const socket of slow) {
+    await once(socket, 'connect')
+    socket.write(head)
+  }
+  const answer = await fetch(`${small.url}/x`, { method: 'POST' })
+  assert.equal(answer.status, 200)
+  for (const socket of slow) socket.destroy()
+})

@@ -6,7 +6,15 @@ import { causesOf } from './error-response.ts'
 import { type Exchange, HttpCall } from './exchange.ts'
 import { admit, authIsOff, type Identify, needsUser, whoCalls } from './guard.ts'
 import { type Limiter, limitFor, pushLimitHeaders, type Rate, tooMany } from './rate-limit.ts'
-import { announcesBody, parseForm, parseJson, readBody, refuseEncoding, requireType } from './request-body.ts'
+import {
+  announcesBody,
+  parseForm,
+  parseJson,
+  type Receiving,
+  readBody,
+  refuseEncoding,
+  requireType,
+} from './request-body.ts'
 import type { AuditNote, Reply, Route } from './route.ts'
 import { createRouter, type Match } from './router.ts'
 import { hasDotSegment } from './target.ts'
@@ -30,6 +38,7 @@ export type PipelineDeps = {
   observe: Observe
   authEnabled: boolean
   bodyLimit: number
+  receiving: Receiving
   rateLimits: Readonly<Record<string, Rate | null>>
   /** The limit of an app whose key or token calls; null = none. */
   appLimit?: ((appId: string) => Rate | null | Promise<Rate | null>) | undefined
@@ -127,7 +136,7 @@ async function takeBody(deps: PipelineDeps, exchange: Exchange, route: Route, ca
   if (request.headers['content-length'] !== undefined) requireType(request.headers, type)
   const limit = route.bodyLimit ?? deps.bodyLimit
   if (Number(request.headers['content-length'] ?? 0) <= limit) exchange.continue()
-  const bytes = await readBody(request, limit)
+  const bytes = await readBody(request, limit, deps.receiving)
   if (bytes.length === 0) return
   requireType(request.headers, type)
   if (route.bodyKind === 'form') {

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
-import { AppError, badRequest } from '../core/errors.ts'
+import { AppError, badRequest, unavailable } from '../core/errors.ts'
 import { type Pairs, parsePairs } from './target.ts'
 
 /** Deeper than any honest document, far below what would exhaust a stack, here or in PostgreSQL. */
@@ -11,25 +11,34 @@ export const announcesBody = (headers: IncomingHttpHeaders): boolean =>
 
 const tooLarge = (): AppError => new AppError('too_large', 'request body too large')
 
+/** Bodies on their way, over all requests: slow senders must neither fill the memory nor take the place of others. */
+export type Receiving = { count: number; bytes: number }
+const MAX_RECEIVING_BYTES = 256 * 1024 * 1024
+
 /** The whole body, refused as soon as its announced or real size passes the limit. */
-export function readBody(request: IncomingMessage, limit: number): Promise<Buffer> {
+export function readBody(request: IncomingMessage, limit: number, receiving: Receiving): Promise<Buffer> {
   const announced = Number(request.headers['content-length'] ?? 0)
   if (announced > limit) return Promise.reject(tooLarge())
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
     let size = 0
+    receiving.count++
     const settle = (): void => {
+      receiving.count--
+      receiving.bytes -= size
       request.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone)
+    }
+    const refuse = (error: AppError): void => {
+      settle()
+      request.pause()
+      reject(error)
     }
     const onData = (chunk: Buffer): void => {
       size += chunk.length
-      if (size <= limit) {
-        chunks.push(chunk)
-        return
-      }
-      settle()
-      request.pause()
-      reject(tooLarge())
+      receiving.bytes += chunk.length
+      if (size > limit) refuse(tooLarge())
+      else if (receiving.bytes > MAX_RECEIVING_BYTES) refuse(unavailable('server busy'))
+      else chunks.push(chunk)
     }
     const onEnd = (): void => {
       settle()

@@ -41,9 +41,11 @@ export type HttpServerConfig = {
   rateLimits: Readonly<Record<string, Rate | null>>
   /** Requests handled at the same time; the next ones are told to come back. */
   maxConcurrent?: number
+  /** How long a client may take for its headers and for its whole request. */
+  timeouts?: { headersMs: number; requestMs: number }
 }
 
-type Deps = Omit<PipelineDeps, 'bodyLimit' | 'rateLimits'> & {
+type Deps = Omit<PipelineDeps, 'bodyLimit' | 'rateLimits' | 'receiving'> & {
   onRequest?: (info: RequestInfo) => void
   config: HttpServerConfig
 }
@@ -58,11 +60,13 @@ export type HttpServer = {
 }
 
 const HEADER_BYTES = 64 * 1024
-const TIMEOUTS = { headersTimeout: 60_000, requestTimeout: 300_000, keepAliveTimeout: KEEP_ALIVE_SECONDS * 1000 }
+const TIMEOUTS = { headersMs: 60_000, requestMs: 300_000 }
 
 export function createHttpServer(deps: Deps): HttpServer {
   const { config, observe, onRequest } = deps
-  const pipeline = createPipeline({ ...deps, bodyLimit: config.bodyLimit, rateLimits: config.rateLimits })
+  const { bodyLimit, rateLimits, timeouts = TIMEOUTS } = config
+  const receiving = { count: 0, bytes: 0 }
+  const pipeline = createPipeline({ ...deps, bodyLimit, rateLimits, receiving })
   const headers = createHeaders(config)
   const clientAddress = createClientAddress(config.trustedProxies)
   const maxConcurrent = config.maxConcurrent ?? 10_000
@@ -72,12 +76,15 @@ export function createHttpServer(deps: Deps): HttpServer {
   let streaming = 0
 
   const server = createServer({
-    ...TIMEOUTS,
+    headersTimeout: timeouts.headersMs,
+    requestTimeout: timeouts.requestMs,
+    connectionsCheckingInterval: Math.min(5_000, timeouts.headersMs),
+    keepAliveTimeout: KEEP_ALIVE_SECONDS * 1000,
     maxHeaderSize: HEADER_BYTES,
-    connectionsCheckingInterval: 5_000,
     // Checked here instead, because node's own refusal has no body.
     requireHostHeader: false,
   })
+
   function open(request: IncomingMessage, response: ServerResponse): Exchange {
     const given = request.headers
     const requestId = requestIdOf(given['x-request-id'] as string | undefined)
@@ -99,7 +106,7 @@ export function createHttpServer(deps: Deps): HttpServer {
     const exchange = open(request, response)
     exchange.awaitsContinue = awaitsContinue
     try {
-      if (handling > maxConcurrent) throw unavailable('server busy')
+      if (handling - receiving.count > maxConcurrent) throw unavailable('server busy')
       if (request.headers.host === undefined && request.httpVersion === '1.1') throw badRequest('missing host header')
       const reply = pipeline(exchange)
       if (reply instanceof Promise) {
@@ -175,7 +182,7 @@ export function createHttpServer(deps: Deps): HttpServer {
   }
 
   function report({ request, route, target, startedAt, ip, requestId, who }: Exchange, status: number): void {
-    onRequest?.({
+    const info = {
       method: request.method ?? '',
       route: route?.path ?? '',
       path: maskedPath(target),
@@ -185,7 +192,12 @@ export function createHttpServer(deps: Deps): HttpServer {
       requestId,
       userId: userIdOf(who),
       who,
-    })
+    }
+    try {
+      onRequest?.(info)
+    } catch (error) {
+      observe({ level: 'error', message: 'request not reported', attrs: { requestId, error: causesOf(error) } })
+    }
   }
 
   /** For what never became a request: bytes node's parser refused, timeouts, tunnels. */
