@@ -19,7 +19,7 @@ export function request(method: string, path: string, options: { token?: string;
 }
 
 /** Keeps one request under way on each connection until the time is up. */
-export async function run({ port, requests, connections, seconds }: Load): Promise<Measured> {
+async function run({ port, requests, connections, seconds }: Load): Promise<Measured> {
   const latencies: number[] = []
   const statuses: Record<string, number> = {}
   let errors = 0

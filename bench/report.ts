@@ -38,7 +38,7 @@ export function print(lines: readonly Line[]): void {
   }
 }
 
-const escape = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')
+const escaped = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')
 
 /** Bars of the ratios, with a tick where the bar to pass is. */
 function chart(lines: readonly Line[]): string {
@@ -51,8 +51,8 @@ function chart(lines: readonly Line[]): string {
       bar === 0
         ? ''
         : `<line x1="${300 + (bar / most) * width}" x2="${300 + (bar / most) * width}" y1="${y - 2}" y2="${y + 20}" stroke="#222" stroke-dasharray="3 2"/>`
-    return `<text x="290" y="${y + 8}" text-anchor="end" font-size="12">${escape(scenario)}</text>
-<text x="290" y="${y + 20}" text-anchor="end" font-size="9" fill="#666">against ${escape(against)}</text>
+    return `<text x="290" y="${y + 8}" text-anchor="end" font-size="12">${escaped(scenario)}</text>
+<text x="290" y="${y + 20}" text-anchor="end" font-size="9" fill="#666">against ${escaped(against)}</text>
 <rect x="300" y="${y}" width="${(ratio / most) * width}" height="18" fill="${fill}"/>${tick}
 <text x="${306 + (ratio / most) * width}" y="${y + 13}" font-size="11">${ratio.toFixed(2)}</text>`
   })

@@ -18,7 +18,7 @@ export const withoutExtensions: string | false =
     ? false
     : (process.env['SVC_TEST_EXT_REASON'] ?? 'no PostgreSQL with PostGIS and pgvector here: run npm test')
 
-export const MIGRATIONS = new URL('../migrations', import.meta.url).pathname
+const MIGRATIONS = new URL('../migrations', import.meta.url).pathname
 
 const started = new Map<ClusterKind, Promise<string>>()
 const stops: (() => Promise<void>)[] = []
@@ -50,7 +50,7 @@ export async function stopClusters(): Promise<void> {
   await Promise.all(stops.splice(0).map((stop) => stop()))
 }
 
-export function withDatabase(url: string, database: string): string {
+function withDatabase(url: string, database: string): string {
   const [head, query] = url.split('?')
   return `${(head ?? '').replace(/\/[^/]*$/, '')}/${database}${query ? `?${query}` : ''}`
 }

@@ -13,7 +13,7 @@ import { startEmbedded } from '../db/embedded.ts'
  * The configured database, whether a server runs on it or not: an embedded one that is stopped is started for as long
  * as `work` takes.
  */
-export async function withDatabaseUrl<T>(config: Config, work: (url: string) => Promise<T>): Promise<T> {
+async function withDatabaseUrl<T>(config: Config, work: (url: string) => Promise<T>): Promise<T> {
   if (config.database.url !== '') return work(config.database.direct_url)
   const running = holderOf(config.data_dir) && runningPostmaster(join(config.data_dir, 'postgres'))
   if (running) {

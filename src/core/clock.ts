@@ -1,5 +1,4 @@
 export type Clock = { now(): number }
-export const systemClock: Clock = { now: () => Date.now() }
 
 export const sleep = (ms: number): Promise<void> =>
   new Promise((resolve) => {

@@ -8,7 +8,7 @@ const LOCK_ID = 0x53_56_43_01
 
 type Migration = { name: string; text: string; checksum: string }
 
-export async function readMigrations(folder: string): Promise<Migration[]> {
+async function readMigrations(folder: string): Promise<Migration[]> {
   const names = (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort()
   return Promise.all(
     names.map(async (name) => {
