@@ -48,6 +48,8 @@ export type Follow = {
   onBatch(changes: readonly Change[]): Promise<void> | void
   /** The log no longer knows the position (restore, failover, trimmed): reading goes on from `position`. */
   onLost(position: Position): void
+  /** The least time between two reads: what a batch costs its consumer decides how small batches may be. */
+  gapMs?: () => number
 }
 
 export type DurableReader = {
@@ -157,7 +159,7 @@ export function createChangeLog(deps: { db: Db; observe: Observe; retentionSecon
   }
 
   /** Runs `step` whenever woken and once a second, for as long as it lives. A step says how soon it wants to go again. */
-  function run(what: string, gapMs: number, step: () => Promise<number>): { waker: Waker; ended: Promise<void> } {
+  function run(what: string, gapMs: () => number, step: () => Promise<number>): { waker: Waker; ended: Promise<void> } {
     const waker = createWaker(gapMs)
     wakers.add(waker)
     wakeable.add(waker)
@@ -186,7 +188,7 @@ export function createChangeLog(deps: { db: Db; observe: Observe; retentionSecon
     return { waker, ended }
   }
 
-  function follow({ from, onBatch, onLost }: Follow): Follower {
+  function follow({ from, onBatch, onLost, gapMs = () => READ_GAP_MS }: Follow): Follower {
     let position = from
     let inDoubt = false
     const soon = createBackOff()
@@ -195,7 +197,7 @@ export function createChangeLog(deps: { db: Db; observe: Observe; retentionSecon
     }
     const self = { position: () => position, doubt }
     followers.add(self)
-    const { waker, ended } = run('read', READ_GAP_MS, async () => {
+    const { waker, ended } = run('read', gapMs, async () => {
       try {
         if (inDoubt && !(await isKnown(position))) {
           position = await head()
@@ -265,22 +267,26 @@ export function createChangeLog(deps: { db: Db; observe: Observe; retentionSecon
       let registered = false
       let isWanted = true
       const soon = createBackOff()
-      const { waker } = run(`reader ${name}`, DURABLE_GAP_MS, async () => {
-        if (!registered) await db.run(SYSTEM, registerReader(name))
-        registered = true
-        const [step] = await db.rows<{ wanted: boolean; count: number; held: boolean }>(
-          SYSTEM,
-          durableStep(name, { wanted, effect }, BATCH_SIZE),
-        )
-        if (!step) return POLL_MS
-        // Nobody wants the changes: own writes need not wake this reader, the poll is enough.
-        isWanted = step.wanted
-        if (isWanted) wakeable.add(waker)
-        else wakeable.delete(waker)
-        if (step.count > 0) onBatch(step.count)
-        if (step.count === BATCH_SIZE) return 0
-        return isWanted && step.held ? soon.next() : soon.reset(POLL_MS)
-      })
+      const { waker } = run(
+        `reader ${name}`,
+        () => DURABLE_GAP_MS,
+        async () => {
+          if (!registered) await db.run(SYSTEM, registerReader(name))
+          registered = true
+          const [step] = await db.rows<{ wanted: boolean; count: number; held: boolean }>(
+            SYSTEM,
+            durableStep(name, { wanted, effect }, BATCH_SIZE),
+          )
+          if (!step) return POLL_MS
+          // Nobody wants the changes: own writes need not wake this reader, the poll is enough.
+          isWanted = step.wanted
+          if (isWanted) wakeable.add(waker)
+          else wakeable.delete(waker)
+          if (step.count > 0) onBatch(step.count)
+          if (step.count === BATCH_SIZE) return 0
+          return isWanted && step.held ? soon.next() : soon.reset(POLL_MS)
+        },
+      )
       return { wake: () => waker.poke() }
     },
 

@@ -8,7 +8,7 @@ export type Waker = {
 }
 
 /** The pause of a polling loop that can be cut short, however many pokes arrive. */
-export function createWaker(gapMs: number): Waker {
+export function createWaker(gapMs: () => number): Waker {
   let poked = false
   let stopped = false
   let wakeUp: (() => void) | undefined
@@ -32,7 +32,7 @@ export function createWaker(gapMs: number): Waker {
     },
     async wait(ms) {
       if (ms > 0 && !poked && !stopped) await pause(ms, true)
-      const gap = lastEnd + gapMs - performance.now()
+      const gap = lastEnd + gapMs() - performance.now()
       if (gap > 0 && !stopped) await pause(gap, false)
       poked = false
       lastEnd = performance.now()

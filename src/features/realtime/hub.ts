@@ -61,13 +61,16 @@ export function createHub({ db, log, schemaWith, observe }: Deps): Hub {
   let dispatching = false
   let stopped = false
 
+  /** Every batch is a write to each stream: the more streams, the more changes should share one. */
+  const gapMs = (): number => Math.min(25, 3 + all.size / 40)
+
   function running(): Promise<Follower> {
     clearTimeout(idleTimer)
     follower ??= log.head().then(
       (head) => {
         here = head
         recent.restart(head)
-        return log.follow({ from: head, onBatch: dispatch, onLost: lost })
+        return log.follow({ from: head, onBatch: dispatch, onLost: lost, gapMs })
       },
       (error: unknown) => {
         follower = undefined
