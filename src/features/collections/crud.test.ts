@@ -212,3 +212,14 @@ test('a table made a moment ago is found, a column dropped a moment ago is not a
     message: 'collection not found: fresh',
   })
 })
+
+test('foreign tables are read like any other, and written where their wrapper can', async () => {
+  await api.sql(`
+    create extension file_fdw;
+    create server files foreign data wrapper file_fdw;
+    create foreign table listed (v int, w text) server files options (program 'printf "1,x\\n2,y\\n"', format 'csv')`)
+  const { body } = await api.call('GET /api/collections/listed?filter=v>1')
+  assert.deepEqual([body.items, body.totalItems], [[{ v: 2, w: 'y' }], 1])
+  assert.equal((await api.call('GET /api/collections/listed/1')).body.message, 'table has no primary key')
+  assert.equal((await api.call('POST /api/collections/listed', { json: { v: 3 } })).status, 405)
+})

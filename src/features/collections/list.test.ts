@@ -154,3 +154,28 @@ test('a filter that does not fit is a bad request that says why', async () => {
   assert.equal(await refusal({ filter: 'id = ' }), 'invalid filter: unexpected "end of filter" at position 6')
   assert.equal(await refusal({ filter: 'x'.repeat(10_001) }), 'invalid filter: too long')
 })
+
+test('look-alike functions and operators in an exposed schema are not heard', async () => {
+  await api.sql(`
+    create table shadowed (id int primary key, v varchar(10), e mood);
+    insert into shadowed values (1, 'a', 'ok'), (2, 'b', 'sad');
+    create function always(varchar, varchar) returns boolean language sql as 'select true';
+    create operator public.= (leftarg = varchar, rightarg = varchar, function = always);
+    create function always(mood, mood) returns boolean language sql as 'select true';
+    create operator public.= (leftarg = mood, rightarg = mood, function = always);
+    create function to_json(shadowed) returns json language sql as $$ select '"forged"'::json $$;
+    create function concat(text, text) returns text language sql as $$ select 'forged' $$;
+    create function json_to_record(json) returns setof record language sql as $$ select 9, 'forged'::varchar $$;
+    create function count(int) returns bigint language sql as 'select 99::bigint'`)
+  await list({}, 'empty')
+  const { body } = await list({ filter: "v='a' and e='ok'" }, 'shadowed')
+  assert.deepEqual([body.items, body.totalItems], [[{ id: 1, v: 'a', e: 'ok' }], 1])
+  const made = await api.call('POST /api/collections/shadowed', { json: { id: 3, v: 'c' } })
+  assert.deepEqual(made.body, { id: 3, v: 'c', e: null })
+})
+
+test('a comparison that a type does not know is a bad request', async () => {
+  await api.sql(`create table rows_seen (id int primary key, x xid)`)
+  const { status, body } = await list({ filter: "x>'5'" }, 'rows_seen')
+  assert.deepEqual([status, body.message], [400, 'invalid filter: operator is not supported by the column type'])
+})

@@ -140,8 +140,7 @@ const flyLogged = (db: Db, who: Identity, place: Place, statement: Sql, options:
   db.fly(who, place.table.watched ? [announceActor(who), statement] : statement, options)
 
 function requireWritable({ table }: Place, how: 'insertable' | 'updatable'): void {
-  const isView = table.kind === 'view' || table.kind === 'materialized_view'
-  if (isView && !table[how]) {
+  if (!table[how]) {
     throw new AppError('method_not_allowed', 'write operations not allowed on view', { headers: { Allow: 'GET' } })
   }
 }
@@ -150,7 +149,11 @@ function requireWritable({ table }: Place, how: 'insertable' | 'updatable'): voi
 function explainList(error: unknown, { filter, sort }: ListQuery): unknown {
   const state = sqlStateOf(error) ?? ''
   if (!(error instanceof AppError) || (!filter && sort.length === 0)) return error
-  if (state === '42883') return badRequest('invalid filter or sort: the column type cannot be compared')
+  if (state === '42883') {
+    return badRequest(
+      filter ? 'invalid filter: operator is not supported by the column type' : 'unsupported column in sort parameter',
+    )
+  }
   return filter && (state.startsWith('22') || state === '23514')
     ? badRequest(`invalid filter: ${error.message}`)
     : error
