@@ -278,8 +278,7 @@ async function identities(people: readonly User[]): Promise<void> {
     await post('/api/collections/own/batch', { operations }, admin)
   }
   const { rows } = await db.query<{ owner: string; ids: string }>(
-    'select owner, string_agg(id::text, ',
-    ' order by id) ids from own group by owner',
+    `select owner, string_agg(id::text, ',' order by id) as ids from own group by owner`,
   )
   const expected = new Map(rows.map(({ owner, ids }) => [owner, ids]))
   let wrong = people.length
