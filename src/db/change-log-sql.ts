@@ -1,4 +1,4 @@
-import { EMPTY, Ident, type Sql, sql } from './sql.ts'
+import { EMPTY, type Sql, sql } from './sql.ts'
 
 export type Place = { xid: string; id: string }
 
@@ -119,5 +119,3 @@ export const lagOfReaders = (live: Place | undefined): Sql => sql`
 export const notifyReaders = (sender: string): Sql => sql`select pg_notify(${CHANNEL}, ${sender})`
 
 export const CHANNEL = 'svc_changes'
-/** The name under which a durable reader's effect finds its changes. */
-export const BATCH = new Ident('batch')

@@ -1,7 +1,8 @@
 import type { Change, Position } from '../../db/change-log.ts'
 
-/** RFC 8895 aside, the format is that of the HTML standard, "Server-sent events". JSON text never holds a raw newline. */
-export const RETRY_MS = 2_000
+// The format of the HTML standard, "Server-sent events". JSON text never holds a raw newline, so one data line is enough.
+
+const RETRY_MS = 2_000
 
 export const changeFrame = (position: Position, action: Change['action'], table: string, record: string): Buffer =>
   Buffer.from(`id: ${position}\ndata: {"action":"${action}","table":${JSON.stringify(table)},"record":${record}}\n\n`)
