@@ -21,7 +21,8 @@ type Token = { kind: Kind; text: string; value: string; at: number }
 
 const NAME = /[\p{L}_][\p{L}\p{N}_]*/uy
 const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/y
-const SPACE = /[ \t\r\n]+/y
+const SPACES = ' \t\r\n'
+const OPERATOR_STARTS = '=!<>~'
 const SYMBOL = /&&|\|\||!=|>=|<=|!~|[=<>~(),.]/y
 
 export const invalidFilter = (reason: string) => badRequest(`invalid filter: ${reason}`)
@@ -36,45 +37,40 @@ export function parseFilter(text: string): Filter | undefined {
 function tokenize(text: string): Token[] {
   const tokens: Token[] = []
   let at = 0
-  const match = (pattern: RegExp): string | undefined => {
-    pattern.lastIndex = at
-    return pattern.exec(text)?.[0]
-  }
   const push = (kind: Kind, raw: string, value = raw) => {
     tokens.push({ kind, text: raw, value, at })
     at += raw.length
   }
   while (at < text.length) {
-    const space = match(SPACE)
-    if (space !== undefined) {
-      at += space.length
-      continue
-    }
-    const char = text[at] as string
-    if (char === "'") {
+    const char = text.charAt(at)
+    if (SPACES.includes(char)) at++
+    else if (char === "'") {
       const { raw, value } = readString(text, at)
       push('string', raw, value)
     } else if (char === '"') {
       const { raw, value } = readQuotedName(text, at)
       push('quoted', raw, value)
-    } else pushWord(match, push, () => unexpected(String.fromCodePoint(text.codePointAt(at) ?? 0), at))
+    } else {
+      const [kind, raw] = readWord(text, at)
+      push(kind, raw)
+    }
   }
   tokens.push({ kind: 'end', text: 'end of filter', value: '', at })
   return tokens
 }
 
-function pushWord(
-  match: (pattern: RegExp) => string | undefined,
-  push: (kind: Kind, raw: string) => void,
-  fail: () => Error,
-): void {
-  const number = match(NUMBER)
-  const name = number ?? match(NAME)
-  const symbol = name ?? match(SYMBOL)
-  if (number !== undefined) push('number', number)
-  else if (name !== undefined) push('name', name)
-  else if (symbol !== undefined) push(/^[=!<>~]/.test(symbol) ? 'op' : 'symbol', symbol)
-  else throw fail()
+function readWord(text: string, at: number): [kind: Kind, raw: string] {
+  const match = (pattern: RegExp): string | undefined => {
+    pattern.lastIndex = at
+    return pattern.exec(text)?.[0]
+  }
+  const code = text.charCodeAt(at)
+  const isNumber = (code >= 0x30 && code <= 0x39) || code === 0x2d
+  const symbol = isNumber ? undefined : match(SYMBOL)
+  if (symbol !== undefined) return [OPERATOR_STARTS.includes(symbol.charAt(0)) ? 'op' : 'symbol', symbol]
+  const word = match(isNumber ? NUMBER : NAME)
+  if (word === undefined) throw unexpected(String.fromCodePoint(text.codePointAt(at) ?? 0), at)
+  return [isNumber ? 'number' : 'name', word]
 }
 
 /** `\'` and `''` mean a quote, `\\` a backslash; any other backslash is an error. */

@@ -8,12 +8,13 @@ import type { Sql } from '../../db/sql.ts'
 import { type Call, jsonText, noContent, type Route, route } from '../../http/route.ts'
 import { runBatch } from './batch.ts'
 import { parseBatch } from './batch-parse.ts'
-import { buildList, buildRead } from './build-list.ts'
+import { buildRead } from './build-list.ts'
 import { buildCreate, buildDelete, buildUpdate } from './build-write.ts'
 import { parseKey } from './key.ts'
 import { atTable } from './place.ts'
-import { type Place, planList, planRow } from './plan.ts'
-import { type ListQuery, parseList, parseRow } from './query-parse.ts'
+import { type Place, planRow } from './plan.ts'
+import { type ListQuery, parseRow } from './query-parse.ts'
+import { createListings } from './remember.ts'
 import { writtenColumns } from './write-body.ts'
 import { explainWrite } from './write-errors.ts'
 
@@ -27,6 +28,8 @@ export type CollectionsDeps = {
 export function createCollections({ db, schema, changed }: CollectionsDeps): { routes: Route[] } {
   const at = <T>(call: Call, work: (place: Place) => Promise<T>): Promise<T> =>
     atTable(schema, call.params['table'] ?? '', call.who, work)
+
+  const listing = createListings()
 
   const keyOf = (call: Call, place: Place): string[] =>
     parseKey(place.table, call.params['id'] ?? '', call.rawParams['id'] ?? '')
@@ -42,16 +45,14 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
       auth: 'optional',
       access: 'read',
       limit: 'api',
-      handle: async (call) => {
-        const query = parseList(call.query)
-        return at(call, async (place) => {
-          const statement = buildList(planList(query, place), place.schema)
+      handle: async (call) =>
+        at(call, async (place) => {
+          const { query, statement } = listing(call.query, place)
           const text = await db.fly(call.who, statement, { signal: call.signal }).catch((error: unknown) => {
             throw explainList(error, query)
           })
           return jsonText(200, text ?? '')
-        })
-      },
+        }),
     }),
 
     route('POST /api/collections/{table}', {
