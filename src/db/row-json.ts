@@ -10,7 +10,7 @@ const geoJson = (schema: Schema, value: Sql): Sql =>
 const isConverted = (column: Column): boolean => column.isGeometry || column.isGeography || column.isVector
 
 /** A column as it appears in JSON, under its own name. */
-export function jsonColumn(schema: Schema, column: Column, alias: Ident): Sql {
+function jsonColumn(schema: Schema, column: Column, alias: Ident): Sql {
   const value = sql`${alias}.${column.ident}`
   if (column.isGeometry || column.isGeography) return sql`${geoJson(schema, value)} as ${column.ident}`
   // pgvector writes a vector the way JSON writes an array of numbers.

@@ -22,7 +22,7 @@ export function viewerOf(who: Identity): Viewer {
 }
 
 /** Made once per table and role, and forgotten with the snapshot the table belongs to. */
-export function oncePerRole<T>(make: (table: Table, role: DatabaseRole) => T): (table: Table, role: DatabaseRole) => T {
+function oncePerRole<T>(make: (table: Table, role: DatabaseRole) => T): (table: Table, role: DatabaseRole) => T {
   const known = new WeakMap<Table, Map<DatabaseRole, T>>()
   return (table, role) => {
     const roles = known.get(table) ?? new Map<DatabaseRole, T>()
