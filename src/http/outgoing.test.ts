@@ -105,6 +105,26 @@ test('loopback, private and every disguise of them are refused before a connecti
   assert.equal(connections, before)
 })
 
+test('a name is judged by the address it is connected to, resolved once', async () => {
+  let asked = 0
+  const rebinding = createOutgoing({
+    allowPrivateNetworks: false,
+    resolve: (_name, _options, done) => {
+      asked++
+      done(null, [
+        { address: '127.0.0.1', family: 4 },
+        { address: '::ffff:10.0.0.1', family: 6 },
+      ])
+    },
+  })
+  const before = connections
+  rebinding.assertAllowedUrl('http://rebind.test/')
+  await assert.rejects(rebinding.request(ask(base.replace('127.0.0.1', 'rebind.test'))), refused('blocked'))
+  assert.equal(asked, 1)
+  assert.equal(connections, before)
+  await rebinding.close()
+})
+
 test('link-local, metadata and unspecified addresses stay closed when private networks are allowed', () => {
   for (const host of [
     '169.254.169.254',

@@ -1,4 +1,4 @@
-import { lookup as resolve } from 'node:dns'
+import { type LookupAddress, type LookupAllOptions, lookup } from 'node:dns'
 import { isIP, type LookupFunction } from 'node:net'
 import type { Agent } from 'undici'
 import { badRequest, reasonOf } from '../core/errors.ts'
@@ -42,18 +42,26 @@ export class OutgoingError extends Error {
 const blocked = (): OutgoingError => new OutgoingError('blocked', 'blocked: address is not allowed')
 const MAX_URL_LENGTH = 2048
 
+/** The system's name resolution, as dns.lookup does it. */
+type Resolve = (
+  name: string,
+  options: LookupAllOptions,
+  done: (error: NodeJS.ErrnoException | null, found: LookupAddress[]) => void,
+) => void
+
 /** The one client for every call the server makes: webhooks, mail and SMS gateways, OAuth providers, embeddings. */
-export function createOutgoing({ allowPrivateNetworks }: { allowPrivateNetworks: boolean }): Outgoing {
+export function createOutgoing(options: { allowPrivateNetworks: boolean; resolve?: Resolve }): Outgoing {
+  const { allowPrivateNetworks, resolve = lookup } = options
   let client: Promise<{ agent: Agent; request: typeof import('undici').request }> | undefined
 
   // The answer of this lookup is what the socket connects to, so there is no second resolution to rebind.
-  const guardedLookup: LookupFunction = (hostname, options, done) => {
-    resolve(hostname, { ...options, all: true }, (error, found) => {
+  const guardedLookup: LookupFunction = (hostname, wish, done) => {
+    resolve(hostname, { ...wish, all: true }, (error, found) => {
       if (error) return done(error, '', 0)
       const allowed = found.filter(({ address }) => isAllowedAddress(address, allowPrivateNetworks))
       const [first] = allowed
       if (!first) return done(blocked(), '', 0)
-      return options.all ? done(null, allowed) : done(null, first.address, first.family)
+      return wish.all ? done(null, allowed) : done(null, first.address, first.family)
     })
   }
 

@@ -230,6 +230,44 @@ test('a table made a moment ago can be listened to', async () => {
   stream.close()
 })
 
+test('the position of the header wins over the older one in the URL', async () => {
+  const first = await listenTo(api.url, { query: { tables: 'posts' } })
+  const { id: start } = await first.until(({ event }) => event === 'connected')
+  for (const title of ['p1', 'p2']) await api.call('POST /api/collections/posts', { json: { title } })
+  const { id: later } = await first.until(({ data }) => data.record?.title === 'p2')
+  first.close()
+  const headers = { 'last-event-id': later }
+  const again = await listenTo(api.url, { query: { tables: 'posts', lastEventId: start }, headers })
+  assert.equal((await again.until(({ event }) => event === 'connected')).id, later)
+  again.close()
+})
+
+test('a watched table tells of writers outside the API, and of API writes once', async () => {
+  await api.sql(`select svc.watch('public.other')`)
+  await eventually(async () => {
+    const stream = await listenTo(api.url, { query: { tables: 'other' } })
+    const a = 1_000 + Math.floor(Math.random() * 1e6)
+    await api.sql(`insert into other values (${a}, 'outside')`)
+    await api.call('POST /api/collections/other', { json: { a: a + 1, b: 'api' } })
+    await api.sql(`delete from other where a = ${a}`)
+    await stream.until(({ data }) => data.action === 'delete')
+    stream.close()
+    assert.deepEqual(
+      stream.changes().map(({ action, record }) => [action, record.a]),
+      [
+        ['create', a],
+        ['create', a + 1],
+        ['delete', a],
+      ],
+    )
+  })
+})
+
+test('HEAD tells the headers and opens nothing', async () => {
+  const answer = await api.call('HEAD /api/realtime?tables=posts')
+  assert.deepEqual([answer.status, answer.headers.get('content-type')], [200, 'text/event-stream'])
+})
+
 test('without realtime there is no stream', async () => {
   const off = await startServer({ on: api, config: { 'realtime.enabled': false, 'auth.enabled': false } })
   const answer = await off.call('GET /api/realtime')

@@ -46,6 +46,7 @@ export type Realtime = {
 
 const TICK_MS = 500
 const LOOK_AGAIN_MS = 1_000
+const HEADERS = { 'Content-Type': 'text/event-stream', 'Cache-Control': 'no-cache', 'X-Accel-Buffering': 'no' }
 const EXPIRED = 'invalid or expired token'
 
 export function createRealtime(deps: Deps): Realtime {
@@ -137,9 +138,10 @@ export function createRealtime(deps: Deps): Realtime {
       schema: () => schema.read(),
       findTable: async (name) => findTable(await schemaWith([name]), name),
     })
+    if (call.raw.request.method === 'HEAD') return { status: 200, headers: HEADERS }
     const owner = takePlace(who)
     try {
-      const { from, isReset } = await startAt(call.query['lastEventId'] || call.headers['last-event-id'] || undefined)
+      const { from, isReset } = await startAt(positionAskedFor(call))
       if (draining) throw unavailable('server is shutting down')
       const { response } = call.raw
       const stream = new Stream(interest, owner, response, config.buffer_size, from)
@@ -163,11 +165,7 @@ export function createRealtime(deps: Deps): Realtime {
     request.socket.setNoDelay(true)
     // The body ends with the connection, so events need no chunk around them and are the same bytes for everybody.
     response.useChunkedEncodingByDefault = false
-    response.writeHead(200, {
-      'Content-Type': 'text/event-stream',
-      'Cache-Control': 'no-cache',
-      'X-Accel-Buffering': 'no',
-    })
+    response.writeHead(200, HEADERS)
     response.write(connectedFrame(randomUUID(), from))
     if (isReset) response.write(resetFrame(from))
   }
@@ -182,7 +180,7 @@ export function createRealtime(deps: Deps): Realtime {
   }
 
   return {
-    routes: [route('GET /api/realtime', { auth: 'optional', access: 'read', handle: open })],
+    routes: [route('GET /api/realtime', { auth: 'optional', access: 'read', limit: 'api', handle: open })],
     connections: () => hub.size(),
     drain() {
       draining = true
@@ -196,3 +194,7 @@ export function createRealtime(deps: Deps): Realtime {
     },
   }
 }
+
+/** A browser that reconnects sends the header; the URL still holds what the page began with. */
+const positionAskedFor = ({ headers, query }: Call): Position | undefined =>
+  headers['last-event-id'] || query['lastEventId'] || undefined
