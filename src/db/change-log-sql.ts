@@ -5,6 +5,23 @@ export type Place = { xid: string; id: string }
 /** Everything below is committed or rolled back; above it a late committer could still slip in before what we have read. */
 const SETTLED = sql`pg_snapshot_xmin(pg_current_snapshot())`
 
+/**
+ * The same without transactions of other databases, which cannot write this log. Dearer, since it looks through the
+ * cluster's locks, so it is asked only when the simple answer keeps changes waiting. A transaction whose holder is not found
+ * counts as ours.
+ */
+const SETTLED_HERE = sql`coalesce((
+  select min(running.xid) from pg_snapshot_xip(pg_current_snapshot()) as running(xid)
+  where not exists (
+    select from pg_locks l join pg_stat_activity a on a.pid = l.pid join pg_database d on d.oid = a.datid
+    where l.locktype = 'transactionid' and l.granted and l.mode = 'ExclusiveLock'
+      and l.transactionid = running.xid::xid and d.datname <> current_database())
+), pg_snapshot_xmax(pg_current_snapshot()))`
+
+/** `cluster`: no transaction anywhere is older. `database`: none of this database is. */
+export type Settled = 'cluster' | 'database'
+const below = (settled: Settled): Sql => (settled === 'cluster' ? SETTLED : sql`(select ${SETTLED_HERE})`)
+
 const after = ({ xid, id }: Place): Sql => sql`(c.xid, c.id) > (${xid}::xid8, ${id}::bigint)`
 
 export type ChangeRow = {
@@ -23,12 +40,12 @@ export type ChangeRow = {
 }
 
 /** At least one row, so that `held` is always answered; its xid is null when there is nothing to read. */
-export const changesAfter = (from: Place, limit: number): Sql => sql`
+export const changesAfter = (from: Place, limit: number, settled: Settled): Sql => sql`
   select c.xid::text as xid, c.id::text as id, (extract(epoch from c.at) * 1000)::float8 as at, c.action,
          c.schema_name as schema, c.table_name as name, c.pk::text as pk, c.record::text as record,
-         c.old_record::text as "oldRecord", exists (select from svc.changes h where h.xid >= ${SETTLED}) as held
+         c.old_record::text as "oldRecord", exists (select from svc.changes h where h.xid >= ${below(settled)}) as held
   from (select) one left join lateral (
-    select * from svc.changes c where ${after(from)} and c.xid < ${SETTLED} order by c.xid, c.id limit ${limit}::int
+    select * from svc.changes c where ${after(from)} and c.xid < ${below(settled)} order by c.xid, c.id limit ${limit}::int
   ) c on true
   order by c.xid, c.id`
 
@@ -37,7 +54,7 @@ const HORIZON = sql`select trimmed_xid as xid, trimmed_id as id from svc.change_
 /** The last settled change; the horizon when the log is empty. */
 export const headOfLog: Sql = sql`
   select xid::text as xid, id::text as id from (
-    (select xid, id from svc.changes where xid < ${SETTLED} order by xid desc, id desc limit 1)
+    (select xid, id from svc.changes where xid < ${below('database')} order by xid desc, id desc limit 1)
     union all (${HORIZON})
   ) known order by known.xid desc, known.id desc limit 1`
 
@@ -82,7 +99,12 @@ export const registerReader = (name: string): Sql => sql`
  * position are one statement, so a crash repeats all of it or none. `effect` reads from the table `batch`. While nothing
  * is `wanted` the position jumps to the end of the log.
  */
-export const durableStep = (name: string, reader: { wanted: Sql; effect: Sql }, limit: number): Sql => sql`
+export const durableStep = (
+  name: string,
+  reader: { wanted: Sql; effect: Sql },
+  limit: number,
+  settled: Settled,
+): Sql => sql`
   with reader as materialized (
     select xid, id from svc.change_readers where name = ${name} for update skip locked
   ), ask as materialized (
@@ -90,14 +112,14 @@ export const durableStep = (name: string, reader: { wanted: Sql; effect: Sql }, 
   ), batch as materialized (
     select c.* from svc.changes c
     where (select wanted from ask) and (c.xid, c.id) > ((select xid from reader), (select id from reader))
-      and c.xid < ${SETTLED}
+      and c.xid < ${below(settled)}
     order by c.xid, c.id limit ${limit}::int
   ), last as (
     (select xid, id from batch order by xid desc, id desc limit 1)
     union all
     (select xid, id from svc.changes
      where not (select wanted from ask) and (xid, id) > ((select xid from reader), (select id from reader))
-       and xid < ${SETTLED}
+       and xid < ${below(settled)}
      order by xid desc, id desc limit 1)
   ), effect as (
     ${reader.effect}
@@ -105,7 +127,7 @@ export const durableStep = (name: string, reader: { wanted: Sql; effect: Sql }, 
     update svc.change_readers r set xid = last.xid, id = last.id, moved_at = now() from last where r.name = ${name}
   )
   select (select wanted from ask) as wanted, (select count(*) from batch)::int as count,
-         exists (select from svc.changes h where h.xid >= ${SETTLED}) as held`
+         exists (select from svc.changes h where h.xid >= ${below(settled)}) as held`
 
 /** Seconds since the oldest change that a reader has not read. */
 export const lagOfReaders = (live: Place | undefined): Sql => sql`

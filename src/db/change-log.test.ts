@@ -96,6 +96,32 @@ test('nothing is skipped while one transaction stays open and a thousand others 
   await follower.stop()
 })
 
+test('a transaction of another database of the cluster holds up nobody for long', async () => {
+  const elsewhere = await createDatabase('embedded')
+  const other = await openConnection({ url: elsewhere.url })
+  await other.query('begin')
+  await other.query(append(0)) // in its own log
+  const log = await startLog()
+  const { ids, follower } = await collect(log)
+  const client = await connect()
+  for (const n of [1, 2]) await client.query(append(n))
+  await until(() => ids.length === 2, 5)
+  // One of this database still does, and is then told in its turn.
+  const slow = await connect()
+  await slow.query('begin')
+  await slow.query(append(3))
+  await client.query(append(4))
+  await new Promise((resolve) => setTimeout(resolve, 1_200))
+  assert.deepEqual(ids, [1, 2])
+  await slow.query('commit')
+  await until(() => ids.length === 4, 5)
+  assert.deepEqual(ids, [1, 2, 3, 4])
+  await follower.stop()
+  await other.query('rollback')
+  await other.end()
+  await elsewhere.drop()
+})
+
 test('a rolled back change is never handed out', async () => {
   const log = await startLog()
   const { ids, follower } = await collect(log)

@@ -14,6 +14,7 @@ import {
   notifyReaders,
   type Place,
   registerReader,
+  type Settled,
   trimSlice,
 } from './change-log-sql.ts'
 import type { Db } from './db.ts'
@@ -141,10 +142,14 @@ export function createChangeLog(deps: { db: Db; observe: Observe; retentionSecon
     }, wait).unref()
   }
 
-  async function page(from: Position, limit: number): Promise<{ changes: Change[]; held: boolean }> {
+  async function page(
+    from: Position,
+    limit: number,
+    settled: Settled = 'cluster',
+  ): Promise<{ changes: Change[]; held: boolean }> {
     const place = placeOf(from)
     if (!place) throw new TypeError(`not a position: ${from}`)
-    const rows = await db.rows<ChangeRow>(SYSTEM, changesAfter(place, limit))
+    const rows = await db.rows<ChangeRow>(SYSTEM, changesAfter(place, limit, settled))
     return { changes: rows.flatMap(toChange), held: rows[0]?.held ?? false }
   }
 
@@ -204,7 +209,7 @@ export function createChangeLog(deps: { db: Db; observe: Observe; retentionSecon
           onLost(position)
         }
         inDoubt = false
-        const { changes, held } = await page(position, BATCH_SIZE)
+        const { changes, held } = await page(position, BATCH_SIZE, soon.settled())
         const last = changes.at(-1)
         if (last) {
           await onBatch(changes)
@@ -275,7 +280,7 @@ export function createChangeLog(deps: { db: Db; observe: Observe; retentionSecon
           registered = true
           const [step] = await db.rows<{ wanted: boolean; count: number; held: boolean }>(
             SYSTEM,
-            durableStep(name, { wanted, effect }, BATCH_SIZE),
+            durableStep(name, { wanted, effect }, BATCH_SIZE, soon.settled()),
           )
           if (!step) return POLL_MS
           // Nobody wants the changes: own writes need not wake this reader, the poll is enough.
@@ -312,15 +317,19 @@ export function createChangeLog(deps: { db: Db; observe: Observe; retentionSecon
   }
 }
 
-/** Changes that wait for an older transaction are looked for soon, then ever less often. */
-function createBackOff(): { next(): number; reset(ms: number): number } {
+/** Changes that wait for an older transaction are looked for soon, then ever less often and with more care. */
+function createBackOff(): { next(): number; reset(ms: number): number; settled(): Settled } {
   let wait = 5
   return {
-    next: () => (wait = Math.min(250, wait * 2)),
+    next: () => {
+      wait = Math.min(250, wait * 2)
+      return wait
+    },
     reset: (ms) => {
       wait = 5
       return ms
     },
+    settled: () => (wait >= 80 ? 'database' : 'cluster'),
   }
 }
 
