@@ -6,8 +6,10 @@ import { openPool } from '../../db/pool.ts'
 import { openSchemaCache } from '../../db/schema-cache.ts'
 import { viewerOf } from '../../db/viewer.ts'
 import { buildList } from './build-list.ts'
+import { buildCreate, buildUpdate } from './build-write.ts'
 import { planList } from './plan.ts'
 import { parseList } from './query-parse.ts'
+import { columnFinder } from './write-body.ts'
 
 async function snapshotOf(databaseUrl: string) {
   const observe = () => {}
@@ -77,4 +79,21 @@ test('values travel as parameters and the text stays the same', async () => {
   assert.ok(other.values.includes("' or 1=1 --"))
   assert.equal(render('id in (1)').text, render('id in (1,2,3)').text)
   assert.equal(render('id=1', '2').text, render('id=1', '3').text)
+})
+
+test('the text of a write depends on the table and the set of columns alone', async () => {
+  const api = await startServer()
+  await api.sql('create table posts (id int primary key, title text, n int)')
+  const schema = await snapshotOf(api.databaseUrl)
+  const table = schema.tables.get('public.posts')
+  assert.ok(table)
+  const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
+  const columnsOf = columnFinder(table)
+  const create = (body: Record<string, unknown>) =>
+    buildCreate(place, { columns: columnsOf(body), body: JSON.stringify(body), actor: '{}' }).render().text
+  assert.equal(create({ title: 'a', n: 1 }), create({ n: null, nope: true, title: 'b' }))
+  assert.notEqual(create({ title: 'a' }), create({ n: 1 }))
+  const update = (key: string, body: Record<string, unknown>) =>
+    buildUpdate(place, [key], { columns: columnsOf(body), body: JSON.stringify(body), actor: '{}' }).render().text
+  assert.equal(update('1', { n: 1 }), update('2', { n: 'x' }))
 })
