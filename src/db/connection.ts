@@ -1,10 +1,8 @@
 import type pg from 'pg'
 import { type ConnectOptions, cancelBackend, openConnection } from './connect.ts'
-import { Flight, type Naming, type Step, type StepResult, type Wire } from './flight.ts'
+import { Flight, type Step, type StepResult, type Wire } from './flight.ts'
 import type { PgError } from './pg-errors.ts'
 import { StatementCache, UNNAMED } from './statement-cache.ts'
-
-type Sent = { flight: Flight; cancelled: boolean }
 
 /** One pipelined connection: flights leave in order and come back in order. */
 export class Connection {
@@ -12,21 +10,26 @@ export class Connection {
   readonly #options: ConnectOptions
   readonly #prepared: boolean
   readonly #statements = new StatementCache()
-  readonly #sent: Sent[] = []
+  readonly #sent: Flight[] = []
+  readonly #stream: { cork(): void; uncork(): void; destroy(): void }
+  #isHolding = false
   /** Since when this connection has nothing to do, in performance.now() milliseconds. */
   idleSince = performance.now()
   closed = false
   /** Slots that the lane has given away on this connection. */
   taken = 0
+  /** When the flight now at work was begun, in performance.now() milliseconds. */
+  busySince = 0
 
   private constructor(client: pg.Client, options: ConnectOptions, prepared: boolean, onClose: (c: Connection) => void) {
     this.#client = client
     this.#options = options
     this.#prepared = prepared
     const wire = (client as unknown as { connection: Wire }).connection
+    this.#stream = wire.stream
     wire.on('parseComplete', () => {
       const head = this.#sent[0]
-      if (head) head.flight.parsedCount++
+      if (head) head.parsedCount++
     })
     client.once('end', () => {
       this.closed = true
@@ -43,11 +46,6 @@ export class Connection {
     return new Connection(client, options, prepared, onClose)
   }
 
-  /** Flights sent and not yet answered. */
-  get depth(): number {
-    return this.#sent.length
-  }
-
   /**
    * Sends a flight; resolves with one result per statement. Aborting `signal` cancels it in PostgreSQL, if it is
    * the one being run.
@@ -57,27 +55,45 @@ export class Connection {
     role: string,
     options: { describe?: boolean; signal?: AbortSignal | undefined } = {},
   ): Promise<StepResult[]> {
+    const { describe = false, signal } = options
     return new Promise((resolve, reject) => {
-      const naming: Naming = this.#prepared ? this.#statements.naming(role) : UNNAMED
-      const flight = new Flight(steps, naming, { describe: options.describe ?? false }, (error, results) => {
-        const at = this.#sent.indexOf(sent)
-        if (at >= 0) this.#sent.splice(at, 1)
-        if (this.#sent.length === 0) this.#becameIdle()
-        options.signal?.removeEventListener('abort', cancel)
+      const naming = this.#prepared ? this.#statements.naming(role) : UNNAMED
+      const flight = new Flight(steps, naming, describe, (error, results) => {
+        this.#done(flight)
+        signal?.removeEventListener('abort', cancel)
         if (!error) return resolve(results)
         this.#afterError(flight, error)
         reject(error)
       })
-      const sent: Sent = { flight, cancelled: false }
       const cancel = () => {
-        if (this.#sent[0] !== sent) return
-        sent.cancelled = true
-        cancelBackend(this.#options, this.#client).catch(() => {})
+        if (this.#sent[0] === flight) cancelBackend(this.#options, this.#client).catch(() => {})
       }
-      this.#sent.push(sent)
-      options.signal?.addEventListener('abort', cancel, { once: true })
+      signal?.addEventListener('abort', cancel, { once: true })
+      if (this.#sent.push(flight) === 1) this.busySince = performance.now()
+      this.#hold()
       this.#client.query(flight as unknown as pg.Submittable)
     })
+  }
+
+  /** Flights of one turn of the event loop leave together: one system call, and PostgreSQL is woken once. */
+  #hold(): void {
+    if (this.#isHolding) return
+    this.#isHolding = true
+    this.#stream.cork()
+    setImmediate(() => {
+      this.#isHolding = false
+      this.#stream.uncork()
+    })
+  }
+
+  #done(flight: Flight): void {
+    if (this.#sent[0] === flight) this.#sent.shift()
+    else this.#sent.splice(this.#sent.indexOf(flight), 1)
+    const now = performance.now()
+    this.busySince = now
+    if (this.#sent.length > 0) return
+    this.idleSince = now
+    if (this.closed) void this.close()
   }
 
   /** After an error only the statements PostgreSQL confirmed are prepared on this connection. */
@@ -86,11 +102,6 @@ export class Connection {
     // 26000: a pipelined neighbour failed before its Parse, on which this flight relied.
     // 0A000: a cached plan whose result type changed under DDL.
     if (error.code === '26000' || error.code === '0A000') this.#statements.forgetAll()
-  }
-
-  #becameIdle(): void {
-    this.idleSince = performance.now()
-    if (this.closed) void this.close()
   }
 
   /** Takes no more flights, and ends after the ones under way: a caller left the session in a bad state. */
@@ -107,7 +118,6 @@ export class Connection {
   /** Drops the socket without waiting; flights on it fail at once. */
   destroy(): void {
     this.closed = true
-    const { stream } = (this.#client as unknown as { connection: { stream: { destroy(): void } } }).connection
-    stream.destroy()
+    this.#stream.destroy()
   }
 }

@@ -8,7 +8,7 @@ export type StepResult = { rows: (string | null)[][]; fields: pg.FieldDef[]; cou
 
 /** The parts of the driver's connection that a flight uses; the driver's types do not declare them. */
 export type Wire = {
-  stream: { cork(): void; uncork(): void }
+  stream: { cork(): void; uncork(): void; destroy(): void }
   parse(message: { name: string; text: string; types: readonly number[] }): void
   bind(message: { portal: string; statement: string; values: readonly (string | null)[] }): void
   describe(message: { type: 'P' | 'S'; name: string }): void
@@ -43,17 +43,17 @@ export class Flight {
   constructor(
     steps: readonly Step[],
     naming: Naming,
-    options: { describe: boolean },
+    /** Asks for the columns of the last statement's rows. */
+    describe: boolean,
     done: (error: PgError | null, results: StepResult[]) => void,
   ) {
     this.#steps = steps
     this.#naming = naming
-    this.#describe = options.describe
+    this.#describe = describe
     this.#done = done
   }
 
   submit(wire: Wire): null {
-    wire.stream.cork()
     const last = this.#steps.length - 1
     for (const [i, step] of this.#steps.entries()) {
       const { name, isNew, close } = this.#naming.prepare(step.text)
@@ -67,7 +67,6 @@ export class Flight {
       wire.execute({ portal: '', rows: 0 })
     }
     wire.sync()
-    wire.stream.uncork()
     return null
   }
 

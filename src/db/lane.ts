@@ -15,6 +15,8 @@ export type LaneOptions = {
   onOpenFailed(error: Error): void
 }
 
+const QUICK_MS = 2
+const SHARED = Number(process.env['PACK'] ?? 4)
 const IDLE_MS = 60_000
 
 /**
@@ -106,9 +108,11 @@ export class Lane {
   #pick(): Connection | undefined {
     let best: Connection | undefined
     let bestTaken = this.#options.depth
+    const lately = bestTaken > 1 ? performance.now() - QUICK_MS : Number.POSITIVE_INFINITY
     for (const connection of this.#connections) {
       if (connection.closed) continue
       if (connection.taken === 0) return connection
+      if (connection.taken < SHARED && connection.busySince > lately) return connection
       if (connection.taken < bestTaken) {
         best = connection
         bestTaken = connection.taken

@@ -24,6 +24,7 @@ export class StatementCache {
   readonly #known = new Map<string, true>()
   /** Closed before they are parsed again: PostgreSQL may or may not still have them. */
   readonly #doubtful = new Set<string>()
+  readonly #namings: Record<string, Naming> = {}
   readonly #max: number
 
   constructor(max = 500) {
@@ -31,6 +32,11 @@ export class StatementCache {
   }
 
   naming(role: string): Naming {
+    this.#namings[role] ??= this.#namingOf(role)
+    return this.#namings[role]
+  }
+
+  #namingOf(role: string): Naming {
     return {
       prepare: (text) => {
         const name = nameOf(text, role)

@@ -35,9 +35,11 @@ export function createRouter(routes: readonly Route[]) {
       const hit = direct.get(path)?.get(wanted)
       if (hit !== undefined) return hit
       if (!path.startsWith('/')) return UNKNOWN
-      const allowed = new Set<string>()
-      const found = walk(root, path.slice(1).split('/'), 0, [], wanted, allowed)
+      const segments = path.slice(1).split('/')
+      const found = walk(root, segments, 0, NO_PARAMS, wanted)
       if (found !== undefined) return found
+      const allowed = new Set<string>()
+      walk(root, segments, 0, NO_PARAMS, wanted, allowed)
       return allowed.size === 0 ? UNKNOWN : { kind: 'wrong method', allow: allowHeader(allowed) }
     },
   }
@@ -83,7 +85,7 @@ function walk(
   at: number,
   raw: readonly string[],
   method: string,
-  allowed: Set<string>,
+  allowed?: Set<string>,
 ): Match | undefined {
   const segment = segments[at]
   if (segment === undefined) return pick(node.leaf, raw, method, allowed)
@@ -95,11 +97,16 @@ function walk(
   return named ?? pick(node.rest, [...raw, segments.slice(at).join('/')], method, allowed)
 }
 
-function pick(leaf: Leaf | undefined, raw: readonly string[], method: string, allowed: Set<string>): Match | undefined {
+function pick(
+  leaf: Leaf | undefined,
+  raw: readonly string[],
+  method: string,
+  allowed?: Set<string>,
+): Match | undefined {
   if (leaf === undefined) return undefined
   const entry = leaf.get(method)
-  if (entry) return { kind: 'found', ...entry, raw }
-  for (const offered of leaf.keys()) allowed.add(offered)
+  if (entry) return { kind: 'found', route: entry.route, names: entry.names, raw }
+  if (allowed) for (const offered of leaf.keys()) allowed.add(offered)
   return undefined
 }
 
