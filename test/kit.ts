@@ -150,11 +150,13 @@ export async function spawnServer(options: ServerOptions & { port?: number } = {
     rmSync(dataDir, { recursive: true, force: true })
   })
   const api = client(`http://127.0.0.1:${port}`, databaseUrl)
-  await eventually(async () => {
+  const isUp = async () => {
     if (child.exitCode !== null) throw new Error(`the server did not start: ${output}`)
     const { status } = await api.call('GET /health')
     if (status !== 200) throw new Error(`health ${status}`)
-  })
+  }
+  // A busy machine takes its time to compile and connect.
+  await eventually(isUp, { seconds: 40 })
   return { ...api, child, output: () => output, kill, stop: () => kill('SIGTERM') }
 }
 

@@ -60,7 +60,7 @@ function subscriber(servers: readonly { url: string }[]) {
 
 test('kill -9 between any two steps loses no event and invents none', {
   timeout: 120_000 + ROUNDS * 10_000,
-}, async () => {
+}, async (t) => {
   const ports = [await freePort(), await freePort()]
   const first = await spawnServer({ port: ports[0] as number, config: CONFIG })
   const servers: SpawnedServer[] = [first, await spawnServer({ port: ports[1] as number, on: first, config: CONFIG })]
@@ -79,6 +79,11 @@ test('kill -9 between any two steps loses no event and invents none', {
   const acknowledged = new Set<number>()
   let next = 0
   let writing = true
+  t.after(async () => {
+    writing = false
+    for (const { stop } of readers) await stop()
+    await sink.close()
+  })
   const writer = async (worker: number): Promise<void> => {
     while (writing) {
       const n = next++
@@ -140,6 +145,4 @@ test('kill -9 between any two steps loses no event and invents none', {
     assert.equal(headers['webhook-id'], ids.get(n) ?? headers['webhook-id'], 'a repeat has another id')
     ids.set(n, String(headers['webhook-id']))
   }
-  for (const { stop } of readers) await stop()
-  await sink.close()
 })
