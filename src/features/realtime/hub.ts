@@ -31,6 +31,7 @@ const MAX_WAITING = 5_000
 const REPLAY_SIZE = 500
 const IDLE_MS = 30_000
 const RETRY_MS = 250
+const MAX_PAUSE_MS = 150
 
 export type Hub = {
   /** Where a new stream begins. */
@@ -124,6 +125,7 @@ export function createHub({ db, log, schemaWith, observe }: Deps): Hub {
   async function checkAll(): Promise<void> {
     while (queue.length > 0 && !stopped) {
       const round = queue.splice(0)
+      const startedAt = performance.now()
       const changes = round.flatMap((batch) => batch.changes)
       waiting -= changes.length
       const asked = [...new Set(round.flatMap((batch) => [...batch.channels]))].filter(
@@ -139,6 +141,9 @@ export function createHub({ db, log, schemaWith, observe }: Deps): Hub {
         letGo(asked, error)
       }
       for (const batch of round) for (const channel of batch.channels) channel.pending--
+      // A round costs the same per identity for one change as for ten: dear rounds are made less often.
+      const pause = Math.min(MAX_PAUSE_MS, (performance.now() - startedAt) / 2)
+      if (pause > 5) await new Promise((resolve) => setTimeout(resolve, pause).unref())
     }
   }
 
