@@ -9,7 +9,8 @@ create table svc.settings (
 -- Every committed change of a record, written by the transaction that made it. Ids alone are not in commit order:
 -- readers go by (xid, id) and stay below the oldest running transaction.
 create table svc.changes (
-  id bigint generated always as identity,
+  -- Numbers are fetched a hundred at a time: they only have to rise within a transaction, which has one session.
+  id bigint generated always as identity (cache 100),
   xid xid8 not null default pg_current_xact_id(),
   at timestamptz not null default now(),
   action text not null check (action in ('create', 'update', 'delete')),

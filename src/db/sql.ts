@@ -7,6 +7,7 @@ type Arg = Sql | Ident | Value
 export class Sql {
   readonly #parts: readonly string[]
   readonly #args: readonly Arg[]
+  #rendered: { text: string; values: readonly Value[] } | undefined
 
   private constructor(parts: readonly string[], args: readonly Arg[]) {
     this.#parts = parts
@@ -25,14 +26,18 @@ export class Sql {
   }
 
   /** The statement's text with $1… placeholders, and the values in their order. */
-  render(): { text: string; values: Value[] } {
-    const values: Value[] = []
-    return { text: this.#write(values), values }
+  render(): { text: string; values: readonly Value[] } {
+    if (this.#rendered === undefined) {
+      const values: Value[] = []
+      this.#rendered = { text: this.#write(values), values }
+    }
+    return this.#rendered
   }
 
   #write(values: Value[]): string {
     let text = this.#parts[0] ?? ''
-    for (const [i, arg] of this.#args.entries()) {
+    for (let i = 0; i < this.#args.length; i++) {
+      const arg = this.#args[i]
       if (arg instanceof Sql) text += arg.#write(values)
       else if (arg instanceof Ident) text += arg.quoted
       else if (arg === undefined) throw new TypeError(`undefined in SQL after: …${text.slice(-40)}`)

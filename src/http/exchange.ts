@@ -58,8 +58,11 @@ export class Exchange {
 const NO_PAIRS: Pairs = { values: Object.freeze(Object.create(null)), repeated: new Set() }
 const NO_PARAMS: Readonly<Record<string, string>> = Object.freeze({})
 
-const named = (names: readonly string[], values: readonly string[]): Record<string, string> =>
-  Object.fromEntries(names.map((name, i) => [name, values[i] ?? '']))
+function named(names: readonly string[], values: readonly string[]): Record<string, string> {
+  const record: Record<string, string> = {}
+  for (let i = 0; i < names.length; i++) record[names[i] ?? ''] = values[i] ?? ''
+  return record
+}
 
 /** What a handler sees. Parts that cost something are made when asked for. */
 export class HttpCall implements Call {

@@ -1,6 +1,6 @@
 import { AppError, badRequest } from '../../core/errors.ts'
 import type { Column, Table } from '../../db/schema.ts'
-import { elementTexts, memberTexts } from './json-slices.ts'
+import { memberTexts, memberTextsOfEach } from './json-slices.ts'
 import { parseKey } from './key.ts'
 import { columnFinder, type Fields, isFields } from './write-body.ts'
 
@@ -19,7 +19,8 @@ export type Operation = {
 
 const MAX_OPERATIONS = 1000
 const PARTS = ['id', 'body']
-const METHODS: readonly unknown[] = ['create', 'update', 'delete'] satisfies Method[]
+const NO_COLUMNS: readonly Column[] = []
+const NO_KEY: readonly string[] = []
 
 /** `body` is the parsed `bodyText`; every operation is checked before the first one is run. */
 export function parseBatch(table: Table, body: unknown, bodyText: string): Operation[] {
@@ -28,40 +29,42 @@ export function parseBatch(table: Table, body: unknown, bodyText: string): Opera
   if (!Array.isArray(operations)) throw badRequest('invalid JSON body')
   if (operations.length === 0) throw badRequest('operations array is empty')
   if (operations.length > MAX_OPERATIONS) throw badRequest(`too many operations: max ${MAX_OPERATIONS}`)
-  const texts = elementTexts(memberTexts(bodyText, ['operations'])[0] ?? '[]')
+  const slices = memberTextsOfEach(memberTexts(bodyText, ['operations'])[0] ?? '[]', PARTS)
   const columnsOf = columnFinder(table)
-  return operations.map((operation: unknown, index) =>
-    parseOperation(table, columnsOf, operation, texts[index] ?? '{}', index),
-  )
+  return operations.map((operation: unknown, index) => {
+    const [idSlice, bodySlice = '{}'] = slices[index] ?? []
+    return parseOperation(table, columnsOf, operation, { index, idSlice, bodySlice })
+  })
 }
+
+const own = (input: unknown, name: string): unknown =>
+  isFields(input) && Object.hasOwn(input, name) ? input[name] : undefined
+
+const isMethod = (name: unknown): name is Method => name === 'create' || name === 'update' || name === 'delete'
+
+const refusal = (index: number, why: string): AppError => badRequest(`operation[${index}]: ${why}`)
 
 function parseOperation(
   table: Table,
   columnsOf: (body: Fields) => readonly Column[],
   input: unknown,
-  text: string,
-  index: number,
+  { index, idSlice, bodySlice }: { index: number; idSlice: string | undefined; bodySlice: string },
 ): Operation {
-  const refuse = (why: string) => badRequest(`operation[${index}]: ${why}`)
-  const own = (name: string): unknown => (isFields(input) && Object.hasOwn(input, name) ? input[name] : undefined)
-  const method = own('method')
-  if (!METHODS.includes(method)) {
+  const method = own(input, 'method')
+  if (!isMethod(method)) {
     const shown = typeof method === 'string' ? method.slice(0, 100) : ''
-    throw refuse(`unknown method "${shown}" (expected create, update, or delete)`)
+    throw refusal(index, `unknown method "${shown}" (expected create, update, or delete)`)
   }
-  const [idSlice, bodySlice = '{}'] = memberTexts(text, PARTS)
-  const id = method === 'create' ? undefined : idText(own('id'), idSlice)
-  if (method !== 'create' && id === undefined) throw refuse(`${method as Method} requires an id`)
-  const body = own('body')
-  if (method !== 'delete' && !isFields(body)) throw refuse(`${method as Method} requires a body`)
-  const columns = method === 'delete' ? [] : blaming(index, () => columnsOf(body as Fields))
-  if (method !== 'delete' && columns.length === 0) throw refuse('no recognized columns in body')
-  return {
-    index,
-    method: method as Method,
-    key: id === undefined ? [] : blaming(index, () => parseKey(table, id, id)),
-    columns,
-    body: bodySlice,
+  const id = method === 'create' ? undefined : idText(own(input, 'id'), idSlice)
+  if (method !== 'create' && id === undefined) throw refusal(index, `${method} requires an id`)
+  const body = own(input, 'body')
+  if (method !== 'delete' && !isFields(body)) throw refusal(index, `${method} requires a body`)
+  try {
+    const columns = method === 'delete' ? NO_COLUMNS : columnsOf(body as Fields)
+    if (method !== 'delete' && columns.length === 0) throw refusal(index, 'no recognized columns in body')
+    return { index, method, key: id === undefined ? NO_KEY : parseKey(table, id, id), columns, body: bodySlice }
+  } catch (error) {
+    throw error instanceof AppError && !error.message.startsWith('operation[') ? blame(error, index) : error
   }
 }
 
@@ -79,12 +82,4 @@ export function blame(error: AppError, index: number): AppError {
     cause: error.cause,
     ...(error.headers && { headers: error.headers }),
   })
-}
-
-function blaming<T>(index: number, work: () => T): T {
-  try {
-    return work()
-  } catch (error) {
-    throw error instanceof AppError ? blame(error, index) : error
-  }
 }

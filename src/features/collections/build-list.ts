@@ -42,9 +42,18 @@ export const keyIs = (table: Table, row: Ident, key: readonly string[]): Sql =>
 export const equals = (column: Column, row: Ident, value: Sql): Sql =>
   sql`${row}.${column.ident} ${operator('=', column)} ${value}`
 
+/** The columns of a table as a role sees them are one list per snapshot, so their text is made once. */
+const wholeRows = new WeakMap<readonly Column[], Sql>()
+
+function wholeRow(schema: Schema, columns: readonly Column[]): Sql {
+  const made = wholeRows.get(columns) ?? jsonColumns(schema, columns, ROW).constant()
+  wholeRows.set(columns, made)
+  return made
+}
+
 /** The select list of a shape: its columns and, when asked for, the object of its relations. */
 function rowSelect(schema: Schema, { table, columns, expand }: Shape, row: Ident, depth = 1): Sql {
-  if (expand.length === 0) return jsonColumns(schema, columns, row)
+  if (expand.length === 0) return row === ROW ? wholeRow(schema, columns) : jsonColumns(schema, columns, row)
   const relations = expand.map(
     (expansion) => sql`${expansion.key}::text, ${expanded(schema, expansion, table, row, depth)}`,
   )

@@ -75,7 +75,7 @@ test('geometries and vectors are JSON on every path', { skip: withoutExtensions 
   assert.deepEqual(batch.body[0].body.embedding, [0, 0, 1])
   assert.deepEqual(batch.body[1].body, city)
   const [{ record }] = (await api.sql(
-    `select record::text from svc.changes where table_name = 'cities' order by id desc limit 1`,
+    `select record::text from svc.changes where table_name = 'cities' order by xid desc, id desc limit 1`,
   )) as [{ record: string }]
   assert.deepEqual(JSON.parse(record).area, square)
 })

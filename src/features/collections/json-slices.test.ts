@@ -1,29 +1,36 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { elementTexts, memberTexts } from './json-slices.ts'
+import { memberTexts, memberTextsOfEach } from './json-slices.ts'
 
 test('slices are the values, as they were written', () => {
-  assert.deepEqual(elementTexts(' [ 1 , "a]\\"," , {"b":[2,3]} ,[],null ]'), [
-    '1',
-    '"a]\\","',
-    '{"b":[2,3]}',
-    '[]',
-    'null',
-  ])
-  assert.deepEqual(elementTexts('[]'), [])
   const twice = '{"a": 1e400 , "b\\u0063":"}", "a":9007199254740993}'
   assert.deepEqual(memberTexts(twice, ['bc', 'a', 'b']), ['"}"', '9007199254740993', undefined])
   assert.deepEqual(memberTexts(' { } ', ['a']), [undefined])
+  assert.deepEqual(memberTextsOfEach(' [ 1 , {"a":"]\\","} ,[], {"b":[2,3], "a" : {} } ,null ]', ['a']), [
+    [undefined],
+    ['"]\\","'],
+    [undefined],
+    ['{}'],
+    [undefined],
+  ])
+  assert.deepEqual(memberTextsOfEach('[]', ['a']), [])
 })
 
 test('slicing and parsing agree for any JSON', () => {
   const spaced = fc.constantFrom(0, 1, 2, '\t')
   fc.assert(
     fc.property(fc.array(fc.jsonValue()), spaced, (values, indent) => {
-      const texts = elementTexts(JSON.stringify(values, null, indent))
+      const texts = memberTextsOfEach(
+        JSON.stringify(
+          values.map((a) => ({ x: 0, a })),
+          null,
+          indent,
+        ),
+        ['a'],
+      )
       assert.deepEqual(
-        texts.map((text) => JSON.parse(text)),
+        texts.map(([text]) => JSON.parse(text ?? assert.fail())),
         JSON.parse(JSON.stringify(values)),
       )
     }),

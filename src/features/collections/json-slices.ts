@@ -11,42 +11,55 @@ const CLOSE_BRACE = 0x7d
 const OPEN_BRACKET = 0x5b
 const CLOSE_BRACKET = 0x5d
 
-/** The texts of an array's elements. */
-export function elementTexts(text: string): string[] {
-  const texts: string[] = []
-  let at = skipSpace(text, skipSpace(text, 0) + 1)
-  while (at < text.length && text.charCodeAt(at) !== CLOSE_BRACKET) {
-    const end = skipValue(text, at)
-    texts.push(text.slice(at, end))
-    at = skipComma(text, end)
-  }
-  return texts
-}
-
 /**
  * The texts of an object's members of these names; of a name that stands twice the last one counts, as in JSON.parse.
  * Escaped spellings of a name are that name too.
  */
-export function memberTexts(text: string, names: readonly string[]): (string | undefined)[] {
-  const texts: (string | undefined)[] = names.map(() => undefined)
+export function memberTexts(text: string, names: readonly string[]): Texts {
+  const texts = noTexts(names)
+  readMembers(text, skipSpace(text, 0), names, texts)
+  return texts
+}
+
+type Texts = (string | undefined)[]
+
+const noTexts = (names: readonly string[]): Texts => new Array(names.length).fill(undefined)
+
+/** The same for each element of an array; elements that are no objects have no members. */
+export function memberTextsOfEach(text: string, names: readonly string[]): Texts[] {
+  const each: Texts[] = []
   let at = skipSpace(text, skipSpace(text, 0) + 1)
-  while (at < text.length && text.charCodeAt(at) !== CLOSE_BRACE) {
-    const nameEnd = skipString(text, at)
-    const value = skipSpace(text, skipSpace(text, nameEnd) + 1)
-    const end = skipValue(text, value)
-    for (let i = 0; i < names.length; i++) {
-      if (isName(text, at, nameEnd, names[i] as string)) texts[i] = text.slice(value, end)
-    }
+  while (at < text.length && text.charCodeAt(at) !== CLOSE_BRACKET) {
+    const texts = noTexts(names)
+    const end = text.charCodeAt(at) === OPEN_BRACE ? readMembers(text, at, names, texts) : skipValue(text, at)
+    each.push(texts)
     at = skipComma(text, end)
   }
-  return texts
+  return each
+}
+
+/** Puts the texts of the object that begins at `at` into `texts`; answers the place right after the object. */
+function readMembers(text: string, at: number, names: readonly string[], texts: Texts): number {
+  let i = skipSpace(text, at + 1)
+  while (i < text.length && text.charCodeAt(i) !== CLOSE_BRACE) {
+    const nameEnd = skipString(text, i)
+    const value = skipSpace(text, skipSpace(text, nameEnd) + 1)
+    const end = skipValue(text, value)
+    for (let n = 0; n < names.length; n++) {
+      if (isName(text, i, nameEnd, names[n] as string)) texts[n] = text.slice(value, end)
+    }
+    i = skipComma(text, end)
+  }
+  return i + 1
 }
 
 /** Compared in place: cutting out every name would cost more than all the rest. */
 function isName(text: string, start: number, end: number, name: string): boolean {
   if (end - start - 2 === name.length && text.startsWith(name, start + 1)) return true
-  const slash = text.indexOf('\\', start)
-  return slash !== -1 && slash < end && JSON.parse(text.slice(start, end)) === name
+  for (let i = start; i < end; i++) {
+    if (text.charCodeAt(i) === BACKSLASH) return JSON.parse(text.slice(start, end)) === name
+  }
+  return false
 }
 
 const isSpace = (code: number): boolean => code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09

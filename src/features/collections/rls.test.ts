@@ -108,7 +108,7 @@ test('a column that may not be selected does not exist', async () => {
   const forbidden = await api.call(`PATCH /api/collections/notes/${made.body.id}`, { as, json: { secret: 'z' } })
   assert.deepEqual([forbidden.status, forbidden.body.message], [403, 'insufficient permissions'])
   const [{ record }] = (await api.sql(
-    `select record::text from svc.changes where action = 'create' and table_name = 'notes' order by id desc limit 1`,
+    `select record::text from svc.changes where action = 'create' and table_name = 'notes' order by xid desc, id desc limit 1`,
   )) as [{ record: string }]
   assert.deepEqual(Object.keys(JSON.parse(record)), ['id', 'owner', 'title'])
 })

@@ -6,21 +6,41 @@ export type Fields = Readonly<Record<string, unknown>>
 
 /**
  * Tells which columns of the table a body has, in table order, so that the order of keys makes no new statement.
- * Bodies with the same keys share one answer.
+ * Most bodies of a batch have the keys of the one before, and share its answer.
  */
 export function columnFinder(table: Table): (body: Fields) => readonly Column[] {
   const known = new Map<string, readonly Column[]>()
-  const find = (names: readonly string[]): readonly Column[] =>
-    names.flatMap((name) => table.columns.get(name) ?? []).sort((a, b) => a.position - b.position)
+  const isPlain = ![...table.columns.values()].some(isSpatial)
+  let lastNames: readonly string[] = []
+  let last: readonly Column[] = []
+  const find = (names: readonly string[]): readonly Column[] => {
+    const signature = names.join('\0')
+    const columns =
+      known.get(signature) ??
+      names.flatMap((name) => table.columns.get(name) ?? []).sort((a, b) => a.position - b.position)
+    known.set(signature, columns)
+    return columns
+  }
   return (body) => {
     const names = Object.keys(body)
-    const signature = names.join('\0')
-    const columns = known.get(signature) ?? find(names)
-    known.set(signature, columns)
-    for (const column of columns) {
-      if (isSpatial(column) && body[column.name] !== null && !isGeoJson(body[column.name])) throw invalidGeoJson()
+    if (!isSame(names, lastNames)) {
+      last = find(names)
+      lastNames = names
     }
-    return columns
+    if (!isPlain) checkSpatial(body, last)
+    return last
+  }
+}
+
+function isSame(some: readonly string[], others: readonly string[]): boolean {
+  if (some.length !== others.length) return false
+  for (let i = 0; i < some.length; i++) if (some[i] !== others[i]) return false
+  return true
+}
+
+function checkSpatial(body: Fields, columns: readonly Column[]): void {
+  for (const column of columns) {
+    if (isSpatial(column) && body[column.name] !== null && !isGeoJson(body[column.name])) throw invalidGeoJson()
   }
 }
 

@@ -201,7 +201,7 @@ test('notify headers append one change per returned row', async () => {
     await api.sql('truncate svc.changes')
     const { status, text } = await call(name, json, { headers: { 'content-type': 'application/json', ...headers } })
     assert.ok(status < 300, text)
-    return api.sql('select action, table_name, pk::text, record::text from svc.changes order by id')
+    return api.sql('select action, table_name, pk::text, record::text from svc.changes order by xid, id')
   }
   const on = (table: string, action: string) => ({ 'x-notify-table': table, 'x-notify-action': action })
   assert.deepEqual(await logged('save', { id: 70, title: 'made' }, on('posts', 'create')), [
