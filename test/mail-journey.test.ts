@@ -9,6 +9,7 @@ function mailServer() {
   const inbox: { to: string; text: string }[] = []
   const server = new SMTPServer({
     disableReverseLookup: true,
+    closeTimeout: 100, // a kept connection must not hold the test up
     authOptional: true,
     hideSTARTTLS: true,
     disabledCommands: ['STARTTLS'],
