@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Measured } from './load.ts'
@@ -59,7 +60,7 @@ const build = () =>
 export async function startBuilt(databaseUrl: string, env: Record<string, string> = {}): Promise<Stage> {
   build()
   const dataDir = mkdtempSync(join(tmpdir(), 'svc-bench-'))
-  const port = 20_000 + Math.floor(Math.random() * 20_000)
+  const port = await freePort()
   const child = spawn(process.execPath, [here('../dist/main.js'), 'start'], {
     cwd: dataDir,
     env: {
@@ -82,6 +83,14 @@ export async function startBuilt(databaseUrl: string, env: Record<string, string
     if (child.exitCode !== null || tries > 300) throw new Error('the server did not start')
     await new Promise((resolve) => setTimeout(resolve, 50))
   }
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer()
+  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve))
+  const { port } = probe.address() as { port: number }
+  await new Promise((resolve) => probe.close(resolve))
+  return port
 }
 
 /** The load generator in a process of its own, so that it does not share a thread with what it measures. */

@@ -8,6 +8,8 @@ export type LaneOptions = {
   min: number
   /** Flights that may be on the wire of one connection; 1 = exclusive. */
   depth: number
+  /** Connections that are put to use before flights wait; more only in place of those held up by a slow flight. */
+  crowd: number
   acquireTimeoutMs: number
   open(onClose: (connection: Connection) => void): Promise<Connection>
   /** Told about each failure and success to connect, so that the pool knows whether the database is there. */
@@ -15,20 +17,19 @@ export type LaneOptions = {
   onOpenFailed(error: Error): void
 }
 
-/** A connection whose flight was begun this recently will be free soon; joining it costs less than waking another. */
-const QUICK_MS = 2
-const SHARED = 4
+/** A connection that is at one flight for longer than this is left alone. */
+const HELD_UP_MS = 20
 const IDLE_MS = 60_000
 
-/**
- * A set of connections for one kind of work. An idle connection is preferred; a flight joins a busy one only when
- * all are busy and no more may be opened, and then only to a small depth.
- */
+/** A set of connections for one kind of work; a flight may join others on a connection, to a small depth. */
 export class Lane {
   readonly #options: LaneOptions
   readonly #connections = new Set<Connection>()
   readonly #waiters: Waiter[] = []
   #opening = 0
+  /** Slots given away on all connections. */
+  #taken = 0
+  #lookTimer: NodeJS.Timeout | undefined
   #closed = false
 
   constructor(options: LaneOptions) {
@@ -55,7 +56,7 @@ export class Lane {
     const free = this.#pick()
     if (free) return this.#take(free)
     if (this.#closed) throw unavailable('database unavailable')
-    this.#grow()
+    this.#lookAgainSoon()
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#waiters.splice(this.#waiters.indexOf(waiter), 1)
@@ -68,6 +69,7 @@ export class Lane {
 
   release(connection: Connection): void {
     connection.taken--
+    this.#taken--
     if (this.#waiters.length > 0) this.#serveWaiters()
   }
 
@@ -102,35 +104,47 @@ export class Lane {
 
   async close(): Promise<void> {
     this.#closed = true
+    clearTimeout(this.#lookTimer)
     this.failWaiters(unavailable('database unavailable'))
     await Promise.all([...this.#connections].map((connection) => connection.close()))
   }
 
+  /**
+   * The least busy of as few connections as suffice, not counting those held up by a slow flight; see
+   * docs/decisions/0004-lanes-and-shared-connections.md.
+   */
   #pick(): Connection | undefined {
+    const { depth, crowd } = this.#options
+    const enough = Math.min(crowd, Math.ceil((this.#taken + 1) / depth))
+    const lately = performance.now() - HELD_UP_MS
     let best: Connection | undefined
-    let bestTaken = this.#options.depth
-    const lately = bestTaken > 1 ? performance.now() - QUICK_MS : Number.POSITIVE_INFINITY
+    let heldUp: Connection | undefined
+    let seen = 0
     for (const connection of this.#connections) {
+      const { taken } = connection
       if (connection.closed) continue
-      if (connection.taken === 0) return connection
-      if (connection.taken < SHARED && connection.busySince > lately) return connection
-      if (connection.taken < bestTaken) {
-        best = connection
-        bestTaken = connection.taken
+      if (taken > 0 && connection.busySince <= lately) {
+        if (taken < (heldUp?.taken ?? depth)) heldUp = connection
+        continue
       }
+      if (++seen > enough) break
+      if (taken < (best?.taken ?? depth)) best = connection
     }
-    if (best && this.#connections.size + this.#opening < this.#options.max) this.#grow()
-    return best
+    if (seen < enough && this.#grow()) return best
+    return best ?? (seen < enough ? heldUp : undefined)
   }
 
   #take(connection: Connection): Connection {
     connection.taken++
+    this.#taken++
     return connection
   }
 
-  #grow(): void {
-    if (this.#closed || this.#connections.size + this.#opening >= this.#options.max) return
+  /** False when there are as many as there may be. */
+  #grow(): boolean {
+    if (this.#closed || this.#connections.size + this.#opening >= this.#options.max) return false
     this.#open().catch(() => {}) // reported through onOpenFailed
+    return true
   }
 
   async #open(): Promise<void> {
@@ -150,6 +164,15 @@ export class Lane {
     } finally {
       this.#opening--
     }
+  }
+
+  /** Connections that were quick when a flight began to wait may be held up by now; then others are taken. */
+  #lookAgainSoon(): void {
+    this.#lookTimer ??= setTimeout(() => {
+      this.#lookTimer = undefined
+      this.#serveWaiters()
+      if (this.#waiters.length > 0) this.#lookAgainSoon()
+    }, HELD_UP_MS)
   }
 
   #forget(connection: Connection): void {

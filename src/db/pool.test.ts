@@ -130,6 +130,21 @@ test('a transaction commits as a whole, rolls back on a thrown error, and is ret
   assert.equal(await pool.fly(SYSTEM, sql`select string_agg(n::text, ',') from public.counter`), '2,2')
 })
 
+test('slow statements in the fast lane do not hold up the flights that come after them', async () => {
+  const wide = await openPool({ ...options, maxConns: 20 })
+  let isSlowOver = false
+  // More than the connections in use have room for, so that quick flights find them full.
+  const slow = Promise.all(Array.from({ length: 16 }, () => wide.fly(SYSTEM, sql`select pg_sleep(1)`)))
+  void slow.then(() => {
+    isSlowOver = true
+  })
+  const quick = await Promise.all(Array.from({ length: 8 }, (_, i) => wide.fly(SYSTEM, sql`select ${i}::text`)))
+  assert.deepEqual(quick, ['0', '1', '2', '3', '4', '5', '6', '7'])
+  assert.equal(isSlowOver, false)
+  await slow
+  await wide.close()
+})
+
 test('more statements than the cache holds are prepared and closed in turn', async () => {
   const one = await openPool({ ...options, maxConns: 1 })
   for (let i = 0; i < 1200; i++) {

@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import { sleep } from '../core/clock.ts'
 import { AppError, unavailable } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
@@ -58,6 +59,14 @@ function laneSizes(max: number): { fast: number; slow: number; transactions: num
   return { fast, transactions, slow: Math.max(1, max - fast - transactions) }
 }
 
+/** On our own machine PostgreSQL has no more cores than we do, and more processes at work only get in each other's way. */
+function isNearby(url: string): boolean {
+  if (!URL.canParse(url)) return false
+  const { hostname, searchParams } = new URL(url)
+  const host = searchParams.get('host') ?? hostname
+  return host === '' || host.startsWith('/') || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(host)
+}
+
 class PostgresPool implements Pool {
   readonly #options: PoolOptions
   readonly #connect: ConnectOptions
@@ -75,7 +84,8 @@ class PostgresPool implements Pool {
     this.#connect = { url: options.url }
     this.#session = createSessionStep(options)
     const sizes = laneSizes(options.maxConns)
-    this.#fast = this.#lane(sizes.fast, Math.min(options.minConns, sizes.fast), PIPELINE_DEPTH)
+    const crowd = isNearby(options.url) ? Math.max(2, availableParallelism()) : sizes.fast
+    this.#fast = this.#lane(sizes.fast, Math.min(options.minConns, sizes.fast), PIPELINE_DEPTH, crowd)
     this.#slow = this.#lane(sizes.slow, 0, 1)
     // With a pool of two, RPC and transactions share the second connection.
     this.#transactions = options.maxConns < 3 ? this.#slow : this.#lane(sizes.transactions, 0, 1)
@@ -86,11 +96,12 @@ class PostgresPool implements Pool {
     this.#trimTimer.unref()
   }
 
-  #lane(max: number, min: number, depth: number): Lane {
+  #lane(max: number, min: number, depth: number, crowd = max): Lane {
     return new Lane({
       max,
       min,
       depth,
+      crowd,
       acquireTimeoutMs: this.#options.acquireTimeoutMs,
       open: (onClose) => Connection.open(this.#connect, this.#options.preparedStatements, onClose),
       onOpened: () => {
