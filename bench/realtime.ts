@@ -1,7 +1,6 @@
 /**
- * node --import tsx bench/realtime.ts [fan-out] [singles] [row-security] [idle] [identities]   (after npm run build)
- * Lag is from the request of the writer to the arrival at the reader; commits do not wait for the disk, which is not ours to
- * measure. Starts everything itself: PostgreSQL, the built server, a bare node:http fan-out as the mark, and the clients.
+ * npm run bench realtime [-- fan-out singles row-security idle identities]
+ * Lag is from the request of the writer to the arrival at the reader. Starts everything itself: PostgreSQL, the built server, a bare node:http fan-out as the mark, and the clients.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs'
@@ -11,7 +10,7 @@ import { openConnection } from '../src/db/connect.ts'
 import { startEmbedded } from '../src/db/embedded.ts'
 import { residentBytes, startBuilt } from './processes.ts'
 
-const wanted = process.argv.slice(2)
+const wanted = process.argv.slice(3)
 const runs = (name: string): boolean => wanted.length === 0 || wanted.includes(name)
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 const here = (name: string) => new URL(name, import.meta.url).pathname
@@ -56,7 +55,7 @@ const dataDir = mkdtempSync(join(tmpdir(), 'svc-bench-rt-'))
 const cluster = await startEmbedded({
   dataDir,
   log: () => {},
-  settings: { max_connections: '100', shared_buffers: '256MB', synchronous_commit: 'off' },
+  settings: { max_connections: '100', shared_buffers: '256MB' },
 })
 const db = await openConnection({ url: cluster.url })
 
