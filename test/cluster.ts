@@ -97,10 +97,9 @@ async function makeTemplate(url: string): Promise<string> {
 
 let count = 0
 
-/** A database of its own for a test file, a clone of the template. */
-export async function createDatabase(kind: ClusterKind): Promise<{ url: string; drop(): Promise<void> }> {
-  const url = await clusterUrl(kind)
-  const template = await templateOf(url)
+type TestDatabase = { url: string; drop(): Promise<void> }
+
+async function makeDatabase(url: string, template: string): Promise<TestDatabase> {
   const name = `test_${process.pid}_${++count}_${Math.random().toString(36).slice(2, 8)}`
   await onCluster(url, async (client) => {
     // Cloning needs the template to itself for a moment; files of a parallel run may be cloning too.
@@ -112,6 +111,16 @@ export async function createDatabase(kind: ClusterKind): Promise<{ url: string; 
     drop: () => onCluster(url, async (client) => void (await client.query(`drop database "${name}" with (force)`))),
   }
 }
+
+/** A database of its own for a test file, a clone of the template. */
+export async function createDatabase(kind: ClusterKind): Promise<TestDatabase> {
+  const url = await clusterUrl(kind)
+  return makeDatabase(url, await templateOf(url))
+}
+
+/** One that no server has seen yet. */
+export const createEmptyDatabase = async (): Promise<TestDatabase> =>
+  makeDatabase(await clusterUrl('embedded'), 'template0')
 
 /** A cluster of the test's own, whose PostgreSQL it may kill. It comes back by itself, as under a supervisor. */
 export async function startPrivateCluster() {

@@ -88,7 +88,7 @@ const testDefaults = {
 export type ServerOptions = {
   config?: Record<string, unknown>
   /** Share the database of this server: several processes, one service. */
-  on?: TestServer
+  on?: Pick<TestServer, 'databaseUrl'>
   postgres?: ClusterKind
 }
 
