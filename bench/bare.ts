@@ -9,8 +9,11 @@ type Step = { text: string; values: (string | null)[] }
 type Setup = {
   url: string
   connections: number
-  /** By path: `flight` sends all steps with one Sync; `classic` awaits BEGIN, each step and COMMIT one by one. */
-  paths: Record<string, { mode: 'hello' | 'flight' | 'classic'; steps: Step[] }>
+  /**
+   * By path: `flight` sends all steps with one Sync; `classic` awaits BEGIN, each step and COMMIT one by one; `rows`
+   * sends the last step alone and makes JSON of the rows.
+   */
+  paths: Record<string, { mode: 'hello' | 'flight' | 'classic' | 'rows'; steps: Step[] }>
 }
 
 const DriverQuery = pg.Query as unknown as new (config: { text: string }) => object
@@ -104,6 +107,12 @@ async function classic(steps: readonly (Step & { name: string })[]): Promise<str
   }
 }
 
+async function rows(steps: readonly (Step & { name: string })[]): Promise<string> {
+  return JSON.stringify((await pool.query(steps.at(-1) as Step & { name: string })).rows)
+}
+
+const ways = { flight: fly, classic, rows }
+
 const plans = new Map(
   Object.entries(paths).map(([path, { mode, steps }]) => [
     path,
@@ -119,8 +128,7 @@ const server = createServer((request, response) => {
   if (!plan || plan.mode === 'hello') return answer('{"status":"ok","database":"ok"}')
   // A write's body is read as the real server would; it is what the statement already holds.
   if (request.method === 'POST') request.resume()
-  const work = plan.mode === 'flight' ? fly(plan.steps) : classic(plan.steps)
-  work.then(answer, (error: Error) => {
+  ways[plan.mode](plan.steps).then(answer, (error: Error) => {
     response.writeHead(500)
     response.end(error.message)
   })

@@ -32,7 +32,7 @@ async function withServer<T>(url: string, work: (base: string) => Promise<T>): P
 }
 
 /** 100,000 notes of 100 owners under an owner policy, and a user who owns one in a hundred. */
-export async function seed(url: string): Promise<{ token: string; noteId: number }> {
+export async function seed(url: string): Promise<{ token: string; userId: string; noteId: number }> {
   return withServer(url, async (base) => {
     const answer = await fetch(`${base}/api/auth/register`, {
       method: 'POST',
@@ -60,7 +60,7 @@ export async function seed(url: string): Promise<{ token: string; noteId: number
     )
     await client.query('vacuum analyze public.notes')
     await client.end()
-    return { token, noteId: 5000 }
+    return { token, userId: user.id, noteId: 5000 }
   })
 }
 

@@ -44,9 +44,9 @@ export function residentBytes(pid: number): number {
   return Number(stdout) * 1024
 }
 
-/** The bare handler of bare.ts with the given statements. */
-export async function startBare(setup: object): Promise<Stage> {
-  const child = script('bare.ts')
+/** The bare handler with the given statements, or the kernel alone. */
+export async function startScript(name: 'bare.ts' | 'kernel.ts', setup: object): Promise<Stage> {
+  const child = script(name)
   child.stdin?.end(JSON.stringify(setup))
   const [, port] = await firstLine(child, /(\d+)\n/)
   return stage(child, Number(port))

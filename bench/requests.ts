@@ -7,9 +7,11 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { cpus, tmpdir, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { startEmbedded } from '../src/db/embedded.ts'
+import type { Sql } from '../src/db/sql.ts'
 import { type Capture, captureSteps, seed } from './database.ts'
+import { readNote } from './kernel.ts'
 import { type Measured, request } from './load.ts'
-import { findPgbench, load, pgbench, startBare, startBuilt } from './processes.ts'
+import { findPgbench, load, pgbench, startBuilt, startScript } from './processes.ts'
 import { type Line, median, print, save } from './report.ts'
 
 const quick = process.argv.includes('--quick')
@@ -25,6 +27,8 @@ type Scenario = {
   against: { name: string; path: string; bar: number }[]
   /** What the server is asked. */
   request: Buffer
+  /** Default: the server's. */
+  port?: number
   connections?: number
 }
 
@@ -35,7 +39,12 @@ const cluster = await startEmbedded({
   settings: { max_connections: '200', shared_buffers: '512MB' },
 })
 console.log('seeding …')
-const { token, noteId } = await seed(cluster.url)
+const { token, userId, noteId } = await seed(cluster.url)
+
+const rendered = (statement: Sql) => {
+  const { text, values } = statement.render()
+  return { text, values: values.map(String) }
+}
 
 const list = `/api/collections/notes?filter=${encodeURIComponent("done=false AND title>='n'")}&sort=-id&perPage=20&skipTotal=true`
 const expand = '/api/collections/notes?expand=project&sort=-id&perPage=20'
@@ -55,23 +64,31 @@ console.log(
     .join(', ')}`,
 )
 
+const bulk = Array.from({ length: 1000 }, (_, i) => ({ label: `row ${i}`, n: i }))
 const insertByHand = {
+  text: `insert into public.bulk (label, n) values ${bulk.map((_, i) => `($${2 * i + 1}, $${2 * i + 2})`).join(', ')} returning id, label, n`,
+  values: bulk.flatMap(({ label, n }) => [label, String(n)]),
+}
+const insertAsJson = {
   text: `with made as (insert into public.bulk (label, n) select label, n from json_to_recordset($1::json->'rows') as r(label text, n int) returning id, label, n)
     select json_agg(row_to_json(made))::text from made`,
-  values: [JSON.stringify({ rows: Array.from({ length: 1000 }, (_, i) => ({ label: `row ${i}`, n: i })) })],
+  values: [JSON.stringify({ rows: bulk })],
 }
-const bare = await startBare({
+const bare = await startScript('bare.ts', {
   url: cluster.url,
   connections: BARE_CONNECTIONS,
   paths: {
     '/hello': { mode: 'hello', steps: [] },
+    '/flight': { mode: 'flight', steps: [captured.read.steps[0], rendered(readNote(noteId))] },
     '/read': { mode: 'flight', steps: captured.read.steps },
     '/read-classic': { mode: 'classic', steps: captured.read.steps },
     '/list': { mode: 'flight', steps: captured.list.steps },
     '/expand': { mode: 'flight', steps: captured.expand.steps },
-    '/batch': { mode: 'flight', steps: [captured.batch.steps[0], insertByHand] },
+    '/batch': { mode: 'rows', steps: [insertByHand] },
+    '/batch-json': { mode: 'flight', steps: [captured.batch.steps[0], insertAsJson] },
   },
 })
+const kernel = await startScript('kernel.ts', { url: cluster.url, userId, noteId })
 const server = await startBuilt(cluster.url, { SVC_DATABASE_MAX_CONNS: '25' })
 const idleMegabytes = server.residentBytes() / 2 ** 20
 
@@ -81,6 +98,12 @@ const scenarios: Scenario[] = [
     name: 'health',
     request: request('GET', '/health'),
     against: [{ name: 'bare node:http', path: '/hello', bar: 0.8 }],
+  },
+  {
+    name: 'one flight with identity',
+    request: request('GET', '/flight', { token: 'any' }),
+    port: kernel.port,
+    against: [{ name: 'bare handler, same statements', path: '/flight', bar: 0.9 }],
   },
   {
     name: 'read by id, RLS, user token',
@@ -104,7 +127,10 @@ const scenarios: Scenario[] = [
     name: 'batch of 1000 creates',
     request: ask(asked.batch),
     connections: 4,
-    against: [{ name: 'hand-written multi-row INSERT', path: '/batch', bar: 0.5 }],
+    against: [
+      { name: 'hand-written multi-row INSERT', path: '/batch', bar: 0.5 },
+      { name: 'the same as one JSON parameter', path: '/batch-json', bar: 0 },
+    ],
   },
 ].filter(({ name }) => wanted.length === 0 || wanted.some((word) => name.includes(word)))
 
@@ -113,14 +139,14 @@ const measure = (port: number, one: Buffer, connections = CONNECTIONS) =>
 
 const lines: Line[] = []
 for (const scenario of scenarios) {
-  const { name, request: toServer, against, connections } = scenario
+  const { name, request: toServer, against, connections, port = server.port } = scenario
   process.stdout.write(`${name} `)
-  await measure(server.port, toServer, connections) // warm
+  await measure(port, toServer, connections) // warm
   for (const mark of against) await measure(bare.port, request('GET', mark.path), connections)
   const rounds: { own: Measured; marks: Measured[] }[] = []
   for (let round = 0; round < ROUNDS; round++) {
     process.stdout.write('.')
-    const own = await measure(server.port, toServer, connections)
+    const own = await measure(port, toServer, connections)
     const failed = Object.keys(own.statuses).filter((status) => !status.startsWith('2'))
     if (failed.length > 0) throw new Error(`${name} answered ${failed.join(', ')}`)
     const marks: Measured[] = []
@@ -166,6 +192,6 @@ if (binary && (wanted.length === 0 || wanted.includes('pgbench'))) {
 print(lines)
 console.log(`\nresident memory of the idle server: ${Math.round(idleMegabytes)} MB`)
 save(wanted.length === 0 ? 'latest' : `partial-${wanted.join('-')}`, lines, facts)
-await Promise.all([bare.stop(), server.stop()])
+await Promise.all([bare.stop(), kernel.stop(), server.stop()])
 await cluster.stop()
 rmSync(dataDir, { recursive: true, force: true })

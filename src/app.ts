@@ -166,6 +166,10 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     })
     closers.push(() => auth.close())
     const { identify } = auth
+    // Job types: they run when somebody queues them, and nothing schedules them.
+    for (const [type, cleanup] of Object.entries(auth.cleanups)) {
+      queue.work(type, { concurrency: 1, leaseSeconds: 60, retryDelays: [5, 60] }, async () => void (await cleanup()))
+    }
     const users = createUsers({
       db,
       authEnabled: config.auth.enabled,
@@ -200,10 +204,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     closers.push(() => realtime.stop())
     metrics.gauge('svc_change_log_lag_seconds', 'Age of the oldest unread change.', [], () => changeLog.lastLag())
     const receivers = createOutgoing({
-      allowPrivateNetworks:
-        config.webhooks.allow_private_networks === 'auto'
-          ? isLoopbackHost(config.server.host)
-          : config.webhooks.allow_private_networks,
+      allowPrivateNetworks: orAuto(config.webhooks.allow_private_networks, isLoopbackHost(config.server.host)),
     })
     closers.push(() => receivers.close())
     const webhooks = createWebhooks({
@@ -297,6 +298,8 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     return cluster.url
   }
 }
+
+const orAuto = (setting: boolean | 'auto', auto: boolean): boolean => (setting === 'auto' ? auto : setting)
 
 const placeOf = ({ database, data_dir }: Config): string => {
   if (database.url === '') return `embedded in ${data_dir}`
