@@ -19,25 +19,31 @@ create table svc.change_readers (
 -- A dump restored into another cluster brings changes and positions with transaction ids of its former life, which the
 -- new cluster has yet to reach. What a reader has not seen yet is stamped with a transaction of this life; the rest goes.
 -- Per-row order survives, because the ids of one row's changes are in the order of its commits.
+-- One statement has one snapshot, and what this cluster wrote is below its xmax; so each statement asks for itself, or
+-- a change that is committed between two of them would be taken for a foreign one.
+create function svc.has_foreign_changes() returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select exists (select from svc.changes where xid >= pg_snapshot_xmax(pg_current_snapshot()))
+      or exists (select from svc.change_readers where xid >= pg_snapshot_xmax(pg_current_snapshot()))
+      or exists (select from svc.change_horizon where trimmed_xid >= pg_snapshot_xmax(pg_current_snapshot()))
+$$;
+
 create function svc.adopt_changes() returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-  future xid8 := pg_snapshot_xmax(pg_current_snapshot());
-  read_xid xid8;
-  read_id bigint;
 begin
-  if not exists (select from svc.changes where xid >= future)
-     and not exists (select from svc.change_readers where xid >= future)
-     and not exists (select from svc.change_horizon where trimmed_xid >= future) then
+  if not svc.has_foreign_changes() then
     return false;
   end if;
   perform from svc.change_horizon for update;
-  select xid, id into read_xid, read_id from svc.change_readers order by xid, id limit 1;
-  if read_xid >= future then
-    delete from svc.changes where xid >= future and (xid, id) <= (read_xid, read_id);
+  if not svc.has_foreign_changes() then
+    return false; -- another process did it meanwhile
   end if;
-  update svc.changes set xid = pg_current_xact_id() where xid >= future;
-  update svc.change_readers set xid = pg_current_xact_id(), id = 0 where xid >= future;
+  delete from svc.changes c
+  using (select xid, id from svc.change_readers order by xid, id limit 1) r
+  where r.xid >= pg_snapshot_xmax(pg_current_snapshot()) and c.xid >= pg_snapshot_xmax(pg_current_snapshot())
+    and (c.xid, c.id) <= (r.xid, r.id);
+  update svc.changes set xid = pg_current_xact_id() where xid >= pg_snapshot_xmax(pg_current_snapshot());
+  update svc.change_readers set xid = pg_current_xact_id(), id = 0 where xid >= pg_snapshot_xmax(pg_current_snapshot());
   update svc.change_horizon set trimmed_xid = pg_current_xact_id(), trimmed_id = 0;
   update svc.webhooks set since = pg_current_snapshot();
   return true;

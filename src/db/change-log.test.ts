@@ -245,6 +245,23 @@ test('the log is not trimmed beyond what a durable reader has read', async () =>
   await client.query(`delete from svc.change_readers`)
 })
 
+test('a process that starts while others write takes none of their changes for a restored one', async () => {
+  let writing = true
+  const writers = [1, 2, 3].map(async () => {
+    while (writing) {
+      await pool.run(
+        SYSTEM,
+        sql`insert into svc.changes (action, schema_name, table_name) values ('create', 'public', 'busy')`,
+      )
+    }
+  })
+  const adopted = new Set<string | null>()
+  for (let i = 0; i < 500; i++) adopted.add(await pool.fly(SYSTEM, sql`select svc.adopt_changes()::text`))
+  writing = false
+  await Promise.all(writers)
+  assert.deepEqual([...adopted], ['false'])
+})
+
 test('changes of a restored dump are adopted: unread ones are handed out, old positions are unknown', async () => {
   const client = await connect()
   await client.query('delete from svc.changes')
