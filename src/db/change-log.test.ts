@@ -246,17 +246,16 @@ test('the log is not trimmed beyond what a durable reader has read', async () =>
 })
 
 test('a process that starts while others write takes none of their changes for a restored one', async () => {
+  const write = `insert into svc.changes (action, schema_name, table_name) values ('create', 'public', 'busy')`
   let writing = true
-  const writers = [1, 2, 3].map(async () => {
-    while (writing) {
-      await pool.run(
-        SYSTEM,
-        sql`insert into svc.changes (action, schema_name, table_name) values ('create', 'public', 'busy')`,
-      )
-    }
+  const writers = [1, 2, 3, 4].map(async () => {
+    const client = await openConnection({ url })
+    await client.query('set synchronous_commit = off') // more commits in the same time
+    while (writing) await client.query(write)
+    await client.end()
   })
   const adopted = new Set<string | null>()
-  for (let i = 0; i < 500; i++) adopted.add(await pool.fly(SYSTEM, sql`select svc.adopt_changes()::text`))
+  for (let i = 0; i < 300; i++) adopted.add(await pool.fly(SYSTEM, sql`select svc.adopt_changes()::text`))
   writing = false
   await Promise.all(writers)
   assert.deepEqual([...adopted], ['false'])
