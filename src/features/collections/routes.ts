@@ -3,7 +3,7 @@ import type { Identity } from '../../core/identity.ts'
 import { actorOf, announceActor } from '../../db/append-changes.ts'
 import type { Db, FlyOptions } from '../../db/db.ts'
 import { sqlStateOf } from '../../db/pg-errors.ts'
-import type { SchemaCache } from '../../db/schema.ts'
+import type { Column, SchemaCache } from '../../db/schema.ts'
 import type { Sql } from '../../db/sql.ts'
 import { type Call, jsonText, noContent, type Route, route } from '../../http/route.ts'
 import { runBatch } from './batch.ts'
@@ -34,8 +34,16 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
   const keyOf = (call: Call, place: Place): string[] =>
     parseKey(place.table, call.params['id'] ?? '', call.rawParams['id'] ?? '')
 
-  const write = async (call: Call, place: Place, statement: Sql): Promise<string | null> => {
-    const answer = await flyLogged(db, call.who, place, statement, { signal: call.signal })
+  const write = async (
+    call: Call,
+    place: Place,
+    statement: Sql,
+    columns: readonly Column[] = [],
+  ): Promise<string | null> => {
+    const flight = flyLogged(db, call.who, place, statement, { signal: call.signal })
+    const answer = await flight.catch((error: unknown) => {
+      throw error instanceof AppError ? explainWrite(error, columns) : error
+    })
     changed()
     return answer
   }
@@ -64,9 +72,7 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
           requireWritable(place, 'insertable')
           const columns = writtenColumns(place.table, call.body, call.bodyText)
           const statement = buildCreate(place, { columns, body: call.bodyText, actor: actorOf(call.who) })
-          const text = await write(call, place, statement).catch((error: unknown) => {
-            throw error instanceof AppError ? explainWrite(error, columns) : error
-          })
+          const text = await write(call, place, statement, columns)
           // A trigger of the table swallowed the row.
           if (text === null) throw new AppError('forbidden', 'insufficient permissions')
           return jsonText(201, text)
@@ -112,9 +118,7 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
           const key = keyOf(call, place)
           const columns = writtenColumns(place.table, call.body, call.bodyText)
           const statement = buildUpdate(place, key, { columns, body: call.bodyText, actor: actorOf(call.who) })
-          const text = await write(call, place, statement).catch((error: unknown) => {
-            throw error instanceof AppError ? explainWrite(error, columns) : error
-          })
+          const text = await write(call, place, statement, columns)
           if (text === null) throw notFound('record not found')
           return jsonText(200, text)
         }),
