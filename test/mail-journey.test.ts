@@ -1,50 +1,8 @@
 import assert from 'node:assert/strict'
-import type { AddressInfo } from 'node:net'
-import { after, test } from 'node:test'
-import { SMTPServer } from 'smtp-server'
+import { test } from 'node:test'
 import { eventually, freePort, spawnServer, startServer } from './kit.ts'
+import { mailServer, smtp } from './mail-server.ts'
 
-/** A mail server on this machine; `listen` may come later than the mails. */
-function mailServer() {
-  const inbox: { to: string; text: string }[] = []
-  const server = new SMTPServer({
-    disableReverseLookup: true,
-    closeTimeout: 100, // a kept connection must not hold the test up
-    authOptional: true,
-    hideSTARTTLS: true,
-    disabledCommands: ['STARTTLS'],
-    onData(stream, session, done) {
-      let raw = ''
-      stream.on('data', (chunk) => {
-        raw += chunk
-      })
-      stream.on('end', () => {
-        const text = raw
-          .replace(/=\r?\n/g, '')
-          .replace(/=([0-9A-F]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
-        inbox.push({ to: session.envelope.rcptTo[0]?.address ?? '', text })
-        done()
-      })
-    },
-  })
-  server.on('error', () => {})
-  after(() => new Promise<void>((resolve) => server.close(() => resolve())))
-  return {
-    inbox,
-    listen: async (port = 0) => {
-      await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
-      return (server.server.address() as AddressInfo).port
-    },
-  }
-}
-
-const smtp = (port: number) => ({
-  'email.backend': 'smtp',
-  'email.from': 'robot@shop.test',
-  'email.smtp.host': '127.0.0.1',
-  'email.smtp.port': port,
-  'email.smtp.tls': 'none',
-})
 const linkIn = (text: string): URL => new URL(/https?:\/\/\S+\?token=[\w-]+/.exec(text)?.[0] ?? '')
 
 test('the link in the verification mail has the public address, whatever the request said, and works', async () => {
