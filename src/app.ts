@@ -144,6 +144,9 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     closers.push(() => apiKeys.stop())
     const apps = createApps({ db })
     const rootSecret = await loadRootSecret(db, config.auth.jwt_secret)
+    const encryptionKey = config.auth.encryption_key
+      ? Buffer.from(config.auth.encryption_key, 'hex')
+      : deriveKey(rootSecret, '', 'secrets at rest')
     const auth = await createAuth({
       db,
       observe,
@@ -151,6 +154,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       appName: config.server.app_name,
       publicBaseUrl: () => publicUrl,
       rootSecret,
+      encryptionKey,
       passwords,
       outgoing: gateways,
       queueMail: email.queueMail,
@@ -212,9 +216,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       log: changeLog,
       queue,
       outgoing: receivers,
-      encryptionKey: config.auth.encryption_key
-        ? Buffer.from(config.auth.encryption_key, 'hex')
-        : deriveKey(rootSecret, '', 'secrets at rest'),
+      encryptionKey,
       config: config.webhooks,
       version,
       observe,

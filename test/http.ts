@@ -37,7 +37,7 @@ const people: Readonly<Record<string, Identity>> = {
     isAnonymous: false,
     expiresAt: 0,
   },
-  pending: { kind: 'mfa', id: 'u-mfa', email: 'm@x.test', amr: [], expiresAt: 0 },
+  pending: { kind: 'mfa', id: 'u-mfa', email: 'm@x.test', amr: [], pendingId: 'p', expiresAt: 0 },
   operator: { kind: 'admin', tokenId: 't', expiresAt: 0 },
   readonly: { ...key, keyId: 'k-ro', grant: { ...grant, scope: 'readonly' } },
   readwrite: { ...key, keyId: 'k-rw', grant: { ...grant, scope: 'readwrite' } },

@@ -80,6 +80,7 @@ const testDefaults = {
   'rate_limit.sms': 'off',
   'rate_limit.password_reset': 'off',
   'rate_limit.verify_resend': 'off',
+  'rate_limit.mfa_verify': 'off',
   'rate_limit.admin_login': 'off',
   'log.level': 'error',
   'database.max_conns': 8,

@@ -22,7 +22,7 @@ export type Identity =
       expiresAt: number
     }
   /** First factor passed, second factor pending: only good for MFA challenge, verify and factor listing. */
-  | { kind: 'mfa'; id: string; email: string; amr: readonly string[]; expiresAt: number }
+  | { kind: 'mfa'; id: string; email: string; amr: readonly string[]; pendingId: string; expiresAt: number }
   /** API key or OAuth token; `userId` is null for OAuth client credentials. */
   | {
       kind: 'key'

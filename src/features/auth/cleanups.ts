@@ -1,6 +1,7 @@
 import { SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
+import { dropAbandonedTotp, dropExpired } from './mfa/sql.ts'
 
 /** Helpers an operator may run or schedule; each resolves to how much it removed. Nothing runs them unasked. */
 export function createCleanups({ db, anonymousRetentionDays }: { db: Db; anonymousRetentionDays: number }) {
@@ -19,6 +20,7 @@ export function createCleanups({ db, anonymousRetentionDays }: { db: Db; anonymo
         sql`delete from svc.refresh_tokens where expires_at < now()`,
         sql`delete from svc.login_failures
             where coalesce(locked_until, now()) <= now() and window_start < now() - interval '1 day'`,
+        ...dropExpired,
       ),
     stale_session_cleanup: () => removed(sql`delete from svc.sessions where expires_at < now()`),
     /** Anonymous accounts nobody came back to; one with a living session is in use, however old. */
@@ -31,5 +33,6 @@ export function createCleanups({ db, anonymousRetentionDays }: { db: Db; anonymo
           returning id
         )
         select svc.revoke('user', id::text) from gone`),
+    unverified_totp_cleanup: () => removed(dropAbandonedTotp),
   } satisfies Record<string, () => Promise<number>>
 }

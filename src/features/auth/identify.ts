@@ -99,7 +99,7 @@ export function createIdentify(deps: IdentifyDeps): Identify {
       from svc.pending_logins p join svc.users u on u.id = p.user_id
       where p.id = ${claims.jti}::uuid and u.id = ${claims.sub}::uuid and p.expires_at > now()`,
     )
-    return row && { kind: 'mfa', ...row, expiresAt: claims.exp }
+    return row && { kind: 'mfa', ...row, pendingId: claims.jti, expiresAt: claims.exp }
   }
 
   return (bearer) => {

@@ -71,7 +71,7 @@ export function createLogin(deps: { db: Db; passwords: Passwords; sessions: Sess
   }
 }
 
-const tooManyFailures = (seconds: number): AppError =>
+export const tooManyFailures = (seconds: number): AppError =>
   new AppError('rate_limited', 'too many failed attempts, try again later', {
-    headers: { 'Retry-After': String(seconds) },
+    headers: { 'Retry-After': String(Math.max(1, seconds)) },
   })

@@ -17,6 +17,14 @@ import { createLinking } from './linking.ts'
 import { createLogin } from './login.ts'
 import { createMagicLinks } from './magic-link.ts'
 import { createMailLinks, type MailConfig, type QueueMail } from './mail-links.ts'
+import { createBackupCodes } from './mfa/backup-codes.ts'
+import { emailChannel } from './mfa/email-codes.ts'
+import { createEnrolment } from './mfa/enrolment.ts'
+import { mfaRoutes } from './mfa/routes.ts'
+import { createSentCodes } from './mfa/sent-codes.ts'
+import { smsChannel } from './mfa/sms-codes.ts'
+import { createTotp } from './mfa/totp.ts'
+import { createVerification } from './mfa/verification.ts'
 import { pageRoutes } from './pages.ts'
 import type { Passwords } from './passwords.ts'
 import type { ForeignCredentials } from './proof.ts'
@@ -55,6 +63,8 @@ export type AuthDeps = Pick<IdentifyDeps, 'resolveApiKey' | 'resolveAdminToken' 
   publicBaseUrl: () => string
   /** See loadRootSecret. */
   rootSecret: string
+  /** For secrets at rest. */
+  encryptionKey: Buffer
   passwords: Passwords
   /** For endpoints the operator configured. */
   outgoing: Outgoing
@@ -62,8 +72,6 @@ export type AuthDeps = Pick<IdentifyDeps, 'resolveApiKey' | 'resolveAdminToken' 
   wakeMail: () => void
   queueSms: (to: string, body: string) => Sql
   wakeSms: () => void
-  /** Boolean expression over a user id: this account has an enrolled second factor. */
-  hasSecondFactor?: (userId: Sql) => Sql
   foreign?: Partial<ForeignCredentials>
 }
 
@@ -90,13 +98,7 @@ export async function createAuth(deps: AuthDeps): Promise<Auth> {
   const watch = await startWatch(deps)
   const keys = keysOfSalt(rootSecret, watch.salt)
   const settings = createSettings({ db, configured: config, known: watch })
-  const sessions = createSessions({
-    db,
-    watch,
-    keys,
-    config,
-    hasSecondFactor: deps.hasSecondFactor ?? (() => sql`false`),
-  })
+  const sessions = createSessions({ db, watch, keys, config })
   const identify = createIdentify({ ...deps, authEnabled: config.enabled, watch, keys })
 
   const links = createMailLinks({ config, publicBaseUrl, queueMail: deps.queueMail })
@@ -137,6 +139,7 @@ export async function createAuth(deps: AuthDeps): Promise<Auth> {
       settings: settings.current,
       minPasswordLength: config.min_password_length,
     }),
+    ...mfaRoutes({ db, settings: settings.current, ...createSecondFactors(deps, sessions) }),
     ...pageRoutes(config),
   ]
 
@@ -150,6 +153,19 @@ export async function createAuth(deps: AuthDeps): Promise<Auth> {
     sessions,
     cleanups: createCleanups({ db, anonymousRetentionDays: config.anonymous_retention_days }),
     close: watch.close,
+  }
+}
+
+function createSecondFactors(deps: AuthDeps, sessions: Sessions) {
+  const { db, encryptionKey, appName } = deps
+  const [enrolment, verification] = [createEnrolment({ db }), createVerification({ db, sessions })]
+  const codeKey = deriveKey(encryptionKey.toString('hex'), '', 'mfa code')
+  const sent = { enrolment, verification, codeKey }
+  return {
+    totp: createTotp({ enrolment, verification, encryptionKey, appName }),
+    email: createSentCodes(sent, emailChannel(deps)),
+    sms: createSentCodes(sent, smsChannel(deps)),
+    backupCodes: createBackupCodes({ db, verification, codeKey }),
   }
 }
 

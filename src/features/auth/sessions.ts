@@ -6,6 +6,7 @@ import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import type { Device } from './device.ts'
 import { type Keys, signJwt } from './jwt.ts'
+import { hasSecondFactor } from './mfa/sql.ts'
 import * as q from './session-sql.ts'
 import type { Watch } from './watch.ts'
 
@@ -34,8 +35,6 @@ export function createSessions(deps: {
   watch: Watch
   keys: () => Keys
   config: { token_duration: number; refresh_token_duration: number; refresh_grace_seconds: number }
-  /** Boolean expression over a user id: this account has an enrolled second factor. */
-  hasSecondFactor: (userId: Sql) => Sql
 }) {
   const { db, watch, config } = deps
 
@@ -92,7 +91,7 @@ export function createSessions(deps: {
         refreshSeconds: config.refresh_token_duration,
         mfaSeconds: MFA_SECONDS,
         onlyIf,
-        secondFactor: mayWait ? deps.hasSecondFactor(sql`u.id`) : sql`false`,
+        secondFactor: mayWait ? hasSecondFactor(sql`u.id`) : sql`false`,
       }),
       finish(answer) {
         if (answer === null) return undefined

@@ -1,0 +1,57 @@
+import { AppError, notFound } from '../../../core/errors.ts'
+import { type Identity, SYSTEM } from '../../../core/identity.ts'
+import type { Db, Tx } from '../../../db/db.ts'
+import { requireAal2 } from './assurance.ts'
+import { METHODS, type Method } from './methods.ts'
+import * as q from './sql.ts'
+import { lockAccount } from './verification.ts'
+
+export type Enroller = Extract<Identity, { kind: 'user' }>
+
+export type Enrolment = ReturnType<typeof createEnrolment>
+
+// Both calls hold the account's lock, so that what they find stays true until the factor is there.
+export function createEnrolment({ db }: { db: Db }) {
+  /** Whoever has a factor must have shown it before another is added. */
+  async function requireSecondFactor(tx: Tx, user: Enroller): Promise<void> {
+    const [found] = await tx.rows<{ exists: boolean }>(q.isEnrolled(user.id))
+    if (found?.exists) requireAal2(user)
+  }
+
+  return {
+    /** Replaces what is pending of this method. */
+    start: <T>(
+      user: Enroller,
+      method: Method,
+      factor: Omit<q.NewFactor, 'method'>,
+      then: (tx: Tx, account: q.Account) => Promise<T>,
+    ): Promise<T> =>
+      db.tx(SYSTEM, async (tx) => {
+        const account = await lockAccount(tx, user.id)
+        const [enrolled] = await tx.rows(q.enrolledFactor(user.id, method))
+        if (enrolled) throw new AppError('conflict', `${METHODS[method].name} MFA already enrolled`)
+        await requireSecondFactor(tx, user)
+        await tx.run(q.dropPending(user.id, method))
+        await tx.run(q.insertFactor(user.id, { method, ...factor }))
+        return then(tx, account)
+      }),
+
+    /** `check` resolves to nothing when the code is right; a wrong one is on record before it is told. */
+    async confirm(
+      user: Enroller,
+      method: Method,
+      check: (tx: Tx, pending: q.Factor) => Promise<AppError | undefined>,
+    ): Promise<void> {
+      const wrong = await db.tx(SYSTEM, async (tx) => {
+        await lockAccount(tx, user.id)
+        const [pending] = await tx.rows<q.Factor>(q.pendingFactor(user.id, method))
+        if (!pending) throw notFound(`no pending ${METHODS[method].pending} found`)
+        await requireSecondFactor(tx, user)
+        const wrong = await check(tx, pending)
+        if (!wrong) await tx.run(q.confirmFactor(pending.id))
+        return wrong
+      })
+      if (wrong) throw wrong
+    },
+  }
+}
