@@ -24,6 +24,15 @@ export function mailbox(...servers: InProcessServer[]) {
     async token(to: string, count = 1): Promise<string> {
       return (await this.link(to, count)).searchParams.get('token') ?? ''
     },
+    /** Waits for the given number of mails with a code and resolves to the last one's. */
+    async mailedCode(to: string, count = 1): Promise<string> {
+      const text = await eventually(() => {
+        const found = mails(to).filter(({ subject }) => subject === 'Your verification code')
+        if (found.length < count) throw new Error(`${found.length} codes to ${to}, expected ${count}`)
+        return found.at(-1)?.text ?? ''
+      })
+      return /\b\d{6}\b/.exec(text)?.[0] ?? ''
+    },
     /** Waits for the given number of text messages to a number and resolves to the last one's code. */
     async code(to: string, count = 1): Promise<string> {
       const body = await eventually(() => {

@@ -130,6 +130,23 @@ test('somebody new signs in through a real OpenID provider', async () => {
   assert.equal((await userOf(await signInAtCorp('?redirect_to=https://other.x.test/back'))).id, user.id)
 })
 
+test('a user with a second factor comes back with an MFA token', async () => {
+  issuer.signsIn({ sub: 'corp-mfa', email: 'mfa@corp.test', email_verified: true })
+  const user = await userOf(await signInAtCorp())
+  await api.sql(
+    `insert into svc.mfa_factors (id, user_id, method, confirmed_at) values (gen_random_uuid(), $1, 'email', now())`,
+    [user.id],
+  )
+  const fragment = fragmentOf((await signInAtCorp()).headers.get('location'))
+  assert.deepEqual([...fragment.keys()], ['mfa_pending', 'mfa_token'])
+  const as = fragment.get('mfa_token') ?? ''
+  const { challenge_id } = (await api.call('POST /api/auth/mfa/email/challenge', { as })).body
+  const json = { challenge_id, code: await mail.mailedCode('mfa@corp.test') }
+  const { status, body } = await api.call('POST /api/auth/mfa/email/verify', { as, json })
+  assert.deepEqual([status, body.user.id], [200, user.id])
+  assert.deepEqual(JSON.parse(Buffer.from(body.token.split('.')[1], 'base64url').toString()).amr, ['oauth', 'email'])
+})
+
 test('a callback is good once, for its provider and its server-side state', async () => {
   issuer.signsIn({ sub: 'corp-once', email: 'once@corp.test', email_verified: true })
   const callback = pathOf(await issuer.browse((await start('corp')).href))
