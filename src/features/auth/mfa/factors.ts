@@ -6,8 +6,8 @@ import * as q from './sql.ts'
 type Listed = { id: string; method: Method; phone: string | null; email: string | null }
 
 /** Enough to recognise one's own, too little for somebody who only knows the password. */
-export const maskPhone = (phone: string): string => `***${phone.slice(-4)}`
-export const maskEmail = (email: string): string => {
+const maskPhone = (phone: string): string => `***${phone.slice(-4)}`
+const maskEmail = (email: string): string => {
   const at = email.lastIndexOf('@')
   return `${[...email][0] ?? ''}***${email.slice(at)}`
 }

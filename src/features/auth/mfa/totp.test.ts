@@ -11,6 +11,7 @@ import {
   signUpWithTotp,
 } from '../../../../test/authenticator.ts'
 import { spawnServer, startServer, type TestServer } from '../../../../test/kit.ts'
+import { decrypt } from '../../../core/encrypt.ts'
 
 const config = { 'auth.totp_enabled': true, 'server.app_name': 'Shop & Co' }
 const api = await startServer({ config })
@@ -94,6 +95,18 @@ test('a used step and those before it are refused, whatever the clock of the ser
     401,
     'TOTP code already used',
   ])
+})
+
+test('time is what the database says: a server whose clock is wrong accepts and refuses the same codes', async (t) => {
+  const { app } = await signUpWithTotp(api, 'clock@x.test')
+  await app.steady()
+  const as = await firstFactor(api, 'clock@x.test')
+  const id = await challenge(api, 'totp', as)
+  const [right, anHourAgo] = [app.code(), app.code(-120)]
+  const now = Date.now()
+  t.mock.method(Date, 'now', () => now - 3_600_000)
+  assert.equal((await verify(as, id, anHourAgo)).status, 401)
+  assert.equal((await verify(as, id, right)).status, 200)
 })
 
 test('of twenty verifies with one code, over two processes, exactly one succeeds', async () => {
@@ -207,11 +220,13 @@ test('the secret is shown once and is in no log', async () => {
   assert.ok(!rows.includes(secret))
 })
 
-test('an operator-set encryption key is what opens the secrets', async () => {
+test('a configured encryption key is the one that secrets are stored under', async () => {
   const key = 'a'.repeat(64)
   const keyed = await startServer({ config: { ...config, 'auth.encryption_key': key } })
   const { token, user } = await keyed.signUp('keyed@x.test')
   const app = await enrollTotp(keyed, token, user.id)
+  const [row] = await keyed.sql('select id, secret from svc.mfa_factors')
+  assert.match(decrypt(Buffer.from(key, 'hex'), row.secret, `totp ${row.id}`), /^[0-9a-f]{40}$/)
   const same = await startServer({ on: keyed, config: { ...config, 'auth.encryption_key': key } })
   const as = await firstFactor(same, 'keyed@x.test')
   assert.equal((await verify(as, await challenge(same, 'totp', as), app.code(), same)).status, 200)
