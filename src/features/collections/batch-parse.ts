@@ -1,6 +1,6 @@
 import { AppError, badRequest } from '../../core/errors.ts'
 import type { Column, Table } from '../../db/schema.ts'
-import { memberTexts, memberTextsOfEach } from './json-slices.ts'
+import { memberTextsOfEach } from './json-slices.ts'
 import { parseKey } from './key.ts'
 import { columnFinder, type Fields, isFields } from './write-body.ts'
 
@@ -18,7 +18,6 @@ export type Operation = {
 }
 
 const MAX_OPERATIONS = 1000
-const PARTS = ['id', 'body']
 const NO_COLUMNS: readonly Column[] = []
 const NO_KEY: readonly string[] = []
 
@@ -29,12 +28,11 @@ export function parseBatch(table: Table, body: unknown, bodyText: string): Opera
   if (!Array.isArray(operations)) throw badRequest('invalid JSON body')
   if (operations.length === 0) throw badRequest('operations array is empty')
   if (operations.length > MAX_OPERATIONS) throw badRequest(`too many operations: max ${MAX_OPERATIONS}`)
-  const slices = memberTextsOfEach(memberTexts(bodyText, ['operations'])[0] ?? '[]', PARTS)
+  const [ids = [], bodies = []] = memberTextsOfEach(bodyText, 'operations', ['id', 'body'])
   const columnsOf = columnFinder(table)
-  return operations.map((operation: unknown, index) => {
-    const [idSlice, bodySlice = '{}'] = slices[index] ?? []
-    return parseOperation(table, columnsOf, operation, { index, idSlice, bodySlice })
-  })
+  return operations.map((operation: unknown, index) =>
+    parseOperation(table, columnsOf, operation, { index, idText: ids[index], bodyText: bodies[index] ?? '{}' }),
+  )
 }
 
 const own = (input: unknown, name: string): unknown =>
@@ -48,30 +46,30 @@ function parseOperation(
   table: Table,
   columnsOf: (body: Fields) => readonly Column[],
   input: unknown,
-  { index, idSlice, bodySlice }: { index: number; idSlice: string | undefined; bodySlice: string },
+  { index, idText, bodyText }: { index: number; idText: string | undefined; bodyText: string },
 ): Operation {
   const method = own(input, 'method')
   if (!isMethod(method)) {
     const shown = typeof method === 'string' ? method.slice(0, 100) : ''
     throw refusal(index, `unknown method "${shown}" (expected create, update, or delete)`)
   }
-  const id = method === 'create' ? undefined : idText(own(input, 'id'), idSlice)
+  const id = method === 'create' ? undefined : keyText(own(input, 'id'), idText)
   if (method !== 'create' && id === undefined) throw refusal(index, `${method} requires an id`)
   const body = own(input, 'body')
   if (method !== 'delete' && !isFields(body)) throw refusal(index, `${method} requires a body`)
   try {
     const columns = method === 'delete' ? NO_COLUMNS : columnsOf(body as Fields)
     if (method !== 'delete' && columns.length === 0) throw refusal(index, 'no recognized columns in body')
-    return { index, method, key: id === undefined ? NO_KEY : parseKey(table, id, id), columns, body: bodySlice }
+    return { index, method, key: id === undefined ? NO_KEY : parseKey(table, id, id), columns, body: bodyText }
   } catch (error) {
     throw error instanceof AppError && !error.message.startsWith('operation[') ? blame(error, index) : error
   }
 }
 
 /** A number is taken from the text, with all its digits. */
-function idText(id: unknown, slice: string | undefined): string | undefined {
+function keyText(id: unknown, text: string | undefined): string | undefined {
   if (typeof id === 'string' && id !== '') return id
-  return typeof id === 'number' ? slice : undefined
+  return typeof id === 'number' ? text : undefined
 }
 
 /** A failure of one operation fails the batch and says which one it was. */

@@ -5,7 +5,7 @@ import type { Db } from '../../db/db.ts'
 import { failedStatement, sqlStateOf } from '../../db/pg-errors.ts'
 import type { Sql } from '../../db/sql.ts'
 import { blame, type Method, type Operation } from './batch-parse.ts'
-import { buildLocks, buildRun, mergeRuns, type Run, splitRun } from './build-batch.ts'
+import { buildLocks, buildRun, mergeRuns, type Run, resultsOf, splitRun } from './build-batch.ts'
 import type { Place } from './plan.ts'
 import { explainWrite } from './write-errors.ts'
 
@@ -29,7 +29,7 @@ export async function runBatch(
     const attempt = async (runs: readonly Run[]): Promise<string> => {
       const statements = [...preface, ...runs.map((run) => buildRun(place, run, actor))] as [Sql, ...Sql[]]
       const texts = await db.flyAll(who, statements, { lane, signal })
-      return `[${texts.slice(preface.length).join(',')}]`
+      return `[${runs.map((run, i) => resultsOf(run, texts[preface.length + i] ?? null)).join(',')}]`
     }
     return findingTheCulprit(mergeRuns(operations), attempt, preface.length)
   }

@@ -66,7 +66,10 @@ export function buildLocks(place: Place, operations: readonly Operation[]): Sql 
     ) as svc_locked`
 }
 
-/** Answers the results of a run as JSON objects with commas between them, or fails with svc.require_rows. */
+/** RFC 7464 parts JSON texts with it, because no JSON text can hold it. */
+const SEPARATOR = '\x1e'
+
+/** Answers what resultsOf() reads, or fails with svc.require_rows. */
 export function buildRun(place: Place, run: Run, actor: string): Sql {
   switch (run[0].method) {
     case 'create':
@@ -83,7 +86,7 @@ function createRun(place: Place, run: Run, actor: string): Sql {
   const input = sql`pg_catalog.json_to_recordset(${bodies(run)}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
   // PostgreSQL inserts, and returns, in the order of the input.
   return sql`with ${MADE} as (${insert(place, columns, input)} returning ${outcome(place)})${logged(place, 'create', actor)}
-    ${results(run, sql`(select svc_json, pg_catalog.row_number() over () as svc_n from ${MADE}) as ${MADE}`, EMPTY)}`
+    ${answer(run, records())}`
 }
 
 function updateRun(place: Place, run: Run, actor: string): Sql {
@@ -99,7 +102,7 @@ function updateRun(place: Place, run: Run, actor: string): Sql {
     ), ${MADE} as (${update}, ${BEFORE} where ${sameKey(table)} and ${BEFORE}.svc_n = ${INPUT}.svc_n ${returning})`
   const pairing = sql` where ${MADE}.svc_n = ${BEFORE}.svc_n`
   return sql`with ${keyedInput(place, run, columns)}, ${made}${logged(place, 'update', actor, pairing)}
-    ${results(run, sql`${MADE}`)}`
+    ${answer(run, records(sql` order by ${MADE}.svc_n`))}`
 }
 
 function deleteRun(place: Place, run: Run, actor: string): Sql {
@@ -108,7 +111,7 @@ function deleteRun(place: Place, run: Run, actor: string): Sql {
       delete from ${table.ident} as ${ROW} using ${INPUT} where ${keysMatch(place)}
       returning ${INPUT}.svc_n, ${outcome(place)}
     )${logged(place, 'delete', actor)}
-    ${results(run, sql`${MADE}`)}`
+    ${answer(run, sql`''`)}`
 }
 
 const bodies = (run: readonly Operation[]): string => `[${run.map(({ body }) => body).join(',')}]`
@@ -139,13 +142,19 @@ const keysMatch = ({ table }: Place): Sql =>
     sql` and `,
   )
 
-const STATUS: Record<Method, Sql> = { create: sql`201`, update: sql`200`, delete: sql`204` }
-
 /** The count is checked inside the statement: a missing row must roll back what the others did. */
-function results(run: Run, from: Sql, order = sql` order by ${MADE}.svc_n`): Sql {
-  const { method, index } = run[0]
-  const body = method === 'delete' ? sql`'}'` : sql`',"body":', ${MADE}.svc_json, '}'`
-  return sql`select pg_catalog.string_agg(pg_catalog.concat('{"index":', ${MADE}.svc_n + ${index}::int8 - 1,
-        ',"status":${STATUS[method]}', ${body}), ','${order})
-    from ${from} having svc.require_rows(pg_catalog.count(*), ${run.length}::int8)`
+const answer = (run: Run, texts: Sql): Sql =>
+  sql`select ${texts} from ${MADE} having svc.require_rows(pg_catalog.count(*), ${run.length}::int8)`
+
+const records = (order = EMPTY): Sql => sql`pg_catalog.string_agg(${MADE}.svc_json::text, ${SEPARATOR}::text${order})`
+
+const STATUS: Record<Method, number> = { create: 201, update: 200, delete: 204 }
+
+/** The JSON texts of what the operations of a run answer. */
+export function resultsOf(run: Run, text: string | null): string {
+  const [{ index: first, method }] = run
+  const head = (i: number): string => `{"index":${first + i},"status":${STATUS[method]}`
+  if (method === 'delete') return run.map((_, i) => `${head(i)}}`).join(',')
+  const bodies = (text ?? '').split(SEPARATOR)
+  return bodies.map((body, i) => `${head(i)},"body":${body}}`).join(',')
 }

@@ -11,47 +11,57 @@ const CLOSE_BRACE = 0x7d
 const OPEN_BRACKET = 0x5b
 const CLOSE_BRACKET = 0x5d
 
+/** By name, and for each element: its text under that name. */
+type Texts = readonly (string | undefined)[][]
+
 /**
- * The texts of an object's members of these names; of a name that stands twice the last one counts, as in JSON.parse.
- * Escaped spellings of a name are that name too.
+ * The texts that the elements of an array have under these names; the array is the member `arrayName` of an object. Of a
+ * name that stands twice the last one counts, as in JSON.parse, and escaped spellings of a name are that name too.
  */
-export function memberTexts(text: string, names: readonly string[]): Texts {
-  const texts = noTexts(names)
-  readMembers(text, skipSpace(text, 0), names, texts)
+export function memberTextsOfEach(text: string, arrayName: string, names: readonly string[]): Texts {
+  let texts: Texts = names.map(() => [])
+  let i = skipSpace(text, skipSpace(text, 0) + 1)
+  while (i < text.length && text.charCodeAt(i) !== CLOSE_BRACE) {
+    const nameEnd = skipString(text, i)
+    const value = valueAfter(text, nameEnd)
+    if (isName(text, i, nameEnd, arrayName)) {
+      texts = names.map(() => [])
+      i = readElements(text, value, names, texts)
+    } else i = skipValue(text, value)
+    i = skipComma(text, i)
+  }
   return texts
 }
 
-type Texts = (string | undefined)[]
-
-const noTexts = (names: readonly string[]): Texts => new Array(names.length).fill(undefined)
-
-/** The same for each element of an array; elements that are no objects have no members. */
-export function memberTextsOfEach(text: string, names: readonly string[]): Texts[] {
-  const each: Texts[] = []
-  let at = skipSpace(text, skipSpace(text, 0) + 1)
-  while (at < text.length && text.charCodeAt(at) !== CLOSE_BRACKET) {
-    const texts = noTexts(names)
-    const end = text.charCodeAt(at) === OPEN_BRACE ? readMembers(text, at, names, texts) : skipValue(text, at)
-    each.push(texts)
-    at = skipComma(text, end)
+/** Elements that are no objects have no members. Answers the place right after the array. */
+function readElements(text: string, at: number, names: readonly string[], texts: Texts): number {
+  if (text.charCodeAt(at) !== OPEN_BRACKET) return skipValue(text, at)
+  let i = skipSpace(text, at + 1)
+  for (let element = 0; i < text.length && text.charCodeAt(i) !== CLOSE_BRACKET; element++) {
+    for (const each of texts) each.push(undefined)
+    const isObject = text.charCodeAt(i) === OPEN_BRACE
+    i = skipComma(text, isObject ? readMembers(text, i, names, texts, element) : skipValue(text, i))
   }
-  return each
+  return i + 1
 }
 
-/** Puts the texts of the object that begins at `at` into `texts`; answers the place right after the object. */
-function readMembers(text: string, at: number, names: readonly string[], texts: Texts): number {
+/** Answers the place right after the object that begins at `at`. */
+function readMembers(text: string, at: number, names: readonly string[], texts: Texts, element: number): number {
   let i = skipSpace(text, at + 1)
   while (i < text.length && text.charCodeAt(i) !== CLOSE_BRACE) {
     const nameEnd = skipString(text, i)
-    const value = skipSpace(text, skipSpace(text, nameEnd) + 1)
+    const value = valueAfter(text, nameEnd)
     const end = skipValue(text, value)
     for (let n = 0; n < names.length; n++) {
-      if (isName(text, i, nameEnd, names[n] as string)) texts[n] = text.slice(value, end)
+      const each = texts[n]
+      if (each && isName(text, i, nameEnd, names[n] as string)) each[element] = text.slice(value, end)
     }
     i = skipComma(text, end)
   }
   return i + 1
 }
+
+const valueAfter = (text: string, nameEnd: number): number => skipSpace(text, skipSpace(text, nameEnd) + 1)
 
 /** Compared in place: cutting out every name would cost more than all the rest. */
 function isName(text: string, start: number, end: number, name: string): boolean {
