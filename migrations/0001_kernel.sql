@@ -22,8 +22,6 @@ create table svc.changes (
   actor jsonb,
   primary key (xid, id)
 );
--- Rows come in the order of time: a block range index serves the trimming and costs the writers next to nothing.
-create index changes_at on svc.changes using brin (at);
 
 -- What was revoked lately: each process drops its cached verdicts about these.
 create table svc.revocations (

@@ -71,16 +71,20 @@ export const isKnownPlace = ({ xid, id }: Place): Sql => sql`
 
 export const adoptChanges: Sql = sql`select svc.adopt_changes()::text`
 
-/** Deletes one slice of what is older than the retention and read by every durable reader. */
+/**
+ * Deletes one slice of what is older than the retention and read by every durable reader. Only the first changes of the
+ * log are looked at: it is in the order of time but for the length of transactions, so it needs no index by time.
+ */
 export const trimSlice = (retentionSeconds: number, limit: number): Sql => sql`
-  with horizon as (select from svc.change_horizon for update), old as (
-    select xid, id from svc.changes c
-    where at < now() - make_interval(secs => ${retentionSeconds}) and c.xid < ${SETTLED}
+  with horizon as (select from svc.change_horizon for update), first as (
+    select xid, id, at from svc.changes c
+    where c.xid < ${SETTLED} and exists (select from horizon)
       and not exists (select from svc.change_readers r where (r.xid, r.id) < (c.xid, c.id))
-      and exists (select from horizon)
     order by c.xid, c.id limit ${limit}::int
   ), gone as (
-    delete from svc.changes c using old where c.xid = old.xid and c.id = old.id returning c.xid, c.id
+    delete from svc.changes c using first
+    where c.xid = first.xid and c.id = first.id and first.at < now() - make_interval(secs => ${retentionSeconds})
+    returning c.xid, c.id
   ), moved as (
     update svc.change_horizon set trimmed_xid = top.xid, trimmed_id = top.id
     from (select xid, id from gone order by xid desc, id desc limit 1) top
