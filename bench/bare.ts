@@ -10,10 +10,10 @@ type Setup = {
   url: string
   connections: number
   /**
-   * By path: `flight` sends all steps with one Sync; `classic` awaits BEGIN, each step and COMMIT one by one; `rows`
-   * sends the last step alone and makes JSON of the rows.
+   * By path: `flight` sends all steps with one Sync; `classic` awaits BEGIN, each step and COMMIT one by one; `insert`
+   * sends the last step alone, with the rows of the request's body if it has one, and makes JSON of the rows it gets.
    */
-  paths: Record<string, { mode: 'hello' | 'flight' | 'classic' | 'rows'; steps: Step[] }>
+  paths: Record<string, { mode: 'hello' | 'flight' | 'classic' | 'insert'; steps: Step[] }>
 }
 
 const DriverQuery = pg.Query as unknown as new (config: { text: string }) => object
@@ -107,11 +107,16 @@ async function classic(steps: readonly (Step & { name: string })[]): Promise<str
   }
 }
 
-async function rows(steps: readonly (Step & { name: string })[]): Promise<string> {
-  return JSON.stringify((await pool.query(steps.at(-1) as Step & { name: string })).rows)
+type Operation = { body: { label: string; n: number } }
+
+async function insert(steps: readonly (Step & { name: string })[], body: string): Promise<string> {
+  const step = steps.at(-1) as Step & { name: string }
+  const sent = body === '' ? [] : (JSON.parse(body) as { operations: Operation[] }).operations
+  const values = body === '' ? step.values : sent.flatMap(({ body: { label, n } }) => [label, n])
+  return JSON.stringify((await pool.query({ ...step, values })).rows)
 }
 
-const ways = { flight: fly, classic, rows }
+const ways = { flight: fly, classic, insert }
 
 const plans = new Map(
   Object.entries(paths).map(([path, { mode, steps }]) => [
@@ -126,12 +131,16 @@ const server = createServer((request, response) => {
     response.end(text)
   }
   if (!plan || plan.mode === 'hello') return answer('{"status":"ok","database":"ok"}')
-  // A write's body is read as the real server would; it is what the statement already holds.
-  if (request.method === 'POST') request.resume()
-  ways[plan.mode](plan.steps).then(answer, (error: Error) => {
-    response.writeHead(500)
-    response.end(error.message)
-  })
+  const chunks: Buffer[] = []
+  const way = ways[plan.mode]
+  const work = (): void => {
+    way(plan.steps, Buffer.concat(chunks).toString()).then(answer, (error: Error) => {
+      response.writeHead(500)
+      response.end(error.message)
+    })
+  }
+  if (request.method === 'GET') return work()
+  request.on('data', (chunk: Buffer) => chunks.push(chunk)).on('end', work)
 })
 server.listen(0, '127.0.0.1', () => {
   const { port } = server.address() as { port: number }
