@@ -205,6 +205,23 @@ test('a group that hangs keeps its cap and does not starve the others', async ()
   assert.equal(finished.length, 70)
 })
 
+test('what a handler resolves to is written with the removal of its item, or neither is', async () => {
+  const queue = queueOn(poolA)
+  let runs = 0
+  queue.work('noted', options, async () => {
+    runs++
+    return sql`insert into public.notes_of_work values (1)`
+  })
+  await poolA.fly(SYSTEM, queue.push('noted', {}))
+  queue.wake('noted')
+  await eventually(() => assert.equal(runs, 1))
+  assert.equal((await rowsOf('noted')).length, 1, 'it cannot be written yet')
+  await poolA.run(SYSTEM, sql`create table public.notes_of_work (n int)`)
+  await gone('noted')
+  assert.equal((await poolA.rows(SYSTEM, sql`select n from public.notes_of_work`)).length, 1)
+  assert.equal(runs, 1)
+})
+
 test('a delayed item waits for its time by the database clock', async () => {
   const queue = queueOn(poolA)
   let runs = 0

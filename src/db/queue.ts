@@ -29,7 +29,8 @@ const NOTIFY_EVERY_MS = 10
 const STOP_GRACE_MS = 500
 
 type Item = { id: string; payload: unknown /** 1 for the first run. */; attempt: number }
-type Handler = (item: Item, signal: AbortSignal) => Promise<void>
+/** A statement that it resolves to is run together with the removal of the item: both happen or neither. */
+type Handler = (item: Item, signal: AbortSignal) => Promise<Sql | undefined> | Promise<void>
 
 type WorkOptions = {
   /** Items of this kind at a time in this process. */
@@ -159,28 +160,31 @@ export function createQueue({ db, observe }: { db: Db; observe: Observe }): Queu
     underWay.add(done)
   }
 
+  async function attempt(worker: Worker, item: Running): Promise<{ statement?: Sql; error?: Error }> {
+    // Each run took its process with it: the item is never run again.
+    if (item.attempt > worker.options.retryDelays.length + 1) {
+      return { error: new GiveUp('the process died in every attempt') }
+    }
+    try {
+      const statement = await worker.handler(item, item.controller.signal)
+      return statement ? { statement } : {}
+    } catch (error) {
+      return { error: error instanceof Error ? error : new Error(String(error)) }
+    }
+  }
+
   async function run(worker: Worker, item: Running): Promise<void> {
     const { retryDelays } = worker.options
     const hold: Hold = { id: item.id, worker: me, attempt: item.attempt }
-    let failure: { error: unknown } | undefined
-    if (item.attempt > retryDelays.length + 1) {
-      // Each run took its process with it: the item is never run again.
-      failure = { error: new GiveUp('the process died in every attempt') }
-    } else {
-      failure = await worker.handler(item, item.controller.signal).then(
-        () => undefined,
-        (error: unknown) => ({ error }),
-      )
-    }
-    if (failure === undefined) return settle(item, removeItem(hold))
+    const { error, statement } = await attempt(worker, item)
+    if (error === undefined) return settle(item, statement ? [statement, removeItem(hold)] : [removeItem(hold)])
     // Interrupted by stop() or lost to another process: not a failure of the item.
     if (item.controller.signal.aborted) return
-    const { error } = failure
     const delay = error instanceof RetryIn ? error.seconds : retryDelays[item.attempt - 1]
     const attrs = { kind: worker.kind, id: item.id, attempt: item.attempt, error: reasonOf(error) }
     if (item.attempt <= retryDelays.length && delay !== undefined && !(error instanceof GiveUp)) {
       observe({ level: 'warn', message: 'queue: item failed, will retry', attrs })
-      return settle(item, retryItem(hold, delay, reasonOf(error).slice(0, 1000)))
+      return settle(item, [retryItem(hold, delay, reasonOf(error).slice(0, 1000))])
     }
     observe({ level: 'error', message: 'queue: item is dead', attrs })
     try {
@@ -188,14 +192,14 @@ export function createQueue({ db, observe }: { db: Db; observe: Observe }): Queu
     } catch (thrown) {
       observe({ level: 'error', message: 'queue: onDead failed', attrs: { ...attrs, error: reasonOf(thrown) } })
     }
-    return settle(item, removeItem(hold))
+    return settle(item, [removeItem(hold)])
   }
 
   /** Keeps trying through an outage: work that was done must not be done again if that can be helped. */
-  async function settle(item: Running, statement: Sql): Promise<void> {
+  async function settle(item: Running, statements: [Sql, ...Sql[]]): Promise<void> {
     for (let wait = 100; ; wait = Math.min(wait * 2, LONGEST_BACK_OFF_MS)) {
       try {
-        await db.run(SYSTEM, statement)
+        await db.run(SYSTEM, statements)
         return
       } catch (error) {
         troubled('write', error)

@@ -5,6 +5,7 @@ import type { Observe } from '../../core/observe.ts'
 import type { ChangeLog } from '../../db/change-log.ts'
 import type { Db } from '../../db/db.ts'
 import { GiveUp, type Queue, RetryIn } from '../../db/queue.ts'
+import type { Sql } from '../../db/sql.ts'
 import type { Outgoing } from '../../http/outgoing.ts'
 import { attempt, cut, type Outcome } from './attempt.ts'
 import type { Hooks } from './hooks.ts'
@@ -39,16 +40,17 @@ export function startDelivery(deps: Deps): { wake(): void } {
   const attempts = deps.metrics.counter('svc_webhook_attempts_total', 'Webhook attempts.', ['result'])
   const failures = deps.metrics.counter('svc_webhook_failures_total', 'Failed webhook attempts.', ['webhook'])
 
-  async function deliver(event: Event, attemptNumber: number, signal: AbortSignal): Promise<void> {
+  async function deliver(event: Event, attemptNumber: number, signal: AbortSignal): Promise<Sql | undefined> {
     const hook = await hooks.target(event.webhookId)
-    if (!hook?.enabled) return
+    if (!hook?.enabled) return undefined
     const id = randomUUID()
     const outcome = await attempt({ ...deps, now: Date.now }, hook, { ...event, deliveryId: id }, signal)
     if (signal.aborted) throw new Error('interrupted')
     attempts.add([outcome.success ? 'success' : 'failure'])
     if (!outcome.success) failures.add([event.webhookId])
-    await keep(event, id, attemptNumber, outcome)
-    if (outcome.success) return
+    const record = recordOf(event, id, attemptNumber, outcome)
+    if (outcome.success) return record
+    await db.run(SYSTEM, record)
     const reason = outcome.error ?? 'failed'
     if (outcome.statusCode === 410) {
       // The receiver says it is gone for good: the whole webhook sleeps until somebody looks at it.
@@ -62,26 +64,6 @@ export function startDelivery(deps: Deps): { wake(): void } {
     throw new Error(reason)
   }
 
-  async function keep(event: Event, id: string, attemptNumber: number, outcome: Outcome): Promise<void> {
-    await db.run(
-      SYSTEM,
-      recordAttempt({
-        id,
-        webhookId: event.webhookId,
-        eventId: event.eventId,
-        action: event.action,
-        table: event.table,
-        success: outcome.success,
-        statusCode: outcome.statusCode ?? null,
-        attempt: attemptNumber,
-        durationMs: outcome.durationMs,
-        error: outcome.error ?? null,
-        requestBody: cut(event.body, KEPT_REQUEST_BYTES),
-        responseBody: cut(outcome.responseBody, KEPT_RESPONSE_BYTES),
-      }),
-    )
-  }
-
   queue.work(
     KIND,
     { concurrency: CONCURRENCY, perGroup: PER_RECEIVER, leaseSeconds: LEASE_SECONDS, retryDelays: deps.retryDelays },
@@ -93,3 +75,19 @@ export function startDelivery(deps: Deps): { wake(): void } {
     onBatch: () => queue.wake(KIND),
   })
 }
+
+const recordOf = (event: Event, id: string, attemptNumber: number, outcome: Outcome): Sql =>
+  recordAttempt({
+    id,
+    webhookId: event.webhookId,
+    eventId: event.eventId,
+    action: event.action,
+    table: event.table,
+    success: outcome.success,
+    statusCode: outcome.statusCode ?? null,
+    attempt: attemptNumber,
+    durationMs: outcome.durationMs,
+    error: outcome.error ?? null,
+    requestBody: cut(event.body, KEPT_REQUEST_BYTES),
+    responseBody: cut(outcome.responseBody, KEPT_RESPONSE_BYTES),
+  })
