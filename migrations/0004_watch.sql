@@ -11,15 +11,35 @@ begin
   return true;
 end $$;
 
+-- Columns that the API does not show as to_jsonb() would, as arguments of jsonb_build_object: GeoJSON with all digits and
+-- without a reference system, and vectors as arrays, which is how pgvector writes them. $1 is the row. Null = none.
+create function svc.converted_columns(relation oid) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select string_agg(case e.extname
+      when 'postgis' then format('%L, %I.st_asgeojson(($1).%I, 15, 0)::jsonb', a.attname, n.nspname, a.attname)
+      else format('%L, ($1).%I::text::jsonb', a.attname, a.attname)
+    end, ', ')
+  from pg_attribute a
+  join pg_type declared on declared.oid = a.atttypid
+  join pg_type t on t.oid = coalesce(nullif(declared.typbasetype, 0), declared.oid)
+  join pg_namespace n on n.oid = t.typnamespace
+  join pg_depend d on d.classid = 'pg_type'::regclass and d.objid = t.oid and d.deptype = 'e'
+  join pg_extension e on e.oid = d.refobjid
+  where a.attrelid = relation and a.attnum > 0 and not a.attisdropped
+    and (e.extname, t.typname) in (('postgis', 'geometry'), ('postgis', 'geography'), ('vector', 'vector'), ('vector', 'halfvec'))
+$$;
+
 -- The table a watching trigger speaks for: of a partition, the topmost parent that is watched.
-create function svc.watched_table(fired_on oid, out schema_name text, out table_name text, out key_columns text[])
+create function svc.watched_table(fired_on oid, out schema_name text, out table_name text, out key_columns text[],
+  out conversions text)
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select n.nspname::text, c.relname::text,
     (select array_agg(a.attname::text order by k.ord)
      from pg_constraint p
      cross join unnest(p.conkey) with ordinality as k(attnum, ord)
      join pg_attribute a on a.attrelid = p.conrelid and a.attnum = k.attnum
-     where p.conrelid = c.oid and p.contype = 'p')
+     where p.conrelid = c.oid and p.contype = 'p'),
+    svc.converted_columns(fired_on)
   from (
     select fired_on as relid, 0::bigint as height
     union all
@@ -40,10 +60,23 @@ create function svc.log_change() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   watched record;
-  image jsonb := to_jsonb(case when TG_OP = 'DELETE' then old else new end);
+  new_image jsonb;
+  old_image jsonb;
   actor jsonb := nullif(current_setting('svc.actor', true), '')::jsonb;
 begin
   select * into watched from svc.watched_table(TG_RELID);
+  if TG_OP <> 'DELETE' then
+    new_image := to_jsonb(new);
+    if watched.conversions is not null then
+      execute 'select $2 || jsonb_build_object(' || watched.conversions || ')' into new_image using new, new_image;
+    end if;
+  end if;
+  if TG_OP <> 'INSERT' then
+    old_image := to_jsonb(old);
+    if watched.conversions is not null then
+      execute 'select $2 || jsonb_build_object(' || watched.conversions || ')' into old_image using old, old_image;
+    end if;
+  end if;
   if actor is null then
     actor := case
       when nullif(current_setting('svc.user_id', true), '') is not null
@@ -57,9 +90,9 @@ begin
     case TG_OP when 'INSERT' then 'create' when 'UPDATE' then 'update' else 'delete' end,
     watched.schema_name,
     watched.table_name,
-    (select coalesce(jsonb_object_agg(k, image -> k), '{}') from unnest(watched.key_columns) as k),
-    case when TG_OP <> 'DELETE' then image end,
-    case TG_OP when 'UPDATE' then to_jsonb(old) when 'DELETE' then image end,
+    (select coalesce(jsonb_object_agg(k, coalesce(new_image, old_image) -> k), '{}') from unnest(watched.key_columns) as k),
+    new_image,
+    old_image,
     actor
   );
   return null;
