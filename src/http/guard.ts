@@ -18,11 +18,17 @@ function bearerOf(header: string | undefined): string | undefined {
 export function whoCalls(
   auth: Auth,
   authorization: string | undefined,
+  /** The token that stands in the URL, on routes that take one. */
+  inQuery: string | undefined,
   identify: Identify,
 ): Identity | Promise<Identity> {
   if (auth === 'none') return ANONYMOUS
   if (auth === 'admin') return adminOnly(authorization, identify)
-  const bearer = bearerOf(authorization)
+  const inHeader = bearerOf(authorization)
+  if (inHeader !== undefined && inQuery !== undefined && inHeader !== inQuery) {
+    throw unauthorized('invalid or expired token')
+  }
+  const bearer = inHeader ?? inQuery
   if (bearer !== undefined) return identify(bearer)
   if (auth === 'optional') return ANONYMOUS
   throw unauthorized(MISSING)

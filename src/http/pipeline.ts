@@ -81,7 +81,8 @@ const isPlain = (route: Route): boolean =>
 
 async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<Reply> {
   if (!deps.authEnabled && needsUser(route.auth)) throw authIsOff()
-  const who = whoCalls(route.auth, exchange.request.headers.authorization, deps.identify)
+  const inQuery = route.tokenInQuery ? call.query['token'] || undefined : undefined
+  const who = whoCalls(route.auth, exchange.request.headers.authorization, inQuery, deps.identify)
   exchange.who = who instanceof Promise ? await who : who
   // Ahead of the guard, because every answer to an app's key tells how its limit stands.
   if (exchange.who.kind === 'key') await spendAppToken(deps, exchange, exchange.who.grant.appId)

@@ -72,6 +72,8 @@ export type Route = {
   readonly path: string
   readonly auth: Auth
   readonly access: Access
+  /** The bearer may also stand in the URL as `token`: a browser's EventSource cannot send headers. */
+  readonly tokenInQuery?: true
   readonly limit?: LimitName
   /** Action name of the audit entry written for each success; every admin write has one. */
   readonly audit?: string
@@ -90,6 +92,7 @@ export type Route = {
 type Definition<Body> = {
   auth: Auth
   access?: Access
+  tokenInQuery?: true
   limit?: LimitName
   audit?: string
   bodyKind?: BodyKind

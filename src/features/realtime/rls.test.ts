@@ -73,13 +73,34 @@ test('a stream needs a good token, and the header and the query must agree', asy
   }
 })
 
-test('a token in the query never reaches a log', async () => {
+test('a token in the query never reaches a log, whose it is does', async () => {
   const stream = await listenTo(api.url, { query: { token: bo.token, tables: 'open' } })
   stream.close()
-  await eventually(() =>
-    assert.ok(api.observations.some(({ attrs }) => String(attrs?.['path']).includes('/api/realtime?'))),
-  )
+  const isIt = (path: unknown) => String(path).includes('/api/realtime?') && String(path).includes('tables=open')
+  await eventually(() => {
+    const line = api.observations.find(({ attrs }) => isIt(attrs?.['path']))
+    assert.equal(line?.attrs?.['userId'], bo.user.id)
+  })
   assert.ok(!JSON.stringify(api.observations).includes(bo.token))
+})
+
+test("a key in the query spends its app's limit", async () => {
+  const admin = { as: 'admin' } as const
+  const app = await api.call('POST /api/admin/apps', { ...admin, json: { name: 'shop', ownerUserId: bo.user.id } })
+  const { id } = app.body
+  const limits = { name: 'shop', description: '', rateLimitRps: 2, rateLimitWindowSeconds: 3600 }
+  assert.equal((await api.call(`PUT /api/admin/apps/${id}`, { ...admin, json: limits })).status, 200)
+  const made = await api.call('POST /api/admin/api-keys', {
+    ...admin,
+    json: { userId: bo.user.id, name: 'reader', appId: id },
+  })
+  const answers = []
+  for (let i = 0; i < 3; i++) {
+    const stream = await listenTo(api.url, { query: { token: made.body.key, tables: 'open' } })
+    answers.push(stream.status)
+    stream.close()
+  }
+  assert.deepEqual(answers, [200, 200, 429])
 })
 
 test('tables a caller may not read are unknown to it', async () => {

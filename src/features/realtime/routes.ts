@@ -94,16 +94,6 @@ export function createRealtime(deps: Deps): Realtime {
     return schema.refreshIfStale()
   }
 
-  async function whoListens(call: Call): Promise<{ who: Identity; bearer: string | undefined }> {
-    const inHeader = call.headers['authorization']?.replace(/^bearer +/i, '')
-    const inQuery = call.query['token'] || undefined
-    if (inHeader !== undefined && inQuery !== undefined && inHeader !== inQuery) throw unauthorized(EXPIRED)
-    const who = inHeader === undefined && inQuery !== undefined ? await identify(inQuery) : call.who
-    if (who.kind === 'mfa') throw unauthorized(EXPIRED)
-    if (who.kind === 'anonymous' && deps.authEnabled) throw unauthorized('authentication required')
-    return { who, bearer: inHeader ?? inQuery }
-  }
-
   function takePlace(who: Identity): string | undefined {
     const owner = userIdOf(who) ?? (who.kind === 'key' ? who.keyId : undefined)
     if (owner === undefined) return undefined
@@ -132,7 +122,8 @@ export function createRealtime(deps: Deps): Realtime {
   async function open(call: Call): Promise<Reply> {
     if (!config.enabled) throw notFound('realtime is not enabled')
     if (draining) throw unavailable('server is shutting down')
-    const { who, bearer } = await whoListens(call)
+    const { who } = call
+    if (who.kind === 'anonymous' && deps.authEnabled) throw unauthorized('authentication required')
     const interest = await interestOf(who, call.query, {
       db,
       schema: () => schema.read(),
@@ -152,7 +143,7 @@ export function createRealtime(deps: Deps): Realtime {
       begin(call, from, isReset)
       hub.add(stream, from)
       if (response.destroyed) hub.remove(stream)
-      if (bearer !== undefined) await stillGood(bearer, stream)
+      await stillGood(call, stream)
       return { status: 200, streaming: true }
     } catch (error) {
       if (!call.raw.response.headersSent) leavePlace(owner)
@@ -171,7 +162,9 @@ export function createRealtime(deps: Deps): Realtime {
   }
 
   /** The token may have been revoked between its check and the moment the stream could hear of it. */
-  async function stillGood(bearer: string, stream: Stream): Promise<void> {
+  async function stillGood({ headers, query }: Call, stream: Stream): Promise<void> {
+    const bearer = headers['authorization']?.replace(/^bearer +/i, '') ?? query['token']
+    if (!bearer) return
     try {
       await identify(bearer)
     } catch (error) {
@@ -180,7 +173,9 @@ export function createRealtime(deps: Deps): Realtime {
   }
 
   return {
-    routes: [route('GET /api/realtime', { auth: 'optional', access: 'read', limit: 'api', handle: open })],
+    routes: [
+      route('GET /api/realtime', { auth: 'optional', access: 'read', tokenInQuery: true, limit: 'api', handle: open }),
+    ],
     connections: () => hub.size(),
     drain() {
       draining = true
