@@ -43,6 +43,14 @@ const url = `http://127.0.0.1:${port}`
 const api = client(url, '')
 let password = ''
 
+test('a data directory that cannot be made is one sentence, in the foreground and detached', async () => {
+  for (const args of [['start'], ['start', '--detach']]) {
+    const { code, err } = await svc([...args, '--data-dir', '/proc/nope'])
+    assert.equal(code, 1, args.join(' '))
+    assert.match(err, /^the directory \/proc\/nope cannot be made: .+\n$/)
+  }
+})
+
 test('wrong usage is one sentence and exit code 2', async () => {
   const wrong: [args: string[], sentence: string][] = [
     [[], 'no command given (see svc --help)'],

@@ -1,13 +1,14 @@
 import { spawn } from 'node:child_process'
-import { mkdirSync, openSync } from 'node:fs'
+import { openSync } from 'node:fs'
 import { join } from 'node:path'
+import { makeDataDir } from '../db/embedded/data-dir.ts'
 import type { Context } from './command.ts'
 import type { Word } from './start.ts'
 
 /** Starts the same command again as a process of its own, and waits until that one serves or says why not. */
 export async function detach(context: Context): Promise<number> {
   const { config } = context.config()
-  mkdirSync(config.data_dir, { recursive: true, mode: 0o700 })
+  makeDataDir(config.data_dir)
   const logFile = join(config.data_dir, 'svc.log')
   const log = openSync(logFile, 'a', 0o600)
   const args = context.argv.filter((arg) => arg !== '--detach')

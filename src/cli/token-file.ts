@@ -1,5 +1,6 @@
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { makeDataDir } from '../db/embedded/data-dir.ts'
 
 /** Lets the command line tool of the same account talk to the server; as good as the admin password. */
 const fileIn = (dataDir: string): string => join(dataDir, 'admin-token')
@@ -13,7 +14,7 @@ export function readToken(dataDir: string): string | undefined {
 }
 
 export function writeToken(dataDir: string, token: string): void {
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+  makeDataDir(dataDir)
   const next = `${fileIn(dataDir)}.${process.pid}`
   writeFileSync(next, `${token}\n`, { mode: 0o600 })
   renameSync(next, fileIn(dataDir))

@@ -1,5 +1,6 @@
-import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { makeDataDir } from './data-dir.ts'
 import { hasCode, isAlive, readIfThere, sleep, startIdentity } from './process.ts'
 
 /** Who runs on a data directory. `svc.pid` holds it as three lines, so that its first line is a pid for any tool. */
@@ -31,7 +32,7 @@ export function holderOf(dataDir: string): Holder | undefined {
 
 /** One server per data directory; it is free again when that process is gone, however it went. */
 export async function lockDataDir(dataDir: string): Promise<DataLock> {
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+  makeDataDir(dataDir)
   const file = pidFile(dataDir)
   const me: Holder = { pid: process.pid, identity: startIdentity(process.pid), url: '' }
   await take(file, me, dataDir)
