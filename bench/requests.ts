@@ -126,7 +126,7 @@ const scenarios: Scenario[] = [
   {
     name: 'batch of 1000 creates',
     request: ask(asked.batch),
-    connections: 4,
+    connections: 32,
     against: [
       { name: 'hand-written multi-row INSERT of the same body', path: '/batch', bar: 0.5, body: batch },
       { name: 'the same with the rows in memory', path: '/batch', bar: 0 },

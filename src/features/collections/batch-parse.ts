@@ -35,9 +35,6 @@ export function parseBatch(table: Table, body: unknown, bodyText: string): Opera
   )
 }
 
-const own = (input: unknown, name: string): unknown =>
-  isFields(input) && Object.hasOwn(input, name) ? input[name] : undefined
-
 const isMethod = (name: unknown): name is Method => name === 'create' || name === 'update' || name === 'delete'
 
 const refusal = (index: number, why: string): AppError => badRequest(`operation[${index}]: ${why}`)
@@ -48,14 +45,13 @@ function parseOperation(
   input: unknown,
   { index, idText, bodyText }: { index: number; idText: string | undefined; bodyText: string },
 ): Operation {
-  const method = own(input, 'method')
+  const { method, id: givenId, body }: Fields = isFields(input) ? input : {}
   if (!isMethod(method)) {
     const shown = typeof method === 'string' ? method.slice(0, 100) : ''
     throw refusal(index, `unknown method "${shown}" (expected create, update, or delete)`)
   }
-  const id = method === 'create' ? undefined : keyText(own(input, 'id'), idText)
+  const id = method === 'create' ? undefined : keyText(givenId, idText)
   if (method !== 'create' && id === undefined) throw refusal(index, `${method} requires an id`)
-  const body = own(input, 'body')
   if (method !== 'delete' && !isFields(body)) throw refusal(index, `${method} requires a body`)
   try {
     const columns = method === 'delete' ? NO_COLUMNS : columnsOf(body as Fields)

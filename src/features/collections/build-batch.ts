@@ -153,8 +153,12 @@ const STATUS: Record<Method, number> = { create: 201, update: 200, delete: 204 }
 /** The JSON texts of what the operations of a run answer. */
 export function resultsOf(run: Run, text: string | null): string {
   const [{ index: first, method }] = run
-  const head = (i: number): string => `{"index":${first + i},"status":${STATUS[method]}`
-  if (method === 'delete') return run.map((_, i) => `${head(i)}}`).join(',')
+  const status = `,"status":${STATUS[method]}`
+  if (method === 'delete') return run.map(({ index }) => `{"index":${index}${status}}`).join(',')
   const bodies = (text ?? '').split(SEPARATOR)
-  return bodies.map((body, i) => `${head(i)},"body":${body}}`).join(',')
+  let results = ''
+  for (let i = 0; i < bodies.length; i++) {
+    results += `${i === 0 ? '' : ','}{"index":${first + i}${status},"body":${bodies[i]}}`
+  }
+  return results
 }

@@ -24,7 +24,7 @@ export function memberTextsOfEach(text: string, arrayName: string, names: readon
   while (i < text.length && text.charCodeAt(i) !== CLOSE_BRACE) {
     const nameEnd = skipString(text, i)
     const value = valueAfter(text, nameEnd)
-    if (isName(text, i, nameEnd, arrayName)) {
+    if (whichName(text, i, nameEnd, [arrayName]) === 0) {
       texts = names.map(() => [])
       i = readElements(text, value, names, texts)
     } else i = skipValue(text, value)
@@ -52,10 +52,8 @@ function readMembers(text: string, at: number, names: readonly string[], texts: 
     const nameEnd = skipString(text, i)
     const value = valueAfter(text, nameEnd)
     const end = skipValue(text, value)
-    for (let n = 0; n < names.length; n++) {
-      const each = texts[n]
-      if (each && isName(text, i, nameEnd, names[n] as string)) each[element] = text.slice(value, end)
-    }
+    const each = texts[whichName(text, i, nameEnd, names)]
+    if (each) each[element] = text.slice(value, end)
     i = skipComma(text, end)
   }
   return i + 1
@@ -63,13 +61,16 @@ function readMembers(text: string, at: number, names: readonly string[], texts: 
 
 const valueAfter = (text: string, nameEnd: number): number => skipSpace(text, skipSpace(text, nameEnd) + 1)
 
-/** Compared in place: cutting out every name would cost more than all the rest. */
-function isName(text: string, start: number, end: number, name: string): boolean {
-  if (end - start - 2 === name.length && text.startsWith(name, start + 1)) return true
-  for (let i = start; i < end; i++) {
-    if (text.charCodeAt(i) === BACKSLASH) return JSON.parse(text.slice(start, end)) === name
+/** Compared in place: cutting out every name would cost more than all the rest. -1 = none of them. */
+function whichName(text: string, start: number, end: number, names: readonly string[]): number {
+  for (let n = 0; n < names.length; n++) {
+    const name = names[n] as string
+    if (end - start - 2 === name.length && text.startsWith(name, start + 1)) return n
   }
-  return false
+  for (let i = start; i < end; i++) {
+    if (text.charCodeAt(i) === BACKSLASH) return names.indexOf(JSON.parse(text.slice(start, end)) as string)
+  }
+  return -1
 }
 
 const isSpace = (code: number): boolean => code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09
