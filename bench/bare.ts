@@ -107,12 +107,12 @@ async function classic(steps: readonly (Step & { name: string })[]): Promise<str
   }
 }
 
-type Operation = { body: { label: string; n: number } }
+type Operation = { body: Record<string, string | number> }
 
 async function insert(steps: readonly (Step & { name: string })[], body: string): Promise<string> {
   const step = steps.at(-1) as Step & { name: string }
   const sent = body === '' ? [] : (JSON.parse(body) as { operations: Operation[] }).operations
-  const values = body === '' ? step.values : sent.flatMap(({ body: { label, n } }) => [label, n])
+  const values = body === '' ? step.values : sent.flatMap((operation) => Object.values(operation.body))
   return JSON.stringify((await pool.query({ ...step, values })).rows)
 }
 

@@ -55,8 +55,13 @@ export async function seed(url: string): Promise<{ token: string; userId: string
       create index on public.notes (owner, id);
       alter table public.notes enable row level security;
       create policy own on public.notes using (owner = nullif(current_setting('svc.user_id', true), '')::uuid);
-      create table public.bulk (id bigint generated always as identity primary key, label text, n int);
-      vacuum analyze public.notes`.replace(/vacuum.*$/s, ''),
+      create table public.imports (
+        id bigint generated always as identity primary key, owner uuid not null, project_id int, title text not null,
+        done boolean not null default false, created timestamptz not null default now());
+      create index on public.imports (owner, id);
+      alter table public.imports enable row level security;
+      create policy own on public.imports using (owner = nullif(current_setting('svc.user_id', true), '')::uuid);
+      create table public.pairs (id bigint generated always as identity primary key, label text, n int)`,
     )
     await client.query('vacuum analyze public.notes')
     await client.end()
