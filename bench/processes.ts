@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { freePort } from '../test/free-port.ts'
 import type { Measured } from './load.ts'
 
 const here = (name: string) => new URL(name, import.meta.url).pathname
@@ -83,14 +83,6 @@ export async function startBuilt(databaseUrl: string, env: Record<string, string
     if (child.exitCode !== null || tries > 300) throw new Error('the server did not start')
     await new Promise((resolve) => setTimeout(resolve, 50))
   }
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer()
-  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve))
-  const { port } = probe.address() as { port: number }
-  await new Promise((resolve) => probe.close(resolve))
-  return port
 }
 
 /** The load generator in a process of its own, so that it does not share a thread with what it measures. */

@@ -1,6 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after } from 'node:test'
@@ -11,6 +10,7 @@ import type { Observation } from '../src/core/observe.ts'
 import { openConnection } from '../src/db/connect.ts'
 import { type ClusterKind, createDatabase, stopClusters } from './cluster.ts'
 import { eventually } from './eventually.ts'
+import { freePort } from './free-port.ts'
 
 export { eventually } from './eventually.ts'
 
@@ -153,6 +153,7 @@ export async function spawnServer(options: ServerOptions & { port?: number } = {
   const api = client(`http://127.0.0.1:${port}`, databaseUrl)
   const isUp = async () => {
     if (child.exitCode !== null) throw new Error(`the server did not start: ${output}`)
+    if (!output.includes(' is ready')) throw new Error('the server is still starting')
     const { status } = await api.call('GET /health')
     if (status !== 200) throw new Error(`health ${status}`)
   }
@@ -208,12 +209,4 @@ export function client(url: string, databaseUrl: string): Omit<TestServer, 'stop
   }
 
   return { url, databaseUrl, call, sql, adminToken, signUp }
-}
-
-export async function freePort(): Promise<number> {
-  const probe = createServer()
-  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve))
-  const { port } = probe.address() as { port: number }
-  await new Promise((resolve) => probe.close(resolve))
-  return port
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually, freePort, spawnServer, startServer } from './kit.ts'
+import { freePort } from './free-port.ts'
+import { eventually, spawnServer, startServer } from './kit.ts'
 import { mailServer, smtp } from './mail-server.ts'
 
 const linkIn = (text: string): URL => new URL(/https?:\/\/\S+\?token=[\w-]+/.exec(text)?.[0] ?? '')

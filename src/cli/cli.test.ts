@@ -4,7 +4,8 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { client, freePort } from '../../test/kit.ts'
+import { freePort } from '../../test/free-port.ts'
+import { client } from '../../test/kit.ts'
 
 const MAIN = new URL('../main.ts', import.meta.url).pathname
 const TSX = import.meta.resolve('tsx')

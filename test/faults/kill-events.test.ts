@@ -3,7 +3,8 @@ import { test } from 'node:test'
 import { openConnection } from '../../src/db/connect.ts'
 import { startPrivateCluster } from '../cluster.ts'
 import { type EventReader, listenTo } from '../event-stream.ts'
-import { eventually, freePort, type SpawnedServer, spawnServer } from '../kit.ts'
+import { freePort } from '../free-port.ts'
+import { eventually, type SpawnedServer, spawnServer } from '../kit.ts'
 import { startReceiver } from '../receiver.ts'
 
 /** One kill of each server and of PostgreSQL; KILL_SECONDS=120 makes the long version of it. */
