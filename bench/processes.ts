@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { freePort } from '../test/free-port.ts'
@@ -27,7 +27,13 @@ function firstLine(child: ChildProcess, pattern: RegExp): Promise<RegExpExecArra
   })
 }
 
-export type Stage = { port: number; stop(): Promise<void>; residentBytes(): number }
+export type Stage = {
+  port: number
+  stop(): Promise<void>
+  residentBytes(): number
+  /** The most it ever was; undefined where the system does not tell. */
+  peakBytes(): number | undefined
+}
 
 const stage = (child: ChildProcess, port: number): Stage => ({
   port,
@@ -37,7 +43,14 @@ const stage = (child: ChildProcess, port: number): Stage => ({
       child.kill('SIGTERM')
     }),
   residentBytes: () => residentBytes(child.pid ?? 0),
+  peakBytes: () => peakBytes(child.pid ?? 0),
 })
+
+function peakBytes(pid: number): number | undefined {
+  const status = `/proc/${pid}/status`
+  const found = existsSync(status) && /VmHWM:\s+(\d+) kB/.exec(readFileSync(status, 'utf8'))
+  return found ? Number(found[1]) * 1024 : undefined
+}
 
 export function residentBytes(pid: number): number {
   const { stdout } = spawnSync('ps', ['-o', 'rss=', '-p', String(pid)], { encoding: 'utf8' })

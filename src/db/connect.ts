@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { feedWholeMessages } from './whole-messages.ts'
 
 export type ConnectOptions = {
   /** A connection string; `postgres://user@/db?host=/path` reaches a unix socket. */
@@ -20,6 +21,7 @@ export async function openConnection(options: ConnectOptions, extra: { pipeline?
     ...extra,
   } as pg.ClientConfig)
   client.on('error', () => {}) // a lost connection is noticed by its queries and by `end`
+  feedWholeMessages(client)
   await client.connect()
   return client
 }

@@ -14,6 +14,9 @@ const STALLED_MS = 120_000
 /** Only for answers that do not leave at once: a timer on every socket would cost every request. */
 export const closeWhenStalled = (response: ServerResponse): void => void response.socket?.setTimeout(STALLED_MS)
 
+const PIECE = 128 * 1024
+const LARGE = 8 * PIECE
+
 export function writeReply(exchange: Exchange, reply: Reply, draining: boolean): void {
   const { response } = exchange
   const content = contentOf(reply)
@@ -23,9 +26,35 @@ export function writeReply(exchange: Exchange, reply: Reply, draining: boolean):
     response.writeHead(reply.status, flatHead(exchange, reply, bytes, draining || lingers))
   } else setPlainHead(response, reply.status, plainLines(exchange, reply, bytes))
   // As many bytes as characters means ASCII, which node writes faster as latin1.
+  const encoding = bytes === content?.length ? 'latin1' : 'utf8'
   if (lingers) linger(exchange, content)
-  else response.end(content, bytes === content?.length ? 'latin1' : 'utf8')
+  else if (typeof content === 'string' && bytes > LARGE) writeInPieces(response, content, encoding)
+  else response.end(content, encoding)
   if (response.writableLength > 0) closeWhenStalled(response)
+}
+
+/** Node copies a text into bytes before it sends any of it: of a large one it gets as much as the client takes. */
+function writeInPieces(response: ServerResponse, content: string, encoding: BufferEncoding): void {
+  let at = 0
+  const writeOn = (): void => {
+    while (at < content.length) {
+      const piece = content.slice(at, endOfPiece(content, at))
+      at += piece.length
+      if (!response.write(piece, encoding) && at < content.length) {
+        response.once('drain', writeOn)
+        return
+      }
+    }
+    response.end()
+  }
+  writeOn()
+}
+
+/** Not between the halves of a surrogate pair, each of which alone is no character. */
+function endOfPiece(content: string, start: number): number {
+  const end = Math.min(start + PIECE, content.length)
+  const last = content.charCodeAt(end - 1)
+  return last >= 0xd800 && last <= 0xdbff && end < content.length ? end - 1 : end
 }
 
 const hasNoBody = (status: number): boolean => status === 204 || status === 304

@@ -5,6 +5,9 @@ import { parseRaw, sendRaw, serve } from '../../test/http.ts'
 import { AppError, badRequest } from '../core/errors.ts'
 import { json, jsonText, noContent, route } from './route.ts'
 
+/** Megabytes of characters of four bytes, which are two in JavaScript and must not be parted. */
+const large = (shift: number): string => `"${'x'.repeat(shift)}${'🦒'.repeat(1_000_000)}"`
+
 const api = await serve([
   route('GET /health', { auth: 'none', handle: () => jsonText(200, '{"status":"ok"}') }),
   route('GET /api/things/{id}', {
@@ -48,6 +51,7 @@ const api = await serve([
       headers: { 'content-type': 'text/plain', 'referrer-policy': 'no-referrer', Vary: 'Accept' },
     }),
   }),
+  route('GET /large/{shift}', { auth: 'none', handle: ({ params }) => jsonText(200, large(Number(params['shift']))) }),
   route('GET /conflict', {
     auth: 'none',
     handle: () => {
@@ -299,4 +303,30 @@ test('beyond the bound of requests at once the next are told to come back', asyn
     [200, 200],
   )
   assert.equal((await fetch(`${small.url}/other`)).status, 404)
+})
+
+test('a large answer arrives whole, however its characters lie and however slowly it is read', async () => {
+  for (const shift of [0, 1]) {
+    const answer = await get(`/large/${shift}`)
+    const text = await answer.text()
+    assert.equal(answer.headers.get('content-length'), String(Buffer.byteLength(large(shift))))
+    assert.ok(text === large(shift), 'it is another text')
+  }
+  const head = await get('/large/0', {}, 'HEAD')
+  assert.equal(head.headers.get('content-length'), String(Buffer.byteLength(large(0))))
+  assert.equal(await head.text(), '')
+
+  // One connection: the answer behind it is not mixed with it.
+  const both = await sendRaw(
+    api.port,
+    'GET /large/0 HTTP/1.1\r\nHost: a\r\n\r\nGET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n',
+  )
+  assert.ok(Buffer.from(both, 'latin1').toString().includes(large(0)))
+  assert.ok(both.endsWith('{"status":"ok"}'))
+
+  const leaving = new AbortController()
+  const left = await fetch(`${api.url}/large/0`, { signal: leaving.signal })
+  assert.equal(left.status, 200)
+  leaving.abort()
+  assert.equal((await get('/health')).status, 200)
 })

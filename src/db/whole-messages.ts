@@ -1,0 +1,71 @@
+import type { Duplex } from 'node:stream'
+import type pg from 'pg'
+
+/** One byte says what a message is, four how long it is, themselves included. */
+const TYPE = 1
+const HEADER = 5
+/** PostgreSQL sends nothing longer; a length beyond it is no length. */
+const LONGEST = 2 ** 30
+
+/**
+ * Gives the driver's parser whole messages. Left alone it puts a long one together in buffers that double, which takes
+ * several times the message in memory; the length stands in front, so that one buffer of that size is enough.
+ */
+export function feedWholeMessages(client: pg.Client): void {
+  const wire = (client as unknown as { connection: { attachListeners(stream: Duplex): void } }).connection
+  const attach = wire.attachListeners
+  wire.attachListeners = function (stream) {
+    attach.call(this, stream)
+    const [parse, ...others] = stream.listeners('data') as ((bytes: Buffer) => void)[]
+    if (!parse || others.length > 0) return
+    stream.off('data', parse)
+    stream.on(
+      'data',
+      wholeMessages(parse, (reason) => stream.destroy(new Error(reason))),
+    )
+  }
+}
+
+export function wholeMessages(feed: (bytes: Buffer) => void, refuse: (reason: string) => void) {
+  /** A message under way, in a buffer of its size. */
+  let message: Buffer | undefined
+  let filled = 0
+  /** What came of the next header. */
+  let start: Buffer | undefined
+
+  return (bytes: Buffer): void => {
+    let chunk = bytes
+    if (message) {
+      const taken = chunk.copy(message, filled)
+      filled += taken
+      if (filled < message.length) return
+      const whole = message
+      message = undefined
+      feed(whole)
+      if (taken === chunk.length) return
+      chunk = chunk.subarray(taken)
+    } else if (start) {
+      chunk = Buffer.concat([start, chunk])
+      start = undefined
+    }
+    let end = 0
+    let size = 0
+    while (chunk.length - end >= HEADER) {
+      size = TYPE + chunk.readUInt32BE(end + TYPE)
+      if (size > LONGEST) {
+        refuse('PostgreSQL sent a message without a sensible length')
+        return
+      }
+      if (end + size > chunk.length) break
+      end += size
+    }
+    if (end > 0) feed(end === chunk.length ? chunk : chunk.subarray(0, end))
+    if (end === chunk.length) return
+    // Copied, so that a few bytes do not keep the whole chunk.
+    if (chunk.length - end < HEADER) start = Buffer.from(chunk.subarray(end))
+    else {
+      message = Buffer.allocUnsafeSlow(size)
+      filled = chunk.copy(message, 0, end)
+    }
+  }
+}
