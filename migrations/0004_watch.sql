@@ -16,7 +16,8 @@ end $$;
 create function svc.converted_columns(relation oid) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select string_agg(case e.extname
-      when 'postgis' then format('%L, %I.st_asgeojson(($1).%I, 15, 0)::jsonb', a.attname, n.nspname, a.attname)
+      -- Cast, so that nobody's function for a domain of theirs is called instead.
+      when 'postgis' then format('%1$L, %2$I.st_asgeojson(($1).%1$I::%2$I.%3$I, 15, 0)::jsonb', a.attname, n.nspname, t.typname)
       else format('%L, ($1).%I::text::jsonb', a.attname, a.attname)
     end, ', ')
   from pg_attribute a
@@ -60,22 +61,22 @@ create function svc.log_change() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   watched record;
+  convert text;
   new_image jsonb;
   old_image jsonb;
   actor jsonb := nullif(current_setting('svc.actor', true), '')::jsonb;
 begin
   select * into watched from svc.watched_table(TG_RELID);
-  if TG_OP <> 'DELETE' then
+  convert := 'select to_jsonb($1) || jsonb_build_object(' || watched.conversions || ')';
+  if TG_OP <> 'DELETE' and convert is null then
     new_image := to_jsonb(new);
-    if watched.conversions is not null then
-      execute 'select $2 || jsonb_build_object(' || watched.conversions || ')' into new_image using new, new_image;
-    end if;
+  elsif TG_OP <> 'DELETE' then
+    execute convert into new_image using new;
   end if;
-  if TG_OP <> 'INSERT' then
+  if TG_OP <> 'INSERT' and convert is null then
     old_image := to_jsonb(old);
-    if watched.conversions is not null then
-      execute 'select $2 || jsonb_build_object(' || watched.conversions || ')' into old_image using old, old_image;
-    end if;
+  elsif TG_OP <> 'INSERT' then
+    execute convert into old_image using old;
   end if;
   if actor is null then
     actor := case

@@ -45,16 +45,17 @@ test('a watched table tells of spatial and vector columns the same way, whoever 
 }, async () => {
   const api = await startServer({ postgres: 'extensions', config: { 'auth.enabled': false } })
   await api.sql(`create extension if not exists postgis; create extension if not exists vector;
-    create table sights (id int primary key, flat geometry(Point, 3857), round geography(Point), v vector(2), nothing geography);
+    create domain spot as geography(Point);
+    create table sights (id int primary key, flat geometry(Point, 3857), round geography(Point), at spot, v vector(2), nothing geography);
     grant all on sights to svc_anon; select svc.watch('sights')`)
   await eventually(async () => assert.equal((await api.call('GET /api/collections/sights')).status, 200))
   const events = await listenTo(api.url, { query: { tables: 'sights' } })
   const row = (x: number) => {
     const point = { type: 'Point', coordinates: [x, 2] }
-    return { id: 1, flat: point, round: point, v: [1, 2], nothing: null }
+    return { id: 1, flat: point, round: point, at: point, v: [1, 2], nothing: null }
   }
   const text = `'point(7.123456789012 2)'`
-  await api.sql(`insert into sights values (1, st_setsrid(${text}::geometry, 3857), ${text}, '[1,2]')`)
+  await api.sql(`insert into sights values (1, st_setsrid(${text}::geometry, 3857), ${text}, ${text}, '[1,2]')`)
   assert.equal((await api.call('PATCH /api/collections/sights/1', { json: row(3) })).status, 200)
   await eventually(() => assert.equal(events.changes().length, 2))
   assert.deepEqual(events.changes(), [
