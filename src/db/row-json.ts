@@ -24,6 +24,12 @@ export const jsonColumns = (schema: Schema, columns: readonly Column[], alias: I
     COMMA,
   )
 
+/** All columns of a row in their JSON form; undefined when that is the form they have anyway. */
+export function convertedRow(schema: Schema, table: Table, alias: Ident): Sql | undefined {
+  const columns = [...table.columns.values()]
+  return columns.some(isConverted) ? jsonColumns(schema, columns, alias) : undefined
+}
+
 /** The row under `alias` as the role may see it: one JSON object. */
 export const rowJson = (schema: Schema, table: Table, role: DatabaseRole, alias: Ident): Sql =>
   rowObject(schema, table, role, alias, sql`pg_catalog.to_json`, sql`'{}'::pg_catalog.json`)

@@ -89,6 +89,7 @@ const fn = (schema: string, name: string): Fn => ({
   returnsSet: false,
   isVoid: false,
   returnsRow: false,
+  rowOf: undefined,
   volatility: 'volatile',
   executableBy: new Set(['svc_authenticated']),
 })

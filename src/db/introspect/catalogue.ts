@@ -74,6 +74,7 @@ export type CatalogFunction = {
   returnsSet: boolean
   isVoid: boolean
   returnsRow: boolean
+  rowOf: number | null
   volatility: 'i' | 's' | 'v'
   executable: readonly [anon: boolean, authenticated: boolean]
 }

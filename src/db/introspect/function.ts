@@ -18,6 +18,7 @@ export function functionOf(row: CatalogFunction, types: ReadonlyMap<string, Type
     returnsSet: row.returnsSet,
     isVoid: row.isVoid,
     returnsRow: row.returnsRow,
+    rowOf: row.rowOf ?? undefined,
     volatility: VOLATILITY[row.volatility],
     executableBy: new Set([
       ...(anon ? ['svc_anon' as const] : []),

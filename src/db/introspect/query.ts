@@ -137,6 +137,7 @@ const functions = sql`
     f.proretset as "returnsSet", f.prorettype = 'pg_catalog.void'::pg_catalog.regtype as "isVoid",
     (r.typtype = 'c' or r.oid = 'pg_catalog.record'::pg_catalog.regtype or coalesce('t' = any(f.proargmodes), false)
       or exists (select from pg_catalog.pg_type b where b.oid = r.typbasetype and b.typtype = 'c')) as "returnsRow",
+    nullif(r.typrelid, 0)::pg_catalog.int8 as "rowOf",
     f.provolatile as volatility,
     pg_catalog.json_build_array(${mayExecute(anon)}, ${mayExecute(authenticated)}) as executable
   from routines f

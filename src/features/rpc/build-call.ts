@@ -1,5 +1,6 @@
 import { appendChanges, type ChangeAction } from '../../db/append-changes.ts'
-import type { Fn, Table } from '../../db/schema.ts'
+import { convertedRow } from '../../db/row-json.ts'
+import type { Fn, Schema, Table } from '../../db/schema.ts'
 import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../db/sql.ts'
 
 /** Every returned row is also told to the readers of the change log, as this change of this table. */
@@ -7,9 +8,16 @@ export type Notice = { readonly table: Table; readonly action: ChangeAction; rea
 
 const ARGUMENTS = new Ident('svc_in')
 const CALLED = new Ident('svc_called')
+const ROW = new Ident('svc_t')
 
 /** `args` is the JSON object of the client, `supplied` the names in it. Answers the result as JSON text. */
-export function buildCall(fn: Fn, args: string, supplied: readonly string[], notice: Notice | undefined): Sql {
+export function buildCall(
+  schema: Schema,
+  fn: Fn,
+  args: string,
+  supplied: readonly string[],
+  notice: Notice | undefined,
+): Sql {
   const given = fn.parameters.filter(({ name }) => supplied.includes(name))
   const call = sql`${fn.ident}(${join(
     given.map(({ ident, isVariadic }) => {
@@ -28,21 +36,35 @@ export function buildCall(fn: Fn, args: string, supplied: readonly string[], not
   const answer = fn.returnsSet
     ? sql`coalesce(pg_catalog.json_agg(${CALLED}.svc_value)::text, '[]')`
     : sql`coalesce(${CALLED}.svc_value::text, 'null')`
-  return sql`with ${CALLED} as (${resultOf(fn, call, input)})${notice ? noted(notice) : EMPTY}
+  return sql`with ${CALLED} as (${resultOf(schema, fn, call, input)})${notice ? noted(notice) : EMPTY}
     select ${answer} from ${CALLED}`
 }
 
 /** One row per result, as JSON. */
-function resultOf(fn: Fn, call: Sql, input: Sql): Sql {
+function resultOf(schema: Schema, fn: Fn, call: Sql, input: Sql): Sql {
+  const table = fn.rowOf === undefined ? undefined : tableOf(schema, fn.rowOf)
   // A record that has no columns before it is called can only be called in the select list.
   const isAnonymousRecord = fn.returnType === 'SETOF record'
   if (!fn.returnsSet || isAnonymousRecord) {
+    const converted = table && convertedRow(schema, table, ROW)
+    // Called once (`offset 0`), though each of its columns is asked for.
+    if (converted) {
+      return sql`select case when svc_result.v is distinct from null then (
+          select pg_catalog.to_json(j.*) from (select ${converted} from (select (svc_result.v).*) as ${ROW}) as j
+        ) end as svc_value from (select ${call} as v${input} offset 0) as svc_result`
+    }
     return sql`select pg_catalog.to_json(svc_result.v) as svc_value from (select ${call} as v${input}) as svc_result`
   }
   // In FROM the columns get the names the function declared; a plain scalar gets that of the function.
   const alias = new Ident(fn.name)
+  const columns = (table && convertedRow(schema, table, alias)) ?? sql`${alias}.*`
   const from = input === EMPTY ? sql` from ${call} as ${alias}` : sql`${input}, lateral ${call} as ${alias}`
-  return sql`select pg_catalog.to_json(svc_result.*) as svc_value from (select ${alias}.*${from}) as svc_result`
+  return sql`select pg_catalog.to_json(svc_result.*) as svc_value from (select ${columns}${from}) as svc_result`
+}
+
+function tableOf(schema: Schema, oid: number): Table | undefined {
+  for (const table of schema.tables.values()) if (table.oid === oid) return table
+  return undefined
 }
 
 function noted({ table, action, actor }: Notice): Sql {

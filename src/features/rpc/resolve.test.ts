@@ -28,6 +28,7 @@ const fn = (...parameters: string[]): Fn => ({
   returnsSet: false,
   isVoid: false,
   returnsRow: false,
+  rowOf: undefined,
   volatility: 'volatile',
   executableBy: new Set(),
 })

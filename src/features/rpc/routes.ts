@@ -20,7 +20,7 @@ export function createRpc({ db, schema, changed }: RpcDeps): { routes: Route[] }
   const run = async (call: Call, snapshot: Schema, candidates: readonly Fn[]): Promise<Reply> => {
     const args = argumentsOf(call)
     const fn = resolveOverload(candidates, Object.keys(args))
-    const statement = buildCall(fn, call.bodyText, Object.keys(args), noticeOf(call, snapshot))
+    const statement = buildCall(snapshot, fn, call.bodyText, Object.keys(args), noticeOf(call, snapshot))
     const mayWrite = fn.volatility === 'volatile'
     const text = await db
       .fly(call.who, mayWrite ? [announceActor(call.who), statement] : statement, { lane: 'slow', signal: call.signal })
