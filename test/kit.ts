@@ -104,7 +104,14 @@ export async function startServer(options: ServerOptions = {}): Promise<InProces
   const databaseUrl = await databaseFor(options)
   const { config } = loadConfig({ overrides: { ...testDefaults, 'database.url': databaseUrl, ...options.config } })
   const observations: Observation[] = []
-  const app = await startApp(config, { observe: (observation) => void observations.push(observation) })
+  const together = heard.get(databaseUrl) ?? []
+  heard.set(databaseUrl, together)
+  const app = await startApp(config, {
+    observe: (observation) => {
+      observations.push(observation)
+      together.push(observation)
+    },
+  })
   let stopped: Promise<void> | undefined
   const stop = () => {
     stopped ??= app.close()
@@ -113,6 +120,11 @@ export async function startServer(options: ServerOptions = {}): Promise<InProces
   cleanups.push(stop)
   return { ...client(app.url, databaseUrl), app, observations, stop }
 }
+
+const heard = new Map<string, Observation[]>()
+
+/** What all servers of this process on the same database told, in order: any of them may take what is queued there. */
+export const heardOn = ({ databaseUrl }: TestServer): readonly Observation[] => heard.get(databaseUrl) ?? []
 
 export type SpawnedServer = TestServer & {
   child: ChildProcess

@@ -1,14 +1,13 @@
-import type { InProcessServer } from './kit.ts'
-import { eventually } from './kit.ts'
+import { eventually, heardOn, type TestServer } from './kit.ts'
 
 type Message = { to: string; subject: string; text: string }
 
-/** What the `log` transports of these servers sent; any of them may have taken a message from the shared queue. */
-export function mailbox(...servers: InProcessServer[]) {
+/** What the `log` transports of a server sent, and of all others on its database: they share the queue. */
+export function mailbox(server: TestServer) {
   const said = (message: string): Record<string, unknown>[] =>
-    servers.flatMap(({ observations }) =>
-      observations.filter((one) => one.message === message).map((one) => ({ ...one.attrs })),
-    )
+    heardOn(server)
+      .filter((one) => one.message === message)
+      .map((one) => ({ ...one.attrs }))
   const mails = (to: string): Message[] => (said('mail') as Message[]).filter((mail) => mail.to === to)
   return {
     mails,

@@ -6,7 +6,7 @@ import { mailbox } from '../../../test/mailbox.ts'
 const config = { 'auth.anonymous_auth_enabled': true, 'auth.magic_link_enabled': true }
 const api = await startServer({ config })
 const other = await startServer({ config, on: api })
-const mail = mailbox(api, other)
+const mail = mailbox(api)
 const password = 'long enough password'
 
 const anonymous = async () => (await api.call('POST /api/auth/anonymous')).body

@@ -6,7 +6,7 @@ import { mailbox } from '../../../test/mailbox.ts'
 const config = { 'auth.magic_link_enabled': true, 'server.public_base_url': 'https://api.x.test' }
 const api = await startServer({ config })
 const other = await startServer({ config, on: api })
-const mail = mailbox(api, other)
+const mail = mailbox(api)
 const password = 'long enough password'
 const fresh = 'another long password'
 

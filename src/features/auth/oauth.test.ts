@@ -35,7 +35,7 @@ const config = {
 }
 const api = await startServer({ config })
 const other = await startServer({ on: api, config: { ...config, 'server.port': 0, 'server.public_base_url': base } })
-const mail = mailbox(api, other)
+const mail = mailbox(api)
 
 /** GitHub as far as a sign-in sees it. */
 async function startHub() {

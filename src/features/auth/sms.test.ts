@@ -10,7 +10,7 @@ const config = {
 }
 const api = await startServer({ config })
 const other = await startServer({ config, on: api })
-const sent = mailbox(api, other)
+const sent = mailbox(api)
 const request = (phone: unknown) => api.call('POST /api/auth/sms', { json: { phone } })
 const confirm = (phone: unknown, code: unknown, server = api) =>
   server.call('POST /api/auth/sms/confirm', { json: { phone, code } })

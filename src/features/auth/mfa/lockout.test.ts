@@ -21,7 +21,7 @@ const config = {
 }
 const api = await startServer({ config })
 const other = await startServer({ config, on: api })
-const mail = mailbox(api, other)
+const mail = mailbox(api)
 
 const told = ({ status, body }: { status: number; body: { message?: string } }) => [status, body.message]
 const LOCKED = [429, 'too many failed attempts, try again later']
