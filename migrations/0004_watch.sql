@@ -11,15 +11,15 @@ begin
   return true;
 end $$;
 
--- Columns that the API does not show as to_jsonb() would, as arguments of jsonb_build_object: GeoJSON with all digits and
--- without a reference system, and vectors as arrays, which is how pgvector writes them. $1 is the row. Null = none.
+-- What must be laid over to_jsonb() of a row, $1, to show its columns as the API does: GeoJSON with all digits and
+-- without a reference system, and vectors as arrays, which is how pgvector writes them. Null = nothing.
 create function svc.converted_columns(relation oid) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select string_agg(case e.extname
       -- Cast, so that nobody's function for a domain of theirs is called instead.
-      when 'postgis' then format('%1$L, %2$I.st_asgeojson(($1).%1$I::%2$I.%3$I, 15, 0)::jsonb', a.attname, n.nspname, t.typname)
-      else format('%L, ($1).%I::text::jsonb', a.attname, a.attname)
-    end, ', ')
+      when 'postgis' then format('jsonb_build_object(%1$L, %2$I.st_asgeojson(($1).%1$I::%2$I.%3$I, 15, 0)::jsonb)', a.attname, n.nspname, t.typname)
+      else format('jsonb_build_object(%1$L, ($1).%1$I::text::jsonb)', a.attname)
+    end, ' || ')
   from pg_attribute a
   join pg_type declared on declared.oid = a.atttypid
   join pg_type t on t.oid = coalesce(nullif(declared.typbasetype, 0), declared.oid)
@@ -40,7 +40,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
      cross join unnest(p.conkey) with ordinality as k(attnum, ord)
      join pg_attribute a on a.attrelid = p.conrelid and a.attnum = k.attnum
      where p.conrelid = c.oid and p.contype = 'p'),
-    svc.converted_columns(fired_on)
+    case when exists (select from pg_extension where extname in ('postgis', 'vector')) then svc.converted_columns(fired_on) end
   from (
     select fired_on as relid, 0::bigint as height
     union all
@@ -67,7 +67,7 @@ declare
   actor jsonb := nullif(current_setting('svc.actor', true), '')::jsonb;
 begin
   select * into watched from svc.watched_table(TG_RELID);
-  convert := 'select to_jsonb($1) || jsonb_build_object(' || watched.conversions || ')';
+  convert := 'select to_jsonb($1) || ' || watched.conversions;
   if TG_OP <> 'DELETE' and convert is null then
     new_image := to_jsonb(new);
   elsif TG_OP <> 'DELETE' then

@@ -59,7 +59,8 @@ export function createFingerprint(db: Db, configured: readonly string[]): () => 
 function toSchema(catalog: Catalog, schemas: readonly string[], builtAt: Date): Schema {
   const types = new Map(catalog.types.map((type) => [type.key, typeFacts(type, catalog.extensions)]))
   const tables = tablesOf(catalog, types)
-  const functions = catalog.functions.map((row) => functionOf(row, types))
+  const byOid = new Map([...tables.values()].map((table) => [table.oid, table]))
+  const functions = catalog.functions.map((row) => functionOf(row, types, byOid))
   const extension = (wanted: string) => {
     const found = catalog.extensions.find(({ name }) => name === wanted)
     return found && { version: found.version, schema: found.schema }

@@ -143,8 +143,8 @@ export type Fn = {
   readonly isVoid: boolean
   /** The result is a row (composite type, record, TABLE or several OUT parameters), not a scalar. */
   readonly returnsRow: boolean
-  /** The relation or composite type whose rows it returns, by the oid of its pg_class. */
-  readonly rowOf: number | undefined
+  /** The table of the snapshot whose rows it returns. */
+  readonly rowOf: Table | undefined
   readonly volatility: 'immutable' | 'stable' | 'volatile'
   /** Request roles that hold EXECUTE. */
   readonly executableBy: ReadonlySet<Exclude<DatabaseRole, 'none'>>

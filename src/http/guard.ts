@@ -6,11 +6,15 @@ export type Identify = (bearer: string) => Identity | Promise<Identity>
 
 const MISSING = 'missing or invalid authorization header'
 
-/** The token of `Authorization: Bearer …` (RFC 6750 §2.1; the scheme is case-insensitive). Cookies are never read. */
-function bearerOf(header: string | undefined): string | undefined {
-  if (header === undefined) return undefined
+/**
+ * The token of `Authorization: Bearer …` (RFC 6750 §2.1; the scheme is case-insensitive), or the one of the URL on routes
+ * that take it; both may stand if they are the same. Cookies are never read.
+ */
+export function bearerOf(header: string | undefined, inQuery?: string): string | undefined {
+  if (header === undefined) return inQuery
   const token = /^bearer +(\S+)$/i.exec(header)?.[1]
   if (token === undefined) throw unauthorized(MISSING)
+  if (inQuery !== undefined && inQuery !== token) throw unauthorized('invalid or expired token')
   return token
 }
 
@@ -24,11 +28,7 @@ export function whoCalls(
 ): Identity | Promise<Identity> {
   if (auth === 'none') return ANONYMOUS
   if (auth === 'admin') return adminOnly(authorization, identify)
-  const inHeader = bearerOf(authorization)
-  if (inHeader !== undefined && inQuery !== undefined && inHeader !== inQuery) {
-    throw unauthorized('invalid or expired token')
-  }
-  const bearer = inHeader ?? inQuery
+  const bearer = bearerOf(authorization, inQuery)
   if (bearer !== undefined) return identify(bearer)
   if (auth === 'optional') return ANONYMOUS
   throw unauthorized(MISSING)

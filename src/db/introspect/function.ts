@@ -1,11 +1,15 @@
-import type { Fn, Parameter } from '../schema.ts'
+import type { Fn, Parameter, Table } from '../schema.ts'
 import { Ident } from '../sql.ts'
 import type { CatalogFunction } from './catalogue.ts'
 import type { TypeFacts } from './column.ts'
 
 const VOLATILITY = { i: 'immutable', s: 'stable', v: 'volatile' } as const
 
-export function functionOf(row: CatalogFunction, types: ReadonlyMap<string, TypeFacts>): Fn {
+export function functionOf(
+  row: CatalogFunction,
+  types: ReadonlyMap<string, TypeFacts>,
+  tables: ReadonlyMap<number, Table>,
+): Fn {
   const [anon, authenticated] = row.executable
   return {
     schema: row.schema,
@@ -18,7 +22,7 @@ export function functionOf(row: CatalogFunction, types: ReadonlyMap<string, Type
     returnsSet: row.returnsSet,
     isVoid: row.isVoid,
     returnsRow: row.returnsRow,
-    rowOf: row.rowOf ?? undefined,
+    rowOf: row.rowOf === null ? undefined : tables.get(row.rowOf),
     volatility: VOLATILITY[row.volatility],
     executableBy: new Set([
       ...(anon ? ['svc_anon' as const] : []),

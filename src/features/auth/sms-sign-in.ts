@@ -1,7 +1,7 @@
-import { randomInt, randomUUID } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { unauthorized } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
-import { hmacSha256 } from '../../core/secret.ts'
+import { hmacSha256, randomDigits } from '../../core/secret.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import type { Device } from './device.ts'
@@ -13,6 +13,9 @@ export type SmsConfig = {
   sms_max_attempts: number
   sms_test_phone_numbers: Readonly<Record<string, string>>
 }
+
+/** What a phone shows, of a sign-in and of a second factor alike. */
+export const codeMessage = (appName: string, code: string): string => `Your ${appName} code is ${code}`
 
 export type SmsSignIn = ReturnType<typeof createSmsSignIn>
 
@@ -51,8 +54,8 @@ export function createSmsSignIn(deps: {
         await db.run(SYSTEM, store(phone, fixed))
         return
       }
-      const code = String(randomInt(10 ** config.sms_code_length)).padStart(config.sms_code_length, '0')
-      await db.run(SYSTEM, [store(phone, code), deps.queueSms(phone, `Your ${deps.appName} code is ${code}`)])
+      const code = randomDigits(config.sms_code_length)
+      await db.run(SYSTEM, [store(phone, code), deps.queueSms(phone, codeMessage(deps.appName, code))])
       deps.wakeSms()
     },
 

@@ -8,6 +8,7 @@ import type { ChangeLog, Position } from '../../db/change-log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Schema, SchemaCache } from '../../db/schema.ts'
 import { findTable } from '../../db/schema-lookup.ts'
+import { bearerOf } from '../../http/guard.ts'
 import { type Call, type Reply, type Route, route } from '../../http/route.ts'
 import { connectedFrame, PING, pingAt, resetFrame } from './frames.ts'
 import { createHub } from './hub.ts'
@@ -163,8 +164,8 @@ export function createRealtime(deps: Deps): Realtime {
 
   /** The token may have been revoked between its check and the moment the stream could hear of it. */
   async function stillGood({ headers, query }: Call, stream: Stream): Promise<void> {
-    const bearer = headers['authorization']?.replace(/^bearer +/i, '') ?? query['token']
-    if (!bearer) return
+    const bearer = bearerOf(headers['authorization'], query['token'] || undefined)
+    if (bearer === undefined) return
     try {
       await identify(bearer)
     } catch (error) {

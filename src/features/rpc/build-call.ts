@@ -42,11 +42,10 @@ export function buildCall(
 
 /** One row per result, as JSON. */
 function resultOf(schema: Schema, fn: Fn, call: Sql, input: Sql): Sql {
-  const table = fn.rowOf === undefined ? undefined : tableOf(schema, fn.rowOf)
   // A record that has no columns before it is called can only be called in the select list.
   const isAnonymousRecord = fn.returnType === 'SETOF record'
   if (!fn.returnsSet || isAnonymousRecord) {
-    const converted = table && convertedRow(schema, table, ROW)
+    const converted = fn.rowOf && convertedRow(schema, fn.rowOf, ROW)
     // Called once (`offset 0`), though each of its columns is asked for.
     if (converted) {
       return sql`select case when svc_result.v is distinct from null then (
@@ -57,14 +56,9 @@ function resultOf(schema: Schema, fn: Fn, call: Sql, input: Sql): Sql {
   }
   // In FROM the columns get the names the function declared; a plain scalar gets that of the function.
   const alias = new Ident(fn.name)
-  const columns = (table && convertedRow(schema, table, alias)) ?? sql`${alias}.*`
+  const columns = (fn.rowOf && convertedRow(schema, fn.rowOf, alias)) ?? sql`${alias}.*`
   const from = input === EMPTY ? sql` from ${call} as ${alias}` : sql`${input}, lateral ${call} as ${alias}`
   return sql`select pg_catalog.to_json(svc_result.*) as svc_value from (select ${columns}${from}) as svc_result`
-}
-
-function tableOf(schema: Schema, oid: number): Table | undefined {
-  for (const table of schema.tables.values()) if (table.oid === oid) return table
-  return undefined
 }
 
 function noted({ table, action, actor }: Notice): Sql {

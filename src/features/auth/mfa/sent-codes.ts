@@ -1,6 +1,6 @@
-import { randomInt, randomUUID } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { type AppError, badRequest } from '../../../core/errors.ts'
-import { equalInConstantTime, hmacSha256 } from '../../../core/secret.ts'
+import { equalInConstantTime, hmacSha256, randomDigits } from '../../../core/secret.ts'
 import type { Tx } from '../../../db/db.ts'
 import type { Sql } from '../../../db/sql.ts'
 import type { Device } from '../device.ts'
@@ -55,7 +55,7 @@ export function createSentCodes(
   async function send(tx: Tx, userId: string, factorId: string, to: string): Promise<string> {
     await channel.spendMessage(tx, userId)
     const [id, fixed] = [randomUUID(), channel.fixedCode(to)]
-    const code = fixed ?? String(randomInt(10 ** digits)).padStart(digits, '0')
+    const code = fixed ?? randomDigits(digits)
     await tx.run(q.insertChallenge({ id, factorId, codeHash: hashOf(id, code), seconds: channel.seconds }))
     if (fixed === undefined) await tx.run(channel.message(to, code))
     return id

@@ -1,6 +1,6 @@
 import { unauthorized } from '../../../core/errors.ts'
 import type { Sql } from '../../../db/sql.ts'
-import type { SmsConfig } from '../sms-sign-in.ts'
+import { codeMessage, type SmsConfig } from '../sms-sign-in.ts'
 import { challengeNotFound } from './challenges.ts'
 import type { Channel } from './sent-codes.ts'
 
@@ -18,7 +18,7 @@ export function smsChannel(deps: {
     seconds: config.sms_code_expiry,
     maxWrong: config.sms_max_attempts,
     fixedCode: (to) => config.sms_test_phone_numbers[to],
-    message: (to, code) => deps.queueSms(to, `Your ${appName} code is ${code}`),
+    message: (to, code) => deps.queueSms(to, codeMessage(appName, code)),
     wake: deps.wakeSms,
     // The routes that send have a limit of their own, and all of them together have the day's.
     spendMessage: async () => {},
