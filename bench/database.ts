@@ -1,8 +1,8 @@
 import { startApp } from '../src/app.ts'
-import { loadConfig } from '../src/config.ts'
-import { openConnection } from '../src/db/connect.ts'
-import { Connection } from '../src/db/connection.ts'
-import type { Step } from '../src/db/flight.ts'
+import { loadConfig } from '../src/config/config.ts'
+import { openConnection } from '../src/db/wire/connect.ts'
+import { Connection } from '../src/db/wire/connection.ts'
+import type { Step } from '../src/db/wire/flight.ts'
 
 export type Capture = {
   /** Identity first, then what the request needs. */

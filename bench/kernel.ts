@@ -1,6 +1,6 @@
 import type { Identity } from '../src/core/identity.ts'
-import { openPool } from '../src/db/pool.ts'
 import { type Sql, sql } from '../src/db/sql.ts'
+import { openPool } from '../src/db/wire/pool.ts'
 import { jsonText, route } from '../src/http/route.ts'
 import { createHttpServer } from '../src/http/server.ts'
 

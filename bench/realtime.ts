@@ -6,8 +6,8 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { openConnection } from '../src/db/connect.ts'
-import { startEmbedded } from '../src/db/embedded.ts'
+import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
+import { openConnection } from '../src/db/wire/connect.ts'
 import { residentBytes, startBuilt } from './processes.ts'
 
 const wanted = process.argv.slice(3)

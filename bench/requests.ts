@@ -6,7 +6,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { cpus, tmpdir, totalmem } from 'node:os'
 import { join } from 'node:path'
-import { startEmbedded } from '../src/db/embedded.ts'
+import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
 import type { Sql } from '../src/db/sql.ts'
 import { type Capture, captureSteps, seed } from './database.ts'
 import { readNote } from './kernel.ts'

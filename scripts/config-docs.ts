@@ -1,5 +1,5 @@
 import { readFileSync, writeFileSync } from 'node:fs'
-import { envName, listedKeys } from '../src/config.ts'
+import { envName, listedKeys } from '../src/config/config.ts'
 
 const FILE = new URL('../docs/config.md', import.meta.url)
 const START = '<!-- keys: written by scripts/config-docs.ts -->'

@@ -1,6 +1,6 @@
 import { after } from 'node:test'
 import type { Observe } from '../src/core/observe.ts'
-import { openPool, type Pool } from '../src/db/pool.ts'
+import { openPool, type Pool } from '../src/db/wire/pool.ts'
 import { createDatabase, stopClusters } from './cluster.ts'
 
 /** A database without a server, for tests of parts that need no HTTP. Use either this or the kit in one file. */

@@ -1,6 +1,7 @@
 // A process to be killed: claims one item of the kind named on the command line and never ends it.
-import { openPool } from '../src/db/pool.ts'
-import { createQueue } from '../src/db/queue.ts'
+
+import { createQueue } from '../src/db/queue/queue.ts'
+import { openPool } from '../src/db/wire/pool.ts'
 
 const [url = '', kind = '', leaseSeconds = '1'] = process.argv.slice(2)
 const observe = () => {}

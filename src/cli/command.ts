@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 
 /** What a command gets: the configuration is read only when it is asked for. */
 export type Context = {

@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process'
 import { openSync } from 'node:fs'
 import { join } from 'node:path'
-import { makeDataDir } from '../db/embedded/data-dir.ts'
+import { makeDataDir } from '../db/setup/embedded/data-dir.ts'
 import type { Context } from './command.ts'
-import type { Word } from './start.ts'
+import type { StartMessage } from './start.ts'
 
 /** Starts the same command again as a process of its own, and waits until that one serves or says why not. */
 export async function detach(context: Context): Promise<number> {
@@ -16,8 +16,8 @@ export async function detach(context: Context): Promise<number> {
     detached: true,
     stdio: ['ignore', log, log, 'ipc'],
   })
-  const word = await new Promise<Word>((resolve) => {
-    child.once('message', (message) => resolve(message as Word))
+  const word = await new Promise<StartMessage>((resolve) => {
+    child.once('message', (message) => resolve(message as StartMessage))
     child.once('error', (error) => resolve({ failed: error.message }))
     child.once('exit', () => resolve({ failed: `the server ended at once (see ${logFile})` }))
   })

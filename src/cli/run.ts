@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util'
-import { listedKeys, loadConfig } from '../config.ts'
+import { listedKeys, loadConfig } from '../config/config.ts'
 import { reasonOf } from '../core/errors.ts'
 import { type Command, type Context, UsageError } from './command.ts'
 import { commands } from './commands.ts'

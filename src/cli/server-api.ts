@@ -1,5 +1,5 @@
-import { type Config, publicBaseUrl } from '../config.ts'
-import { holderOf } from '../db/embedded/lock.ts'
+import { type Config, publicBaseUrl } from '../config/config.ts'
+import { holderOf } from '../db/setup/embedded/lock.ts'
 import type { Context } from './command.ts'
 import { readToken } from './token-file.ts'
 

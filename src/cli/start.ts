@@ -1,15 +1,15 @@
 import { type App, startApp } from '../app.ts'
-import { type Config, publicBaseUrl } from '../config.ts'
+import { type Config, publicBaseUrl } from '../config/config.ts'
 import { reasonOf } from '../core/errors.ts'
-import { type DataLock, lockDataDir } from '../db/embedded/lock.ts'
-import { createLog, type Log } from '../observe/log.ts'
+import { type DataLock, lockDataDir } from '../db/setup/embedded/lock.ts'
 import { version } from '../version.ts'
 import { type BannerFacts, banner } from './banner.ts'
 import type { Context } from './command.ts'
+import { createLog, type Log } from './log/log.ts'
 import { readToken, removeToken, writeToken } from './token-file.ts'
 
 /** What a detached start hears from the process it made. */
-export type Word = { ready: string } | { failed: string }
+export type StartMessage = { ready: string } | { failed: string }
 
 /** Runs the server until a signal ends it. */
 export async function start(context: Context): Promise<number> {
@@ -124,7 +124,7 @@ async function announce(context: Context, found: BannerFacts): Promise<void> {
   else context.print(text)
 }
 
-function tell(word: Word): Promise<void> {
+function tell(word: StartMessage): Promise<void> {
   return new Promise((resolve) => {
     if (!process.send) return resolve()
     process.once('disconnect', resolve)

@@ -1,4 +1,4 @@
-import { holderOf } from '../db/embedded/lock.ts'
+import { holderOf } from '../db/setup/embedded/lock.ts'
 import type { Context } from './command.ts'
 import { serverUrl } from './server-api.ts'
 

@@ -1,5 +1,5 @@
 import { sleep } from '../core/clock.ts'
-import { holderOf } from '../db/embedded/lock.ts'
+import { holderOf } from '../db/setup/embedded/lock.ts'
 import type { Context } from './command.ts'
 
 /** Beyond the drain itself: the database of an embedded server stops too. */

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import type pg from 'pg'
-import { inTransaction, migrate, withLock } from '../db/migrate.ts'
+import { inTransaction, migrate, withLock } from '../db/setup/migrate.ts'
 
 /** The server's own; `svc migrate` must never take them for the operator's. */
 const SYSTEM_FOLDER = new URL('../../migrations', import.meta.url).pathname

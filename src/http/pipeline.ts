@@ -2,10 +2,9 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { AppError, notFound } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
 import type { Observe } from '../core/observe.ts'
-import { causesOf } from './error-response.ts'
-import { type Exchange, HttpCall } from './exchange.ts'
 import { admit, authIsOff, type Identify, needsUser, whoCalls } from './guard.ts'
 import { type Limiter, limitFor, pushLimitHeaders, type Rate, tooMany } from './rate-limit.ts'
+import type { AuditNote, Reply, Route } from './route.ts'
 import {
   announcesBody,
   parseForm,
@@ -14,10 +13,11 @@ import {
   readBody,
   refuseEncoding,
   requireType,
-} from './request-body.ts'
-import type { AuditNote, Reply, Route } from './route.ts'
-import { createRouter, type Match } from './router.ts'
-import { hasDotSegment } from './target.ts'
+} from './wire/body.ts'
+import { causesOf } from './wire/error-response.ts'
+import { type Exchange, HttpCall } from './wire/exchange.ts'
+import { createRouter, type Match } from './wire/router.ts'
+import { hasDotSegment } from './wire/target.ts'
 
 export type AuditEntry = {
   action: string
@@ -113,18 +113,18 @@ async function writeAudit({ audit, observe }: PipelineDeps, entry: AuditEntry): 
 async function spendToken(deps: PipelineDeps, exchange: Exchange, limit: string): Promise<void> {
   const asked = limitFor(limit, deps.rateLimits, exchange.who, exchange.ip)
   if (asked === undefined) return
-  const verdict = await deps.limiter.takeToken(asked.name, asked.subject, asked.rate)
-  pushLimitHeaders(exchange.own, verdict, 'X-RateLimit')
-  if (!verdict.allowed) throw tooMany(verdict)
+  const allowance = await deps.limiter.takeToken(asked.name, asked.subject, asked.rate)
+  pushLimitHeaders(exchange.own, allowance, 'X-RateLimit')
+  if (!allowance.allowed) throw tooMany(allowance)
 }
 
 async function spendAppToken(deps: PipelineDeps, exchange: Exchange, appId: string | null): Promise<void> {
   if (appId === null || deps.appLimit === undefined) return
   const rate = await deps.appLimit(appId)
   if (rate === null) return
-  const verdict = await deps.limiter.takeToken('app', appId, rate)
-  pushLimitHeaders(exchange.own, verdict, 'X-App-RateLimit')
-  if (!verdict.allowed) throw tooMany(verdict, 'app rate limit exceeded')
+  const allowance = await deps.limiter.takeToken('app', appId, rate)
+  pushLimitHeaders(exchange.own, allowance, 'X-App-RateLimit')
+  if (!allowance.allowed) throw tooMany(allowance, 'app rate limit exceeded')
 }
 
 async function takeBody(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<void> {

@@ -1,7 +1,7 @@
 import { AppError, unavailable } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
-import { addressSubject } from './client-address.ts'
-import type { FlatHeaders } from './headers.ts'
+import { addressSubject } from './wire/client-address.ts'
+import type { FlatHeaders } from './wire/headers.ts'
 
 /** At most `max` requests in `seconds`, counted from the first one of a subject. */
 export type Rate = { readonly max: number; readonly seconds: number }
@@ -12,10 +12,10 @@ export type Count = { count: number; secondsLeft: number; resetAt: number }
 /** Counts one request; see db/counters.ts. */
 export type Counters = { add(key: string, seconds: number): Promise<Count> }
 
-export type Verdict = { allowed: boolean; limit: number; remaining: number; resetAt: number; retryAfter: number }
+export type Allowance = { allowed: boolean; limit: number; remaining: number; resetAt: number; retryAfter: number }
 
 export type Limiter = {
-  takeToken(name: string, subject: string, rate: Rate): Promise<Verdict>
+  takeToken(name: string, subject: string, rate: Rate): Promise<Allowance>
 }
 
 /** Subjects remembered as over their limit; beyond this the oldest are asked about again. */
@@ -23,14 +23,14 @@ const MAX_BLOCKED = 100_000
 
 /** The counter decides; a subject it has refused costs no further query until its window ends. */
 export function createLimiter({ counters }: { counters: Counters }): Limiter {
-  const blocked = new Map<string, { verdict: Verdict; until: number; max: number }>()
+  const blocked = new Map<string, { allowance: Allowance; until: number; max: number }>()
 
-  const known = (key: string, max: number): Verdict | undefined => {
+  const known = (key: string, max: number): Allowance | undefined => {
     const entry = blocked.get(key)
     if (entry === undefined) return undefined
     const left = entry.until - performance.now()
     // A limit that was raised meanwhile must be asked about again.
-    if (left > 0 && entry.max >= max) return { ...entry.verdict, retryAfter: Math.max(1, Math.ceil(left / 1000)) }
+    if (left > 0 && entry.max >= max) return { ...entry.allowance, retryAfter: Math.max(1, Math.ceil(left / 1000)) }
     blocked.delete(key)
     return undefined
   }
@@ -41,7 +41,7 @@ export function createLimiter({ counters }: { counters: Counters }): Limiter {
       const before = known(key, rate.max)
       if (before) return before
       const { count, secondsLeft, resetAt } = await counted(counters, key, rate.seconds)
-      const verdict = {
+      const allowance = {
         allowed: count <= rate.max,
         limit: rate.max,
         remaining: Math.max(0, rate.max - count),
@@ -49,12 +49,12 @@ export function createLimiter({ counters }: { counters: Counters }): Limiter {
         retryAfter: Math.max(1, Math.ceil(secondsLeft)),
       }
       if (count >= rate.max && secondsLeft > 0) {
-        const refusal = { ...verdict, allowed: false, remaining: 0 }
-        blocked.set(key, { verdict: refusal, until: performance.now() + secondsLeft * 1000, max: rate.max })
+        const refusal = { ...allowance, allowed: false, remaining: 0 }
+        blocked.set(key, { allowance: refusal, until: performance.now() + secondsLeft * 1000, max: rate.max })
         const oldest = blocked.size > MAX_BLOCKED ? blocked.keys().next().value : undefined
         if (oldest !== undefined) blocked.delete(oldest)
       }
-      return verdict
+      return allowance
     },
   }
 }
@@ -69,19 +69,23 @@ async function counted(counters: Counters, key: string, seconds: number): Promis
   }
 }
 
-export function pushLimitHeaders(flat: FlatHeaders, verdict: Verdict, prefix: 'X-RateLimit' | 'X-App-RateLimit'): void {
+export function pushLimitHeaders(
+  flat: FlatHeaders,
+  allowance: Allowance,
+  prefix: 'X-RateLimit' | 'X-App-RateLimit',
+): void {
   flat.push(
     `${prefix}-Limit`,
-    String(verdict.limit),
+    String(allowance.limit),
     `${prefix}-Remaining`,
-    String(verdict.remaining),
+    String(allowance.remaining),
     `${prefix}-Reset`,
-    String(verdict.resetAt),
+    String(allowance.resetAt),
   )
 }
 
-export const tooMany = (verdict: Verdict, message = 'too many requests'): AppError =>
-  new AppError('rate_limited', message, { headers: { 'Retry-After': String(verdict.retryAfter) } })
+export const tooMany = (allowance: Allowance, message = 'too many requests'): AppError =>
+  new AppError('rate_limited', message, { headers: { 'Retry-After': String(allowance.retryAfter) } })
 
 /** Who a `rate_limit.*` key counts: data routes by user or key, everything else by address. */
 export function limitFor(

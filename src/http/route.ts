@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AppError } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
 
-export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+export type HttpMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 /**
  * none: the bearer is not looked at. optional: a bearer is accepted, a bad one is 401.
@@ -68,7 +68,7 @@ export type BodyParser<Body> = (input: unknown) => Body
 export type BodyKind = 'none' | 'json' | 'form' | 'raw'
 
 export type Route = {
-  readonly method: Method
+  readonly method: HttpMethod
   readonly path: string
   readonly auth: Auth
   readonly access: Access
@@ -103,8 +103,8 @@ type Definition<Body> = {
 }
 
 /** Paths use `{name}` for one segment and `{name...}` for the rest of the path, as docs/api.md writes them. */
-export function route<Body = unknown>(at: `${Method} /${string}`, definition: Definition<Body>): Route {
-  const [method, path] = at.split(' ') as [Method, string]
+export function route<Body = unknown>(at: `${HttpMethod} /${string}`, definition: Definition<Body>): Route {
+  const [method, path] = at.split(' ') as [HttpMethod, string]
   const {
     body,
     handle,

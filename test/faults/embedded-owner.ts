@@ -1,6 +1,6 @@
 // A server reduced to its PostgreSQL: starts it, says where it is on one line, and lives until it is killed.
 // argv: data directory, then optionally a bin folder and the uid to become first.
-import { startEmbedded } from '../../src/db/embedded.ts'
+import { startEmbedded } from '../../src/db/setup/embedded/embedded.ts'
 
 const [dataDir = '', binDir, uid] = process.argv.slice(2)
 if (uid) {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { openConnection } from '../../src/db/connect.ts'
+import { openConnection } from '../../src/db/wire/connect.ts'
 import { startPrivateCluster } from '../cluster.ts'
 import { type EventReader, listenTo } from '../event-stream.ts'
 import { freePort } from '../free-port.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { openConnection } from '../../src/db/connect.ts'
+import { openConnection } from '../../src/db/wire/connect.ts'
 import { createEmptyDatabase } from '../cluster.ts'
 import { eventually, spawnServer } from '../kit.ts'
 

@@ -4,7 +4,7 @@ import { pageEnvelope, pageOf } from '../../core/page.ts'
 import { isUuid, uuidParam } from '../../core/uuid.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
-import { object, optionalInteger, optionalString, requiredString } from '../../http/body.ts'
+import { object, optionalInteger, optionalString, requiredString } from '../../http/fields.ts'
 import { json, noContent, type Route, route } from '../../http/route.ts'
 import { type AppLimit, createAppLimits } from './app-limit.ts'
 import {

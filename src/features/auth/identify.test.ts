@@ -4,9 +4,9 @@ import { AppError, unavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { createIdentify } from './identify.ts'
-import { signJwt } from './jwt.ts'
-import { signingKeys } from './secrets.ts'
-import { endedBy, type Watch } from './watch.ts'
+import { signJwt } from './tokens/jwt.ts'
+import { signingKeys } from './tokens/keys.ts'
+import { endedBy, type Revocations } from './tokens/revocations.ts'
 
 /** The two things a verdict rests on, under the test's control. */
 function setup() {
@@ -22,7 +22,7 @@ function setup() {
       return [row]
     },
   } as unknown as Db
-  const watch: Watch = {
+  const revocations: Revocations = {
     clock: { now: () => state.now },
     salt: () => '',
     settings: () => null,
@@ -37,13 +37,13 @@ function setup() {
     close: async () => {},
   }
   const keys = signingKeys('root', 'salt')
-  const identify = createIdentify({ db, authEnabled: true, watch, keys: () => keys })
+  const identify = createIdentify({ db, authEnabled: true, revocations, keys: () => keys })
   const token = (sid: string) => {
     const iat = state.now / 1000
     const claims = { sub: 'u1', iat, exp: iat + 900, jti: sid, email: '', sid, aal: 'aal1' as const, amr: ['password'] }
     return signJwt('access', { ...claims, is_anonymous: false, mfa_pending: false }, keys)
   }
-  return { state, watch, identify, token }
+  return { state, revocations, identify, token }
 }
 
 test('a known bearer costs no query and little time', async () => {
@@ -71,11 +71,11 @@ test('a verdict ends with its token', async () => {
 })
 
 test('a revocation drops the verdicts it concerns and no others', async () => {
-  const { state, watch, identify, token } = setup()
+  const { state, revocations, identify, token } = setup()
   const [one, two] = [token('s1'), token('s2')]
   await identify(one)
   await identify(two)
-  watch.apply([{ kind: 'session', subject: 's1' }])
+  revocations.apply([{ kind: 'session', subject: 's1' }])
   await identify(two)
   assert.equal(state.queries, 2)
   await identify(one)
@@ -83,8 +83,8 @@ test('a revocation drops the verdicts it concerns and no others', async () => {
 })
 
 test('a verdict that a revocation overtook is not kept', async () => {
-  const { state, watch, identify, token } = setup()
-  state.duringQuery = () => watch.apply([{ kind: 'session', subject: 's1' }])
+  const { state, revocations, identify, token } = setup()
+  state.duringQuery = () => revocations.apply([{ kind: 'session', subject: 's1' }])
   await identify(token('s1'))
   state.duringQuery = () => {}
   await identify(token('s1'))

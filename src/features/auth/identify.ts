@@ -4,8 +4,8 @@ import { ANONYMOUS, type Identity, SYSTEM } from '../../core/identity.ts'
 import { sha256 } from '../../core/secret.ts'
 import type { Db } from '../../db/db.ts'
 import { sql } from '../../db/sql.ts'
-import { type AccessClaims, type Keys, type MfaClaims, readJwt } from './jwt.ts'
-import type { Watch } from './watch.ts'
+import { type AccessClaims, type Keys, type MfaClaims, readJwt } from './tokens/jwt.ts'
+import type { Revocations } from './tokens/revocations.ts'
 
 type Of<Kind extends Identity['kind']> = Extract<Identity, { kind: Kind }>
 type Resolve<Found extends Identity> = (text: string) => Promise<Found | undefined>
@@ -14,7 +14,7 @@ export type IdentifyDeps = {
   db: Db
   /** False: there are no users, only the operator. */
   authEnabled: boolean
-  watch: Watch
+  revocations: Revocations
   keys: () => Keys
   /** Gets the SHA-256 of the key. */
   resolveApiKey?: Resolve<Of<'key'>> | undefined
@@ -25,7 +25,7 @@ export type IdentifyDeps = {
 export type Identify = (bearer: string) => Identity | Promise<Identity>
 
 /** A verdict and the last moment it may be used; JWTs are good until they expire, the rest is asked again each minute. */
-type Verdict = { who: Identity; untilMs: number }
+type KnownBearer = { who: Identity; untilMs: number }
 
 const MAX_VERDICTS = 10_000
 const REASK_MS = 60_000
@@ -35,27 +35,27 @@ const invalid = () => unauthorized('invalid or expired token')
 
 /** The one place where a bearer becomes an identity. A verdict that is known and fresh costs no query. */
 export function createIdentify(deps: IdentifyDeps): Identify {
-  const { watch } = deps
-  const verdicts = new LRUCache<string, Verdict>({ max: MAX_VERDICTS })
+  const { revocations } = deps
+  const verdicts = new LRUCache<string, KnownBearer>({ max: MAX_VERDICTS })
 
-  watch.onRevoked((ends) => {
+  revocations.onRevoked((ends) => {
     for (const [bearer, { who }] of verdicts.entries()) if (ends(who)) verdicts.delete(bearer)
   })
 
   async function judge(bearer: string): Promise<Identity> {
-    const generation = watch.generation()
+    const generation = revocations.generation()
     const who = await recognise(bearer)
     if (!who) throw invalid()
     const untilMs = trustedUntil(who)
     // A revocation that arrived meanwhile may be about this bearer: then the verdict is for this request only.
-    if (untilMs !== undefined && generation === watch.generation()) verdicts.set(bearer, { who, untilMs })
+    if (untilMs !== undefined && generation === revocations.generation()) verdicts.set(bearer, { who, untilMs })
     return who
   }
 
   function trustedUntil(who: Identity): number | undefined {
     if (who.kind === 'user') return who.expiresAt * 1000
     if (who.kind !== 'key' && who.kind !== 'admin') return undefined
-    return Math.min(watch.clock.now() + REASK_MS, (who.expiresAt ?? Number.POSITIVE_INFINITY) * 1000)
+    return Math.min(revocations.clock.now() + REASK_MS, (who.expiresAt ?? Number.POSITIVE_INFINITY) * 1000)
   }
 
   async function recognise(bearer: string): Promise<Identity | undefined> {
@@ -63,7 +63,7 @@ export function createIdentify(deps: IdentifyDeps): Identify {
     if (!deps.authEnabled) return ANONYMOUS
     if (bearer.startsWith('svc_at_')) return deps.resolveOAuthToken?.(bearer)
     if (/^svc_[0-9a-f]{48}$/.test(bearer)) return deps.resolveApiKey?.(sha256(bearer))
-    const claims = readJwt(bearer, deps.keys(), watch.clock.now() / 1000)
+    const claims = readJwt(bearer, deps.keys(), revocations.clock.now() / 1000)
     if (!claims) return undefined
     return claims.mfa_pending ? pendingLogin(claims) : session(claims)
   }
@@ -105,8 +105,8 @@ export function createIdentify(deps: IdentifyDeps): Identify {
   return (bearer) => {
     if (bearer.length > MAX_BEARER) throw invalid()
     const known = verdicts.get(bearer)
-    if (known === undefined || !watch.isFresh()) return judge(bearer)
-    if (watch.clock.now() < known.untilMs) return known.who
+    if (known === undefined || !revocations.isFresh()) return judge(bearer)
+    if (revocations.clock.now() < known.untilMs) return known.who
     verdicts.delete(bearer)
     return judge(bearer)
   }

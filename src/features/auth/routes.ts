@@ -5,39 +5,39 @@ import type { Observe } from '../../core/observe.ts'
 import { deriveKey } from '../../core/secret.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
-import type { Outgoing } from '../../http/outgoing.ts'
+import type { Outgoing } from '../../http/out/outgoing.ts'
 import { type Route, route } from '../../http/route.ts'
-import { accountRoutes } from './account-routes.ts'
-import { createAccounts } from './accounts.ts'
+import { createAccounts } from './accounts/accounts.ts'
+import { createCleanups } from './accounts/cleanups.ts'
+import { createMailLinks, type MailConfig, type QueueMail } from './accounts/mail-links.ts'
+import { pageRoutes } from './accounts/pages.ts'
+import type { ForeignCredentials } from './accounts/proof.ts'
+import { accountRoutes } from './accounts/routes.ts'
 import { authAdminRoutes } from './admin-routes.ts'
-import { createCleanups } from './cleanups.ts'
 import { createIdentify, type Identify, type IdentifyDeps } from './identify.ts'
-import type { Keys } from './jwt.ts'
-import { createLinking } from './linking.ts'
-import { createLogin } from './login.ts'
-import { createMagicLinks } from './magic-link.ts'
-import { createMailLinks, type MailConfig, type QueueMail } from './mail-links.ts'
-import { createBackupCodes } from './mfa/backup-codes.ts'
-import { emailChannel } from './mfa/email-codes.ts'
+import { createBackupCodes } from './mfa/codes/backup-codes.ts'
+import { emailChannel } from './mfa/codes/email-codes.ts'
+import { createSentCodes } from './mfa/codes/sent-codes.ts'
+import { smsChannel } from './mfa/codes/sms-codes.ts'
 import { createEnrolment } from './mfa/enrolment.ts'
 import { mfaRoutes } from './mfa/routes.ts'
-import { createSentCodes } from './mfa/sent-codes.ts'
-import { smsChannel } from './mfa/sms-codes.ts'
-import { createTotp } from './mfa/totp.ts'
+import { createTotp } from './mfa/totp/totp.ts'
 import { createVerification } from './mfa/verification.ts'
-import { pageRoutes } from './pages.ts'
-import type { Passwords } from './passwords.ts'
-import type { ForeignCredentials } from './proof.ts'
+import { createExternalSignIn } from './providers/external-sign-in.ts'
 import type { ProviderConfig } from './providers/provider.ts'
 import { createProviders } from './providers/registry.ts'
 import type { ReturnConfig } from './providers/return-to.ts'
-import { createExternalSignIn } from './providers/sign-in.ts'
-import { replaceSalt, signingKeys } from './secrets.ts'
-import { createSessions, type Sessions } from './sessions.ts'
+import { createSessions, type Sessions } from './sessions/sessions.ts'
 import { type AuthSettings, createSettings } from './settings.ts'
-import { signInRoutes } from './sign-in-routes.ts'
-import { createSmsSignIn, type SmsConfig } from './sms-sign-in.ts'
-import { type Revocation, startWatch } from './watch.ts'
+import type { Passwords } from './sign-in/hashing.ts'
+import { createLinking } from './sign-in/linking.ts'
+import { createMagicLinks } from './sign-in/magic-link.ts'
+import { createLogin } from './sign-in/password.ts'
+import { signInRoutes } from './sign-in/routes.ts'
+import { createSmsSignIn, type SmsConfig } from './sign-in/sms.ts'
+import type { Keys } from './tokens/jwt.ts'
+import { replaceSalt, signingKeys } from './tokens/keys.ts'
+import { type Revocation, startRevocations } from './tokens/revocations.ts'
 
 export type AuthConfig = AuthSettings &
   MailConfig &
@@ -95,15 +95,15 @@ const ROTATION_MS = 300_000
 
 export async function createAuth(deps: AuthDeps): Promise<Auth> {
   const { db, config, passwords, rootSecret, publicBaseUrl } = deps
-  const watch = await startWatch(deps)
-  const keys = keysOfSalt(rootSecret, watch.salt)
-  const settings = createSettings({ db, configured: config, known: watch })
-  const sessions = createSessions({ db, watch, keys, config })
-  const identify = createIdentify({ ...deps, authEnabled: config.enabled, watch, keys })
+  const revocations = await startRevocations(deps)
+  const keys = keysOfSalt(rootSecret, revocations.salt)
+  const settings = createSettings({ db, configured: config, known: revocations })
+  const sessions = createSessions({ db, revocations, keys, config })
+  const identify = createIdentify({ ...deps, authEnabled: config.enabled, revocations, keys })
 
   const links = createMailLinks({ config, publicBaseUrl, queueMail: deps.queueMail })
   const foreign = { endGrants: () => [], dropCredentials: () => [], ...deps.foreign }
-  const account = { db, watch, passwords, sessions, links, wakeMail: deps.wakeMail, foreign }
+  const account = { db, revocations, passwords, sessions, links, wakeMail: deps.wakeMail, foreign }
   const providers = createProviders({ outgoing: deps.outgoing, config: config.oauth })
   const accounts = createAccounts(account)
 
@@ -119,7 +119,7 @@ export async function createAuth(deps: AuthDeps): Promise<Auth> {
       ],
       { lane: 'slow', timeoutMs: ROTATION_MS },
     )
-    await watch.refresh()
+    await revocations.refresh()
   }
 
   const userRoutes = [
@@ -146,13 +146,13 @@ export async function createAuth(deps: AuthDeps): Promise<Auth> {
   return {
     routes: [...(config.enabled ? userRoutes : routesWhenOff), ...authAdminRoutes({ settings, rotate })],
     identify,
-    onRevoked: watch.onRevoked,
-    revoked: watch.apply,
+    onRevoked: revocations.onRevoked,
+    revoked: revocations.apply,
     settings: settings.current,
-    clock: watch.clock,
+    clock: revocations.clock,
     sessions,
     cleanups: createCleanups({ db, anonymousRetentionDays: config.anonymous_retention_days }),
-    close: watch.close,
+    close: revocations.close,
   }
 }
 

@@ -2,7 +2,7 @@ import { badRequest } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
-import { object } from '../../http/body.ts'
+import { object } from '../../http/fields.ts'
 
 const NAMES = [
   'magic_link_enabled',

@@ -1,5 +1,5 @@
 import { badRequest } from '../../core/errors.ts'
-import type { Table } from '../../db/schema.ts'
+import type { Table } from '../../db/schema/snapshot.ts'
 
 /**
  * The texts of a primary key. A key of one column is the whole decoded text; of several, the raw text is split at its

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { AppError, reasonOf } from '../../core/errors.ts'
 import type { Observe } from '../../core/observe.ts'
-import { GiveUp, type Queue } from '../../db/queue.ts'
+import { GiveUp, type Queue } from '../../db/queue/queue.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Rendered, Variables } from './template.ts'
 import type { Templates } from './templates.ts'

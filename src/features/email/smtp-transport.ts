@@ -1,5 +1,5 @@
 import type { Transporter } from 'nodemailer'
-import { GiveUp } from '../../db/queue.ts'
+import { GiveUp } from '../../db/queue/queue.ts'
 import type { MailConfig, MailTransport } from './transport.ts'
 
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1)$/

@@ -1,4 +1,4 @@
-import type { Change, Position } from '../../db/change-log.ts'
+import type { Change, Position } from '../../db/changes/log.ts'
 
 // The format of the HTML standard, "Server-sent events". JSON text never holds a raw newline, so one data line is enough.
 

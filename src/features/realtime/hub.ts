@@ -1,14 +1,14 @@
 import { AppError, reasonOf } from '../../core/errors.ts'
 import type { Observe } from '../../core/observe.ts'
-import type { Change, ChangeLog, Follower, Position } from '../../db/change-log.ts'
+import type { Change, ChangeLog, Follower, Position } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
-import type { Schema } from '../../db/schema.ts'
+import type { Schema } from '../../db/schema/snapshot.ts'
 import { resetFrame } from './frames.ts'
-import type { Interest } from './interest.ts'
 import { createRecent } from './recent.ts'
-import { isTransient } from './sight.ts'
 import type { Stream } from './stream.ts'
-import { type Frame, judge, type Verdict } from './verdicts.ts'
+import type { Interest } from './visibility/interest.ts'
+import { type Frame, judge, type Verdict } from './visibility/judge.ts'
+import { isTransient } from './visibility/visible.ts'
 
 type Deps = {
   db: Db

@@ -1,4 +1,4 @@
-import type { Change, Position } from '../../db/change-log.ts'
+import type { Change, Position } from '../../db/changes/log.ts'
 
 const MAX_CHANGES = 2_000
 const MAX_BYTES = 4 * 1024 * 1024

@@ -4,16 +4,16 @@ import { AppError, notFound, unauthorized, unavailable } from '../../core/errors
 import { type Identity, userIdOf } from '../../core/identity.ts'
 import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
-import type { ChangeLog, Position } from '../../db/change-log.ts'
+import type { ChangeLog, Position } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
-import type { Schema, SchemaCache } from '../../db/schema.ts'
-import { findTable } from '../../db/schema-lookup.ts'
+import { findTable } from '../../db/schema/lookup.ts'
+import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { bearerOf } from '../../http/guard.ts'
 import { type Call, type Reply, type Route, route } from '../../http/route.ts'
 import { connectedFrame, PING, pingAt, resetFrame } from './frames.ts'
 import { createHub } from './hub.ts'
-import { interestOf } from './interest.ts'
 import { type Ends, expiryOf, Stream } from './stream.ts'
+import { interestOf } from './visibility/interest.ts'
 
 export type RealtimeConfig = {
   enabled: boolean

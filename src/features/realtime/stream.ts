@@ -1,8 +1,8 @@
 import type { ServerResponse } from 'node:http'
 import type { Identity } from '../../core/identity.ts'
-import type { Position } from '../../db/change-log.ts'
+import type { Position } from '../../db/changes/log.ts'
 import { errorFrame, goodbye } from './frames.ts'
-import type { Interest } from './interest.ts'
+import type { Interest } from './visibility/interest.ts'
 
 const FLUSH_GRACE_MS = 2_000
 

@@ -1,6 +1,6 @@
-import { appendChanges, type ChangeAction } from '../../db/append-changes.ts'
-import { convertedRow } from '../../db/row-json.ts'
-import type { Fn, Schema, Table } from '../../db/schema.ts'
+import { appendChanges, type ChangeAction } from '../../db/changes/append.ts'
+import { convertedRow } from '../../db/schema/row-json.ts'
+import type { Fn, Schema, Table } from '../../db/schema/snapshot.ts'
 import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../db/sql.ts'
 
 /** Every returned row is also told to the readers of the change log, as this change of this table. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Fn, Parameter } from '../../db/schema.ts'
+import type { Fn, Parameter } from '../../db/schema/snapshot.ts'
 import { Ident } from '../../db/sql.ts'
 import { resolveOverload } from './resolve.ts'
 

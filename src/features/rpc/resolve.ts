@@ -1,5 +1,5 @@
 import { badRequest } from '../../core/errors.ts'
-import type { Fn } from '../../db/schema.ts'
+import type { Fn } from '../../db/schema/snapshot.ts'
 
 /**
  * The overload a call means. `candidates` are the functions of one name that the caller may execute, fewest

@@ -1,5 +1,5 @@
-import type { Column, Fn, Relation, Schema, Table } from '../../db/schema.ts'
-import { findTable } from '../../db/schema-lookup.ts'
+import { findTable } from '../../db/schema/lookup.ts'
+import type { Column, Fn, Relation, Schema, Table } from '../../db/schema/snapshot.ts'
 
 /** Who reads the document: `admin` sees policies and every column, `tables` limits an API key to what it may touch. */
 export type Audience = { admin: boolean; tables: readonly string[] }

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { Identity } from '../../core/identity.ts'
-import type { Schema, SchemaCache } from '../../db/schema.ts'
+import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { jsonText, type Route, route } from '../../http/route.ts'
 import { type Audience, schemaDocument } from './document.ts'
 

@@ -1,5 +1,5 @@
-import { GiveUp } from '../../db/queue.ts'
-import type { Outgoing } from '../../http/outgoing.ts'
+import { GiveUp } from '../../db/queue/queue.ts'
+import type { Outgoing } from '../../http/out/outgoing.ts'
 import type { SmsConfig, SmsTransport } from './transport.ts'
 
 const API = 'https://api.twilio.com'

@@ -1,5 +1,5 @@
 import { hmacSha256 } from '../../core/secret.ts'
-import type { Outgoing } from '../../http/outgoing.ts'
+import type { Outgoing } from '../../http/out/outgoing.ts'
 import type { SmsConfig, SmsTransport } from './transport.ts'
 
 /** POSTs the message to the operator's own gateway; any 2xx is sent. */

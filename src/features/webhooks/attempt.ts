@@ -1,5 +1,5 @@
 import { reasonOf } from '../../core/errors.ts'
-import type { Outgoing } from '../../http/outgoing.ts'
+import type { Outgoing } from '../../http/out/outgoing.ts'
 import { signatureHeaders } from './signature.ts'
 
 export type Message = { deliveryId: string; eventId: string; action: string; body: string }

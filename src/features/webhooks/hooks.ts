@@ -5,7 +5,7 @@ import { SYSTEM } from '../../core/identity.ts'
 import { pageEnvelope } from '../../core/page.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
-import { object, optionalBoolean, optionalString, optionalStrings } from '../../http/body.ts'
+import { object, optionalBoolean, optionalString, optionalStrings } from '../../http/fields.ts'
 import { addHook, allHooks, changeHook, deliveriesOf, hookTarget, oneDelivery, oneHook, removeHook } from './sql.ts'
 
 export type Hooks = {

@@ -2,7 +2,7 @@ import { AppError, notFound } from '../../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../../core/identity.ts'
 import type { Db, Tx } from '../../../db/db.ts'
 import { requireAal2 } from './assurance.ts'
-import { METHODS, type Method } from './methods.ts'
+import { type FactorMethod, METHODS } from './methods.ts'
 import * as q from './sql.ts'
 import { lockAccount } from './verification.ts'
 
@@ -22,7 +22,7 @@ export function createEnrolment({ db }: { db: Db }) {
     /** Replaces what is pending of this method. */
     start: <T>(
       user: Enroller,
-      method: Method,
+      method: FactorMethod,
       factor: Omit<q.NewFactor, 'method'>,
       then: (tx: Tx, account: q.Account) => Promise<T>,
     ): Promise<T> =>
@@ -39,7 +39,7 @@ export function createEnrolment({ db }: { db: Db }) {
     /** `check` resolves to nothing when the code is right; a wrong one is on record before it is told. */
     async confirm(
       user: Enroller,
-      method: Method,
+      method: FactorMethod,
       check: (tx: Tx, pending: q.Factor) => Promise<AppError | undefined>,
     ): Promise<void> {
       const wrong = await db.tx(SYSTEM, async (tx) => {

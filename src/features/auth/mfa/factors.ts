@@ -1,9 +1,9 @@
 import { SYSTEM } from '../../../core/identity.ts'
 import type { Db } from '../../../db/db.ts'
-import { METHODS, type Method } from './methods.ts'
+import { type FactorMethod, METHODS } from './methods.ts'
 import * as q from './sql.ts'
 
-type Listed = { id: string; method: Method; phone: string | null; email: string | null }
+type Listed = { id: string; method: FactorMethod; phone: string | null; email: string | null }
 
 /** Enough to recognise one's own, too little for somebody who only knows the password. */
 const maskPhone = (phone: string): string => `***${phone.slice(-4)}`

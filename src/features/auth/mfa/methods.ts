@@ -1,10 +1,10 @@
 import type { AuthSettings } from '../settings.ts'
 
-export type Method = 'totp' | 'email' | 'sms'
+export type FactorMethod = 'totp' | 'email' | 'sms'
 
 /** How a method is called, and its switch. */
 export const METHODS: Readonly<
-  Record<Method, { name: string; label: string; pending: string; setting: keyof AuthSettings }>
+  Record<FactorMethod, { name: string; label: string; pending: string; setting: keyof AuthSettings }>
 > = {
   totp: { name: 'TOTP', label: 'Authenticator app', pending: 'TOTP enrollment', setting: 'totp_enabled' },
   email: { name: 'email', label: 'Email', pending: 'email MFA enrollment', setting: 'email_mfa_enabled' },

@@ -2,17 +2,17 @@ import { AppError, notFound, unauthorized } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import { normalisePhone } from '../../../core/phone.ts'
 import type { Db } from '../../../db/db.ts'
-import { object, requiredString } from '../../../http/body.ts'
+import { object, requiredString } from '../../../http/fields.ts'
 import { type Call, json, type Route, route } from '../../../http/route.ts'
-import { userOf } from '../account-routes.ts'
-import { deviceOf } from '../device.ts'
+import { userOf } from '../accounts/routes.ts'
+import { deviceOf } from '../sessions/device.ts'
 import type { AuthSettings } from '../settings.ts'
-import type { BackupCodes } from './backup-codes.ts'
+import type { BackupCodes } from './codes/backup-codes.ts'
+import type { SentCodes } from './codes/sent-codes.ts'
 import type { Enroller } from './enrolment.ts'
 import { listFactors } from './factors.ts'
-import { METHODS, type Method } from './methods.ts'
-import type { SentCodes } from './sent-codes.ts'
-import type { Totp } from './totp.ts'
+import { type FactorMethod, METHODS } from './methods.ts'
+import type { Totp } from './totp/totp.ts'
 import type { Pending } from './verification.ts'
 
 /** The guard let only these through; this says so to the compiler. */
@@ -39,7 +39,7 @@ export function mfaRoutes(deps: {
   const { db, totp, email, sms, backupCodes } = deps
 
   /** A switch that is off stops enrolment alone: whoever has a factor keeps it, and keeps needing it. */
-  const enroller = ({ who }: Pick<Call, 'who'>, method: Method): Enroller => {
+  const enroller = ({ who }: Pick<Call, 'who'>, method: FactorMethod): Enroller => {
     const { name, setting } = METHODS[method]
     if (!deps.settings()[setting]) throw notFound(`${name} MFA is not enabled`)
     const user = userOf(who)

@@ -1,5 +1,5 @@
 import { type Sql, sql } from '../../../db/sql.ts'
-import type { Method } from './methods.ts'
+import type { FactorMethod } from './methods.ts'
 
 /** Boolean expression over a user id: this account has a second factor. Backup codes alone are none. */
 export const hasSecondFactor = (userId: Sql): Sql =>
@@ -28,9 +28,9 @@ const isAbandoned: Sql = sql`(f.method = 'totp' and f.created_at < now() - inter
 
 export const isEnrolled = (userId: string): Sql => sql`select ${hasSecondFactor(sql`${userId}::uuid`)} as exists`
 
-export type NewFactor = { id: string; method: Method; secret?: string; phone?: string | undefined }
+export type NewFactor = { id: string; method: FactorMethod; secret?: string; phone?: string | undefined }
 
-export const dropPending = (userId: string, method: Method): Sql => sql`
+export const dropPending = (userId: string, method: FactorMethod): Sql => sql`
   delete from svc.mfa_factors where user_id = ${userId}::uuid and method = ${method} and confirmed_at is null`
 
 export const insertFactor = (userId: string, f: NewFactor): Sql => sql`
@@ -42,15 +42,15 @@ const epoch: Sql = sql`extract(epoch from clock_timestamp())::float8 as epoch`
 
 export type Factor = { id: string; address: string; secret: string; last_step: number; epoch: number }
 
-const factor = (userId: string, method: Method, condition: Sql): Sql => sql`
+const factor = (userId: string, method: FactorMethod, condition: Sql): Sql => sql`
   select f.id::text, coalesce(f.phone, u.email, '') as address, coalesce(f.secret, '') as secret, f.last_step, ${epoch}
   from svc.mfa_factors f join svc.users u on u.id = f.user_id
   where f.user_id = ${userId}::uuid and f.method = ${method} and ${condition}`
 
-export const enrolledFactor = (userId: string, method: Method): Sql =>
+export const enrolledFactor = (userId: string, method: FactorMethod): Sql =>
   factor(userId, method, sql`f.confirmed_at is not null`)
 
-export const pendingFactor = (userId: string, method: Method): Sql =>
+export const pendingFactor = (userId: string, method: FactorMethod): Sql =>
   factor(userId, method, sql`f.confirmed_at is null and not ${isAbandoned}`)
 
 export const confirmFactor = (id: string): Sql =>
@@ -97,7 +97,7 @@ const challenge = (condition: Sql): Sql => sql`
     ceil(extract(epoch from c.expires_at - now()))::int as seconds_left
   from svc.mfa_challenges c join svc.mfa_factors f on f.id = c.factor_id where ${condition}`
 
-export const challengeOf = (id: string, userId: string, method: Method): Sql =>
+export const challengeOf = (id: string, userId: string, method: FactorMethod): Sql =>
   challenge(sql`c.id = ${id}::uuid and f.user_id = ${userId}::uuid and f.method = ${method}
     and f.confirmed_at is not null`)
 

@@ -1,10 +1,10 @@
 import { type AppError, unauthorized } from '../../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../../core/identity.ts'
 import type { Db, Tx } from '../../../db/db.ts'
-import type { Device } from '../device.ts'
-import type { AuthResponse, FirstFactor, Sessions } from '../sessions.ts'
+import type { Device } from '../sessions/device.ts'
+import type { AuthResponse, FirstFactor, Sessions } from '../sessions/sessions.ts'
 import { lockout } from './lockout.ts'
-import type { Method } from './methods.ts'
+import type { FactorMethod } from './methods.ts'
 import * as q from './sql.ts'
 
 /** Somebody who passed the first factor. */
@@ -47,7 +47,12 @@ export function createVerification({ db, sessions }: { db: Db; sessions: Session
       }),
 
     /** One try at a second factor. Its count and its session are committed before anybody learns how it went. */
-    async attempt(who: Pending, second: Method | 'backup_code', device: Device, check: Check): Promise<AuthResponse> {
+    async attempt(
+      who: Pending,
+      second: FactorMethod | 'backup_code',
+      device: Device,
+      check: Check,
+    ): Promise<AuthResponse> {
       const { wrong, response } = await db.tx(SYSTEM, async (tx) => {
         await lockAccount(tx, who.id)
         await lockout.refuse(tx, who.id)

@@ -1,4 +1,4 @@
-import type { Outgoing } from '../../../http/outgoing.ts'
+import type { Outgoing } from '../../../http/out/outgoing.ts'
 import { askJson, foreignToken, isObject, type ProviderConfig, providerFailed } from './provider.ts'
 
 /**

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import * as jose from 'jose'
 import { AppError } from '../../../core/errors.ts'
-import { createOutgoing } from '../../../http/outgoing.ts'
+import { createOutgoing } from '../../../http/out/outgoing.ts'
 import { createProviders } from './registry.ts'
 
 const { privateKey, publicKey } = await jose.generateKeyPair('RS256', { extractable: true })

@@ -1,16 +1,16 @@
 import { createHash } from 'node:crypto'
 import type * as OpenId from 'openid-client'
-import type { Outgoing } from '../../../http/outgoing.ts'
+import type { Outgoing } from '../../../http/out/outgoing.ts'
 import { claimsInside, requireOurs, requireOursAtGoogle } from './audience.ts'
 import { type Profile, profileOf } from './profile.ts'
 import {
   askJson,
-  type Ear,
   foreignToken,
   isObject,
   isRefusal,
   MAX_BYTES,
   type Provider,
+  type ProviderContext,
   providerFailed,
   signInRefused,
   TIMEOUT_MS,
@@ -23,7 +23,7 @@ const DISCOVERY_MS = 3_600_000
 const BAD_ANSWER = /^OAUTH_(JWT_|KEY_SELECTION|INVALID_RESPONSE|JSON_ATTRIBUTE|UNSUPPORTED_OPERATION)/
 
 /** Any OpenID Connect issuer, by discovery; state, nonce, PKCE, issuer, audience and signature are all checked. */
-export function oidcProvider({ outgoing, name, config }: Ear): Provider {
+export function oidcProvider({ outgoing, name, config }: ProviderContext): Provider {
   let discovered: { at: number; known: Promise<Known> } | undefined
 
   function known(): Promise<Known> {
@@ -118,7 +118,7 @@ export function oidcProvider({ outgoing, name, config }: Ear): Provider {
 
 type Known = { openid: typeof OpenId; configuration: OpenId.Configuration; metadata: OpenId.ServerMetadata }
 
-async function discover(outgoing: Outgoing, config: Ear['config']): Promise<Known> {
+async function discover(outgoing: Outgoing, config: ProviderContext['config']): Promise<Known> {
   // Loaded when first used: most servers have no external provider.
   const openid = await import('openid-client')
   const issuer = new URL(config.issuer)
@@ -145,7 +145,7 @@ async function discover(outgoing: Outgoing, config: Ear['config']): Promise<Know
 }
 
 /** In the body where that is offered, else by HTTP Basic, the default of RFC 8414. */
-function secretAuth(openid: typeof OpenId, { client_secret }: Ear['config']): OpenId.ClientAuth {
+function secretAuth(openid: typeof OpenId, { client_secret }: ProviderContext['config']): OpenId.ClientAuth {
   const [inBody, basic] = [openid.ClientSecretPost(client_secret), openid.ClientSecretBasic(client_secret)]
   return (server, ...rest) => {
     const offered = server.token_endpoint_auth_methods_supported ?? ['client_secret_basic']

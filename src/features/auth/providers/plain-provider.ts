@@ -1,14 +1,22 @@
 import { createHash } from 'node:crypto'
 import { claimsInside, requireOurs, requireOursAtGitHub, requireOursAtGoogle } from './audience.ts'
 import { type Profile, profileOf } from './profile.ts'
-import { askJson, type Ear, isObject, isRefusal, type Provider, providerFailed, tokenRefused } from './provider.ts'
+import {
+  askJson,
+  isObject,
+  isRefusal,
+  type Provider,
+  type ProviderContext,
+  providerFailed,
+  tokenRefused,
+} from './provider.ts'
 
 export type Endpoints = { authorize: string; token: string; userinfo: string; builtIn: boolean }
 
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 
 /** OAuth 2.0 without OpenID Connect: the access token is only good for asking who it belongs to. */
-export function plainProvider({ outgoing, name, config }: Ear, endpoints: Endpoints): Provider {
+export function plainProvider({ outgoing, name, config }: ProviderContext, endpoints: Endpoints): Provider {
   async function whose(accessToken: string, onRefusal: () => Error): Promise<Profile> {
     const { status, body } = await askJson(outgoing, {
       method: 'GET',

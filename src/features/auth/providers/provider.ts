@@ -1,5 +1,5 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
-import type { Outgoing } from '../../../http/outgoing.ts'
+import type { Outgoing } from '../../../http/out/outgoing.ts'
 import type { Profile } from './profile.ts'
 
 export type ProviderConfig = {
@@ -41,7 +41,7 @@ export const isRefusal = (status: number): boolean => status === 400 || status =
 
 export const foreignToken = (): AppError => badRequest('access token was issued to another client')
 
-export type Ear = { outgoing: Outgoing; name: string; config: ProviderConfig }
+export type ProviderContext = { outgoing: Outgoing; name: string; config: ProviderConfig }
 
 export const TIMEOUT_MS = 10_000
 export const MAX_BYTES = 256 * 1024

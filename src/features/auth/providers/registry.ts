@@ -1,5 +1,5 @@
 import { badRequest } from '../../../core/errors.ts'
-import type { Outgoing } from '../../../http/outgoing.ts'
+import type { Outgoing } from '../../../http/out/outgoing.ts'
 import { oidcProvider } from './oidc-provider.ts'
 import { type Endpoints, plainProvider } from './plain-provider.ts'
 import type { Provider, ProviderConfig } from './provider.ts'

@@ -1,0 +1,47 @@
+import type { Observation } from '../../core/observe.ts'
+
+export type Format = (observation: Observation, at: number) => string
+
+let stampedSecond = 0
+let stamp = ''
+
+/** Busy servers log many lines within one second; they share the text of it. */
+function isoTime(at: number): string {
+  const second = Math.floor(at / 1000)
+  if (second !== stampedSecond) {
+    stampedSecond = second
+    stamp = new Date(second * 1000).toISOString().slice(0, 20)
+  }
+  return `${stamp}${String(at - second * 1000).padStart(3, '0')}Z`
+}
+
+/** Every request makes a line, so plain values are written by hand and only the others by JSON.stringify. */
+const NEEDS_ESCAPE = /[^\x20-\x21\x23-\x5b\x5d-\x7e]/
+
+const jsonString = (text: string): string => (NEEDS_ESCAPE.test(text) ? JSON.stringify(text) : `"${text}"`)
+
+const scalar = (value: number | boolean | null): string =>
+  typeof value === 'number' && !Number.isFinite(value) ? 'null' : String(value)
+
+export const jsonLine: Format = ({ level, message, attrs }, at) => {
+  let line = `{"time":"${isoTime(at)}","level":"${level}","message":${jsonString(message)}`
+  for (const name in attrs) {
+    const value = attrs[name]
+    if (value === undefined) continue
+    line += `,"${name}":${typeof value === 'string' ? jsonString(value) : scalar(value)}`
+  }
+  return `${line}}\n`
+}
+
+export const textLine: Format = ({ level, message, attrs }, at) => {
+  let line = `${isoTime(at)} ${level.toUpperCase().padEnd(5)} ${printable(message)}`
+  for (const name in attrs) {
+    const value = attrs[name]
+    if (value === undefined) continue
+    line += ` ${name}=${typeof value === 'string' && !/^[\w./:@-]+$/.test(value) ? JSON.stringify(value) : value}`
+  }
+  return `${line}\n`
+}
+
+/** A line break in a message must not be able to forge another line. */
+const printable = (text: string): string => (text.includes('\n') || text.includes('\r') ? JSON.stringify(text) : text)

@@ -1,0 +1,39 @@
+import { fanOut, type Level, type Observe } from '../../core/observe.ts'
+import { redact } from '../../core/redact.ts'
+import { jsonLine, textLine } from './lines.ts'
+import { createRing, type LogEntry } from './ring.ts'
+import { createLineWriter } from './writer.ts'
+
+export type LogConfig = { level: Level; format: 'json' | 'text'; buffer_size: number }
+
+export type Log = {
+  observe: Observe
+  /** Oldest first; the entries of /api/admin/logs. */
+  entries(): LogEntry[]
+  flush(): void
+}
+
+const RANK: Record<Level, number> = { debug: 0, info: 1, warn: 2, error: 3 }
+
+/** What the server says goes to stdout and to the ring buffer; stderr is kept for the sentence of a failed start. */
+export function createLog(config: LogConfig, stream = process.stdout): Log {
+  const ring = createRing(config.buffer_size)
+  const format = config.format === 'text' ? textLine : jsonLine
+  // Looking once at the finished line costs a fraction of looking at each of its values.
+  const writer = createLineWriter(stream, (observation, at) => {
+    const line = format(observation, at)
+    return observation.verbatim ? line : redact(line)
+  })
+  process.once('exit', writer.flushNow)
+  return {
+    observe: filtered(config.level, fanOut(writer.sink, ring.sink)),
+    entries: ring.entries,
+    flush: writer.flush,
+  }
+}
+
+const filtered =
+  (level: Level, sink: Observe): Observe =>
+  (observation) => {
+    if (RANK[observation.level] >= RANK[level]) sink(observation)
+  }

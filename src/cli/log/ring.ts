@@ -1,0 +1,37 @@
+import type { Observation, Observe } from '../../core/observe.ts'
+import { redact } from '../../core/redact.ts'
+
+export type LogEntry = { time: string; level: string; message: string; attrs?: Observation['attrs'] }
+export type Ring = { sink: Observe; entries(): LogEntry[] }
+
+type Kept = { at: number; observation: Observation }
+
+/** The last `size` observations, overwritten in a circle: keeping one costs no allocation beyond itself. */
+export function createRing(size: number, now: () => number = Date.now): Ring {
+  const kept: Kept[] = []
+  let next = 0
+  return {
+    sink(observation) {
+      if (size === 0) return
+      kept[next] = { at: now(), observation }
+      next = (next + 1) % size
+    },
+    entries: () => [...kept.slice(next), ...kept.slice(0, next)].map(entryOf),
+  }
+}
+
+function entryOf({ at, observation }: Kept): LogEntry {
+  const { level, message, attrs, verbatim } = observation
+  return {
+    time: new Date(at).toISOString(),
+    level: level.toUpperCase(),
+    message: verbatim ? message : redact(message),
+    ...(attrs && { attrs: verbatim ? attrs : withoutSecrets(attrs) }),
+  }
+}
+
+/** Done when somebody reads, because nearly all entries are overwritten unread. */
+const withoutSecrets = (attrs: NonNullable<Observation['attrs']>): NonNullable<Observation['attrs']> =>
+  Object.fromEntries(
+    Object.entries(attrs).map(([name, value]) => [name, typeof value === 'string' ? redact(value) : value]),
+  )

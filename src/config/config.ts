@@ -1,0 +1,249 @@
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { parse as parseToml } from 'smol-toml'
+import { Field, type Input, NamedTables, Refusal } from './fields.ts'
+import { table } from './table.ts'
+
+type Values<S> = {
+  readonly [K in keyof S]: S[K] extends Field<infer T>
+    ? T
+    : S[K] extends NamedTables<infer N>
+      ? Readonly<Record<string, Values<N>>>
+      : Values<S[K]>
+}
+export type Config = Values<typeof table>
+
+/** A configuration the server cannot start with; the message is the one sentence for the operator. */
+class ConfigError extends Error {}
+
+export type Sources = {
+  /** Default: svc.toml in the working directory, if there is one. */
+  file?: string | undefined
+  env?: Readonly<Record<string, string | undefined>>
+  /** By flag name (`data-dir`). */
+  flags?: Readonly<Record<string, string | undefined>>
+  /** By dotted key, typed or as text; they win over everything. */
+  overrides?: Readonly<Record<string, unknown>>
+  cwd?: string
+}
+
+/** Found values by dotted key; a later source replaces an earlier one. */
+type Found = Map<string, { value: unknown; text: boolean }>
+
+/** Variables that belong to the command line tool, not to the server. */
+const FOREIGN_VARIABLES = new Set(['SVC_ADMIN_TOKEN'])
+
+const invalid = (key: string, reason: string): ConfigError => new ConfigError(`invalid value for ${key}: ${reason}`)
+
+export const envName = (key: string): string => `SVC_${key.replaceAll('.', '_').toUpperCase()}`
+
+/** defaults < file < environment < flags < overrides */
+export function loadConfig(sources: Sources = {}): { config: Config; warnings: string[] } {
+  const cwd = sources.cwd ?? process.cwd()
+  const found: Found = new Map()
+  const warnings: string[] = []
+  for (const [key, value] of fileEntries(sources.file, cwd)) found.set(key, { value, text: false })
+  readEnv(sources.env ?? {}, found, warnings)
+  for (const { key, field } of fixedFields) {
+    const value = field.flag === undefined ? undefined : sources.flags?.[field.flag]
+    if (value !== undefined) found.set(key, { value, text: true })
+  }
+  for (const [key, value] of Object.entries(sources.overrides ?? {})) {
+    if (fieldAt(key) === undefined) throw new ConfigError(`unknown configuration key: ${key}`)
+    found.set(key, { value, text: typeof value === 'string' })
+  }
+  const config = withDerived(build(table, '', found, cwd) as Config)
+  checkTogether(config)
+  return { config: deepFreeze(config), warnings }
+}
+
+/** The origin clients see; `port` is the real one when the configured port is 0. */
+export function publicBaseUrl(config: Config, port = config.server.port): string {
+  if (config.server.public_base_url !== '') return config.server.public_base_url
+  const { host } = config.server
+  if (['127.0.0.1', '::1', '0.0.0.0', '::'].includes(host)) return `http://localhost:${port}`
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`
+}
+
+// ── The table, flattened ─────────────────────────────────────────────────────────────────────────────
+
+type Listed = { key: string; field: Field<unknown> }
+
+function* walk(node: object, prefix: string): Generator<Listed | { key: string; tables: NamedTables<object> }> {
+  for (const [name, child] of Object.entries(node)) {
+    const key = prefix + name
+    if (child instanceof Field) yield { key, field: child }
+    else if (child instanceof NamedTables) yield { key, tables: child }
+    else yield* walk(child, `${key}.`)
+  }
+}
+
+const entries = [...walk(table, '')]
+const fixedFields = entries.filter((entry): entry is Listed => 'field' in entry)
+const namedTables = entries.filter((entry) => 'tables' in entry)
+const fieldByKey = new Map(fixedFields.map(({ key, field }) => [key, field]))
+const keyByVariable = new Map(fixedFields.map(({ key }) => [envName(key), key]))
+
+/** Every key with its field, `<p>` standing for a name the operator chooses; for docs/config.md. */
+export function listedKeys(): Listed[] {
+  return entries.flatMap((entry) =>
+    'field' in entry
+      ? [entry]
+      : [...walk(entry.tables.spec, `${entry.key}.<p>.`)].filter((inner): inner is Listed => 'field' in inner),
+  )
+}
+
+function fieldAt(key: string): Field<unknown> | undefined {
+  const fixed = fieldByKey.get(key)
+  if (fixed !== undefined) return fixed
+  for (const { key: prefix, tables } of namedTables) {
+    if (!key.startsWith(`${prefix}.`)) continue
+    const [name = '', leaf = '', ...more] = key.slice(prefix.length + 1).split('.')
+    if (tables.allows(name) && more.length === 0 && Object.hasOwn(tables.spec, leaf)) {
+      return (tables.spec as Record<string, Field<unknown>>)[leaf]
+    }
+  }
+  return undefined
+}
+
+// ── Sources ──────────────────────────────────────────────────────────────────────────────────────────
+
+function fileEntries(file: string | undefined, cwd: string): [string, unknown][] {
+  const name = file ?? 'svc.toml'
+  let text: string
+  try {
+    text = readFileSync(resolve(cwd, name), 'utf8')
+  } catch (error) {
+    if (file === undefined && (error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw new ConfigError(`cannot read configuration file ${name}: ${(error as NodeJS.ErrnoException).code}`)
+  }
+  try {
+    return flatten(parseToml(text), '')
+  } catch (error) {
+    if (error instanceof ConfigError) throw error
+    const { message, line } = error as Error & { line?: number }
+    const reason = (message.split('\n')[0] ?? '').replace(/^Invalid TOML document: /, '')
+    throw new ConfigError(`cannot read configuration file ${name}: line ${line ?? '?'}: ${reason}`)
+  }
+}
+
+const isTable = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Date)
+
+/** Leaves of the file by dotted key; a table that no key claims is followed to its first leaf for the error. */
+function flatten(node: Record<string, unknown>, prefix: string): [string, unknown][] {
+  return Object.entries(node).flatMap(([name, value]): [string, unknown][] => {
+    const key = prefix + name
+    if (fieldAt(key) !== undefined) return [[key, value]]
+    if (isTable(value) && Object.keys(value).length > 0) return flatten(value, `${key}.`)
+    const isKnownTable = entries.some((entry) => entry.key === key || entry.key.startsWith(`${key}.`))
+    if (!isKnownTable) throw new ConfigError(`unknown configuration key: ${key}`)
+    if (isTable(value)) return []
+    throw invalid(key, 'expected a table')
+  })
+}
+
+function readEnv(env: Readonly<Record<string, string | undefined>>, found: Found, warnings: string[]): void {
+  for (const [variable, value] of Object.entries(env).sort()) {
+    if (!variable.startsWith('SVC_') || value === undefined || FOREIGN_VARIABLES.has(variable)) continue
+    if (variable === 'SVC_CORS_ORIGINS') continue
+    const key = keyByVariable.get(variable) ?? namedKey(variable)
+    const field = key === undefined ? undefined : fieldAt(key)
+    if (key === undefined || field === undefined) {
+      warnings.push(`unknown environment variable: ${variable}`)
+      continue
+    }
+    // Container tools pass unset variables as empty ones; only a list can mean something by being empty.
+    if (value !== '' || field.type.startsWith('list')) found.set(key, { value, text: true })
+  }
+  const alias = env['SVC_CORS_ORIGINS']
+  if (alias !== undefined) found.set('server.cors_origins', { value: alias, text: true })
+}
+
+/** SVC_AUTH_OAUTH_GOOGLE_CLIENT_ID → auth.oauth.google.client_id */
+function namedKey(variable: string): string | undefined {
+  for (const { key } of namedTables) {
+    const prefix = `${envName(key)}_`
+    const [, name, leaf] = /^([A-Z0-9]+)_(\w+)$/.exec(variable.slice(prefix.length)) ?? []
+    if (variable.startsWith(prefix) && name !== undefined && leaf !== undefined) {
+      return `${key}.${name.toLowerCase()}.${leaf.toLowerCase()}`
+    }
+  }
+  return undefined
+}
+
+// ── Values ───────────────────────────────────────────────────────────────────────────────────────────
+
+function build(spec: object, prefix: string, found: Found, cwd: string): Record<string, unknown> {
+  const built: Record<string, unknown> = {}
+  for (const [name, child] of Object.entries(spec)) {
+    const key = prefix + name
+    if (child instanceof Field) {
+      const given = found.get(key) ?? { value: child.fallback, text: false }
+      built[name] = read(key, child, { ...given, cwd })
+    } else if (child instanceof NamedTables) {
+      const names = [...found.keys()].filter((k) => k.startsWith(`${key}.`)).map((k) => k.split('.').at(-2) ?? '')
+      built[name] = Object.fromEntries(
+        [...new Set(names)].sort().map((one) => [one, build(child.spec, `${key}.${one}.`, found, cwd)]),
+      )
+    } else {
+      built[name] = build(child, `${key}.`, found, cwd)
+    }
+  }
+  return built
+}
+
+function read(key: string, field: Field<unknown>, input: Input): unknown {
+  try {
+    return field.read(input)
+  } catch (error) {
+    if (error instanceof Refusal) throw invalid(key, error.message)
+    throw error
+  }
+}
+
+const withDerived = (config: Config): Config => ({
+  ...config,
+  database: { ...config.database, direct_url: config.database.direct_url || config.database.url },
+  email: { ...config.email, from_name: config.email.from_name || config.server.app_name },
+})
+
+/** What only shows when several keys are seen together. */
+function checkTogether({ auth, api, database, email }: Config): void {
+  if (database.min_conns > database.max_conns) throw invalid('database.min_conns', 'must not exceed database.max_conns')
+  if (api.schemas.length === 0) throw invalid('api.schemas', 'must not be empty')
+  const needed = (key: string, value: string, when: string) => {
+    if (value === '') throw invalid(key, `required ${when}`)
+  }
+  if (email.backend === 'smtp') {
+    needed('email.from', email.from, 'when email.backend is smtp')
+    needed('email.smtp.host', email.smtp.host, 'when email.backend is smtp')
+  }
+  if (email.backend === 'webhook') needed('email.webhook.url', email.webhook.url, 'when email.backend is webhook')
+  if (auth.sms_provider === 'webhook') {
+    needed('auth.sms_webhook_url', auth.sms_webhook_url, 'when auth.sms_provider is webhook')
+  }
+  if (auth.sms_provider === 'twilio') {
+    for (const key of ['twilio_sid', 'twilio_token', 'twilio_from'] as const) {
+      needed(`auth.${key}`, auth[key], 'when auth.sms_provider is twilio')
+    }
+  }
+  for (const [name, provider] of Object.entries(auth.oauth)) {
+    if (!provider.enabled) continue
+    const at = `auth.oauth.${name}`
+    needed(`${at}.client_id`, provider.client_id, 'when the provider is enabled')
+    needed(`${at}.client_secret`, provider.client_secret, 'when the provider is enabled')
+    const hasEndpoints = provider.authorize_url && provider.token_url && provider.userinfo_url
+    if (name !== 'google' && name !== 'github' && !hasEndpoints) {
+      needed(`${at}.issuer`, provider.issuer, 'unless authorize_url, token_url and userinfo_url are set')
+    }
+  }
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value === 'object' && value !== null) {
+    for (const inner of Object.values(value)) deepFreeze(inner)
+    Object.freeze(value)
+  }
+  return value
+}

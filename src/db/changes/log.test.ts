@@ -1,0 +1,288 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import type pg from 'pg'
+import { createDatabase, stopClusters } from '../../../test/cluster.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import { sql } from '../sql.ts'
+import { openConnection } from '../wire/connect.ts'
+import { openPool, type Pool } from '../wire/pool.ts'
+import { type Change, type ChangeLog, createChangeLog, isBefore } from './log.ts'
+
+let url = ''
+let drop: () => Promise<void>
+let pool: Pool
+const clients: pg.Client[] = []
+const logs: ChangeLog[] = []
+
+before(async () => {
+  ;({ url, drop } = await createDatabase('embedded'))
+  pool = await openPool({
+    url,
+    maxConns: 8,
+    minConns: 1,
+    acquireTimeoutMs: 5_000,
+    preparedStatements: true,
+    schemas: ['public'],
+    statementTimeoutMs: 10_000,
+    observe: () => {},
+  })
+  await pool.run(SYSTEM, sql`create table public.seen (reader text, id bigint)`)
+})
+after(async () => {
+  await Promise.all(logs.map((log) => log.stop()))
+  await Promise.all(clients.map((client) => client.end()))
+  await pool.close()
+  await drop()
+  await stopClusters()
+})
+
+async function startLog(retentionSeconds = 3600): Promise<ChangeLog> {
+  const log = createChangeLog({ db: pool, observe: () => {}, retentionSeconds })
+  logs.push(log)
+  await log.start()
+  return log
+}
+
+async function connect(): Promise<pg.Client> {
+  const client = await openConnection({ url })
+  clients.push(client)
+  return client
+}
+
+const append = (n: number | string) =>
+  `insert into svc.changes (action, schema_name, table_name, pk, record)
+   values ('create', 'public', 'notes', '{"id": ${n}}', '{"id": ${n}}')`
+const idOf = (change: Change): number => (JSON.parse(change.pk) as { id: number }).id
+
+async function until(isTrue: () => boolean, seconds = 10): Promise<void> {
+  const deadline = Date.now() + seconds * 1000
+  while (!isTrue()) {
+    assert.ok(Date.now() < deadline, 'did not happen in time')
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}
+
+async function collect(log: ChangeLog) {
+  const ids: number[] = []
+  const positions: string[] = []
+  const lost: string[] = []
+  const follower = log.follow({
+    from: await log.head(),
+    onBatch: (changes) => {
+      ids.push(...changes.map(idOf))
+      positions.push(...changes.map((change) => change.position))
+    },
+    onLost: (position) => void lost.push(position),
+  })
+  return { ids, positions, lost, follower }
+}
+
+test('nothing is skipped while one transaction stays open and a thousand others commit', async () => {
+  const log = await startLog()
+  const { ids, positions, follower } = await collect(log)
+  const [slow, quick] = [await connect(), await connect()]
+
+  await slow.query('begin')
+  await slow.query(append(-1))
+  for (let n = 1; n <= 1_000; n++) await quick.query(append(n))
+  log.wake()
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  assert.deepEqual(ids, [], 'a change is handed out before an older transaction ended')
+  await slow.query('commit')
+
+  await until(() => ids.length >= 1_001)
+  assert.deepEqual(ids, [-1, ...Array.from({ length: 1_000 }, (_, i) => i + 1)])
+  assert.ok(positions.every((position, i) => i === 0 || isBefore(positions[i - 1] ?? '', position)))
+  await follower.stop()
+})
+
+test('a transaction of another database of the cluster holds up nobody for long', async () => {
+  const elsewhere = await createDatabase('embedded')
+  const other = await openConnection({ url: elsewhere.url })
+  await other.query('begin')
+  await other.query(append(0)) // in its own log
+  const log = await startLog()
+  const { ids, follower } = await collect(log)
+  const client = await connect()
+  for (const n of [1, 2]) await client.query(append(n))
+  await until(() => ids.length === 2, 5)
+  // One of this database still does, and is then told in its turn.
+  const slow = await connect()
+  await slow.query('begin')
+  await slow.query(append(3))
+  await client.query(append(4))
+  await new Promise((resolve) => setTimeout(resolve, 1_200))
+  assert.deepEqual(ids, [1, 2])
+  await slow.query('commit')
+  await until(() => ids.length === 4, 5)
+  assert.deepEqual(ids, [1, 2, 3, 4])
+  await follower.stop()
+  await other.query('rollback')
+  await other.end()
+  await elsewhere.drop()
+})
+
+test('a rolled back change is never handed out', async () => {
+  const log = await startLog()
+  const { ids, follower } = await collect(log)
+  const client = await connect()
+  await client.query('begin')
+  await client.query(append(1))
+  await client.query('rollback')
+  await client.query(append(2))
+  await until(() => ids.length > 0)
+  assert.deepEqual(ids, [2])
+  await follower.stop()
+})
+
+test('another process hears of a write at once', async () => {
+  const [here, there] = [await startLog(), await startLog()]
+  const { ids, follower } = await collect(there)
+  await new Promise((resolve) => setTimeout(resolve, 100)) // the first read is over, the next poll is far
+  await (await connect()).query(append(7))
+  const started = Date.now()
+  here.wake()
+  await until(() => ids.includes(7))
+  assert.ok(Date.now() - started < 500)
+  await follower.stop()
+})
+
+test('a slow follower does not hold up another', async () => {
+  const log = await startLog()
+  const from = await log.head()
+  let release = (): void => {}
+  const stuck = log.follow({ from, onBatch: () => new Promise((resolve) => (release = resolve)), onLost: () => {} })
+  const { ids, follower } = await collect(log)
+  const client = await connect()
+  for (let n = 1; n <= 3; n++) {
+    await client.query(append(n))
+    log.wake()
+    await until(() => ids.length === n)
+  }
+  release()
+  await Promise.all([stuck.stop(), follower.stop()])
+})
+
+test('a durable reader acts on each change once, whichever process takes it', async () => {
+  const readers = [await startLog(), await startLog()]
+  for (const log of readers) {
+    log.followDurably('test', {
+      wanted: sql`true`,
+      effect: sql`insert into public.seen select 'test', (pk ->> 'id')::bigint from batch`,
+      onBatch: () => {},
+    })
+  }
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  const client = await connect()
+  await client.query(`insert into svc.changes (action, schema_name, table_name, pk)
+    select 'create', 'public', 'notes', jsonb_build_object('id', n) from generate_series(10001, 13000) n`)
+  for (const log of readers) log.wake()
+  const count = async (): Promise<{ n: number; d: number }> => {
+    const { rows } = await client.query<{ n: string; d: string }>(
+      `select count(*) n, count(distinct id) d from seen where reader = 'test' and id > 10000`,
+    )
+    return { n: Number(rows[0]?.n), d: Number(rows[0]?.d) }
+  }
+  const deadline = Date.now() + 10_000
+  while ((await count()).d < 3_000) assert.ok(Date.now() < deadline)
+  assert.deepEqual(await count(), { n: 3_000, d: 3_000 })
+})
+
+test('an unwanted durable reader keeps up without acting', async () => {
+  const log = await startLog()
+  log.followDurably('idle', {
+    wanted: sql`false`,
+    effect: sql`insert into public.seen select 'idle', 1 from batch`,
+    onBatch: () => {},
+  })
+  const client = await connect()
+  await client.query(append(1))
+  const head = await log.head()
+  const deadline = Date.now() + 5_000
+  for (;;) {
+    const { rows } = await client.query<{ at: string }>(
+      `select xid || '-' || id as at from svc.change_readers where name = 'idle'`,
+    )
+    if (rows[0]?.at === head) break
+    assert.ok(Date.now() < deadline)
+  }
+  const { rows } = await client.query(`select from seen where reader = 'idle'`)
+  assert.equal(rows.length, 0)
+})
+
+test('what is trimmed is no longer a known position, what came after is', async () => {
+  const log = await startLog(3_600)
+  const client = await connect()
+  await client.query(`delete from svc.change_readers`)
+  await client.query(append(1))
+  const old = await log.head()
+  await client.query(append(2))
+  const horizon = await log.head()
+  await client.query(`update svc.changes set at = now() - interval '2 hours'`)
+  await client.query(append(3))
+  const recent = await log.head()
+
+  assert.equal(await log.isKnown(old), true)
+  assert.ok((await log.trim()) >= 2)
+  assert.equal(await log.isKnown(old), false)
+  assert.equal(await log.isKnown(horizon), true)
+  assert.equal(await log.isKnown(recent), true)
+  for (const made of ['', 'x', '1-', '99999999999999999999999-1', '1-99999999999999999999', '4000000000-5']) {
+    assert.equal(await log.isKnown(made), false, made)
+  }
+})
+
+test('the log is not trimmed beyond what a durable reader has read', async () => {
+  const log = await startLog(3_600)
+  const client = await connect()
+  const head = (await log.head()).split('-')
+  await client.query(`insert into svc.change_readers (name, xid, id) values ('behind', $1, $2)`, head)
+  await client.query(append(4))
+  await client.query(`update svc.changes set at = now() - interval '2 hours'`)
+  await log.trim()
+  const { rows } = await client.query(`select pk ->> 'id' as id from svc.changes`)
+  assert.deepEqual(rows, [{ id: '4' }])
+  await client.query(`delete from svc.change_readers`)
+})
+
+test('a process that starts while others write takes none of their changes for a restored one', async () => {
+  const write = `insert into svc.changes (action, schema_name, table_name) values ('create', 'public', 'busy')`
+  let writing = true
+  const writers = [1, 2, 3, 4].map(async () => {
+    const client = await openConnection({ url })
+    await client.query('set synchronous_commit = off') // more commits in the same time
+    while (writing) await client.query(write)
+    await client.end()
+  })
+  const adopted = new Set<string | null>()
+  for (let i = 0; i < 300; i++) adopted.add(await pool.fly(SYSTEM, sql`select svc.adopt_changes()::text`))
+  writing = false
+  await Promise.all(writers)
+  assert.deepEqual([...adopted], ['false'])
+})
+
+test('changes of a restored dump are adopted: unread ones are handed out, old positions are unknown', async () => {
+  const client = await connect()
+  await client.query('delete from svc.changes')
+  const future = '900000000'
+  await client.query(`insert into svc.change_readers (name, xid, id) values ('restored', $1, 5)`, [future])
+  await client.query(
+    `insert into svc.changes (id, xid, action, schema_name, table_name, pk) overriding system value
+     values (4, $1, 'create', 'public', 'notes', '{"id": 4}'), (6, $1, 'create', 'public', 'notes', '{"id": 6}')`,
+    [future],
+  )
+  const log = await startLog()
+  assert.equal(await log.isKnown(`${future}-4`), false)
+  const { rows } = await client.query(
+    `select c.pk ->> 'id' as id from svc.changes c, svc.change_readers r where r.name = 'restored' and (c.xid, c.id) > (r.xid, r.id)`,
+  )
+  assert.deepEqual(rows, [{ id: '6' }])
+})
+
+test('the lag is the age of the oldest unread change', async () => {
+  const log = await startLog()
+  const client = await connect()
+  await client.query(`update svc.changes set at = now() - interval '90 seconds'`)
+  const lag = await log.lagSeconds()
+  assert.ok(lag >= 90 && lag < 120, String(lag))
+})

@@ -1,0 +1,67 @@
+import { Ident, join, type Sql, sql } from '../../sql.ts'
+import type { Column, Table } from '../snapshot.ts'
+import type { Step } from '../viewer.ts'
+import { operator } from './operators.ts'
+import type { CompareOp } from './parse.ts'
+import type { PlannedFilter } from './plan.ts'
+
+const AND = sql` and `
+const OR = sql` or `
+
+/** A boolean expression over the row of `table` that is called `alias`. */
+export function buildFilter(filter: PlannedFilter, table: Table, alias: Ident): Sql {
+  switch (filter.kind) {
+    case 'and':
+    case 'or': {
+      const parts = filter.parts.map((part) => buildFilter(part, table, alias))
+      return sql`(${join(parts, filter.kind === 'and' ? AND : OR)})`
+    }
+    case 'null':
+      return along(filter.steps, table, alias, (row) => {
+        const value = sql`${row}.${filter.column.ident}`
+        return filter.negated ? sql`${value} is not null` : sql`${value} is null`
+      })
+    case 'compare':
+      return along(filter.steps, table, alias, (row) => compare(filter.column, row, filter.op, filter.value))
+    case 'in':
+      return along(filter.steps, table, alias, (row) => isOneOf(filter.column, row, filter.values))
+  }
+}
+
+/** The condition on the row at the end of the path, as EXISTS around EXISTS. */
+function along(steps: readonly Step[], table: Table, alias: Ident, condition: (row: Ident) => Sql, depth = 1): Sql {
+  const [step, ...rest] = steps
+  if (!step) return condition(alias)
+  const row = new Ident(`svc_f${depth}`)
+  const inner = along(rest, step.target, row, condition, depth + 1)
+  return sql`exists (select from ${step.target.ident} as ${row} where ${joined(step, table, alias, row)} and ${inner})`
+}
+
+/** The rows of a relation belong to each other when all of its key columns are equal. */
+export function joined({ relation, target }: Step, from: Table, fromAlias: Ident, toAlias: Ident): Sql {
+  const pairs = relation.fromColumns.map((name, i) => {
+    const here = from.columns.get(name)
+    const there = target.columns.get(relation.toColumns[i] ?? '')
+    if (!here || !there) throw new TypeError(`relation ${relation.constraint} names a column that is not there`)
+    return sql`${toAlias}.${there.ident} ${operator('=', here, there)} ${fromAlias}.${here.ident}`
+  })
+  return join(pairs, AND)
+}
+
+// The cast is on the parameter, so that an index on the column serves.
+function compare(column: Column, row: Ident, op: CompareOp, value: string): Sql {
+  const left = sql`${row}.${column.ident}`
+  if (op === '~') return sql`${left}::text operator(pg_catalog.~~) ${value}::text`
+  if (op === '!~') return sql`${left}::text operator(pg_catalog.!~~) ${value}::text`
+  return sql`${left} ${operator(op, column)} ${value}::${column.castType}`
+}
+
+function isOneOf(column: Column, row: Ident, values: readonly string[]): Sql {
+  // PostgreSQL has no arrays of arrays.
+  if (column.isArray)
+    return sql`(${join(
+      values.map((value) => compare(column, row, '=', value)),
+      OR,
+    )})`
+  return sql`${row}.${column.ident} ${operator('=', column)} any (${values}::${column.castType}[])`
+}

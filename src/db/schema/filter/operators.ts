@@ -1,0 +1,50 @@
+import { type Sql, sql } from '../../sql.ts'
+import type { Column } from '../snapshot.ts'
+
+export type Comparison = '=' | '!=' | '>' | '>=' | '<' | '<='
+
+// Named with their schema, because an operator somebody put into an exposed schema could fit a type more closely.
+const builtIn: Record<Comparison, Sql> = {
+  '=': sql`operator(pg_catalog.=)`,
+  '!=': sql`operator(pg_catalog.<>)`,
+  '>': sql`operator(pg_catalog.>)`,
+  '>=': sql`operator(pg_catalog.>=)`,
+  '<': sql`operator(pg_catalog.<)`,
+  '<=': sql`operator(pg_catalog.<=)`,
+}
+const onSearchPath: Record<Comparison, Sql> = {
+  '=': sql`=`,
+  '!=': sql`<>`,
+  '>': sql`>`,
+  '>=': sql`>=`,
+  '<': sql`<`,
+  '<=': sql`<=`,
+}
+
+const ORDERED_TYPES = new Set(
+  (
+    'bool int2 int4 int8 float4 float8 numeric money text varchar bpchar char name uuid date time timetz timestamp ' +
+    'timestamptz interval inet cidr macaddr macaddr8 bit varbit oid tsvector tsquery pg_lsn xid8'
+  ).split(' '),
+)
+
+/** Types of extensions, such as citext, bring their own operators along. */
+const bringsOperators = (column: Column): boolean =>
+  !column.isArray &&
+  column.typeKind === 'b' &&
+  !column.castType.quoted.startsWith('"pg_catalog".') &&
+  !ORDERED_TYPES.has(column.baseType)
+
+export const operator = (op: Comparison, ...columns: Column[]): Sql =>
+  columns.some(bringsOperators) ? onSearchPath[op] : builtIn[op]
+
+const INCOMPARABLE = new Set('json jsonb bytea xml point line lseg box path polygon circle'.split(' '))
+
+/** Columns that can only be asked whether they are null. */
+export const isIncomparable = (column: Column): boolean =>
+  INCOMPARABLE.has(column.baseType) || column.isGeometry || column.isGeography || column.isVector
+
+const UNORDERED = new Set('json xml point line lseg box path polygon circle xid cid tid aclitem'.split(' '))
+
+export const isSortable = (column: Column): boolean =>
+  !UNORDERED.has(column.baseType) && !column.isGeometry && !column.isGeography

@@ -1,0 +1,56 @@
+import type { Column, Schema, Table } from '../snapshot.ts'
+import { columnFor, isAllowed, notAllowed, relationFor, type Step, type Viewer } from '../viewer.ts'
+import { isIncomparable } from './operators.ts'
+import { type CompareOp, type Filter, invalidFilter, type Path } from './parse.ts'
+
+/** A filter over columns and relations that exist for the viewer. */
+export type PlannedFilter =
+  | { readonly kind: 'and' | 'or'; readonly parts: readonly PlannedFilter[] }
+  | (ColumnPath & { readonly kind: 'compare'; readonly op: CompareOp; readonly value: string })
+  | (ColumnPath & { readonly kind: 'null'; readonly negated: boolean })
+  | (ColumnPath & { readonly kind: 'in'; readonly values: readonly string[] })
+
+type ColumnPath = { readonly steps: readonly Step[]; readonly column: Column }
+
+export type FilterScope = {
+  readonly schema: Schema
+  readonly viewer: Viewer
+  /** Realtime looks at one row alone. */
+  readonly withoutRelations?: boolean
+}
+
+export function planFilter(filter: Filter, table: Table, scope: FilterScope): PlannedFilter {
+  switch (filter.kind) {
+    case 'and':
+    case 'or':
+      return { kind: filter.kind, parts: filter.parts.map((part) => planFilter(part, table, scope)) }
+    case 'null':
+      return { ...place(filter.path, table, scope), kind: 'null', negated: filter.negated }
+    case 'compare':
+      return { ...comparable(filter.path, table, scope), kind: 'compare', op: filter.op, value: filter.value }
+    case 'in':
+      return { ...comparable(filter.path, table, scope), kind: 'in', values: filter.values }
+  }
+}
+
+function comparable(path: Path, table: Table, scope: FilterScope): ColumnPath {
+  const found = place(path, table, scope)
+  if (isIncomparable(found.column)) throw invalidFilter(`column "${found.column.name}" can only be compared with null`)
+  return found
+}
+
+function place(path: Path, table: Table, { schema, viewer, withoutRelations = false }: FilterScope): ColumnPath {
+  const steps: Step[] = []
+  let at = table
+  for (const name of path.slice(0, -1)) {
+    const step = withoutRelations ? undefined : relationFor(schema, at, name, viewer.role)
+    if (!step) throw invalidFilter(`unknown relation: ${name}`)
+    if (!isAllowed(schema, step.target, viewer)) throw notAllowed(step.target)
+    steps.push(step)
+    at = step.target
+  }
+  const name = path.at(-1) ?? ''
+  const column = columnFor(at, name, viewer.role)
+  if (!column) throw invalidFilter(`unknown column: ${name}`)
+  return { steps, column }
+}

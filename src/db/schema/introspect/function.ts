@@ -1,0 +1,53 @@
+import { Ident } from '../../sql.ts'
+import type { Fn, Parameter, Table } from '../snapshot.ts'
+import type { CatalogFunction } from './catalogue.ts'
+import type { TypeFacts } from './column.ts'
+
+const VOLATILITY = { i: 'immutable', s: 'stable', v: 'volatile' } as const
+
+export function functionOf(
+  row: CatalogFunction,
+  types: ReadonlyMap<string, TypeFacts>,
+  tables: ReadonlyMap<number, Table>,
+): Fn {
+  const [anon, authenticated] = row.executable
+  return {
+    schema: row.schema,
+    name: row.name,
+    ident: new Ident(row.schema, row.name),
+    oid: row.oid,
+    comment: row.comment ?? undefined,
+    parameters: parametersOf(row, types),
+    returnType: row.returnType,
+    returnsSet: row.returnsSet,
+    isVoid: row.isVoid,
+    returnsRow: row.returnsRow,
+    rowOf: row.rowOf === null ? undefined : tables.get(row.rowOf),
+    volatility: VOLATILITY[row.volatility],
+    executableBy: new Set([
+      ...(anon ? ['svc_anon' as const] : []),
+      ...(authenticated ? ['svc_authenticated' as const] : []),
+    ]),
+  }
+}
+
+/** What a caller passes: IN, INOUT and VARIADIC. OUT and TABLE columns are part of the result. */
+function parametersOf(row: CatalogFunction, types: ReadonlyMap<string, TypeFacts>): Parameter[] {
+  const inputs = (row.arguments ?? []).filter(([, , mode]) => mode === 'i' || mode === 'b' || mode === 'v')
+  const firstDefault = inputs.length - row.defaults // PostgreSQL allows defaults only at the end
+  return inputs.flatMap(([name, typeKey, mode], index) => {
+    const type = types.get(typeKey)
+    if (type === undefined) return []
+    return {
+      name,
+      ident: new Ident(name),
+      type: type.type,
+      castType: type.castType,
+      baseType: type.baseType,
+      isArray: type.isArray,
+      position: index + 1,
+      hasDefault: index >= firstDefault,
+      isVariadic: mode === 'v',
+    }
+  })
+}

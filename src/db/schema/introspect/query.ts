@@ -1,0 +1,233 @@
+import { type Sql, sql } from '../../sql.ts'
+
+// Everything is qualified with pg_catalog: these statements run with the exposed schemas on the search path (so that
+// PostgreSQL prints type names the way the operator writes them), where a look-alike `public.unnest` must not be heard.
+
+const ownedByExtension = (catalogue: Sql, oid: Sql): Sql => sql`exists (
+  select from pg_catalog.pg_depend d
+  where d.classid = ${catalogue} and d.objid = ${oid} and d.deptype = 'e')`
+
+/** select 1, insert 2, update 4, delete 8; nothing without USAGE on the schema. PUBLIC and inherited grants count. */
+const tableBits = (role: Sql): Sql => sql`
+  case when pg_catalog.has_schema_privilege(${role}, t.namespace, 'USAGE') then
+    case when pg_catalog.has_table_privilege(${role}, t.oid, 'SELECT') then 1 else 0 end
+    + case when pg_catalog.has_table_privilege(${role}, t.oid, 'INSERT') then 2 else 0 end
+    + case when pg_catalog.has_table_privilege(${role}, t.oid, 'UPDATE') then 4 else 0 end
+    + case when pg_catalog.has_table_privilege(${role}, t.oid, 'DELETE') then 8 else 0 end
+  else 0 end`
+
+const columnBits = (role: Sql): Sql => sql`
+  case when pg_catalog.has_schema_privilege(${role}, t.namespace, 'USAGE') then
+    case when pg_catalog.has_column_privilege(${role}, t.oid, a.attnum, 'SELECT') then 1 else 0 end
+    + case when pg_catalog.has_column_privilege(${role}, t.oid, a.attnum, 'INSERT') then 2 else 0 end
+    + case when pg_catalog.has_column_privilege(${role}, t.oid, a.attnum, 'UPDATE') then 4 else 0 end
+  else 0 end`
+
+const mayExecute = (role: Sql): Sql => sql`
+  coalesce(pg_catalog.has_schema_privilege(${role}, f.pronamespace, 'USAGE')
+    and pg_catalog.has_function_privilege(${role}, f.oid, 'EXECUTE'), false)`
+
+const anon = sql`who.anon`
+const authenticated = sql`who.authenticated`
+
+const action = (code: Sql): Sql => sql`
+  case ${code} when 'a' then 'NO ACTION' when 'r' then 'RESTRICT' when 'c' then 'CASCADE'
+    when 'n' then 'SET NULL' when 'd' then 'SET DEFAULT' end`
+
+const tables = sql`
+  select t.oid::pg_catalog.int8 as oid, t.schema, t.name, t.kind, d.description as comment, t.rls,
+    pg_catalog.json_build_array(${tableBits(anon)}, ${tableBits(authenticated)}) as privileges,
+    case when t.kind in ('v', 'f') then pg_catalog.pg_relation_is_updatable(t.oid, false) end as writable,
+    exists (select from pg_catalog.pg_trigger g
+            where g.tgrelid = t.oid and g.tgname = 'svc_watch' and g.tgenabled <> 'D') as watched,
+    (select k.conkey from pg_catalog.pg_constraint k where k.conrelid = t.oid and k.contype = 'p') as "primaryKey",
+    (select pg_catalog.json_agg(pg_catalog.json_build_array(
+        a.attnum, a.attname, a.atttypid::text || ':' || a.atttypmod::text,
+        case when a.attnotnull then 1 else 0 end + case a.attidentity when 'a' then 2 when 'd' then 4 else 0 end
+          + case when a.attgenerated <> '' then 8 else 0 end,
+        case when a.attgenerated = '' then pg_catalog.pg_get_expr(v.adbin, v.adrelid) end, c.description,
+        case when a.attacl is not null then
+          pg_catalog.json_build_array(${columnBits(anon)}, ${columnBits(authenticated)}) end) order by a.attnum)
+     from pg_catalog.pg_attribute a
+     left join pg_catalog.pg_attrdef v on v.adrelid = a.attrelid and v.adnum = a.attnum
+     left join pg_catalog.pg_description c
+       on c.objoid = a.attrelid and c.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass and c.objsubid = a.attnum
+     where a.attrelid = t.oid and a.attnum > 0 and not a.attisdropped) as columns
+  from relations t
+  cross join who
+  left join pg_catalog.pg_description d
+    on d.objoid = t.oid and d.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.objsubid = 0
+  order by t.rank, t.name`
+
+// Domains are followed to the type they end at; its modifier is the one that the innermost domain gives it.
+const types = sql`
+  select u.oid::text || ':' || u.modifier::text as key, u.oid::pg_catalog.int8 as oid,
+    pg_catalog.format_type(u.oid, u.modifier) as formatted, n.nspname as schema, t.typname as name,
+    coalesce(d.not_null, false) as "notNull", b.oid::pg_catalog.int8 as "baseOid", bn.nspname as "baseSchema",
+    b.typname as "baseName", b.typtype as "baseKind", b.typcategory as "baseCategory",
+    coalesce(d.modifier, u.modifier) as "baseModifier",
+    case when b.typtype = 'e' then (
+      select pg_catalog.json_agg(e.enumlabel order by e.enumsortorder)
+      from pg_catalog.pg_enum e where e.enumtypid = b.oid) end as labels
+  from used_types u
+  join pg_catalog.pg_type t on t.oid = u.oid
+  join pg_catalog.pg_namespace n on n.oid = t.typnamespace
+  left join (select d.oid, d.base, d.modifier, d.not_null from domains d
+             join pg_catalog.pg_type x on x.oid = d.base where x.typtype <> 'd') d on d.oid = t.oid
+  join pg_catalog.pg_type b on b.oid = coalesce(d.base, t.oid)
+  join pg_catalog.pg_namespace bn on bn.oid = b.typnamespace`
+
+// A foreign key to a partitioned table has one hidden copy per referenced partition, on the same table: not a key of
+// its own. A partition's copy of its parent's key is one.
+const foreignKeys = sql`
+  select k.conrelid::pg_catalog.int8 as "table", k.conname as name, k.conkey as columns,
+    k.confrelid::pg_catalog.int8 as "refTable", rn.nspname as "refSchema", r.relname as "refName",
+    k.confkey as "refColumns", case when k.confrelid not in (select t.oid from relations t) then (
+      select pg_catalog.json_agg(a.attname order by u.ord)
+      from pg_catalog.unnest(k.confkey) with ordinality as u(attnum, ord)
+      join pg_catalog.pg_attribute a on a.attrelid = k.confrelid and a.attnum = u.attnum) end as "foreignNames",
+    ${action(sql`k.confupdtype`)} as "onUpdate", ${action(sql`k.confdeltype`)} as "onDelete",
+    k.conparentid <> 0 as inherited
+  from relations t
+  join pg_catalog.pg_constraint k on k.conrelid = t.oid and k.contype = 'f'
+  join pg_catalog.pg_class r on r.oid = k.confrelid
+  join pg_catalog.pg_namespace rn on rn.oid = r.relnamespace
+  left join pg_catalog.pg_constraint parent on parent.oid = k.conparentid
+  where k.conparentid = 0 or (parent.conrelid <> k.conrelid and parent.confrelid = k.confrelid)
+  order by k.conname, t.rank, t.name`
+
+const checks = sql`
+  select k.conrelid::pg_catalog.int8 as "table", k.conname as name, pg_catalog.pg_get_constraintdef(k.oid) as definition
+  from relations t
+  join pg_catalog.pg_constraint k on k.conrelid = t.oid and k.contype = 'c'
+  order by k.conname`
+
+const indexes = sql`
+  select i.indrelid::pg_catalog.int8 as "table", x.relname as name, i.indisunique as "isUnique",
+    i.indisprimary as "isPrimary", m.amname as method,
+    (i.indkey::pg_catalog.int2[])[0:i.indnkeyatts - 1] as columns,
+    case when i.indexprs is not null then (
+      select pg_catalog.json_agg(pg_catalog.pg_get_indexdef(i.indexrelid, p, true) order by p)
+      from pg_catalog.generate_series(1, i.indnkeyatts::pg_catalog.int4) as p) end as expressions,
+    pg_catalog.pg_get_indexdef(i.indexrelid) as definition
+  from relations t
+  join pg_catalog.pg_index i on i.indrelid = t.oid and i.indislive
+  join pg_catalog.pg_class x on x.oid = i.indexrelid
+  join pg_catalog.pg_am m on m.oid = x.relam
+  order by x.relname`
+
+const policies = sql`
+  select p.polrelid::pg_catalog.int8 as "table", p.polname as name,
+    case p.polcmd when 'r' then 'SELECT' when 'a' then 'INSERT' when 'w' then 'UPDATE' when 'd' then 'DELETE' else 'ALL' end as command,
+    p.polpermissive as permissive,
+    coalesce((select pg_catalog.json_agg(r.rolname order by r.rolname) from pg_catalog.pg_roles r
+              where r.oid = any(p.polroles)), '[]') as roles,
+    pg_catalog.pg_get_expr(p.polqual, p.polrelid) as "usingExpr",
+    pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid) as "withCheckExpr"
+  from relations t
+  join pg_catalog.pg_policy p on p.polrelid = t.oid
+  order by p.polname`
+
+const functions = sql`
+  select f.oid::pg_catalog.int8 as oid, f.schema, f.proname as name, d.description as comment,
+    (select pg_catalog.json_agg(pg_catalog.json_build_array(
+        coalesce(f.proargnames[u.ord], ''), u.type::text || ':-1', coalesce(f.proargmodes[u.ord], 'i')) order by u.ord)
+     from pg_catalog.unnest(f.all_types) with ordinality as u(type, ord)) as arguments,
+    f.pronargdefaults as defaults, pg_catalog.pg_get_function_result(f.oid) as "returnType",
+    f.proretset as "returnsSet", f.prorettype = 'pg_catalog.void'::pg_catalog.regtype as "isVoid",
+    (r.typtype = 'c' or r.oid = 'pg_catalog.record'::pg_catalog.regtype or coalesce('t' = any(f.proargmodes), false)
+      or exists (select from pg_catalog.pg_type b where b.oid = r.typbasetype and b.typtype = 'c')) as "returnsRow",
+    nullif(r.typrelid, 0)::pg_catalog.int8 as "rowOf",
+    f.provolatile as volatility,
+    pg_catalog.json_build_array(${mayExecute(anon)}, ${mayExecute(authenticated)}) as executable
+  from routines f
+  cross join who
+  join pg_catalog.pg_type r on r.oid = f.prorettype
+  left join pg_catalog.pg_description d
+    on d.objoid = f.oid and d.classoid = 'pg_catalog.pg_proc'::pg_catalog.regclass and d.objsubid = 0
+  order by f.rank, f.proname, f.pronargs, pg_catalog.pg_get_function_identity_arguments(f.oid)`
+
+// A view reads with the rights of its owner unless it is security_invoker, and passes these on to the views it reads.
+// A materialized view is always its owner's copy.
+const leaks = sql`
+  select v.oid::pg_catalog.int8 as view,
+    pg_catalog.json_agg(distinct n.nspname || '.' || c.relname) as tables
+  from relations v
+  join reads r on r.view = v.oid
+  join pg_catalog.pg_class c on c.oid = r.relation and c.relrowsecurity
+  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+  where not exists (
+    select from pg_catalog.pg_options_to_table(v.options) o
+    where o.option_name = 'security_invoker' and o.option_value::pg_catalog.bool)
+  group by v.oid`
+
+const listOf = (query: Sql): Sql =>
+  sql`(select coalesce(pg_catalog.json_agg(pg_catalog.row_to_json(x)), '[]') from (${query}) x)`
+
+/** The whole shape of the exposed schemas as one JSON text. */
+export const catalogueQuery = (schemas: readonly string[]): Sql => sql`
+  with recursive exposed as (
+    select n.oid, n.nspname as name, pg_catalog.array_position(${schemas}::text[], n.nspname::text) as rank
+    from pg_catalog.pg_namespace n
+    where n.nspname::text = any(${schemas}::text[])
+  ), who as (
+    select (select r.oid from pg_catalog.pg_roles r where r.rolname = 'svc_anon') as anon,
+           (select r.oid from pg_catalog.pg_roles r where r.rolname = 'svc_authenticated') as authenticated
+  ), relations as materialized (
+    select c.oid, s.oid as namespace, s.name as schema, s.rank, c.relname as name, c.relkind as kind,
+      c.relrowsecurity as rls, c.reloptions as options
+    from exposed s
+    join pg_catalog.pg_class c on c.relnamespace = s.oid
+    where c.relkind in ('r', 'p', 'v', 'm', 'f')
+      and not ${ownedByExtension(sql`'pg_catalog.pg_class'::pg_catalog.regclass`, sql`c.oid`)}
+  ), routines as materialized (
+    select p.*, s.name as schema, s.rank,
+      coalesce(p.proallargtypes, p.proargtypes::pg_catalog.oid[]) as all_types
+    from exposed s
+    join pg_catalog.pg_proc p on p.pronamespace = s.oid
+    join pg_catalog.pg_language l on l.oid = p.prolang
+    where p.prokind = 'f' and l.lanname not in ('c', 'internal')
+      and p.prorettype not in ('pg_catalog.trigger'::pg_catalog.regtype, 'pg_catalog.event_trigger'::pg_catalog.regtype)
+      and not ${ownedByExtension(sql`'pg_catalog.pg_proc'::pg_catalog.regclass`, sql`p.oid`)}
+  ), used_types as materialized (
+    select a.atttypid as oid, a.atttypmod as modifier
+    from relations t
+    join pg_catalog.pg_attribute a on a.attrelid = t.oid and a.attnum > 0 and not a.attisdropped
+    union
+    select u.type, -1 from routines p cross join pg_catalog.unnest(p.all_types) as u(type)
+  ), domains(oid, base, modifier, not_null) as (
+    select t.oid, t.typbasetype, t.typtypmod, t.typnotnull
+    from pg_catalog.pg_type t
+    where t.typtype = 'd' and t.oid in (select u.oid from used_types u)
+    union all
+    select d.oid, t.typbasetype, t.typtypmod, d.not_null or t.typnotnull
+    from domains d
+    join pg_catalog.pg_type t on t.oid = d.base and t.typtype = 'd'
+  ), reads(view, relation) as (
+    select t.oid, d.refobjid
+    from relations t
+    join pg_catalog.pg_rewrite r on r.ev_class = t.oid
+    join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass and d.objid = r.oid
+      and d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.refobjid <> r.ev_class
+    where t.kind in ('v', 'm')
+    union
+    select w.view, d.refobjid
+    from reads w
+    join pg_catalog.pg_class c on c.oid = w.relation and c.relkind = 'v'
+    join pg_catalog.pg_rewrite r on r.ev_class = c.oid
+    join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass and d.objid = r.oid
+      and d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.refobjid <> r.ev_class
+  )
+  select pg_catalog.json_build_object(
+    'serverVersion', pg_catalog.current_setting('server_version_num')::pg_catalog.int4,
+    'extensions', ${listOf(sql`
+      select e.extname as name, e.extversion as version, n.nspname as schema
+      from pg_catalog.pg_extension e join pg_catalog.pg_namespace n on n.oid = e.extnamespace`)},
+    'types', ${listOf(types)},
+    'tables', ${listOf(tables)},
+    'foreignKeys', ${listOf(foreignKeys)},
+    'checks', ${listOf(checks)},
+    'indexes', ${listOf(indexes)},
+    'policies', ${listOf(policies)},
+    'functions', ${listOf(functions)},
+    'leaks', ${listOf(leaks)})::text`

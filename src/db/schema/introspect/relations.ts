@@ -1,0 +1,85 @@
+import type { Relation } from '../snapshot.ts'
+
+/** A foreign key between two tables of the snapshot; both ends are keys of Schema.tables. */
+export type Link = {
+  constraint: string
+  from: string
+  fromName: string
+  fromColumns: readonly string[]
+  to: string
+  toName: string
+  toColumns: readonly string[]
+  /** A partition's copy: it leads from the partition to its target, but the target's children are the parent's. */
+  inherited: boolean
+}
+
+/**
+ * The relations of one table with the names that expand and filter paths use. No two share a field name: what would
+ * collide falls back to a longer name, in the order of the constraint names, so the answer does not depend on chance.
+ * Both lists come ordered by constraint name.
+ */
+export function relationsOf(outgoing: readonly Link[], incoming: readonly Link[]): Relation[] {
+  const taken = new Set<string>()
+  const claim = (candidates: readonly string[]): string => {
+    const free = candidates.find((name) => !taken.has(name)) ?? candidates.at(-1) ?? ''
+    taken.add(free)
+    return free
+  }
+  const children = incoming.filter((link) => !link.inherited)
+  return [...manyToOne(outgoing, claim), ...oneToMany(children, claim)]
+}
+
+type Claim = (candidates: readonly string[]) => string
+
+const onlyColumn = (link: Link): string | undefined => (link.fromColumns.length === 1 ? link.fromColumns[0] : undefined)
+
+const withoutId = (link: Link): string | undefined => onlyColumn(link)?.match(/^(.+)_id$/s)?.[1]
+
+function manyToOne(outgoing: readonly Link[], claim: Claim): Relation[] {
+  const fieldNames = new Map<Link, string>()
+  // Names made from a column come first: a table that happens to be called like one must not push it aside.
+  for (const isFromColumn of [true, false]) {
+    for (const link of outgoing) {
+      if ((withoutId(link) !== undefined) !== isFromColumn) continue
+      const column = onlyColumn(link)
+      const isShared = outgoing.some((other) => other !== link && onlyColumn(other) === column)
+      const byColumn = column === undefined || isShared ? [] : [column]
+      fieldNames.set(link, claim([withoutId(link) ?? link.toName, ...byColumn, link.constraint]))
+    }
+  }
+  return outgoing.map((link) => {
+    const fieldName = fieldNames.get(link) ?? link.constraint
+    return {
+      constraint: link.constraint,
+      type: 'many-to-one',
+      fieldName,
+      names: [...new Set([fieldName, onlyColumn(link) ?? fieldName, link.constraint])],
+      fromColumns: link.fromColumns,
+      to: link.to,
+      toColumns: link.toColumns,
+    }
+  })
+}
+
+function oneToMany(incoming: readonly Link[], claim: Claim): Relation[] {
+  const perChild = new Map<string, number>()
+  for (const { fromName } of incoming) perChild.set(fromName, (perChild.get(fromName) ?? 0) + 1)
+  const seen = new Set<string>()
+  return incoming.map((link) => {
+    const { fromName: bare, constraint } = link
+    const via = `${bare}_via_${link.fromColumns.join('_')}`
+    const isOnly = perChild.get(bare) === 1
+    const isFirst = !seen.has(bare)
+    seen.add(bare)
+    const fieldName = claim([...(isOnly ? [bare] : []), via, constraint, `${link.from}.${constraint}`])
+    return {
+      constraint,
+      type: 'one-to-many',
+      fieldName,
+      names: [...new Set([fieldName, ...(isFirst ? [bare] : [])])],
+      fromColumns: link.toColumns,
+      to: link.from,
+      toColumns: link.fromColumns,
+    }
+  })
+}

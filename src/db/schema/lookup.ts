@@ -1,0 +1,38 @@
+import type { DatabaseRole } from '../../core/identity.ts'
+import type { Column, Fn, Privilege, Relation, Schema, Table } from './snapshot.ts'
+
+/** `table`, looked up in the order of the exposed schemas, or `schema.table`. The name may be request text. */
+export const findTable = (schema: Schema, name: string): Table | undefined => find(schema, schema.tables, name)
+
+/** Every overload of `name` or `schema.name`, fewest parameters first; empty when there is none. */
+export const findFunctions = (schema: Schema, name: string): readonly Fn[] => find(schema, schema.functions, name) ?? []
+
+/** A table whose own name has a dot never hides the one that is really qualified by that schema. */
+function find<T>(schema: Schema, map: ReadonlyMap<string, T>, name: string): T | undefined {
+  const qualified = name.includes('.') ? map.get(name) : undefined
+  if (qualified !== undefined) return qualified
+  for (const exposed of schema.schemas) {
+    const found = map.get(`${exposed}.${name}`)
+    if (found !== undefined) return found
+  }
+  return undefined
+}
+
+/** The columns that exist for this role: those it may SELECT, in table order. */
+export const visibleColumns = (table: Table, role: DatabaseRole): Column[] =>
+  [...table.columns.values()].filter((column) => role === 'none' || column.privileges[role].has('select'))
+
+/** Whether the role holds the privilege on the table or on any of its columns. */
+export const mayDo = (table: Table, role: DatabaseRole, privilege: Privilege): boolean =>
+  role === 'none' || table.privileges[role].has(privilege)
+
+/** A table on which a role holds nothing does not exist for it. */
+export const isVisible = (table: Table, role: DatabaseRole): boolean =>
+  role === 'none' || table.privileges[role].size > 0
+
+export const mayExecute = (fn: Fn, role: DatabaseRole): boolean => role === 'none' || fn.executableBy.has(role)
+
+/** The relation a client means by `name`; a relation's own field name wins over another one's alias. */
+export const findRelation = (table: Table, name: string): Relation | undefined =>
+  table.relations.find((relation) => relation.fieldName === name) ??
+  table.relations.find((relation) => relation.names.includes(name))

@@ -1,0 +1,48 @@
+import type { DatabaseRole } from '../../core/identity.ts'
+import { COMMA, Ident, join, type Sql, sql } from '../sql.ts'
+import type { Column, Schema, Table } from './snapshot.ts'
+import { columnsFor } from './viewer.ts'
+
+/** Full precision, and neither crs nor bbox: a geometry is its type and coordinates. */
+const geoJson = (schema: Schema, value: Sql): Sql =>
+  sql`${new Ident(schema.postGIS?.schema ?? 'public', 'st_asgeojson')}(${value}, 15, 0)::pg_catalog.json`
+
+const isConverted = (column: Column): boolean => column.isGeometry || column.isGeography || column.isVector
+
+/** A column as it appears in JSON, under its own name. */
+function jsonColumn(schema: Schema, column: Column, alias: Ident): Sql {
+  const value = sql`${alias}.${column.ident}`
+  if (column.isGeometry || column.isGeography) return sql`${geoJson(schema, value)} as ${column.ident}`
+  // pgvector writes a vector the way JSON writes an array of numbers.
+  if (column.isVector) return sql`${value}::text::pg_catalog.json as ${column.ident}`
+  return value
+}
+
+export const jsonColumns = (schema: Schema, columns: readonly Column[], alias: Ident): Sql =>
+  join(
+    columns.map((column) => jsonColumn(schema, column, alias)),
+    COMMA,
+  )
+
+/** All columns of a row in their JSON form; undefined when that is the form they have anyway. */
+export function convertedRow(schema: Schema, table: Table, alias: Ident): Sql | undefined {
+  const columns = [...table.columns.values()]
+  return columns.some(isConverted) ? jsonColumns(schema, columns, alias) : undefined
+}
+
+/** The row under `alias` as the role may see it: one JSON object. */
+export const rowJson = (schema: Schema, table: Table, role: DatabaseRole, alias: Ident): Sql =>
+  rowObject(schema, table, role, alias, sql`pg_catalog.to_json`, sql`'{}'::pg_catalog.json`)
+
+/** The same as jsonb, for the change log. */
+export const rowJsonb = (schema: Schema, table: Table, role: DatabaseRole, alias: Ident): Sql =>
+  rowObject(schema, table, role, alias, sql`pg_catalog.to_jsonb`, sql`'{}'::pg_catalog.jsonb`)
+
+function rowObject(schema: Schema, table: Table, role: DatabaseRole, alias: Ident, convert: Sql, nothing: Sql): Sql {
+  const columns = columnsFor(table, role)
+  // Most tables are shown whole and as they are; that needs no subselect.
+  if (columns.length === table.columns.size && !columns.some(isConverted)) return sql`${convert}(${alias}.*)`
+  return columns.length > 0
+    ? sql`(select ${convert}(j.*) from (select ${jsonColumns(schema, columns, alias)}) as j)`
+    : nothing
+}

@@ -1,0 +1,180 @@
+import type { DatabaseRole } from '../../core/identity.ts'
+import type { Ident } from '../sql.ts'
+
+/** The database's shape as one immutable value. Requests read it once and see one schema from start to end. */
+export type Schema = {
+  /** Keyed `schema.table`, in catalogue order. */
+  readonly tables: ReadonlyMap<string, Table>
+  /** Keyed `schema.name`; every overload, fewest parameters first. */
+  readonly functions: ReadonlyMap<string, readonly Fn[]>
+  /** Exposed schemas in lookup order. */
+  readonly schemas: readonly string[]
+  readonly postGIS: { version: string; schema: string } | undefined
+  readonly pgVector: { version: string; schema: string } | undefined
+  readonly pgTrgm: { version: string; schema: string } | undefined
+  /** PostgreSQL's server_version_num, e.g. 150018. */
+  readonly serverVersion: number
+  /** Sentences for the operator: views without security_invoker over RLS tables and the like. */
+  readonly warnings: readonly string[]
+  readonly builtAt: Date
+}
+
+export type TableKind = 'table' | 'view' | 'materialized_view' | 'partitioned_table' | 'foreign_table'
+export type Privilege = 'select' | 'insert' | 'update' | 'delete'
+
+/** What each request role may do; role `none` (the server itself) may do everything. */
+export type Privileges<P extends Privilege> = Readonly<Record<Exclude<DatabaseRole, 'none'>, ReadonlySet<P>>>
+
+export type Table = {
+  readonly schema: string
+  readonly name: string
+  /** Schema-qualified. */
+  readonly ident: Ident
+  readonly oid: number
+  readonly kind: TableKind
+  readonly comment: string | undefined
+  readonly columns: ReadonlyMap<string, Column>
+  readonly primaryKey: readonly Column[]
+  readonly foreignKeys: readonly ForeignKey[]
+  /** Both directions, with the names that expand and filter paths use. */
+  readonly relations: readonly Relation[]
+  readonly checkConstraints: readonly { name: string; definition: string }[]
+  readonly indexes: readonly Index[]
+  readonly rlsEnabled: boolean
+  readonly rlsPolicies: readonly Policy[]
+  /** Table-level or any column-level privilege. */
+  readonly privileges: Privileges<Privilege>
+  /** False for materialized views and views PostgreSQL cannot update by itself. */
+  readonly insertable: boolean
+  readonly updatable: boolean
+  /** A trigger of svc.watch() writes the change log, so the API must not append again. */
+  readonly watched: boolean
+}
+
+export type Column = {
+  readonly name: string
+  readonly ident: Ident
+  readonly position: number
+  /** Formatted SQL type, e.g. `character varying(20)`, `integer[]`. */
+  readonly type: string
+  /** Schema-qualified type name without modifiers, usable in a cast; domains keep their own name. */
+  readonly castType: Ident
+  /** pg_type.typname of the base type (domains resolved), e.g. `int4`, `_text`, `geometry`. */
+  readonly baseType: string
+  /** pg_type.typtype of the base type: b base, e enum, c composite, r range, m multirange. */
+  readonly typeKind: string
+  readonly isArray: boolean
+  readonly nullable: boolean
+  readonly default: string | undefined
+  readonly comment: string | undefined
+  readonly isPrimaryKey: boolean
+  /** GENERATED ALWAYS (stored, virtual or identity): PostgreSQL refuses explicit values. */
+  readonly isGenerated: boolean
+  /** GENERATED … AS IDENTITY of either kind. */
+  readonly isIdentity: boolean
+  /** text, varchar, char (or a domain over one): searched by full-text search. */
+  readonly isText: boolean
+  readonly isGeometry: boolean
+  readonly isGeography: boolean
+  readonly isVector: boolean
+  readonly vectorDim: number | undefined
+  readonly geometryType: string
+  readonly srid: number
+  readonly coordDimension: number | undefined
+  readonly jsonType: 'boolean' | 'integer' | 'number' | 'object' | 'array' | 'string'
+  readonly enumValues: readonly string[] | undefined
+  readonly privileges: Privileges<'select' | 'insert' | 'update'>
+}
+
+export type ForeignKey = {
+  readonly constraintName: string
+  readonly columns: readonly string[]
+  readonly referencedSchema: string
+  readonly referencedTable: string
+  readonly referencedColumns: readonly string[]
+  readonly onUpdate: string
+  readonly onDelete: string
+}
+
+/** One way to walk from a table to another over a foreign key. */
+export type Relation = {
+  /** The foreign key's constraint name. */
+  readonly constraint: string
+  readonly type: 'many-to-one' | 'one-to-many'
+  /** The key in `expand`: FK column without `_id` (many-to-one), child table or `<table>_via_<column>` (one-to-many). */
+  readonly fieldName: string
+  /** Every name a client may use for it: fieldName, FK column, constraint name, bare child table for the first FK. */
+  readonly names: readonly string[]
+  readonly fromColumns: readonly string[]
+  /** Key of Schema.tables. */
+  readonly to: string
+  readonly toColumns: readonly string[]
+}
+
+export type Index = {
+  readonly name: string
+  readonly isUnique: boolean
+  readonly isPrimary: boolean
+  readonly method: string
+  readonly columns: readonly string[]
+  readonly definition: string
+}
+
+export type Policy = {
+  readonly name: string
+  readonly command: string
+  readonly permissive: boolean
+  readonly roles: readonly string[]
+  readonly usingExpr: string | null
+  readonly withCheckExpr: string | null
+}
+
+export type Fn = {
+  readonly schema: string
+  readonly name: string
+  readonly ident: Ident
+  readonly oid: number
+  readonly comment: string | undefined
+  /** IN, INOUT and VARIADIC parameters in order. */
+  readonly parameters: readonly Parameter[]
+  /** Formatted; `TABLE(…)` and OUT lists as PostgreSQL writes them. */
+  readonly returnType: string
+  readonly returnsSet: boolean
+  readonly isVoid: boolean
+  /** The result is a row (composite type, record, TABLE or several OUT parameters), not a scalar. */
+  readonly returnsRow: boolean
+  /** The table of the snapshot whose rows it returns. */
+  readonly rowOf: Table | undefined
+  readonly volatility: 'immutable' | 'stable' | 'volatile'
+  /** Request roles that hold EXECUTE. */
+  readonly executableBy: ReadonlySet<Exclude<DatabaseRole, 'none'>>
+}
+
+export type Parameter = {
+  /** Empty when unnamed. */
+  readonly name: string
+  readonly ident: Ident
+  /** Formatted SQL type. */
+  readonly type: string
+  /** For a cast; array types included. */
+  readonly castType: Ident
+  readonly baseType: string
+  readonly isArray: boolean
+  readonly position: number
+  readonly hasDefault: boolean
+  readonly isVariadic: boolean
+}
+
+export interface SchemaCache {
+  /** The current snapshot; throws 503 `schema cache not ready` before the first load. */
+  read(): Schema
+  /** Loads a new snapshot now; concurrent calls that start after this one began get a load that began after them. */
+  reload(): Promise<Schema>
+  /**
+   * A miss looks once before it says 404: resolves to a snapshot no older than this call, loading a new one only
+   * when the catalogue changed. Calls share checks, so a flood of misses costs the database a few cheap queries a second.
+   */
+  refreshIfStale(): Promise<Schema>
+  /** Runs after each swap. */
+  onChange(fn: (schema: Schema) => void): void
+}

@@ -1,0 +1,159 @@
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import { createDatabase } from '../../../test/cluster.ts'
+import { eventually, startServer } from '../../../test/kit.ts'
+import { openConnection } from '../wire/connect.ts'
+import { openPool } from '../wire/pool.ts'
+import { ensureSchemaTrigger } from './trigger.ts'
+
+/** Undone when the test ends, before the kit stops the cluster; last in, first out. */
+function undoing(t: TestContext) {
+  const cleanups: (() => Promise<unknown>)[] = []
+  t.after(async () => {
+    for (const cleanup of cleanups.reverse()) await cleanup()
+  })
+  return cleanups
+}
+
+async function emptyDatabase(cleanups: (() => Promise<unknown>)[]): Promise<string> {
+  const { url, drop } = await createDatabase('embedded')
+  cleanups.push(drop)
+  return url
+}
+
+async function poolOn(url: string, cleanups: (() => Promise<unknown>)[]) {
+  const db = await openPool({
+    url,
+    maxConns: 4,
+    minConns: 1,
+    acquireTimeoutMs: 5_000,
+    preparedStatements: true,
+    schemas: ['public'],
+    statementTimeoutMs: 30_000,
+    observe: () => {},
+  })
+  cleanups.push(() => db.close())
+  return db
+}
+
+async function connectionTo(url: string, cleanups: (() => Promise<unknown>)[]) {
+  const client = await openConnection({ url })
+  cleanups.push(() => client.end())
+  return client
+}
+
+test('DDL from outside is seen by every server within a second', async () => {
+  const one = await startServer()
+  const two = await startServer({ on: one })
+  const bothSee = (expected: RegExp, seconds = 1) =>
+    eventually(
+      async () => {
+        for (const api of [one, two]) assert.match((await api.call('GET /api/schema')).text, expected)
+      },
+      { seconds },
+    )
+  await one.sql('create table notes (id int primary key)')
+  await bothSee(/"public\.notes"/)
+  await one.sql('alter table notes add column body text')
+  await bothSee(/"name":"body"/)
+  await one.sql('alter table notes enable row level security')
+  await bothSee(/"rlsEnabled":true/)
+  await one.sql('drop table notes; create table others ()')
+  await bothSee(/^(?!.*"public\.notes").*"public\.others"/)
+  await one.sql('revoke all on others from svc_anon, svc_authenticated')
+  await bothSee(/^(?!.*"public\.others")/)
+})
+
+test('where no event trigger helps, the first request for a new table finds it', async () => {
+  const api = await startServer()
+  await api.sql('drop event trigger svc_schema_ddl; drop event trigger svc_schema_drop')
+  assert.equal((await api.call('GET /api/collections/unheard')).status, 404)
+  await api.sql('create table unheard (id int primary key)')
+  assert.equal((await api.call('GET /api/collections/unheard')).status, 200)
+})
+
+test('what changes the schema notifies, what does not is silent', async (t) => {
+  const cleanups = undoing(t)
+  const url = await emptyDatabase(cleanups)
+  await ensureSchemaTrigger(await poolOn(url, cleanups))
+  const listener = await connectionTo(url, cleanups)
+  const client = await connectionTo(url, cleanups)
+  const plain = `plain_${process.pid}`
+  await client.query(`create role ${plain} nologin; grant create on schema public to ${plain}`)
+  cleanups.push(() => client.query(`drop owned by ${plain}; drop role ${plain}`))
+  const heard: string[] = []
+  listener.on('notification', ({ payload }) => void heard.push(payload ?? ''))
+  await listener.query('listen svc_schema')
+
+  // Notifications arrive in the order of commits, so what is heard before the marker was caused by the statement.
+  const isHeard = async (statement: string): Promise<boolean> => {
+    heard.length = 0
+    await client.query(statement)
+    await client.query(`select pg_notify('svc_schema', 'end')`)
+    await eventually(() => assert.ok(heard.includes('end')))
+    return heard.includes('')
+  }
+  const loud = [
+    'create table a (id serial primary key, n text)',
+    'alter table a add column m int',
+    `comment on table a is 'x'`,
+    'grant select on a to svc_anon',
+    'grant select (n) on a to svc_anon',
+    'revoke select on a from svc_anon',
+    'create policy p on a using (true)',
+    'drop policy p on a',
+    'create index by_n on a (n)',
+    'drop index by_n',
+    'create view v as select * from a',
+    'alter view v set (security_invoker = true)',
+    'create materialized view mv as select * from a',
+    `create function f() returns int language sql as 'select 1'`,
+    'drop function f()',
+    `create type mood as enum ('x')`,
+    `alter type mood add value 'y'`,
+    'create extension pg_trgm',
+    'drop extension pg_trgm',
+    'create table made as select 1 as x',
+    'select 1 as x into selected',
+    `set role ${plain}; create table theirs (); reset role`,
+    'drop table made, selected, theirs',
+  ]
+  for (const statement of loud) assert.equal(await isHeard(statement), true, statement)
+  const silent = [
+    'create temporary table t (id serial primary key, n text default 1 check (n <> 1::text))',
+    'create index on t (n)',
+    'alter table t drop column n',
+    'drop table t',
+    'create temporary table made as select 1 as x',
+    'refresh materialized view mv',
+    'create table svc.own (id serial primary key, n text default 1)',
+    'alter table svc.own add column m int',
+    'drop table svc.own',
+    `insert into a (n) values ('x')`,
+    'truncate a',
+    'begin; create table undone (); rollback',
+  ]
+  for (const statement of silent) assert.equal(await isHeard(statement), false, statement)
+})
+
+test('several servers may start at once', async (t) => {
+  const cleanups = undoing(t)
+  const url = await emptyDatabase(cleanups)
+  const pools = await Promise.all(Array.from({ length: 4 }, () => poolOn(url, cleanups)))
+  assert.deepEqual(await Promise.all(pools.map(ensureSchemaTrigger)), [undefined, undefined, undefined, undefined])
+})
+
+test('a role that may not create event triggers gets a warning, unless they are there', async (t) => {
+  const cleanups = undoing(t)
+  const url = await emptyDatabase(cleanups)
+  const superuser = await connectionTo(url, cleanups)
+  const modest = `modest_${process.pid}`
+  await superuser.query(`create role ${modest} login; grant create, usage on schema svc to ${modest}`)
+  cleanups.push(() => superuser.query(`drop owned by ${modest}; drop role ${modest}`))
+  const db = await poolOn(asUser(url, modest), cleanups)
+  assert.match((await ensureSchemaTrigger(db)) ?? '', /^the database role may not create event triggers: /)
+  assert.equal(await ensureSchemaTrigger(await poolOn(url, cleanups)), undefined)
+  assert.equal(await ensureSchemaTrigger(db), undefined)
+})
+
+const asUser = (url: string, user: string): string => url.replace(/^(\w+:\/\/)[^@/]*@/, `$1${user}@`)

@@ -1,0 +1,67 @@
+import { AppError } from '../../core/errors.ts'
+import { type DatabaseRole, databaseSession, type Identity } from '../../core/identity.ts'
+import { findRelation, findTable, isVisible, visibleColumns } from './lookup.ts'
+import type { Column, Relation, Schema, Table } from './snapshot.ts'
+
+/** Whose eyes a request sees the schema with. */
+export type Viewer = {
+  readonly role: DatabaseRole
+  /** `allowedTables` of an API key or OAuth token; empty = all. */
+  readonly allowedTables: readonly string[]
+}
+
+const byRole: Record<DatabaseRole, Viewer> = {
+  svc_anon: { role: 'svc_anon', allowedTables: [] },
+  svc_authenticated: { role: 'svc_authenticated', allowedTables: [] },
+  none: { role: 'none', allowedTables: [] },
+}
+
+export function viewerOf(who: Identity): Viewer {
+  const { role } = databaseSession(who)
+  return who.kind === 'key' && who.grant.tables.length > 0 ? { role, allowedTables: who.grant.tables } : byRole[role]
+}
+
+/** Made once per table and role, and forgotten with the snapshot the table belongs to. */
+function oncePerRole<T>(make: (table: Table, role: DatabaseRole) => T): (table: Table, role: DatabaseRole) => T {
+  const known = new WeakMap<Table, Map<DatabaseRole, T>>()
+  return (table, role) => {
+    const roles = known.get(table) ?? new Map<DatabaseRole, T>()
+    known.set(table, roles)
+    const made = roles.get(role) ?? make(table, role)
+    roles.set(role, made)
+    return made
+  }
+}
+
+/** The columns that exist for this role, in table order. */
+export const columnsFor: (table: Table, role: DatabaseRole) => readonly Column[] = oncePerRole(visibleColumns)
+
+/** A column by request text, if it exists for this role. */
+export function columnFor(table: Table, name: string, role: DatabaseRole): Column | undefined {
+  const column = table.columns.get(name)
+  return column && (role === 'none' || column.privileges[role].has('select')) ? column : undefined
+}
+
+/** The part of the primary key that exists for this role: all of it or nothing. */
+export function keyFor(table: Table, role: DatabaseRole): readonly Column[] {
+  return table.primaryKey.every((column) => columnFor(table, column.name, role)) ? table.primaryKey : []
+}
+
+export type Step = { readonly relation: Relation; readonly target: Table }
+
+/** A relation by request text, if both of its ends exist for this role. */
+export function relationFor(schema: Schema, table: Table, name: string, role: DatabaseRole): Step | undefined {
+  const relation = findRelation(table, name)
+  const target = relation && schema.tables.get(relation.to)
+  if (!relation || !target || !isVisible(target, role)) return undefined
+  const isWhole =
+    relation.fromColumns.every((column) => columnFor(table, column, role)) &&
+    relation.toColumns.every((column) => columnFor(target, column, role))
+  return isWhole ? { relation, target } : undefined
+}
+
+export const isAllowed = (schema: Schema, table: Table, viewer: Viewer): boolean =>
+  viewer.allowedTables.length === 0 || viewer.allowedTables.some((name) => findTable(schema, name) === table)
+
+export const notAllowed = (table: Table): AppError =>
+  new AppError('forbidden', `api key does not have access to table: ${table.name}`)

@@ -1,0 +1,40 @@
+import { SYSTEM } from '../../core/identity.ts'
+import type { Db } from '../db.ts'
+import { sql } from '../sql.ts'
+
+export type Capability = {
+  /** The extension's name. */
+  name: string
+  serves: string
+  /** `available`: PostgreSQL has it, this database does not use it yet. */
+  state: 'present' | 'available' | 'missing'
+  version: string | null
+}
+
+const EXTENSIONS = [
+  { name: 'pg_trgm', serves: 'fuzzy search' },
+  { name: 'vector', serves: 'vector search' },
+  { name: 'postgis', serves: 'spatial queries' },
+]
+
+/** Which optional extensions this database can use, and the version of PostgreSQL. */
+export async function capabilitiesOf(db: Db): Promise<{ serverVersion: string; capabilities: Capability[] }> {
+  const rows = await db.rows<{
+    name: string
+    default_version: string
+    installed_version: string | null
+    server: string
+  }>(
+    SYSTEM,
+    sql`select s.server, e.name, e.default_version, e.installed_version
+        from (select current_setting('server_version') as server) s
+        left join pg_available_extensions e on e.name = any(${EXTENSIONS.map(({ name }) => name)}::text[])`,
+  )
+  const capabilities = EXTENSIONS.map(({ name, serves }): Capability => {
+    const row = rows.find((found) => found.name === name)
+    if (!row) return { name, serves, state: 'missing', version: null }
+    if (row.installed_version === null) return { name, serves, state: 'available', version: row.default_version }
+    return { name, serves, state: 'present', version: row.installed_version }
+  })
+  return { serverVersion: rows[0]?.server.split(' ')[0] ?? '', capabilities }
+}

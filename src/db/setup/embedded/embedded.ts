@@ -1,0 +1,105 @@
+import { chmodSync, realpathSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { accountFor } from './account.ts'
+import { freePort, prepareSocketDir, runDir, socketDirFor, socketUrl, tcpUrl } from './address.ts'
+import { findBinaries } from './binaries.ts'
+import { ensureCluster, passesDescriptors } from './cluster.ts'
+import { type DataLock, lockDataDir } from './lock.ts'
+import { type Launch, launch, type Postmaster, runningPostmaster, settled, stopPostmaster } from './postmaster.ts'
+import { hasCode } from './process.ts'
+import { supervise } from './supervise.ts'
+
+export type EmbeddedOptions = {
+  dataDir: string
+  /** `bin` folder of an installed PostgreSQL to run instead of the one from npm. */
+  binDir?: string
+  log(line: string): void
+  /** More server settings, as `name: value` of postgresql.conf; an adopted PostgreSQL keeps its own. */
+  settings?: Record<string, string>
+}
+
+export type Embedded = {
+  /** For `connectionString` of `pg`, and for psql: the superuser, over the unix socket. Stays the same for life. */
+  url: string
+  socketDir: string
+  /** The postmaster of now; it changes when PostgreSQL had to be started again. */
+  readonly pid: number
+  /** It was already running, left by a server that was killed. */
+  adopted: boolean
+  version: string
+  lock: DataLock
+  stop(): Promise<void>
+}
+
+/**
+ * Runs PostgreSQL for this server alone, in `<dataDir>/postgres`, made on the first start. It outlives a kill -9 of
+ * the server, and the next start takes it over. If PostgreSQL itself dies, it is started again.
+ * Tried on Linux; the ways of macOS and Windows are written after the packages' contents and have not been run.
+ */
+export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded> {
+  let lock: DataLock | undefined
+  try {
+    lock = await lockDataDir(options.dataDir)
+    return await run({ ...options, dataDir: realpathSync(options.dataDir) }, lock)
+  } catch (error) {
+    lock?.release()
+    if (!hasCode(error, 'EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EEXIST', 'ENOSPC')) throw error
+    throw new Error(`the data directory ${options.dataDir} cannot be used: ${(error as Error).message}`, {
+      cause: error,
+    })
+  }
+}
+
+async function run({ dataDir, binDir, log, settings = {} }: EmbeddedOptions, lock: DataLock): Promise<Embedded> {
+  const clusterDir = join(dataDir, 'postgres')
+  const account = accountFor(clusterDir)
+  // Where descriptors cannot be passed on, the other account has to walk through the data directory.
+  chmodSync(dataDir, account && !passesDescriptors(account) ? 0o711 : 0o700)
+  const binaries = findBinaries(binDir, account)
+  await ensureCluster({ dataDir, clusterDir, binaries, account, log })
+
+  const plan: Omit<Launch, 'socketDir' | 'port'> = {
+    clusterDir,
+    binaries,
+    account,
+    settings,
+    logFile: join(dataDir, 'postgres.log'),
+  }
+  const onTcp = process.platform === 'win32'
+  const current = await adoptable(clusterDir, log)
+  const port = current?.port ?? (onTcp ? await freePort() : 5432)
+  const socketDir = current ? socketDirOf(current, dataDir) : socketDirFor(dataDir, account)
+  const start = async () => {
+    prepareSocketDir(socketDir, account)
+    const child = await launch({ ...plan, socketDir, port }, log)
+    return child.pid ?? 0
+  }
+  const postmaster = supervise(current?.pid ?? (await start()), start, log)
+  if (current) log(`took over the running PostgreSQL ${binaries.version} (pid ${current.pid})`)
+
+  return {
+    url: onTcp ? tcpUrl(dataDir, port) : socketUrl(socketDir),
+    socketDir,
+    get pid() {
+      return postmaster.pid
+    },
+    adopted: current !== undefined,
+    version: binaries.version,
+    lock,
+    async stop() {
+      await postmaster.end()
+      await stopPostmaster(clusterDir, postmaster.pid, binaries)
+      if (socketDir !== runDir(dataDir)) rmSync(socketDir, { recursive: true, force: true })
+      lock.release()
+    },
+  }
+}
+
+async function adoptable(clusterDir: string, log: (line: string) => void): Promise<Postmaster | undefined> {
+  const found = runningPostmaster(clusterDir)
+  return found && (await settled(clusterDir, found.pid, log)) ? runningPostmaster(clusterDir) : undefined
+}
+
+/** A descriptor's name means something only inside PostgreSQL; it stands for the folder beside the data. */
+const socketDirOf = ({ socketDir }: Postmaster, dataDir: string): string =>
+  socketDir.startsWith('/proc/') ? runDir(dataDir) : socketDir

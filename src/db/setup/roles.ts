@@ -1,0 +1,91 @@
+import type pg from 'pg'
+import { reasonOf } from '../../core/errors.ts'
+import { withLock } from './migrate.ts'
+
+const ROLES = ['svc_anon', 'svc_authenticated'] as const
+const both = ROLES.join(', ')
+const quote = (name: string) => `"${name.replaceAll('"', '""')}"`
+
+/**
+ * Makes the request roles and their grants. Existing objects of a schema are granted once, the first time the schema
+ * is exposed: an operator's REVOKE stays. Returns sentences for the operator about what could not be done.
+ */
+export async function prepareRoles(client: pg.Client, schemas: readonly string[]): Promise<string[]> {
+  const warnings: string[] = []
+  const attempt = async (what: string, text: string) => {
+    try {
+      await client.query(text)
+    } catch (error) {
+      warnings.push(`could not ${what}: ${reasonOf(error)}`)
+    }
+  }
+  await withLock(client, async () => {
+    for (const role of ROLES) await attempt(`create the role ${role}`, createRole(role))
+    // SET ROLE needs membership when the server's own role is not a superuser.
+    await attempt(`become the request roles`, grantMembership)
+    await attempt('grant the request roles access to the change log', grantChangeLog)
+    const { rows } = await client.query<{ value: string }>(
+      `select value::text from svc.settings where key = 'granted_schemas'`,
+    )
+    const granted = new Set<string>(JSON.parse(rows[0]?.value ?? '[]') as string[])
+    for (const schema of schemas) {
+      if (granted.has(schema)) continue
+      await attempt(`create the schema ${schema}`, `create schema if not exists ${quote(schema)}`)
+      await attempt(`grant the request roles access to schema ${schema}`, grantSchema(schema))
+      granted.add(schema)
+    }
+    await client.query(
+      `insert into svc.settings (key, value) values ('granted_schemas', $1)
+       on conflict (key) do update set value = excluded.value`,
+      [JSON.stringify([...granted])],
+    )
+  })
+  return [...warnings, ...(await unsafeRoles(client))]
+}
+
+// Roles belong to the whole cluster, so another database's server may be making them at this very moment.
+const createRole = (role: string) => `
+  do $$ begin
+    if not exists (select from pg_catalog.pg_roles where rolname = '${role}') then
+      create role ${role} nologin;
+    end if;
+  exception when duplicate_object or unique_violation then null;
+  end $$`
+
+const grantMembership = `
+  do $$ begin
+    if not (select rolsuper from pg_catalog.pg_roles where rolname = current_user)
+       and not (pg_catalog.pg_has_role('svc_anon', 'member') and pg_catalog.pg_has_role('svc_authenticated', 'member')) then
+      execute pg_catalog.format('grant ${both} to %I', current_user);
+    end if;
+  end $$`
+
+const grantChangeLog = `
+  grant usage on schema svc to ${both};
+  grant insert (action, schema_name, table_name, pk, record, old_record, actor) on svc.changes to ${both}`
+
+const grantSchema = (schema: string) => {
+  const name = quote(schema)
+  return `
+    grant usage on schema ${name} to ${both};
+    grant select, insert, update, delete on all tables in schema ${name} to ${both};
+    grant usage, select on all sequences in schema ${name} to ${both};
+    grant execute on all functions in schema ${name} to ${both};
+    alter default privileges in schema ${name} grant select, insert, update, delete on tables to ${both};
+    alter default privileges in schema ${name} grant usage, select on sequences to ${both};
+    alter default privileges in schema ${name} grant execute on functions to ${both}`
+}
+
+/** RLS means nothing for a role that bypasses it or owns the tables. */
+async function unsafeRoles(client: pg.Client): Promise<string[]> {
+  const { rows } = await client.query<{ rolname: string; owns: string }>(`
+    select r.rolname, exists (select from pg_catalog.pg_class c where c.relowner = r.oid) as owns
+    from pg_catalog.pg_roles r
+    where r.rolname in ('svc_anon', 'svc_authenticated')
+      and (r.rolsuper or r.rolbypassrls or r.rolcanlogin
+           or exists (select from pg_catalog.pg_class c where c.relowner = r.oid))`)
+  return rows.map(
+    ({ rolname, owns }) =>
+      `the role ${rolname} must not be a superuser, bypass RLS, log in or own tables${owns === 't' ? ' (it owns some)' : ''}`,
+  )
+}

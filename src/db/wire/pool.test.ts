@@ -1,0 +1,194 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { createDatabase, stopClusters } from '../../../test/cluster.ts'
+import { AppError } from '../../core/errors.ts'
+import { ANONYMOUS, type Identity, SYSTEM } from '../../core/identity.ts'
+import { failedStatement } from '../pg-errors.ts'
+import { sql } from '../sql.ts'
+import { openConnection } from './connect.ts'
+import { openPool, type PoolOptions } from './pool.ts'
+
+const database = await createDatabase('embedded')
+const options: PoolOptions = {
+  url: database.url,
+  maxConns: 4,
+  minConns: 1,
+  acquireTimeoutMs: 2_000,
+  preparedStatements: true,
+  schemas: ['public'],
+  statementTimeoutMs: 5_000,
+  observe: () => {},
+}
+const pool = await openPool(options)
+after(async () => {
+  await pool.close()
+  await database.drop()
+  await stopClusters()
+})
+const user = (id: string): Identity => ({
+  kind: 'user',
+  id,
+  email: `${id}@x.test`,
+  aal: 'aal1',
+  amr: [],
+  sessionId: '',
+  isAnonymous: false,
+  expiresAt: 0,
+})
+const whoAmI = sql`select json_build_object('role', current_user, 'id', current_setting('svc.user_id'), 'zone', current_setting('TimeZone'))::text`
+
+test('each flight carries its own identity, and none leaks to the next caller of the connection', async () => {
+  const seen = await Promise.all(
+    Array.from({ length: 200 }, async (_, i) => {
+      const who = i % 3 === 0 ? ANONYMOUS : i % 3 === 1 ? user(`u${i}`) : SYSTEM
+      return [who, JSON.parse((await pool.fly(who, whoAmI)) ?? '')] as const
+    }),
+  )
+  for (const [who, { role, id, zone }] of seen) {
+    assert.equal(zone, 'UTC')
+    assert.equal(id, who.kind === 'user' ? who.id : '')
+    assert.equal(role, who.kind === 'user' ? 'svc_authenticated' : who.kind === 'anonymous' ? 'svc_anon' : 'postgres')
+  }
+})
+
+test('settings that a function made for its session do not reach the next flight', async () => {
+  await pool.fly(
+    user('mallory'),
+    sql`select set_config('svc.user_id', 'victim', false), set_config('statement_timeout', '1', false)`,
+  )
+  for (let i = 0; i < 8; i++) {
+    const { id } = JSON.parse((await pool.fly(ANONYMOUS, whoAmI)) ?? '')
+    assert.equal(id, '')
+    assert.equal(await pool.fly(ANONYMOUS, sql`select current_setting('statement_timeout')`), '5s')
+  }
+})
+
+test('a flight is all or nothing and names the statement that failed', async () => {
+  await pool.run(SYSTEM, sql`create table public.once (id int primary key)`)
+  const error = await pool
+    .fly(SYSTEM, [sql`insert into public.once values (1)`, sql`insert into public.once values (2)`, sql`select 1/0`])
+    .catch((e: unknown) => e)
+  assert.equal(failedStatement(error), 2)
+  assert.equal(await pool.fly(SYSTEM, sql`select count(*) from public.once`), '0')
+})
+
+test('an error in one flight leaves the flights behind it on the same connection whole', async () => {
+  const answers = await Promise.allSettled(
+    Array.from({ length: 100 }, (_, i) =>
+      i % 4 === 0 ? pool.fly(SYSTEM, sql`select 1/${0}::int`) : pool.fly(SYSTEM, sql`select ${i}::text`),
+    ),
+  )
+  for (const [i, answer] of answers.entries()) {
+    if (i % 4 === 0) assert.equal(answer.status, 'rejected')
+    else assert.deepEqual(answer, { status: 'fulfilled', value: String(i) })
+  }
+})
+
+test('a slow statement is cut by its timeout, and its connection goes on', async () => {
+  const error = await pool.fly(ANONYMOUS, sql`select pg_sleep(10)`, { timeoutMs: 100 }).catch((e: AppError) => e)
+  assert.ok(error instanceof AppError)
+  assert.deepEqual([error.status, error.message], [504, 'query timed out'])
+  assert.equal(await pool.fly(ANONYMOUS, sql`select 1`), '1')
+})
+
+test('aborting cancels the statement in PostgreSQL', async () => {
+  const stop = new AbortController()
+  const flight = pool.fly(ANONYMOUS, sql`select pg_sleep(4), 'cancel me'`, { lane: 'slow', signal: stop.signal })
+  setTimeout(() => stop.abort(), 50)
+  await assert.rejects(flight)
+  assert.equal(
+    await pool.fly(
+      SYSTEM,
+      sql`select count(*) from pg_stat_activity where state = 'active' and query like '%cancel me%' and pid <> pg_backend_pid()`,
+    ),
+    '0',
+  )
+})
+
+test('a transaction commits as a whole, rolls back on a thrown error, and is retried after a deadlock', async () => {
+  await pool.run(SYSTEM, sql`create table public.counter (id int primary key, n int)`)
+  await pool.run(SYSTEM, sql`insert into public.counter values (1, 0), (2, 0)`)
+  await assert.rejects(
+    pool.tx(SYSTEM, async (tx) => {
+      await tx.run(sql`update public.counter set n = 99`)
+      throw new AppError('conflict', 'changed my mind')
+    }),
+    /changed my mind/,
+  )
+  const wide = await openPool({ ...options, maxConns: 12 })
+  let met = 0
+  const bothWays = (first: number, second: number) =>
+    wide.tx(SYSTEM, async (tx) => {
+      await tx.run(sql`update public.counter set n = n + 1 where id = ${first}::int`)
+      met++
+      while (met < 2) await new Promise((resolve) => setTimeout(resolve, 5)) // both hold their first row
+      await tx.run(sql`update public.counter set n = n + 1 where id = ${second}::int`)
+    })
+  await Promise.all([bothWays(1, 2), bothWays(2, 1)])
+  await wide.close()
+  assert.ok(met > 2, 'one of them was rolled back and ran again')
+  assert.equal(await pool.fly(SYSTEM, sql`select string_agg(n::text, ',') from public.counter`), '2,2')
+})
+
+test('slow statements in the fast lane do not hold up the flights that come after them', async () => {
+  const wide = await openPool({ ...options, maxConns: 20 })
+  let isSlowOver = false
+  // More than the connections in use have room for, so that quick flights find them full.
+  const slow = Promise.all(Array.from({ length: 16 }, () => wide.fly(SYSTEM, sql`select pg_sleep(1)`)))
+  void slow.then(() => {
+    isSlowOver = true
+  })
+  const quick = await Promise.all(Array.from({ length: 8 }, (_, i) => wide.fly(SYSTEM, sql`select ${i}::text`)))
+  assert.deepEqual(quick, ['0', '1', '2', '3', '4', '5', '6', '7'])
+  assert.equal(isSlowOver, false)
+  await slow
+  await wide.close()
+})
+
+test('more statements than the cache holds are prepared and closed in turn', async () => {
+  const one = await openPool({ ...options, maxConns: 1 })
+  for (let i = 0; i < 1200; i++) {
+    const text = Object.assign([`select '${i}'`], { raw: [`select '${i}'`] }) as unknown as TemplateStringsArray
+    assert.equal(await one.fly(SYSTEM, sql(text)), String(i))
+  }
+  const kept = Number(await one.fly(SYSTEM, sql`select count(*) from pg_prepared_statements`))
+  assert.ok(kept <= 501, `${kept} statements are prepared`)
+  await one.close()
+})
+
+test('a statement whose result type changed under DDL is planned again', async () => {
+  await pool.run(SYSTEM, sql`create table public.shape (a int)`)
+  await pool.run(SYSTEM, sql`insert into public.shape values (1)`)
+  const read = () => pool.rows(SYSTEM, sql`select * from public.shape`)
+  for (let i = 0; i < 10; i++) assert.deepEqual(await read(), [{ a: 1 }])
+  await pool.run(SYSTEM, sql`alter table public.shape add b text default 'x'`)
+  for (let i = 0; i < 10; i++) assert.deepEqual(await read(), [{ a: 1, b: 'x' }])
+})
+
+test('without prepared statements nothing stays on the connection', async () => {
+  const plain = await openPool({ ...options, preparedStatements: false })
+  assert.equal(await plain.fly(ANONYMOUS, sql`select ${'x'}::text`), 'x')
+  assert.equal(await plain.fly(SYSTEM, sql`select count(*) from pg_prepared_statements`), '0')
+  await plain.close()
+})
+
+test('a lost listener connection is replaced, and told about', async () => {
+  const heard: string[] = []
+  let gaps = 0
+  await pool.listen(
+    'kernel_test',
+    (payload) => heard.push(payload),
+    () => gaps++,
+  )
+  const outside = await openConnection({ url: database.url })
+  await outside.query(
+    `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'savanna listener' and datname = current_database()`,
+  )
+  const deadline = Date.now() + 5_000
+  while (gaps === 0 && Date.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 10))
+  assert.equal(gaps, 1)
+  await outside.query(`notify kernel_test, 'hello'`)
+  while (heard.length === 0 && Date.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 10))
+  assert.deepEqual(heard, ['hello'])
+  await outside.end()
+})

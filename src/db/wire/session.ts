@@ -1,0 +1,27 @@
+import { databaseSession, type Identity } from '../../core/identity.ts'
+import type { Step } from './flight.ts'
+
+export type SessionSettings = {
+  /** Exposed schemas: the search path of requests, so that functions find their tables. */
+  schemas: readonly string[]
+  statementTimeoutMs: number
+}
+
+const LOCK_TIMEOUT_MS = 8_000
+
+/**
+ * The statement that puts a caller on the connection until the end of the transaction. Everything a function could
+ * have changed for the session is set again each time, so nothing leaks from one caller to the next.
+ */
+const TEXT = `select set_config('role',$1,true),set_config('svc.user_id',$2,true),set_config('svc.user_email',$3,true),\
+set_config('svc.aal',$4,true),set_config('statement_timeout',$5,true),set_config('search_path',$6,true),\
+set_config('lock_timeout','${LOCK_TIMEOUT_MS}',true),set_config('TimeZone','UTC',true)`
+
+export function createSessionStep(settings: SessionSettings) {
+  const quoted = settings.schemas.map((name) => `"${name.replaceAll('"', '""')}"`).join(', ')
+  return (who: Identity, timeoutMs = settings.statementTimeoutMs): { step: Step; role: string } => {
+    const { role, userId, email, aal } = databaseSession(who)
+    const path = who.kind === 'system' ? 'pg_catalog, pg_temp' : quoted
+    return { step: { text: TEXT, values: [role, userId, email, aal, String(timeoutMs), path] }, role }
+  }
+}

@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { eventually, startServer } from '../../../../test/kit.ts'
+
+const api = await startServer({ config: { 'auth.anonymous_auth_enabled': true, 'auth.anonymous_retention_days': 7 } })
+
+test('cleanups remove what is over and nothing else', async () => {
+  const kept = await api.signUp('kept@x.test')
+  const old = (await api.call('POST /api/auth/anonymous')).body
+  const used = (await api.call('POST /api/auth/anonymous')).body
+  const young = (await api.call('POST /api/auth/anonymous')).body
+  await api.sql(`update svc.users set created_at = now() - interval '8 days' where id in ($1, $2)`, [
+    old.user.id,
+    used.user.id,
+  ])
+  await api.sql(`update svc.sessions set expires_at = now() - interval '1 day' where user_id = $1`, [old.user.id])
+  await api.sql(`update svc.mail_tokens set expires_at = now() - interval '1 day'`)
+
+  const { cleanups } = api.app
+  assert.equal(await cleanups['anonymous_account_cleanup']?.(), 1)
+  assert.deepEqual(await api.sql('select 1 from svc.users where id = $1', [old.user.id]), [])
+  await api.sql(`update svc.sessions set expires_at = now() - interval '1 day' where user_id = $1`, [young.user.id])
+  assert.equal(await cleanups['stale_session_cleanup']?.(), 1)
+  assert.equal(await cleanups['expired_auth_cleanup']?.(), 1)
+  for (const { token } of [kept, used]) assert.equal((await api.call('GET /api/auth/me', { as: token })).status, 200)
+})
+
+test('a cleanup that somebody queues is run once, by whichever server', async () => {
+  const old = (await api.call('POST /api/auth/anonymous')).body
+  await api.sql(`update svc.users set created_at = now() - interval '8 days' where id = $1`, [old.user.id])
+  await api.sql(`update svc.sessions set expires_at = now() - interval '1 day' where user_id = $1`, [old.user.id])
+  await api.sql(`insert into svc.queue (kind, payload) values ('anonymous_account_cleanup', '{}')`)
+  await eventually(async () => {
+    assert.deepEqual(await api.sql('select from svc.users where id = $1', [old.user.id]), [])
+    assert.deepEqual(await api.sql(`select from svc.queue where kind = 'anonymous_account_cleanup'`), [])
+  })
+})

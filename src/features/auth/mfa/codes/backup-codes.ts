@@ -1,0 +1,65 @@
+import { randomInt } from 'node:crypto'
+import { unauthorized } from '../../../../core/errors.ts'
+import { SYSTEM } from '../../../../core/identity.ts'
+import { hmacSha256 } from '../../../../core/secret.ts'
+import type { Db } from '../../../../db/db.ts'
+import { sql } from '../../../../db/sql.ts'
+import type { Device } from '../../sessions/device.ts'
+import type { AuthResponse } from '../../sessions/sessions.ts'
+import { requireAal2 } from '../assurance.ts'
+import type { Enroller } from '../enrolment.ts'
+import * as q from '../sql.ts'
+import { lockAccount, type Pending, type Verification } from '../verification.ts'
+
+/** Without the letters and digits that look alike on paper. */
+const ALPHABET = 'abcdefghjkmnpqrstuvwxyz23456789'
+const COUNT = 10
+const GROUP = 5
+
+export type BackupCodes = ReturnType<typeof createBackupCodes>
+
+const newGroup = (): string => Array.from({ length: GROUP }, () => ALPHABET[randomInt(ALPHABET.length)]).join('')
+const newCode = (): string => `${newGroup()}-${newGroup()}`
+
+/** As people type what they printed: any case, with or without hyphen. */
+const plain = (code: string): string => code.toLowerCase().replace(/[\s-]/g, '')
+
+/** For the day the phone is lost: ten codes, each good once. */
+export function createBackupCodes(deps: { db: Db; verification: Verification; codeKey: Buffer }) {
+  const { db, verification } = deps
+  const hashOf = (userId: string, code: string): string =>
+    hmacSha256(deps.codeKey, `${userId} ${plain(code)}`).toString('hex')
+
+  return {
+    /** Replaces all earlier ones. */
+    async generate(user: Enroller): Promise<string[]> {
+      requireAal2(user)
+      const codes = new Set<string>()
+      while (codes.size < COUNT) codes.add(newCode())
+      const hashes = [...codes].map((code) => hashOf(user.id, code))
+      await db.tx(SYSTEM, async (tx) => {
+        await lockAccount(tx, user.id)
+        await tx.run(q.dropBackupCodes(user.id))
+        await tx.run(q.insertBackupCodes(user.id, hashes))
+      })
+      return [...codes]
+    },
+
+    async remaining(userId: string): Promise<number> {
+      const [row] = await db.rows<{ remaining: number }>(SYSTEM, q.remainingCodes(sql`${userId}::uuid`))
+      return row?.remaining ?? 0
+    },
+
+    verify: (who: Pending, code: string, device: Device): Promise<AuthResponse> =>
+      verification.attempt(who, 'backup_code', device, async (tx) => {
+        const hash = hashOf(who.id, code)
+        const [found] = await tx.rows<{ is_used: boolean }>(q.backupCode(who.id, hash))
+        const refused = unauthorized('invalid or already used backup code')
+        if (!found) return refused
+        // A code that was right once is no guess, so it is not counted as one.
+        if (found.is_used) throw refused
+        await tx.run(q.spendBackupCode(who.id, hash))
+        return undefined
+      }),
+  }
+}

@@ -1,0 +1,68 @@
+import { randomUUID } from 'node:crypto'
+import { decrypt, encrypt } from '../../../../core/encrypt.ts'
+import { type AppError, unauthorized } from '../../../../core/errors.ts'
+import type { Tx } from '../../../../db/db.ts'
+import type { Device } from '../../sessions/device.ts'
+import type { AuthResponse } from '../../sessions/sessions.ts'
+import { challengeNotFound, openChallenge, requireFactor } from '../challenges.ts'
+import type { Enroller, Enrolment } from '../enrolment.ts'
+import * as q from '../sql.ts'
+import type { Pending, Verification } from '../verification.ts'
+import { base32, newSecret, otpauthUri, stepAt, stepOf } from './totp-code.ts'
+
+const CHALLENGE_SECONDS = 300
+
+export type Totp = ReturnType<typeof createTotp>
+
+/** Codes of an authenticator app. */
+export function createTotp(deps: {
+  enrolment: Enrolment
+  verification: Verification
+  encryptionKey: Buffer
+  appName: string
+}) {
+  const { enrolment, verification, encryptionKey } = deps
+  const context = (factorId: string): string => `totp ${factorId}`
+
+  /** Spends the time step of the code, so that nobody who saw it can use it again. */
+  async function check(tx: Tx, factor: q.Factor, code: string): Promise<AppError | undefined> {
+    const secret = Buffer.from(decrypt(encryptionKey, factor.secret, context(factor.id)), 'hex')
+    const step = stepOf(secret, code, stepAt(factor.epoch))
+    if (step === undefined) return unauthorized('invalid TOTP code')
+    // A code that was right once is no guess, so it is not counted as one.
+    if ((await tx.run(q.spendStep(factor.id, step))) === 0) throw unauthorized('TOTP code already used')
+    return undefined
+  }
+
+  return {
+    enroll(user: Enroller): Promise<{ factor_id: string; uri: string; secret: string }> {
+      const [id, secret] = [randomUUID(), newSecret()]
+      const stored = encrypt(encryptionKey, secret.toString('hex'), context(id))
+      return enrolment.start(user, 'totp', { id, secret: stored }, async (_tx, { email, phone }) => ({
+        factor_id: id,
+        uri: otpauthUri(deps.appName, email || phone || user.id, secret),
+        secret: base32(secret),
+      }))
+    },
+
+    confirm: (user: Enroller, code: string): Promise<void> =>
+      enrolment.confirm(user, 'totp', (tx, pending) => check(tx, pending, code)),
+
+    challenge: (userId: string): Promise<string> =>
+      verification.prepare(userId, async (tx) => {
+        const factor = await requireFactor(tx, userId, 'totp')
+        const id = randomUUID()
+        await tx.run(q.insertChallenge({ id, factorId: factor.id, codeHash: null, seconds: CHALLENGE_SECONDS }))
+        return id
+      }),
+
+    verify: (who: Pending, challengeId: string, code: string, device: Device): Promise<AuthResponse> =>
+      verification.attempt(who, 'totp', device, async (tx) => {
+        const challenge = await openChallenge(tx, challengeId, who.id, 'totp')
+        if (challenge.seconds_left < 1) throw challengeNotFound()
+        const wrong = await check(tx, await requireFactor(tx, who.id, 'totp'), code)
+        if (!wrong) await tx.run(q.spendChallenge(challenge.id))
+        return wrong
+      }),
+  }
+}

@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { AppError } from '../../../core/errors.ts'
+import { checkPassword, createPasswords } from './hashing.ts'
+
+const cheap = { memory: 64, time: 1, threads: 1, concurrency: 2, queue: 100 }
+const passwords = createPasswords(cheap)
+after(() => passwords.close())
+
+test('a password verifies against its own hash only', async () => {
+  const encoded = await passwords.hash('correct horse')
+  assert.match(encoded, /^\$argon2id\$v=19\$m=64,t=1,p=1\$/)
+  assert.equal(await passwords.verify('correct horse', encoded), true)
+  assert.equal(await passwords.verify('correct horsf', encoded), false)
+  assert.notEqual(encoded, await passwords.hash('correct horse'))
+})
+
+test('without a stored hash the answer is no, after one hash of equal cost', async () => {
+  const costly = createPasswords({ ...cheap, memory: 19456, time: 2, concurrency: 1 })
+  const encoded = await costly.hash('correct horse')
+  const timed = async (stored: string | undefined) => {
+    const runs: number[] = []
+    for (let i = 0; i < 5; i++) {
+      const start = performance.now()
+      assert.equal(await costly.verify('wrong password', stored), false)
+      runs.push(performance.now() - start)
+    }
+    return Math.min(...runs)
+  }
+  const [known, unknown] = [await timed(encoded), await timed(undefined)]
+  await costly.close()
+  assert.ok(unknown > known / 2 && unknown < known * 2, `known ${known} ms, unknown ${unknown} ms`)
+})
+
+test('passwords that differ only after byte 72 are not interchangeable', async () => {
+  const encoded = await passwords.hash(`${'a'.repeat(79)}x`)
+  assert.equal(await passwords.verify(`${'a'.repeat(79)}y`, encoded), false)
+})
+
+test('the same letters composed differently are one password', async () => {
+  const encoded = await passwords.hash('caf\u00e9 au lait')
+  assert.equal(await passwords.verify('cafe\u0301 au lait', encoded), true)
+})
+
+test('a damaged stored hash fails without taking the worker down', async () => {
+  await assert.rejects(passwords.verify('correct horse', 'not a hash'), /password hashing failed/)
+  assert.equal(await passwords.verify('correct horse', await passwords.hash('correct horse')), true)
+})
+
+test('a full queue answers 503 and the rest is served', async () => {
+  const small = createPasswords({ ...cheap, memory: 8192, concurrency: 1, queue: 2 })
+  const results = await Promise.allSettled(Array.from({ length: 10 }, () => small.hash('correct horse')))
+  const refused = results.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []))
+  assert.equal(refused.length, 7)
+  for (const error of refused) {
+    assert.ok(error instanceof AppError)
+    assert.deepEqual([error.status, error.message, error.headers?.['Retry-After']], [503, 'server busy', '1'])
+  }
+  assert.equal(small.queued(), 0)
+  await small.close()
+})
+
+test('after close hashing is refused and nothing hangs', async () => {
+  const one = createPasswords({ ...cheap, concurrency: 1 })
+  const pending = Promise.allSettled([one.hash('a'), one.hash('b'), one.hash('c')])
+  await one.close()
+  await assert.rejects(one.hash('d'), /server busy/)
+  assert.equal((await pending).length, 3)
+})
+
+test('length limits count characters below and bytes above', () => {
+  assert.throws(() => checkPassword('1234567', 8), /password must be at least 8 characters/)
+  assert.throws(() => checkPassword('🦁🦁🦁🦁', 8), /at least 8 characters/)
+  assert.throws(() => checkPassword('é'.repeat(513), 8), /password must be at most 1024 bytes/)
+  checkPassword('12345678', 8)
+  checkPassword('a'.repeat(1024), 8)
+})

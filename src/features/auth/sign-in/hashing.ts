@@ -1,0 +1,127 @@
+import { availableParallelism } from 'node:os'
+import type { Worker } from 'node:worker_threads'
+import type { Options } from '@node-rs/argon2'
+import { badRequest, unavailable } from '../../../core/errors.ts'
+import { type HashAnswer, type HashJob, startPasswordWorker } from './hash-worker.ts'
+
+export type Passwords = {
+  hash(password: string): Promise<string>
+  /** Without a stored hash (no such account, no password) one hash is still computed, so that the answer takes as long. */
+  verify(password: string, encoded: string | undefined): Promise<boolean>
+  /** Hashes that wait for a free worker. */
+  queued(): number
+  close(): Promise<void>
+}
+
+export type PasswordCosts = {
+  /** KiB per hash. */
+  memory: number
+  time: number
+  threads: number
+  /** Parallel hashes; never more than there are cores, where more would only cost memory. */
+  concurrency: number
+  /** Waiting hashes; beyond that callers are told to come back. */
+  queue: number
+}
+
+const MAX_BYTES = 1024
+const IDLE_MS = 30_000
+
+/** Longer ones are never hashed, so nobody can have one. */
+export const isHashable = (password: string): boolean => Buffer.byteLength(password) <= MAX_BYTES
+
+/** Limits are checked before hashing, so an oversized password costs nothing. */
+export function checkPassword(password: string, minLength: number): void {
+  if (!isHashable(password)) throw badRequest(`password must be at most ${MAX_BYTES} bytes`)
+  if ([...password].length < minLength) throw badRequest(`password must be at least ${minLength} characters`)
+}
+
+type Task = { job: HashJob; resolve: (value: string | boolean) => void; reject: (error: Error) => void }
+type Seat = { worker: Worker; task: Task | undefined; idle: NodeJS.Timeout | undefined }
+
+/** argon2id off the event loop: few low-priority threads, started when first needed, behind a bounded queue. */
+export function createPasswords(costs: PasswordCosts): Passwords {
+  const options: Options = { memoryCost: costs.memory, timeCost: costs.time, parallelism: costs.threads }
+  const maxSeats = Math.max(1, Math.min(costs.concurrency, availableParallelism()))
+  const seats = new Set<Seat>()
+  const waiting: Task[] = []
+  let closed = false
+
+  function submit(job: HashJob): Promise<string | boolean> {
+    return new Promise((resolve, reject) => {
+      const task = { job, resolve, reject }
+      const seat = closed ? undefined : freeSeat()
+      if (seat) give(seat, task)
+      else if (!closed && waiting.length < costs.queue) waiting.push(task)
+      else reject(unavailable('server busy', 1))
+    })
+  }
+
+  function freeSeat(): Seat | undefined {
+    for (const seat of seats) if (!seat.task) return seat
+    return seats.size < maxSeats ? newSeat() : undefined
+  }
+
+  function newSeat(): Seat {
+    const worker = startPasswordWorker(options)
+    const seat: Seat = { worker, task: undefined, idle: undefined }
+    worker.on('message', (answer: HashAnswer) => {
+      const task = seat.task
+      seat.task = undefined
+      if ('failure' in answer) task?.reject(new Error(`password hashing failed: ${answer.failure}`))
+      else task?.resolve(answer.value)
+      next(seat)
+    })
+    worker.on('error', (error) => lost(seat, error))
+    worker.on('exit', () => lost(seat, new Error('password worker ended')))
+    seats.add(seat)
+    return seat
+  }
+
+  function give(seat: Seat, task: Task): void {
+    clearTimeout(seat.idle)
+    seat.task = task
+    seat.worker.ref()
+    seat.worker.postMessage(task.job)
+  }
+
+  function next(seat: Seat): void {
+    const task = waiting.shift()
+    if (task) {
+      give(seat, task)
+      return
+    }
+    seat.worker.unref()
+    seat.idle = setTimeout(() => {
+      seats.delete(seat)
+      void seat.worker.terminate()
+    }, IDLE_MS).unref()
+  }
+
+  function lost(seat: Seat, error: Error): void {
+    clearTimeout(seat.idle)
+    seats.delete(seat)
+    seat.task?.reject(error)
+    seat.task = undefined
+    const task = closed ? undefined : waiting.shift()
+    if (task) give(newSeat(), task)
+  }
+
+  return {
+    hash: async (password) => String(await submit({ kind: 'hash', password: normal(password) })),
+    verify: async (password, encoded) => {
+      if (encoded !== undefined) return (await submit({ kind: 'verify', password: normal(password), encoded })) === true
+      await submit({ kind: 'hash', password: normal(password) })
+      return false
+    },
+    queued: () => waiting.length,
+    close: async () => {
+      closed = true
+      for (const task of waiting.splice(0)) task.reject(unavailable('server busy', 1))
+      await Promise.all([...seats].map((seat) => seat.worker.terminate()))
+    },
+  }
+}
+
+/** The same letters typed on another keyboard are the same password (NIST SP 800-63B, 3.1.1.2). */
+const normal = (password: string): string => password.normalize('NFC')

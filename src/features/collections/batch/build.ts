@@ -1,0 +1,164 @@
+import { mayDo } from '../../../db/schema/lookup.ts'
+import type { Column } from '../../../db/schema/snapshot.ts'
+import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../../db/sql.ts'
+import { equals } from '../list/build.ts'
+import type { Place } from '../place.ts'
+import {
+  assignments,
+  BEFORE,
+  definitions,
+  INPUT,
+  insert,
+  logged,
+  MADE,
+  oldImage,
+  outcome,
+  ROW,
+  sameKey,
+} from '../write/build.ts'
+import type { BatchMethod, Operation } from './parse.ts'
+
+/** Operations that one statement can do; never empty. */
+export type Run = readonly [Operation, ...Operation[]]
+
+/** Joins neighbours that can share a statement without changing what the batch means. */
+export function mergeRuns(operations: readonly Operation[]): Run[] {
+  const runs: [Operation, ...Operation[]][] = []
+  let seen = new Set<string>()
+  for (const operation of operations) {
+    const run = runs.at(-1)
+    const key = operation.key.length > 0 ? JSON.stringify(operation.key) : ''
+    if (run && canFollow(run[0], operation) && (key === '' || !seen.has(key))) run.push(operation)
+    else {
+      runs.push([operation])
+      seen = new Set()
+    }
+    seen.add(key)
+  }
+  return runs
+}
+
+/** One statement changes a row once and looks keys up only at its start: keys stay as they are within a run. */
+function canFollow(first: Operation, next: Operation): boolean {
+  if (first.method !== next.method || !isSame(first.columns, next.columns)) return false
+  return first.method === 'create' || !first.columns.some((column) => column.isPrimaryKey)
+}
+
+const isSame = (some: readonly Column[], others: readonly Column[]): boolean =>
+  some === others || (some.length === others.length && some.every((column, i) => column === others[i]))
+
+export const splitRun = (run: Run): Run[] => run.map((operation): Run => [operation])
+
+/**
+ * Locks what the batch is going to change in the order of the keys, so that two batches over the same rows wait for
+ * each other instead of locking each other out. Undefined when there is nothing to gain, or no right to lock.
+ */
+export function buildLocks(place: Place, operations: readonly Operation[]): Sql | undefined {
+  const { table, viewer } = place
+  const changes = operations.filter(({ method }) => method !== 'create')
+  if (changes.length < 2 || !mayDo(table, viewer.role, 'update')) return undefined
+  const columns = table.primaryKey.map(({ ident }) => sql`${ROW}.${ident}`)
+  const strength = changes.some(({ method }) => method === 'delete') ? sql`update` : sql`no key update`
+  return sql`with ${keyedInput(place, changes, [])}
+    select pg_catalog.count(*) from (
+      select from ${INPUT} join ${table.ident} as ${ROW} on ${keysMatch(place)}
+      order by ${join(columns, COMMA)} for ${strength} of ${ROW}
+    ) as svc_locked`
+}
+
+/** RFC 7464 parts JSON texts with it, because no JSON text can hold it. */
+const SEPARATOR = '\x1e'
+
+/** Answers what resultsOf() reads, or fails with svc.require_rows. */
+export function buildRun(place: Place, run: Run, actor: string): Sql {
+  switch (run[0].method) {
+    case 'create':
+      return createRun(place, run, actor)
+    case 'update':
+      return updateRun(place, run, actor)
+    case 'delete':
+      return deleteRun(place, run, actor)
+  }
+}
+
+function createRun(place: Place, run: Run, actor: string): Sql {
+  const { columns } = run[0]
+  const input = sql`pg_catalog.json_to_recordset(${bodies(run)}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
+  // PostgreSQL inserts, and returns, in the order of the input.
+  return sql`with ${MADE} as (${insert(place, columns, input)} returning ${outcome(place)})${logged(place, 'create', actor)}
+    ${answer(run, records())}`
+}
+
+function updateRun(place: Place, run: Run, actor: string): Sql {
+  const { schema, table } = place
+  const { columns } = run[0]
+  const update = sql`update ${table.ident} as ${ROW} set ${assignments(schema, columns)} from ${INPUT}`
+  const returning = sql`returning ${INPUT}.svc_n, ${outcome(place)}`
+  const made = table.watched
+    ? sql`${MADE} as (${update} where ${keysMatch(place)} ${returning})`
+    : sql`${BEFORE} as (
+      select ${INPUT}.svc_n, ${oldImage(place)} from ${INPUT} join ${table.ident} as ${ROW} on ${keysMatch(place)}
+      for no key update of ${ROW}
+    ), ${MADE} as (${update}, ${BEFORE} where ${sameKey(table)} and ${BEFORE}.svc_n = ${INPUT}.svc_n ${returning})`
+  const pairing = sql` where ${MADE}.svc_n = ${BEFORE}.svc_n`
+  return sql`with ${keyedInput(place, run, columns)}, ${made}${logged(place, 'update', actor, pairing)}
+    ${answer(run, records(sql` order by ${MADE}.svc_n`))}`
+}
+
+function deleteRun(place: Place, run: Run, actor: string): Sql {
+  const { table } = place
+  return sql`with ${keyedInput(place, run, [])}, ${MADE} as (
+      delete from ${table.ident} as ${ROW} using ${INPUT} where ${keysMatch(place)}
+      returning ${INPUT}.svc_n, ${outcome(place)}
+    )${logged(place, 'delete', actor)}
+    ${answer(run, sql`''`)}`
+}
+
+const bodies = (run: readonly Operation[]): string => `[${run.map(({ body }) => body).join(',')}]`
+const inputKey = (i: number): Ident => new Ident(`svc_k${i}`)
+
+/** Values, keys and position of each operation, as rows. */
+function keyedInput({ table }: Place, run: readonly Operation[], columns: readonly Column[]): Sql {
+  const keys = table.primaryKey.map(
+    ({ castType }, i) => sql`pg_catalog.unnest(${run.map(({ key }) => key[i] ?? '')}::${castType}[])`,
+  )
+  const values =
+    columns.length > 0
+      ? [sql`pg_catalog.json_to_recordset(${bodies(run)}::pg_catalog.json) as (${definitions(columns)})`]
+      : []
+  const names = [...columns.map(({ ident }) => ident), ...keys.map((_, i) => inputKey(i))]
+  return sql`${INPUT} as materialized (
+      select * from rows from (${join([...values, ...keys], COMMA)}) with ordinality
+        as svc_rows(${join(
+          names.map((name) => sql`${name}`),
+          COMMA,
+        )}, svc_n)
+    )`
+}
+
+const keysMatch = ({ table }: Place): Sql =>
+  join(
+    table.primaryKey.map((column, i) => equals(column, ROW, sql`${INPUT}.${inputKey(i)}`)),
+    sql` and `,
+  )
+
+/** The count is checked inside the statement: a missing row must roll back what the others did. */
+const answer = (run: Run, texts: Sql): Sql =>
+  sql`select ${texts} from ${MADE} having svc.require_rows(pg_catalog.count(*), ${run.length}::int8)`
+
+const records = (order = EMPTY): Sql => sql`pg_catalog.string_agg(${MADE}.svc_json::text, ${SEPARATOR}::text${order})`
+
+const STATUS: Record<BatchMethod, number> = { create: 201, update: 200, delete: 204 }
+
+/** The JSON texts of what the operations of a run answer. */
+export function resultsOf(run: Run, text: string | null): string {
+  const [{ index: first, method }] = run
+  const status = `,"status":${STATUS[method]}`
+  if (method === 'delete') return run.map(({ index }) => `{"index":${index}${status}}`).join(',')
+  const bodies = (text ?? '').split(SEPARATOR)
+  let results = ''
+  for (let i = 0; i < bodies.length; i++) {
+    results += `${i === 0 ? '' : ','}{"index":${first + i}${status},"body":${bodies[i]}}`
+  }
+  return results
+}

@@ -1,0 +1,79 @@
+import { AppError, badRequest } from '../../../core/errors.ts'
+import type { Column, Table } from '../../../db/schema/snapshot.ts'
+import { parseKey } from '../key.ts'
+import { columnFinder, type Fields, isFields } from '../write/body.ts'
+import { memberTextsOfEach } from './json-slices.ts'
+
+export type BatchMethod = 'create' | 'update' | 'delete'
+
+export type Operation = {
+  readonly index: number
+  readonly method: BatchMethod
+  /** One text per primary-key column; empty for create. */
+  readonly key: readonly string[]
+  /** Empty for delete. */
+  readonly columns: readonly Column[]
+  /** The body as the client wrote it. */
+  readonly body: string
+}
+
+const MAX_OPERATIONS = 1000
+const NO_COLUMNS: readonly Column[] = []
+const NO_KEY: readonly string[] = []
+
+/** `body` is the parsed `bodyText`; every operation is checked before the first one is run. */
+export function parseBatch(table: Table, body: unknown, bodyText: string): Operation[] {
+  if (!isFields(body)) throw badRequest('invalid JSON body')
+  const operations = Object.hasOwn(body, 'operations') ? body['operations'] : []
+  if (!Array.isArray(operations)) throw badRequest('invalid JSON body')
+  if (operations.length === 0) throw badRequest('operations array is empty')
+  if (operations.length > MAX_OPERATIONS) throw badRequest(`too many operations: max ${MAX_OPERATIONS}`)
+  const [ids = [], bodies = []] = memberTextsOfEach(bodyText, 'operations', ['id', 'body'])
+  const columnsOf = columnFinder(table)
+  return operations.map((operation: unknown, index) =>
+    parseOperation(table, columnsOf, operation, { index, idText: ids[index], bodyText: bodies[index] ?? '{}' }),
+  )
+}
+
+const isMethod = (name: unknown): name is BatchMethod => name === 'create' || name === 'update' || name === 'delete'
+
+const refusal = (index: number, why: string): AppError => badRequest(`operation[${index}]: ${why}`)
+
+function parseOperation(
+  table: Table,
+  columnsOf: (body: Fields) => readonly Column[],
+  input: unknown,
+  { index, idText, bodyText }: { index: number; idText: string | undefined; bodyText: string },
+): Operation {
+  const { method, id: givenId, body }: Fields = isFields(input) ? input : {}
+  if (!isMethod(method)) {
+    const shown = typeof method === 'string' ? method.slice(0, 100) : ''
+    throw refusal(index, `unknown method "${shown}" (expected create, update, or delete)`)
+  }
+  const id = method === 'create' ? undefined : keyText(givenId, idText)
+  if (method !== 'create' && id === undefined) throw refusal(index, `${method} requires an id`)
+  if (method !== 'delete' && !isFields(body)) throw refusal(index, `${method} requires a body`)
+  try {
+    const columns = method === 'delete' ? NO_COLUMNS : columnsOf(body as Fields)
+    if (method !== 'delete' && columns.length === 0) throw refusal(index, 'no recognized columns in body')
+    return { index, method, key: id === undefined ? NO_KEY : parseKey(table, id, id), columns, body: bodyText }
+  } catch (error) {
+    throw error instanceof AppError && !error.message.startsWith('operation[') ? blame(error, index) : error
+  }
+}
+
+/** A number is taken from the text, with all its digits. */
+function keyText(id: unknown, text: string | undefined): string | undefined {
+  if (typeof id === 'string' && id !== '') return id
+  return typeof id === 'number' ? text : undefined
+}
+
+/** A failure of one operation fails the batch and says which one it was. */
+export function blame(error: AppError, index: number): AppError {
+  const operation = { code: 'operation_failed', message: `operation[${index}]` }
+  return new AppError(error.kind, error.message, {
+    data: { ...error.data, operation },
+    cause: error.cause,
+    ...(error.headers && { headers: error.headers }),
+  })
+}

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { startServer } from '../../../../test/kit.ts'
+import { ANONYMOUS } from '../../../core/identity.ts'
+import { openSchemaCache } from '../../../db/schema/cache.ts'
+import { viewerOf } from '../../../db/schema/viewer.ts'
+import { openPool } from '../../../db/wire/pool.ts'
+import { columnFinder } from '../write/body.ts'
+import { buildCreate, buildUpdate } from '../write/build.ts'
+import { buildList } from './build.ts'
+import { parseList } from './parse.ts'
+import { planList } from './plan.ts'
+
+async function snapshotOf(databaseUrl: string) {
+  const observe = () => {}
+  const db = await openPool({
+    url: databaseUrl,
+    maxConns: 2,
+    minConns: 1,
+    acquireTimeoutMs: 5000,
+    preparedStatements: true,
+    schemas: ['public'],
+    statementTimeoutMs: 5000,
+    observe,
+  })
+  const cache = await openSchemaCache({ db, schemas: ['public'], observe })
+  const schema = cache.read()
+  await cache.stop()
+  await db.close()
+  return schema
+}
+
+test('a list with total, filter and expansion is one statement that walks indexes, also when its plan is kept', async () => {
+  const api = await startServer()
+  await api.sql(`
+    create table authors (id int primary key, name text);
+    create table posts (id int primary key, author_id int references authors, kind int, title varchar(50));
+    insert into authors select i, 'a' || i from generate_series(1, 1000) i;
+    insert into posts select i, 1 + i % 1000, i % 1000, 'title ' || i from generate_series(1, 20000) i;
+    create index posts_kind on posts (kind);
+    create index posts_title on posts (title);
+    analyze`)
+  const schema = await snapshotOf(api.databaseUrl)
+  const table = schema.tables.get('public.posts')
+  assert.ok(table)
+  const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
+  const render = (query: Record<string, string>) => buildList(planList(parseList(query), place), schema).render()
+
+  const explain = async (query: Record<string, string>): Promise<string> => {
+    const { text, values } = render(query)
+    await api.sql('set plan_cache_mode = force_generic_plan')
+    await api.sql(`prepare listing as ${text}`)
+    const literals = values.map((value) => (Array.isArray(value) ? `'{${value.join()}}'` : `'${String(value)}'`))
+    const rows = await api.sql(`explain execute listing${literals.length > 0 ? `(${literals.join()})` : ''}`)
+    await api.sql('deallocate listing')
+    return rows.map((row) => Object.values(row as object)[0]).join('\n')
+  }
+
+  const plain = await explain({ expand: 'author', skipTotal: 'true' })
+  assert.match(plain, /Index Scan using posts_pkey/)
+  assert.match(plain, /Index Scan using authors_pkey/)
+  assert.doesNotMatch(plain, /Sort|Seq Scan/)
+  assert.match(await explain({ filter: 'kind=7' }), /posts_kind/)
+  assert.match(await explain({ filter: "title='title 7'" }), /posts_title/)
+  assert.match(await explain({ filter: 'kind in (1,2,3)' }), /posts_kind/)
+  assert.match(await explain({ filter: 'id=7' }), /posts_pkey/)
+})
+
+test('values travel as parameters and the text stays the same', async () => {
+  const api = await startServer()
+  await api.sql('create table posts (id int primary key, title text)')
+  const schema = await snapshotOf(api.databaseUrl)
+  const table = schema.tables.get('public.posts')
+  assert.ok(table)
+  const render = (filter: string, page = '1') =>
+    buildList(planList(parseList({ filter, page }), { schema, table, viewer: viewerOf(ANONYMOUS) }), schema).render()
+  const [one, other] = [render("title='x'"), render("title=''' or 1=1 --'")]
+  assert.equal(one.text, other.text)
+  assert.ok(other.values.includes("' or 1=1 --"))
+  assert.equal(render('id in (1)').text, render('id in (1,2,3)').text)
+  assert.equal(render('id=1', '2').text, render('id=1', '3').text)
+})
+
+test('the text of a write depends on the table and the set of columns alone', async () => {
+  const api = await startServer()
+  await api.sql('create table posts (id int primary key, title text, n int)')
+  const schema = await snapshotOf(api.databaseUrl)
+  const table = schema.tables.get('public.posts')
+  assert.ok(table)
+  const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
+  const columnsOf = columnFinder(table)
+  const create = (body: Record<string, unknown>) =>
+    buildCreate(place, { columns: columnsOf(body), body: JSON.stringify(body), actor: '{}' }).render().text
+  assert.equal(create({ title: 'a', n: 1 }), create({ n: null, nope: true, title: 'b' }))
+  assert.notEqual(create({ title: 'a' }), create({ n: 1 }))
+  const update = (key: string, body: Record<string, unknown>) =>
+    buildUpdate(place, [key], { columns: columnsOf(body), body: JSON.stringify(body), actor: '{}' }).render().text
+  assert.equal(update('1', { n: 1 }), update('2', { n: 'x' }))
+})

@@ -1,0 +1,100 @@
+import { buildFilter, joined } from '../../../db/schema/filter/build.ts'
+import { operator } from '../../../db/schema/filter/operators.ts'
+import { jsonColumns } from '../../../db/schema/row-json.ts'
+import type { Column, Schema, Table } from '../../../db/schema/snapshot.ts'
+import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../../db/sql.ts'
+import type { Expansion, ListPlan, Order, Shape } from './plan.ts'
+
+const ROW = new Ident('svc_t')
+const AND = sql` and `
+const MAX_EXPANDED = 1000
+
+/**
+ * The whole answer in one statement. The count is a query of its own beside the page, so that neither spoils the
+ * other's plan.
+ */
+export function buildList(plan: ListPlan, schema: Schema): Sql {
+  const { shape, page, perPage } = plan
+  const where = plan.filter ? sql` where ${buildFilter(plan.filter, shape.table, ROW)}` : EMPTY
+  const items = sql`(select pg_catalog.json_agg(svc_page.*)::text from (
+    select ${rowSelect(schema, shape, ROW)} from ${shape.table.ident} as ${ROW}${where}${orderBy(plan.order, ROW)}${window(page, perPage)}
+  ) as svc_page)`
+  const head = sql`'{"items":', coalesce(${items}, '[]'), ',"page":', ${page}::int4, ',"perPage":', ${perPage}::int4`
+  if (plan.skipTotal) return sql`select pg_catalog.concat(${head}, ',"totalItems":-1,"totalPages":-1}')`
+  return sql`select pg_catalog.concat(${head}, ',"totalItems":', svc_total.n, ',"totalPages":',
+      (svc_total.n + ${perPage}::int8 - 1) / ${perPage}::int8, '}')
+    from (select pg_catalog.count(*) as n from ${shape.table.ident} as ${ROW}${where}) as svc_total`
+}
+
+export function buildRead(shape: Shape, key: readonly string[], schema: Schema): Sql {
+  return sql`select pg_catalog.to_json(svc_row.*)::text from (
+    select ${rowSelect(schema, shape, ROW)} from ${shape.table.ident} as ${ROW} where ${keyIs(shape.table, ROW, key)}
+  ) as svc_row`
+}
+
+/** `key` holds one text per primary-key column. */
+export const keyIs = (table: Table, row: Ident, key: readonly string[]): Sql =>
+  join(
+    table.primaryKey.map((column, i) => equals(column, row, sql`${key[i] ?? ''}::${column.castType}`)),
+    AND,
+  )
+
+export const equals = (column: Column, row: Ident, value: Sql): Sql =>
+  sql`${row}.${column.ident} ${operator('=', column)} ${value}`
+
+/** The columns of a table as a role sees them are one list per snapshot, so their text is made once. */
+const wholeRows = new WeakMap<readonly Column[], Sql>()
+
+function wholeRow(schema: Schema, columns: readonly Column[]): Sql {
+  const made = wholeRows.get(columns) ?? jsonColumns(schema, columns, ROW).constant()
+  wholeRows.set(columns, made)
+  return made
+}
+
+/** The select list of a shape: its columns and, when asked for, the object of its relations. */
+function rowSelect(schema: Schema, { table, columns, expand }: Shape, row: Ident, depth = 1): Sql {
+  if (expand.length === 0) return row === ROW ? wholeRow(schema, columns) : jsonColumns(schema, columns, row)
+  const relations = expand.map(
+    (expansion) => sql`${expansion.key}::text, ${expanded(schema, expansion, table, row, depth)}`,
+  )
+  const shown = jsonColumns(
+    schema,
+    columns.filter(({ name }) => name !== 'expand'),
+    row,
+  )
+  return sql`${shown}, pg_catalog.json_build_object(${join(relations, COMMA)}) as expand`
+}
+
+function expanded(schema: Schema, expansion: Expansion, from: Table, row: Ident, depth: number): Sql {
+  const { relation, target, shape, order } = expansion
+  const there = new Ident(`svc_e${depth}`)
+  const select = rowSelect(schema, shape, there, depth + 1)
+  const rows = sql`select ${select} from ${target.ident} as ${there} where ${joined(expansion, from, row, there)}`
+  if (relation.type === 'many-to-one') {
+    return sql`(select pg_catalog.to_json(j.*) from (${rows} limit 1) as j)`
+  }
+  return sql`coalesce((select pg_catalog.json_agg(j.*) from (
+    ${rows}${orderBy(order, there)} limit ${integer(MAX_EXPANDED)}) as j), '[]'::pg_catalog.json)`
+}
+
+function orderBy(order: readonly Order[], row: Ident): Sql {
+  const keys = order.map(({ column, descending }) =>
+    descending ? sql`${row}.${column.ident} desc` : sql`${row}.${column.ident}`,
+  )
+  return keys.length > 0 ? sql` order by ${join(keys, COMMA)}` : EMPTY
+}
+
+/**
+ * The limit stands in the text: of an unknown limit PostgreSQL expects a tenth of the table, and sorts it all where
+ * it could have walked an index.
+ */
+const window = (page: number, perPage: number): Sql =>
+  page === 1 ? sql` limit ${integer(perPage)}` : sql` limit ${integer(perPage)} offset ${(page - 1) * perPage}::int8`
+
+const DIGITS = [sql`0`, sql`1`, sql`2`, sql`3`, sql`4`, sql`5`, sql`6`, sql`7`, sql`8`, sql`9`]
+
+const integer = (n: number): Sql =>
+  join(
+    [...String(n)].map((digit) => DIGITS[Number(digit)] ?? EMPTY),
+    EMPTY,
+  )

@@ -1,0 +1,92 @@
+import { AppError, badRequest } from '../../../core/errors.ts'
+import { isSortable } from '../../../db/schema/filter/operators.ts'
+import { type PlannedFilter, planFilter } from '../../../db/schema/filter/plan.ts'
+import type { Column, Table } from '../../../db/schema/snapshot.ts'
+import { columnFor, columnsFor, isAllowed, keyFor, relationFor, type Step } from '../../../db/schema/viewer.ts'
+import type { Place } from '../place.ts'
+import type { ListQuery, RowQuery, SortKey } from './parse.ts'
+
+/** Which columns and relations one JSON object shows. */
+export type Shape = {
+  readonly table: Table
+  readonly columns: readonly Column[]
+  readonly expand: readonly Expansion[]
+}
+
+export type Expansion = Step & {
+  /** The key in the `expand` object. */
+  readonly key: string
+  readonly shape: Shape
+  readonly order: readonly Order[]
+}
+
+export type Order = { readonly column: Column; readonly descending: boolean }
+
+export type ListPlan = {
+  readonly shape: Shape
+  readonly filter: PlannedFilter | undefined
+  readonly order: readonly Order[]
+  readonly page: number
+  readonly perPage: number
+  readonly skipTotal: boolean
+}
+
+export function planList(query: ListQuery, place: Place): ListPlan {
+  const { schema, table, viewer } = place
+  return {
+    shape: planRow(query, place),
+    filter: query.filter && planFilter(query.filter, table, { schema, viewer }),
+    order: planOrder(query.sort, place),
+    page: query.page,
+    perPage: query.perPage,
+    skipTotal: query.skipTotal,
+  }
+}
+
+export function planRow({ fields, expand }: RowQuery, place: Place): Shape {
+  const { table, viewer } = place
+  const all = columnsFor(table, viewer.role)
+  if (all.length === 0) throw new AppError('forbidden', 'insufficient permissions')
+  const columns = fields?.map((name) => {
+    const column = columnFor(table, name, viewer.role)
+    if (!column) throw badRequest(`unknown column "${name}" in fields parameter`)
+    return column
+  })
+  return { table, columns: columns ?? all, expand: planExpand(expand, place) }
+}
+
+/** Paths that begin with the same relation become one expansion with several branches. */
+function planExpand(paths: RowQuery['expand'], { schema, table, viewer }: Place): Expansion[] {
+  const branches = new Map<string, { step: Step; deeper: (readonly string[])[] }>()
+  for (const [name = '', ...rest] of paths) {
+    const step = relationFor(schema, table, name, viewer.role)
+    if (!step) throw badRequest(`unknown relation "${name}" in expand parameter`)
+    const key = step.relation.type === 'many-to-one' ? step.relation.fieldName : name
+    const branch = branches.get(key) ?? { step, deeper: [] }
+    branches.set(key, branch)
+    if (rest.length > 0) branch.deeper.push(rest)
+  }
+  return [...branches]
+    .filter(([, { step }]) => isAllowed(schema, step.target, viewer))
+    .map(([key, { step, deeper }]) => {
+      const target: Place = { schema, table: step.target, viewer }
+      return {
+        ...step,
+        key,
+        shape: planRow({ fields: undefined, expand: deeper }, target),
+        order: planOrder([], target),
+      }
+    })
+}
+
+/** The primary key is always last, so that pages never overlap. */
+function planOrder(sort: readonly SortKey[], { table, viewer }: Place): Order[] {
+  const asked = sort.map(({ name, descending }) => {
+    const column = columnFor(table, name, viewer.role)
+    if (!column) throw badRequest(`unknown column "${name}" in sort parameter`)
+    if (!isSortable(column)) throw badRequest(`unsupported sort column "${name}" with type "${column.type}"`)
+    return { column, descending }
+  })
+  const missing = keyFor(table, viewer.role).filter((key) => !asked.some(({ column }) => column === key))
+  return [...asked, ...missing.map((column) => ({ column, descending: false }))]
+}

@@ -1,0 +1,61 @@
+import { badRequest } from '../../../core/errors.ts'
+import type { Column, Table } from '../../../db/schema/snapshot.ts'
+import { isGeoJson } from './geojson.ts'
+
+export type Fields = Readonly<Record<string, unknown>>
+
+/**
+ * Tells which columns of the table a body has, in table order, so that the order of keys makes no new statement.
+ * Most bodies of a batch have the keys of the one before, and share its answer.
+ */
+export function columnFinder(table: Table): (body: Fields) => readonly Column[] {
+  const known = new Map<string, readonly Column[]>()
+  const isPlain = ![...table.columns.values()].some(isSpatial)
+  let lastNames: readonly string[] = []
+  let last: readonly Column[] = []
+  const find = (names: readonly string[]): readonly Column[] => {
+    const signature = names.join('\0')
+    const columns =
+      known.get(signature) ??
+      names.flatMap((name) => table.columns.get(name) ?? []).sort((a, b) => a.position - b.position)
+    known.set(signature, columns)
+    return columns
+  }
+  return (body) => {
+    const names = Object.keys(body)
+    if (!isSame(names, lastNames)) {
+      last = find(names)
+      lastNames = names
+    }
+    if (!isPlain) checkSpatial(body, last)
+    return last
+  }
+}
+
+function isSame(some: readonly string[], others: readonly string[]): boolean {
+  if (some.length !== others.length) return false
+  for (let i = 0; i < some.length; i++) if (some[i] !== others[i]) return false
+  return true
+}
+
+function checkSpatial(body: Fields, columns: readonly Column[]): void {
+  for (const column of columns) {
+    if (isSpatial(column) && body[column.name] !== null && !isGeoJson(body[column.name])) throw invalidGeoJson()
+  }
+}
+
+export const isSpatial = (column: Column): boolean => column.isGeometry || column.isGeography
+
+export const invalidGeoJson = () => badRequest('invalid GeoJSON geometry')
+
+export const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** The body of a create or update: an object with at least one column of the table. */
+export function writtenColumns(table: Table, body: unknown, bodyText: string): readonly Column[] {
+  if (bodyText.trim() === '') throw badRequest('empty request body')
+  if (!isFields(body)) throw badRequest('invalid JSON body')
+  const columns = columnFinder(table)(body)
+  if (columns.length === 0) throw badRequest('no recognized columns in request body')
+  return columns
+}

@@ -1,0 +1,257 @@
+import { type AppError, reasonOf } from '../../../core/errors.ts'
+import type { DatabaseRole } from '../../../core/identity.ts'
+import type { Observe } from '../../../core/observe.ts'
+import type { Change } from '../../../db/changes/log.ts'
+import type { Db } from '../../../db/db.ts'
+import type { Schema, Table } from '../../../db/schema/snapshot.ts'
+import { columnsFor } from '../../../db/schema/viewer.ts'
+import { changeFrame } from '../frames.ts'
+import { compile, type Interest, keyOf, listensTo } from './interest.ts'
+import {
+  BOTH,
+  isTransient,
+  matchesFor,
+  NEITHER,
+  type Numbered,
+  recordsWithout,
+  type Sides,
+  type Sights,
+  sightsOf,
+  survey,
+  type TableBatch,
+  type Viewing,
+} from './visible.ts'
+
+/** One event as the bytes that every subscriber of the same kind is sent. */
+export type Frame = { readonly n: number; readonly bytes: Buffer }
+/** What a subscriber is sent, or why it cannot be told. */
+export type Verdict = readonly Frame[] | AppError
+
+/** A batch of the change log, laid out by table and with row security looked up; the verdicts on it are asked in steps. */
+export type Judged = {
+  /** Has this subscriber an answer without asking the database again? */
+  isFree(interest: Interest): boolean
+  concerns(interest: Interest): boolean
+  free(interest: Interest): readonly Frame[]
+  checked(interests: readonly Interest[]): Promise<Map<Interest, Verdict>>
+}
+
+type Known = { key: string; items: Numbered[]; table: Table | undefined }
+
+export async function judge(
+  { db, observe }: { db: Db; observe: Observe },
+  schema: Schema,
+  changes: readonly Change[],
+): Promise<Judged> {
+  const unreadable = ({ position, name }: Change, error: unknown): void =>
+    observe({
+      level: 'warn',
+      message: 'realtime: logged record is no row of its table',
+      attrs: { position, table: name, error: reasonOf(error) },
+    })
+  const byTable = tablesOf(schema, changes)
+  const state = await survey(
+    db,
+    [...byTable.values()].flatMap(({ table }) => table ?? []),
+  )
+  const batches = new Map<string, TableBatch>()
+  for (const { key, items, table } of byTable.values()) {
+    const known = table && state[table.oid]
+    if (table && known) batches.set(key, { unreadable, schema, table, items, ...known })
+  }
+
+  const frames = new Map<string, Frame>()
+  const shared = new Map<string, readonly Frame[]>()
+  const hiddenOf = (table: Table | undefined, role: DatabaseRole): readonly string[] => {
+    if (!table || role === 'none') return []
+    const visible = new Set(columnsFor(table, role).map((column) => column.name))
+    return visible.size === table.columns.size ? [] : [...table.columns.keys()].filter((name) => !visible.has(name))
+  }
+  const relevant = (interest: Interest): Known[] =>
+    [...byTable.values()].filter(
+      ({ key, table }) =>
+        // A table that is gone has no policies to ask; only those who are never asked still hear of it.
+        (interest.viewer.role === 'none' || batches.has(key)) && listensTo(interest, key, table, schema),
+    )
+  const needsSight = (interest: Interest, key: string): boolean =>
+    interest.viewer.role !== 'none' && batches.get(key)?.rls === true
+  const isFree = (interest: Interest): boolean =>
+    interest.filter === undefined &&
+    relevant(interest).every(
+      ({ key, table }) => !needsSight(interest, key) && hiddenOf(table, interest.viewer.role).length === 0,
+    )
+
+  function frameOf({ n, change }: Numbered, form: 'full' | 'key', view: string, records: Records): Frame {
+    const key = `${n} ${form} ${view}`
+    const made = frames.get(key)
+    if (made) return made
+    const action = form === 'full' ? change.action : 'delete'
+    const record = form === 'full' ? (records.full.get(n) ?? change.record ?? '{}') : (records.key.get(n) ?? change.pk)
+    const frame = { n, bytes: changeFrame(change.position, action, change.name, record) }
+    frames.set(key, frame)
+    return frame
+  }
+
+  function compose(
+    interest: Interest,
+    sight: (key: string, n: number) => Sides,
+    match: (n: number) => Sides,
+    records: (key: string) => { view: string; records: Records },
+  ): Frame[] {
+    const made: Frame[] = []
+    for (const { key, items } of relevant(interest)) {
+      const { view, records: texts } = records(key)
+      for (const item of items) {
+        const form = formOf(item.change.action, sight(key, item.n), match(item.n))
+        if (form) made.push(frameOf(item, form, view, texts))
+      }
+    }
+    return made.sort((a, b) => a.n - b.n)
+  }
+
+  const always = (): Sides => BOTH
+  return {
+    isFree,
+    concerns: (interest) => relevant(interest).length > 0,
+
+    free(interest) {
+      const key = relevant(interest)
+        .map((known) => known.key)
+        .join(',')
+      const known = shared.get(key)
+      if (known) return known
+      const made = compose(interest, always, always, () => UNCUT)
+      shared.set(key, made)
+      return made
+    },
+
+    async checked(interests) {
+      const records = await cutRecords(db, interests, relevant, hiddenOf)
+      const matches = await matchesOfAll(db, schema, interests, batches)
+      const sights = await sightsOf(db, viewingsOf(interests, relevant, needsSight, batches))
+      return new Map(
+        interests.map((interest): [Interest, Verdict] => {
+          const seen = sights.get(interest.sessionKey)
+          const matched = interest.filter === undefined ? undefined : matches.get(filterKey(interest))
+          const failed = failure(seen) ?? failure(matched)
+          if (failed) return [interest, failed]
+          return [
+            interest,
+            compose(
+              interest,
+              (key, n) => (needsSight(interest, key) ? (sideOf(seen, n) ?? NEITHER) : BOTH),
+              (n) => (interest.filter === undefined ? BOTH : (sideOf(matched, n) ?? NEITHER)),
+              (key) => records.get(`${interest.viewer.role} ${key}`) ?? UNCUT,
+            ),
+          ]
+        }),
+      )
+    },
+  }
+}
+
+const failure = (found: Sights | undefined): AppError | undefined => (found instanceof Map ? undefined : found)
+const sideOf = (found: Sights | undefined, n: number): Sides | undefined =>
+  found instanceof Map ? found.get(n) : undefined
+
+/** Whether and how a change is told: a row that left the subscriber's sight is gone as far as it is concerned. */
+export function formOf(action: Change['action'], sight: Sides, match: Sides): 'full' | 'key' | undefined {
+  if (action === 'create') return sight.now && match.now ? 'full' : undefined
+  if (action === 'delete') return sight.old && match.old ? 'key' : undefined
+  // A match on an old row that the subscriber could not see would tell what that row held.
+  if (sight.now) return match.now || (match.old && sight.old) ? 'full' : undefined
+  return sight.old && match.old ? 'key' : undefined
+}
+
+function tablesOf(schema: Schema, changes: readonly Change[]): Map<string, Known> {
+  const byTable = new Map<string, Known>()
+  for (const [n, change] of changes.entries()) {
+    const key = keyOf(change)
+    const known = byTable.get(key) ?? { key, items: [], table: schema.tables.get(key) }
+    known.items.push({ n, change })
+    byTable.set(key, known)
+  }
+  return byTable
+}
+
+type Records = { full: ReadonlyMap<number, string>; key: ReadonlyMap<number, string> }
+const NO_RECORDS: Records = { full: new Map(), key: new Map() }
+const UNCUT = { view: '', records: NO_RECORDS }
+
+async function cutRecords(
+  db: Db,
+  interests: readonly Interest[],
+  relevant: (interest: Interest) => Known[],
+  hiddenOf: (table: Table | undefined, role: DatabaseRole) => readonly string[],
+): Promise<Map<string, { view: string; records: Records }>> {
+  const cut = new Map<string, { view: string; records: Records }>()
+  for (const interest of interests) {
+    const { role } = interest.viewer
+    for (const { key, table, items } of relevant(interest)) {
+      const hidden = hiddenOf(table, role)
+      if (hidden.length === 0 || cut.has(`${role} ${key}`)) continue
+      const full = items.flatMap(({ n, change: { record } }) => (record === null ? [] : [{ n, json: record }]))
+      const keys = items.map(({ n, change }) => ({ n, json: change.pk }))
+      const records = { full: await recordsWithout(db, full, hidden), key: await recordsWithout(db, keys, hidden) }
+      cut.set(`${role} ${key}`, { view: role, records })
+    }
+  }
+  return cut
+}
+
+const filterKey = ({ viewer, tables, filter }: Interest): string =>
+  JSON.stringify([viewer.role, [...(tables ?? [])], filter])
+
+async function matchesOfAll(
+  db: Db,
+  schema: Schema,
+  interests: readonly Interest[],
+  batches: ReadonlyMap<string, TableBatch>,
+): Promise<Map<string, Sights>> {
+  const found = new Map<string, Sights>()
+  for (const interest of interests) {
+    const [only] = interest.tables ?? []
+    const batch = batches.get(only ?? '')
+    if (interest.filter === undefined || !batch || found.has(filterKey(interest))) continue
+    found.set(filterKey(interest), await tryMatches(db, schema, interest, interest.filter, batch))
+  }
+  return found
+}
+
+/** A filter whose column is gone meanwhile ends its own streams, nobody else's. */
+async function tryMatches(
+  db: Db,
+  schema: Schema,
+  interest: Interest,
+  filter: string,
+  batch: TableBatch,
+): Promise<Sights> {
+  const { who, viewer } = interest
+  try {
+    return await matchesFor(db, who, batch, compile(filter, batch.table, { schema, viewer }))
+  } catch (error) {
+    if (isTransient(error)) throw error
+    return error as AppError
+  }
+}
+
+function viewingsOf(
+  interests: readonly Interest[],
+  relevant: (interest: Interest) => Known[],
+  needsSight: (interest: Interest, key: string) => boolean,
+  batches: ReadonlyMap<string, TableBatch>,
+): Viewing[] {
+  const viewings = new Map<string, Viewing & { keys: Set<string> }>()
+  for (const interest of interests) {
+    for (const { key } of relevant(interest)) {
+      const batch = batches.get(key)
+      if (!batch || !needsSight(interest, key)) continue
+      const { who, session, sessionKey } = interest
+      const viewing = viewings.get(sessionKey) ?? { key: sessionKey, who, session, tables: [], keys: new Set() }
+      viewings.set(sessionKey, viewing)
+      if (!viewing.keys.has(key)) viewing.tables.push(batch)
+      viewing.keys.add(key)
+    }
+  }
+  return [...viewings.values()]
+}

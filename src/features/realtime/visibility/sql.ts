@@ -1,0 +1,163 @@
+import type { DatabaseSession } from '../../../core/identity.ts'
+import { operator } from '../../../db/schema/filter/operators.ts'
+import type { Column, Schema, Table } from '../../../db/schema/snapshot.ts'
+import { COMMA, catalogueExpression, Ident, join, type Sql, sql } from '../../../db/sql.ts'
+
+/** Policies and filters are evaluated over a row that goes by its table's own name, as pg_get_expr writes it. */
+export const rowAlias = (table: Table): Ident => new Ident(table.name)
+
+/** A table and the snapshot it belongs to. */
+export type JudgedTable = { readonly schema: Schema; readonly table: Table }
+
+const isSpatial = (column: Column): boolean => column.isGeometry || column.isGeography
+
+/** A logged image as a row of its table, under the table's name. */
+function image({ schema, table }: JudgedTable, json: Sql): Sql {
+  const columns = [...table.columns.values()]
+  const spatial = columns.filter(isSpatial)
+  if (spatial.length === 0) {
+    return sql`pg_catalog.jsonb_populate_record(null::${table.ident}, ${json}) as ${rowAlias(table)}`
+  }
+  // GeoJSON does not say its reference system, so PostGIS would take another one than the column's.
+  const base = join(
+    columns.map((column) => (isSpatial(column) ? fromGeoJson(schema, column, json) : sql`null`)),
+    COMMA,
+  )
+  const names = spatial.map((column) => column.name)
+  return sql`pg_catalog.jsonb_populate_record(row(${base})::${table.ident}, (${json}) - ${names}::text[]) as ${rowAlias(table)}`
+}
+
+function fromGeoJson(schema: Schema, column: Column, json: Sql): Sql {
+  const postGis = schema.postGIS?.schema ?? 'public'
+  const geometry = sql`${new Ident(postGis, 'st_geomfromgeojson')}(nullif((${json}) -> ${column.name}::text, 'null')::text)`
+  const placed = column.srid > 0 ? sql`${new Ident(postGis, 'st_setsrid')}(${geometry}, ${column.srid}::int)` : geometry
+  return column.isGeography ? sql`${placed}::${column.castType}` : placed
+}
+
+const AND = sql` and `
+const OR = sql` or `
+
+export type PolicyState = { permissive: boolean; using: string }
+/** Keyed by table oid; a table that is not there any more is missing. */
+export type Survey = Record<string, { rls: boolean; policies: Record<string, PolicyState[]> }>
+
+/**
+ * Row security as it is now, not as the schema snapshot remembers it: a policy changed a moment ago already counts.
+ * The search path of the server itself makes pg_get_expr qualify every name outside pg_catalog.
+ */
+export const surveyTables = (oids: readonly number[]): Sql => sql`
+  select coalesce(json_object_agg(c.oid, json_build_object('rls', c.relrowsecurity, 'policies', (
+    select coalesce(json_object_agg(r.rolname, (
+      select coalesce(json_agg(json_build_object('permissive', p.polpermissive, 'using', pg_get_expr(p.polqual, p.polrelid))), '[]')
+      from pg_policy p
+      where p.polrelid = c.oid and p.polcmd in ('r', '*') and p.polqual is not null
+        and (p.polroles @> '{0}' or exists (select from unnest(p.polroles) as o(oid) where pg_has_role(r.oid, o.oid, 'USAGE')))
+    )), '{}')
+    from pg_roles r where c.relrowsecurity and r.rolname in ('svc_anon', 'svc_authenticated')
+  ))), '{}')::text
+  from pg_class c where c.oid = any(${oids}::oid[])`
+
+/** PostgreSQL's own rule: one permissive policy must hold, and every restrictive one; none at all means no. */
+export function policyExpression(policies: readonly PolicyState[]): Sql {
+  const of = (permissive: boolean): Sql[] =>
+    policies
+      .filter((policy) => policy.permissive === permissive)
+      .map(({ using }) => sql`(${catalogueExpression(using)})`)
+  const permissive = of(true)
+  if (permissive.length === 0) return sql`false`
+  return sql`(${join(permissive, OR)})${join(
+    of(false).map((restrictive) => sql` and ${restrictive}`),
+    sql``,
+  )}`
+}
+
+const sameKey = (table: Table, a: Ident, b: Ident): Sql =>
+  join(
+    table.primaryKey.map((column) => sql`${a}.${column.ident} ${operator('=', column)} ${b}.${column.ident}`),
+    AND,
+  )
+
+const LIVE = new Ident('svc_live')
+const isLive = (table: Table): Sql =>
+  table.primaryKey.length === 0
+    ? sql`false`
+    : sql`exists (select from ${table.ident} as ${LIVE} where ${sameKey(table, LIVE, rowAlias(table))})`
+
+/** Rows of a table as one array literal in PostgreSQL's own notation, and the numbers of the changes they belong to. */
+export type Rows = { readonly numbers: readonly number[]; readonly array: string }
+export const NO_ROWS: Rows = { numbers: [], array: '{}' }
+
+/** `live`: new rows that are there now. `partial`: such rows whose writer could not log every column. `gone`: new rows that are not there. */
+export type Images = { readonly live: Rows; readonly partial: Rows; readonly gone: Rows; readonly old: Rows }
+
+/**
+ * The images of a batch as rows, read from JSON once instead of once per subscriber. `items`: [{n, r?: new, o?: old}].
+ * Under the server's own role, on the search path of requests.
+ */
+export const imagesOf = (place: JudgedTable, items: string): Sql => {
+  const { table } = place
+  const alias = rowAlias(table)
+  const rows = (from: Sql): Sql =>
+    sql`(select pg_catalog.json_build_object('numbers', coalesce(pg_catalog.array_agg(svc_n order by svc_n), '{}'),
+      'array', coalesce(pg_catalog.array_agg(svc_row order by svc_n)::text, '{}')) from ${from})`
+  return sql`
+  with svc_item as materialized (
+    select (e ->> 'n')::int as svc_n, e -> 'r' as r, e -> 'o' as o from pg_catalog.jsonb_array_elements(${items}::jsonb) e
+  ), svc_new as materialized (
+    select svc_item.svc_n, ${alias} as svc_row, svc_item.r ?& ${[...table.columns.keys()]}::text[] as whole, ${isLive(table)} as live
+    from svc_item, ${image(place, sql`svc_item.r`)} where pg_catalog.jsonb_typeof(svc_item.r) = 'object'
+  ), svc_old as materialized (
+    select svc_item.svc_n, ${alias} as svc_row
+    from svc_item, ${image(place, sql`svc_item.o`)} where pg_catalog.jsonb_typeof(svc_item.o) = 'object'
+  )
+  select pg_catalog.json_build_object('live', ${rows(sql`svc_new where live and whole`)},
+    'partial', ${rows(sql`svc_new where live and not whole`)}, 'gone', ${rows(sql`svc_new where not live`)},
+    'old', ${rows(sql`svc_old`)})::text`
+}
+
+/** One boolean per row, in the order of the array. */
+const verdicts = (table: Table, rows: Rows, verdict: Sql): Sql =>
+  rows.numbers.length === 0
+    ? sql`''`
+    : sql`(select pg_catalog.array_agg(${verdict}) from pg_catalog.unnest(${rows.array}::${table.ident}[]) as ${rowAlias(table)})::text`
+
+/**
+ * What the current role may see, as four lists of booleans for live, partial, gone and old. A new row must be visible now,
+ * and its image must pass too: a row that came into sight later does not show what it held before. An image that its
+ * writer could not log whole cannot be asked. A role that may not read the key cannot look for the row.
+ */
+export function sightOf(table: Table, policies: Sql, images: Images, mayReadKey: boolean): Sql {
+  const passes = sql`coalesce((${policies}), false)`
+  // The image first: it is at hand, and most rows are not for most subscribers.
+  const live = mayReadKey ? sql`case when ${passes} then ${isLive(table)} else false end` : passes
+  const partial = mayReadKey ? isLive(table) : passes
+  return answers(table, images, { live, partial, gone: passes, old: passes })
+}
+
+/** As sightOf, for a filter over the images. */
+export function matchesOf(table: Table, filter: Sql, images: Images): Sql {
+  const matches = sql`coalesce((${filter}), false)`
+  return answers(table, images, { live: matches, partial: matches, gone: matches, old: matches })
+}
+
+const answers = (table: Table, images: Images, by: Record<keyof Images, Sql>): Sql => sql`
+  select ${verdicts(table, images.live, by.live)} || '|' || ${verdicts(table, images.partial, by.partial)} || '|' ||
+    ${verdicts(table, images.gone, by.gone)} || '|' || ${verdicts(table, images.old, by.old)}`
+
+/** Raises what the filter's literals would raise. */
+export const filterOnNothing = (place: JudgedTable, filter: Sql): Sql =>
+  sql`select (${filter})::text from ${image(place, sql`'{}'::jsonb`)}`
+
+export const become = ({ userId, email, aal }: DatabaseSession): Sql => sql`
+  select set_config('svc.user_id', ${userId}, true), set_config('svc.user_email', ${email}, true), set_config('svc.aal', ${aal}, true)`
+
+/**
+ * The same question follows for many identities. PostgreSQL would plan it anew for each, because it guesses that a plan for
+ * the arrays at hand is better; planning costs more than answering.
+ */
+export const planOnce: Sql = sql`select set_config('plan_cache_mode', 'force_generic_plan', true)`
+
+/** `items`: [{n, r}]: the images without the columns the role may not read, as a JSON array of [n, text]. */
+export const withoutColumns = (items: string, hidden: readonly string[]): Sql => sql`
+  select coalesce(json_agg(json_build_array((e ->> 'n')::int, ((e -> 'r') - ${hidden}::text[])::text)), '[]')::text
+  from jsonb_array_elements(${items}::jsonb) e`

@@ -1,0 +1,212 @@
+import { AppError } from '../../../core/errors.ts'
+import { type DatabaseRole, type DatabaseSession, type Identity, SYSTEM } from '../../../core/identity.ts'
+import type { Change } from '../../../db/changes/log.ts'
+import type { Db } from '../../../db/db.ts'
+import type { Schema, Table } from '../../../db/schema/snapshot.ts'
+import { keyFor } from '../../../db/schema/viewer.ts'
+import type { Sql } from '../../../db/sql.ts'
+import {
+  become,
+  type Images,
+  imagesOf,
+  matchesOf,
+  NO_ROWS,
+  planOnce,
+  policyExpression,
+  type Rows,
+  type Survey,
+  sightOf,
+  surveyTables,
+  withoutColumns,
+} from './sql.ts'
+
+/** A change and its number in the batch. */
+export type Numbered = { readonly n: number; readonly change: Change }
+/** Which image of a change holds: that of the new row, that of the old row. */
+export type Sides = { readonly now: boolean; readonly old: boolean }
+export const BOTH: Sides = { now: true, old: true }
+export const NEITHER: Sides = { now: false, old: false }
+
+/** Changes of one table, with row security as it is now. */
+export type TableBatch = {
+  /** Told of an image that is no row of the table. */
+  readonly unreadable: (change: Change, error: unknown) => void
+  readonly schema: Schema
+  readonly table: Table
+  readonly items: readonly Numbered[]
+  readonly rls: boolean
+  readonly policies: Record<string, { permissive: boolean; using: string }[]>
+}
+
+export type Viewing = {
+  readonly key: string
+  readonly who: Identity
+  readonly session: DatabaseSession
+  readonly tables: TableBatch[]
+}
+export type Sights = Map<number, Sides> | AppError
+
+/** Identities judged in one flight. */
+const PER_FLIGHT = 40
+const PARALLEL_FLIGHTS = 2
+const CHECK_TIMEOUT_MS = 5_000
+const OPTIONS = { lane: 'slow', timeoutMs: CHECK_TIMEOUT_MS } as const
+
+export async function survey(db: Db, tables: readonly Table[]): Promise<Survey> {
+  if (tables.length === 0) return {}
+  const text = await db.fly(SYSTEM, surveyTables(tables.map((table) => table.oid)))
+  return JSON.parse(text ?? '{}') as Survey
+}
+
+/**
+ * What each identity may see of the changes: one query per identity and table for the whole batch, many identities in
+ * one flight. An identity whose policies raise gets the error; the others get their answer.
+ */
+export async function sightsOf(db: Db, viewings: readonly Viewing[]): Promise<Map<string, Sights>> {
+  const images = new Map<TableBatch, Images>()
+  for (const batch of new Set(viewings.flatMap((viewing) => viewing.tables)))
+    images.set(batch, await imagesFor(db, batch))
+
+  const questions = new Map<string, Sql>()
+  const ask = (batch: TableBatch, role: DatabaseRole): Sql => {
+    const key = `${batch.table.oid} ${role}`
+    const mayReadKey = keyFor(batch.table, role).length > 0
+    const policies = policyExpression(batch.policies[role] ?? [])
+    const question = questions.get(key) ?? sightOf(batch.table, policies, images.get(batch) ?? NO_IMAGES, mayReadKey)
+    questions.set(key, question)
+    return question
+  }
+
+  const sights = new Map<string, Sights>()
+  const judge = async (group: readonly Viewing[]): Promise<void> => {
+    const [first] = group
+    if (!first) return
+    const statements: [Sql, ...Sql[]] = [planOnce]
+    for (const { session, tables } of group) {
+      statements.push(become(session), ...tables.map((batch) => ask(batch, session.role)))
+    }
+    try {
+      const texts = await db.flyAll(first.who, statements, OPTIONS)
+      let at = 1
+      for (const { key, tables } of group) {
+        at++
+        const seen = new Map<number, Sides>()
+        for (const batch of tables) readSides(texts[at++] ?? '', images.get(batch) ?? NO_IMAGES, seen)
+        sights.set(key, seen)
+      }
+    } catch (error) {
+      if (isTransient(error)) throw error
+      if (group.length === 1) {
+        sights.set(first.key, error as AppError)
+        return
+      }
+      const half = Math.ceil(group.length / 2)
+      await judge(group.slice(0, half))
+      await judge(group.slice(half))
+    }
+  }
+  await inParallel(flightsOf(viewings), PARALLEL_FLIGHTS, judge)
+  return sights
+}
+
+/** Which changes a filter matches, on either side. */
+export async function matchesFor(db: Db, who: Identity, batch: TableBatch, filter: Sql): Promise<Map<number, Sides>> {
+  const images = await imagesFor(db, batch)
+  const matches = new Map<number, Sides>()
+  readSides((await db.fly(who, matchesOf(batch.table, filter, images), OPTIONS)) ?? '', images, matches)
+  return matches
+}
+
+/** The JSON of the changes' records, and of their keys, without the hidden columns. */
+export async function recordsWithout(
+  db: Db,
+  items: readonly { n: number; json: string }[],
+  hidden: readonly string[],
+): Promise<Map<number, string>> {
+  const text = items.map(({ n, json }) => `{"n":${n},"r":${json}}`).join(',')
+  return new Map(JSON.parse((await db.fly(SYSTEM, withoutColumns(`[${text}]`, hidden))) ?? '[]') as [number, string][])
+}
+
+/** The database went away, or is out of connections; nothing is known about the question. */
+export const isTransient = (error: unknown): boolean => !(error instanceof AppError) || error.kind === 'unavailable'
+
+const NO_IMAGES: Images = { live: NO_ROWS, partial: NO_ROWS, gone: NO_ROWS, old: NO_ROWS }
+
+/** The server's own role on the search path of requests: keys may be of an extension's type. */
+const SERVER: Identity = { kind: 'admin', tokenId: '', expiresAt: 0 }
+
+const known = new WeakMap<TableBatch, Promise<Images>>()
+function imagesFor(db: Db, batch: TableBatch): Promise<Images> {
+  const asked = known.get(batch) ?? readImages(db, batch, batch.items)
+  known.set(batch, asked)
+  asked.catch(() => known.delete(batch))
+  return asked
+}
+
+/** A record that is no row of its table, as a function's result may be, is seen by nobody; the others are not lost for it. */
+async function readImages(db: Db, batch: TableBatch, items: readonly Numbered[]): Promise<Images> {
+  try {
+    const text = await db.fly(SERVER, imagesOf(batch, imageItems(items)), OPTIONS)
+    return JSON.parse(text ?? '{}') as Images
+  } catch (error) {
+    if (isTransient(error)) throw error
+    const [first] = items
+    if (first && items.length === 1) batch.unreadable(first.change, error)
+    if (items.length <= 1) return NO_IMAGES
+    const half = Math.ceil(items.length / 2)
+    const [a, b] = [await readImages(db, batch, items.slice(0, half)), await readImages(db, batch, items.slice(half))]
+    return {
+      live: both(a.live, b.live),
+      partial: both(a.partial, b.partial),
+      gone: both(a.gone, b.gone),
+      old: both(a.old, b.old),
+    }
+  }
+}
+
+/** Array literals end with a brace each, so they are joined inside. */
+function both(a: Rows, b: Rows): Rows {
+  if (a.numbers.length === 0) return b
+  if (b.numbers.length === 0) return a
+  return { numbers: [...a.numbers, ...b.numbers], array: `${a.array.slice(0, -1)},${b.array.slice(1)}` }
+}
+
+const imageItems = (items: readonly Numbered[]): string =>
+  `[${items
+    .map(({ n, change: { action, record, oldRecord } }) => {
+      const now = action === 'delete' ? 'null' : (record ?? 'null')
+      return `{"n":${n},"r":${now},"o":${oldRecord ?? 'null'}}`
+    })
+    .join(',')}]`
+
+/** `{t,f}|…` for live, partial, gone and old, as sightOf answers. */
+function readSides(text: string, { live, partial, gone, old }: Images, into: Map<number, Sides>): void {
+  const lists = text.split('|')
+  for (const [i, rows] of [live, partial, gone, old].entries()) {
+    const list = lists[i] ?? ''
+    // Each verdict is one letter after a brace or a comma.
+    for (const [k, n] of rows.numbers.entries()) {
+      if (list[2 * k + 1] !== 't') continue
+      const side = into.get(n) ?? NEITHER
+      into.set(n, rows === old ? { ...side, old: true } : { ...side, now: true })
+    }
+  }
+}
+
+/** One role per flight, because a flight is flown under one role. */
+function flightsOf(viewings: readonly Viewing[]): Viewing[][] {
+  const flights: Viewing[][] = []
+  for (const role of new Set(viewings.map(({ session }) => session.role))) {
+    const group = viewings.filter(({ session }) => session.role === role)
+    for (let i = 0; i < group.length; i += PER_FLIGHT) flights.push(group.slice(i, i + PER_FLIGHT))
+  }
+  return flights
+}
+
+async function inParallel<T>(items: readonly T[], width: number, work: (item: T) => Promise<void>): Promise<void> {
+  const waiting = [...items]
+  const lane = async (): Promise<void> => {
+    for (let item = waiting.shift(); item !== undefined; item = waiting.shift()) await work(item)
+  }
+  await Promise.all(Array.from({ length: Math.min(width, items.length) }, lane))
+}

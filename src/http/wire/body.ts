@@ -1,0 +1,122 @@
+import { isUtf8 } from 'node:buffer'
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import { AppError, badRequest, unavailable } from '../../core/errors.ts'
+import { type Pairs, parsePairs } from './target.ts'
+
+/** Deeper than any honest document, far below what would exhaust a stack, here or in PostgreSQL. */
+const MAX_DEPTH = 100
+
+export const announcesBody = (headers: IncomingHttpHeaders): boolean =>
+  headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0'
+
+const tooLarge = (): AppError => new AppError('too_large', 'request body too large')
+
+/** Bodies on their way, over all requests: slow senders must neither fill the memory nor take the place of others. */
+export type Receiving = { count: number; bytes: number }
+const MAX_RECEIVING_BYTES = 256 * 1024 * 1024
+
+/** The whole body, refused as soon as its announced or real size passes the limit. */
+export function readBody(request: IncomingMessage, limit: number, receiving: Receiving): Promise<Buffer> {
+  const announced = Number(request.headers['content-length'] ?? 0)
+  if (announced > limit) return Promise.reject(tooLarge())
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = []
+    let size = 0
+    receiving.count++
+    const settle = (): void => {
+      receiving.count--
+      receiving.bytes -= size
+      request.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone)
+    }
+    const refuse = (error: AppError): void => {
+      settle()
+      request.pause()
+      reject(error)
+    }
+    const onData = (chunk: Buffer): void => {
+      size += chunk.length
+      receiving.bytes += chunk.length
+      if (size > limit) refuse(tooLarge())
+      else if (receiving.bytes > MAX_RECEIVING_BYTES) refuse(unavailable('server busy'))
+      else chunks.push(chunk)
+    }
+    const onEnd = (): void => {
+      settle()
+      resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks))
+    }
+    const onGone = (): void => {
+      settle()
+      reject(badRequest('request body was cut off'))
+    }
+    request.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone)
+  })
+}
+
+/** Compressed bodies are refused: a few bytes could become gigabytes. */
+export function refuseEncoding(headers: IncomingHttpHeaders): void {
+  const encoding = headers['content-encoding']?.trim().toLowerCase() ?? ''
+  if (encoding !== '' && encoding !== 'identity') {
+    throw new AppError('unsupported_media_type', 'content encoding is not supported')
+  }
+}
+
+export function requireType(headers: IncomingHttpHeaders, wanted: string): void {
+  const [type = '', ...parameters] = (headers['content-type'] ?? '').toLowerCase().split(';')
+  const charset = parameters.map((text) => text.trim()).find((text) => text.startsWith('charset='))
+  const isUtf8Text = charset === undefined || /^charset="?utf-?8"?$/.test(charset)
+  if (type.trim() !== wanted || !isUtf8Text) {
+    throw new AppError('unsupported_media_type', `content type must be ${wanted}`)
+  }
+}
+
+export function parseJson(bytes: Buffer): { text: string; value: unknown } {
+  if (!isUtf8(bytes) || isTooDeep(bytes)) throw badRequest('invalid JSON body')
+  const text = bytes.toString('utf8')
+  try {
+    return { text, value: withoutProto(text, JSON.parse(text)) }
+  } catch {
+    throw badRequest('invalid JSON body')
+  }
+}
+
+export function parseForm(bytes: Buffer): Pairs & { text: string } {
+  if (!isUtf8(bytes)) throw badRequest('invalid form body')
+  const text = bytes.toString('utf8')
+  return { ...parsePairs(text, 'form'), text }
+}
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+
+/** A byte scan, because JSON.parse itself would recurse as deep as the text goes. */
+function isTooDeep(bytes: Buffer): boolean {
+  if (bytes.length <= 2 * MAX_DEPTH) return false
+  let depth = 0
+  let inString = false
+  for (let i = 0; i < bytes.length; i++) {
+    const byte = bytes[i]
+    if (inString) {
+      if (byte === BACKSLASH) i++
+      else if (byte === QUOTE) inString = false
+    } else if (byte === QUOTE) inString = true
+    else if (byte === 0x5b || byte === 0x7b) {
+      if (++depth > MAX_DEPTH) return true
+    } else if (byte === 0x5d || byte === 0x7d) depth--
+  }
+  return false
+}
+
+/**
+ * JSON.parse makes `__proto__` an own property, which is harmless until somebody copies it with an assignment.
+ * It is dropped here once; the text for PostgreSQL keeps it, where it is a name like any other.
+ */
+function withoutProto(text: string, value: unknown): unknown {
+  if (text.includes('__proto__') || /\\u00[567]/i.test(text)) dropProto(value)
+  return value
+}
+
+function dropProto(value: unknown): void {
+  if (typeof value !== 'object' || value === null) return
+  if (Object.hasOwn(value, '__proto__')) Reflect.deleteProperty(value, '__proto__')
+  for (const child of Object.values(value)) dropProto(child)
+}

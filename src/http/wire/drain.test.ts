@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { test } from 'node:test'
+import { eventually } from '../../../test/eventually.ts'
+import { parseRaw, serve } from '../../../test/http.ts'
+import { json, route } from '../route.ts'
+import { type EventStream, openEventStream } from './sse.ts'
+
+/** A server with one route that answers when told to. */
+async function withSlowRoute(shutdownTimeoutSeconds: number) {
+  let release = () => {}
+  const held = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  let waiting = 0
+  const api = await serve(
+    [
+      route('GET /slow', {
+        auth: 'none',
+        handle: async () => {
+          waiting++
+          await held
+          return json(200, { done: true })
+        },
+      }),
+      route('GET /health', { auth: 'none', handle: () => json(api.server.draining() ? 503 : 200, {}) }),
+    ],
+    { shutdownTimeoutSeconds },
+  )
+  return { api, release: () => release(), waiting: () => waiting }
+}
+
+test('requests in flight finish, on connections that then close; new connections are refused', async () => {
+  const { api, release, waiting } = await withSlowRoute(5)
+  const answers = Array.from({ length: 10 }, () => fetch(`${api.url}/slow`))
+  await eventually(() => assert.equal(waiting(), 10))
+  const closed = api.server.close()
+  assert.equal(api.server.draining(), true)
+  await assert.rejects(fetch(`${api.url}/health`))
+  release()
+  for (const answer of await Promise.all(answers)) {
+    assert.equal(answer.status, 200)
+    assert.equal(answer.headers.get('connection'), 'close')
+    assert.deepEqual(await answer.json(), { done: true })
+  }
+  await closed
+})
+
+test('idle connections are closed, so a drain without work takes no time', async () => {
+  const { api } = await withSlowRoute(5)
+  await (await fetch(`${api.url}/health`)).text()
+  const idle = connect(api.port, '127.0.0.1')
+  idle.write('GET /health HTTP/1.1\r\nHost: x\r\n\r\n')
+  await once(idle, 'data')
+  const began = performance.now()
+  await Promise.all([api.server.close(), once(idle, 'close')])
+  assert.ok(performance.now() - began < 1000)
+})
+
+test('a request that was on its way when the drain began is answered', async () => {
+  const { api } = await withSlowRoute(5)
+  const socket = connect(api.port, '127.0.0.1')
+  await once(socket, 'connect')
+  await eventually(async () => assert.equal((await fetch(`${api.url}/health`)).status, 200))
+  const closed = api.server.close()
+  socket.write('GET /health HTTP/1.1\r\nHost: x\r\n\r\n')
+  const [data] = await once(socket, 'data')
+  const { status, headers } = parseRaw(String(data))
+  assert.equal(status, 503)
+  assert.equal(headers.get('connection'), 'close')
+  await closed
+})
+
+test('what does not finish in time is cut off and the drain ends', async () => {
+  const { api, waiting } = await withSlowRoute(1)
+  const stuck = fetch(`${api.url}/slow`).catch((error: Error) => error)
+  await eventually(() => assert.equal(waiting(), 1))
+  const began = performance.now()
+  await api.server.close()
+  assert.ok(performance.now() - began < 3000)
+  assert.ok((await stuck) instanceof Error)
+})
+
+test('streams are told to end when the drain begins', async () => {
+  const streams: EventStream[] = []
+  const api = await serve([
+    route('GET /events', {
+      auth: 'none',
+      handle: async ({ raw }) => {
+        const stream = openEventStream(raw.response)
+        streams.push(stream)
+        stream.write(': hello\n\n')
+        return { status: 200, streaming: true }
+      },
+    }),
+  ])
+  api.server.onDrain(() => {
+    for (const stream of streams) {
+      stream.write('retry: 100\n\n')
+      stream.close()
+    }
+  })
+  const readers = await Promise.all(Array.from({ length: 5 }, () => fetch(`${api.url}/events`)))
+  const began = performance.now()
+  await api.server.close()
+  assert.ok(performance.now() - began < 2000)
+  for (const reader of readers) assert.equal(await reader.text(), ': hello\n\nretry: 100\n\n')
+})

@@ -1,0 +1,125 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { ANONYMOUS, type Identity } from '../../core/identity.ts'
+import type { Call, Route } from '../route.ts'
+import { announcesBody } from './body.ts'
+import type { CommonHeaders, FlatHeaders } from './headers.ts'
+import { decodeParam, type Pairs, parsePairs, type Target } from './target.ts'
+
+/** One request and its answer, as the server sees them. */
+export class Exchange {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  readonly startedAt: number = performance.now()
+  readonly requestId: string
+  readonly ip: string
+  readonly target: Target
+  readonly common: CommonHeaders
+  /** What this answer carries beyond the common headers, whatever becomes of the request. Never text from outside. */
+  readonly own: FlatHeaders
+  route: Route | undefined
+  who: Identity = ANONYMOUS
+  /** The handler asked for the response itself, so node holds headers for it. */
+  rawTaken = false
+  /** The client waits for `100 Continue` before it sends its body (RFC 9110 §10.1.1). */
+  awaitsContinue = false
+
+  constructor(known: Pick<Exchange, 'request' | 'response' | 'requestId' | 'ip' | 'target' | 'common' | 'own'>) {
+    this.request = known.request
+    this.response = known.response
+    this.requestId = known.requestId
+    this.ip = known.ip
+    this.target = known.target
+    this.common = known.common
+    this.own = known.own
+  }
+
+  get flatHeaders(): FlatHeaders {
+    return [...this.common.flat, ...this.own, 'X-Request-Id', this.requestId]
+  }
+
+  get clientIsGone(): boolean {
+    return this.response.destroyed || this.request.socket.destroyed
+  }
+
+  /** More than a connection may carry unread to its next request. */
+  get leavesBodyUnread(): boolean {
+    const { request } = this
+    if (request.complete || !announcesBody(request.headers)) return false
+    return this.awaitsContinue || !(Number(request.headers['content-length']) <= 65_536)
+  }
+
+  continue(): void {
+    if (!this.awaitsContinue) return
+    this.awaitsContinue = false
+    this.response.writeContinue()
+  }
+}
+
+const NO_PAIRS: Pairs = { values: Object.freeze(Object.create(null)), repeated: new Set() }
+const NO_PARAMS: Readonly<Record<string, string>> = Object.freeze({})
+
+function named(names: readonly string[], values: readonly string[]): Record<string, string> {
+  const record: Record<string, string> = {}
+  for (let i = 0; i < names.length; i++) record[names[i] ?? ''] = values[i] ?? ''
+  return record
+}
+
+/** What a handler sees. Parts that cost something are made when asked for. */
+export class HttpCall implements Call {
+  readonly params: Readonly<Record<string, string>>
+  readonly rawParams: Readonly<Record<string, string>>
+  readonly query: Readonly<Record<string, string>>
+  repeated: ReadonlySet<string>
+  body: unknown = {}
+  bodyText = ''
+  readonly #exchange: Exchange
+  #raw: Call['raw'] | undefined
+  #abort: AbortController | undefined
+
+  constructor(exchange: Exchange, names: readonly string[], raw: readonly string[]) {
+    this.#exchange = exchange
+    const query = exchange.target.query === '' ? NO_PAIRS : parsePairs(exchange.target.query, 'query')
+    this.query = query.values
+    this.repeated = query.repeated
+    this.rawParams = names.length === 0 ? NO_PARAMS : named(names, raw)
+    this.params = names.length === 0 ? NO_PARAMS : named(names, raw.map(decodeParam))
+  }
+
+  get headers(): Readonly<Record<string, string | undefined>> {
+    return this.#exchange.request.headers as Readonly<Record<string, string | undefined>>
+  }
+  get who(): Identity {
+    return this.#exchange.who
+  }
+  get ip(): string {
+    return this.#exchange.ip
+  }
+  get requestId(): string {
+    return this.#exchange.requestId
+  }
+
+  get raw(): Call['raw'] {
+    if (this.#raw === undefined) {
+      const { request, response, flatHeaders: headers } = this.#exchange
+      this.#exchange.rawTaken = true
+      for (let i = 0; i < headers.length; i += 2) response.setHeader(headers[i] ?? '', headers[i + 1] ?? '')
+      this.#raw = { request, response }
+    }
+    return this.#raw
+  }
+
+  get signal(): AbortSignal {
+    if (this.#abort === undefined) {
+      const abort = new AbortController()
+      const { response } = this.#exchange
+      if (this.#exchange.clientIsGone) abort.abort()
+      else {
+        response.once('close', () => {
+          if (!response.writableFinished) abort.abort()
+        })
+      }
+      this.#abort = abort
+    }
+    return this.#abort.signal
+  }
+}

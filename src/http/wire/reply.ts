@@ -1,0 +1,106 @@
+import type { ServerResponse } from 'node:http'
+import type { Reply } from '../route.ts'
+import type { Exchange } from './exchange.ts'
+import { type FlatHeaders, headerLines, putHeaders } from './headers.ts'
+import { setPlainHead, takesPlainHead } from './plain-head.ts'
+
+/** How long a client that still sends is listened to after its answer, so that it gets to read it. */
+const LINGER_MS = 1000
+const LINGER_BYTES = 16 * 1024 * 1024
+
+/** A client that takes nothing for this long is gone, or reads on purpose slower than we can afford. */
+const STALLED_MS = 120_000
+
+/** Only for answers that do not leave at once: a timer on every socket would cost every request. */
+export const closeWhenStalled = (response: ServerResponse): void => void response.socket?.setTimeout(STALLED_MS)
+
+const PIECE = 128 * 1024
+const LARGE = 8 * PIECE
+
+export function writeReply(exchange: Exchange, reply: Reply, draining: boolean): void {
+  const { response } = exchange
+  const content = contentOf(reply)
+  const bytes = content === undefined ? 0 : Buffer.byteLength(content)
+  const lingers = exchange.leavesBodyUnread
+  if (reply.headers || draining || lingers || exchange.rawTaken || !takesPlainHead(response)) {
+    response.writeHead(reply.status, flatHead(exchange, reply, bytes, draining || lingers))
+  } else setPlainHead(response, reply.status, plainLines(exchange, reply, bytes))
+  // As many bytes as characters means ASCII, which node writes faster as latin1.
+  const encoding = bytes === content?.length ? 'latin1' : 'utf8'
+  if (lingers) linger(exchange, content)
+  else if (typeof content === 'string' && bytes > LARGE) writeInPieces(response, content, encoding)
+  else response.end(content, encoding)
+  if (response.writableLength > 0) closeWhenStalled(response)
+}
+
+/** Node copies a text into bytes before it sends any of it: of a large one it gets as much as the client takes. */
+function writeInPieces(response: ServerResponse, content: string, encoding: BufferEncoding): void {
+  let at = 0
+  const writeOn = (): void => {
+    while (at < content.length) {
+      const piece = content.slice(at, endOfPiece(content, at))
+      at += piece.length
+      if (!response.write(piece, encoding) && at < content.length) {
+        response.once('drain', writeOn)
+        return
+      }
+    }
+    response.end()
+  }
+  writeOn()
+}
+
+/** Not between the halves of a surrogate pair, each of which alone is no character. */
+function endOfPiece(content: string, start: number): number {
+  const end = Math.min(start + PIECE, content.length)
+  const last = content.charCodeAt(end - 1)
+  return last >= 0xd800 && last <= 0xdbff && end < content.length ? end - 1 : end
+}
+
+const hasNoBody = (status: number): boolean => status === 204 || status === 304
+
+function plainLines({ common, own, requestId }: Exchange, reply: Reply, bytes: number): string {
+  const lines = `${common.lines}${own.length === 0 ? '' : headerLines(own)}X-Request-Id: ${requestId}\r\n`
+  if (hasNoBody(reply.status)) return lines
+  const type = reply.content === undefined && bytes > 0 ? 'Content-Type: application/json\r\n' : ''
+  return `${lines}${type}Content-Length: ${bytes}\r\n`
+}
+
+function flatHead(exchange: Exchange, reply: Reply, bytes: number, closes: boolean): FlatHeaders {
+  const flat = exchange.flatHeaders
+  if (!hasNoBody(reply.status)) {
+    if (reply.content === undefined && bytes > 0) flat.push('Content-Type', 'application/json')
+    flat.push('Content-Length', String(bytes))
+  }
+  if (reply.headers) putHeaders(flat, reply.headers)
+  if (closes) flat.push('Connection', 'close')
+  return flat
+}
+
+function contentOf(reply: Reply): string | Buffer | undefined {
+  if (hasNoBody(reply.status)) return undefined
+  if (reply.json !== undefined) return reply.json
+  if (reply.content !== undefined) return reply.content
+  return reply.body === undefined ? undefined : JSON.stringify(reply.body)
+}
+
+/**
+ * The rest of the body is not wanted. Closing at once would reset the connection under the answer (RFC 9112 §9.6),
+ * so what still comes is thrown away for a moment, and then the connection ends.
+ */
+function linger({ request, response }: Exchange, content: string | Buffer | undefined): void {
+  if (content === undefined || request.method === 'HEAD') response.flushHeaders()
+  else response.write(content)
+  const end = (): void => {
+    clearTimeout(timer)
+    response.end(() => request.socket.destroy())
+  }
+  const timer = setTimeout(end, LINGER_MS)
+  let thrownAway = 0
+  request.on('data', (chunk: Buffer) => {
+    thrownAway += chunk.length
+    if (thrownAway > LINGER_BYTES) end()
+  })
+  request.on('error', end).once('end', end).once('close', end)
+  request.resume()
+}

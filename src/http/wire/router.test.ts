@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { json, type Route, route } from '../route.ts'
+import { createRouter } from './router.ts'
+
+const at = (line: `GET /${string}` | `POST /${string}` | `DELETE /${string}`): Route =>
+  route(line, { auth: 'none', handle: () => json(200, {}) })
+
+const found = (routes: Route[], line: string) => {
+  const [method = '', path = ''] = line.split(' ')
+  const match = createRouter(routes).find(method, path)
+  return match.kind === 'found' ? { path: match.route.path, raw: match.raw } : match
+}
+
+const things = [
+  at('GET /api/things'),
+  at('POST /api/things'),
+  at('GET /api/things/{id}'),
+  at('POST /api/things/sign'),
+  at('GET /api/things/{id}/parts/{part}'),
+  at('GET /files/{bucket}/{name...}'),
+]
+
+test('a literal segment wins over a parameter, a parameter over the rest of a path', () => {
+  assert.deepEqual(found(things, 'GET /api/things/7'), { path: '/api/things/{id}', raw: ['7'] })
+  assert.deepEqual(found(things, 'POST /api/things/sign'), { path: '/api/things/sign', raw: [] })
+  assert.deepEqual(found(things, 'GET /api/things/7/parts/a%2Fb'), {
+    path: '/api/things/{id}/parts/{part}',
+    raw: ['7', 'a%2Fb'],
+  })
+  assert.deepEqual(found(things, 'GET /files/pub/a/b/c.txt'), {
+    path: '/files/{bucket}/{name...}',
+    raw: ['pub', 'a/b/c.txt'],
+  })
+})
+
+test('a literal path without the method leaves the parameter route reachable', () => {
+  assert.deepEqual(found(things, 'GET /api/things/sign'), { path: '/api/things/{id}', raw: ['sign'] })
+})
+
+test('HEAD is answered by GET, and other methods learn what is allowed', () => {
+  assert.deepEqual(found(things, 'HEAD /api/things'), { path: '/api/things', raw: [] })
+  assert.deepEqual(found(things, 'DELETE /api/things'), { kind: 'wrong method', allow: 'GET, POST, HEAD, OPTIONS' })
+  assert.deepEqual(found(things, 'PUT /api/things/sign'), { kind: 'wrong method', allow: 'POST, GET, HEAD, OPTIONS' })
+})
+
+test('only the canonical spelling of a path reaches its route', () => {
+  const others = [
+    '/api//things',
+    '/API/things',
+    '/api/things/',
+    '/api/things;x=1',
+    'api/things',
+    '//api/things',
+    '/api/things%2f7',
+    '/api/things/7/',
+    '/files/pub/',
+    '/files//x',
+    '',
+    '*',
+  ]
+  for (const path of others) assert.deepEqual(found(things, `GET ${path}`), { kind: 'unknown' }, path)
+})
+
+test('two routes for one path refuse to start', () => {
+  assert.throws(
+    () => createRouter([at('GET /a/{x}'), at('GET /a/{y}')]),
+    /duplicate route: GET \/a\/\{y\} and \/a\/\{x\}/,
+  )
+  assert.throws(() => createRouter([at('GET /a/{rest...}/b')]), /must be last/)
+})

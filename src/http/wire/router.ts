@@ -1,0 +1,120 @@
+import type { Route } from '../route.ts'
+
+/** A path as the router sees it: routes by method, and the same question answered for 405 and OPTIONS. */
+export type Match =
+  | { kind: 'found'; route: Route; names: readonly string[]; raw: readonly string[] }
+  | { kind: 'wrong method'; allow: string }
+  | { kind: 'unknown' }
+
+type Leaf = Map<string, { route: Route; names: readonly string[] }>
+type Node = { statics: Map<string, Node>; param: Node | undefined; leaf: Leaf | undefined; rest: Leaf | undefined }
+
+const NO_PARAMS: readonly string[] = []
+const UNKNOWN: Match = { kind: 'unknown' }
+const newNode = (): Node => ({ statics: new Map(), param: undefined, leaf: undefined, rest: undefined })
+
+/**
+ * Exact, case-sensitive and without any normalisation: no path but the canonical one reaches a route, so no spelling
+ * of a path can meet a weaker guard. A literal segment wins over `{name}`, which wins over `{name...}`.
+ */
+export function createRouter(routes: readonly Route[]) {
+  const root = newNode()
+  const direct = new Map<string, Map<string, Match>>()
+
+  for (const route of routes) {
+    add(root, route)
+    if (!route.path.includes('{')) {
+      const methods = direct.get(route.path) ?? new Map<string, Match>()
+      direct.set(route.path, methods.set(route.method, { kind: 'found', route, names: NO_PARAMS, raw: NO_PARAMS }))
+    }
+  }
+
+  return {
+    find(method: string, path: string): Match {
+      const wanted = method === 'HEAD' ? 'GET' : method
+      const hit = direct.get(path)?.get(wanted)
+      if (hit !== undefined) return hit
+      if (!path.startsWith('/')) return UNKNOWN
+      const segments = path.slice(1).split('/')
+      const found = walk(root, segments, 0, NO_PARAMS, wanted)
+      if (found !== undefined) return found
+      const allowed = new Set<string>()
+      walk(root, segments, 0, NO_PARAMS, wanted, allowed)
+      return allowed.size === 0 ? UNKNOWN : { kind: 'wrong method', allow: allowHeader(allowed) }
+    },
+  }
+}
+
+function add(root: Node, route: Route): void {
+  const segments = route.path.slice(1).split('/')
+  let node = root
+  for (const [i, segment] of segments.entries()) {
+    if (segment.endsWith('...}')) {
+      if (i !== segments.length - 1) throw new Error(`{name...} must be last: ${route.path}`)
+      node.rest ??= new Map()
+      put(node.rest, route)
+      return
+    }
+    node = segment.startsWith('{') ? paramChild(node) : staticChild(node, segment)
+  }
+  node.leaf ??= new Map()
+  put(node.leaf, route)
+}
+
+function put(leaf: Leaf, route: Route): void {
+  const other = leaf.get(route.method)
+  if (other) throw new Error(`duplicate route: ${route.method} ${route.path} and ${other.route.path}`)
+  leaf.set(route.method, { route, names: paramNames(route.path) })
+}
+
+function paramChild(node: Node): Node {
+  node.param ??= newNode()
+  return node.param
+}
+
+function staticChild(node: Node, segment: string): Node {
+  const child = node.statics.get(segment) ?? newNode()
+  node.statics.set(segment, child)
+  return child
+}
+
+/** Looks further when a path exists without the method, and remembers what it offers for `Allow`. */
+function walk(
+  node: Node,
+  segments: readonly string[],
+  at: number,
+  raw: readonly string[],
+  method: string,
+  allowed?: Set<string>,
+): Match | undefined {
+  const segment = segments[at]
+  if (segment === undefined) return pick(node.leaf, raw, method, allowed)
+  const child = node.statics.get(segment)
+  const literal = child && walk(child, segments, at + 1, raw, method, allowed)
+  if (literal) return literal
+  if (segment === '') return undefined
+  const named = node.param && walk(node.param, segments, at + 1, [...raw, segment], method, allowed)
+  return named ?? pick(node.rest, [...raw, segments.slice(at).join('/')], method, allowed)
+}
+
+function pick(
+  leaf: Leaf | undefined,
+  raw: readonly string[],
+  method: string,
+  allowed?: Set<string>,
+): Match | undefined {
+  if (leaf === undefined) return undefined
+  const entry = leaf.get(method)
+  if (entry) return { kind: 'found', route: entry.route, names: entry.names, raw }
+  if (allowed) for (const offered of leaf.keys()) allowed.add(offered)
+  return undefined
+}
+
+function allowHeader(methods: ReadonlySet<string>): string {
+  const all = new Set(methods)
+  if (all.has('GET')) all.add('HEAD')
+  return [...all, 'OPTIONS'].join(', ')
+}
+
+/** `/api/things/{id}/{path...}` → ['id', 'path'] */
+const paramNames = (path: string): string[] => [...path.matchAll(/\{(\w+)(?:\.\.\.)?\}/g)].map(([, name]) => name ?? '')

@@ -1,0 +1,99 @@
+import { badRequest } from '../../core/errors.ts'
+
+/** A request target split at its `?`, nothing decoded yet. */
+export type Target = { path: string; query: string }
+
+/** Origin form, or absolute form as clients of proxies send it (RFC 9112 §3.2.2); the host in it is not believed. */
+export function splitTarget(url: string): Target {
+  const target = url.startsWith('/') ? url : withoutOrigin(url)
+  const at = target.indexOf('?')
+  return at === -1 ? { path: target, query: '' } : { path: target.slice(0, at), query: target.slice(at + 1) }
+}
+
+/** What is neither is left as it stands and matches no route. */
+function withoutOrigin(url: string): string {
+  const rest = /^https?:\/\/[^/?#]+(.*)$/i.exec(url)?.[1]
+  if (rest === undefined) return url
+  return rest.startsWith('/') ? rest : `/${rest}`
+}
+
+export function decodeParam(raw: string): string {
+  let text = raw
+  if (raw.includes('%')) {
+    try {
+      text = decodeURIComponent(raw)
+    } catch {
+      throw badRequest('invalid percent-encoding in path')
+    }
+  }
+  // Bytes beyond ASCII must be percent-encoded (RFC 3986 §2.1); node reads them as latin1, which would be another name.
+  if (hasRawBytes(raw)) throw badRequest('invalid character in path')
+  if (text.includes('\0')) throw badRequest('path must not contain NUL')
+  return text
+}
+
+/** Browsers resolve these before they send, so a request that holds one means to climb. */
+export const hasDotSegment = (raw: string): boolean => /(?:^|\/)(?:\.|%2e){1,2}(?:\/|$)/i.test(raw)
+
+const hasRawBytes = (text: string): boolean => {
+  for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) > 126) return true
+  return false
+}
+
+export type Pairs = { values: Record<string, string>; repeated: ReadonlySet<string> }
+
+const NONE: ReadonlySet<string> = new Set()
+
+/** For `application/x-www-form-urlencoded` text of a query or a form: the last value wins. `where` names it in errors. */
+export function parsePairs(text: string, where: 'query' | 'form'): Pairs {
+  const values: Record<string, string> = Object.create(null)
+  if (text === '') return { values, repeated: NONE }
+  let repeated: Set<string> | undefined
+  for (const pair of text.split('&')) {
+    if (pair === '') continue
+    const at = pair.indexOf('=')
+    const name = decode(at === -1 ? pair : pair.slice(0, at), where)
+    if (name in values) {
+      repeated ??= new Set()
+      repeated.add(name)
+    }
+    values[name] = at === -1 ? '' : decode(pair.slice(at + 1), where)
+  }
+  return { values, repeated: repeated ?? NONE }
+}
+
+function decode(raw: string, where: 'query' | 'form'): string {
+  if (where === 'query' && hasRawBytes(raw)) throw badRequest('invalid character in query')
+  const spaced = raw.includes('+') ? raw.replaceAll('+', ' ') : raw
+  const text = spaced.includes('%') ? percentDecode(spaced, where) : spaced
+  if (text.includes('\0')) throw badRequest(`${where} must not contain NUL`)
+  return text
+}
+
+function percentDecode(text: string, where: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    throw badRequest(`invalid percent-encoding in ${where}`)
+  }
+}
+
+const SECRET = /^(?:.*token|code|code_verifier|state|sig|signature|password|.*secret|api_?key|assertion)$/i
+
+/** The path as logs may show it: values that open doors are masked, however their names are spelled. */
+export function maskedPath({ path, query }: Target): string {
+  if (query === '') return path
+  const shown = query.split('&').map((pair) => {
+    const at = pair.indexOf('=')
+    return at !== -1 && SECRET.test(lenient(pair.slice(0, at))) ? `${pair.slice(0, at)}=***` : pair
+  })
+  return `${path}?${shown.join('&')}`
+}
+
+function lenient(name: string): string {
+  try {
+    return decodeURIComponent(name.replaceAll('+', ' ')).trim()
+  } catch {
+    return 'token'
+  }
+}
