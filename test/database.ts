@@ -16,7 +16,7 @@ export async function testDatabase(observe: Observe = () => {}): Promise<{
   const cleanups: (() => unknown)[] = []
   after(async () => {
     for (const cleanup of cleanups.reverse()) await cleanup()
-    for (const pool of pools) await pool.close()
+    for (const pool of pools) await pool.stop()
     await drop()
     await stopClusters()
   })

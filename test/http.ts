@@ -19,7 +19,7 @@ export type Bench = {
 
 const opened: HttpServer[] = []
 after(async () => {
-  for (const server of opened) await server.close()
+  for (const server of opened) await server.stop()
 })
 
 const grant = { tables: [], appId: null } as const
@@ -47,12 +47,13 @@ const people: Readonly<Record<string, Identity>> = {
 type Options = Partial<HttpServerConfig> & {
   authEnabled?: boolean
   appLimit?: (appId: string) => { max: number; seconds: number } | null
+  onDrain?: () => void
 }
 
 /** The web server alone, on a port of its own, with counters in memory. */
 export async function serve(
   routes: Route[],
-  { authEnabled = true, appLimit, ...config }: Options = {},
+  { authEnabled = true, appLimit, onDrain, ...config }: Options = {},
 ): Promise<Bench> {
   const requests: RequestInfo[] = []
   const observations: Observation[] = []
@@ -77,6 +78,7 @@ export async function serve(
     audit: async (entry) => void audited.push(entry),
     authEnabled,
     ...(appLimit && { appLimit }),
+    ...(onDrain && { onDrain }),
     observe: (observation) => void observations.push(observation),
     onRequest: (info) => void requests.push(info),
     config: {

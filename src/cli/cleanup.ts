@@ -1,4 +1,4 @@
-import { createCleanups } from '../features/auth/accounts/cleanups.ts'
+import { createCleanups } from '../features/auth/cleanups.ts'
 import { type Context, UsageError } from './command.ts'
 import { withDb } from './database.ts'
 

@@ -59,6 +59,6 @@ export const withDb = <T>(config: Config, work: (db: Db) => Promise<T>): Promise
     try {
       return await work(pool)
     } finally {
-      await pool.close()
+      await pool.stop()
     }
   })

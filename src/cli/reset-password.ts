@@ -28,7 +28,7 @@ export async function resetPassword(context: Context): Promise<number> {
       const token = await createAdminTokens({ db, passwords, config: config.admin }).issue()
       if (token !== undefined) writeToken(config.data_dir, token)
     }
-  }).finally(() => passwords.close())
+  }).finally(() => passwords.stop())
   context.print(context.json ? JSON.stringify({ password }) : `new admin password: ${password}`)
   return 0
 }

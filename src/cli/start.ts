@@ -106,15 +106,20 @@ async function keepTokenFile(app: App, config: Config, log: Log, isOnlyOne: bool
 }
 
 async function facts(app: App, config: Config): Promise<BannerFacts> {
-  const { database, capabilities } = await app.describe()
+  const { serverVersion, capabilities } = await app.describe()
   const port = Number(new URL(app.url).port || 80)
   return {
     appVersion: version,
     url: publicBaseUrl(config, port),
-    database,
+    database: `PostgreSQL ${serverVersion} ${placeOf(config)}`,
     capabilities,
     adminPassword: app.generatedPassword,
   }
+}
+
+const placeOf = ({ database, data_dir }: Config): string => {
+  if (database.url === '') return `embedded in ${data_dir}`
+  return URL.canParse(database.url) ? `at ${new URL(database.url).host || 'a local socket'}` : 'as configured'
 }
 
 async function announce(context: Context, found: BannerFacts): Promise<void> {

@@ -10,6 +10,9 @@ export type Observation = {
   /** Not masked: the development backends of mail and SMS exist to show a link or a code. */
   verbatim?: true
 }
+/** As GET /api/admin/logs shows it. */
+export type LogEntry = { time: string; level: string; message: string; attrs?: Observation['attrs'] }
+
 export type Observe = (observation: Observation) => void
 
 export const fanOut =

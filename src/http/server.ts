@@ -47,30 +47,28 @@ export type HttpServerConfig = {
 
 type Deps = Omit<PipelineDeps, 'bodyLimit' | 'rateLimits' | 'receiving'> & {
   onRequest?: (info: RequestInfo) => void
+  /** Runs when the drain begins; for long streams, which would otherwise hold it up. */
+  onDrain?: () => void
   config: HttpServerConfig
 }
 
 export type HttpServer = {
   listen(): Promise<{ port: number; url: string }>
   /** Drains: no new connections, requests in flight finish, streams are told to end. */
-  close(): Promise<void>
-  draining(): boolean
-  /** Runs when the drain begins; for long streams, which would otherwise hold it up. */
-  onDrain(fn: () => void): void
+  stop(): Promise<void>
 }
 
 const HEADER_BYTES = 64 * 1024
 const TIMEOUTS = { headersMs: 60_000, requestMs: 300_000 }
 
 export function createHttpServer(deps: Deps): HttpServer {
-  const { config, observe, onRequest } = deps
+  const { config, observe, onRequest, onDrain = () => {} } = deps
   const { bodyLimit, rateLimits, timeouts = TIMEOUTS } = config
   const receiving = { count: 0, bytes: 0 }
   const pipeline = createPipeline({ ...deps, bodyLimit, rateLimits, receiving })
   const headers = createHeaders(config)
   const clientAddress = createClientAddress(config.trustedProxies)
   const maxConcurrent = config.maxConcurrent ?? 10_000
-  const drainHooks: (() => void)[] = []
   let draining = false
   let handling = 0
   let streaming = 0
@@ -223,12 +221,12 @@ export function createHttpServer(deps: Deps): HttpServer {
     else refuse(socket, parserError(error.code))
   })
 
-  async function close(): Promise<void> {
+  async function stop(): Promise<void> {
     if (draining) return
     draining = true
     if (!server.listening) return
     await drain(server, {
-      hooks: drainHooks,
+      onDrain,
       isBusy: () => handling + streaming > 0,
       timeoutMs: config.shutdownTimeoutSeconds * 1000,
     })
@@ -250,8 +248,6 @@ export function createHttpServer(deps: Deps): HttpServer {
       const host = config.host.includes(':') ? `[${config.host}]` : config.host
       return { port, url: `http://${host}:${port}` }
     },
-    close,
-    draining: () => draining,
-    onDrain: (fn) => void drainHooks.push(fn),
+    stop,
   }
 }

@@ -1,7 +1,7 @@
-import { fanOut, type Level, type Observe } from '../../core/observe.ts'
+import { fanOut, type Level, type LogEntry, type Observe } from '../../core/observe.ts'
 import { redact } from '../../core/redact.ts'
 import { jsonLine, textLine } from './lines.ts'
-import { createRing, type LogEntry } from './ring.ts'
+import { createRing } from './ring.ts'
 import { createLineWriter } from './writer.ts'
 
 export type LogConfig = { level: Level; format: 'json' | 'text'; buffer_size: number }

@@ -1,7 +1,6 @@
-import type { Observation, Observe } from '../../core/observe.ts'
+import type { LogEntry, Observation, Observe } from '../../core/observe.ts'
 import { redact } from '../../core/redact.ts'
 
-export type LogEntry = { time: string; level: string; message: string; attrs?: Observation['attrs'] }
 export type Ring = { sink: Observe; entries(): LogEntry[] }
 
 type Kept = { at: number; observation: Observation }

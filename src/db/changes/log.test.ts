@@ -31,7 +31,7 @@ before(async () => {
 after(async () => {
   await Promise.all(logs.map((log) => log.stop()))
   await Promise.all(clients.map((client) => client.end()))
-  await pool.close()
+  await pool.stop()
   await drop()
   await stopClusters()
 })

@@ -32,7 +32,7 @@ async function poolOn(url: string, cleanups: (() => Promise<unknown>)[]) {
     statementTimeoutMs: 30_000,
     observe: () => {},
   })
-  cleanups.push(() => db.close())
+  cleanups.push(() => db.stop())
   return db
 }
 

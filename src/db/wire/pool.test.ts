@@ -21,7 +21,7 @@ const options: PoolOptions = {
 }
 const pool = await openPool(options)
 after(async () => {
-  await pool.close()
+  await pool.stop()
   await database.drop()
   await stopClusters()
 })
@@ -125,7 +125,7 @@ test('a transaction commits as a whole, rolls back on a thrown error, and is ret
       await tx.run(sql`update public.counter set n = n + 1 where id = ${second}::int`)
     })
   await Promise.all([bothWays(1, 2), bothWays(2, 1)])
-  await wide.close()
+  await wide.stop()
   assert.ok(met > 2, 'one of them was rolled back and ran again')
   assert.equal(await pool.fly(SYSTEM, sql`select string_agg(n::text, ',') from public.counter`), '2,2')
 })
@@ -142,7 +142,7 @@ test('slow statements in the fast lane do not hold up the flights that come afte
   assert.deepEqual(quick, ['0', '1', '2', '3', '4', '5', '6', '7'])
   assert.equal(isSlowOver, false)
   await slow
-  await wide.close()
+  await wide.stop()
 })
 
 test('more statements than the cache holds are prepared and closed in turn', async () => {
@@ -153,7 +153,7 @@ test('more statements than the cache holds are prepared and closed in turn', asy
   }
   const kept = Number(await one.fly(SYSTEM, sql`select count(*) from pg_prepared_statements`))
   assert.ok(kept <= 501, `${kept} statements are prepared`)
-  await one.close()
+  await one.stop()
 })
 
 test('a statement whose result type changed under DDL is planned again', async () => {
@@ -169,7 +169,7 @@ test('without prepared statements nothing stays on the connection', async () => 
   const plain = await openPool({ ...options, preparedStatements: false })
   assert.equal(await plain.fly(ANONYMOUS, sql`select ${'x'}::text`), 'x')
   assert.equal(await plain.fly(SYSTEM, sql`select count(*) from pg_prepared_statements`), '0')
-  await plain.close()
+  await plain.stop()
 })
 
 test('a lost listener connection is replaced, and told about', async () => {

@@ -35,7 +35,7 @@ export interface Pool extends Db {
   stats(): PoolStats
   /** A connection of its own, on the direct URL, for work that must leave nothing behind. The caller ends it. */
   openConnection(): ReturnType<typeof openConnection>
-  close(): Promise<void>
+  stop(): Promise<void>
 }
 
 /** More flights than this on one connection only make the last one wait longer; see bench/. */
@@ -180,7 +180,7 @@ class PostgresPool implements Pool {
     return this.#monitor.listen(channel, heard, reconnected)
   }
 
-  async close(): Promise<void> {
+  async stop(): Promise<void> {
     this.#closed = true
     clearInterval(this.#trimTimer)
     await Promise.all([this.#monitor.stop(), ...[...this.#lanes()].map((lane) => lane.close())])

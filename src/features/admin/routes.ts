@@ -28,8 +28,9 @@ export type Admin = {
   routes: Route[]
   tokens: AdminTokens
   audit: Audit
-  /** Before the server listens. Resolves to the password this process generated, if it did. */
-  start(): Promise<string | undefined>
+  start(): Promise<void>
+  /** The password that this process generated at its start, if it did. */
+  generatedPassword(): string | undefined
   stop(): void
 }
 
@@ -42,6 +43,7 @@ export function createAdmin(deps: AdminDeps): Admin {
   const runSql = createRunSql(deps)
   const stats = createStats(deps)
   let housekeeping: NodeJS.Timeout | undefined
+  let generatedPassword: string | undefined
 
   const routes = [
     route('GET /api/admin/status', {
@@ -106,8 +108,9 @@ export function createAdmin(deps: AdminDeps): Admin {
     audit,
     async start() {
       housekeeping = setInterval(tidy, HOUSEKEEPING_MS).unref()
-      return config.enabled ? settlePassword(deps, config.password) : undefined
+      if (config.enabled) generatedPassword = await settlePassword(deps, config.password)
     },
+    generatedPassword: () => generatedPassword,
     stop: () => clearInterval(housekeeping),
   }
 }

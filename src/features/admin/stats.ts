@@ -3,8 +3,8 @@ import { PerformanceObserver } from 'node:perf_hooks'
 export type StatsDeps = {
   version: string
   poolStats: () => { total: number; idle: number; inUse: number; max: number }
-  /** Blocks of other features, merged in. */
-  extraStats: readonly (() => Record<string, unknown>)[]
+  /** Figures of the features. */
+  extraStats: () => Readonly<Record<string, unknown>>
 }
 
 /** How this process is doing; the names are those of the interface, also where Node has other words. */
@@ -29,7 +29,7 @@ export function createStats({ version, poolStats, extraStats }: StatsDeps): () =
       db_pool_idle: pool.idle,
       db_pool_in_use: pool.inUse,
       db_pool_max: pool.max,
-      ...Object.assign({}, ...extraStats.map((block) => block())),
+      ...extraStats(),
     }
   }
 }

@@ -22,10 +22,8 @@ function setup() {
       return [row]
     },
   } as unknown as Db
-  const revocations: Revocations = {
+  const revocations: Pick<Revocations, 'clock' | 'isFresh' | 'generation' | 'onRevoked' | 'apply'> = {
     clock: { now: () => state.now },
-    salt: () => '',
-    settings: () => null,
     isFresh: () => state.fresh,
     generation: () => generation,
     onRevoked: (heard) => void listeners.push(heard),
@@ -33,8 +31,6 @@ function setup() {
       generation++
       for (const heard of listeners) heard(endedBy(batch))
     },
-    refresh: async () => {},
-    close: async () => {},
   }
   const keys = signingKeys('root', 'salt')
   const identify = createIdentify({ db, authEnabled: true, revocations, keys: () => keys })

@@ -14,7 +14,7 @@ export type IdentifyDeps = {
   db: Db
   /** False: there are no users, only the operator. */
   authEnabled: boolean
-  revocations: Revocations
+  revocations: Pick<Revocations, 'clock' | 'isFresh' | 'generation' | 'onRevoked'>
   keys: () => Keys
   /** Gets the SHA-256 of the key. */
   resolveApiKey?: Resolve<Of<'key'>> | undefined

@@ -1,19 +1,17 @@
-import type { Clock } from '../../core/clock.ts'
 import { notFound } from '../../core/errors.ts'
-import { type Identity, SYSTEM } from '../../core/identity.ts'
-import type { Observe } from '../../core/observe.ts'
+import { SYSTEM } from '../../core/identity.ts'
 import { deriveKey } from '../../core/secret.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { type Route, route } from '../../http/route.ts'
 import { createAccounts } from './accounts/accounts.ts'
-import { createCleanups } from './accounts/cleanups.ts'
 import { createMailLinks, type MailConfig, type QueueMail } from './accounts/mail-links.ts'
 import { pageRoutes } from './accounts/pages.ts'
 import type { ForeignCredentials } from './accounts/proof.ts'
 import { accountRoutes } from './accounts/routes.ts'
 import { authAdminRoutes } from './admin-routes.ts'
+import { createCleanups } from './cleanups.ts'
 import { createIdentify, type Identify, type IdentifyDeps } from './identify.ts'
 import { createBackupCodes } from './mfa/codes/backup-codes.ts'
 import { emailChannel } from './mfa/codes/email-codes.ts'
@@ -21,6 +19,7 @@ import { createSentCodes } from './mfa/codes/sent-codes.ts'
 import { smsChannel } from './mfa/codes/sms-codes.ts'
 import { createEnrolment } from './mfa/enrolment.ts'
 import { mfaRoutes } from './mfa/routes.ts'
+import { dropFactors, hasSecondFactor } from './mfa/sql.ts'
 import { createTotp } from './mfa/totp/totp.ts'
 import { createVerification } from './mfa/verification.ts'
 import { createExternalSignIn } from './providers/external-sign-in.ts'
@@ -37,7 +36,7 @@ import { signInRoutes } from './sign-in/routes.ts'
 import { createSmsSignIn, type SmsConfig } from './sign-in/sms.ts'
 import type { Keys } from './tokens/jwt.ts'
 import { replaceSalt, signingKeys } from './tokens/keys.ts'
-import { type Revocation, startRevocations } from './tokens/revocations.ts'
+import type { Revocations } from './tokens/revocations.ts'
 
 export type AuthConfig = AuthSettings &
   MailConfig &
@@ -57,7 +56,7 @@ export type AuthConfig = AuthSettings &
 
 export type AuthDeps = Pick<IdentifyDeps, 'resolveApiKey' | 'resolveAdminToken' | 'resolveOAuthToken'> & {
   db: Db
-  observe: Observe
+  revocations: Revocations
   config: AuthConfig
   appName: string
   publicBaseUrl: () => string
@@ -72,37 +71,32 @@ export type AuthDeps = Pick<IdentifyDeps, 'resolveApiKey' | 'resolveAdminToken' 
   wakeMail: () => void
   queueSms: (to: string, body: string) => Sql
   wakeSms: () => void
-  foreign?: Partial<ForeignCredentials>
+  foreign: ForeignCredentials
 }
 
 export type Auth = {
   routes: Route[]
   identify: Identify
-  /** Told about revocations anywhere; `ends` says whether an identity of an open stream is over. */
-  onRevoked(heard: (ends: (who: Identity) => boolean) => void): void
-  /** Makes a revocation that this process just committed count at once, not only within the second. */
-  revoked(batch: readonly Revocation[]): void
   settings(): AuthSettings
-  /** The database's time. */
-  clock: Clock
   sessions: Sessions
   cleanups: Record<string, () => Promise<number>>
-  close(): Promise<void>
 }
 
 /** There may be millions of sessions to end. */
 const ROTATION_MS = 300_000
 
-export async function createAuth(deps: AuthDeps): Promise<Auth> {
-  const { db, config, passwords, rootSecret, publicBaseUrl } = deps
-  const revocations = await startRevocations(deps)
-  const keys = keysOfSalt(rootSecret, revocations.salt)
+export function createAuth(deps: AuthDeps): Auth {
+  const { db, revocations, config, passwords, rootSecret, publicBaseUrl } = deps
+  const keys = keysOfSalt(rootSecret, () => revocations.salt())
   const settings = createSettings({ db, configured: config, known: revocations })
-  const sessions = createSessions({ db, revocations, keys, config })
-  const identify = createIdentify({ ...deps, authEnabled: config.enabled, revocations, keys })
+  const sessions = createSessions({ db, revocations, keys, config, hasSecondFactor })
+  const identify = createIdentify({ ...deps, authEnabled: config.enabled, keys })
 
   const links = createMailLinks({ config, publicBaseUrl, queueMail: deps.queueMail })
-  const foreign = { endGrants: () => [], dropCredentials: () => [], ...deps.foreign }
+  const foreign: ForeignCredentials = {
+    endGrants: deps.foreign.endGrants,
+    dropCredentials: (userId) => [dropFactors(userId), ...deps.foreign.dropCredentials(userId)],
+  }
   const account = { db, revocations, passwords, sessions, links, wakeMail: deps.wakeMail, foreign }
   const providers = createProviders({ outgoing: deps.outgoing, config: config.oauth })
   const accounts = createAccounts(account)
@@ -146,13 +140,9 @@ export async function createAuth(deps: AuthDeps): Promise<Auth> {
   return {
     routes: [...(config.enabled ? userRoutes : routesWhenOff), ...authAdminRoutes({ settings, rotate })],
     identify,
-    onRevoked: revocations.onRevoked,
-    revoked: revocations.apply,
     settings: settings.current,
-    clock: revocations.clock,
     sessions,
     cleanups: createCleanups({ db, anonymousRetentionDays: config.anonymous_retention_days }),
-    close: revocations.close,
   }
 }
 

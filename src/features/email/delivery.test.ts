@@ -19,7 +19,7 @@ const observe = (observation: Observation) => void observations.push(observation
 const database = await testDatabase(observe)
 const db = await database.open()
 const outgoing = createOutgoing({ allowPrivateNetworks: true })
-database.atEnd(() => outgoing.close())
+database.atEnd(() => outgoing.stop())
 
 const base: MailConfig = {
   backend: 'log',

@@ -39,7 +39,7 @@ type Deps = {
 
 export type Realtime = {
   routes: Route[]
-  connections(): number
+  stats(): { realtime_connections: number }
   /** Ends the streams; their clients come back to another process. */
   drain(): void
   stop(): Promise<void>
@@ -177,7 +177,7 @@ export function createRealtime(deps: Deps): Realtime {
     routes: [
       route('GET /api/realtime', { auth: 'optional', access: 'read', tokenInQuery: true, limit: 'api', handle: open }),
     ],
-    connections: () => hub.size(),
+    stats: () => ({ realtime_connections: hub.size() }),
     drain() {
       draining = true
       for (const stream of hub.streams()) stream.leave()

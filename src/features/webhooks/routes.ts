@@ -29,7 +29,7 @@ type Deps = {
   metrics: Metrics
 }
 
-export type Webhooks = { routes: Route[]; stats(): { queued: number; byWebhook: Record<string, number> }; stop(): void }
+export type Webhooks = { routes: Route[]; stats(): Record<string, unknown>; stop(): void }
 
 const PRUNE_EVERY_MS = 3_600_000
 const PRUNE_SLICE = 5_000
@@ -125,7 +125,7 @@ export function createWebhooks(deps: Deps): Webhooks {
   ]
   return {
     routes,
-    stats: () => ({ queued: total(), byWebhook: Object.fromEntries(sizes) }),
+    stats: () => ({ webhook_queue: { queued: total(), byWebhook: Object.fromEntries(sizes) } }),
     stop() {
       for (const timer of timers) clearInterval(timer)
     },

@@ -40,7 +40,7 @@ before(async () => {
   base = `http://127.0.0.1:${(peer.address() as AddressInfo).port}`
 })
 after(async () => {
-  await Promise.all([strict.close(), open.close()])
+  await Promise.all([strict.stop(), open.stop()])
   peer.closeAllConnections()
   peer.close()
 })
@@ -122,7 +122,7 @@ test('a name is judged by the address it is connected to, resolved once', async 
   await assert.rejects(rebinding.request(ask(base.replace('127.0.0.1', 'rebind.test'))), refused('blocked'))
   assert.equal(asked, 1)
   assert.equal(connections, before)
-  await rebinding.close()
+  await rebinding.stop()
 })
 
 test('link-local, metadata and unspecified addresses stay closed when private networks are allowed', () => {

@@ -28,7 +28,7 @@ export interface Outgoing {
   request(ask: OutgoingRequest): Promise<OutgoingResponse>
   /** 400 for a URL that could never be called. Names are judged at connect time, literal addresses here. */
   assertAllowedUrl(url: string): void
-  close(): Promise<void>
+  stop(): Promise<void>
 }
 
 export class OutgoingError extends Error {
@@ -119,7 +119,7 @@ export function createOutgoing(options: { allowPrivateNetworks: boolean; resolve
       }
     },
 
-    async close() {
+    async stop() {
       const opened = client
       client = undefined
       await (await opened)?.agent.destroy()

@@ -14,6 +14,7 @@ async function withSlowRoute(shutdownTimeoutSeconds: number) {
     release = resolve
   })
   let waiting = 0
+  let isDraining = false
   const api = await serve(
     [
       route('GET /slow', {
@@ -24,19 +25,24 @@ async function withSlowRoute(shutdownTimeoutSeconds: number) {
           return json(200, { done: true })
         },
       }),
-      route('GET /health', { auth: 'none', handle: () => json(api.server.draining() ? 503 : 200, {}) }),
+      route('GET /health', { auth: 'none', handle: () => json(isDraining ? 503 : 200, {}) }),
     ],
-    { shutdownTimeoutSeconds },
+    {
+      shutdownTimeoutSeconds,
+      onDrain: () => {
+        isDraining = true
+      },
+    },
   )
-  return { api, release: () => release(), waiting: () => waiting }
+  return { api, release: () => release(), waiting: () => waiting, isDraining: () => isDraining }
 }
 
 test('requests in flight finish, on connections that then close; new connections are refused', async () => {
-  const { api, release, waiting } = await withSlowRoute(5)
+  const { api, release, waiting, isDraining } = await withSlowRoute(5)
   const answers = Array.from({ length: 10 }, () => fetch(`${api.url}/slow`))
   await eventually(() => assert.equal(waiting(), 10))
-  const closed = api.server.close()
-  assert.equal(api.server.draining(), true)
+  const closed = api.server.stop()
+  assert.equal(isDraining(), true)
   await assert.rejects(fetch(`${api.url}/health`))
   release()
   for (const answer of await Promise.all(answers)) {
@@ -54,7 +60,7 @@ test('idle connections are closed, so a drain without work takes no time', async
   idle.write('GET /health HTTP/1.1\r\nHost: x\r\n\r\n')
   await once(idle, 'data')
   const began = performance.now()
-  await Promise.all([api.server.close(), once(idle, 'close')])
+  await Promise.all([api.server.stop(), once(idle, 'close')])
   assert.ok(performance.now() - began < 1000)
 })
 
@@ -63,7 +69,7 @@ test('a request that was on its way when the drain began is answered', async () 
   const socket = connect(api.port, '127.0.0.1')
   await once(socket, 'connect')
   await eventually(async () => assert.equal((await fetch(`${api.url}/health`)).status, 200))
-  const closed = api.server.close()
+  const closed = api.server.stop()
   socket.write('GET /health HTTP/1.1\r\nHost: x\r\n\r\n')
   const [data] = await once(socket, 'data')
   const { status, headers } = parseRaw(String(data))
@@ -77,33 +83,32 @@ test('what does not finish in time is cut off and the drain ends', async () => {
   const stuck = fetch(`${api.url}/slow`).catch((error: Error) => error)
   await eventually(() => assert.equal(waiting(), 1))
   const began = performance.now()
-  await api.server.close()
+  await api.server.stop()
   assert.ok(performance.now() - began < 3000)
   assert.ok((await stuck) instanceof Error)
 })
 
 test('streams are told to end when the drain begins', async () => {
   const streams: EventStream[] = []
-  const api = await serve([
-    route('GET /events', {
-      auth: 'none',
-      handle: async ({ raw }) => {
-        const stream = openEventStream(raw.response)
-        streams.push(stream)
-        stream.write(': hello\n\n')
-        return { status: 200, streaming: true }
-      },
-    }),
-  ])
-  api.server.onDrain(() => {
+  const onDrain = () => {
     for (const stream of streams) {
       stream.write('retry: 100\n\n')
       stream.close()
     }
+  }
+  const events = route('GET /events', {
+    auth: 'none',
+    handle: async ({ raw }) => {
+      const stream = openEventStream(raw.response)
+      streams.push(stream)
+      stream.write(': hello\n\n')
+      return { status: 200, streaming: true }
+    },
   })
+  const api = await serve([events], { onDrain })
   const readers = await Promise.all(Array.from({ length: 5 }, () => fetch(`${api.url}/events`)))
   const began = performance.now()
-  await api.server.close()
+  await api.server.stop()
   assert.ok(performance.now() - began < 2000)
   for (const reader of readers) assert.equal(await reader.text(), ': hello\n\nretry: 100\n\n')
 })

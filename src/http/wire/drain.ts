@@ -10,14 +10,14 @@ const LOOK_EVERY_MS = 25
 /** Ends a server without failing anybody: whoever waits for an answer gets it, as far as the time allows. */
 export async function drain(
   server: Server,
-  { hooks, isBusy, timeoutMs }: { hooks: readonly (() => void)[]; isBusy: () => boolean; timeoutMs: number },
+  { onDrain, isBusy, timeoutMs }: { onDrain: () => void; isBusy: () => boolean; timeoutMs: number },
 ): Promise<void> {
   const began = performance.now()
   // The listener alone: http's own close would also cut idle connections whose next request is already in the kernel.
   const closed = new Promise<void>((resolve) => {
     NetServer.prototype.close.call(server, () => resolve())
   })
-  for (const hook of hooks) hook()
+  onDrain()
   // After the poll phase, so that requests which have arrived count.
   const look = setInterval(() => setImmediate(sweep), LOOK_EVERY_MS)
   const sweep = (): void => {

@@ -30,7 +30,7 @@ async function database(setup: string, { kind = 'embedded' as ClusterKind, schem
   cleanups.push(
     drop,
     () => client.end(),
-    () => db.close(),
+    () => db.stop(),
   )
   const sql = (text: string) => client.query(text)
   await sql(setup)

@@ -1,13 +1,12 @@
 import type { Tx } from '../../../db/db.ts'
 import { type Sql, sql } from '../../../db/sql.ts'
-import { dropFactors } from '../mfa/sql.ts'
 import { endAllOf } from '../sessions/sql.ts'
 
-/** What other features keep of a user's credentials, as statements that drop it. */
+/** What others keep of a user's credentials, as statements that drop it. */
 export type ForeignCredentials = {
   /** What the user granted to applications. */
   endGrants: (userId: string) => readonly Sql[]
-  /** That and API keys. */
+  /** That, API keys, and second factors. */
   dropCredentials: (userId: string) => readonly Sql[]
 }
 
@@ -21,7 +20,6 @@ export async function proveAddress(tx: Tx, userId: string, foreign: ForeignCrede
     where id = ${userId}::uuid and email_verified_at is null`)
   if (unproven === 0) return false
   await tx.run(sql`delete from svc.identities where user_id = ${userId}::uuid`)
-  await tx.run(dropFactors(userId))
   await tx.run(endAllOf(userId))
   for (const statement of foreign.dropCredentials(userId)) await tx.run(statement)
   return true

@@ -42,7 +42,7 @@ const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 after(async () => {
   server.close()
   server.closeAllConnections()
-  await outgoing.close()
+  await outgoing.stop()
 })
 
 const provider = createProviders({

@@ -4,7 +4,6 @@ import { SYSTEM } from '../../../core/identity.ts'
 import { hmacSha256, randomToken, sha256 } from '../../../core/secret.ts'
 import type { Db } from '../../../db/db.ts'
 import { type Sql, sql } from '../../../db/sql.ts'
-import { hasSecondFactor } from '../mfa/sql.ts'
 import { type Keys, signJwt } from '../tokens/jwt.ts'
 import type { Revocations } from '../tokens/revocations.ts'
 import type { Device } from './device.ts'
@@ -35,8 +34,10 @@ export function createSessions(deps: {
   revocations: Revocations
   keys: () => Keys
   config: { token_duration: number; refresh_token_duration: number; refresh_grace_seconds: number }
+  /** Boolean expression over a user id: this account has a second factor. */
+  hasSecondFactor: (userId: Sql) => Sql
 }) {
-  const { db, revocations, config } = deps
+  const { db, revocations, config, hasSecondFactor } = deps
 
   const nowSeconds = (): number => Math.floor(revocations.clock.now() / 1000)
 

@@ -5,7 +5,7 @@ import { checkPassword, createPasswords } from './hashing.ts'
 
 const cheap = { memory: 64, time: 1, threads: 1, concurrency: 2, queue: 100 }
 const passwords = createPasswords(cheap)
-after(() => passwords.close())
+after(() => passwords.stop())
 
 test('a password verifies against its own hash only', async () => {
   const encoded = await passwords.hash('correct horse')
@@ -28,7 +28,7 @@ test('without a stored hash the answer is no, after one hash of equal cost', asy
     return Math.min(...runs)
   }
   const [known, unknown] = [await timed(encoded), await timed(undefined)]
-  await costly.close()
+  await costly.stop()
   assert.ok(unknown > known / 2 && unknown < known * 2, `known ${known} ms, unknown ${unknown} ms`)
 })
 
@@ -57,13 +57,13 @@ test('a full queue answers 503 and the rest is served', async () => {
     assert.deepEqual([error.status, error.message, error.headers?.['Retry-After']], [503, 'server busy', '1'])
   }
   assert.equal(small.queued(), 0)
-  await small.close()
+  await small.stop()
 })
 
 test('after close hashing is refused and nothing hangs', async () => {
   const one = createPasswords({ ...cheap, concurrency: 1 })
   const pending = Promise.allSettled([one.hash('a'), one.hash('b'), one.hash('c')])
-  await one.close()
+  await one.stop()
   await assert.rejects(one.hash('d'), /server busy/)
   assert.equal((await pending).length, 3)
 })

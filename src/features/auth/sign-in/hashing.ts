@@ -10,7 +10,7 @@ export type Passwords = {
   verify(password: string, encoded: string | undefined): Promise<boolean>
   /** Hashes that wait for a free worker. */
   queued(): number
-  close(): Promise<void>
+  stop(): Promise<void>
 }
 
 export type PasswordCosts = {
@@ -115,7 +115,7 @@ export function createPasswords(costs: PasswordCosts): Passwords {
       return false
     },
     queued: () => waiting.length,
-    close: async () => {
+    stop: async () => {
       closed = true
       for (const task of waiting.splice(0)) task.reject(unavailable('server busy', 1))
       await Promise.all([...seats].map((seat) => seat.worker.terminate()))

@@ -12,25 +12,6 @@ export type Revocation = {
   subject: string
 }
 
-/** What every process must know about accounts within a second of any other process changing it. */
-export type Revocations = {
-  /** The database's time, so that a wrong or jumping clock of this machine neither kills nor revives a token. */
-  readonly clock: Clock
-  salt(): string
-  /** The auth settings as stored, null while nobody changed them. */
-  settings(): unknown
-  /** Whether what is known here is at most a second old; if not, cached verdicts count for nothing. */
-  isFresh(): boolean
-  /** Moves with every batch of revocations. */
-  generation(): number
-  onRevoked(heard: (ends: (who: Identity) => boolean) => void): void
-  /** Makes revocations of this process count at once; call it after their commit. */
-  apply(batch: readonly Revocation[]): void
-  /** Resolves when something at least as new as this call has been read. */
-  refresh(): Promise<void>
-  close(): Promise<void>
-}
-
 const POLL_MS = 400
 /** Between two looks that notifications ask for, so that a flood of logouts is read in batches. */
 const NUDGED_MS = 40
@@ -56,128 +37,167 @@ const newsSince = (xmin: string | undefined): Sql => sql`
 
 const prune: Sql = sql`delete from svc.revocations where at < now() - interval '1 hour'`
 
-/** See docs/decisions/0005-revocation.md. */
-export async function startRevocations({ db, observe }: { db: Db; observe: Observe }): Promise<Revocations> {
-  const listeners: ((ends: (who: Identity) => boolean) => void)[] = []
-  let known: News | undefined
-  let seen = new Set<number>()
-  let clockOffset = 0
-  let readAt = Number.NEGATIVE_INFINITY
-  let prunedAt = performance.now()
-  let generation = 0
-  let polling: Promise<void> | undefined
-  let again: Promise<void> | undefined
-  let timer: NodeJS.Timeout | undefined
-  let nudged = false
-  let failing = false
-  let closed = false
+type Ends = (who: Identity) => boolean
 
-  async function poll(): Promise<void> {
-    const startedAt = performance.now()
-    const text = await db.fly(SYSTEM, newsSince(known?.xmin), { timeoutMs: 2_000 })
-    const news = JSON.parse(text ?? 'null') as News
-    clockOffset = news.now - (startedAt + performance.now()) / 2
-    const rotated = known !== undefined && known.salt !== news.salt
-    // Transaction ids that go back mean another database, e.g. a restored one: nothing known is about it.
-    const replaced = known !== undefined && BigInt(news.xmin) < BigInt(known.xmin)
-    const fresh = news.revoked.filter(({ id }) => !seen.has(id))
-    seen = new Set(news.revoked.map(({ id }) => id))
-    known = news
-    if (replaced) tell(() => true)
-    apply(rotated ? [...fresh, { kind: 'all_users', subject: '' }] : fresh)
-    // Only now: what was read before is trusted again from the moment it is applied.
-    readAt = startedAt
-    if (startedAt - prunedAt > PRUNE_EVERY_MS) {
-      prunedAt = startedAt
-      await db.run(SYSTEM, prune)
-    }
+/**
+ * What every process must know about accounts within a second of any other process changing it; see
+ * docs/decisions/0005-revocation.md.
+ */
+export class Revocations {
+  readonly #db: Db
+  readonly #observe: Observe
+  readonly #listeners: ((ends: Ends) => void)[] = []
+  #known: News | undefined
+  #seen = new Set<number>()
+  #clockOffset = 0
+  #readAt = Number.NEGATIVE_INFINITY
+  #prunedAt = performance.now()
+  #generation = 0
+  #polling: Promise<void> | undefined
+  #again: Promise<void> | undefined
+  #timer: NodeJS.Timeout | undefined
+  #nudged = false
+  #failing = false
+  #stopped = false
+  #unlisten: (() => Promise<void>) | undefined
+
+  /** The database's time, so that a wrong or jumping clock of this machine neither kills nor revives a token. */
+  readonly clock: Clock = { now: () => performance.now() + this.#clockOffset }
+
+  private constructor({ db, observe }: { db: Db; observe: Observe }) {
+    this.#db = db
+    this.#observe = observe
   }
 
-  function apply(batch: readonly Revocation[]): void {
-    if (batch.length > 0) tell(endedBy(batch))
+  static async open(deps: { db: Db; observe: Observe }): Promise<Revocations> {
+    const revocations = new Revocations(deps)
+    await revocations.#start()
+    return revocations
   }
 
-  function tell(ends: (who: Identity) => boolean): void {
-    generation++
-    for (const heard of listeners) heard(ends)
+  async #start(): Promise<void> {
+    await this.#db.run(SYSTEM, ensureSalt())
+    const nudge = () => this.#nudge()
+    this.#unlisten = await this.#db.listen('svc_revocations', nudge, nudge)
+    await this.refresh()
   }
 
-  /** One look at a time; a call during a look waits for the next one, because the running one may have missed it. */
-  function refresh(): Promise<void> {
-    if (polling) {
-      again ??= polling
+  salt(): string {
+    return this.#current().salt
+  }
+
+  /** The auth settings as stored, null while nobody changed them. */
+  settings(): unknown {
+    return this.#current().settings
+  }
+
+  /** Whether what is known here is at most a second old; if not, cached verdicts count for nothing. */
+  isFresh(): boolean {
+    return performance.now() - this.#readAt <= TRUST_MS
+  }
+
+  /** Moves with every batch of revocations. */
+  generation(): number {
+    return this.#generation
+  }
+
+  onRevoked(heard: (ends: Ends) => void): void {
+    this.#listeners.push(heard)
+  }
+
+  /** Makes revocations of this process count at once; call it after their commit. */
+  apply(batch: readonly Revocation[]): void {
+    if (batch.length > 0) this.#tell(endedBy(batch))
+  }
+
+  /** Resolves when something at least as new as this call has been read: a look under way may have missed it. */
+  refresh(): Promise<void> {
+    if (this.#polling) {
+      this.#again ??= this.#polling
         .catch(() => {})
         .then(() => {
-          again = undefined
-          return refresh()
+          this.#again = undefined
+          return this.refresh()
         })
-      return again
+      return this.#again
     }
-    clearTimeout(timer)
-    polling = poll().finally(() => {
-      polling = undefined
-      if (!closed) timer = setTimeout(look, nudged ? NUDGED_MS : POLL_MS).unref()
-      nudged = false
+    clearTimeout(this.#timer)
+    this.#polling = this.#poll().finally(() => {
+      this.#polling = undefined
+      if (!this.#stopped) this.#lookIn(this.#nudged ? NUDGED_MS : POLL_MS)
+      this.#nudged = false
     })
-    return polling
+    return this.#polling
   }
 
-  function nudge(): void {
-    if (polling) nudged = true
-    else if (performance.now() - readAt > NUDGED_MS) look()
-    else {
-      clearTimeout(timer)
-      timer = setTimeout(look, NUDGED_MS).unref()
+  async stop(): Promise<void> {
+    this.#stopped = true
+    clearTimeout(this.#timer)
+    await this.#unlisten?.()
+    await this.#polling?.catch(() => {})
+    clearTimeout(this.#timer)
+  }
+
+  #current(): News {
+    if (!this.#known) throw new Error('revocations have not been read yet')
+    return this.#known
+  }
+
+  async #poll(): Promise<void> {
+    const startedAt = performance.now()
+    const before = this.#known
+    const text = await this.#db.fly(SYSTEM, newsSince(before?.xmin), { timeoutMs: 2_000 })
+    const news = JSON.parse(text ?? 'null') as News
+    this.#clockOffset = news.now - (startedAt + performance.now()) / 2
+    const fresh = news.revoked.filter(({ id }) => !this.#seen.has(id))
+    this.#seen = new Set(news.revoked.map(({ id }) => id))
+    this.#known = news
+    // Transaction ids that go back mean another database, e.g. a restored one: nothing known is about it.
+    if (before && BigInt(news.xmin) < BigInt(before.xmin)) this.#tell(() => true)
+    const isRotated = before !== undefined && before.salt !== news.salt
+    this.apply(isRotated ? [...fresh, { kind: 'all_users', subject: '' }] : fresh)
+    // Only now: what was read before is trusted again from the moment it is applied.
+    this.#readAt = startedAt
+    if (startedAt - this.#prunedAt > PRUNE_EVERY_MS) {
+      this.#prunedAt = startedAt
+      await this.#db.run(SYSTEM, prune)
     }
   }
 
-  function look(): void {
-    if (closed) return
-    refresh().then(
+  #tell(ends: Ends): void {
+    this.#generation++
+    for (const heard of this.#listeners) heard(ends)
+  }
+
+  #nudge(): void {
+    if (this.#polling) this.#nudged = true
+    else if (performance.now() - this.#readAt > NUDGED_MS) this.#look()
+    else this.#lookIn(NUDGED_MS)
+  }
+
+  #lookIn(ms: number): void {
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => this.#look(), ms).unref()
+  }
+
+  #look(): void {
+    if (this.#stopped) return
+    this.refresh().then(
       () => {
-        failing = false
+        this.#failing = false
       },
       (error) => {
-        if (!failing && !closed) {
-          observe({ level: 'warn', message: 'revocations cannot be read', attrs: { reason: reasonOf(error) } })
+        if (!this.#failing && !this.#stopped) {
+          this.#observe({ level: 'warn', message: 'revocations cannot be read', attrs: { reason: reasonOf(error) } })
         }
-        failing = true
+        this.#failing = true
       },
     )
-  }
-
-  await db.run(SYSTEM, ensureSalt())
-  const unlisten = await db.listen('svc_revocations', nudge, nudge)
-  await refresh()
-
-  const current = (): News => {
-    if (!known) throw new Error('revocations have not been read yet')
-    return known
-  }
-
-  return {
-    clock: { now: () => performance.now() + clockOffset },
-    salt: () => current().salt,
-    settings: () => current().settings,
-    isFresh: () => performance.now() - readAt <= TRUST_MS,
-    generation: () => generation,
-    onRevoked: (heard) => {
-      listeners.push(heard)
-    },
-    apply,
-    refresh,
-    close: async () => {
-      closed = true
-      clearTimeout(timer)
-      await unlisten()
-      await polling?.catch(() => {})
-      clearTimeout(timer)
-    },
   }
 }
 
 /** Whether an identity rests on something that one of these revocations ended. */
-export function endedBy(batch: readonly Revocation[]): (who: Identity) => boolean {
+export function endedBy(batch: readonly Revocation[]): Ends {
   const of = (kind: Revocation['kind']): Set<string> =>
     new Set(batch.filter((item) => item.kind === kind).map((item) => item.subject))
   const [sessions, users, keys, oauthTokens, admins] = [

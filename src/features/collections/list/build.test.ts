@@ -26,7 +26,7 @@ async function snapshotOf(databaseUrl: string) {
   const cache = await openSchemaCache({ db, schemas: ['public'], observe })
   const schema = cache.read()
   await cache.stop()
-  await db.close()
+  await db.stop()
   return schema
 }
 

@@ -1,7 +1,7 @@
-import { SYSTEM } from '../../../core/identity.ts'
-import type { Db } from '../../../db/db.ts'
-import { type Sql, sql } from '../../../db/sql.ts'
-import { dropAbandonedTotp, dropExpired } from '../mfa/sql.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Db } from '../../db/db.ts'
+import { type Sql, sql } from '../../db/sql.ts'
+import { dropAbandonedTotp, dropExpired } from './mfa/sql.ts'
 
 /** Helpers an operator may run or schedule; each resolves to how much it removed. Nothing runs them unasked. */
 export function createCleanups({ db, anonymousRetentionDays }: { db: Db; anonymousRetentionDays: number }) {

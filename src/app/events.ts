@@ -1,0 +1,44 @@
+import type { Config } from '../config/config.ts'
+import { createRealtime } from '../features/realtime/routes.ts'
+import { createWebhooks } from '../features/webhooks/routes.ts'
+import { isLoopbackHost } from '../http/out/address-guard.ts'
+import { createOutgoing } from '../http/out/outgoing.ts'
+import { version } from '../version.ts'
+import type { IdentityGroup } from './identity.ts'
+import type { Lifecycle } from './lifecycle.ts'
+import type { Platform } from './platform.ts'
+
+/** What happens after a commit, read from the change log. */
+export function createEvents(config: Config, platform: Platform, identity: IdentityGroup, life: Lifecycle) {
+  const { db, schema, changeLog, queue, observe, metrics } = platform
+  const { identify, revocations, encryptionKey } = identity
+  const realtime = createRealtime({
+    db,
+    schema,
+    log: changeLog,
+    config: config.realtime,
+    retentionSeconds: config.events.retention,
+    authEnabled: config.auth.enabled,
+    identify,
+    onRevoked: (heard) => revocations.onRevoked(heard),
+    clock: revocations.clock,
+    observe,
+    metrics,
+  })
+  const isPrivateAllowed = config.webhooks.allow_private_networks
+  const receivers = createOutgoing({
+    allowPrivateNetworks: isPrivateAllowed === 'auto' ? isLoopbackHost(config.server.host) : isPrivateAllowed,
+  })
+  const webhooks = createWebhooks({
+    db,
+    log: changeLog,
+    queue,
+    outgoing: life.own(receivers),
+    encryptionKey,
+    config: config.webhooks,
+    version,
+    observe,
+    metrics,
+  })
+  return { features: [realtime, webhooks] }
+}

@@ -1,0 +1,94 @@
+import type { Config } from '../config/config.ts'
+import { deriveKey } from '../core/secret.ts'
+import { createAdmin } from '../features/admin/routes.ts'
+import { createApiKeys } from '../features/api-keys/routes.ts'
+import { revokeKeysOf } from '../features/api-keys/sql.ts'
+import { createApps } from '../features/apps/routes.ts'
+import { createAuth } from '../features/auth/routes.ts'
+import { createPasswords } from '../features/auth/sign-in/hashing.ts'
+import { loadRootSecret } from '../features/auth/tokens/keys.ts'
+import { Revocations } from '../features/auth/tokens/revocations.ts'
+import { createUsers } from '../features/users/routes.ts'
+import { version } from '../version.ts'
+import type { Lifecycle } from './lifecycle.ts'
+import type { Messages } from './messages.ts'
+import type { Platform } from './platform.ts'
+import type { Surroundings } from './surroundings.ts'
+
+/** Who is calling: accounts, sessions, keys, and the operator. */
+export async function createIdentity(
+  config: Config,
+  platform: Platform,
+  { email, sms }: Messages,
+  life: Lifecycle,
+  { logEntries, stats }: Surroundings,
+) {
+  const { db, schema, observe, gateways, publicUrl } = platform
+  const revocations = life.own(await Revocations.open({ db, observe }))
+  const passwords = life.own(
+    createPasswords({
+      memory: config.auth.argon2_memory,
+      time: config.auth.argon2_time,
+      threads: config.auth.argon2_threads,
+      concurrency: config.auth.hash_concurrency,
+      queue: config.auth.hash_queue,
+    }),
+  )
+  const rootSecret = await loadRootSecret(db, config.auth.jwt_secret)
+  const encryptionKey = config.auth.encryption_key
+    ? Buffer.from(config.auth.encryption_key, 'hex')
+    : deriveKey(rootSecret, '', 'secrets at rest')
+
+  const admin = createAdmin({
+    db,
+    config: config.admin,
+    audit: config.audit,
+    passwords,
+    observe,
+    warnings: platform.warnings,
+    logs: { size: config.log.buffer_size, entries: logEntries },
+    openConnection: () => db.openConnection(),
+    reloadSchema: async () => void (await schema.reload()),
+    schemas: config.api.schemas,
+    version,
+    poolStats: () => db.stats(),
+    extraStats: stats,
+  })
+  const apiKeys = createApiKeys({ db, revoked: (id) => revocations.apply([{ kind: 'key', subject: id }]) })
+  const apps = createApps({ db })
+  const auth = createAuth({
+    db,
+    revocations,
+    config: config.auth,
+    appName: config.server.app_name,
+    publicBaseUrl: () => publicUrl.get(),
+    rootSecret,
+    encryptionKey,
+    passwords,
+    outgoing: gateways,
+    queueMail: email.queueMail,
+    wakeMail: email.wakeMail,
+    queueSms: sms.queueSms,
+    wakeSms: sms.wakeSms,
+    resolveApiKey: apiKeys.resolveApiKey,
+    resolveAdminToken: admin.tokens.resolve,
+    foreign: { endGrants: () => [], dropCredentials: (userId) => [revokeKeysOf(userId)] },
+  })
+  const users = createUsers({
+    db,
+    authEnabled: config.auth.enabled,
+    revoked: (id) => revocations.apply([{ kind: 'user', subject: id }]),
+  })
+  return {
+    admin,
+    apps,
+    auth,
+    identify: auth.identify,
+    revocations,
+    passwords,
+    encryptionKey,
+    features: [admin, auth, users, apiKeys, apps],
+  }
+}
+
+export type IdentityGroup = Awaited<ReturnType<typeof createIdentity>>

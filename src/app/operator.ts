@@ -1,0 +1,38 @@
+import type { Config } from '../config/config.ts'
+import { createHealth } from '../features/health/routes.ts'
+import { createMetricsFeature } from '../features/metrics/routes.ts'
+import type { RequestInfo } from '../http/server.ts'
+import type { IdentityGroup } from './identity.ts'
+import type { Lifecycle } from './lifecycle.ts'
+import type { Platform } from './platform.ts'
+
+/** What those who run the server look at. */
+export function createOperator(
+  config: Config,
+  { db, metrics, observe }: Platform,
+  { admin, passwords }: IdentityGroup,
+  life: Lifecycle,
+) {
+  const health = createHealth({ databaseState: () => db.state(), draining: () => life.isDraining })
+  const monitoring = createMetricsFeature({
+    metrics,
+    config: config.metrics,
+    resolveAdmin: admin.tokens.resolve,
+    poolStats: () => db.stats(),
+    hashQueue: () => passwords.queued(),
+  })
+  return {
+    features: [health, monitoring],
+    onRequest: (done: RequestInfo): void => {
+      monitoring.requestDone(done.method, done.route, done.status, done.ms)
+      observe(accessLine(done))
+    },
+  }
+}
+
+/** One line per request; never bodies or bearers. */
+const accessLine = ({ method, route, path, status, ms, ip, requestId, userId }: RequestInfo) => ({
+  level: 'info' as const,
+  message: 'request',
+  attrs: { method, route, path, status, ms: Math.round(ms * 100) / 100, ip, requestId, userId },
+})

@@ -1,0 +1,90 @@
+import { type Config, publicBaseUrl } from '../config/config.ts'
+import { createMetrics, type Metrics } from '../core/metrics.ts'
+import type { Observe } from '../core/observe.ts'
+import { type ChangeLog, createChangeLog } from '../db/changes/log.ts'
+import { createCounters } from '../db/counters.ts'
+import { createQueue, type Queue } from '../db/queue/queue.ts'
+import { openSchemaCache } from '../db/schema/cache.ts'
+import type { SchemaCache } from '../db/schema/snapshot.ts'
+import { openDatabase } from '../db/setup/database.ts'
+import { startEmbedded } from '../db/setup/embedded/embedded.ts'
+import type { Pool } from '../db/wire/pool.ts'
+import { createOutgoing, type Outgoing } from '../http/out/outgoing.ts'
+import { createLimiter, type Limiter } from '../http/rate-limit.ts'
+import type { Lifecycle } from './lifecycle.ts'
+
+/** What every group of features stands on. */
+export type Platform = {
+  observe: Observe
+  db: Pool
+  schema: SchemaCache
+  queue: Queue
+  changeLog: ChangeLog
+  limiter: Limiter
+  metrics: Metrics
+  /** For addresses the operator configured, which may be in the operator's own network. */
+  gateways: Outgoing
+  /** The origin clients see; known for certain once the server listens. */
+  publicUrl: PublicUrl
+  /** Sentences for the operator. */
+  warnings(): readonly string[]
+  /** Tells others on this machine where the server of this data directory listens. */
+  announce(url: string): void
+}
+
+/** With port 0 the origin is known only when the system has given out a port. */
+export class PublicUrl {
+  readonly #config: Config
+  #port: number | undefined
+
+  constructor(config: Config) {
+    this.#config = config
+  }
+  get(): string {
+    return publicBaseUrl(this.#config, this.#port)
+  }
+  listensAt(port: number): void {
+    this.#port = port
+  }
+}
+
+export async function openPlatform(
+  config: Config,
+  life: Lifecycle,
+  { observe, progress }: { observe: Observe; progress: (line: string) => void },
+): Promise<Platform> {
+  const gateways = life.own(createOutgoing({ allowPrivateNetworks: true }))
+  const { url, announce } = await postgres(config, life, progress)
+  const { pool, warnings } = await openDatabase({ url, config: config.database, api: config.api, observe, progress })
+  const db = life.own(pool)
+  const schema = life.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
+  const changeLog = life.own(createChangeLog({ db, observe, retentionSeconds: config.events.retention }))
+  await changeLog.start()
+  const counters = life.own(createCounters({ db }))
+  const metrics = createMetrics()
+  metrics.gauge('svc_change_log_lag_seconds', 'Age of the oldest unread change.', [], () => changeLog.lastLag())
+  return {
+    observe,
+    db,
+    schema,
+    queue: createQueue({ db, observe }),
+    changeLog,
+    limiter: createLimiter({ counters }),
+    metrics,
+    gateways,
+    publicUrl: new PublicUrl(config),
+    warnings: () => [...warnings, ...schema.warnings()],
+    announce,
+  }
+}
+
+async function postgres(
+  { database, data_dir: dataDir }: Config,
+  life: Lifecycle,
+  log: (line: string) => void,
+): Promise<{ url: string; announce(url: string): void }> {
+  if (database.url !== '') return { url: database.url, announce: () => {} }
+  const binDir = database.embedded_bin_dir
+  const cluster = life.own(await startEmbedded({ dataDir, ...(binDir && { binDir }), log }))
+  return { url: cluster.url, announce: cluster.lock.announce }
+}
