@@ -64,7 +64,9 @@ export function createPipeline(deps: PipelineDeps) {
     const { route } = match
     exchange.route = route
     const call = new HttpCall(exchange, match.names, match.raw)
-    return isPlain(route) ? route.run(call) : guarded(deps, exchange, route, call)
+    if (!isPlain(route)) return guarded(deps, exchange, route, call)
+    route.check(call)
+    return route.run(call)
   }
 }
 
@@ -88,6 +90,7 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   if (exchange.who.kind === 'key') await spendAppToken(deps, exchange, exchange.who.grant.appId)
   admit(route, exchange.who)
   if (route.limit !== undefined) await spendToken(deps, exchange, route.limit)
+  route.check(call)
   if (route.bodyKind !== 'none') await takeBody(deps, exchange, route, call)
   const reply = await route.run(call)
   if (route.audit !== undefined && reply.status < 400) {

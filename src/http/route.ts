@@ -1,6 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AppError } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
+import type { Fields, JsonType } from '../core/json-type.ts'
+import { checkParams, checkQuery, readBody } from './contract.ts'
 
 export type HttpMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
@@ -19,12 +21,14 @@ export type Access = 'none' | 'read' | 'write'
 /** A `rate_limit.*` key of the configuration, without the prefix. */
 export type LimitName = string
 
-export type Call<Body = unknown> = {
-  readonly params: Readonly<Record<string, string>>
+type Texts = Readonly<Record<string, string>>
+
+export type Call<Body = unknown, Params = Texts> = {
+  readonly params: Params
   /** The parameters as they stood in the path, before percent-decoding. */
-  readonly rawParams: Readonly<Record<string, string>>
+  readonly rawParams: Texts
   /** Last value of each query parameter. */
-  readonly query: Readonly<Record<string, string>>
+  readonly query: Texts
   /** Names that stood more than once in the query or form; OAuth refuses them (RFC 6749 §3.1). */
   readonly repeated: ReadonlySet<string>
   readonly headers: Readonly<Record<string, string | undefined>>
@@ -62,9 +66,6 @@ export type AuditNote = {
   newValues?: unknown
 }
 
-/** Turns the parsed JSON into the handler's body, or throws badRequest. See http/body.ts. */
-export type BodyParser<Body> = (input: unknown) => Body
-
 export type BodyKind = 'none' | 'json' | 'form' | 'raw'
 
 export type Route = {
@@ -83,13 +84,36 @@ export type Route = {
   readonly bodyLimit?: number
   /** The error body where a protocol prescribes its own, such as `{error, error_description}` of OAuth. */
   readonly errorBody?: (error: AppError) => unknown
+  /** What it takes and answers, for OpenAPI and for the tests, which hold every answer against it. */
+  readonly contract: Contract
+  /** Before the body is read: parameters that cannot be, and features that are switched off. */
+  readonly check: (call: Call) => void
   /** The file that made it, for `npm run routes`. */
   readonly file: string
   /** Handlers that need not wait answer without a promise; /health is one. */
   readonly run: (call: Call) => Reply | Promise<Reply>
 }
 
-type Definition<Body> = {
+/** An answer's body: JSON of a type, other content by its media type, or none. */
+export type Answer = JsonType | { readonly content: string } | null
+
+export type Contract = {
+  /** One line, as a reader of the reference sees it first. */
+  readonly summary?: string
+  readonly params?: Fields
+  readonly query?: Fields
+  /** The body as JSON, or as the fields of a form. */
+  readonly body?: JsonType
+  /** By status. Failures need not be named: they are all alike. */
+  readonly answers?: Readonly<Record<number, Answer>>
+}
+
+/** `/api/things/{id}/{path...}` → 'id' | 'path' */
+type ParamNames<Path extends string> = Path extends `${string}{${infer Name}}${infer Rest}`
+  ? (Name extends `${infer Bare}...` ? Bare : Name) | ParamNames<Rest>
+  : never
+
+type Definition<At extends string, Body> = Omit<Contract, 'body'> & {
   auth: Auth
   access?: Access
   tokenInQuery?: true
@@ -98,28 +122,44 @@ type Definition<Body> = {
   bodyKind?: BodyKind
   bodyLimit?: number
   errorBody?: (error: AppError) => unknown
-  body?: BodyParser<Body>
-  handle: (call: Call<Body>) => Reply | Promise<Reply>
+  /** Checked before the handler runs, which gets the declared fields and nothing else. */
+  body?: JsonType<Body>
+  /** As `body`, for a handler that reads call.body or call.bodyText by itself. */
+  accepts?: JsonType
+  /** Throws while the feature is switched off. */
+  requires?: () => void
+  handle: (call: Call<Body, Readonly<Record<ParamNames<At>, string>>>) => Reply | Promise<Reply>
 }
 
 /** Paths use `{name}` for one segment and `{name...}` for the rest of the path, as docs/api.md writes them. */
-export function route<Body = unknown>(at: `${HttpMethod} /${string}`, definition: Definition<Body>): Route {
+export function route<const At extends `${HttpMethod} /${string}`, Body = unknown>(
+  at: At,
+  definition: Definition<At, Body>,
+): Route {
   const [method, path] = at.split(' ') as [HttpMethod, string]
-  const {
-    body,
-    handle,
-    access = 'none',
-    bodyKind = method === 'GET' || method === 'DELETE' ? 'none' : 'json',
-    ...rest
-  } = definition
+  const { summary, params, query, answers, body, accepts, requires, handle, ...rest } = definition
+  const documented = body ?? accepts
   return {
     method,
     path,
-    access,
-    bodyKind,
+    access: 'none',
+    bodyKind: method === 'GET' || method === 'DELETE' ? 'none' : 'json',
     ...rest,
+    contract: {
+      ...(summary !== undefined && { summary }),
+      ...(params && { params }),
+      ...(query && { query }),
+      ...(documented && { body: documented }),
+      ...(answers && { answers }),
+    },
     file: callerFile(),
-    run: (call) => handle(body ? withBody(call, body(call.body)) : (call as Call<Body>)),
+    check(call) {
+      if (params) checkParams(call.params, params)
+      requires?.()
+      if (query) checkQuery(call.query, query)
+    },
+    // The names in the path are the keys of `params`, which only the compiler needs to be told.
+    run: (call) => handle((body ? withBody(call, readBody(body, call.body)) : call) as Parameters<typeof handle>[0]),
   }
 }
 

@@ -1,5 +1,6 @@
 import { AppError, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
 import { object, requiredString } from '../../http/fields.ts'
@@ -63,7 +64,7 @@ export function createAdmin(deps: AdminDeps): Admin {
     route('POST /api/admin/sql', {
       auth: 'admin',
       audit: 'sql.execute',
-      body: (input) => ({ query: requiredString(object(input), 'query') }),
+      body: t.object({ query: t.string() }),
       handle: async ({ body: { query }, who, ip, signal }) => {
         if (query.trim() === '') throw new AppError('bad_request', 'query is required')
         const newValues = { query: auditableQuery(query) }

@@ -4,7 +4,7 @@ import { connect } from 'node:net'
 import { test } from 'node:test'
 import { brotliCompressSync, gzipSync } from 'node:zlib'
 import { parseRaw, sendRaw, serve } from '../../../test/http.ts'
-import { object, requiredString } from '../fields.ts'
+import * as t from '../../core/json-type.ts'
 import { json, route } from '../route.ts'
 
 let handled = 0
@@ -18,7 +18,7 @@ const api = await serve([
   }),
   route('POST /named', {
     auth: 'none',
-    body: (input) => ({ name: requiredString(object(input), 'name') }),
+    body: t.object({ name: t.string() }),
     handle: async ({ body: { name } }) => json(200, { name, polluted: ({} as Record<string, unknown>)['polluted'] }),
   }),
   route('POST /form', {

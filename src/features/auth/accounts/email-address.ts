@@ -1,5 +1,4 @@
 import { badRequest } from '../../../core/errors.ts'
-import { requiredString } from '../../../http/fields.ts'
 
 const MAX_LOCAL = 64
 const MAX_ADDRESS = 320
@@ -8,8 +7,8 @@ const LOCAL = /^[^\s@\p{C}"(),:;<>[\]\\]+$/u
 const DOMAIN = /^[^\s@\p{C}"(),:;<>[\]\\.]+(\.[^\s@\p{C}"(),:;<>[\]\\.]+)+$/u
 
 /** The one form in which an address is stored, compared and written to. */
-export function emailField(fields: Readonly<Record<string, unknown>>): string {
-  const email = normaliseEmail(requiredString(fields, 'email'))
+export function emailOf(given: string): string {
+  const email = normaliseEmail(given)
   if (email === '') throw badRequest('email is required')
   if (!isEmail(email)) throw badRequest('invalid email format')
   return email

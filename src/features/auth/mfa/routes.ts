@@ -1,10 +1,11 @@
 import { AppError, notFound, unauthorized } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
+import * as t from '../../../core/json-type.ts'
 import { normalisePhone } from '../../../core/phone.ts'
 import type { Db } from '../../../db/db.ts'
-import { object, requiredString } from '../../../http/fields.ts'
 import { type Call, json, type Route, route } from '../../../http/route.ts'
 import { userOf } from '../accounts/routes.ts'
+import { message, signedIn } from '../answers.ts'
 import { deviceOf } from '../sessions/device.ts'
 import type { AuthSettings } from '../settings.ts'
 import type { BackupCodes } from './codes/backup-codes.ts'
@@ -22,10 +23,25 @@ function pendingOf(who: Identity): Pending {
 }
 
 /** Apps show codes in groups. */
-const codeField = (body: unknown): string => requiredString(object(body), 'code').replace(/\s/g, '')
-const answerFields = (body: unknown) => ({
-  challengeId: requiredString(object(body), 'challenge_id'),
-  code: codeField(body),
+const digits = (code: string): string => code.replace(/\s/g, '')
+const code = t.object({ code: t.string() })
+const phone = t.object({ phone: t.string({ description: 'E.164; spaces, dots, hyphens and parentheses are ignored' }) })
+const challenge = t.object({ challenge_id: t.string() })
+const answered = t.merged(challenge, code)
+const codes = t.object({ codes: t.array(t.string(), { description: 'shown once' }) })
+
+const factors = t.object({
+  factors: t.array(
+    t.object({
+      id: t.uuid(),
+      method: t.oneOf(['totp', 'email', 'sms']),
+      label: t.string(),
+      phone: t.optional(t.string({ description: 'masked' })),
+      email: t.optional(t.string({ description: 'masked' })),
+    }),
+  ),
+  webauthn: t.integer({ description: 'number of passkeys' }),
+  backup_codes: t.integer({ description: 'how many are left' }),
 })
 
 export function mfaRoutes(deps: {
@@ -39,9 +55,12 @@ export function mfaRoutes(deps: {
   const { db, totp, email, sms, backupCodes } = deps
 
   /** A switch that is off stops enrolment alone: whoever has a factor keeps it, and keeps needing it. */
-  const enroller = ({ who }: Pick<Call, 'who'>, method: FactorMethod): Enroller => {
+  const requireSwitch = (method: FactorMethod): void => {
     const { name, setting } = METHODS[method]
     if (!deps.settings()[setting]) throw notFound(`${name} MFA is not enabled`)
+  }
+
+  const enroller = ({ who }: Pick<Call, 'who'>): Enroller => {
     const user = userOf(who)
     if (user.isAnonymous) throw new AppError('forbidden', 'link your account before enabling MFA')
     return user
@@ -49,123 +68,173 @@ export function mfaRoutes(deps: {
 
   return [
     route('POST /api/auth/mfa/totp/enroll', {
+      summary: 'Begin to enrol an authenticator app',
       auth: 'user',
+      requires: () => requireSwitch('totp'),
       bodyKind: 'none',
-      handle: async (call) => json(200, await totp.enroll(enroller(call, 'totp'))),
+      answers: {
+        200: t.object({
+          factor_id: t.uuid(),
+          uri: t.string(),
+          secret: t.string({ description: 'base32, shown once' }),
+        }),
+      },
+      handle: async (call) => json(200, await totp.enroll(enroller(call))),
     }),
     route('POST /api/auth/mfa/totp/enroll/confirm', {
+      summary: 'Finish the enrolment with a code',
       auth: 'user',
+      requires: () => requireSwitch('totp'),
       limit: 'mfa_verify',
+      body: code,
+      answers: { 200: message },
       handle: async (call) => {
-        await totp.confirm(enroller(call, 'totp'), codeField(call.body))
+        await totp.confirm(enroller(call), digits(call.body.code))
         return json(200, { message: 'TOTP MFA enrolled' })
       },
     }),
     route('POST /api/auth/mfa/totp/challenge', {
+      summary: 'Ask for a code of the authenticator app',
       auth: 'mfa',
       bodyKind: 'none',
+      answers: { 200: challenge },
       handle: async ({ who }) => json(200, { challenge_id: await totp.challenge(pendingOf(who).id) }),
     }),
     route('POST /api/auth/mfa/totp/verify', {
+      summary: 'Answer a challenge; the session becomes aal2',
       auth: 'mfa',
       limit: 'mfa_verify',
-      body: answerFields,
+      body: answered,
+      answers: { 200: signedIn },
       handle: async (call) => {
-        const { challengeId, code } = call.body
-        return json(200, await totp.verify(pendingOf(call.who), challengeId, code, deviceOf(call)))
+        const { challenge_id, code } = call.body
+        return json(200, await totp.verify(pendingOf(call.who), challenge_id, digits(code), deviceOf(call)))
       },
     }),
 
     route('POST /api/auth/mfa/email/enroll', {
+      summary: 'Mail a code to enrol the address as second factor',
       auth: 'user',
+      requires: () => requireSwitch('email'),
       bodyKind: 'none',
+      answers: { 200: message },
       handle: async (call) => {
-        await email.enroll(enroller(call, 'email'))
+        await email.enroll(enroller(call))
         return json(200, { message: 'a verification code has been sent to your email' })
       },
     }),
     route('POST /api/auth/mfa/email/enroll/confirm', {
+      summary: 'Finish the enrolment with a code',
       auth: 'user',
+      requires: () => requireSwitch('email'),
       limit: 'mfa_verify',
+      body: code,
+      answers: { 200: message },
       handle: async (call) => {
-        await email.confirm(enroller(call, 'email'), codeField(call.body))
+        await email.confirm(enroller(call), digits(call.body.code))
         return json(200, { message: 'email MFA enrolled' })
       },
     }),
     route('POST /api/auth/mfa/email/challenge', {
+      summary: 'Ask for a code by mail',
       auth: 'mfa',
       bodyKind: 'none',
+      answers: { 200: challenge },
       handle: async ({ who }) => json(200, { challenge_id: await email.challenge(pendingOf(who).id) }),
     }),
     route('POST /api/auth/mfa/email/verify', {
+      summary: 'Answer a challenge; the session becomes aal2',
       auth: 'mfa',
       limit: 'mfa_verify',
-      body: answerFields,
+      body: answered,
+      answers: { 200: signedIn },
       handle: async (call) => {
-        const { challengeId, code } = call.body
-        return json(200, await email.verify(pendingOf(call.who), challengeId, code, deviceOf(call)))
+        const { challenge_id, code } = call.body
+        return json(200, await email.verify(pendingOf(call.who), challenge_id, digits(code), deviceOf(call)))
       },
     }),
 
     route('POST /api/auth/mfa/sms/enroll', {
+      summary: 'Send a code to enrol a phone as second factor',
       auth: 'user',
       limit: 'sms',
+      requires: () => requireSwitch('sms'),
+      body: phone,
+      answers: { 200: message },
       handle: async (call) => {
-        const user = enroller(call, 'sms')
-        await sms.enroll(user, normalisePhone(requiredString(object(call.body), 'phone')))
+        await sms.enroll(enroller(call), normalisePhone(call.body.phone))
         return json(200, { message: 'a verification code has been sent to your phone' })
       },
     }),
     route('POST /api/auth/mfa/sms/enroll/confirm', {
+      summary: 'Finish the enrolment with a code',
       auth: 'user',
+      requires: () => requireSwitch('sms'),
       limit: 'mfa_verify',
+      body: code,
+      answers: { 200: message },
       handle: async (call) => {
-        await sms.confirm(enroller(call, 'sms'), codeField(call.body))
+        await sms.confirm(enroller(call), digits(call.body.code))
         return json(200, { message: 'SMS MFA enrolled' })
       },
     }),
     route('POST /api/auth/mfa/sms/challenge', {
+      summary: 'Ask for a code by SMS',
       auth: 'mfa',
       limit: 'sms',
       bodyKind: 'none',
+      answers: { 200: t.merged(challenge, message) },
       handle: async ({ who }) => {
         const id = await sms.challenge(pendingOf(who).id)
         return json(200, { challenge_id: id, message: 'a verification code has been sent to your phone' })
       },
     }),
     route('POST /api/auth/mfa/sms/verify', {
+      summary: 'Answer a challenge; the session becomes aal2',
       auth: 'mfa',
       limit: 'mfa_verify',
-      body: answerFields,
+      body: answered,
+      answers: { 200: signedIn },
       handle: async (call) => {
-        const { challengeId, code } = call.body
-        return json(200, await sms.verify(pendingOf(call.who), challengeId, code, deviceOf(call)))
+        const { challenge_id, code } = call.body
+        return json(200, await sms.verify(pendingOf(call.who), challenge_id, digits(code), deviceOf(call)))
       },
     }),
 
     route('POST /api/auth/mfa/backup/generate', {
+      summary: 'Ten new backup codes; earlier ones end',
       auth: 'user',
       bodyKind: 'none',
+      answers: { 200: codes },
       handle: async ({ who }) => json(200, { codes: await backupCodes.generate(userOf(who)) }),
     }),
     route('POST /api/auth/mfa/backup/regenerate', {
+      summary: 'Ten new backup codes; earlier ones end',
       auth: 'user',
       bodyKind: 'none',
+      answers: { 200: codes },
       handle: async ({ who }) => json(200, { codes: await backupCodes.generate(userOf(who)) }),
     }),
     route('POST /api/auth/mfa/backup/verify', {
+      summary: 'Use a backup code as second factor',
       auth: 'mfa',
       limit: 'mfa_verify',
-      body: codeField,
-      handle: async (call) => json(200, await backupCodes.verify(pendingOf(call.who), call.body, deviceOf(call))),
+      body: code,
+      answers: { 200: signedIn },
+      handle: async (call) =>
+        json(200, await backupCodes.verify(pendingOf(call.who), digits(call.body.code), deviceOf(call))),
     }),
     route('GET /api/auth/mfa/backup/count', {
+      summary: 'How many backup codes are left',
       auth: 'user',
+      answers: { 200: t.object({ remaining: t.integer() }) },
       handle: async ({ who }) => json(200, { remaining: await backupCodes.remaining(userOf(who).id) }),
     }),
 
     route('GET /api/auth/mfa/factors', {
+      summary: 'What the user may choose from',
       auth: 'user-or-mfa',
+      answers: { 200: factors },
       handle: async ({ who }) => json(200, await listFactors(db, (who.kind === 'mfa' ? who : userOf(who)).id)),
     }),
   ]
