@@ -5,10 +5,11 @@ import { sqlStateOf } from '../../../db/pg-errors.ts'
 import { compileFilter } from '../../../db/schema/filter/filter.ts'
 import { invalidFilter } from '../../../db/schema/filter/parse.ts'
 import { findTable, mayDo } from '../../../db/schema/lookup.ts'
+import { rowAlias } from '../../../db/schema/row-image.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import { isAllowed, notAllowed, type Viewer, viewerOf } from '../../../db/schema/viewer.ts'
 import type { Sql } from '../../../db/sql.ts'
-import { filterOnNothing, rowAlias } from './sql.ts'
+import { filterOnNothing } from './sql.ts'
 
 /** What one subscriber wants to hear of. Streams with the same key always hear the same. */
 export type Interest = {

@@ -1,38 +1,8 @@
 import type { DatabaseSession } from '../../../core/identity.ts'
 import { operator } from '../../../db/schema/filter/operators.ts'
-import type { Column, Schema, Table } from '../../../db/schema/snapshot.ts'
-import { COMMA, catalogueExpression, Ident, join, type Sql, sql } from '../../../db/sql.ts'
-
-/** Policies and filters are evaluated over a row that goes by its table's own name, as pg_get_expr writes it. */
-export const rowAlias = (table: Table): Ident => new Ident(table.name)
-
-/** A table and the snapshot it belongs to. */
-export type JudgedTable = { readonly schema: Schema; readonly table: Table }
-
-const isSpatial = (column: Column): boolean => column.isGeometry || column.isGeography
-
-/** A logged image as a row of its table, under the table's name. */
-function image({ schema, table }: JudgedTable, json: Sql): Sql {
-  const columns = [...table.columns.values()]
-  const spatial = columns.filter(isSpatial)
-  if (spatial.length === 0) {
-    return sql`pg_catalog.jsonb_populate_record(null::${table.ident}, ${json}) as ${rowAlias(table)}`
-  }
-  // GeoJSON does not say its reference system, so PostGIS would take another one than the column's.
-  const base = join(
-    columns.map((column) => (isSpatial(column) ? fromGeoJson(schema, column, json) : sql`null`)),
-    COMMA,
-  )
-  const names = spatial.map((column) => column.name)
-  return sql`pg_catalog.jsonb_populate_record(row(${base})::${table.ident}, (${json}) - ${names}::text[]) as ${rowAlias(table)}`
-}
-
-function fromGeoJson(schema: Schema, column: Column, json: Sql): Sql {
-  const postGis = schema.postGIS?.schema ?? 'public'
-  const geometry = sql`${new Ident(postGis, 'st_geomfromgeojson')}(nullif((${json}) -> ${column.name}::text, 'null')::text)`
-  const placed = column.srid > 0 ? sql`${new Ident(postGis, 'st_setsrid')}(${geometry}, ${column.srid}::int)` : geometry
-  return column.isGeography ? sql`${placed}::${column.castType}` : placed
-}
+import { rowAlias, rowImage, type TableIn } from '../../../db/schema/row-image.ts'
+import type { Table } from '../../../db/schema/snapshot.ts'
+import { catalogueExpression, Ident, join, type Sql, sql } from '../../../db/sql.ts'
 
 const AND = sql` and `
 const OR = sql` or `
@@ -94,7 +64,7 @@ export type Images = { readonly live: Rows; readonly partial: Rows; readonly gon
  * The images of a batch as rows, read from JSON once instead of once per subscriber. `items`: [{n, r?: new, o?: old}].
  * Under the server's own role, on the search path of requests.
  */
-export const imagesOf = (place: JudgedTable, items: string): Sql => {
+export const imagesOf = (place: TableIn, items: string): Sql => {
   const { table } = place
   const alias = rowAlias(table)
   const rows = (from: Sql): Sql =>
@@ -105,10 +75,10 @@ export const imagesOf = (place: JudgedTable, items: string): Sql => {
     select (e ->> 'n')::int as svc_n, e -> 'r' as r, e -> 'o' as o from pg_catalog.jsonb_array_elements(${items}::jsonb) e
   ), svc_new as materialized (
     select svc_item.svc_n, ${alias} as svc_row, svc_item.r ?& ${[...table.columns.keys()]}::text[] as whole, ${isLive(table)} as live
-    from svc_item, ${image(place, sql`svc_item.r`)} where pg_catalog.jsonb_typeof(svc_item.r) = 'object'
+    from svc_item, ${rowImage(place, sql`svc_item.r`)} where pg_catalog.jsonb_typeof(svc_item.r) = 'object'
   ), svc_old as materialized (
     select svc_item.svc_n, ${alias} as svc_row
-    from svc_item, ${image(place, sql`svc_item.o`)} where pg_catalog.jsonb_typeof(svc_item.o) = 'object'
+    from svc_item, ${rowImage(place, sql`svc_item.o`)} where pg_catalog.jsonb_typeof(svc_item.o) = 'object'
   )
   select pg_catalog.json_build_object('live', ${rows(sql`svc_new where live and whole`)},
     'partial', ${rows(sql`svc_new where live and not whole`)}, 'gone', ${rows(sql`svc_new where not live`)},
@@ -145,8 +115,8 @@ const answers = (table: Table, images: Images, by: Record<keyof Images, Sql>): S
     ${verdicts(table, images.gone, by.gone)} || '|' || ${verdicts(table, images.old, by.old)}`
 
 /** Raises what the filter's literals would raise. */
-export const filterOnNothing = (place: JudgedTable, filter: Sql): Sql =>
-  sql`select (${filter})::text from ${image(place, sql`'{}'::jsonb`)}`
+export const filterOnNothing = (place: TableIn, filter: Sql): Sql =>
+  sql`select (${filter})::text from ${rowImage(place, sql`'{}'::jsonb`)}`
 
 export const become = ({ userId, email, aal }: DatabaseSession): Sql => sql`
   select set_config('svc.user_id', ${userId}, true), set_config('svc.user_email', ${email}, true), set_config('svc.aal', ${aal}, true)`
