@@ -1,11 +1,7 @@
-import { createHash } from 'node:crypto'
-import { type Reply, type Route, route } from '../../../http/route.ts'
+import { type HtmlDocument, htmlDocument } from '../../../http/html/document.ts'
+import { type Route, route } from '../../../http/route.ts'
 
 type Page = { title: string; post: string; button: string; done: string; asksPassword?: true; returnsTo?: string }
-
-const style = `body{font:16px/1.5 system-ui,sans-serif;color:#222;margin:15vh auto;max-width:24rem;padding:0 1rem}
-h1{font-size:1.4rem}input,button{font:inherit;width:100%;box-sizing:border-box;padding:.6rem;margin:.4rem 0}
-button{background:#222;color:#fff;border:0;border-radius:6px;cursor:pointer}button:disabled{opacity:.5}`
 
 // The token leaves the address bar at once, and is spent only by a press of the button: programs that open links in
 // mail to look at them do not press buttons.
@@ -45,28 +41,11 @@ form.addEventListener('submit', async (event) => {
 })
 `
 
-const sourceHash = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`
-
-const headers = {
-  'Content-Type': 'text/html; charset=utf-8',
-  'Cache-Control': 'no-store',
-  'Referrer-Policy': 'no-referrer',
-  'Content-Security-Policy': [
-    "default-src 'none'",
-    `script-src ${sourceHash(script)}`,
-    `style-src ${sourceHash(style)}`,
-    "connect-src 'self'",
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'none'",
-  ].join('; '),
-}
-
 /** Where links in mails lead while the operator has no pages of their own. */
 export function pageRoutes(config: { oauth_redirect_url: string; min_password_length: number }): Route[] {
   const serve = (page: Page) => {
-    const reply: Reply = { status: 200, headers, content: html(page, config.min_password_length) }
-    return { auth: 'none' as const, handle: async () => reply }
+    const reply = htmlDocument(documentOf(page, config.min_password_length))
+    return { auth: 'none' as const, handle: () => reply }
   }
   return [
     route(
@@ -101,26 +80,17 @@ export function pageRoutes(config: { oauth_redirect_url: string; min_password_le
   ]
 }
 
-function html(page: Page, minPassword: number): string {
+function documentOf(page: Page, minPassword: number): HtmlDocument {
   const password = `<label>New password<input type="password" name="password" autocomplete="new-password" required minlength="${minPassword}"></label>`
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<meta name="robots" content="noindex">
-<title>${page.title}</title>
-<style>${style}</style>
-</head>
-<body data-post="${page.post}" data-done="${page.done}" data-returns-to="${attribute(page.returnsTo ?? '')}">
+  return {
+    title: page.title,
+    layout: 'narrow',
+    data: { post: page.post, done: page.done, 'returns-to': page.returnsTo ?? '' },
+    scripts: [script],
+    body: `<section>
 <h1>${page.title}</h1>
-<form>${page.asksPassword ? password : ''}<button>${page.button}</button></form>
+<form>${page.asksPassword ? password : ''}<div class="buttons"><button>${page.button}</button></div></form>
 <p role="status" aria-live="polite"></p>
-<noscript><p>This page needs JavaScript.</p></noscript>
-<script>${script}</script>
-</body>
-</html>
-`
+</section>`,
+  }
 }
-
-const attribute = (text: string): string => text.replace(/[&<>"]/g, (char) => `&#${char.charCodeAt(0)};`)

@@ -1,0 +1,71 @@
+import { createHash } from 'node:crypto'
+import type { Reply } from '../route.ts'
+import { style } from './style.ts'
+
+export type HtmlDocument = {
+  title: string
+  /** `narrow`: one question in the middle of the window. */
+  layout?: 'narrow'
+  /** Finished HTML, made by us alone; whatever comes from elsewhere goes through `escapeHtml`. */
+  body: string
+  /** Plain JavaScript, run in this order as one module: they see each other's names, and nobody sees theirs. */
+  scripts: readonly string[]
+  /** For scripts: `document.body.dataset`. */
+  data?: Readonly<Record<string, string>>
+}
+
+/**
+ * A page for people: one answer that needs nothing else, with a policy that runs our script and no other. It cannot be
+ * framed, tells no other site where it came from, and stays in no cache.
+ */
+export function htmlDocument({ title, layout, body, scripts, data = {} }: HtmlDocument): Reply {
+  const script = scripts.join('\n')
+  return {
+    status: 200,
+    headers: {
+      'Content-Type': 'text/html; charset=utf-8',
+      'Cache-Control': 'no-store',
+      'Referrer-Policy': 'no-referrer',
+      'Content-Security-Policy': policy(script),
+    },
+    content: `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<meta name="color-scheme" content="light dark">
+<title>${escapeHtml(title)}</title>
+<style>${style}</style>
+</head>
+<body${layout ? ` class="${layout}"` : ''}${attributes(data)}>
+${body}
+<noscript><p>This page needs JavaScript.</p></noscript>
+<script type="module">${script}</script>
+</body>
+</html>
+`,
+  }
+}
+
+export const escapeHtml = (text: string): string => text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`)
+
+const attributes = (data: Readonly<Record<string, string>>): string =>
+  Object.entries(data)
+    .map(([name, value]) => ` data-${name}="${escapeHtml(value)}"`)
+    .join('')
+
+const sourceHash = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`
+
+const policy = (script: string): string =>
+  [
+    "default-src 'none'",
+    `script-src ${sourceHash(script)}`,
+    `style-src ${sourceHash(style)}`,
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join('; ')
