@@ -1,12 +1,37 @@
 /** What PostgreSQL can bind. Everything travels as text; objects must be serialised by the caller with JSON.stringify. */
 export type Value = string | number | bigint | boolean | null | Date | readonly (string | number | null)[]
 
-type Arg = Sql | Ident | Value
+type Arg = Sql | Ident | Slot | Value
+
+/** Where a value will stand in a statement that is made once and flown with other values each time. */
+export class Slot {
+  readonly index: number
+  constructor(index: number) {
+    this.index = index
+  }
+}
+
+const slots: Slot[] = []
+
+export function slotAt(index: number): Slot {
+  for (let i = slots.length; i <= index; i++) slots.push(new Slot(i))
+  return slots[index] as Slot
+}
+
+/** The values of one request, taken out of what it asks for, so that what is left is the same for all of its kind. */
+export class Slots {
+  readonly values: Value[] = []
+
+  put(value: Value): Slot {
+    return slotAt(this.values.push(value) - 1)
+  }
+}
 
 /** A Sql can only be made by the `sql` tag, so a plain string can never become SQL text. */
 export class Sql {
   readonly #parts: readonly string[]
   readonly #args: readonly Arg[]
+  #composed: { text: string; values: readonly (Value | Slot)[] } | undefined
   #rendered: { text: string; values: readonly Value[] } | undefined
 
   private constructor(parts: readonly string[], args: readonly Arg[]) {
@@ -18,34 +43,63 @@ export class Sql {
     return new Sql(parts, args)
   }
 
-  /** The same fragment as one piece of text, for parts that are made once and used by many statements. */
-  constant(): Sql {
-    const { text, values } = this.render()
-    if (values.length > 0) throw new TypeError(`values in a constant fragment: ${text.slice(0, 40)}`)
-    return new Sql([text], [])
-  }
-
   /** The statement's text with $1… placeholders, and the values in their order. */
   render(): { text: string; values: readonly Value[] } {
-    if (this.#rendered === undefined) {
-      const values: Value[] = []
-      this.#rendered = { text: this.#write(values), values }
-    }
+    this.#rendered ??= this.#withValues([])
     return this.#rendered
   }
 
-  #write(values: Value[]): string {
+  /** This statement with values in its slots; its text is made once, however often it is filled. It stands alone. */
+  fill(values: readonly Value[]): Sql {
+    const filled = new Sql([], [])
+    filled.#rendered = this.#withValues(values)
+    return filled
+  }
+
+  /** The text alone, which slots need not be filled for. */
+  get text(): string {
+    return this.#compose().text
+  }
+
+  #compose(): { text: string; values: readonly (Value | Slot)[] } {
+    if (this.#composed === undefined) {
+      const values: (Value | Slot)[] = []
+      this.#composed = { text: this.#write(values), values }
+    }
+    return this.#composed
+  }
+
+  #withValues(given: readonly Value[]): { text: string; values: readonly Value[] } {
+    const { text, values } = this.#compose()
+    return { text, values: values.map((value) => (value instanceof Slot ? valueAt(given, value) : value)) }
+  }
+
+  #write(values: (Value | Slot)[]): string {
+    if (this.#parts.length === 0) throw new TypeError('a filled statement is not a part of another')
     let text = this.#parts[0] ?? ''
     for (let i = 0; i < this.#args.length; i++) {
       const arg = this.#args[i]
       if (arg instanceof Sql) text += arg.#write(values)
       else if (arg instanceof Ident) text += arg.quoted
+      else if (arg instanceof Slot) text += `$${1 + placeOf(arg, values)}`
       else if (arg === undefined) throw new TypeError(`undefined in SQL after: …${text.slice(-40)}`)
       else text += `$${values.push(arg)}`
       text += this.#parts[i + 1] ?? ''
     }
     return text
   }
+}
+
+/** A slot that stands twice is one parameter. */
+function placeOf(slot: Slot, values: (Value | Slot)[]): number {
+  const at = values.indexOf(slot)
+  return at === -1 ? values.push(slot) - 1 : at
+}
+
+function valueAt(values: readonly Value[], { index }: Slot): Value {
+  const value = values[index]
+  if (value === undefined) throw new TypeError(`no value for slot ${index}`)
+  return value
 }
 
 /** A name PostgreSQL itself reported (or a constant of ours), quoted once. Never made from request text. */

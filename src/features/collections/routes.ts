@@ -1,18 +1,15 @@
-import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { AppError, notFound } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import { actorOf, announceActor } from '../../db/changes/append.ts'
 import type { Db, FlyOptions } from '../../db/db.ts'
-import { sqlStateOf } from '../../db/pg-errors.ts'
 import type { Column, SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Sql } from '../../db/sql.ts'
 import { type Call, jsonText, noContent, type Route, route } from '../../http/route.ts'
 import { runBatch } from './batch/batch.ts'
 import { parseBatch } from './batch/parse.ts'
 import { parseKey } from './key.ts'
-import { buildRead } from './list/build.ts'
-import { createListings } from './list/listings.ts'
-import { type ListQuery, parseRow } from './list/parse.ts'
-import { planRow } from './list/plan.ts'
+import { KnownStatements } from './known-statements.ts'
+import { explainList, listStatement, readStatement } from './list/list.ts'
 import type { Place } from './place.ts'
 import { atTable } from './place.ts'
 import { writtenColumns } from './write/body.ts'
@@ -30,7 +27,7 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
   const at = <T>(call: Call, work: (place: Place) => Promise<T>): Promise<T> =>
     atTable(schema, call.params['table'] ?? '', call.who, work)
 
-  const listing = createListings()
+  const known = new KnownStatements()
 
   const keyOf = (call: Call, place: Place): string[] =>
     parseKey(place.table, call.params['id'] ?? '', call.rawParams['id'] ?? '')
@@ -56,9 +53,9 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
       limit: 'api',
       handle: async (call) =>
         at(call, async (place) => {
-          const { query, statement } = listing(call.query, place)
+          const { asked, statement } = listStatement(known, call.query, place)
           const text = await db.fly(call.who, statement, { signal: call.signal }).catch((error: unknown) => {
-            throw explainList(error, query)
+            throw explainList(error, asked)
           })
           return jsonText(200, text ?? '')
         }),
@@ -98,15 +95,12 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
       auth: 'optional',
       access: 'read',
       limit: 'api',
-      handle: async (call) => {
-        const query = parseRow(call.query)
-        return at(call, async (place) => {
-          const shape = planRow(query, place)
-          const text = await db.fly(call.who, buildRead(shape, keyOf(call, place), place.schema))
+      handle: async (call) =>
+        at(call, async (place) => {
+          const text = await db.fly(call.who, readStatement(known, call.query, keyOf(call, place), place))
           if (text === null) throw notFound('record not found')
           return jsonText(200, text)
-        })
-      },
+        }),
     }),
 
     route('PATCH /api/collections/{table}/{id}', {
@@ -149,18 +143,4 @@ function requireWritable({ table }: Place, how: 'insertable' | 'updatable'): voi
   if (!table[how]) {
     throw new AppError('method_not_allowed', 'write operations not allowed on view', { headers: { Allow: 'GET' } })
   }
-}
-
-/** Literals are cast and compared by PostgreSQL; what does not fit its column is the filter's or the sort's fault. */
-function explainList(error: unknown, { filter, sort }: ListQuery): unknown {
-  const state = sqlStateOf(error) ?? ''
-  if (!(error instanceof AppError) || (!filter && sort.length === 0)) return error
-  if (state === '42883') {
-    return badRequest(
-      filter ? 'invalid filter: operator is not supported by the column type' : 'unsupported column in sort parameter',
-    )
-  }
-  return filter && (state.startsWith('22') || state === '23514')
-    ? badRequest(`invalid filter: ${error.message}`)
-    : error
 }

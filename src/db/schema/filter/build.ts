@@ -1,4 +1,4 @@
-import { Ident, join, type Sql, sql } from '../../sql.ts'
+import { Ident, join, type Slot, type Sql, sql } from '../../sql.ts'
 import type { Column, Table } from '../snapshot.ts'
 import type { Step } from '../viewer.ts'
 import { operator } from './operators.ts'
@@ -49,19 +49,16 @@ export function joined({ relation, target }: Step, from: Table, fromAlias: Ident
 }
 
 // The cast is on the parameter, so that an index on the column serves.
-function compare(column: Column, row: Ident, op: CompareOp, value: string): Sql {
+function compare(column: Column, row: Ident, op: CompareOp, value: string | Slot): Sql {
   const left = sql`${row}.${column.ident}`
   if (op === '~') return sql`${left}::text operator(pg_catalog.~~) ${value}::text`
   if (op === '!~') return sql`${left}::text operator(pg_catalog.!~~) ${value}::text`
   return sql`${left} ${operator(op, column)} ${value}::${column.castType}`
 }
 
-function isOneOf(column: Column, row: Ident, values: readonly string[]): Sql {
+function isOneOf(column: Column, row: Ident, values: readonly string[] | Slot): Sql {
+  const left = sql`${row}.${column.ident} ${operator('=', column)} any`
   // PostgreSQL has no arrays of arrays.
-  if (column.isArray)
-    return sql`(${join(
-      values.map((value) => compare(column, row, '=', value)),
-      OR,
-    )})`
-  return sql`${row}.${column.ident} ${operator('=', column)} any (${values}::${column.castType}[])`
+  if (column.isArray) return sql`${left} (select v::${column.castType} from pg_catalog.unnest(${values}::text[]) as v)`
+  return sql`${left} (${values}::${column.castType}[])`
 }

@@ -1,11 +1,15 @@
 import { badRequest } from '../../../core/errors.ts'
+import type { Slot, Slots, Value } from '../../sql.ts'
 
-/** A filter as the client meant it; names are not yet checked against any table. */
+/**
+ * A filter as the client meant it; names are not yet checked against any table. Literals are what the client wrote or,
+ * when the filter is one of many that share a statement, slots.
+ */
 export type Filter =
   | { readonly kind: 'and' | 'or'; readonly parts: readonly Filter[] }
-  | { readonly kind: 'compare'; readonly path: Path; readonly op: CompareOp; readonly value: string }
+  | { readonly kind: 'compare'; readonly path: Path; readonly op: CompareOp; readonly value: string | Slot }
   | { readonly kind: 'null'; readonly path: Path; readonly negated: boolean }
-  | { readonly kind: 'in'; readonly path: Path; readonly values: readonly string[] }
+  | { readonly kind: 'in'; readonly path: Path; readonly values: readonly string[] | Slot }
 
 /** Relation names, then the column. */
 export type Path = readonly [string, ...string[]]
@@ -28,10 +32,11 @@ const SYMBOL = /&&|\|\||!=|>=|<=|!~|[=<>~(),.]/y
 export const invalidFilter = (reason: string) => badRequest(`invalid filter: ${reason}`)
 
 /** `undefined` for a blank filter. One pass over the text, so the time is linear in its length. */
-export function parseFilter(text: string): Filter | undefined {
+export function parseFilter(text: string, slots?: Slots): Filter | undefined {
+  if (text === '') return undefined
   if (text.length > MAX_LENGTH) throw invalidFilter('too long')
   const tokens = tokenize(text)
-  return tokens.length === 1 ? undefined : new Parser(tokens).whole()
+  return tokens.length === 1 ? undefined : new Parser(tokens, slots).whole()
 }
 
 function tokenize(text: string): Token[] {
@@ -113,11 +118,13 @@ const isWord = (token: Token, word: string) => token.kind === 'name' && token.te
 
 class Parser {
   readonly #tokens: readonly Token[]
+  readonly #slots: Slots | undefined
   #next = 0
   #depth = 0
 
-  constructor(tokens: readonly Token[]) {
+  constructor(tokens: readonly Token[], slots: Slots | undefined) {
     this.#tokens = tokens
+    this.#slots = slots
   }
 
   whole(): Filter {
@@ -158,13 +165,17 @@ class Parser {
   #condition(): Filter {
     const path = this.#path()
     const token = this.#take()
-    if (isWord(token, 'IN')) return { kind: 'in', path, values: this.#list() }
+    if (isWord(token, 'IN')) return { kind: 'in', path, values: this.#kept(this.#list()) }
     if (token.kind !== 'op') throw unexpected(token.text, token.at)
     const op = token.text as CompareOp
-    if (!isWord(this.#peek(), 'NULL')) return { kind: 'compare', path, op, value: this.#literal() }
+    if (!isWord(this.#peek(), 'NULL')) return { kind: 'compare', path, op, value: this.#kept(this.#literal()) }
     this.#take()
     if (op !== '=' && op !== '!=') throw invalidFilter('null requires = or !=')
     return { kind: 'null', path, negated: op === '!=' }
+  }
+
+  #kept<Literal extends Value>(literal: Literal): Literal | Slot {
+    return this.#slots?.put(literal) ?? literal
   }
 
   #path(): Path {

@@ -1,3 +1,4 @@
+import type { Slot } from '../../sql.ts'
 import type { Column, Schema, Table } from '../snapshot.ts'
 import { columnFor, isAllowed, notAllowed, relationFor, type Step, type Viewer } from '../viewer.ts'
 import { isIncomparable } from './operators.ts'
@@ -6,9 +7,9 @@ import { type CompareOp, type Filter, invalidFilter, type Path } from './parse.t
 /** A filter over columns and relations that exist for the viewer. */
 export type PlannedFilter =
   | { readonly kind: 'and' | 'or'; readonly parts: readonly PlannedFilter[] }
-  | (ColumnPath & { readonly kind: 'compare'; readonly op: CompareOp; readonly value: string })
+  | (ColumnPath & { readonly kind: 'compare'; readonly op: CompareOp; readonly value: string | Slot })
   | (ColumnPath & { readonly kind: 'null'; readonly negated: boolean })
-  | (ColumnPath & { readonly kind: 'in'; readonly values: readonly string[] })
+  | (ColumnPath & { readonly kind: 'in'; readonly values: readonly string[] | Slot })
 
 type ColumnPath = { readonly steps: readonly Step[]; readonly column: Column }
 

@@ -2,7 +2,8 @@ import { buildFilter, joined } from '../../../db/schema/filter/build.ts'
 import { operator } from '../../../db/schema/filter/operators.ts'
 import { jsonColumns } from '../../../db/schema/row-json.ts'
 import type { Column, Schema, Table } from '../../../db/schema/snapshot.ts'
-import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../../db/sql.ts'
+import { COMMA, EMPTY, Ident, join, type Slot, type Sql, slotAt, sql } from '../../../db/sql.ts'
+import type { Window } from './parse.ts'
 import type { Expansion, ListPlan, Order, Shape } from './plan.ts'
 
 const ROW = new Ident('svc_t')
@@ -14,26 +15,34 @@ const MAX_EXPANDED = 1000
  * other's plan.
  */
 export function buildList(plan: ListPlan, schema: Schema): Sql {
-  const { shape, page, perPage } = plan
+  const { shape, window } = plan
   const where = plan.filter ? sql` where ${buildFilter(plan.filter, shape.table, ROW)}` : EMPTY
-  const items = sql`(select pg_catalog.json_agg(svc_page.*)::text from (
-    select ${rowSelect(schema, shape, ROW)} from ${shape.table.ident} as ${ROW}${where}${orderBy(plan.order, ROW)}${window(page, perPage)}
-  ) as svc_page)`
-  const head = sql`'{"items":', coalesce(${items}, '[]'), ',"page":', ${page}::int4, ',"perPage":', ${perPage}::int4`
+  const reached = sql`select ${rowSelect(schema, shape, ROW)} from ${shape.table.ident} as ${ROW}${where}${orderBy(plan.order, ROW)}`
+  const items = sql`(select pg_catalog.json_agg(svc_page.*)::text from (${windowOf(reached, window)}) as svc_page)`
+  const head = sql`'{"items":', coalesce(${items}, '[]'), ',"page":', ${window.page}::int8, ',"perPage":', ${window.perPage}::int8`
   if (plan.skipTotal) return sql`select pg_catalog.concat(${head}, ',"totalItems":-1,"totalPages":-1}')`
   return sql`select pg_catalog.concat(${head}, ',"totalItems":', svc_total.n, ',"totalPages":',
-      (svc_total.n + ${perPage}::int8 - 1) / ${perPage}::int8, '}')
+      (svc_total.n + ${window.perPage}::int8 - 1) / ${window.perPage}::int8, '}')
     from (select pg_catalog.count(*) as n from ${shape.table.ident} as ${ROW}${where}) as svc_total`
 }
 
-export function buildRead(shape: Shape, key: readonly string[], schema: Schema): Sql {
+/**
+ * How far a list reaches stands in the text: of an unknown limit PostgreSQL expects a tenth of the table, and sorts it
+ * all where it could have walked an index. What is cut from it is a value.
+ */
+const windowOf = (rows: Sql, { reach, perPage, offset }: Window): Sql =>
+  sql`select * from (${rows} limit ${integer(reach)}) as svc_reached limit ${perPage}::int8 offset ${offset}::int8`
+
+/** The first slots hold the key. */
+export function buildRead(shape: Shape, schema: Schema): Sql {
+  const key = shape.table.primaryKey.map((_, i) => slotAt(i))
   return sql`select pg_catalog.to_json(svc_row.*)::text from (
     select ${rowSelect(schema, shape, ROW)} from ${shape.table.ident} as ${ROW} where ${keyIs(shape.table, ROW, key)}
   ) as svc_row`
 }
 
 /** `key` holds one text per primary-key column. */
-export const keyIs = (table: Table, row: Ident, key: readonly string[]): Sql =>
+export const keyIs = (table: Table, row: Ident, key: readonly (string | Slot)[]): Sql =>
   join(
     table.primaryKey.map((column, i) => equals(column, row, sql`${key[i] ?? ''}::${column.castType}`)),
     AND,
@@ -42,18 +51,9 @@ export const keyIs = (table: Table, row: Ident, key: readonly string[]): Sql =>
 export const equals = (column: Column, row: Ident, value: Sql): Sql =>
   sql`${row}.${column.ident} ${operator('=', column)} ${value}`
 
-/** The columns of a table as a role sees them are one list per snapshot, so their text is made once. */
-const wholeRows = new WeakMap<readonly Column[], Sql>()
-
-function wholeRow(schema: Schema, columns: readonly Column[]): Sql {
-  const made = wholeRows.get(columns) ?? jsonColumns(schema, columns, ROW).constant()
-  wholeRows.set(columns, made)
-  return made
-}
-
 /** The select list of a shape: its columns and, when asked for, the object of its relations. */
 function rowSelect(schema: Schema, { table, columns, expand }: Shape, row: Ident, depth = 1): Sql {
-  if (expand.length === 0) return row === ROW ? wholeRow(schema, columns) : jsonColumns(schema, columns, row)
+  if (expand.length === 0) return jsonColumns(schema, columns, row)
   const relations = expand.map(
     (expansion) => sql`${expansion.key}::text, ${expanded(schema, expansion, table, row, depth)}`,
   )
@@ -83,13 +83,6 @@ function orderBy(order: readonly Order[], row: Ident): Sql {
   )
   return keys.length > 0 ? sql` order by ${join(keys, COMMA)}` : EMPTY
 }
-
-/**
- * The limit stands in the text: of an unknown limit PostgreSQL expects a tenth of the table, and sorts it all where
- * it could have walked an index.
- */
-const window = (page: number, perPage: number): Sql =>
-  page === 1 ? sql` limit ${integer(perPage)}` : sql` limit ${integer(perPage)} offset ${(page - 1) * perPage}::int8`
 
 const DIGITS = [sql`0`, sql`1`, sql`2`, sql`3`, sql`4`, sql`5`, sql`6`, sql`7`, sql`8`, sql`9`]
 

@@ -1,6 +1,7 @@
 import { badRequest } from '../../../core/errors.ts'
 import { pageOf } from '../../../core/page.ts'
 import { type Filter, parseFilter } from '../../../db/schema/filter/parse.ts'
+import type { Slot, Slots } from '../../../db/sql.ts'
 import { queryBoolean } from '../../../http/fields.ts'
 
 type Query = Readonly<Record<string, string>>
@@ -15,12 +16,21 @@ export type RowQuery = {
 
 export type SortKey = { readonly name: string; readonly descending: boolean }
 
+/** What a list asks for, with slots in place of its values: all lists of one shape have the same. */
 export type ListQuery = RowQuery & {
   readonly filter: Filter | undefined
   readonly sort: readonly SortKey[]
-  readonly page: number
-  readonly perPage: number
+  readonly window: Window
   readonly skipTotal: boolean
+}
+
+/** Which of the rows, in their order. */
+export type Window = {
+  readonly page: Slot
+  readonly perPage: Slot
+  readonly offset: Slot
+  /** No row beyond this one is wanted: the end of the window, rounded up, so that few sizes make few statements. */
+  readonly reach: number
 }
 
 const MAX_SORT = 10
@@ -33,15 +43,30 @@ export function parseRow(query: Query): RowQuery {
   return { fields: fields.length > 0 ? [...new Set(fields)] : undefined, expand: parseExpand(query['expand']) }
 }
 
-export function parseList(query: Query): ListQuery {
-  const { page, perPage } = pageOf({ page: query['page'], perPage: query['perPage'] }, PAGES)
+export function parseList(query: Query, slots: Slots): ListQuery {
   return {
     ...parseRow(query),
-    filter: parseFilter(query['filter'] ?? ''),
+    filter: parseFilter(query['filter'] ?? '', slots),
     sort: parseSort(query['sort']),
-    page,
-    perPage,
+    window: parseWindow(query, slots),
     skipTotal: queryBoolean(query, 'skipTotal') ?? false,
+  }
+}
+
+function parseWindow(query: Query, slots: Slots): Window {
+  const { page, perPage, offset } = pageOf({ page: query['page'], perPage: query['perPage'] }, PAGES)
+  return {
+    page: slots.put(page),
+    perPage: slots.put(perPage),
+    offset: slots.put(offset),
+    reach: roundedUp(offset + perPage),
+  }
+}
+
+/** To 1, 2 or 5 times a power of ten. */
+function roundedUp(rows: number): number {
+  for (let power = 1; ; power *= 10) {
+    for (const step of [power, 2 * power, 5 * power]) if (rows <= step) return step
   }
 }
 
@@ -59,8 +84,10 @@ function parseExpand(text: string | undefined): string[][] {
   return paths
 }
 
-const names = (text: string | undefined): string[] =>
-  (text ?? '')
+const names = (text = ''): string[] => {
+  if (text === '') return []
+  return text
     .split(',')
     .map((name) => name.trim())
     .filter((name) => name !== '')
+}

@@ -4,7 +4,7 @@ import { type PlannedFilter, planFilter } from '../../../db/schema/filter/plan.t
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
 import { columnFor, columnsFor, isAllowed, keyFor, relationFor, type Step } from '../../../db/schema/viewer.ts'
 import type { Place } from '../place.ts'
-import type { ListQuery, RowQuery, SortKey } from './parse.ts'
+import type { ListQuery, RowQuery, SortKey, Window } from './parse.ts'
 
 /** Which columns and relations one JSON object shows. */
 export type Shape = {
@@ -26,8 +26,7 @@ export type ListPlan = {
   readonly shape: Shape
   readonly filter: PlannedFilter | undefined
   readonly order: readonly Order[]
-  readonly page: number
-  readonly perPage: number
+  readonly window: Window
   readonly skipTotal: boolean
 }
 
@@ -37,8 +36,7 @@ export function planList(query: ListQuery, place: Place): ListPlan {
     shape: planRow(query, place),
     filter: query.filter && planFilter(query.filter, table, { schema, viewer }),
     order: planOrder(query.sort, place),
-    page: query.page,
-    perPage: query.perPage,
+    window: query.window,
     skipTotal: query.skipTotal,
   }
 }

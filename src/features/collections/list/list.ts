@@ -1,0 +1,44 @@
+import { AppError, badRequest } from '../../../core/errors.ts'
+import { sqlStateOf } from '../../../db/pg-errors.ts'
+import { Slots, type Sql } from '../../../db/sql.ts'
+import type { KnownStatements } from '../known-statements.ts'
+import type { Place } from '../place.ts'
+import { buildList, buildRead } from './build.ts'
+import { type ListQuery, parseList, parseRow } from './parse.ts'
+import { planList, planRow } from './plan.ts'
+
+type Query = Readonly<Record<string, string>>
+
+/** The way of a list request: text → what it asks for → what exists → one statement. Only the first is done each time. */
+export function listStatement(
+  known: KnownStatements,
+  query: Query,
+  place: Place,
+): { asked: ListQuery; statement: Sql } {
+  const slots = new Slots()
+  const asked = parseList(query, slots)
+  const shape = `list ${JSON.stringify(asked)}`
+  const statement = known.get(place, shape, () => buildList(planList(asked, place), place.schema))
+  return { asked, statement: statement.fill(slots.values) }
+}
+
+/** The same for one record; `key` holds one text per primary-key column. */
+export function readStatement(known: KnownStatements, query: Query, key: readonly string[], place: Place): Sql {
+  const asked = parseRow(query)
+  const shape = `read ${JSON.stringify(asked)}`
+  return known.get(place, shape, () => buildRead(planRow(asked, place), place.schema)).fill(key)
+}
+
+/** Literals are cast and compared by PostgreSQL; what does not fit its column is the filter's or the sort's fault. */
+export function explainList(error: unknown, { filter, sort }: ListQuery): unknown {
+  const state = sqlStateOf(error) ?? ''
+  if (!(error instanceof AppError) || (!filter && sort.length === 0)) return error
+  if (state === '42883') {
+    return badRequest(
+      filter ? 'invalid filter: operator is not supported by the column type' : 'unsupported column in sort parameter',
+    )
+  }
+  return filter && (state.startsWith('22') || state === '23514')
+    ? badRequest(`invalid filter: ${error.message}`)
+    : error
+}
