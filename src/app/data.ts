@@ -1,6 +1,7 @@
 import type { Config } from '../config/config.ts'
 import { createCollections } from '../features/collections/routes.ts'
 import { watchTables } from '../features/collections/watched-tables.ts'
+import { createRls } from '../features/rls/routes.ts'
 import { createRpc } from '../features/rpc/routes.ts'
 import { createSchemaFeature } from '../features/schema/routes.ts'
 import type { Platform } from './platform.ts'
@@ -14,6 +15,7 @@ export async function createData(config: Config, { db, schema, changeLog, observ
       createSchemaFeature({ schema }),
       createCollections({ db, schema, changed }),
       createRpc({ db, schema, changed }),
+      createRls({ db, schema, schemas: config.api.schemas }),
     ],
   }
 }

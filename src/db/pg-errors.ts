@@ -25,6 +25,15 @@ export function sqlStateOf(error: unknown): string | undefined {
   return cause?.severity === undefined ? undefined : cause.code
 }
 
+/** What PostgreSQL itself said, for those who wrote the statement. */
+export function databaseMessage(error: unknown): string | undefined {
+  const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
+  return cause?.severity === undefined ? undefined : cause.message
+}
+
+/** The grammar itself refused the text. */
+export const isSyntaxError = (error: unknown): boolean => sqlStateOf(error) === '42601'
+
 const constraintFailures: Record<string, [kind: ErrorKind, message: string, code: string]> = {
   '23505': ['conflict', 'unique constraint violation', 'unique_violation'],
   '23P01': ['conflict', 'exclusion constraint violation', 'exclusion_violation'],

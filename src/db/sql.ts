@@ -126,3 +126,6 @@ export const COMMA: Sql = sql`, `
  * It is the operator's own SQL, already accepted by PostgreSQL; nothing else may come through here.
  */
 export const catalogueExpression = (text: string): Sql => sql(Object.assign([text], { raw: [text] }))
+
+/** SQL that the operator wrote and sent with the admin token, such as the expression of a new policy. */
+export const operatorSql = (text: string): Sql => sql(Object.assign([text], { raw: [text] }))

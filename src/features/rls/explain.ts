@@ -1,0 +1,237 @@
+import { badRequest, notFound } from '../../core/errors.ts'
+import { ANONYMOUS, type DatabaseRole, databaseSession, type Identity, SYSTEM } from '../../core/identity.ts'
+import type { Db } from '../../db/db.ts'
+import { databaseMessage } from '../../db/pg-errors.ts'
+import { findTable, mayDo } from '../../db/schema/lookup.ts'
+import { rowAlias, rowImage } from '../../db/schema/row-image.ts'
+import { rowJsonb } from '../../db/schema/row-json.ts'
+import type { Schema, SchemaCache, Table } from '../../db/schema/snapshot.ts'
+import { COMMA, catalogueExpression, join, type Sql, sql } from '../../db/sql.ts'
+import { type Group, type Operation, type Question, questionsFor } from './rules.ts'
+import * as q from './sql.ts'
+
+export type ExplainWish = {
+  table: string
+  operation: Operation
+  userId?: string | undefined
+  claims?: { sub?: string; email?: string; aal?: string } | undefined
+  id?: string | undefined
+  row?: Readonly<Record<string, unknown>> | undefined
+}
+
+type Verdict = true | false | null | 'error'
+type Answered = Question & { verdict: Verdict; error?: string }
+
+const AND = sql` and `
+/** Policies may call functions of anybody: whatever those try to write is refused. */
+const readOnly: Sql = sql`select pg_catalog.set_config('transaction_read_only', 'on', true)`
+const TIMEOUT_MS = 5_000
+
+/** "Why can this user (not) see or write this row?" Nothing is executed but the policies' own expressions. */
+export function createExplain({ db, schema: cache }: { db: Db; schema: SchemaCache }) {
+  return async (admin: Identity, wish: ExplainWish) => {
+    const schema = await cache.refreshIfStale()
+    const table = findTable(schema, wish.table)
+    if (!table) throw notFound('table not found')
+    const who = await identityOf(db, wish)
+    const { role } = databaseSession(who)
+    const { rls, policies } = JSON.parse((await db.fly(SYSTEM, q.policiesFor(table, role))) ?? '{}') as {
+      rls: boolean
+      policies: q.StoredPolicy[]
+    }
+    const images = await imagesFor(db, admin, schema, table, wish)
+    const groups = rls ? questionsFor(wish.operation, policies) : []
+    const answered = new Map<string, Answered>()
+    for (const question of groups.flatMap((group) => group.questions)) {
+      if (!answered.has(keyOf(question)))
+        answered.set(keyOf(question), await ask(db, who, schema, table, question, images))
+    }
+    const missingGrants = missing(table, role, wish.operation, Object.keys(wish.row ?? {}))
+    const decision = decide(groups, answered, rls, role, missingGrants)
+    const hidden = role === 'none' ? [] : hiddenColumns(table, role)
+    return {
+      table: `${table.schema}.${table.name}`,
+      operation: wish.operation,
+      rlsEnabled: rls,
+      ...decision,
+      policies: [...answered.values()].map(({ policy, part, expression, verdict, error }) => ({
+        policyName: policy.name,
+        command: policy.command,
+        permissive: policy.permissive,
+        part,
+        expression,
+        verdict,
+        ...(error !== undefined && { error }),
+      })),
+      ...(missingGrants.length > 0 && { missingGrants }),
+      ...(hidden.length > 0 && { hiddenColumns: hidden }),
+      plan: { totalCost: await planCost(db, who, table) },
+    }
+  }
+}
+
+async function identityOf(db: Db, { userId, claims }: ExplainWish): Promise<Identity> {
+  if (userId === undefined && claims === undefined) return ANONYMOUS
+  const [user] = userId === undefined ? [] : await db.rows<{ email: string }>(SYSTEM, q.emailOfUser(userId))
+  return {
+    kind: 'user',
+    id: userId ?? claims?.sub ?? '',
+    email: claims?.email ?? user?.email ?? '',
+    aal: claims?.aal === 'aal2' ? 'aal2' : 'aal1',
+    amr: [],
+    sessionId: '',
+    isAnonymous: false,
+    expiresAt: 0,
+  }
+}
+
+/** The row as it is, and as it shall be, as JSON texts. */
+type Images = { using: string; check: string }
+
+async function imagesFor(
+  db: Db,
+  admin: Identity,
+  schema: Schema,
+  table: Table,
+  { operation, id, row }: ExplainWish,
+): Promise<Images> {
+  const given = row === undefined ? undefined : JSON.stringify(row)
+  if (operation === 'insert' || id === undefined) {
+    if (given === undefined) throw badRequest(operation === 'insert' ? 'row is required' : 'id or row is required')
+    await requireRow(db, admin, schema, table, given)
+    return { using: given, check: given }
+  }
+  const now = await stored(db, admin, schema, table, keyParts(table, id))
+  if (now === null) throw notFound('record not found')
+  const next = given === undefined ? now : await db.fly(SYSTEM, sql`select (${now}::jsonb || ${given}::jsonb)::text`)
+  if (given !== undefined) await requireRow(db, admin, schema, table, next ?? now)
+  return { using: now, check: next ?? now }
+}
+
+/** Says what is wrong with a value before every policy fails over it. */
+const requireRow = (db: Db, admin: Identity, schema: Schema, table: Table, image: string): Promise<unknown> =>
+  db.fly(admin, sql`select 1 from ${rowImage({ schema, table }, sql`${image}::jsonb`)}`)
+
+function keyParts(table: Table, id: string): string[] {
+  const { length } = table.primaryKey
+  if (length === 0) throw badRequest('table has no primary key')
+  const parts = length === 1 ? [id] : id.split(',')
+  if (parts.length !== length) throw badRequest(`invalid primary key: expected ${length} values`)
+  return parts
+}
+
+async function stored(db: Db, admin: Identity, schema: Schema, table: Table, key: string[]): Promise<string | null> {
+  const alias = rowAlias(table)
+  const value = (i: number): Sql => sql`${key[i] ?? ''}::${table.primaryKey[i]?.castType ?? sql`text`}`
+  const matches = join(
+    table.primaryKey.map((column, i) => sql`${alias}.${column.ident} = ${value(i)}`),
+    AND,
+  )
+  const image = rowJsonb(schema, table, 'none', alias)
+  const live = await db.fly(admin, sql`select ${image}::text from ${table.ident} as ${alias} where ${matches}`)
+  if (live !== null) return live
+  const pk = table.primaryKey.map((column, i) => sql`${column.name}::text, ${value(i)}`)
+  return db.fly(admin, q.lastImage(table, sql`pg_catalog.jsonb_build_object(${join(pk, COMMA)})`), {
+    lane: 'slow',
+    timeoutMs: TIMEOUT_MS,
+  })
+}
+
+const keyOf = ({ policy, part, expression }: Question): string => `${part} ${policy.name} ${expression}`
+
+async function ask(
+  db: Db,
+  who: Identity,
+  schema: Schema,
+  table: Table,
+  question: Question,
+  images: Images,
+): Promise<Answered> {
+  const row = rowImage({ schema, table }, sql`${images[question.part]}::jsonb`)
+  const statement = sql`select (${catalogueExpression(question.expression)})::text from ${row}`
+  try {
+    const text = await db.fly(who, [readOnly, statement], { lane: 'slow', timeoutMs: TIMEOUT_MS })
+    return { ...question, verdict: text === null ? null : text === 'true' }
+  } catch (error) {
+    const said = databaseMessage(error)
+    if (said === undefined) throw error
+    return { ...question, verdict: 'error', error: said }
+  }
+}
+
+type Decision = { allowed: boolean; decidedBy: string[]; reason: string }
+
+function decide(
+  groups: readonly Group[],
+  answered: ReadonlyMap<string, Answered>,
+  rls: boolean,
+  role: string,
+  missingGrants: readonly string[],
+): Decision {
+  const denied = (reason: string, by: readonly Answered[] = []): Decision => ({
+    allowed: false,
+    decidedBy: [...new Set(by.map(({ policy }) => policy.name))],
+    reason,
+  })
+  if (missingGrants.length > 0) return denied(`${role} lacks ${missingGrants.join(', ')}`)
+  if (!rls) return { allowed: true, decidedBy: [], reason: 'row-level security is not enabled on the table' }
+  const allowing: Answered[] = []
+  for (const { part, questions } of groups) {
+    const answers = questions.flatMap((question) => answered.get(keyOf(question)) ?? [])
+    const broken = answers.filter(({ verdict }) => verdict === 'error')
+    if (broken.length > 0) return denied(`${names(broken)} raises an error`, broken)
+    const restrictive = answers.filter(({ policy, verdict }) => !policy.permissive && verdict !== true)
+    const row = part === 'using' ? 'the row' : 'the row as it would be'
+    if (restrictive.length > 0) return denied(`restrictive ${names(restrictive)} does not hold on ${row}`, restrictive)
+    const permissive = answers.filter(({ policy }) => policy.permissive)
+    const holding = permissive.filter(({ verdict }) => verdict === true)
+    if (permissive.length === 0) return denied(`no permissive policy for this applies to ${role}`)
+    if (holding.length === 0) return denied(`no permissive policy holds on ${row}: ${names(permissive)}`, permissive)
+    allowing.push(...holding)
+  }
+  return {
+    allowed: true,
+    decidedBy: [...new Set(allowing.map(({ policy }) => policy.name))],
+    reason: `${names(allowing)} holds`,
+  }
+}
+
+const names = (answers: readonly Answered[]): string => {
+  const quoted = [...new Set(answers.map(({ policy }) => `"${policy.name}"`))]
+  return `${quoted.length > 1 ? 'policies' : 'policy'} ${quoted.join(', ')}`
+}
+
+type RequestRole = Exclude<DatabaseRole, 'none'>
+
+const hiddenColumns = (table: Table, role: RequestRole): string[] =>
+  [...table.columns.values()].filter(({ privileges }) => !privileges[role].has('select')).map(({ name }) => name)
+
+/** As the API asks: a write names its columns, and every answer shows the row. */
+function missing(table: Table, role: DatabaseRole, operation: Operation, written: readonly string[]): string[] {
+  if (role === 'none') return []
+  const on = ` on ${table.schema}.${table.name}`
+  const lacks = (privilege: 'select' | 'insert' | 'update' | 'delete'): string[] =>
+    mayDo(table, role, privilege) ? [] : [`${privilege.toUpperCase()}${on}`]
+  if (operation === 'select') return lacks('select')
+  const columns =
+    operation === 'delete'
+      ? []
+      : written.filter((name) => table.columns.get(name)?.privileges[role].has(operation) === false)
+  const whole = lacks(operation)
+  const single = whole.length > 0 ? [] : columns.map((name) => `${operation.toUpperCase()} (${name})${on}`)
+  return [...whole, ...single, ...lacks('select')]
+}
+
+/** What PostgreSQL expects reading the table to cost under this identity's policies; null where it may not be read. */
+async function planCost(db: Db, who: Identity, table: Table): Promise<number | null> {
+  const explain = sql`explain (format json) select 1 from ${table.ident}`
+  const text = await db
+    .fly(who, [readOnly, explain], { lane: 'slow', timeoutMs: TIMEOUT_MS })
+    .catch((error: unknown) => {
+      if (databaseMessage(error) === undefined) throw error
+      return null
+    })
+  if (text === null) return null
+  const [{ Plan: plan }] = JSON.parse(text) as [{ Plan: { 'Total Cost': number } }]
+  return plan['Total Cost']
+}

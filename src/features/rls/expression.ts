@@ -1,0 +1,38 @@
+import { badRequest } from '../../core/errors.ts'
+
+/** Statements, comments and NUL have no place in an expression, not even inside quotes. */
+const FORBIDDEN = /;|--|\/\*|\*\/|\0/
+
+/**
+ * A policy's expression is the operator's own SQL and stands between parentheses of ours. It must not close them:
+ * everything else that is wrong with it PostgreSQL says itself.
+ */
+export function checkExpression(text: string | undefined, clause: 'USING' | 'WITH CHECK'): void {
+  if (text !== undefined && (FORBIDDEN.test(text) || text.trim() === '' || !isBalanced(text))) throw invalid(clause)
+}
+
+export const invalid = (clause: 'USING' | 'WITH CHECK') => badRequest(`invalid ${clause} expression`)
+
+/** Quoted text, quoted names and dollar quotes are skipped as PostgreSQL's scanner does (manual, section 4.1). */
+const TOKEN =
+  /[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$([A-Za-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$|[()[\]]|['"]/gs
+
+function isBalanced(text: string): boolean {
+  const open: string[] = []
+  for (let at = 0; ; ) {
+    TOKEN.lastIndex = at
+    const found = TOKEN.exec(text)
+    if (!found) return open.length === 0
+    const [token] = found
+    at = TOKEN.lastIndex
+    if (token === "'" || token === '"') return false // a quote that nothing closes
+    if (token.startsWith('$')) {
+      const end = text.indexOf(token, at)
+      if (end === -1) return false
+      at = end + token.length
+    } else if (token === '(' || token === '[') open.push(token)
+    else if (token === ')' || token === ']') {
+      if (open.pop() !== (token === ')' ? '(' : '[')) return false
+    }
+  }
+}

@@ -1,0 +1,123 @@
+import { badRequest, notFound } from '../../core/errors.ts'
+import { type Identity, SYSTEM } from '../../core/identity.ts'
+import type { Db } from '../../db/db.ts'
+import { databaseMessage, isSyntaxError } from '../../db/pg-errors.ts'
+import { Ident, type Sql } from '../../db/sql.ts'
+import { checkExpression, invalid } from './expression.ts'
+import * as q from './sql.ts'
+
+const NAME = /^[a-zA-Z_][a-zA-Z0-9_]*$/
+const MAX_NAME_BYTES = 63
+const COMMANDS: readonly string[] = ['ALL', 'SELECT', 'INSERT', 'UPDATE', 'DELETE'] satisfies q.Command[]
+
+type TableName = { schema: string; name: string }
+
+export type PolicyWish = {
+  table: string
+  name: string
+  schema?: string
+  command?: string
+  permissive?: boolean
+  roles?: readonly string[]
+  using?: string
+  withCheck?: string
+}
+
+const isName = (text: string): boolean => NAME.test(text) && text.length <= MAX_NAME_BYTES
+
+/** Row security of the exposed tables, as the operator changes it; PostgreSQL decides what is right. */
+export function createPolicies(deps: {
+  db: Db
+  schemas: readonly string[]
+  /** DDL was committed: requests that follow see it. */
+  changed: () => Promise<void>
+}) {
+  const { db, schemas, changed } = deps
+  const isExposed = (schema: string): boolean => schemas.includes(schema)
+
+  /** `table` or `schema.table`; a bare name means the first exposed schema that has it. */
+  async function tableNamed(text: string): Promise<TableName> {
+    const parts = text.split('.')
+    const [first = '', second] = parts
+    if (parts.length > 2 || !parts.every(isName)) throw badRequest('invalid table name')
+    return second === undefined ? bare(first) : { schema: first, name: second }
+  }
+
+  async function bare(name: string): Promise<TableName> {
+    const [found] = await db.rows<{ schema: string }>(SYSTEM, q.schemaOf(schemas, name))
+    return { schema: found?.schema ?? schemas[0] ?? 'public', name }
+  }
+
+  async function exposedTable(text: string): Promise<TableName> {
+    const table = await tableNamed(text)
+    if (!isExposed(table.schema)) throw badRequest('invalid table name')
+    return table
+  }
+
+  /** On the search path of requests, so that an expression finds the operator's functions as a request would. */
+  async function change(admin: Identity, what: string, statement: Sql): Promise<void> {
+    try {
+      await db.run(admin, statement)
+    } catch (error) {
+      const said = databaseMessage(error)
+      throw said === undefined ? error : badRequest(`failed to ${what}: ${said}`)
+    }
+    await changed()
+  }
+
+  async function requireExpression(admin: Identity, text: string | undefined, clause: 'USING' | 'WITH CHECK') {
+    checkExpression(text, clause)
+    if (text === undefined) return
+    // Names cannot be resolved without the table; that is left to CREATE POLICY.
+    await db.run(admin, q.parseExpression(text)).catch((error: unknown) => {
+      if (isSyntaxError(error)) throw invalid(clause)
+      if (databaseMessage(error) === undefined) throw error
+    })
+  }
+
+  return {
+    all: async (): Promise<string> => (await db.fly(SYSTEM, q.listPolicies(schemas))) ?? '[]',
+
+    async of(text: string): Promise<string> {
+      return (await db.fly(SYSTEM, q.listPolicies(schemas, await exposedTable(text)))) ?? '[]'
+    },
+
+    async status(text: string): Promise<string> {
+      const { schema, name } = await tableNamed(text)
+      const status = isExposed(schema) ? await db.fly(SYSTEM, q.rlsStatus(schema, name)) : null
+      if (status === null) throw notFound('table not found')
+      return status
+    },
+
+    async create(admin: Identity, wish: PolicyWish): Promise<void> {
+      const { table, name, using, withCheck, permissive = true } = wish
+      if (!isName(table)) throw badRequest('invalid table name')
+      if (wish.schema !== undefined && !(isName(wish.schema) && isExposed(wish.schema))) {
+        throw badRequest('invalid schema name')
+      }
+      if (!isName(name)) throw badRequest('invalid policy name')
+      const command = (wish.command ?? 'ALL').toUpperCase()
+      if (!COMMANDS.includes(command)) throw badRequest(`command must be one of: ${COMMANDS.join(', ')}`)
+      const roles = wish.roles ?? []
+      for (const role of roles) if (!isName(role)) throw badRequest(`invalid role name: ${role}`)
+      await requireExpression(admin, using, 'USING')
+      await requireExpression(admin, withCheck, 'WITH CHECK')
+      const schema = wish.schema ?? (await bare(table)).schema
+      const policy = { name, command: command as q.Command, permissive, roles, using, withCheck }
+      await change(admin, 'create policy', q.createPolicy(new Ident(schema, table), policy))
+    },
+
+    async drop(admin: Identity, text: string, policy: string): Promise<void> {
+      const { schema, name } = await exposedTable(text)
+      if (!isName(policy)) throw badRequest('invalid policy name')
+      await change(admin, 'drop policy', q.dropPolicy(new Ident(schema, name), policy))
+    },
+
+    async switch(admin: Identity, text: string, on: boolean): Promise<void> {
+      const { schema, name } = await exposedTable(text)
+      await change(admin, `${on ? 'enable' : 'disable'} RLS`, q.switchRls(new Ident(schema, name), on))
+    },
+  }
+}
+
+export type Policies = ReturnType<typeof createPolicies>

@@ -1,0 +1,155 @@
+import { badRequest } from '../../core/errors.ts'
+import * as t from '../../core/json-type.ts'
+import type { Db } from '../../db/db.ts'
+import type { SchemaCache } from '../../db/schema/snapshot.ts'
+import type { Feature } from '../../http/feature.ts'
+import { json, jsonText, noContent, route } from '../../http/route.ts'
+import { createExplain } from './explain.ts'
+import { createPolicies } from './policies.ts'
+
+const policy = t.object({
+  tableSchema: t.string(),
+  tableName: t.string(),
+  policyName: t.string(),
+  command: t.oneOf(['ALL', 'SELECT', 'INSERT', 'UPDATE', 'DELETE']),
+  permissive: t.oneOf(['PERMISSIVE', 'RESTRICTIVE']),
+  roles: t.array(t.string(), { description: 'empty = PUBLIC' }),
+  usingExpr: t.nullable(t.string()),
+  withCheckExpr: t.nullable(t.string()),
+})
+
+const newPolicy = t.object({
+  table: t.string(),
+  name: t.string(),
+  schema: t.optional(t.string({ description: 'default: the first exposed schema that has the table' })),
+  command: t.optional(t.string({ description: 'ALL (default), SELECT, INSERT, UPDATE or DELETE' })),
+  permissive: t.optional(t.boolean({ description: 'default true' })),
+  roles: t.optional(t.array(t.string())),
+  using: t.optional(t.string({ description: 'SQL expression' })),
+  withCheck: t.optional(t.string({ description: 'SQL expression' })),
+})
+
+const question = t.object({
+  table: t.string(),
+  operation: t.string({ description: 'select, insert, update or delete' }),
+  user_id: t.optional(t.uuid()),
+  claims: t.optional(
+    t.object({ sub: t.optional(t.string()), email: t.optional(t.string()), aal: t.optional(t.string()) }),
+  ),
+  id: t.optional(t.union(t.string(), t.number())),
+  row: t.optional(t.record(t.any(), { description: 'the new row, or the changes to the row with this id' })),
+})
+
+const explanation = t.object({
+  table: t.string(),
+  operation: t.oneOf(['select', 'insert', 'update', 'delete']),
+  rlsEnabled: t.boolean(),
+  allowed: t.boolean(),
+  policies: t.array(
+    t.object({
+      policyName: t.string(),
+      command: t.string(),
+      permissive: t.boolean(),
+      part: t.oneOf(['using', 'check'], { description: 'the row as it is, or as it would be' }),
+      expression: t.string(),
+      verdict: t.union(t.nullable(t.boolean()), t.oneOf(['error'])),
+      error: t.optional(t.string()),
+    }),
+  ),
+  decidedBy: t.array(t.string()),
+  reason: t.string(),
+  missingGrants: t.optional(t.array(t.string())),
+  hiddenColumns: t.optional(t.array(t.string())),
+  plan: t.object({ totalCost: t.nullable(t.number()) }),
+})
+
+const message = t.object({ message: t.string() })
+const OPERATIONS = ['select', 'insert', 'update', 'delete'] as const
+
+export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly string[] }): Feature {
+  const { db, schema, schemas } = deps
+  const policies = createPolicies({ db, schemas, changed: async () => void (await schema.reload()) })
+  const explain = createExplain({ db, schema })
+
+  const routes = [
+    route('GET /api/admin/rls', {
+      summary: 'All policies of the exposed tables',
+      auth: 'admin',
+      answers: { 200: t.array(policy) },
+      handle: async () => jsonText(200, await policies.all()),
+    }),
+    route('POST /api/admin/rls', {
+      summary: 'Create a policy',
+      auth: 'admin',
+      audit: 'rls_policy.create',
+      body: newPolicy,
+      answers: { 201: message },
+      handle: async ({ who, body }) => {
+        await policies.create(who, body)
+        return { ...json(201, { message: 'policy created' }), audit: { target: body.name, newValues: body } }
+      },
+    }),
+    route('POST /api/admin/rls/explain', {
+      summary: 'Why somebody can or cannot see or write a row',
+      auth: 'admin',
+      // It answers a question and changes nothing, but who asked about whom is worth keeping.
+      audit: 'rls.explain',
+      body: question,
+      answers: { 200: explanation },
+      handle: async ({ who, body }) => {
+        const operation = OPERATIONS.find((name) => name === body.operation.toLowerCase())
+        if (!operation) throw badRequest(`operation must be one of: ${OPERATIONS.join(', ')}`)
+        if (body.user_id !== undefined && body.claims !== undefined) throw badRequest('choose one of user_id, claims')
+        const { table, user_id: userId, claims, row } = body
+        const id = body.id === undefined ? undefined : String(body.id)
+        const answer = await explain(who, { table, operation, userId, claims, id, row })
+        return { ...json(200, answer), audit: { target: answer.table } }
+      },
+    }),
+    route('GET /api/admin/rls/{table}', {
+      summary: 'The policies of a table',
+      auth: 'admin',
+      answers: { 200: t.array(policy) },
+      handle: async ({ params }) => jsonText(200, await policies.of(params.table)),
+    }),
+    route('GET /api/admin/rls/{table}/status', {
+      summary: 'Whether row-level security is on',
+      auth: 'admin',
+      answers: { 200: t.object({ rlsEnabled: t.boolean(), forceRls: t.boolean() }) },
+      handle: async ({ params }) => jsonText(200, await policies.status(params.table)),
+    }),
+    route('POST /api/admin/rls/{table}/enable', {
+      summary: 'Switch row-level security on',
+      auth: 'admin',
+      audit: 'rls.enable',
+      bodyKind: 'none',
+      answers: { 200: message },
+      handle: async ({ who, params }) => {
+        await policies.switch(who, params.table, true)
+        return json(200, { message: `RLS enabled on ${params.table}` })
+      },
+    }),
+    route('POST /api/admin/rls/{table}/disable', {
+      summary: 'Switch row-level security off',
+      auth: 'admin',
+      audit: 'rls.disable',
+      bodyKind: 'none',
+      answers: { 200: message },
+      handle: async ({ who, params }) => {
+        await policies.switch(who, params.table, false)
+        return json(200, { message: `RLS disabled on ${params.table}` })
+      },
+    }),
+    route('DELETE /api/admin/rls/{table}/{policy}', {
+      summary: 'Drop a policy',
+      auth: 'admin',
+      audit: 'rls_policy.delete',
+      answers: { 204: null },
+      handle: async ({ who, params }) => {
+        await policies.drop(who, params.table, params.policy)
+        return noContent
+      },
+    }),
+  ]
+  return { routes }
+}
