@@ -32,7 +32,9 @@ async function serve({ url, userId, noteId }: { url: string; userId: string; not
   const http = createHttpServer({
     routes: [
       route('GET /flight', {
+        summary: 'One flight',
         auth: 'optional',
+        answers: {},
         handle: async (call) => jsonText(200, (await db.fly(call.who, readNote(noteId))) ?? ''),
       }),
     ],

@@ -5,8 +5,14 @@ import type { Identity } from '../src/core/identity.ts'
 import type { Observation } from '../src/core/observe.ts'
 import type { AuditEntry } from '../src/http/pipeline.ts'
 import { createLimiter } from '../src/http/rate-limit.ts'
-import type { Route } from '../src/http/route.ts'
+import { type Definition, route as declared, type HttpMethod, type Route } from '../src/http/route.ts'
 import { createHttpServer, type HttpServer, type HttpServerConfig, type RequestInfo } from '../src/http/server.ts'
+
+/** A route of a test, which need not say what it answers. */
+export const route = <const At extends `${HttpMethod} /${string}`, Body = unknown>(
+  at: At,
+  definition: Omit<Definition<At, Body>, 'summary' | 'answers'>,
+): Route => declared(at, { summary: 'a route of a test', answers: {}, ...definition })
 
 export type Bench = {
   url: string

@@ -81,6 +81,12 @@ export const object = <F extends Fields>(properties: F, notes: Notes = {}): Json
   return { type: 'object', properties, ...(required.length > 0 && { required }), ...notes }
 }
 
+/** An answer that may carry more than is named here. Answers are otherwise held to exactly what they declare. */
+export const open = <T>(type: JsonType<T>): JsonType<T> => ({ ...type, additionalProperties: true })
+
+/** A row, or another object whose keys only the database knows. */
+export const row = record(any())
+
 /** The fields of several objects as one object. */
 export const merged = <A, B>(a: JsonType<A>, b: JsonType<B>): JsonType<A & B> => ({
   type: 'object',

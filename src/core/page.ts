@@ -1,3 +1,11 @@
+import * as t from './json-type.ts'
+
+/** For the declaration of a route that lists by pages. */
+export const pageQuery = {
+  page: t.integer({ default: 1, maximum: 100_000 }),
+  perPage: t.integer({ default: 20, maximum: 100 }),
+}
+
 const wholeNumber = (text: string | undefined): number =>
   text !== undefined && /^-?\d+$/.test(text.trim()) ? Number(text) : Number.NaN
 

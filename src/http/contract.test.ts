@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as t from '../core/json-type.ts'
-import { checkParams, checkQuery, readBody } from './contract.ts'
+import { queryCheck, readBody, readParams } from './contract.ts'
 
 const thing = t.object({
   name: t.string({ maxLength: 5 }),
@@ -50,8 +50,11 @@ test('the handler gets the declared fields and nothing else; null counts as abse
 })
 
 test('parameters of a path and booleans of a query have one right spelling', () => {
-  assert.throws(() => checkParams({ id: 'x' }, { id: t.id('thing') }), /^Error: invalid thing id format$/)
-  checkParams({ id: '6F9619FF-8B86-D011-B42D-00CF4FC964FF' }, { id: t.id('thing') })
-  assert.throws(() => checkQuery({ all: '1' }, { all: t.boolean() }), /^Error: all parameter must be a boolean$/)
-  checkQuery({ all: 'true' }, { all: t.boolean(), page: t.integer() })
+  assert.throws(() => readParams({ id: 'x' }, { id: t.id('thing') }), /^Error: invalid thing id format$/)
+  const params = { id: '6F9619FF-8B86-D011-B42D-00CF4FC964FF' }
+  readParams(params, { id: t.id('thing') })
+  assert.equal(params.id, '6f9619ff-8b86-d011-b42d-00cf4fc964ff')
+  assert.throws(() => queryCheck({ all: t.boolean() })?.({ all: '1' }), /^Error: all parameter must be a boolean$/)
+  queryCheck({ all: t.boolean(), page: t.integer() })?.({ all: 'true' })
+  assert.equal(queryCheck({ page: t.integer() }), undefined)
 })

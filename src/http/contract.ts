@@ -6,19 +6,23 @@ import { isUuid } from '../core/uuid.ts'
  * What a route says about its requests, held against one of them. The first thing that is wrong is told, in the order
  * of the declaration and in the words of the contract; what a schema cannot say stays with the handler.
  */
-export function checkParams(params: Readonly<Record<string, string>>, types: Fields): void {
-  for (const name of Object.keys(types)) checkValue(types[name] ?? {}, name, params[name] ?? '')
+export function readParams(params: Record<string, string>, types: Fields): void {
+  for (const name of Object.keys(types)) params[name] = checkString(types[name] ?? {}, name, params[name] ?? '')
 }
 
 /** Query parameters are texts; of these only booleans and fixed choices have one right spelling. */
-export function checkQuery(query: Readonly<Record<string, string>>, types: Fields): void {
-  for (const name of Object.keys(types)) {
-    const [type, value] = [types[name], query[name]]
-    if (type === undefined || value === undefined) continue
-    if (type.type === 'boolean' && value !== 'true' && value !== 'false') {
-      throw badRequest(type.refusal ?? `${name} parameter must be a boolean`)
+export function queryCheck(types: Fields): ((query: Readonly<Record<string, string>>) => void) | undefined {
+  const spelled = Object.entries(types).filter(([, type]) => type.type === 'boolean' || type.enum)
+  if (spelled.length === 0) return undefined
+  return (query) => {
+    for (const [name, type] of spelled) {
+      const value = query[name]
+      if (value === undefined) continue
+      if (type.type === 'boolean' && value !== 'true' && value !== 'false') {
+        throw badRequest(type.refusal ?? `${name} parameter must be a boolean`)
+      }
+      if (type.enum && !type.enum.includes(value)) throw refused(type, name, `must be one of: ${type.enum.join(', ')}`)
     }
-    if (type.enum && !type.enum.includes(value)) throw refused(type, name, `must be one of: ${type.enum.join(', ')}`)
   }
 }
 
@@ -89,7 +93,11 @@ function checkAny(type: JsonSchema, name: string, value: unknown): unknown {
 function checkString(type: JsonSchema, name: string, value: unknown): string {
   if (typeof value !== 'string') throw refused(type, name, 'must be a string')
   if (type.enum && !type.enum.includes(value)) throw refused(type, name, `must be one of: ${type.enum.join(', ')}`)
-  if (type.format === 'uuid' && !isUuid(value)) throw badRequest(type.refusal ?? `invalid ${name} format`)
+  if (type.format === 'uuid') {
+    if (!isUuid(value)) throw badRequest(type.refusal ?? `invalid ${name} format`)
+    // As PostgreSQL writes it, so that texts can be compared.
+    return value.toLowerCase()
+  }
   // A password is hashed, never stored or shown, so that even NUL is fine in it.
   if (type.format !== 'password' && value.includes('\0')) throw badRequest(`${name} must not contain NUL`)
   if (type.maxLength !== undefined && value.length > type.maxLength) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { serve } from '../../test/http.ts'
-import { type Access, type Auth, json, route } from './route.ts'
+import { route, serve } from '../../test/http.ts'
+import { type Access, type Auth, json } from './route.ts'
 
 const at = (auth: Auth, access: Access = 'none') =>
   route(`GET /${auth}/${access}`, { auth, access, handle: ({ who }) => json(200, { kind: who.kind }) })

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { eventually } from '../../test/eventually.ts'
-import { serve } from '../../test/http.ts'
+import { route, serve } from '../../test/http.ts'
 import { startServer, type TestServer } from '../../test/kit.ts'
 import { AppError } from '../core/errors.ts'
 import { createLimiter } from './rate-limit.ts'
-import { json, route } from './route.ts'
+import { json } from './route.ts'
 
 const login = (api: TestServer, path = '/api/admin/auth', headers: Record<string, string> = {}) =>
   api.call(`POST ${path as '/'}`, { json: { password: 'wrong' }, headers })

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AppError } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
 import type { Fields, JsonType } from '../core/json-type.ts'
-import { checkParams, checkQuery, readBody } from './contract.ts'
+import { queryCheck, readBody, readParams } from './contract.ts'
 
 export type HttpMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
@@ -99,13 +99,13 @@ export type Answer = JsonType | { readonly content: string } | null
 
 export type Contract = {
   /** One line, as a reader of the reference sees it first. */
-  readonly summary?: string
+  readonly summary: string
   readonly params?: Fields
   readonly query?: Fields
   /** The body as JSON, or as the fields of a form. */
   readonly body?: JsonType
   /** By status. Failures need not be named: they are all alike. */
-  readonly answers?: Readonly<Record<number, Answer>>
+  readonly answers: Readonly<Record<number, Answer>>
 }
 
 /** `/api/things/{id}/{path...}` → 'id' | 'path' */
@@ -113,7 +113,7 @@ type ParamNames<Path extends string> = Path extends `${string}{${infer Name}}${i
   ? (Name extends `${infer Bare}...` ? Bare : Name) | ParamNames<Rest>
   : never
 
-type Definition<At extends string, Body> = Omit<Contract, 'body'> & {
+export type Definition<At extends string, Body> = Omit<Contract, 'body'> & {
   auth: Auth
   access?: Access
   tokenInQuery?: true
@@ -139,6 +139,7 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
   const [method, path] = at.split(' ') as [HttpMethod, string]
   const { summary, params, query, answers, body, accepts, requires, handle, ...rest } = definition
   const documented = body ?? accepts
+  const checkQuery = query && queryCheck(query)
   return {
     method,
     path,
@@ -146,17 +147,17 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
     bodyKind: method === 'GET' || method === 'DELETE' ? 'none' : 'json',
     ...rest,
     contract: {
-      ...(summary !== undefined && { summary }),
+      summary,
+      answers,
       ...(params && { params }),
       ...(query && { query }),
       ...(documented && { body: documented }),
-      ...(answers && { answers }),
     },
     file: callerFile(),
     check(call) {
-      if (params) checkParams(call.params, params)
+      if (params) readParams(call.params as Record<string, string>, params)
       requires?.()
-      if (query) checkQuery(call.query, query)
+      checkQuery?.(call.query)
     },
     // The names in the path are the keys of `params`, which only the compiler needs to be told.
     run: (call) => handle((body ? withBody(call, readBody(body, call.body)) : call) as Parameters<typeof handle>[0]),

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { eventually } from '../../test/eventually.ts'
-import { parseRaw, sendRaw, serve } from '../../test/http.ts'
+import { parseRaw, route, sendRaw, serve } from '../../test/http.ts'
 import { AppError, badRequest } from '../core/errors.ts'
-import { json, jsonText, noContent, route } from './route.ts'
+import { json, jsonText, noContent } from './route.ts'
 
 /** Megabytes of characters of four bytes, which are two in JavaScript and must not be parted. */
 const large = (shift: number): string => `"${'x'.repeat(shift)}${'🦒'.repeat(1_000_000)}"`

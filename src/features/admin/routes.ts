@@ -1,10 +1,10 @@
-import { AppError, reasonOf } from '../../core/errors.ts'
+import { AppError, notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
-import { object, requiredString } from '../../http/fields.ts'
 import { json, jsonText, type Route, route } from '../../http/route.ts'
+import * as answers from './answers.ts'
 import { type Audit, auditableQuery, createAudit, readAudit } from './audit.ts'
 import { type Passwords, settlePassword } from './password.ts'
 import { createRunSql, type RunSqlDeps } from './run-sql.ts'
@@ -48,23 +48,30 @@ export function createAdmin(deps: AdminDeps): Admin {
 
   const routes = [
     route('GET /api/admin/status', {
+      summary: 'Whether an admin can sign in, and what the operator should know',
       auth: 'none',
+      answers: { 200: answers.status },
       handle: () => json(200, { auth: config.enabled, ...(warnings().length > 0 && { warnings: warnings() }) }),
     }),
 
     route('POST /api/admin/auth', {
+      summary: 'Sign in as the admin',
       auth: 'none',
       limit: 'admin_login',
-      handle: async ({ body }) => {
-        if (!config.enabled) throw new AppError('not_found', 'admin auth not configured')
-        return json(200, { token: await tokens.login(requiredString(object(body), 'password')) })
+      requires: () => {
+        if (!config.enabled) throw notFound('admin auth not configured')
       },
+      body: t.object({ password: t.string({ format: 'password' }) }),
+      answers: { 200: t.object({ token: t.string() }) },
+      handle: async ({ body }) => json(200, { token: await tokens.login(body.password) }),
     }),
 
     route('POST /api/admin/sql', {
+      summary: "Run SQL as the server's role",
       auth: 'admin',
       audit: 'sql.execute',
       body: t.object({ query: t.string() }),
+      answers: { 200: answers.sqlResult },
       handle: async ({ body: { query }, who, ip, signal }) => {
         if (query.trim() === '') throw new AppError('bad_request', 'query is required')
         const newValues = { query: auditableQuery(query) }
@@ -82,15 +89,25 @@ export function createAdmin(deps: AdminDeps): Admin {
     }),
 
     route('GET /api/admin/logs', {
+      summary: 'The latest log entries of this process, oldest first',
       auth: 'admin',
+      answers: { 200: answers.logs },
       handle: () =>
         json(200, logs.size === 0 ? { entries: [], message: 'log buffer is off' } : { entries: logs.entries() }),
     }),
 
-    route('GET /api/admin/stats', { auth: 'admin', handle: () => json(200, stats()) }),
+    route('GET /api/admin/stats', {
+      summary: 'How this process is doing',
+      auth: 'admin',
+      answers: { 200: answers.stats },
+      handle: () => json(200, stats()),
+    }),
 
     route('GET /api/admin/audit', {
+      summary: 'Who changed what, newest first',
       auth: 'admin',
+      query: answers.auditQuery,
+      answers: { 200: answers.auditPage },
       handle: async ({ query }) => jsonText(200, await readAudit(db, query)),
     }),
   ]

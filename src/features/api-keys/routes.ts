@@ -1,16 +1,39 @@
 import { AppError, badRequest } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
-import { pageOf } from '../../core/page.ts'
-import { isUuid, uuidParam } from '../../core/uuid.ts'
+import * as t from '../../core/json-type.ts'
+import { pageOf, pageQuery } from '../../core/page.ts'
 import type { Db } from '../../db/db.ts'
-import { object, optionalString, optionalStrings, requiredString } from '../../http/fields.ts'
+import { readBody } from '../../http/contract.ts'
 import { json, noContent, type Reply, type Route, route } from '../../http/route.ts'
 import { createKeys, type Wish } from './keys.ts'
 import { createLastUsed } from './last-used.ts'
 import type { Scope } from './sql.ts'
 
-const SCOPES: readonly string[] = ['*', 'readonly', 'readwrite'] satisfies Scope[]
+const SCOPES = ['*', 'readonly', 'readwrite'] as const satisfies readonly Scope[]
 const MAX_NAME = 255
+
+const apiKey = t.object({
+  id: t.uuid(),
+  userId: t.uuid(),
+  name: t.string(),
+  keyPrefix: t.string({ description: 'the first characters of the key' }),
+  scope: t.oneOf(SCOPES),
+  allowedTables: t.array(t.string(), { description: 'empty = all' }),
+  appId: t.nullable(t.uuid()),
+  lastUsedAt: t.nullable(t.time()),
+  expiresAt: t.nullable(t.time()),
+  createdAt: t.time(),
+  revokedAt: t.nullable(t.time()),
+})
+const madeKey = t.object({ key: t.string({ description: 'shown once' }), apiKey })
+
+const rights = {
+  name: t.string({ description: `at most ${MAX_NAME} characters` }),
+  scope: t.optional(t.oneOf(SCOPES, { default: '*', refusal: 'invalid scope: must be *, readonly, or readwrite' })),
+  allowedTables: t.optional(t.array(t.string(), { description: 'empty = all' })),
+}
+const ownWish = t.object({ ...rights, appId: t.optional(t.any({ description: 'not allowed here' })) })
+const adminWish = t.object({ userId: t.uuid(), ...rights, appId: t.optional(t.uuid()) })
 
 export type ApiKeys = {
   routes: Route[]
@@ -36,42 +59,59 @@ export function createApiKeys(deps: {
 
   const routes = [
     route('GET /api/auth/api-keys', {
+      summary: 'Own API keys, newest first',
       auth: 'user',
+      answers: { 200: t.array(apiKey) },
       handle: async ({ who }) => json(200, await keys.ofUser(userOf(who))),
     }),
     route('POST /api/auth/api-keys', {
+      summary: 'Make an API key',
       auth: 'user',
       // Keys are let in only to be told why they are refused here.
       access: 'read',
+      accepts: ownWish,
+      answers: { 201: madeKey },
       handle: async ({ who, body }) => {
         if (who.kind === 'key') throw new AppError('forbidden', 'API keys cannot create API keys')
-        const fields = object(body)
-        if (fields['appId'] !== undefined && fields['appId'] !== null) throw badRequest('appId is not allowed')
-        return json(201, await keys.create({ userId: userOf(who), appId: null, ...rightsOf(fields) }))
+        const wish = readBody(ownWish, body)
+        if (wish.appId !== undefined) throw badRequest('appId is not allowed')
+        return json(201, await keys.create({ userId: userOf(who), appId: null, ...rightsOf(wish) }))
       },
     }),
     route('DELETE /api/auth/api-keys/{id}', {
+      summary: 'Revoke an own API key',
       auth: 'user',
-      handle: ({ who, params }) => revoke(uuidParam(params['id'], 'api key'), userOf(who)),
+      params: { id: t.id('api key') },
+      answers: { 204: null },
+      handle: ({ who, params }) => revoke(params.id, userOf(who)),
     }),
     route('GET /api/admin/api-keys', {
+      summary: 'API keys of all users, newest first',
       auth: 'admin',
+      query: pageQuery,
+      answers: { 200: t.pageOf(apiKey) },
       handle: async ({ query }) => json(200, await keys.ofAll(pageOf(query))),
     }),
     route('POST /api/admin/api-keys', {
+      summary: 'Make an API key for a user',
       auth: 'admin',
       audit: 'api_key.create',
+      body: adminWish,
+      answers: { 201: madeKey },
       handle: async ({ body }) => {
-        const wish = adminWish(body)
+        const wish = { userId: body.userId, appId: body.appId ?? null, ...rightsOf(body) }
         await keys.requireOwners(wish.userId, wish.appId)
         const made = await keys.create(wish)
         return { ...json(201, made), audit: { target: made.apiKey.id, newValues: made.apiKey } }
       },
     }),
     route('DELETE /api/admin/api-keys/{id}', {
+      summary: 'Revoke any API key',
       auth: 'admin',
       audit: 'api_key.revoke',
-      handle: ({ params }) => revoke(uuidParam(params['id'], 'api key'), null),
+      params: { id: t.id('api key') },
+      answers: { 204: null },
+      handle: ({ params }) => revoke(params.id, null),
     }),
   ]
   return {
@@ -91,23 +131,11 @@ function userOf(who: Identity): string {
   return who.id
 }
 
-type Fields = ReturnType<typeof object>
+type Rights = Pick<Wish, 'name' | 'scope' | 'allowedTables'>
 
-function rightsOf(fields: Fields): Pick<Wish, 'name' | 'scope' | 'allowedTables'> {
-  const name = requiredString(fields, 'name').trim()
-  if (name === '') throw badRequest('name is required')
-  if (name.length > MAX_NAME) throw badRequest(`name must be at most ${MAX_NAME} characters`)
-  const scope = optionalString(fields, 'scope') ?? '*'
-  if (!SCOPES.includes(scope)) throw badRequest('invalid scope: must be *, readonly, or readwrite')
-  return { name, scope: scope as Scope, allowedTables: optionalStrings(fields, 'allowedTables') ?? [] }
-}
-
-function adminWish(body: unknown): Wish {
-  const fields = object(body)
-  const userId = requiredString(fields, 'userId')
-  if (!isUuid(userId)) throw badRequest('invalid userId format')
-  const rights = rightsOf(fields)
-  const appId = optionalString(fields, 'appId') ?? null
-  if (appId !== null && !isUuid(appId)) throw badRequest('invalid appId format')
-  return { userId, appId, ...rights }
+function rightsOf({ name, scope = '*', allowedTables = [] }: Pick<t.Of<typeof ownWish>, keyof Rights>): Rights {
+  const trimmed = name.trim()
+  if (trimmed === '') throw badRequest('name is required')
+  if (trimmed.length > MAX_NAME) throw badRequest(`name must be at most ${MAX_NAME} characters`)
+  return { name: trimmed, scope, allowedTables }
 }

@@ -1,10 +1,9 @@
 import { badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
-import { pageEnvelope, pageOf } from '../../core/page.ts'
-import { isUuid, uuidParam } from '../../core/uuid.ts'
+import * as t from '../../core/json-type.ts'
+import { pageEnvelope, pageOf, pageQuery } from '../../core/page.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
-import { object, optionalInteger, optionalString, requiredString } from '../../http/fields.ts'
 import { json, noContent, type Route, route } from '../../http/route.ts'
 import { type AppLimit, createAppLimits } from './app-limit.ts'
 import {
@@ -25,6 +24,25 @@ const MAX_DESCRIPTION = 10_000
 const MAX_REQUESTS = 1_000_000
 /** 31 days. */
 const MAX_WINDOW = 2_678_400
+
+const app = t.object({
+  id: t.uuid(),
+  name: t.string(),
+  description: t.string(),
+  ownerUserId: t.nullable(t.uuid()),
+  rateLimitRps: t.integer({ description: 'requests per window; 0 = no limit' }),
+  rateLimitWindowSeconds: t.integer({ description: '0 = 60' }),
+  createdAt: t.time(),
+  updatedAt: t.time(),
+})
+const appFields = {
+  name: t.string({ description: `at most ${MAX_NAME} characters` }),
+  description: t.optional(t.string({ maxLength: MAX_DESCRIPTION })),
+  rateLimitRps: t.optional(t.integer({ maximum: MAX_REQUESTS })),
+  rateLimitWindowSeconds: t.optional(t.integer({ maximum: MAX_WINDOW })),
+}
+const change = t.object(appFields)
+const byId = { id: t.id('app') }
 
 export type Apps = {
   routes: Route[]
@@ -47,7 +65,10 @@ export function createApps(deps: {
 
   const routes = [
     route('GET /api/admin/apps', {
+      summary: 'Apps, newest first',
       auth: 'admin',
+      query: pageQuery,
+      answers: { 200: t.pageOf(app) },
       handle: async ({ query }) => {
         const { page, perPage, offset } = pageOf(query)
         const [items, [count]] = await Promise.all([
@@ -58,37 +79,44 @@ export function createApps(deps: {
       },
     }),
     route('POST /api/admin/apps', {
+      summary: 'Make an app',
       auth: 'admin',
       audit: 'app.create',
+      body: t.object({ ...appFields, ownerUserId: t.uuid() }),
+      answers: { 201: app },
       handle: async ({ body }) => {
-        const fields = object(body)
-        const app = appFields(fields)
-        const owner = requiredString(fields, 'ownerUserId')
-        if (!isUuid(owner)) throw badRequest('invalid ownerUserId format')
-        const [made] = await db.rows<App>(SYSTEM, insertApp(owner, app))
+        const [made] = await db.rows<App>(SYSTEM, insertApp(body.ownerUserId, fieldsOf(body)))
         if (!made) throw badRequest('owner user not found')
         return { ...json(201, made), audit: { target: made.id, newValues: made } }
       },
     }),
     route('GET /api/admin/apps/{id}', {
+      summary: 'One app',
       auth: 'admin',
-      handle: async ({ params }) => json(200, found(await db.rows<App>(SYSTEM, appById(idOf(params))))),
+      params: byId,
+      answers: { 200: app },
+      handle: async ({ params }) => json(200, found(await db.rows<App>(SYSTEM, appById(params.id)))),
     }),
     route('PUT /api/admin/apps/{id}', {
+      summary: 'Replace all fields of an app but its owner',
       auth: 'admin',
       audit: 'app.update',
-      handle: async ({ params, body }) => {
-        const id = idOf(params)
-        const app = found(await db.rows<App>(SYSTEM, updateApp(id, appFields(object(body)))))
+      params: byId,
+      body: change,
+      answers: { 200: app },
+      handle: async ({ params: { id }, body }) => {
+        const changed = found(await db.rows<App>(SYSTEM, updateApp(id, fieldsOf(body))))
         limits.forget(id)
-        return { ...json(200, app), audit: { target: id, newValues: app } }
+        return { ...json(200, changed), audit: { target: id, newValues: changed } }
       },
     }),
     route('DELETE /api/admin/apps/{id}', {
+      summary: 'Delete an app; its API keys are revoked',
       auth: 'admin',
       audit: 'app.delete',
-      handle: async ({ params }) => {
-        const id = idOf(params)
+      params: byId,
+      answers: { 204: null },
+      handle: async ({ params: { id } }) => {
         const gone = await db.run(SYSTEM, [lockApp(id), revokeKeysOfApp(id), ...endWithApp(id), deleteApp(id)])
         if (gone === 0) throw notFound('app not found')
         limits.forget(id)
@@ -99,28 +127,12 @@ export function createApps(deps: {
   return { routes, appLimit: limits.appLimit }
 }
 
-const idOf = (params: Readonly<Record<string, string>>): string => uuidParam(params['id'], 'app')
-
 /** All fields of an app but its owner; what is absent is empty. */
-function appFields(fields: ReturnType<typeof object>): AppFields {
-  const name = requiredString(fields, 'name').trim()
+function fieldsOf(given: t.Of<typeof change>): AppFields {
+  const { description = '', rateLimitRps = 0, rateLimitWindowSeconds = 0 } = given
+  const name = given.name.trim()
   if (name === '') throw badRequest('name is required')
-  const description = optionalString(fields, 'description') ?? ''
   if (name.length > MAX_NAME) throw badRequest(`name must be at most ${MAX_NAME} characters`)
-  if (description.length > MAX_DESCRIPTION) {
-    throw badRequest(`description must be at most ${MAX_DESCRIPTION} characters`)
-  }
-  return {
-    name,
-    description,
-    rateLimitRps: limitValue(fields, 'rateLimitRps', MAX_REQUESTS),
-    rateLimitWindowSeconds: limitValue(fields, 'rateLimitWindowSeconds', MAX_WINDOW),
-  }
-}
-
-function limitValue(fields: ReturnType<typeof object>, name: string, max: number): number {
-  const value = optionalInteger(fields, name) ?? 0
-  if (value < 0) throw badRequest('rate limit values must be non-negative')
-  if (value > max) throw badRequest(`${name} must be at most ${max}`)
-  return value
+  if (rateLimitRps < 0 || rateLimitWindowSeconds < 0) throw badRequest('rate limit values must be non-negative')
+  return { name, description, rateLimitRps, rateLimitWindowSeconds }
 }

@@ -1,6 +1,7 @@
 import { AppError } from '../../core/errors.ts'
 import { json, type Reply, type Route, route } from '../../http/route.ts'
-import { parseSettings, type SettingsStore } from './settings.ts'
+import { message } from './answers.ts'
+import { parseSettings, type SettingsStore, settingsType } from './settings.ts'
 
 export function authAdminRoutes(deps: { settings: SettingsStore; rotate: () => Promise<void> }): Route[] {
   const replace = async ({ body }: { body: unknown }): Promise<Reply> => {
@@ -8,12 +9,27 @@ export function authAdminRoutes(deps: { settings: SettingsStore; rotate: () => P
     const before = await deps.settings.replace(after)
     return { ...json(200, after), audit: { target: 'auth_settings', oldValues: before, newValues: after } }
   }
+  const change = {
+    summary: 'Switch ways to sign in; one that is left out is off',
+    auth: 'admin' as const,
+    audit: 'auth_settings.update',
+    accepts: settingsType,
+    answers: { 200: settingsType },
+    handle: replace,
+  }
   return [
-    route('GET /api/admin/auth-settings', { auth: 'admin', handle: async () => json(200, deps.settings.current()) }),
-    route('PATCH /api/admin/auth-settings', { auth: 'admin', audit: 'auth_settings.update', handle: replace }),
-    route('PUT /api/admin/auth-settings', { auth: 'admin', audit: 'auth_settings.update', handle: replace }),
-    route('POST /api/admin/secrets/rotate', {
+    route('GET /api/admin/auth-settings', {
+      summary: 'Which ways to sign in are switched on',
       auth: 'admin',
+      answers: { 200: settingsType },
+      handle: async () => json(200, deps.settings.current()),
+    }),
+    route('PATCH /api/admin/auth-settings', change),
+    route('PUT /api/admin/auth-settings', change),
+    route('POST /api/admin/secrets/rotate', {
+      summary: 'Make every token of every user invalid',
+      auth: 'admin',
+      answers: { 200: message },
       audit: 'secrets.rotate',
       bodyKind: 'none',
       handle: async () => {

@@ -1,17 +1,7 @@
 import * as t from '../../core/json-type.ts'
+import { user } from '../../core/user.ts'
 
 /** What the endpoints of accounts answer; the words are the interface's. */
-
-export const user = t.object({
-  id: t.uuid(),
-  email: t.string({ description: 'empty for accounts without an address' }),
-  emailVerified: t.boolean(),
-  is_anonymous: t.boolean(),
-  createdAt: t.time(),
-  updatedAt: t.time(),
-  phone: t.optional(t.string()),
-  linked_at: t.optional(t.time()),
-})
 
 export const signedIn = t.object({ token: t.string(), refreshToken: t.string(), user })
 

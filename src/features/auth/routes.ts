@@ -170,7 +170,9 @@ function keysOfSalt(rootSecret: string, salt: () => string): () => Keys {
 }
 
 const off = {
+  summary: 'Auth is switched off',
   auth: 'none' as const,
+  answers: {},
   bodyKind: 'none' as const,
   handle: async () => {
     throw notFound('auth is not enabled')

@@ -1,8 +1,9 @@
 import { badRequest } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import * as t from '../../core/json-type.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
-import { object } from '../../http/fields.ts'
+import { readBody } from '../../http/contract.ts'
 
 const NAMES = [
   'magic_link_enabled',
@@ -16,6 +17,8 @@ const NAMES = [
 /** The switches an operator may turn while the server runs; the stored ones win over the configuration. */
 export type AuthSettings = Readonly<Record<(typeof NAMES)[number], boolean>>
 
+export const settingsType = t.object(Object.fromEntries(NAMES.map((name) => [name, t.boolean()])))
+
 const KEY = 'auth.settings'
 
 export const storedSettings: Sql = sql`select value from svc.settings where key = ${KEY}`
@@ -26,7 +29,7 @@ const store = (settings: AuthSettings): Sql => sql`
 
 /** The whole set at once: a switch that is left out is off. */
 export function parseSettings(body: unknown): AuthSettings {
-  const fields = object(body)
+  const fields = readBody(t.row, body)
   return pick((name) => {
     const value = Object.hasOwn(fields, name) ? fields[name] : false
     if (typeof value !== 'boolean') throw badRequest(`${name} must be a boolean`)

@@ -1,10 +1,12 @@
 import { AppError, notFound } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
+import * as t from '../../core/json-type.ts'
 import { actorOf, announceActor } from '../../db/changes/append.ts'
 import type { Db, FlyOptions } from '../../db/db.ts'
 import type { Column, SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Sql } from '../../db/sql.ts'
 import { type Call, jsonText, noContent, type Route, route } from '../../http/route.ts'
+import * as answers from './answers.ts'
 import { runBatch } from './batch/batch.ts'
 import { parseBatch } from './batch/parse.ts'
 import { parseKey } from './key.ts'
@@ -48,9 +50,13 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
 
   const routes = [
     route('GET /api/collections/{table}', {
+      summary: 'List rows',
       auth: 'optional',
       access: 'read',
       limit: 'api',
+      params: { table: answers.table },
+      query: answers.listQuery,
+      answers: { 200: answers.rows },
       handle: async (call) =>
         at(call, async (place) => {
           const { asked, statement } = listStatement(known, call.query, place)
@@ -62,9 +68,13 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
     }),
 
     route('POST /api/collections/{table}', {
+      summary: 'Create a row',
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      params: { table: answers.table },
+      accepts: t.row,
+      answers: { 201: t.row },
       handle: async (call) =>
         at(call, async (place) => {
           requireWritable(place, 'insertable')
@@ -78,9 +88,13 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
     }),
 
     route('POST /api/collections/{table}/batch', {
+      summary: 'Create, update and delete rows, all or none',
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      params: { table: answers.table },
+      accepts: answers.batch,
+      answers: { 200: answers.batchResults },
       handle: async (call) =>
         at(call, async (place) => {
           requireWritable(place, 'insertable')
@@ -92,9 +106,13 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
     }),
 
     route('GET /api/collections/{table}/{id}', {
+      summary: 'Read a row',
       auth: 'optional',
       access: 'read',
       limit: 'api',
+      params: answers.byKey,
+      query: answers.rowQuery,
+      answers: { 200: t.row },
       handle: async (call) =>
         at(call, async (place) => {
           const text = await db.fly(call.who, readStatement(known, call.query, keyOf(call, place), place))
@@ -104,9 +122,13 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
     }),
 
     route('PATCH /api/collections/{table}/{id}', {
+      summary: 'Change a row; what is left out stays',
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      params: answers.byKey,
+      accepts: t.row,
+      answers: { 200: t.row },
       handle: async (call) =>
         at(call, async (place) => {
           requireWritable(place, 'updatable')
@@ -120,9 +142,12 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
     }),
 
     route('DELETE /api/collections/{table}/{id}', {
+      summary: 'Delete a row',
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      params: answers.byKey,
+      answers: { 204: null },
       handle: async (call) =>
         at(call, async (place) => {
           requireWritable(place, 'updatable')

@@ -1,15 +1,15 @@
 import { badRequest } from '../../core/errors.ts'
+import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
 import type { Queue } from '../../db/queue/queue.ts'
 import type { Sql } from '../../db/sql.ts'
-import { object, optionalBoolean, optionalObject, requiredString } from '../../http/fields.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, noContent, type Route, route } from '../../http/route.ts'
 import { logTransport } from './log-transport.ts'
 import { createMailer } from './mailer.ts'
 import { smtpTransport } from './smtp-transport.ts'
-import { checkTemplate, renderTemplate, type Source, templateKey } from './template.ts'
+import { renderTemplate, type Source, templateKey } from './template.ts'
 import { createTemplates } from './templates.ts'
 import { textOf } from './text.ts'
 import type { MailConfig, MailTransport } from './transport.ts'
@@ -17,6 +17,34 @@ import { webhookTransport } from './webhook-transport.ts'
 
 /** Room to tell an oversized template from an oversized request. */
 const BODY_LIMIT = 12 * 1024 * 1024
+
+const source = { subjectTemplate: t.string(), htmlTemplate: t.string() }
+const origin = t.oneOf(['custom', 'builtin'])
+const listed = t.object({
+  templateKey: t.string(),
+  source: origin,
+  subjectTemplate: t.string(),
+  enabled: t.boolean(),
+  updatedAt: t.optional(t.time()),
+})
+const effective = t.object({
+  templateKey: t.string(),
+  source: origin,
+  ...source,
+  enabled: t.boolean(),
+  variables: t.array(t.string()),
+  updatedAt: t.optional(t.time()),
+})
+const saved = t.object({
+  id: t.uuid(),
+  templateKey: t.string(),
+  ...source,
+  enabled: t.boolean(),
+  createdAt: t.time(),
+  updatedAt: t.time(),
+})
+const variables = t.optional(t.record(t.any(), { description: 'values for the placeholders' }))
+const byKey = { key: t.string({ description: 'such as `auth.password_reset`' }) }
 
 export type Email = {
   routes: Route[]
@@ -42,64 +70,79 @@ export function createEmail(deps: {
 
   const routes = [
     route('GET /api/admin/email/templates', {
+      summary: 'Mail templates: built-in ones and overrides',
       auth: 'admin',
+      answers: { 200: t.object({ items: t.array(listed), count: t.integer() }) },
       handle: async () => {
         const items = await templates.list()
         return json(200, { items, count: items.length })
       },
     }),
     route('GET /api/admin/email/templates/{key}', {
+      summary: 'The template a mail of this key is made from now',
       auth: 'admin',
-      handle: async ({ params }) => json(200, await templates.effective(keyOf(params))),
+      params: byKey,
+      answers: { 200: effective },
+      handle: async ({ params }) => json(200, await templates.effective(templateKey(params.key))),
     }),
     route('PUT /api/admin/email/templates/{key}', {
+      summary: 'Write a template over a built-in one, or beside them',
       auth: 'admin',
       audit: 'email_template.update',
       bodyLimit: BODY_LIMIT,
-      handle: async ({ params, body }) => {
-        const key = keyOf(params)
-        return json(200, await templates.save(key, sourceOf(body)))
-      },
+      params: byKey,
+      body: t.object(source),
+      answers: { 200: saved },
+      handle: async ({ params, body }) => json(200, await templates.save(templateKey(params.key), sourceOf(body))),
     }),
     route('PATCH /api/admin/email/templates/{key}', {
+      summary: 'Switch an override on or off',
       auth: 'admin',
       audit: 'email_template.toggle',
-      handle: async ({ params, body }) => {
-        const key = keyOf(params)
-        const enabled = optionalBoolean(object(body), 'enabled')
+      params: byKey,
+      body: t.object({ enabled: t.optional(t.boolean({ description: 'required' })) }),
+      answers: { 200: t.object({ templateKey: t.string(), enabled: t.boolean() }) },
+      handle: async ({ params, body: { enabled } }) => {
+        const key = templateKey(params.key)
         if (enabled === undefined) throw badRequest('enabled field is required')
         await templates.enable(key, enabled)
         return json(200, { templateKey: key, enabled })
       },
     }),
     route('DELETE /api/admin/email/templates/{key}', {
+      summary: 'Remove an override',
       auth: 'admin',
       audit: 'email_template.delete',
+      params: byKey,
+      answers: { 204: null },
       handle: async ({ params }) => {
-        await templates.remove(keyOf(params))
+        await templates.remove(templateKey(params.key))
         return noContent
       },
     }),
     route('POST /api/admin/email/templates/{key}/preview', {
+      summary: 'Render a template without saving it',
       auth: 'admin',
       audit: 'email_template.preview',
       bodyLimit: BODY_LIMIT,
+      params: byKey,
+      body: t.object({ ...source, variables }),
+      answers: { 200: t.object({ subject: t.string(), html: t.string(), text: t.string() }) },
       handle: async ({ params, body }) => {
-        keyOf(params)
-        const source = sourceOf(body)
-        checkTemplate(source)
-        const { subject, html } = renderTemplate(source, optionalObject(object(body), 'variables') ?? {})
+        templateKey(params.key)
+        const { subject, html } = renderTemplate(sourceOf(body), body.variables ?? {})
         return json(200, { subject, html, text: await textOf(html) })
       },
     }),
     route('POST /api/admin/email/send', {
+      summary: 'Send a mail now',
       auth: 'admin',
       audit: 'email.send',
+      body: t.object({ templateKey: t.string(), to: t.string({ format: 'email' }), variables }),
+      answers: { 200: t.object({ status: t.oneOf(['sent']) }) },
       handle: async ({ body }) => {
-        const fields = object(body)
-        const key = templateKey(requiredString(fields, 'templateKey'))
-        const to = mailAddress(requiredString(fields, 'to'))
-        await mailer.sendNow(key, to, optionalObject(fields, 'variables') ?? {})
+        const key = templateKey(body.templateKey)
+        await mailer.sendNow(key, mailAddress(body.to), body.variables ?? {})
         return json(200, { status: 'sent' })
       },
     }),
@@ -118,12 +161,10 @@ export function createEmail(deps: {
   }
 }
 
-const keyOf = (params: Readonly<Record<string, string>>): string => templateKey(params['key'] ?? '')
-
-function sourceOf(body: unknown): Source {
-  const fields = object(body)
-  return { subject: requiredString(fields, 'subjectTemplate'), html: requiredString(fields, 'htmlTemplate') }
-}
+const sourceOf = (given: { subjectTemplate: string; htmlTemplate: string }): Source => ({
+  subject: given.subjectTemplate,
+  html: given.htmlTemplate,
+})
 
 /** One plain address; display names, lists and line breaks have no place here. */
 function mailAddress(text: string): string {

@@ -1,3 +1,4 @@
+import * as t from '../../core/json-type.ts'
 import { jsonText, type Reply, type Route, route } from '../../http/route.ts'
 
 export type HealthDeps = {
@@ -10,12 +11,19 @@ const OK: Reply = jsonText(200, '{"status":"ok","database":"ok"}')
 const DEGRADED: Reply = jsonText(503, '{"status":"degraded","database":"unreachable"}')
 const DRAINING: Reply = jsonText(503, '{"status":"draining"}')
 
+const state = t.object({
+  status: t.oneOf(['ok', 'degraded', 'draining']),
+  database: t.optional(t.oneOf(['ok', 'unreachable'])),
+})
+
 /** Load balancers ask this all the time: no query, no allocation, the state is watched elsewhere. */
 export function createHealth({ databaseState, draining }: HealthDeps): { routes: Route[] } {
   return {
     routes: [
       route('GET /health', {
+        summary: 'Whether this process serves requests',
         auth: 'none',
+        answers: { 200: state, 503: state },
         handle: () => {
           if (draining()) return DRAINING
           return databaseState() === 'ok' ? OK : DEGRADED

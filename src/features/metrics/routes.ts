@@ -49,9 +49,13 @@ export function createMetricsFeature(deps: MetricsDeps): { routes: Route[]; requ
     routes: [
       // `none`, because the bearer may be a token that only this route knows.
       route('GET /metrics', {
+        summary: 'Figures for Prometheus; takes the admin token or `metrics.auth_token`',
         auth: 'none',
-        handle: async ({ headers }) => {
+        requires: () => {
           if (!config.enabled) throw notFound('metrics are not enabled')
+        },
+        answers: { 200: { content: 'text/plain' } },
+        handle: async ({ headers }) => {
           await admit(headers['authorization'])
           return { status: 200, headers: { 'Content-Type': CONTENT_TYPE }, content: metrics.text() }
         },

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Clock } from '../../core/clock.ts'
 import { AppError, notFound, unauthorized, unavailable } from '../../core/errors.ts'
 import { type Identity, userIdOf } from '../../core/identity.ts'
+import * as t from '../../core/json-type.ts'
 import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { ChangeLog, Position } from '../../db/changes/log.ts'
@@ -121,7 +122,6 @@ export function createRealtime(deps: Deps): Realtime {
   }
 
   async function open(call: Call): Promise<Reply> {
-    if (!config.enabled) throw notFound('realtime is not enabled')
     if (draining) throw unavailable('server is shutting down')
     const { who } = call
     if (who.kind === 'anonymous' && deps.authEnabled) throw unauthorized('authentication required')
@@ -175,7 +175,23 @@ export function createRealtime(deps: Deps): Realtime {
 
   return {
     routes: [
-      route('GET /api/realtime', { auth: 'optional', access: 'read', tokenInQuery: true, limit: 'api', handle: open }),
+      route('GET /api/realtime', {
+        summary: 'Changes as they are committed, as server-sent events',
+        auth: 'optional',
+        access: 'read',
+        tokenInQuery: true,
+        limit: 'api',
+        requires: () => {
+          if (!config.enabled) throw notFound('realtime is not enabled')
+        },
+        query: {
+          tables: t.string({ description: 'tables to listen to, separated by commas' }),
+          token: t.string({ description: 'the bearer, for clients that cannot send headers' }),
+          lastEventId: t.string({ description: 'go on after this event' }),
+        },
+        answers: { 200: { content: 'text/event-stream' } },
+        handle: open,
+      }),
     ],
     stats: () => ({ realtime_connections: hub.size() }),
     drain() {

@@ -1,4 +1,5 @@
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import * as t from '../../core/json-type.ts'
 import { actorOf, announceActor, type ChangeAction } from '../../db/changes/append.ts'
 import type { Db } from '../../db/db.ts'
 import { type PgError, sqlStateOf } from '../../db/pg-errors.ts'
@@ -33,15 +34,19 @@ export function createRpc({ db, schema, changed }: RpcDeps): { routes: Route[] }
 
   const routes = [
     route('POST /api/rpc/{function}', {
+      summary: 'Call a function of the database',
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      params: { function: t.string({ description: '`name` or `schema.name`' }) },
+      accepts: t.record(t.any(), { description: 'arguments by name' }),
+      answers: { 200: t.any({ description: 'what the function returns' }), 204: null },
       handle: async (call) => {
         const viewer = viewerOf(call.who)
         if (viewer.allowedTables.length > 0) {
           throw new AppError('forbidden', 'api key does not have access to functions')
         }
-        const name = call.params['function'] ?? ''
+        const name = call.params.function
         const known = schema.read()
         const found = executable(known, name, viewer)
         if (found.length > 0) return run(call, known, found)

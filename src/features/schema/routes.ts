@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { Identity } from '../../core/identity.ts'
 import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { jsonText, type Route, route } from '../../http/route.ts'
+import { schemaAnswer } from './answers.ts'
 import { type Audience, schemaDocument } from './document.ts'
 
 /** Each API key with a table list of its own has a document of its own; the two everybody reads stay by being used. */
@@ -24,8 +25,10 @@ export function createSchemaFeature({ schema }: { schema: Pick<SchemaCache, 'rea
   return {
     routes: [
       route('GET /api/schema', {
+        summary: 'Tables, columns, relations and functions that requests can reach',
         auth: 'optional',
         access: 'read',
+        answers: { 200: schemaAnswer },
         handle: async ({ who }) => jsonText(200, documentFor(schema.read(), audienceOf(who))),
       }),
     ],

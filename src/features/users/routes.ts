@@ -1,7 +1,8 @@
 import { notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
-import { pageOf } from '../../core/page.ts'
-import { uuidParam } from '../../core/uuid.ts'
+import * as t from '../../core/json-type.ts'
+import { pageOf, pageQuery } from '../../core/page.ts'
+import { user } from '../../core/user.ts'
 import type { Db } from '../../db/db.ts'
 import { jsonText, noContent, type Route, route } from '../../http/route.ts'
 import { deleteUser, listUsers } from './sql.ts'
@@ -18,19 +19,24 @@ export function createUsers(deps: {
   }
   const routes = [
     route('GET /api/admin/users', {
+      summary: 'Users, newest first',
       auth: 'admin',
+      requires: requireAuth,
+      query: { ...pageQuery, search: t.string({ description: 'part of the address, in any case' }) },
+      answers: { 200: t.pageOf(user) },
       handle: async ({ query }) => {
-        requireAuth()
         const list = listUsers(pageOf({ page: query['page'], perPage: query['perPage'] }), query['search'] ?? '')
         return jsonText(200, (await db.fly(SYSTEM, list)) ?? '')
       },
     }),
     route('DELETE /api/admin/users/{id}', {
+      summary: 'Delete a user and all that hangs on it',
       auth: 'admin',
       audit: 'user.delete',
-      handle: async ({ params }) => {
-        requireAuth()
-        const id = uuidParam(params['id'], 'user')
+      requires: requireAuth,
+      params: { id: t.id('user') },
+      answers: { 204: null },
+      handle: async ({ params: { id } }) => {
         if ((await db.run(SYSTEM, deleteUser(id))) === 0) throw notFound('user not found')
         deps.revoked(id)
         return noContent

@@ -2,17 +2,31 @@ import { randomUUID } from 'node:crypto'
 import { decrypt, encrypt } from '../../core/encrypt.ts'
 import { badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import * as t from '../../core/json-type.ts'
 import { pageEnvelope } from '../../core/page.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
-import { object, optionalBoolean, optionalString, optionalStrings } from '../../http/fields.ts'
 import { addHook, allHooks, changeHook, deliveriesOf, hookTarget, oneDelivery, oneHook, removeHook } from './sql.ts'
+
+export const EVENTS = ['create', 'update', 'delete'] as const
+const MAX_SECRET = 1_024
+const MAX_TABLES = 1_000
+
+const fields = {
+  secret: t.optional(t.nullable(t.string({ description: `signs the events; at most ${MAX_SECRET} characters` }))),
+  events: t.optional(t.array(t.string(), { description: `of ${EVENTS.join(', ')}; empty = all` })),
+  tables: t.optional(t.array(t.string(), { description: 'empty = all' })),
+  enabled: t.optional(t.boolean()),
+}
+export const newHook = t.object({ url: t.string(), ...fields })
+export const hookChange = t.object({ url: t.optional(t.string()), ...fields })
+type Wish = t.Of<typeof hookChange>
 
 export type Hooks = {
   all(): Promise<string>
   one(id: string): Promise<string>
-  create(body: unknown): Promise<string>
-  change(id: string, body: unknown): Promise<string>
+  create(wish: Wish): Promise<string>
+  change(id: string, wish: Wish): Promise<string>
   remove(id: string): Promise<void>
   /** Where to send, with the secret in clear; undefined when the webhook is gone. */
   target(id: string): Promise<{ url: string; secret: string | undefined; enabled: boolean } | undefined>
@@ -28,10 +42,6 @@ type Deps = {
   clearQueue: (webhookId: string) => Sql
 }
 
-const EVENTS = ['create', 'update', 'delete']
-const MAX_SECRET = 1_024
-const MAX_TABLES = 1_000
-
 export function createHooks({ db, encryptionKey, assertAllowedUrl, clearQueue }: Deps): Hooks {
   const context = (id: string): string => `webhook ${id}`
   const found = (text: string | null): string => {
@@ -40,19 +50,17 @@ export function createHooks({ db, encryptionKey, assertAllowedUrl, clearQueue }:
   }
 
   /** Absent and empty mean the same for the URL and the secret; null clears the secret. */
-  function wishOf(body: unknown, id: string) {
-    const fields = object(body)
-    const url = optionalString(fields, 'url')?.trim() || undefined
+  function settled(wish: Wish, id: string) {
+    const url = wish.url?.trim() || undefined
     if (url !== undefined) assertAllowedUrl(url)
-    const secret = optionalString(fields, 'secret') || undefined
-    if (secret !== undefined && secret.length > MAX_SECRET) throw badRequest('secret is too long')
-    const clearsSecret = Object.hasOwn(fields, 'secret') && fields['secret'] === null
+    const { secret } = wish
+    if (secret && secret.length > MAX_SECRET) throw badRequest('secret is too long')
     return {
       url,
-      secret: secret !== undefined ? encrypt(encryptionKey, secret, context(id)) : clearsSecret ? null : undefined,
-      events: eventsOf(optionalStrings(fields, 'events')),
-      tables: tablesOf(optionalStrings(fields, 'tables')),
-      enabled: optionalBoolean(fields, 'enabled'),
+      secret: secret ? encrypt(encryptionKey, secret, context(id)) : secret === null ? null : undefined,
+      events: eventsOf(wish.events),
+      tables: tablesOf(wish.tables),
+      enabled: wish.enabled,
     }
   }
 
@@ -60,16 +68,15 @@ export function createHooks({ db, encryptionKey, assertAllowedUrl, clearQueue }:
     all: async () => (await db.fly(SYSTEM, allHooks)) ?? '[]',
     one: async (id) => found(await db.fly(SYSTEM, oneHook(id))),
 
-    async create(body) {
+    async create(wish) {
       const id = randomUUID()
-      const { url, secret = null, events = EVENTS, tables = [], enabled = true } = wishOf(body, id)
+      const { url, secret = null, events = EVENTS, tables = [], enabled = true } = settled(wish, id)
       if (url === undefined) throw badRequest('url is required')
       return found(await db.fly(SYSTEM, addHook(id, { url, secret, events, tables, enabled })))
     },
 
-    async change(id, body) {
-      const wish = wishOf(body, id)
-      const change = changeHook(id, wish)
+    async change(id, wish) {
+      const change = changeHook(id, settled(wish, id))
       return found(await db.fly(SYSTEM, wish.enabled === false ? [clearQueue(id), change] : change))
     },
 
@@ -101,8 +108,8 @@ export function createHooks({ db, encryptionKey, assertAllowedUrl, clearQueue }:
   }
 }
 
-function eventsOf(names: string[] | undefined): string[] | undefined {
-  const wrong = names?.find((name) => !EVENTS.includes(name))
+function eventsOf(names: string[] | undefined): readonly string[] | undefined {
+  const wrong = names?.find((name) => !EVENTS.some((event) => event === name))
   if (wrong !== undefined) throw badRequest(`invalid event: ${wrong} (must be create, update, or delete)`)
   return names && (names.length === 0 ? EVENTS : EVENTS.filter((event) => names.includes(event)))
 }

@@ -1,19 +1,18 @@
 import { randomUUID } from 'node:crypto'
 import { notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import * as t from '../../core/json-type.ts'
 import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
-import { pageOf } from '../../core/page.ts'
-import { uuidParam } from '../../core/uuid.ts'
+import { pageOf, pageQuery } from '../../core/page.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Queue } from '../../db/queue/queue.ts'
-import { queryBoolean } from '../../http/fields.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, jsonText, noContent, type Route, route } from '../../http/route.ts'
 import { attempt } from './attempt.ts'
 import { KIND, startDelivery } from './delivery.ts'
-import { createHooks } from './hooks.ts'
+import { createHooks, EVENTS, hookChange, newHook } from './hooks.ts'
 import { pruneDeliveries } from './sql.ts'
 
 type Deps = {
@@ -34,6 +33,36 @@ export type Webhooks = { routes: Route[]; stats(): Record<string, unknown>; stop
 const PRUNE_EVERY_MS = 3_600_000
 const PRUNE_SLICE = 5_000
 const COUNT_EVERY_MS = 5_000
+const hook = t.object({
+  id: t.uuid(),
+  url: t.string(),
+  hasSecret: t.boolean(),
+  events: t.array(t.oneOf(EVENTS)),
+  tables: t.array(t.string(), { description: 'empty = all' }),
+  enabled: t.boolean(),
+  createdAt: t.time(),
+  updatedAt: t.time(),
+})
+const outcome = {
+  success: t.boolean(),
+  statusCode: t.optional(t.integer()),
+  durationMs: t.integer(),
+  error: t.optional(t.string()),
+}
+const delivered = t.object({
+  id: t.uuid(),
+  webhookId: t.uuid(),
+  eventId: t.string(),
+  eventAction: t.string(),
+  eventTable: t.string(),
+  ...outcome,
+  attempt: t.integer(),
+  requestBody: t.string({ description: 'its first 4 KB' }),
+  responseBody: t.string({ description: 'its first 1 KB' }),
+  deliveredAt: t.time(),
+})
+const byId = { id: t.id('webhook') }
+
 const TEST_BODY = JSON.stringify({ action: 'test', table: '_svc_test', record: { message: 'Test event from Savanna' } })
 
 export function createWebhooks(deps: Deps): Webhooks {
@@ -65,13 +94,19 @@ export function createWebhooks(deps: Deps): Webhooks {
   const timers = [setInterval(count, COUNT_EVERY_MS).unref(), setInterval(prune, PRUNE_EVERY_MS).unref()]
   prune()
 
-  const hookId = (params: Readonly<Record<string, string>>): string => uuidParam(params['id'], 'webhook')
-
   const routes = [
-    route('GET /api/webhooks', { auth: 'admin', handle: async () => jsonText(200, await hooks.all()) }),
+    route('GET /api/webhooks', {
+      summary: 'Webhooks, oldest first',
+      auth: 'admin',
+      answers: { 200: t.array(hook) },
+      handle: async () => jsonText(200, await hooks.all()),
+    }),
     route('POST /api/webhooks', {
+      summary: 'Tell a URL of changes',
       auth: 'admin',
       audit: 'webhook.create',
+      body: newHook,
+      answers: { 201: hook },
       handle: async ({ body }) => {
         const made = JSON.parse(await hooks.create(body)) as { id: string }
         delivery.wake()
@@ -79,48 +114,68 @@ export function createWebhooks(deps: Deps): Webhooks {
       },
     }),
     route('GET /api/webhooks/{id}', {
+      summary: 'One webhook',
       auth: 'admin',
-      handle: async ({ params }) => jsonText(200, await hooks.one(hookId(params))),
+      params: byId,
+      answers: { 200: hook },
+      handle: async ({ params }) => jsonText(200, await hooks.one(params.id)),
     }),
     route('PATCH /api/webhooks/{id}', {
+      summary: 'Change a webhook; what is left out stays',
       auth: 'admin',
       audit: 'webhook.update',
+      params: byId,
+      body: hookChange,
+      answers: { 200: hook },
       handle: async ({ params, body }) => {
-        const text = await hooks.change(hookId(params), body)
+        const text = await hooks.change(params.id, body)
         delivery.wake()
         return { ...jsonText(200, text), audit: { newValues: JSON.parse(text) } }
       },
     }),
     route('DELETE /api/webhooks/{id}', {
+      summary: 'Delete a webhook with its history',
       auth: 'admin',
       audit: 'webhook.delete',
+      params: byId,
+      answers: { 204: null },
       handle: async ({ params }) => {
-        await hooks.remove(hookId(params))
+        await hooks.remove(params.id)
         return noContent
       },
     }),
     route('POST /api/webhooks/{id}/test', {
+      summary: 'Send a test event now',
       auth: 'admin',
       audit: 'webhook.test',
+      params: byId,
+      bodyKind: 'none',
+      answers: { 200: t.object(outcome) },
       handle: async ({ params }) => {
-        const hook = await hooks.target(hookId(params))
-        if (!hook) throw notFound('webhook not found')
+        const target = await hooks.target(params.id)
+        if (!target) throw notFound('webhook not found')
         const message = { deliveryId: randomUUID(), eventId: randomUUID(), action: 'test', body: TEST_BODY }
-        const { success, statusCode, durationMs, error } = await attempt({ ...deps, now: Date.now }, hook, message)
+        const { success, statusCode, durationMs, error } = await attempt({ ...deps, now: Date.now }, target, message)
         return json(200, { success, statusCode, durationMs, error })
       },
     }),
     route('GET /api/webhooks/{id}/deliveries', {
+      summary: 'Attempts of a webhook, newest first',
       auth: 'admin',
+      params: byId,
+      query: { ...pageQuery, failed_only: t.boolean({ default: false }) },
+      answers: { 200: t.pageOf(delivered) },
       handle: async ({ params, query }) => {
-        const failedOnly = queryBoolean(query, 'failed_only') ?? false
-        return json(200, await hooks.deliveries(hookId(params), { failedOnly, ...pageOf(query) }))
+        const failedOnly = query['failed_only'] === 'true'
+        return json(200, await hooks.deliveries(params.id, { failedOnly, ...pageOf(query) }))
       },
     }),
     route('GET /api/webhooks/{id}/deliveries/{deliveryId}', {
+      summary: 'One attempt',
       auth: 'admin',
-      handle: async ({ params }) =>
-        json(200, await hooks.delivery(hookId(params), uuidParam(params['deliveryId'], 'delivery'))),
+      params: { ...byId, deliveryId: t.id('delivery') },
+      answers: { 200: delivered },
+      handle: async ({ params }) => json(200, await hooks.delivery(params.id, params.deliveryId)),
     }),
   ]
   return {

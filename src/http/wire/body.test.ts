@@ -3,9 +3,9 @@ import { request } from 'node:http'
 import { connect } from 'node:net'
 import { test } from 'node:test'
 import { brotliCompressSync, gzipSync } from 'node:zlib'
-import { parseRaw, sendRaw, serve } from '../../../test/http.ts'
+import { parseRaw, route, sendRaw, serve } from '../../../test/http.ts'
 import * as t from '../../core/json-type.ts'
-import { json, route } from '../route.ts'
+import { json } from '../route.ts'
 
 let handled = 0
 const api = await serve([

@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { test } from 'node:test'
 import { eventually } from '../../../test/eventually.ts'
-import { parseRaw, serve } from '../../../test/http.ts'
-import { json, route } from '../route.ts'
+import { parseRaw, route, serve } from '../../../test/http.ts'
+import { json } from '../route.ts'
 import { type EventStream, openEventStream } from './sse.ts'
 
 /** A server with one route that answers when told to. */

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { test } from 'node:test'
-import { parseRaw, sendRaw, serve } from '../../../test/http.ts'
-import { json, route } from '../route.ts'
+import { parseRaw, route, sendRaw, serve } from '../../../test/http.ts'
+import { json } from '../route.ts'
 
 const api = await serve([
   route('GET /health', { auth: 'none', handle: () => json(200, {}) }),

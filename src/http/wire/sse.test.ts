@@ -3,8 +3,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { test } from 'node:test'
 import { eventually } from '../../../test/eventually.ts'
-import { serve } from '../../../test/http.ts'
-import { route } from '../route.ts'
+import { route, serve } from '../../../test/http.ts'
 import { type EventStream, openEventStream } from './sse.ts'
 
 const streams: EventStream[] = []

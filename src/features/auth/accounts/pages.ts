@@ -45,7 +45,12 @@ form.addEventListener('submit', async (event) => {
 export function pageRoutes(config: { oauth_redirect_url: string; min_password_length: number }): Route[] {
   const serve = (page: Page) => {
     const reply = htmlDocument(documentOf(page, config.min_password_length))
-    return { auth: 'none' as const, handle: () => reply }
+    return {
+      summary: `Page behind the link of a mail: ${page.title}`,
+      auth: 'none' as const,
+      answers: { 200: { content: 'text/html' } },
+      handle: () => reply,
+    }
   }
   return [
     route(

@@ -2,7 +2,6 @@ import { badRequest } from '../../../core/errors.ts'
 import { pageOf } from '../../../core/page.ts'
 import { type Filter, parseFilter } from '../../../db/schema/filter/parse.ts'
 import type { Slot, Slots } from '../../../db/sql.ts'
-import { queryBoolean } from '../../../http/fields.ts'
 
 type Query = Readonly<Record<string, string>>
 
@@ -49,7 +48,7 @@ export function parseList(query: Query, slots: Slots): ListQuery {
     filter: parseFilter(query['filter'] ?? '', slots),
     sort: parseSort(query['sort']),
     window: parseWindow(query, slots),
-    skipTotal: queryBoolean(query, 'skipTotal') ?? false,
+    skipTotal: query['skipTotal'] === 'true',
   }
 }
 

@@ -1,0 +1,78 @@
+import * as t from '../../core/json-type.ts'
+
+/** What the operator's endpoints answer. */
+
+export const status = t.object({
+  auth: t.boolean({ description: 'whether there is an admin to sign in as' }),
+  warnings: t.optional(t.array(t.string())),
+})
+
+export const sqlResult = t.object({
+  columns: t.array(t.string()),
+  rows: t.array(t.array(t.any())),
+  rowCount: t.integer({ description: 'rows returned, else rows affected' }),
+  durationMs: t.number(),
+  message: t.optional(t.string({ description: 'says when the result was cut' })),
+})
+
+export const logs = t.object({
+  entries: t.array(
+    t.object({
+      time: t.time(),
+      level: t.oneOf(['DEBUG', 'INFO', 'WARN', 'ERROR']),
+      message: t.string(),
+      attrs: t.optional(t.row),
+    }),
+  ),
+  message: t.optional(t.string({ description: 'says when the buffer is off' })),
+})
+
+export const stats = t.open(
+  t.object({
+    version: t.string(),
+    uptime_seconds: t.integer(),
+    node_version: t.string(),
+    goroutines: t.integer({ description: 'active async resources' }),
+    memory_alloc: t.integer({ description: 'heap in use, bytes' }),
+    memory_sys: t.integer({ description: 'resident memory, bytes' }),
+    gc_cycles: t.integer(),
+    db_pool_total: t.integer(),
+    db_pool_idle: t.integer(),
+    db_pool_in_use: t.integer(),
+    db_pool_max: t.integer(),
+  }),
+)
+
+export const auditPage = t.object({
+  items: t.array(
+    t.object({
+      id: t.uuid(),
+      timestamp: t.time(),
+      actor: t.oneOf(['admin', 'user', 'anonymous']),
+      action: t.string({ description: 'such as `webhook.create`' }),
+      target: t.string({ description: 'id of the thing, or the table' }),
+      user_id: t.optional(t.uuid()),
+      api_key_id: t.optional(t.uuid()),
+      table_name: t.optional(t.string()),
+      record_id: t.optional(t.any()),
+      operation: t.optional(t.oneOf(['INSERT', 'UPDATE', 'DELETE'])),
+      old_values: t.optional(t.any()),
+      new_values: t.optional(t.any()),
+      ip_address: t.optional(t.string()),
+    }),
+  ),
+  count: t.integer({ description: 'items in this answer' }),
+  limit: t.integer(),
+  offset: t.integer(),
+})
+
+export const auditQuery = {
+  table: t.string(),
+  user_id: t.uuid(),
+  operation: t.string({ description: 'INSERT, UPDATE or DELETE, in any case' }),
+  action: t.string(),
+  from: t.string({ description: 'RFC 3339 time or date' }),
+  to: t.string({ description: 'RFC 3339 time, or a date, which is included' }),
+  limit: t.integer({ default: 100, maximum: 500 }),
+  offset: t.integer({ default: 0 }),
+}

@@ -1,0 +1,39 @@
+import * as t from '../../core/json-type.ts'
+import { pageQuery } from '../../core/page.ts'
+
+/** What the endpoints of a table take and answer; the columns are the database's. */
+
+export const table = t.string({ description: '`table` or `schema.table`' })
+export const byKey = {
+  table,
+  id: t.string({ description: 'the primary key; parts of a composite one are separated by commas' }),
+}
+
+export const rowQuery = {
+  fields: t.string({ description: 'columns to answer, separated by commas' }),
+  expand: t.string({ description: 'relations to answer with, separated by commas; nested with dots' }),
+}
+
+export const listQuery = {
+  ...pageQuery,
+  perPage: t.integer({ default: 20, maximum: 500 }),
+  filter: t.string({ description: "such as `views > 10 AND (title ~ '%a%' OR author.name = 'Bo')`" }),
+  sort: t.string({ description: 'columns separated by commas, `-` in front for descending' }),
+  ...rowQuery,
+  skipTotal: t.boolean({ default: false, description: 'leave the rows uncounted: totals are -1' }),
+}
+
+export const rows = t.pageOf(t.row)
+
+export const batch = t.object({
+  operations: t.array(
+    t.object({
+      method: t.oneOf(['create', 'update', 'delete']),
+      id: t.optional(t.union(t.string(), t.number())),
+      body: t.optional(t.row),
+    }),
+    { maxItems: 1000 },
+  ),
+})
+
+export const batchResults = t.array(t.object({ index: t.integer(), status: t.integer(), body: t.optional(t.row) }))
