@@ -58,7 +58,7 @@ test('wrong usage is one sentence and exit code 2', async () => {
     [['fly'], 'unknown command: fly (see svc --help)'],
     [['migrate', 'sideways'], 'unknown command: migrate sideways (see svc --help)'],
     [['start', '--bogus'], "Unknown option '--bogus' (see svc --help)"],
-    [['stop', '--detach'], '--detach belongs to svc start'],
+    [['stop', '--detach'], '--detach does not belong to svc stop (see svc --help)'],
     [['sql'], 'usage: svc sql "<query>"'],
     [['migrate', 'create', 'a b'], 'a migration name consists of letters, digits, _ and -'],
   ]

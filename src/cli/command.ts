@@ -4,7 +4,8 @@ import type { Config } from '../config/config.ts'
 export type Context = {
   args: readonly string[]
   json: boolean
-  detach: boolean
+  /** A flag that the command declares: its text, or `true` where it has none. */
+  flag(name: string): string | true | undefined
   /** Everything behind `svc`, for a command that starts itself again. */
   argv: readonly string[]
   url: string | undefined
@@ -17,8 +18,8 @@ export type Command = {
   /** As `svc --help` shows it, without `svc`. */
   usage: string
   does: string
-  /** Flags beyond the global ones and those of the configuration. */
-  flags?: readonly 'detach'[]
+  /** Flags beyond the global ones and those of the configuration, and whether they take a value. */
+  flags?: Readonly<Record<string, 'string' | 'boolean'>>
   run(context: Context): Promise<number>
 }
 

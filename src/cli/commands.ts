@@ -7,9 +7,9 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     {
       usage: 'start [--detach]',
       does: 'run the server, in the background with --detach',
-      flags: ['detach'],
+      flags: { detach: 'boolean' },
       run: async (context) => {
-        if (context.detach) return (await import('./detach.ts')).detach(context)
+        if (context.flag('detach')) return (await import('./detach.ts')).detach(context)
         return (await import('./start.ts')).start(context)
       },
     },

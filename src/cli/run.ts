@@ -9,10 +9,14 @@ const globalFlags = {
   url: { type: 'string' },
   'admin-token': { type: 'string' },
   json: { type: 'boolean' },
-  detach: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean', short: 'v' },
 } as const
+
+/** A name means one kind of flag, whichever commands take it. */
+const commandFlags = Object.fromEntries(
+  [...commands.values()].flatMap(({ flags = {} }) => Object.entries(flags).map(([name, type]) => [name, { type }])),
+)
 
 const configFlags = listedKeys().flatMap(({ field }) => (field.flag === undefined ? [] : [field.flag]))
 
@@ -23,8 +27,10 @@ export async function run(argv: readonly string[]): Promise<number> {
     if (values['help'] === true) return print(help())
     const words = values['version'] === true && positionals.length === 0 ? ['version'] : positionals
     const found = find(words)
-    if (values['detach'] === true && !found.command.flags?.includes('detach')) {
-      throw new UsageError('--detach belongs to svc start')
+    for (const name of Object.keys(commandFlags)) {
+      if (values[name] !== undefined && found.command.flags?.[name] === undefined) {
+        throw new UsageError(`--${name} does not belong to svc ${words.join(' ')} (see svc --help)`)
+      }
     }
     return await found.command.run(contextOf(values, found.args, argv))
   } catch (error) {
@@ -38,6 +44,7 @@ type Values = Record<string, string | boolean | undefined>
 function parse(argv: readonly string[]): { values: Values; positionals: string[] } {
   const options = {
     ...globalFlags,
+    ...commandFlags,
     ...Object.fromEntries(configFlags.map((flag) => [flag, { type: 'string' as const }])),
   }
   try {
@@ -64,7 +71,7 @@ function contextOf(values: Values, args: readonly string[], argv: readonly strin
     args,
     argv,
     json: values['json'] === true,
-    detach: values['detach'] === true,
+    flag: (name) => (values[name] === false ? undefined : values[name]),
     url: text('url')?.replace(/\/+$/, ''),
     adminToken: text('admin-token') ?? (process.env['SVC_ADMIN_TOKEN'] || undefined),
     config: () =>
