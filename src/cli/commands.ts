@@ -79,6 +79,23 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     },
   ],
   [
+    'rls snapshot',
+    {
+      usage: 'rls snapshot [<file>] [--users <a,b>]',
+      does: 'write who may do what with a sample of every table, for version control',
+      flags: { users: 'string' },
+      run: async (context) => (await import('./rls.ts')).snapshot(context),
+    },
+  ],
+  [
+    'rls diff',
+    {
+      usage: 'rls diff [<file>]',
+      does: 'what changed since that snapshot; exit code 1 when anything did',
+      run: async (context) => (await import('./rls.ts')).diff(context),
+    },
+  ],
+  [
     'version',
     {
       usage: 'version',

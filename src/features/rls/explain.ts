@@ -1,12 +1,13 @@
 import { badRequest, notFound } from '../../core/errors.ts'
-import { ANONYMOUS, type DatabaseRole, databaseSession, type Identity, SYSTEM } from '../../core/identity.ts'
+import { ANONYMOUS, databaseSession, type Identity, SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { databaseMessage } from '../../db/pg-errors.ts'
-import { findTable, mayDo } from '../../db/schema/lookup.ts'
+import { findTable } from '../../db/schema/lookup.ts'
 import { rowAlias, rowImage } from '../../db/schema/row-image.ts'
 import { rowJsonb } from '../../db/schema/row-json.ts'
 import type { Schema, SchemaCache, Table } from '../../db/schema/snapshot.ts'
 import { COMMA, catalogueExpression, join, type Sql, sql } from '../../db/sql.ts'
+import { hiddenColumns, missingGrants } from './grants.ts'
 import { type Group, type Operation, type Question, questionsFor } from './rules.ts'
 import * as q from './sql.ts'
 
@@ -23,8 +24,6 @@ type Verdict = true | false | null | 'error'
 type Answered = Question & { verdict: Verdict; error?: string }
 
 const AND = sql` and `
-/** Policies may call functions of anybody: whatever those try to write is refused. */
-const readOnly: Sql = sql`select pg_catalog.set_config('transaction_read_only', 'on', true)`
 const TIMEOUT_MS = 5_000
 
 /** "Why can this user (not) see or write this row?" Nothing is executed but the policies' own expressions. */
@@ -35,10 +34,7 @@ export function createExplain({ db, schema: cache }: { db: Db; schema: SchemaCac
     if (!table) throw notFound('table not found')
     const who = await identityOf(db, wish)
     const { role } = databaseSession(who)
-    const { rls, policies } = JSON.parse((await db.fly(SYSTEM, q.policiesFor(table, role))) ?? '{}') as {
-      rls: boolean
-      policies: q.StoredPolicy[]
-    }
+    const { rls, policies } = JSON.parse((await db.fly(SYSTEM, q.policiesFor(table, role))) ?? '{}') as q.RowSecurity
     const images = await imagesFor(db, admin, schema, table, wish)
     const groups = rls ? questionsFor(wish.operation, policies) : []
     const answered = new Map<string, Answered>()
@@ -46,9 +42,9 @@ export function createExplain({ db, schema: cache }: { db: Db; schema: SchemaCac
       if (!answered.has(keyOf(question)))
         answered.set(keyOf(question), await ask(db, who, schema, table, question, images))
     }
-    const missingGrants = missing(table, role, wish.operation, Object.keys(wish.row ?? {}))
-    const decision = decide(groups, answered, rls, role, missingGrants)
-    const hidden = role === 'none' ? [] : hiddenColumns(table, role)
+    const lacking = missingGrants(table, role, wish.operation, Object.keys(wish.row ?? {}))
+    const decision = decide(groups, answered, rls, role, lacking)
+    const hidden = hiddenColumns(table, role)
     return {
       table: `${table.schema}.${table.name}`,
       operation: wish.operation,
@@ -63,7 +59,7 @@ export function createExplain({ db, schema: cache }: { db: Db; schema: SchemaCac
         verdict,
         ...(error !== undefined && { error }),
       })),
-      ...(missingGrants.length > 0 && { missingGrants }),
+      ...(lacking.length > 0 && { missingGrants: lacking }),
       ...(hidden.length > 0 && { hiddenColumns: hidden }),
       plan: { totalCost: await planCost(db, who, table) },
     }
@@ -150,7 +146,7 @@ async function ask(
   const row = rowImage({ schema, table }, sql`${images[question.part]}::jsonb`)
   const statement = sql`select (${catalogueExpression(question.expression)})::text from ${row}`
   try {
-    const text = await db.fly(who, [readOnly, statement], { lane: 'slow', timeoutMs: TIMEOUT_MS })
+    const text = await db.fly(who, [q.readOnly, statement], { lane: 'slow', timeoutMs: TIMEOUT_MS })
     return { ...question, verdict: text === null ? null : text === 'true' }
   } catch (error) {
     const said = databaseMessage(error)
@@ -166,14 +162,14 @@ function decide(
   answered: ReadonlyMap<string, Answered>,
   rls: boolean,
   role: string,
-  missingGrants: readonly string[],
+  lacking: readonly string[],
 ): Decision {
   const denied = (reason: string, by: readonly Answered[] = []): Decision => ({
     allowed: false,
     decidedBy: [...new Set(by.map(({ policy }) => policy.name))],
     reason,
   })
-  if (missingGrants.length > 0) return denied(`${role} lacks ${missingGrants.join(', ')}`)
+  if (lacking.length > 0) return denied(`${role} lacks ${lacking.join(', ')}`)
   if (!rls) return { allowed: true, decidedBy: [], reason: 'row-level security is not enabled on the table' }
   const allowing: Answered[] = []
   for (const { part, questions } of groups) {
@@ -201,32 +197,11 @@ const names = (answers: readonly Answered[]): string => {
   return `${quoted.length > 1 ? 'policies' : 'policy'} ${quoted.join(', ')}`
 }
 
-type RequestRole = Exclude<DatabaseRole, 'none'>
-
-const hiddenColumns = (table: Table, role: RequestRole): string[] =>
-  [...table.columns.values()].filter(({ privileges }) => !privileges[role].has('select')).map(({ name }) => name)
-
-/** As the API asks: a write names its columns, and every answer shows the row. */
-function missing(table: Table, role: DatabaseRole, operation: Operation, written: readonly string[]): string[] {
-  if (role === 'none') return []
-  const on = ` on ${table.schema}.${table.name}`
-  const lacks = (privilege: 'select' | 'insert' | 'update' | 'delete'): string[] =>
-    mayDo(table, role, privilege) ? [] : [`${privilege.toUpperCase()}${on}`]
-  if (operation === 'select') return lacks('select')
-  const columns =
-    operation === 'delete'
-      ? []
-      : written.filter((name) => table.columns.get(name)?.privileges[role].has(operation) === false)
-  const whole = lacks(operation)
-  const single = whole.length > 0 ? [] : columns.map((name) => `${operation.toUpperCase()} (${name})${on}`)
-  return [...whole, ...single, ...lacks('select')]
-}
-
 /** What PostgreSQL expects reading the table to cost under this identity's policies; null where it may not be read. */
 async function planCost(db: Db, who: Identity, table: Table): Promise<number | null> {
   const explain = sql`explain (format json) select 1 from ${table.ident}`
   const text = await db
-    .fly(who, [readOnly, explain], { lane: 'slow', timeoutMs: TIMEOUT_MS })
+    .fly(who, [q.readOnly, explain], { lane: 'slow', timeoutMs: TIMEOUT_MS })
     .catch((error: unknown) => {
       if (databaseMessage(error) === undefined) throw error
       return null

@@ -84,6 +84,9 @@ export type StoredPolicy = {
   check: string | null
 }
 
+/** What `policiesFor` answers. */
+export type RowSecurity = { rls: boolean; policies: StoredPolicy[] }
+
 /** As JSON: row security as it is now, and the policies that apply to the role, in PostgreSQL's own order. */
 export const policiesFor = (table: Table, role: string): Sql => sql`
   select json_build_object('rls', c.relrowsecurity, 'policies', (
@@ -96,6 +99,16 @@ export const policiesFor = (table: Table, role: string): Sql => sql`
 
 export const emailOfUser = (id: string): Sql =>
   sql`select coalesce(email, '') as email from svc.users where id = ${id}::uuid`
+
+/** By id or address. */
+export const userNamed = (name: string): Sql => sql`
+  select id::text, coalesce(email, '') as email from svc.users where email = ${name} or id::text = ${name}`
+
+export const oldestUsers = (count: number): Sql => sql`
+  select coalesce(email, id::text) as name from svc.users order by created_at, id limit ${count}`
+
+/** Policies may call functions of anybody: whatever those try to write is refused. */
+export const readOnly: Sql = sql`select pg_catalog.set_config('transaction_read_only', 'on', true)`
 
 /** Of a deleted row only the log remembers anything. */
 export const lastImage = (table: Table, pk: Sql): Sql => sql`

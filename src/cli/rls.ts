@@ -1,0 +1,46 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import type { Config } from '../config/config.ts'
+import { createIntrospection } from '../db/schema/introspect/introspect.ts'
+import { accessMatrix, oldestUsers, usersOf } from '../features/rls/access-matrix.ts'
+import { type Context, UsageError } from './command.ts'
+import { withDb } from './database.ts'
+
+const FILE = 'rls.snapshot'
+const USERS = 3
+
+/** Writes who may do what, for version control. */
+export async function snapshot(context: Context): Promise<number> {
+  const file = fileOf(context)
+  const users = context.flag('users')
+  const named = typeof users === 'string' ? users.split(',').map((name) => name.trim()) : undefined
+  const text = await current(context.config().config, named)
+  writeFileSync(file, text)
+  context.print(context.json ? JSON.stringify({ file, users: usersOf(text) }) : `wrote ${file}`)
+  return 0
+}
+
+/** Says what changed since the snapshot; exit code 1 when anything did. */
+export async function diff(context: Context): Promise<number> {
+  const file = fileOf(context)
+  const before = readFileSync(file, 'utf8')
+  const after = await current(context.config().config, usersOf(before))
+  const [then, now] = [before.split('\n'), after.split('\n')]
+  const removed = then.filter((line) => !now.includes(line))
+  const added = now.filter((line) => !then.includes(line))
+  if (context.json) context.print(JSON.stringify({ removed, added }))
+  else
+    for (const line of [...removed.map((gone) => `- ${gone}`), ...added.map((made) => `+ ${made}`)]) context.print(line)
+  return removed.length + added.length > 0 ? 1 : 0
+}
+
+function fileOf(context: Context): string {
+  const [file = FILE, ...more] = context.args
+  if (more.length > 0) throw new UsageError('usage: svc rls snapshot|diff [file]')
+  return file
+}
+
+const current = (config: Config, users: readonly string[] | undefined): Promise<string> =>
+  withDb(config, async (db) => {
+    const schema = await createIntrospection(db, config.api.schemas)()
+    return accessMatrix(db, schema, users ?? (await oldestUsers(db, USERS)))
+  })
