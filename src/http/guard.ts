@@ -30,7 +30,7 @@ export function whoCalls(
   if (auth === 'admin') return adminOnly(authorization, identify)
   const bearer = bearerOf(authorization, inQuery)
   if (bearer !== undefined) return identify(bearer)
-  if (auth === 'optional') return ANONYMOUS
+  if (auth === 'optional' || auth === 'lenient') return ANONYMOUS
   throw unauthorized(MISSING)
 }
 
@@ -54,6 +54,7 @@ export function admit(route: Route, who: Identity): void {
       if (who.kind === 'admin') return
       throw unauthorized('admin authentication required')
     case 'optional':
+    case 'lenient':
       if (who.kind === 'anonymous' || who.kind === 'user' || who.kind === 'admin') return
       break
     case 'user':

@@ -4,7 +4,7 @@ import type { Identity } from '../core/identity.ts'
 import type { Observe } from '../core/observe.ts'
 import { admit, authIsOff, type Identify, needsUser, whoCalls } from './guard.ts'
 import { type Limiter, limitFor, pushLimitHeaders, type Rate, tooMany } from './rate-limit.ts'
-import type { AuditNote, Reply, Route } from './route.ts'
+import type { AuditNote, Call, Reply, Route } from './route.ts'
 import {
   announcesBody,
   parseForm,
@@ -42,7 +42,19 @@ export type PipelineDeps = {
   rateLimits: Readonly<Record<string, Rate | null>>
   /** The limit of an app whose key or token calls; null = none. */
   appLimit?: ((appId: string) => Rate | null | Promise<Rate | null>) | undefined
+  sites?: HostedSites
 }
+
+/** What answers for host names of its own. */
+export type HostedSites = {
+  /** Undefined for the server's own names. Asked on every request, so it must cost next to nothing there. */
+  slugOf(host: string): string | undefined
+  /** GET and HEAD of any path but those that stay the server's. */
+  serve(slug: string, path: string, call: Call): Promise<Reply>
+}
+
+/** Paths that mean the same on every host name. */
+export const isOwnPath = (path: string): boolean => path.startsWith('/api/') || path === '/api' || path === '/health'
 
 /** What happens to a request between its headers and its answer: each step may refuse before the next costs anything. */
 export function createPipeline(deps: PipelineDeps) {
@@ -54,7 +66,8 @@ export function createPipeline(deps: PipelineDeps) {
   }
 
   return (exchange: Exchange): Reply | Promise<Reply> => {
-    const { request, target } = exchange
+    const { request, target, site } = exchange
+    if (site !== undefined && deps.sites) return hosted(deps.sites, site, exchange)
     const match = router.find(request.method ?? '', target.path)
     if (request.method === 'OPTIONS') return options(match, request.headers)
     if (match.kind === 'wrong method') {
@@ -68,6 +81,14 @@ export function createPipeline(deps: PipelineDeps) {
     route.check(call)
     return route.run(call)
   }
+}
+
+function hosted(sites: HostedSites, slug: string, exchange: Exchange): Promise<Reply> {
+  const { method } = exchange.request
+  if (method !== 'GET' && method !== 'HEAD') {
+    throw new AppError('method_not_allowed', 'method not allowed', { headers: { Allow: 'GET, HEAD' } })
+  }
+  return sites.serve(slug, exchange.target.path, new HttpCall(exchange, [], []))
 }
 
 /** A preflight is answered for every path: a browser shows its page a 404 only when CORS let it through. */
@@ -84,8 +105,12 @@ const isPlain = (route: Route): boolean =>
 async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<Reply> {
   if (!deps.authEnabled && needsUser(route.auth)) throw authIsOff()
   const inQuery = route.tokenInQuery ? call.query['token'] || undefined : undefined
-  const who = whoCalls(route.auth, exchange.request.headers.authorization, inQuery, deps.identify)
-  exchange.who = who instanceof Promise ? await who : who
+  const { authorization } = exchange.request.headers
+  if (route.auth === 'lenient') await believeGoodBearer(exchange, authorization, deps.identify)
+  else {
+    const who = whoCalls(route.auth, authorization, inQuery, deps.identify)
+    exchange.who = who instanceof Promise ? await who : who
+  }
   // Ahead of the guard, because every answer to an app's key tells how its limit stands.
   if (exchange.who.kind === 'key') await spendAppToken(deps, exchange, exchange.who.grant.appId)
   admit(route, exchange.who)
@@ -97,6 +122,15 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
     await writeAudit(deps, auditEntry(route.audit, exchange, call, reply))
   }
   return reply
+}
+
+async function believeGoodBearer(exchange: Exchange, authorization: string | undefined, identify: Identify) {
+  try {
+    exchange.who = await whoCalls('lenient', authorization, undefined, identify)
+  } catch (error) {
+    if (!(error instanceof AppError && error.kind === 'unauthorized')) throw error
+    exchange.badBearer = error
+  }
 }
 
 /** The change is made by now: refusing the answer would only invite a second one. The log keeps what the table missed. */

@@ -7,10 +7,11 @@ import { queryCheck, readBody, readParams } from './contract.ts'
 export type HttpMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 /**
- * none: the bearer is not looked at. optional: a bearer is accepted, a bad one is 401.
+ * none: the bearer is not looked at. optional: a bearer is accepted, a bad one is 401. lenient: a bad one counts as none
+ * and waits in `call.badBearer` for a handler that finds out later that it matters.
  * user: a user's JWT. mfa: an MFA token. user-or-mfa: either. admin: the admin token only.
  */
-export type Auth = 'none' | 'optional' | 'user' | 'mfa' | 'user-or-mfa' | 'admin'
+export type Auth = 'none' | 'optional' | 'lenient' | 'user' | 'mfa' | 'user-or-mfa' | 'admin'
 
 /**
  * What keys and OAuth tokens may do here, checked once in front of every route. `none` refuses them (the default deny);
@@ -36,6 +37,8 @@ export type Call<Body = unknown, Params = Texts> = {
   /** The body as it came, already checked to be valid UTF-8 and JSON; empty when there was none. */
   readonly bodyText: string
   readonly who: Identity
+  /** Why the bearer was not believed, on routes whose auth is lenient. */
+  readonly badBearer: AppError | undefined
   readonly ip: string
   readonly requestId: string
   /** Aborted when the client goes away. */
@@ -131,7 +134,7 @@ export type Definition<At extends string, Body> = Omit<Contract, 'body'> & {
   handle: (call: Call<Body, Readonly<Record<ParamNames<At>, string>>>) => Reply | Promise<Reply>
 }
 
-/** Paths use `{name}` for one segment and `{name...}` for the rest of the path, as docs/api.md writes them. */
+/** Paths use `{name}` for one segment and `{name...}` for the rest (or the rest before a last word), as docs/api.md writes them. */
 export function route<const At extends `${HttpMethod} /${string}`, Body = unknown>(
   at: At,
   definition: Definition<At, Body>,

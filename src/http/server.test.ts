@@ -127,7 +127,7 @@ test('a preflight is answered 204 with what is allowed, never with credentials',
   assert.equal(answer.headers.get('access-control-allow-methods'), 'GET, POST, PUT, PATCH, DELETE, OPTIONS')
   assert.equal(
     answer.headers.get('access-control-allow-headers'),
-    'Content-Type, Authorization, X-Request-Id, Last-Event-ID, X-Notify-Table, X-Notify-Action',
+    'Content-Type, Authorization, X-Request-Id, Last-Event-ID, X-Notify-Table, X-Notify-Action, Range, If-Match, If-None-Match, If-Modified-Since',
   )
   assert.equal(answer.headers.get('access-control-max-age'), '86400')
   assert.equal(answer.headers.get('access-control-allow-credentials'), null)
@@ -143,7 +143,7 @@ test('a listed origin is echoed, another one gets nothing, and both vary by orig
   assert.equal(mine.headers.get('access-control-allow-origin'), 'https://a.test')
   assert.match(
     mine.headers.get('access-control-expose-headers') ?? '',
-    /^X-Request-Id, Retry-After, ETag, X-RateLimit-Limit/,
+    /^X-Request-Id, Retry-After, ETag, Content-Range, Accept-Ranges, Content-Disposition, X-RateLimit-Limit/,
   )
   assert.equal(mine.headers.get('vary'), 'Origin')
   for (const method of ['GET', 'OPTIONS']) {

@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo, Socket } from 'node:net'
 import { AppError, badRequest, unavailable } from '../core/errors.ts'
 import { type Identity, userIdOf } from '../core/identity.ts'
-import { createPipeline, type PipelineDeps } from './pipeline.ts'
+import { createPipeline, isOwnPath, type PipelineDeps } from './pipeline.ts'
 import type { Rate } from './rate-limit.ts'
 import type { Reply } from './route.ts'
 import { createClientAddress } from './wire/client-address.ts'
@@ -62,7 +62,7 @@ const HEADER_BYTES = 64 * 1024
 const TIMEOUTS = { headersMs: 60_000, requestMs: 300_000 }
 
 export function createHttpServer(deps: Deps): HttpServer {
-  const { config, observe, onRequest, onDrain = () => {} } = deps
+  const { config, observe, onRequest, sites, onDrain = () => {} } = deps
   const { bodyLimit, rateLimits, timeouts = TIMEOUTS } = config
   const receiving = { count: 0, bytes: 0 }
   const pipeline = createPipeline({ ...deps, bodyLimit, rateLimits, receiving })
@@ -88,14 +88,16 @@ export function createHttpServer(deps: Deps): HttpServer {
     const requestId = requestIdOf(given['x-request-id'] as string | undefined)
     const ip = clientAddress(request.socket.remoteAddress, given['x-forwarded-for'] as string | undefined)
     const target = splitTarget(request.url ?? '/')
+    const site = isOwnPath(target.path) ? undefined : sites?.slugOf(given.host ?? '')
     return new Exchange({
       request,
       response,
       requestId,
       ip,
       target,
-      common: headers.common(target.path),
-      own: given.origin === undefined ? [] : headers.cors(given.origin),
+      common: site === undefined ? headers.common(target.path) : headers.site,
+      own: given.origin === undefined || site !== undefined ? [] : headers.cors(given.origin),
+      site,
     })
   }
 
@@ -120,7 +122,7 @@ export function createHttpServer(deps: Deps): HttpServer {
 
   function answer(exchange: Exchange, reply: Reply): void {
     try {
-      if (exchange.request.method === 'OPTIONS')
+      if (exchange.request.method === 'OPTIONS' && exchange.site === undefined)
         exchange.own.push(...headers.preflight(exchange.request.headers.origin))
       if (reply.streaming) stream(exchange, reply)
       else {

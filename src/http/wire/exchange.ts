@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { AppError } from '../../core/errors.ts'
 import { ANONYMOUS, type Identity } from '../../core/identity.ts'
 import type { Call, Route } from '../route.ts'
 import { announcesBody } from './body.ts'
@@ -16,14 +17,19 @@ export class Exchange {
   readonly common: CommonHeaders
   /** What this answer carries beyond the common headers, whatever becomes of the request. Never text from outside. */
   readonly own: FlatHeaders
+  /** The hosted site whose host name was addressed. */
+  readonly site: string | undefined
   route: Route | undefined
   who: Identity = ANONYMOUS
+  badBearer: AppError | undefined
   /** The handler asked for the response itself, so node holds headers for it. */
   rawTaken = false
   /** The client waits for `100 Continue` before it sends its body (RFC 9110 §10.1.1). */
   awaitsContinue = false
 
-  constructor(known: Pick<Exchange, 'request' | 'response' | 'requestId' | 'ip' | 'target' | 'common' | 'own'>) {
+  constructor(
+    known: Pick<Exchange, 'request' | 'response' | 'requestId' | 'ip' | 'target' | 'common' | 'own' | 'site'>,
+  ) {
     this.request = known.request
     this.response = known.response
     this.requestId = known.requestId
@@ -31,6 +37,7 @@ export class Exchange {
     this.target = known.target
     this.common = known.common
     this.own = known.own
+    this.site = known.site
   }
 
   get flatHeaders(): FlatHeaders {
@@ -78,7 +85,9 @@ export class HttpCall implements Call {
 
   constructor(exchange: Exchange, names: readonly string[], raw: readonly string[]) {
     this.#exchange = exchange
-    const query = exchange.target.query === '' ? NO_PAIRS : parsePairs(exchange.target.query, 'query')
+    // A site's pages read their query themselves, whatever stands in it.
+    const isUnread = exchange.target.query === '' || exchange.site !== undefined
+    const query = isUnread ? NO_PAIRS : parsePairs(exchange.target.query, 'query')
     this.query = query.values
     this.repeated = query.repeated
     this.rawParams = names.length === 0 ? NO_PARAMS : named(names, raw)
@@ -90,6 +99,9 @@ export class HttpCall implements Call {
   }
   get who(): Identity {
     return this.#exchange.who
+  }
+  get badBearer(): AppError | undefined {
+    return this.#exchange.badBearer
   }
   get ip(): string {
     return this.#exchange.ip

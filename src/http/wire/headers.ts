@@ -7,6 +7,9 @@ const EXPOSED = [
   'X-Request-Id',
   'Retry-After',
   'ETag',
+  'Content-Range',
+  'Accept-Ranges',
+  'Content-Disposition',
   'X-RateLimit-Limit',
   'X-RateLimit-Remaining',
   'X-RateLimit-Reset',
@@ -19,7 +22,7 @@ const PREFLIGHT: FlatHeaders = [
   'Access-Control-Allow-Methods',
   'GET, POST, PUT, PATCH, DELETE, OPTIONS',
   'Access-Control-Allow-Headers',
-  'Content-Type, Authorization, X-Request-Id, Last-Event-ID, X-Notify-Table, X-Notify-Action',
+  'Content-Type, Authorization, X-Request-Id, Last-Event-ID, X-Notify-Table, X-Notify-Action, Range, If-Match, If-None-Match, If-Modified-Since',
   'Access-Control-Max-Age',
   '86400',
 ]
@@ -48,6 +51,8 @@ export function createHeaders({ publicBaseUrl, corsOrigins }: HeaderConfig) {
   const allows = (origin: string | undefined): boolean => anyOrigin || (origin !== undefined && listed.has(origin))
 
   return {
+    /** Hosted sites say themselves how they may be framed and shared. */
+    site: commonOf(['X-Content-Type-Options', 'nosniff']),
     common: (path: string): CommonHeaders => (isSecretPath(path) ? secret : open),
     /** For requests from a page of another origin. */
     cors(origin: string): FlatHeaders {

@@ -68,5 +68,16 @@ test('two routes for one path refuse to start', () => {
     () => createRouter([at('GET /a/{x}'), at('GET /a/{y}')]),
     /duplicate route: GET \/a\/\{y\} and \/a\/\{x\}/,
   )
-  assert.throws(() => createRouter([at('GET /a/{rest...}/b')]), /must be last/)
+  assert.throws(() => createRouter([at('GET /a/{rest...}/b/c')]), /only one word may follow/)
+})
+
+test('one word may follow the rest of a path, and is part of a name where nothing else is meant', () => {
+  const files = [...things, at('POST /files/{bucket}/{name...}/sign')]
+  const sign = { path: '/files/{bucket}/{name...}/sign', raw: ['pub', 'a/b'] }
+  assert.deepEqual(found(files, 'POST /files/pub/a/b/sign'), sign)
+  assert.deepEqual(found(files, 'GET /files/pub/a/b/sign'), {
+    path: '/files/{bucket}/{name...}',
+    raw: ['pub', 'a/b/sign'],
+  })
+  assert.deepEqual(found(files, 'POST /files/pub/sign'), { kind: 'wrong method', allow: 'GET, HEAD, OPTIONS' })
 })

@@ -7,15 +7,29 @@ export type Match =
   | { kind: 'unknown' }
 
 type Leaf = Map<string, { route: Route; names: readonly string[] }>
-type Node = { statics: Map<string, Node>; param: Node | undefined; leaf: Leaf | undefined; rest: Leaf | undefined }
+type Node = {
+  statics: Map<string, Node>
+  param: Node | undefined
+  leaf: Leaf | undefined
+  rest: Leaf | undefined
+  /** For `{name...}/word`, by the word. */
+  restBefore: Map<string, Leaf>
+}
 
 const NO_PARAMS: readonly string[] = []
 const UNKNOWN: Match = { kind: 'unknown' }
-const newNode = (): Node => ({ statics: new Map(), param: undefined, leaf: undefined, rest: undefined })
+const newNode = (): Node => ({
+  statics: new Map(),
+  param: undefined,
+  leaf: undefined,
+  rest: undefined,
+  restBefore: new Map(),
+})
 
 /**
  * Exact, case-sensitive and without any normalisation: no path but the canonical one reaches a route, so no spelling
- * of a path can meet a weaker guard. A literal segment wins over `{name}`, which wins over `{name...}`.
+ * of a path can meet a weaker guard. A literal segment wins over `{name}`, which wins over `{name...}/word`, which wins
+ * over `{name...}`.
  */
 export function createRouter(routes: readonly Route[]) {
   const root = newNode()
@@ -50,15 +64,24 @@ function add(root: Node, route: Route): void {
   let node = root
   for (const [i, segment] of segments.entries()) {
     if (segment.endsWith('...}')) {
-      if (i !== segments.length - 1) throw new Error(`{name...} must be last: ${route.path}`)
-      node.rest ??= new Map()
-      put(node.rest, route)
+      put(restLeaf(node, route.path, segments.slice(i + 1)), route)
       return
     }
     node = segment.startsWith('{') ? paramChild(node) : staticChild(node, segment)
   }
   node.leaf ??= new Map()
   put(node.leaf, route)
+}
+
+function restLeaf(node: Node, path: string, [word, ...more]: string[]): Leaf {
+  if (more.length > 0 || word?.startsWith('{')) throw new Error(`only one word may follow {name...}: ${path}`)
+  if (word === undefined) {
+    node.rest ??= new Map()
+    return node.rest
+  }
+  const leaf = node.restBefore.get(word) ?? new Map()
+  node.restBefore.set(word, leaf)
+  return leaf
 }
 
 function put(leaf: Leaf, route: Route): void {
@@ -94,7 +117,19 @@ function walk(
   if (literal) return literal
   if (segment === '') return undefined
   const named = node.param && walk(node.param, segments, at + 1, [...raw, segment], method, allowed)
-  return named ?? pick(node.rest, [...raw, segments.slice(at).join('/')], method, allowed)
+  return named ?? walkRest(node, segments.slice(at), raw, method, allowed)
+}
+
+function walkRest(
+  { rest, restBefore }: Node,
+  segments: readonly string[],
+  raw: readonly string[],
+  method: string,
+  allowed?: Set<string>,
+): Match | undefined {
+  const before = segments.length > 1 ? restBefore.get(segments.at(-1) ?? '') : undefined
+  const found = before && pick(before, [...raw, segments.slice(0, -1).join('/')], method, allowed)
+  return found ?? pick(rest, [...raw, segments.join('/')], method, allowed)
 }
 
 function pick(

@@ -1,0 +1,66 @@
+import { AppError } from '../../core/errors.ts'
+
+/** What identifies one version of a resource (RFC 9110 §8.8). The tag is strong and comes with its quotes. */
+export type Version = { etag: string; modifiedAt: Date }
+
+type Headers = Readonly<Record<string, string | undefined>>
+
+/** RFC 9110 §13.2.2: throws 412 where a precondition fails; true when the client has this version already. */
+export function isNotModified(headers: Headers, version: Version): boolean {
+  requireMatch(headers, version)
+  const noneMatch = headers['if-none-match']
+  if (noneMatch !== undefined) return matches(noneMatch, version.etag, 'weak')
+  const since = Date.parse(headers['if-modified-since'] ?? '')
+  return !Number.isNaN(since) && seconds(version.modifiedAt) <= seconds(since)
+}
+
+/** For reads and writes alike: whoever names a version must have the one that is there. */
+export function requireMatch(headers: Headers, { etag, modifiedAt }: Version): void {
+  const match = headers['if-match']
+  const unmodified = Date.parse(headers['if-unmodified-since'] ?? '')
+  const isOther =
+    match === undefined
+      ? !Number.isNaN(unmodified) && seconds(modifiedAt) > seconds(unmodified)
+      : !matches(match, etag, 'strong')
+  if (isOther) throw new AppError('precondition_failed', 'precondition failed')
+}
+
+const seconds = (time: Date | number): number => Math.floor(Number(time) / 1000)
+
+/** RFC 9110 §8.8.3.2: a weak tag never matches where the comparison must be strong. */
+function matches(header: string, etag: string, comparison: 'strong' | 'weak'): boolean {
+  if (header.trim() === '*') return true
+  return header.split(',').some((item) => {
+    const tag = item.trim()
+    return tag === etag || (comparison === 'weak' && tag === `W/${etag}`)
+  })
+}
+
+/** Both ends included. */
+export type Range = { start: number; end: number }
+
+/**
+ * RFC 9110 §14: the part asked for, or undefined for the whole. Units that are unknown, ranges that make no sense and
+ * several at once are answered with the whole; a part that does not exist is 416.
+ */
+export function rangeOf(headers: Headers, size: number, { etag }: Version): Range | undefined {
+  const asked = /^bytes=\s*(\d*)-(\d*)\s*$/i.exec(headers['range'] ?? '')
+  if (!asked || (asked[1] === '' && asked[2] === '')) return undefined
+  // A date is too weak to tell two versions of one second apart (§13.1.5).
+  const ifRange = headers['if-range']
+  if (ifRange !== undefined && ifRange.trim() !== etag) return undefined
+  const [, first = '', last = ''] = asked
+  if (first === '') return suffix(Number(last), size)
+  const [start, end] = [Number(first), last === '' ? size - 1 : Number(last)]
+  if (last !== '' && end < start) return undefined
+  if (start >= size) throw unsatisfiable(size)
+  return { start, end: Math.min(end, size - 1) }
+}
+
+function suffix(length: number, size: number): Range {
+  if (length === 0 || size === 0) throw unsatisfiable(size)
+  return { start: Math.max(0, size - length), end: size - 1 }
+}
+
+const unsatisfiable = (size: number): AppError =>
+  new AppError('range_not_satisfiable', 'range not satisfiable', { headers: { 'Content-Range': `bytes */${size}` } })

@@ -1,0 +1,152 @@
+import type { IncomingMessage } from 'node:http'
+import type { Readable } from 'node:stream'
+import { Busboy, type BusboyFileStream, type BusboyInstance } from '@fastify/busboy'
+import { type AppError, badRequest } from '../../core/errors.ts'
+
+export type FilePart = {
+  stream: Readable
+  /** Without folders; empty when the client named none. */
+  fileName: string
+  /** As the client says, lower case and without parameters. */
+  contentType: string
+}
+
+type Form<T> = { fields: ReadonlyMap<string, string>; file: T }
+
+type Reading<T> = {
+  maxFileBytes: number
+  /** Aborting ends the upload; its reason is the failure. */
+  signal: AbortSignal
+  /** Takes the bytes as they come; the form goes on only as fast as it reads. */
+  store(part: FilePart): Promise<T>
+  /** Undoes `store` when the rest of the form turns out to be bad. */
+  discard(stored: T): Promise<void>
+}
+
+/** Everything that is not the file itself: boundaries, part headers, fields, preamble and epilogue. */
+const MAX_OVERHEAD_BYTES = 256 * 1024
+const LIMITS = { parts: 32, fields: 32, files: 1, fieldSize: 8 * 1024, headerPairs: 32, headerSize: 16 * 1024 }
+
+export const badForm = (): AppError => badRequest('invalid multipart form or file too large')
+
+/** A multipart/form-data body (RFC 7578) with one `file`, streamed: memory does not grow with the file. */
+export function readForm<T>(request: IncomingMessage, reading: Reading<T>): Promise<Form<T>> {
+  const parser = parserFor(request, reading.maxFileBytes)
+  return new Promise((resolve, reject) => new FormReader(request, parser, reading, resolve, reject))
+}
+
+function parserFor({ headers }: IncomingMessage, maxFileBytes: number): BusboyInstance {
+  const type = headers['content-type'] ?? ''
+  const announced = Number(headers['content-length'] ?? 0)
+  if (!/^multipart\/form-data\s*;/i.test(type) || announced > maxFileBytes + MAX_OVERHEAD_BYTES) throw badForm()
+  try {
+    // One byte more than allowed tells a file of exactly the limit from one beyond it.
+    return new Busboy({ headers: { 'content-type': type }, limits: { ...LIMITS, fileSize: maxFileBytes + 1 } })
+  } catch {
+    throw badForm()
+  }
+}
+
+class FormReader<T> {
+  readonly #request: IncomingMessage
+  readonly #parser: BusboyInstance
+  readonly #reading: Reading<T>
+  readonly #resolve: (form: Form<T>) => void
+  readonly #reject: (error: unknown) => void
+  readonly #fields = new Map<string, string>()
+  #file: BusboyFileStream | undefined
+  #stored: Promise<T> | undefined
+  #received = 0
+  #isOver = false
+
+  constructor(
+    request: IncomingMessage,
+    parser: BusboyInstance,
+    reading: Reading<T>,
+    resolve: (form: Form<T>) => void,
+    reject: (error: unknown) => void,
+  ) {
+    this.#request = request
+    this.#parser = parser
+    this.#reading = reading
+    this.#resolve = resolve
+    this.#reject = reject
+    parser
+      .on('file', (name, stream, fileName, _encoding, type) => this.#onFile(name, stream, fileName, type))
+      .on('field', (name, value, _nameCut, valueCut) => this.#onField(name, value, valueCut))
+      .on('partsLimit', this.#refuse)
+      .on('filesLimit', this.#refuse)
+      .on('fieldsLimit', this.#refuse)
+      .on('error', this.#refuse)
+      .on('finish', this.#onFinish)
+    request.on('data', this.#onData).on('error', this.#onGone).on('close', this.#onGone)
+    reading.signal.addEventListener('abort', this.#onAbort, { once: true })
+    if (reading.signal.aborted) this.#onAbort()
+    else if (request.destroyed) this.#onGone()
+    else request.pipe(parser)
+  }
+
+  #onFile(name: string | undefined, stream: BusboyFileStream, fileName: string | undefined, contentType: string): void {
+    stream.on('error', this.#refuse).on('limit', this.#refuse)
+    if (name !== 'file' || this.#stored || contentType.startsWith('multipart/')) {
+      stream.resume()
+      this.#refuse()
+      return
+    }
+    this.#file = stream
+    this.#stored = this.#reading.store({ stream, fileName: fileName ?? '', contentType })
+    this.#stored.catch((error: unknown) => this.#fail(error))
+  }
+
+  #onField(name: string | undefined, value: string, isCut: boolean): void {
+    if (!name || isCut || this.#fields.has(name)) this.#refuse()
+    else this.#fields.set(name, value)
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.#received += chunk.length
+    // The parser sees a chunk after this listener does, so one chunk more may be under way.
+    if (this.#received - chunk.length - (this.#file?.bytesRead ?? 0) > MAX_OVERHEAD_BYTES) this.#refuse()
+  }
+
+  readonly #onFinish = (): void => {
+    if (this.#isOver) return
+    if (this.#stored === undefined) {
+      this.#fail(badRequest('missing "file" field in multipart form'))
+      return
+    }
+    this.#stored.then(
+      (file) => {
+        if (this.#isOver) return
+        this.#end()
+        this.#resolve({ fields: this.#fields, file })
+      },
+      () => {},
+    )
+  }
+
+  readonly #refuse = (): void => this.#fail(badForm())
+  readonly #onAbort = (): void => this.#fail(this.#reading.signal.reason)
+  readonly #onGone = (): void => {
+    if (!this.#request.complete) this.#fail(badRequest('request body was cut off'))
+  }
+
+  #end(): void {
+    this.#isOver = true
+    this.#request.off('data', this.#onData).off('error', this.#onGone).off('close', this.#onGone)
+    this.#reading.signal.removeEventListener('abort', this.#onAbort)
+  }
+
+  /** Nothing of the file is left behind by the time the caller hears of it. */
+  #fail(error: unknown): void {
+    if (this.#isOver) return
+    this.#end()
+    this.#request.unpipe(this.#parser)
+    this.#request.pause()
+    this.#file?.destroy(error instanceof Error ? error : undefined)
+    this.#parser.on('error', () => {})
+    const { discard } = this.#reading
+    const undone = this.#stored?.then(discard, () => {}) ?? Promise.resolve()
+    undone.catch(() => {}).then(() => this.#reject(error))
+  }
+}

@@ -1,0 +1,48 @@
+import type { Readable } from 'node:stream'
+import { pipeline } from 'node:stream'
+import type { Call, Reply } from '../route.ts'
+import { isNotModified, type Range, rangeOf, type Version } from './conditions.ts'
+
+export type Content = Version & {
+  size: number
+  headers: Record<string, string>
+  /** A stream of the part, which is not opened for answers without a body. */
+  open(range: Range): Promise<Readable>
+}
+
+type Sent = { status?: number }
+
+/**
+ * Answers GET and HEAD of stored bytes: conditions, one range, and a stream that goes as fast as the client reads. A
+ * stream that breaks in the middle closes the connection, so that nobody takes a part for the whole.
+ */
+export async function sendContent(call: Call, content: Content, { status = 200 }: Sent = {}): Promise<Reply> {
+  const { request, response } = call.raw
+  const headers: Record<string, string> = {
+    ETag: content.etag,
+    'Last-Modified': content.modifiedAt.toUTCString(),
+    'Accept-Ranges': 'bytes',
+    ...content.headers,
+  }
+  if (status === 200 && isNotModified(call.headers, content)) {
+    const { 'Content-Type': _type, 'Content-Disposition': _disposition, ...kept } = headers
+    return { status: 304, headers: kept }
+  }
+  const isHead = request.method === 'HEAD'
+  // RFC 9110 §14.2: Range means something for GET only.
+  const range = isHead || status !== 200 ? undefined : rangeOf(call.headers, content.size, content)
+  headers['Content-Length'] = String(range ? range.end - range.start + 1 : content.size)
+  if (range) headers['Content-Range'] = `bytes ${range.start}-${range.end}/${content.size}`
+  const answered = range ? 206 : status
+  if (isHead || content.size === 0) return { status: answered, headers }
+  const stream = await content.open(range ?? { start: 0, end: content.size - 1 })
+  if (response.destroyed) {
+    stream.destroy()
+    return { status: answered, streaming: true }
+  }
+  response.writeHead(answered, headers)
+  pipeline(stream, response, (error) => {
+    if (error) response.destroy()
+  })
+  return { status: answered, streaming: true }
+}
