@@ -1,20 +1,11 @@
+/**
+ * The leanest handler that somebody would write by hand: node:http, the same driver, four pipelined connections, one
+ * statement for the identity and one for the data, no routes, no checks, no log. It sets the mark for the real server.
+ */
 import { createServer } from 'node:http'
 import pg from 'pg'
 
-/**
- * What a server without any features would do: node:http, the same driver, the same statements. It sets the mark
- * that the real one is measured against. Statements come as JSON on standard input.
- */
-type Step = { text: string; values: (string | null)[] }
-type Setup = {
-  url: string
-  connections: number
-  /**
-   * By path: `flight` sends all steps with one Sync; `classic` awaits BEGIN, each step and COMMIT one by one; `insert`
-   * sends the last step alone, with the rows of the request's body if it has one, and makes JSON of the rows it gets.
-   */
-  paths: Record<string, { mode: 'hello' | 'flight' | 'classic' | 'insert'; steps: Step[] }>
-}
+type Step = { name: string; text: string; values: readonly (string | null)[] }
 
 const DriverQuery = pg.Query as unknown as new (config: { text: string }) => object
 type Wire = {
@@ -27,10 +18,10 @@ type Wire = {
 const prepared = new WeakMap<Wire, Set<string>>()
 
 class BareFlight extends DriverQuery {
-  readonly #steps: readonly (Step & { name: string })[]
+  readonly #steps: readonly Step[]
   readonly #done: (error: Error | null, text: string) => void
   #text = ''
-  constructor(steps: readonly (Step & { name: string })[], done: (error: Error | null, text: string) => void) {
+  constructor(steps: readonly Step[], done: (error: Error | null, text: string) => void) {
     super({ text: '' })
     this.#steps = steps
     this.#done = done
@@ -64,21 +55,21 @@ class BareFlight extends DriverQuery {
   }
 }
 
+// As a process of its own: the setup as JSON on standard input, the port on standard output.
 let input = ''
 for await (const chunk of process.stdin) input += chunk
-const { url, connections, paths } = JSON.parse(input) as Setup
+const { url, userId } = JSON.parse(input) as { url: string; userId: string }
 
 const clients = await Promise.all(
-  Array.from({ length: connections }, async () => {
+  Array.from({ length: 4 }, async () => {
     const client = new pg.Client({ connectionString: url, pipeline: true } as pg.ClientConfig)
     await client.connect()
     return client
   }),
 )
 const busy = clients.map(() => 0)
-const pool = new pg.Pool({ connectionString: url, max: connections })
 
-function fly(steps: readonly (Step & { name: string })[]): Promise<string> {
+function fly(...steps: Step[]): Promise<string> {
   const least = busy.indexOf(Math.min(...busy))
   busy[least] = (busy[least] ?? 0) + 1
   return new Promise((resolve, reject) => {
@@ -91,56 +82,62 @@ function fly(steps: readonly (Step & { name: string })[]): Promise<string> {
   })
 }
 
-async function classic(steps: readonly (Step & { name: string })[]): Promise<string> {
-  const client = await pool.connect()
-  try {
-    await client.query('begin')
-    let text = ''
-    for (const step of steps) {
-      const { rows } = await client.query({ ...step, rowMode: 'array' })
-      text = String(rows[0]?.[0] ?? '')
-    }
-    await client.query('commit')
-    return text
-  } finally {
-    client.release()
-  }
-}
+const identify = `select set_config('role', $1, true), set_config('svc.user_id', $2, true)`
+const ANYBODY: Step = { name: 'identity', text: identify, values: ['svc_anon', ''] }
+const USER: Step = { name: 'identity', text: identify, values: ['svc_authenticated', userId] }
 
+const LIST = 'where p.title >= $1 order by p.id desc limit 20'
+const texts = {
+  read: 'select to_json(p)::text from public.posts p where p.id = $1',
+  list: `select json_agg(to_json(p))::text from (select * from public.posts p ${LIST}) p`,
+  own: `select json_agg(to_json(p))::text from (select * from public.notes p ${LIST}) p`,
+  create:
+    'insert into public.pairs (label, n) select r.label, r.n from json_to_record($1) as r(label text, n int) returning to_json(pairs)::text',
+  call: 'select to_json(public.add(r.a, r.b))::text from json_to_record($1) as r(a int, b int)',
+}
+const step = (name: keyof typeof texts, value: string): Step => ({ name, text: texts[name], values: [value] })
+
+const pool = new pg.Pool({ connectionString: url, max: 4 })
 type Operation = { body: Record<string, string | number> }
 
-async function insert(steps: readonly (Step & { name: string })[], body: string): Promise<string> {
-  const step = steps.at(-1) as Step & { name: string }
-  const sent = body === '' ? [] : (JSON.parse(body) as { operations: Operation[] }).operations
-  const values = body === '' ? step.values : sent.flatMap((operation) => Object.values(operation.body))
-  return JSON.stringify((await pool.query({ ...step, values })).rows)
+/** As drivers make one do it: a value for each column of each row, and JSON made of the rows that come back. */
+async function insertAll(body: string): Promise<string> {
+  const rows = (JSON.parse(body) as { operations: Operation[] }).operations.map((operation) => operation.body)
+  const names = Object.keys(rows[0] ?? {})
+  const places = rows.map((_, i) => `(${names.map((_, k) => `$${i * names.length + k + 1}`).join(', ')})`)
+  const text = `insert into public.imports (${names.join(', ')}) values ${places.join(', ')} returning *`
+  const made = await pool.query({ name: 'batch', text, values: rows.flatMap((row) => Object.values(row)) })
+  return JSON.stringify(made.rows)
 }
 
-const ways = { flight: fly, classic, insert }
+const ways: Readonly<Record<string, (given: string) => string | Promise<string>>> = {
+  '/health': () => '{"status":"ok","database":"ok"}',
+  '/read': (id) => fly(ANYBODY, step('read', id)),
+  '/list': (title) => fly(ANYBODY, step('list', title)),
+  '/own': (title) => fly(USER, step('own', title)),
+  '/create': (body) => fly(ANYBODY, step('create', body)),
+  '/call': (body) => fly(ANYBODY, step('call', body)),
+  '/batch': insertAll,
+}
 
-const plans = new Map(
-  Object.entries(paths).map(([path, { mode, steps }]) => [
-    path,
-    { mode, steps: steps.map((step, i) => ({ ...step, name: `${path.slice(1)}_${i}` })) },
-  ]),
-)
 const server = createServer((request, response) => {
-  const plan = plans.get(request.url ?? '')
-  const answer = (text: string) => {
+  const answer = (text: string): void => {
     response.writeHead(200, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text) })
     response.end(text)
   }
-  if (!plan || plan.mode === 'hello') return answer('{"status":"ok","database":"ok"}')
-  const chunks: Buffer[] = []
-  const way = ways[plan.mode]
-  const work = (): void => {
-    way(plan.steps, Buffer.concat(chunks).toString()).then(answer, (error: Error) => {
+  const [path = '', value = ''] = (request.url ?? '').split('?')
+  const work = async (given: string): Promise<void> => {
+    try {
+      const text = ways[path]?.(given) ?? ''
+      answer(typeof text === 'string' ? text : await text)
+    } catch (error) {
       response.writeHead(500)
-      response.end(error.message)
-    })
+      response.end(String(error))
+    }
   }
-  if (request.method === 'GET') return work()
-  request.on('data', (chunk: Buffer) => chunks.push(chunk)).on('end', work)
+  if (request.method === 'GET') return void work(value)
+  const chunks: Buffer[] = []
+  request.on('data', (chunk: Buffer) => chunks.push(chunk)).on('end', () => void work(Buffer.concat(chunks).toString()))
 })
 server.listen(0, '127.0.0.1', () => {
   const { port } = server.address() as { port: number }

@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
 import { openConnection } from '../src/db/wire/connect.ts'
 import { seed } from './database.ts'
-import { request } from './load.ts'
+import type { Asked } from './load.ts'
 import { load, startBuilt } from './processes.ts'
 import { median } from './report.ts'
 
@@ -42,18 +42,16 @@ const server = await startBuilt(cluster.url, {
   SVC_AUTH_LOGIN_BACKOFF_FAILURES: '1000000',
 })
 
-const at = (requests: Buffer[], connections: number, seconds: number) =>
+const at = (requests: Asked[], connections: number, seconds: number) =>
   load({ port: server.port, requests, connections, seconds })
 
 // Spread over the whole table, so that the pages are not always the same few.
-const readsOf = (size: number, bearer = token) =>
-  Array.from({ length: 2000 }, (_, i) =>
-    request(
-      'GET',
-      `/api/collections/rows_${size}/${1 + ((i * 7919 * 104729) % size)}`,
-      bearer ? { token: bearer } : {},
-    ),
-  )
+const readsOf = (size: number, bearer = token): Asked[] =>
+  Array.from({ length: 2000 }, (_, i) => ({
+    method: 'GET',
+    path: `/api/collections/rows_${size}/${1 + ((i * 7919 * 104729) % size)}`,
+    ...(bearer && { token: bearer }),
+  }))
 
 console.log('\nread by id over the size of the table (8 connections)')
 const p50s: number[][] = sizes.map(() => [])
@@ -95,9 +93,11 @@ console.log(`  with / without: ${median(ratios).toFixed(3)} (bar 0.95)`)
 
 console.log('\nreads during a storm of logins (200 at a time)')
 const idle = await at(readsOf(10_000), 8, 4)
-const login = request('POST', '/api/auth/login', {
+const login = {
+  method: 'POST',
+  path: '/api/auth/login',
   body: JSON.stringify({ email: 'bench@example.com', password: 'wrong password' }),
-})
+}
 const [storm, reads] = await Promise.all([
   at([login], 200, 6),
   new Promise((resolve) => setTimeout(resolve, 1000)).then(() => at(readsOf(10_000), 8, 4)),

@@ -1,17 +1,26 @@
 import { connect, type Socket } from 'node:net'
 
-/** A request, or one for each turn. Sent as raw bytes, so that the generator costs less than what it measures. */
+export type Asked = { method: string; path: string; token?: string; body?: string }
+
+/** One request, or several in turn. */
 export type Load = {
   port: number
-  requests: readonly Buffer[]
+  requests: readonly Asked[]
   connections: number
   seconds: number
 }
 
-export type Measured = { rps: number; p50: number; p99: number; errors: number; statuses: Record<string, number> }
+export type Measured = {
+  rps: number
+  count: number
+  p50: number
+  p99: number
+  errors: number
+  statuses: Record<string, number>
+}
 
-export function request(method: string, path: string, options: { token?: string; body?: string } = {}): Buffer {
-  const { token, body = '' } = options
+/** Sent as raw bytes, so that the generator costs less than what it measures. */
+function bytesOf({ method, path, token, body = '' }: Asked): Buffer {
   const headers = [`${method} ${path} HTTP/1.1`, 'Host: bench', 'Connection: keep-alive']
   if (token) headers.push(`Authorization: Bearer ${token}`)
   if (body) headers.push('Content-Type: application/json', `Content-Length: ${Buffer.byteLength(body)}`)
@@ -19,7 +28,8 @@ export function request(method: string, path: string, options: { token?: string;
 }
 
 /** Keeps one request under way on each connection until the time is up. */
-async function run({ port, requests, connections, seconds }: Load): Promise<Measured> {
+async function run({ port, requests: asked, connections, seconds }: Load): Promise<Measured> {
+  const requests = asked.map(bytesOf)
   const latencies: number[] = []
   const statuses: Record<string, number> = {}
   let errors = 0
@@ -54,7 +64,7 @@ async function run({ port, requests, connections, seconds }: Load): Promise<Meas
   const took = (performance.now() - started) / 1000
   latencies.sort((a, b) => a - b)
   const at = (q: number) => latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * q))] ?? 0
-  return { rps: latencies.length / took, p50: at(0.5), p99: at(0.99), errors, statuses }
+  return { rps: latencies.length / took, count: latencies.length, p50: at(0.5), p99: at(0.99), errors, statuses }
 }
 
 /** Calls back once per whole response: status line, Content-Length, body. */
@@ -98,7 +108,5 @@ function onAnswers(socket: Socket, answered: (status: string) => void): void {
 if (process.argv[1]?.endsWith('load.ts') || process.argv[1]?.endsWith('load.js')) {
   let input = ''
   for await (const chunk of process.stdin) input += chunk
-  const load = JSON.parse(input) as Omit<Load, 'requests'> & { requests: string[] }
-  const measured = await run({ ...load, requests: load.requests.map((text) => Buffer.from(text, 'base64')) })
-  process.stdout.write(JSON.stringify(measured))
+  process.stdout.write(JSON.stringify(await run(JSON.parse(input) as Load)))
 }

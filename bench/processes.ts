@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } fro
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { freePort } from '../test/free-port.ts'
-import type { Measured } from './load.ts'
+import type { Load, Measured } from './load.ts'
 
 const here = (name: string) => new URL(name, import.meta.url).pathname
 
@@ -29,6 +29,7 @@ function firstLine(child: ChildProcess, pattern: RegExp): Promise<RegExpExecArra
 
 export type Stage = {
   port: number
+  pid: number
   stop(): Promise<void>
   residentBytes(): number
   /** The most it ever was; undefined where the system does not tell. */
@@ -37,6 +38,7 @@ export type Stage = {
 
 const stage = (child: ChildProcess, port: number): Stage => ({
   port,
+  pid: child.pid ?? 0,
   stop: () =>
     new Promise((resolve) => {
       child.once('exit', () => resolve())
@@ -57,19 +59,40 @@ export function residentBytes(pid: number): number {
   return Number(stdout) * 1024
 }
 
-/** The bare handler with the given statements, or the kernel alone. */
-export async function startScript(name: 'bare.ts' | 'kernel.ts', setup: object): Promise<Stage> {
-  const child = script(name)
+const TICKS_PER_SECOND = 100
+
+/** Milliseconds of user time of a process and, with `family`, of its children, the dead ones too. */
+export function userMs(pid: number, family = false): number {
+  const of = (id: string | number): { parent: number; own: number; ended: number } | undefined => {
+    try {
+      const fields = readFileSync(`/proc/${id}/stat`, 'utf8')
+        .replace(/^.*\) /s, '')
+        .split(' ')
+      return { parent: Number(fields[1]), own: Number(fields[11]), ended: Number(fields[13]) }
+    } catch {
+      return undefined // it ended meanwhile, or the system does not tell
+    }
+  }
+  const self = of(pid)
+  if (!self) return Number.NaN
+  const children = family ? readdirSync('/proc').filter((name) => /^\d+$/.test(name) && of(name)?.parent === pid) : []
+  const ticks = children.reduce((sum, id) => sum + (of(id)?.own ?? 0), self.own + (family ? self.ended : 0))
+  return (ticks * 1000) / TICKS_PER_SECOND
+}
+
+/** The bare handler of bare.ts. */
+export async function startBare(setup: { url: string; userId: string }): Promise<Stage> {
+  const child = script('bare.ts')
   child.stdin?.end(JSON.stringify(setup))
   const [, port] = await firstLine(child, /(\d+)\n/)
   return stage(child, Number(port))
 }
 
-/** The real server, as built in dist/. */
 /** Built first, so that what is measured is what is here. */
 const build = () =>
   spawnSync(process.execPath, [here('../scripts/build.js')], { stdio: ['ignore', 'ignore', 'inherit'] })
 
+/** The real server, as built in dist/. */
 export async function startBuilt(databaseUrl: string, env: Record<string, string> = {}): Promise<Stage> {
   build()
   const dataDir = mkdtempSync(join(tmpdir(), 'svc-bench-'))
@@ -99,9 +122,9 @@ export async function startBuilt(databaseUrl: string, env: Record<string, string
 }
 
 /** The load generator in a process of its own, so that it does not share a thread with what it measures. */
-export async function load(options: { port: number; requests: Buffer[]; connections: number; seconds: number }) {
+export async function load(options: Load): Promise<Measured> {
   const child = script('load.ts')
-  child.stdin?.end(JSON.stringify({ ...options, requests: options.requests.map((one) => one.toString('base64')) }))
+  child.stdin?.end(JSON.stringify(options))
   const [text] = await firstLine(child, /\{.*\}/)
   return JSON.parse(text) as Measured
 }
