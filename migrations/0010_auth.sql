@@ -72,6 +72,7 @@ create table svc.pending_logins (
   expires_at timestamptz not null
 );
 create index pending_logins_user on svc.pending_logins (user_id);
+create index pending_logins_expiry on svc.pending_logins (expires_at);
 
 -- Who somebody is at an external provider: the stable subject, never the address.
 create table svc.identities (
@@ -93,13 +94,19 @@ create table svc.mail_tokens (
   unique (purpose, email)
 );
 create index mail_tokens_user on svc.mail_tokens (user_id);
+create index mail_tokens_expiry on svc.mail_tokens (expires_at);
 
 create table svc.sms_codes (
   phone text primary key,
   code_hash text not null,
+  -- Wrong tries of this code.
   attempts integer not null default 0,
-  expires_at timestamptz not null
+  expires_at timestamptz not null,
+  -- Wrong tries since the last right one, whichever code they were for.
+  failures integer not null default 0,
+  locked_until timestamptz
 );
+create index sms_codes_expiry on svc.sms_codes (expires_at);
 
 -- Sign-ins that are away at an external provider.
 create table svc.oauth_states (
@@ -108,9 +115,13 @@ create table svc.oauth_states (
   code_verifier text not null,
   nonce text not null,
   return_to text not null,
+  -- Of the cookie of the browser that went away; no other browser may come back with this state.
+  browser_hash text not null,
   expires_at timestamptz not null
 );
+create index oauth_states_expiry on svc.oauth_states (expires_at);
 
+-- Wrong passwords of an account from one address, and from all of them together (ip '*').
 create table svc.login_failures (
   account text not null,
   ip text not null,
@@ -119,6 +130,7 @@ create table svc.login_failures (
   locked_until timestamptz,
   primary key (account, ip)
 );
+create index login_failures_age on svc.login_failures (window_start);
 
 -- Readers of revocations remember the oldest transaction they could not see yet; serial ids alone would let them
 -- skip one that commits late.

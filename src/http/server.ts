@@ -12,14 +12,14 @@ import { Exchange } from './wire/exchange.ts'
 import { createHeaders, requestIdOf } from './wire/headers.ts'
 import { KEEP_ALIVE_SECONDS } from './wire/plain-head.ts'
 import { closeWhenStalled, writeReply } from './wire/reply.ts'
-import { maskedPath, splitTarget } from './wire/target.ts'
+import { loggedPath, splitTarget } from './wire/target.ts'
 
 /** One finished request, for the access log and the metrics. Never bodies or bearers. */
 export type RequestInfo = {
   method: string
-  /** The pattern, such as `/api/things/{id}`; empty when no route matched. */
+  /** The pattern, such as `/api/things/{id}`; `unmatched` when there is none. */
   route: string
-  /** With values such as tokens masked. */
+  /** With the names of parameters, and none of their values. */
   path: string
   /** 499: the client went away before there was an answer. */
   status: number
@@ -160,7 +160,7 @@ export function createHttpServer(deps: Deps): HttpServer {
       observe({
         level: error.status === 500 ? 'error' : 'warn',
         message: 'request failed',
-        attrs: { requestId, route: route?.path ?? '', status: error.status, error: causesOf(error) },
+        attrs: { requestId, route: exchange.pattern, status: error.status, error: causesOf(error) },
       })
     }
     try {
@@ -181,11 +181,11 @@ export function createHttpServer(deps: Deps): HttpServer {
     report(exchange, status)
   }
 
-  function report({ request, route, target, startedAt, ip, requestId, who }: Exchange, status: number): void {
+  function report({ request, pattern, target, startedAt, ip, requestId, who }: Exchange, status: number): void {
     const info = {
       method: request.method ?? '',
-      route: route?.path ?? '',
-      path: maskedPath(target),
+      route: pattern,
+      path: loggedPath(target),
       status,
       ms: performance.now() - startedAt,
       ip,

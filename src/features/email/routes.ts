@@ -1,3 +1,4 @@
+import { isEmail } from '../../core/email-address.ts'
 import { badRequest } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -166,11 +167,8 @@ const sourceOf = (given: { subjectTemplate: string; htmlTemplate: string }): Sou
   html: given.htmlTemplate,
 })
 
-/** One plain address; display names, lists and line breaks have no place here. */
 function mailAddress(text: string): string {
   const address = text.trim()
-  if (address.length > 320 || !/^[^\s@,;:<>()"[\]\\]+@[^\s@,;:<>()"[\]\\.]+(\.[^\s@,;:<>()"[\]\\.]+)*$/.test(address)) {
-    throw badRequest('invalid email address')
-  }
+  if (!isEmail(address)) throw badRequest('invalid email address')
   return address
 }

@@ -31,8 +31,23 @@ export function renderTemplate(source: Source, variables: Variables): Rendered {
   return {
     // A line break would end the header (RFC 5322, section 2.2).
     subject: fill(parse(source.subject), variables, (value) => value).replace(/[\r\n\u2028\u2029]/g, ''),
-    html: fill(parse(source.html), variables, escapeHtml),
+    html: fill(parse(source.html), variables, (value, before, after) => {
+      const address = ADDRESS_BEGUN.exec(before)?.[1]
+      const isSafe = address === undefined || isSafeAddress(address + value + (/^[^"'\s>]*/.exec(after)?.[0] ?? ''))
+      return isSafe ? escapeHtml(value) : '#'
+    }),
   }
+}
+
+/** What a link begins with, when the text so far ends within one. */
+const ADDRESS_BEGUN = /<[^<>]*\s(?:href|src)\s*=\s*["']?([^"'>]*)$/i
+const SCHEME = /^([a-z][a-z0-9+.-]*):/i
+const SAFE_SCHEMES = new Set(['http', 'https', 'mailto', 'tel'])
+
+/** As browsers read addresses: spaces and controls around them do not count, nor line breaks and tabs inside. */
+function isSafeAddress(address: string): boolean {
+  const scheme = SCHEME.exec(address.replace(/^[\0-\x20]+|[\t\r\n]/g, ''))?.[1]
+  return scheme === undefined || SAFE_SCHEMES.has(scheme.toLowerCase())
 }
 
 const ENTITIES: Readonly<Record<string, string>> = {
@@ -63,10 +78,13 @@ function parse(text: string): Template {
   return { texts, names }
 }
 
-function fill({ texts, names }: Template, variables: Variables, encode: (value: string) => string): string {
+type Encode = (value: string, before: string, after: string) => string
+
+function fill({ texts, names }: Template, variables: Variables, encode: Encode): string {
   let out = texts[0] ?? ''
   for (const [i, name] of names.entries()) {
-    out += encode(textFor(variables, name)) + (texts[i + 1] ?? '')
+    const after = texts[i + 1] ?? ''
+    out += encode(textFor(variables, name), out, after) + after
     if (out.length > MAX_RENDERED) throw badRequest('template exceeds size limit')
   }
   return out

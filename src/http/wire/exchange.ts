@@ -20,6 +20,8 @@ export class Exchange {
   /** The hosted site whose host name was addressed. */
   readonly site: string | undefined
   route: Route | undefined
+  /** Of the path, whatever becomes of the request: for logs and metrics, where no text of a caller may be a label. */
+  pattern = 'unmatched'
   who: Identity = ANONYMOUS
   badBearer: AppError | undefined
   /** The handler asked for the response itself, so node holds headers for it. */

@@ -41,26 +41,41 @@ test('a literal path without the method leaves the parameter route reachable', (
 
 test('HEAD is answered by GET, and other methods learn what is allowed', () => {
   assert.deepEqual(found(things, 'HEAD /api/things'), { path: '/api/things', raw: [] })
-  assert.deepEqual(found(things, 'DELETE /api/things'), { kind: 'wrong method', allow: 'GET, POST, HEAD, OPTIONS' })
-  assert.deepEqual(found(things, 'PUT /api/things/sign'), { kind: 'wrong method', allow: 'POST, GET, HEAD, OPTIONS' })
+  assert.deepEqual(found(things, 'DELETE /api/things'), {
+    kind: 'wrong method',
+    allow: 'GET, POST, HEAD, OPTIONS',
+    pattern: '/api/things',
+  })
+  assert.deepEqual(found(things, 'PUT /api/things/sign'), {
+    kind: 'wrong method',
+    allow: 'POST, GET, HEAD, OPTIONS',
+    pattern: '/api/things/sign',
+  })
 })
 
-test('only the canonical spelling of a path reaches its route', () => {
+test('no other spelling of a path reaches its route', () => {
   const others = [
     '/api//things',
     '/API/things',
-    '/api/things/',
+    '/api/things//',
     '/api/things;x=1',
     'api/things',
     '//api/things',
     '/api/things%2f7',
-    '/api/things/7/',
+    '/api/things/7//',
+    '//',
     '/files/pub/',
     '/files//x',
     '',
     '*',
   ]
   for (const path of others) assert.deepEqual(found(things, `GET ${path}`), { kind: 'unknown' }, path)
+})
+
+test('one slash at the end is ignored, except in the rest of a path, where it is part of a name', () => {
+  assert.deepEqual(found(things, 'GET /api/things/'), { path: '/api/things', raw: [] })
+  assert.deepEqual(found(things, 'GET /api/things/7/'), { path: '/api/things/{id}', raw: ['7'] })
+  assert.deepEqual(found(things, 'GET /files/pub/a/b/'), { path: '/files/{bucket}/{name...}', raw: ['pub', 'a/b/'] })
 })
 
 test('two routes for one path refuse to start', () => {

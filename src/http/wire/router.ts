@@ -3,7 +3,7 @@ import type { Route } from '../route.ts'
 /** A path as the router sees it: routes by method, and the same question answered for 405 and OPTIONS. */
 export type Match =
   | { kind: 'found'; route: Route; names: readonly string[]; raw: readonly string[] }
-  | { kind: 'wrong method'; allow: string }
+  | { kind: 'wrong method'; allow: string; pattern: string }
   | { kind: 'unknown' }
 
 type Leaf = Map<string, { route: Route; names: readonly string[] }>
@@ -27,9 +27,10 @@ const newNode = (): Node => ({
 })
 
 /**
- * Exact, case-sensitive and without any normalisation: no path but the canonical one reaches a route, so no spelling
- * of a path can meet a weaker guard. A literal segment wins over `{name}`, which wins over `{name...}/word`, which wins
- * over `{name...}`.
+ * Exact and case-sensitive: besides the canonical path only that with one more slash at its end reaches a route, and it
+ * reaches the same one, so no spelling of a path can meet a weaker guard. A path whose rest is a parameter keeps its
+ * slash, which is part of an object's name. A literal segment wins over `{name}`, which wins over
+ * `{name...}/word`, which wins over `{name...}`.
  */
 export function createRouter(routes: readonly Route[]) {
   const root = newNode()
@@ -49,14 +50,21 @@ export function createRouter(routes: readonly Route[]) {
       const hit = direct.get(path)?.get(wanted)
       if (hit !== undefined) return hit
       if (!path.startsWith('/')) return UNKNOWN
-      const segments = path.slice(1).split('/')
-      const found = walk(root, segments, 0, NO_PARAMS, wanted)
-      if (found !== undefined) return found
-      const allowed = new Set<string>()
-      walk(root, segments, 0, NO_PARAMS, wanted, allowed)
-      return allowed.size === 0 ? UNKNOWN : { kind: 'wrong method', allow: allowHeader(allowed) }
+      const asGiven = search(root, path, wanted)
+      const hasSlash = asGiven.kind === 'unknown' && path.length > 1 && path.endsWith('/')
+      return hasSlash ? search(root, path.slice(0, -1), wanted) : asGiven
     },
   }
+}
+
+function search(root: Node, path: string, method: string): Match {
+  const segments = path.slice(1).split('/')
+  const found = walk(root, segments, 0, NO_PARAMS, method)
+  if (found !== undefined) return found
+  const offered = new Map<string, Route>()
+  walk(root, segments, 0, NO_PARAMS, method, offered)
+  const [pattern] = [...offered.values()].map((route) => route.path)
+  return pattern === undefined ? UNKNOWN : { kind: 'wrong method', allow: allowHeader(offered.keys()), pattern }
 }
 
 function add(root: Node, route: Route): void {
@@ -108,16 +116,16 @@ function walk(
   at: number,
   raw: readonly string[],
   method: string,
-  allowed?: Set<string>,
+  offered?: Map<string, Route>,
 ): Match | undefined {
   const segment = segments[at]
-  if (segment === undefined) return pick(node.leaf, raw, method, allowed)
+  if (segment === undefined) return pick(node.leaf, raw, method, offered)
   const child = node.statics.get(segment)
-  const literal = child && walk(child, segments, at + 1, raw, method, allowed)
+  const literal = child && walk(child, segments, at + 1, raw, method, offered)
   if (literal) return literal
   if (segment === '') return undefined
-  const named = node.param && walk(node.param, segments, at + 1, [...raw, segment], method, allowed)
-  return named ?? walkRest(node, segments.slice(at), raw, method, allowed)
+  const named = node.param && walk(node.param, segments, at + 1, [...raw, segment], method, offered)
+  return named ?? walkRest(node, segments.slice(at), raw, method, offered)
 }
 
 function walkRest(
@@ -125,27 +133,27 @@ function walkRest(
   segments: readonly string[],
   raw: readonly string[],
   method: string,
-  allowed?: Set<string>,
+  offered?: Map<string, Route>,
 ): Match | undefined {
   const before = segments.length > 1 ? restBefore.get(segments.at(-1) ?? '') : undefined
-  const found = before && pick(before, [...raw, segments.slice(0, -1).join('/')], method, allowed)
-  return found ?? pick(rest, [...raw, segments.join('/')], method, allowed)
+  const found = before && pick(before, [...raw, segments.slice(0, -1).join('/')], method, offered)
+  return found ?? pick(rest, [...raw, segments.join('/')], method, offered)
 }
 
 function pick(
   leaf: Leaf | undefined,
   raw: readonly string[],
   method: string,
-  allowed?: Set<string>,
+  offered?: Map<string, Route>,
 ): Match | undefined {
   if (leaf === undefined) return undefined
   const entry = leaf.get(method)
   if (entry) return { kind: 'found', route: entry.route, names: entry.names, raw }
-  if (allowed) for (const offered of leaf.keys()) allowed.add(offered)
+  if (offered) for (const [name, { route }] of leaf) offered.set(name, route)
   return undefined
 }
 
-function allowHeader(methods: ReadonlySet<string>): string {
+function allowHeader(methods: Iterable<string>): string {
   const all = new Set(methods)
   if (all.has('GET')) all.add('HEAD')
   return [...all, 'OPTIONS'].join(', ')

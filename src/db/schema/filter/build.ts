@@ -1,8 +1,7 @@
-import { Ident, join, type Slot, type Sql, sql } from '../../sql.ts'
+import { Ident, join, type Sql, sql } from '../../sql.ts'
 import type { Column, Table } from '../snapshot.ts'
 import type { Step } from '../viewer.ts'
 import { operator } from './operators.ts'
-import type { CompareOp } from './parse.ts'
 import type { PlannedFilter } from './plan.ts'
 
 const AND = sql` and `
@@ -22,9 +21,9 @@ export function buildFilter(filter: PlannedFilter, table: Table, alias: Ident): 
         return filter.negated ? sql`${value} is not null` : sql`${value} is null`
       })
     case 'compare':
-      return along(filter.steps, table, alias, (row) => compare(filter.column, row, filter.op, filter.value))
+      return along(filter.steps, table, alias, (row) => compare(filter, row))
     case 'in':
-      return along(filter.steps, table, alias, (row) => isOneOf(filter.column, row, filter.values))
+      return along(filter.steps, table, alias, (row) => isOneOf(filter, row))
   }
 }
 
@@ -49,14 +48,22 @@ export function joined({ relation, target }: Step, from: Table, fromAlias: Ident
 }
 
 // The cast is on the parameter, so that an index on the column serves.
-function compare(column: Column, row: Ident, op: CompareOp, value: string | Slot): Sql {
+function compare({ column, op, value, fractional }: Extract<PlannedFilter, { kind: 'compare' }>, row: Ident): Sql {
   const left = sql`${row}.${column.ident}`
   if (op === '~') return sql`${left}::text operator(pg_catalog.~~) ${value}::text`
   if (op === '!~') return sql`${left}::text operator(pg_catalog.!~~) ${value}::text`
+  if (fractional && isInteger(column)) return sql`${left}::numeric ${operator(op, column)} ${value}::numeric`
   return sql`${left} ${operator(op, column)} ${value}::${column.castType}`
 }
 
-function isOneOf(column: Column, row: Ident, values: readonly string[] | Slot): Sql {
+const INTEGERS = new Set(['int2', 'int4', 'int8'])
+
+/** A number such as 2.5 is no integer, but every integer is greater or less than it. */
+const isInteger = (column: Column): boolean => INTEGERS.has(column.baseType) && !column.isArray
+
+function isOneOf({ column, values, fractional }: Extract<PlannedFilter, { kind: 'in' }>, row: Ident): Sql {
+  if (fractional && isInteger(column))
+    return sql`${row}.${column.ident}::numeric ${operator('=', column)} any (${values}::numeric[])`
   const left = sql`${row}.${column.ident} ${operator('=', column)} any`
   // PostgreSQL has no arrays of arrays.
   if (column.isArray) return sql`${left} (select v::${column.castType} from pg_catalog.unnest(${values}::text[]) as v)`

@@ -48,6 +48,7 @@ test('null tests, lists, booleans and numbers are literals of their own', () => 
     kind: 'in',
     path: ['a'],
     values: ['1', '-2.5e+3', 'x', 'true'],
+    fractional: true,
   })
 })
 

@@ -7,9 +7,17 @@ import type { Slot, Slots, Value } from '../../sql.ts'
  */
 export type Filter =
   | { readonly kind: 'and' | 'or'; readonly parts: readonly Filter[] }
-  | { readonly kind: 'compare'; readonly path: Path; readonly op: CompareOp; readonly value: string | Slot }
+  | ({
+      readonly kind: 'compare'
+      readonly path: Path
+      readonly op: CompareOp
+      readonly value: string | Slot
+    } & MaybeFractional)
   | { readonly kind: 'null'; readonly path: Path; readonly negated: boolean }
-  | { readonly kind: 'in'; readonly path: Path; readonly values: readonly string[] | Slot }
+  | ({ readonly kind: 'in'; readonly path: Path; readonly values: readonly string[] | Slot } & MaybeFractional)
+
+/** A number among the literals has a fraction or an exponent. */
+export type MaybeFractional = { readonly fractional?: true }
 
 /** Relation names, then the column. */
 export type Path = readonly [string, ...string[]]
@@ -116,9 +124,14 @@ const unexpected = (what: string, at: number) => invalidFilter(`unexpected "${wh
 
 const isWord = (token: Token, word: string) => token.kind === 'name' && token.text.toUpperCase() === word
 
+const NONE: MaybeFractional = {}
+const FRACTIONAL: MaybeFractional = { fractional: true }
+
 class Parser {
   readonly #tokens: readonly Token[]
   readonly #slots: Slots | undefined
+  /** What the literals of the condition at hand were. */
+  #fractional: MaybeFractional = NONE
   #next = 0
   #depth = 0
 
@@ -165,10 +178,13 @@ class Parser {
   #condition(): Filter {
     const path = this.#path()
     const token = this.#take()
-    if (isWord(token, 'IN')) return { kind: 'in', path, values: this.#kept(this.#list()) }
+    this.#fractional = NONE
+    if (isWord(token, 'IN')) return { kind: 'in', path, values: this.#kept(this.#list()), ...this.#fractional }
     if (token.kind !== 'op') throw unexpected(token.text, token.at)
     const op = token.text as CompareOp
-    if (!isWord(this.#peek(), 'NULL')) return { kind: 'compare', path, op, value: this.#kept(this.#literal()) }
+    if (!isWord(this.#peek(), 'NULL')) {
+      return { kind: 'compare', path, op, value: this.#kept(this.#literal()), ...this.#fractional }
+    }
     this.#take()
     if (op !== '=' && op !== '!=') throw invalidFilter('null requires = or !=')
     return { kind: 'null', path, negated: op === '!=' }
@@ -214,6 +230,7 @@ class Parser {
 
   #literal(): string {
     const token = this.#take()
+    if (token.kind === 'number' && !/^-?\d+$/.test(token.value)) this.#fractional = FRACTIONAL
     if (token.kind === 'string' || token.kind === 'number') return token.value
     if (isWord(token, 'TRUE') || isWord(token, 'FALSE')) return token.text.toLowerCase()
     throw unexpected(token.text, token.at)

@@ -2,14 +2,14 @@ import type { Slot } from '../../sql.ts'
 import type { Column, Schema, Table } from '../snapshot.ts'
 import { columnFor, isAllowed, notAllowed, relationFor, type Step, type Viewer } from '../viewer.ts'
 import { isIncomparable } from './operators.ts'
-import { type CompareOp, type Filter, invalidFilter, type Path } from './parse.ts'
+import { type CompareOp, type Filter, invalidFilter, type MaybeFractional, type Path } from './parse.ts'
 
 /** A filter over columns and relations that exist for the viewer. */
 export type PlannedFilter =
   | { readonly kind: 'and' | 'or'; readonly parts: readonly PlannedFilter[] }
-  | (ColumnPath & { readonly kind: 'compare'; readonly op: CompareOp; readonly value: string | Slot })
+  | (ColumnPath & { readonly kind: 'compare'; readonly op: CompareOp; readonly value: string | Slot } & MaybeFractional)
   | (ColumnPath & { readonly kind: 'null'; readonly negated: boolean })
-  | (ColumnPath & { readonly kind: 'in'; readonly values: readonly string[] | Slot })
+  | (ColumnPath & { readonly kind: 'in'; readonly values: readonly string[] | Slot } & MaybeFractional)
 
 type ColumnPath = { readonly steps: readonly Step[]; readonly column: Column }
 
@@ -28,9 +28,9 @@ export function planFilter(filter: Filter, table: Table, scope: FilterScope): Pl
     case 'null':
       return { ...place(filter.path, table, scope), kind: 'null', negated: filter.negated }
     case 'compare':
-      return { ...comparable(filter.path, table, scope), kind: 'compare', op: filter.op, value: filter.value }
+      return { ...filter, ...comparable(filter.path, table, scope) }
     case 'in':
-      return { ...comparable(filter.path, table, scope), kind: 'in', values: filter.values }
+      return { ...filter, ...comparable(filter.path, table, scope) }
   }
 }
 

@@ -7,6 +7,7 @@ import type { Device } from '../sessions/device.ts'
 import type { AuthResponse, Sessions, SignIn } from '../sessions/sessions.ts'
 import { endAllOf } from '../sessions/sql.ts'
 import type { Passwords } from '../sign-in/hashing.ts'
+import { forgiveFailures } from '../sign-in/password.ts'
 import type { Revocations } from '../tokens/revocations.ts'
 import { badMailToken, isMailTokenGood, type MailLinks, spendMailToken } from './mail-links.ts'
 import { type ForeignCredentials, proveAddress } from './proof.ts'
@@ -97,6 +98,7 @@ export function createAccounts(deps: AccountDeps) {
         await tx.run(sql`
           update svc.users set password_hash = ${hash}, updated_at = now() where id = ${spent.user_id}::uuid`)
         await tx.run(endAllOf(spent.user_id))
+        await tx.run(forgiveFailures(spent.user_id))
         for (const statement of foreign.endGrants(spent.user_id)) await tx.run(statement)
         return spent.user_id
       })

@@ -1,3 +1,4 @@
+import { emailOf } from '../../../core/email-address.ts'
 import { badRequest, unauthorized } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import { userIdOf } from '../../../core/identity.ts'
@@ -10,7 +11,6 @@ import type { Sessions } from '../sessions/sessions.ts'
 import { checkPassword } from '../sign-in/hashing.ts'
 import type { Login } from '../sign-in/password.ts'
 import type { Accounts } from './accounts.ts'
-import { emailOf } from './email-address.ts'
 
 type UserIdentity = Extract<Identity, { kind: 'user' }>
 

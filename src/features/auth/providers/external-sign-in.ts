@@ -9,6 +9,7 @@ import { proveAddress } from '../accounts/proof.ts'
 import { idByEmail, insertUser } from '../accounts/sql.ts'
 import type { Device } from '../sessions/device.ts'
 import type { AuthResponse } from '../sessions/sessions.ts'
+import { browserCookie, browserOf } from './browser-cookie.ts'
 import type { Profile } from './profile.ts'
 import { providerFailed, signInRefused } from './provider.ts'
 import type { Providers } from './registry.ts'
@@ -30,13 +31,16 @@ const storeState = (s: {
   codeVerifier: string
   nonce: string
   returnTo: string
+  browser: string
 }): Sql => sql`
-  insert into svc.oauth_states (state_hash, provider, code_verifier, nonce, return_to, expires_at)
-  values (${sha256(s.state)}, ${s.provider}, ${s.codeVerifier}, ${s.nonce}, ${s.returnTo},
+  insert into svc.oauth_states (state_hash, provider, code_verifier, nonce, return_to, browser_hash, expires_at)
+  values (${sha256(s.state)}, ${s.provider}, ${s.codeVerifier}, ${s.nonce}, ${s.returnTo}, ${sha256(s.browser)},
     now() + make_interval(secs => ${STATE_SECONDS}))`
 
-const spendState = (state: string, provider: string): Sql => sql`
-  delete from svc.oauth_states where state_hash = ${sha256(state)} and provider = ${provider} and expires_at > now()
+const spendState = (state: string, provider: string, browser: string): Sql => sql`
+  delete from svc.oauth_states
+  where state_hash = ${sha256(state)} and provider = ${provider} and browser_hash = ${sha256(browser)}
+    and expires_at > now()
   returning code_verifier, nonce, return_to`
 
 const linkIdentity = (profile: Profile, userId: string): Sql => sql`
@@ -89,26 +93,35 @@ export function createExternalSignIn(deps: Deps) {
   }
 
   return {
-    /** The address of the provider's sign-in page. */
-    async start(name: string, redirectTo: string | undefined): Promise<string> {
+    /** The address of the provider's sign-in page, and the cookie that the browser has to bring back. */
+    async start(
+      name: string,
+      redirectTo: string | undefined,
+      cookies: string | undefined,
+    ): Promise<{ url: string; cookie: string }> {
       const provider = providers(name)
       const target = returnTo(redirectTo, deps.config)
       const [state, nonce, codeVerifier] = [randomToken(), randomToken(), randomToken()]
       const url = await provider.authorizeUrl({ state, nonce, codeVerifier, callbackUrl: callbackUrl(name) })
-      await db.run(SYSTEM, storeState({ state, provider: name, codeVerifier, nonce, returnTo: target }))
-      return url
+      const base = deps.publicBaseUrl()
+      const browser = browserOf(cookies, base) ?? randomToken()
+      await db.run(SYSTEM, storeState({ state, provider: name, codeVerifier, nonce, returnTo: target, browser }))
+      return { url, cookie: browserCookie(browser, base, STATE_SECONDS) }
     },
 
     /** `returnTo` is empty when there is no place to go back to. */
     async finish(
       name: string,
       query: Readonly<Record<string, string>>,
+      cookies: string | undefined,
       device: Device,
     ): Promise<{ returnTo: string; response: AuthResponse }> {
       const provider = providers(name)
       type Stored = { code_verifier: string; nonce: string; return_to: string }
       const state = query['state'] ?? ''
-      const [stored] = state === '' ? [] : await db.rows<Stored>(SYSTEM, spendState(state, name))
+      const browser = browserOf(cookies, deps.publicBaseUrl())
+      const isOurs = state !== '' && browser !== undefined
+      const [stored] = isOurs ? await db.rows<Stored>(SYSTEM, spendState(state, name, browser)) : []
       if (query['error'] !== undefined) throw signInRefused()
       if (!stored) throw badRequest('invalid or expired OAuth state')
       if (!query['code']) throw badRequest('missing authorization code')

@@ -87,8 +87,15 @@ async function startHub() {
 }
 
 const fragmentOf = (location: string | null) => new URLSearchParams(new URL(location ?? '').hash.slice(1))
+/** One browser, which keeps its cookie. */
+let cookie = ''
+const visit = async (path: `/${string}`, server = api) => {
+  const answer = await server.call(`GET ${path}`, { headers: cookie === '' ? {} : { cookie } })
+  cookie = answer.headers.get('set-cookie')?.split(';')[0] ?? cookie
+  return answer
+}
 const start = async (provider: string, query = '') => {
-  const { status, headers } = await api.call(`GET /api/auth/oauth/${provider}${query}`)
+  const { status, headers } = await visit(`/api/auth/oauth/${provider}${query}`)
   assert.equal(status, 302)
   return new URL(headers.get('location') ?? '')
 }
@@ -97,11 +104,11 @@ const pathOf = (url: string) => url.slice(url.indexOf('/api/')) as `/${string}`
 /** The whole way: our server, the issuer, our callback. */
 async function signInAtCorp(query = '') {
   const callback = await issuer.browse((await start('corp', query)).href)
-  return api.call(`GET ${pathOf(callback)}`)
+  return visit(pathOf(callback))
 }
 async function signInAtHub(code = 'right') {
   const { searchParams } = await start('github')
-  return api.call(`GET /api/auth/oauth/github/callback?code=${code}&state=${searchParams.get('state')}`)
+  return visit(`/api/auth/oauth/github/callback?code=${code}&state=${searchParams.get('state')}`)
 }
 async function userOf(answer: Awaited<ReturnType<typeof signInAtCorp>>) {
   assert.equal(answer.status, 302, answer.text)
@@ -151,7 +158,7 @@ test('a user with a second factor comes back with an MFA token', async () => {
 test('a callback is good once, for its provider and its server-side state', async () => {
   issuer.signsIn({ sub: 'corp-once', email: 'once@corp.test', email_verified: true })
   const callback = pathOf(await issuer.browse((await start('corp')).href))
-  const race = await Promise.all(Array.from({ length: 10 }, (_, i) => (i % 2 ? api : other).call(`GET ${callback}`)))
+  const race = await Promise.all(Array.from({ length: 10 }, (_, i) => visit(callback, i % 2 ? api : other)))
   assert.equal(race.filter(({ status }) => status === 302).length, 1)
   for (const { status, body } of race.filter((answer) => answer.status !== 302)) {
     assert.deepEqual([status, body.message], [400, 'invalid or expired OAuth state'])
@@ -171,15 +178,15 @@ test('a callback is good once, for its provider and its server-side state', asyn
     ['corp?redirect_to=https://evil.test/', 'invalid redirect_to'],
     ['corp?redirect_to=//evil.test', 'invalid redirect_to'],
   ]) {
-    const { status, body } = await api.call(`GET /api/auth/oauth/${path}`)
+    const { status, body } = await visit(`/api/auth/oauth/${path}`)
     assert.deepEqual([status, body.message], [400, message])
   }
   const old = (await start('corp')).searchParams.get('state')
   await api.sql(`update svc.oauth_states set expires_at = now() - interval '1 second'`)
-  assert.equal((await api.call(`GET /api/auth/oauth/corp/callback?code=x&state=${old}`)).status, 400)
+  assert.equal((await visit(`/api/auth/oauth/corp/callback?code=x&state=${old}`)).status, 400)
   const stale = (await start('corp')).searchParams.get('state')
-  const wrongCode = await api.call(
-    `GET /api/auth/oauth/corp/callback?code=wrong&state=${stale}&iss=${encodeURIComponent(issuer.issuer)}`,
+  const wrongCode = await visit(
+    `/api/auth/oauth/corp/callback?code=wrong&state=${stale}&iss=${encodeURIComponent(issuer.issuer)}`,
   )
   assert.deepEqual([wrongCode.status, wrongCode.body.message], [502, 'failed to authenticate with provider'])
 })
@@ -188,7 +195,7 @@ test('a callback of another issuer is refused', async () => {
   issuer.signsIn({ sub: 'corp-mix', email: 'mix@corp.test', email_verified: true })
   const callback = new URL(await issuer.browse((await start('corp')).href))
   callback.searchParams.set('iss', 'https://evil.test')
-  const { status, body } = await api.call(`GET ${pathOf(callback.href)}`)
+  const { status, body } = await visit(pathOf(callback.href))
   assert.deepEqual([status, body.message], [400, 'OAuth authentication was denied or failed'])
 })
 
@@ -271,9 +278,9 @@ test('without a place to go back to the callback answers with the tokens', async
     config: { ...config, 'server.port': 0, 'server.public_base_url': base, 'auth.oauth_redirect_url': '' },
   })
   issuer.signsIn({ sub: 'corp-bare', email: 'bare@corp.test', email_verified: true })
-  const { headers } = await bare.call('GET /api/auth/oauth/corp')
+  const { headers } = await visit('/api/auth/oauth/corp', bare)
   const callback = await issuer.browse(headers.get('location') ?? '')
-  const { status, body } = await bare.call(`GET ${pathOf(callback)}`)
+  const { status, body } = await visit(pathOf(callback), bare)
   assert.equal(status, 200)
   assert.deepEqual([Object.keys(body).sort(), body.user.email], [['refreshToken', 'token', 'user'], 'bare@corp.test'])
 })
@@ -318,8 +325,8 @@ test('an anonymous account links a provider by its access token', async () => {
     [{ provider: ['github'], access_token: 'good' }, 400, 'provider must be a string'],
     [{ provider: 'github', access_token: 7 }, 400, 'access_token must be a string'],
     [{ provider: 'github', access_token: 'foreign' }, 400, 'access token was issued to another client'],
-    [{ provider: 'github', access_token: 'expired' }, 401, 'failed to authenticate with provider'],
-    [{ provider: 'corp', access_token: 'made up' }, 401, 'failed to authenticate with provider'],
+    [{ provider: 'github', access_token: 'expired' }, 502, 'failed to authenticate with provider'],
+    [{ provider: 'corp', access_token: 'made up' }, 502, 'failed to authenticate with provider'],
   ] as const) {
     const answer = await link(json)
     assert.deepEqual([answer.status, answer.body.message], [status, message])

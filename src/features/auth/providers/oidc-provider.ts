@@ -1,20 +1,18 @@
-import { createHash } from 'node:crypto'
 import type * as OpenId from 'openid-client'
 import type { Outgoing } from '../../../http/out/outgoing.ts'
 import { claimsInside, requireOurs, requireOursAtGoogle } from './audience.ts'
 import { type Profile, profileOf } from './profile.ts'
 import {
   askJson,
+  authorizeAddress,
   foreignToken,
   isObject,
-  isRefusal,
   MAX_BYTES,
   type Provider,
   type ProviderContext,
   providerFailed,
   signInRefused,
   TIMEOUT_MS,
-  tokenRefused,
 } from './provider.ts'
 
 const DISCOVERY_MS = 3_600_000
@@ -23,7 +21,11 @@ const DISCOVERY_MS = 3_600_000
 const BAD_ANSWER = /^OAUTH_(JWT_|KEY_SELECTION|INVALID_RESPONSE|JSON_ATTRIBUTE|UNSUPPORTED_OPERATION)/
 
 /** Any OpenID Connect issuer, by discovery; state, nonce, PKCE, issuer, audience and signature are all checked. */
-export function oidcProvider({ outgoing, name, config }: ProviderContext): Provider {
+export function oidcProvider(
+  { outgoing, name, config }: ProviderContext,
+  /** Known without asking, so that a sign-in can begin while the provider cannot be reached from here. */
+  authorizeEndpoint?: string,
+): Provider {
   let discovered: { at: number; known: Promise<Known> } | undefined
 
   function known(): Promise<Known> {
@@ -55,7 +57,7 @@ export function oidcProvider({ outgoing, name, config }: ProviderContext): Provi
     if (!known.metadata.introspection_endpoint) return
     const told = await known.openid.tokenIntrospection(known.configuration, accessToken).catch(() => undefined)
     if (told === undefined) return
-    if (!told.active) throw tokenRefused()
+    if (!told.active) throw providerFailed()
     if (told.client_id !== undefined && told.client_id !== config.client_id) throw foreignToken()
   }
 
@@ -63,15 +65,9 @@ export function oidcProvider({ outgoing, name, config }: ProviderContext): Provi
     name,
 
     async authorizeUrl(ask) {
-      const { openid, configuration } = await known()
-      return openid.buildAuthorizationUrl(configuration, {
-        redirect_uri: ask.callbackUrl,
-        scope: config.scopes.join(' '),
-        state: ask.state,
-        nonce: ask.nonce,
-        code_challenge: createHash('sha256').update(ask.codeVerifier).digest('base64url'),
-        code_challenge_method: 'S256',
-      }).href
+      const endpoint = authorizeEndpoint ?? (await known()).metadata.authorization_endpoint
+      if (endpoint === undefined) throw providerFailed()
+      return authorizeAddress(endpoint, config, ask, { nonce: ask.nonce })
     },
 
     async exchange(ask, answer) {
@@ -94,7 +90,6 @@ export function oidcProvider({ outgoing, name, config }: ProviderContext): Provi
     async profileOfToken(accessToken) {
       const found = await known()
       const { status, body } = await userinfo(found, accessToken)
-      if (isRefusal(status)) throw tokenRefused()
       if (status !== 200 || !isObject(body)) throw providerFailed()
       requireOurs(config.client_id, body)
       requireOurs(config.client_id, claimsInside(accessToken))

@@ -1,15 +1,6 @@
-import { createHash } from 'node:crypto'
 import { claimsInside, requireOurs, requireOursAtGitHub, requireOursAtGoogle } from './audience.ts'
 import { type Profile, profileOf } from './profile.ts'
-import {
-  askJson,
-  isObject,
-  isRefusal,
-  type Provider,
-  type ProviderContext,
-  providerFailed,
-  tokenRefused,
-} from './provider.ts'
+import { askJson, authorizeAddress, isObject, type Provider, type ProviderContext, providerFailed } from './provider.ts'
 
 export type Endpoints = { authorize: string; token: string; userinfo: string; builtIn: boolean }
 
@@ -17,13 +8,12 @@ const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 
 /** OAuth 2.0 without OpenID Connect: the access token is only good for asking who it belongs to. */
 export function plainProvider({ outgoing, name, config }: ProviderContext, endpoints: Endpoints): Provider {
-  async function whose(accessToken: string, onRefusal: () => Error): Promise<Profile> {
+  async function whose(accessToken: string): Promise<Profile> {
     const { status, body } = await askJson(outgoing, {
       method: 'GET',
       url: endpoints.userinfo,
       headers: bearer(accessToken),
     })
-    if (isRefusal(status)) throw onRefusal()
     if (status !== 200 || !isObject(body)) throw providerFailed()
     requireOurs(config.client_id, body)
     const claims = name === 'github' ? { ...body, ...(await gitHubAddress(accessToken)) } : body
@@ -68,26 +58,15 @@ export function plainProvider({ outgoing, name, config }: ProviderContext, endpo
     name,
 
     async authorizeUrl(ask) {
-      const url = new URL(endpoints.authorize)
-      const parameters = {
-        response_type: 'code',
-        client_id: config.client_id,
-        redirect_uri: ask.callbackUrl,
-        scope: config.scopes.join(' '),
-        state: ask.state,
-        code_challenge: createHash('sha256').update(ask.codeVerifier).digest('base64url'),
-        code_challenge_method: 'S256',
-      }
-      for (const [key, value] of Object.entries(parameters)) url.searchParams.set(key, value)
-      return url.href
+      return authorizeAddress(endpoints.authorize, config, ask)
     },
 
     async exchange(ask, answer) {
-      return whose(await redeem(answer.get('code') ?? '', ask.codeVerifier, ask.callbackUrl), () => providerFailed())
+      return whose(await redeem(answer.get('code') ?? '', ask.codeVerifier, ask.callbackUrl))
     },
 
     async profileOfToken(accessToken) {
-      const profile = await whose(accessToken, tokenRefused)
+      const profile = await whose(accessToken)
       requireOurs(config.client_id, claimsInside(accessToken))
       const asked = { outgoing, config, accessToken, builtIn: endpoints.builtIn }
       if (name === 'google') await requireOursAtGoogle({ ...asked, tokenUrl: endpoints.token })

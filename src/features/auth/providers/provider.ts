@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Outgoing } from '../../../http/out/outgoing.ts'
 import type { Profile } from './profile.ts'
@@ -26,6 +27,25 @@ export interface Provider {
   profileOfToken(accessToken: string): Promise<Profile>
 }
 
+/** RFC 6749, 4.1.1, with PKCE (RFC 7636). */
+export function authorizeAddress(endpoint: string, config: ProviderConfig, ask: Ask, more: Texts = {}): string {
+  const url = new URL(endpoint)
+  const parameters = {
+    response_type: 'code',
+    client_id: config.client_id,
+    redirect_uri: ask.callbackUrl,
+    scope: config.scopes.join(' '),
+    state: ask.state,
+    code_challenge: createHash('sha256').update(ask.codeVerifier).digest('base64url'),
+    code_challenge_method: 'S256',
+    ...more,
+  }
+  for (const [key, value] of Object.entries(parameters)) url.searchParams.set(key, value)
+  return url.href
+}
+
+type Texts = Readonly<Record<string, string>>
+
 /** The provider could not be asked, or did not say anything useful. */
 export const providerFailed = (cause?: unknown): AppError =>
   new AppError('bad_gateway', 'failed to authenticate with provider', { cause })
@@ -33,11 +53,6 @@ export const providerFailed = (cause?: unknown): AppError =>
 /** The provider spoke, and what it said is no sign-in for us. */
 export const signInRefused = (cause?: unknown): AppError =>
   new AppError('bad_request', 'OAuth authentication was denied or failed', { cause })
-
-export const tokenRefused = (): AppError => new AppError('unauthorized', 'failed to authenticate with provider')
-
-/** RFC 6750, 3.1: malformed, expired or revoked, or without the scope. */
-export const isRefusal = (status: number): boolean => status === 400 || status === 401 || status === 403
 
 export const foreignToken = (): AppError => badRequest('access token was issued to another client')
 

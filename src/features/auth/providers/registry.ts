@@ -48,7 +48,9 @@ function createProvider(outgoing: Outgoing, name: string, given: ProviderConfig)
     issuer: given.issuer || known?.issuer || '',
     scopes: given.scopes.length > 0 ? given.scopes : (known?.scopes ?? ['openid', 'email', 'profile']),
   }
-  if (config.issuer !== '' && !overridden) return oidcProvider({ outgoing, name, config })
+  if (config.issuer !== '' && !overridden) {
+    return oidcProvider({ outgoing, name, config }, config.issuer === known?.issuer ? known.authorize : undefined)
+  }
   return plainProvider(
     { outgoing, name, config },
     {

@@ -12,10 +12,19 @@ export type HashAnswer = { value: string | boolean } | { failure: string }
 const source = `
 const { parentPort, workerData } = require('node:worker_threads')
 const { hashSync, verifySync } = require(workerData.argon2)
+const fits = (encoded, password) => {
+  try {
+    return encoded.startsWith('$2')
+      ? require(workerData.bcrypt).verifySync(password, encoded)
+      : verifySync(encoded, password)
+  } catch {
+    return false // the hash cannot be read, so nothing fits it
+  }
+}
 if (process.platform === 'linux') require('node:os').setPriority(0, 19)
 parentPort.on('message', (job) => {
   try {
-    const value = job.kind === 'hash' ? hashSync(job.password, workerData.options) : verifySync(job.encoded, job.password)
+    const value = job.kind === 'hash' ? hashSync(job.password, workerData.options) : fits(job.encoded, job.password)
     parentPort.postMessage({ value })
   } catch (error) {
     parentPort.postMessage({ failure: error.message })
@@ -24,10 +33,11 @@ parentPort.on('message', (job) => {
 `
 
 export function startPasswordWorker(options: Options): Worker {
-  const argon2 = createRequire(import.meta.url).resolve('@node-rs/argon2')
+  const { resolve } = createRequire(import.meta.url)
+  const [argon2, bcrypt] = [resolve('@node-rs/argon2'), resolve('@node-rs/bcrypt')]
   return new Worker(source, {
     eval: true,
-    workerData: { options, argon2 },
+    workerData: { options, argon2, bcrypt },
     execArgv: [],
     env: {},
     resourceLimits: { maxOldGenerationSizeMb: 32 },

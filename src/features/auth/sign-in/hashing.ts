@@ -6,7 +6,10 @@ import { type HashAnswer, type HashJob, startPasswordWorker } from './hash-worke
 
 export type Passwords = {
   hash(password: string): Promise<string>
-  /** Without a stored hash (no such account, no password) one hash is still computed, so that the answer takes as long. */
+  /**
+   * Without a stored hash that can be read (no such account, no password) one hash is still computed, so that the
+   * answer takes as long.
+   */
   verify(password: string, encoded: string | undefined): Promise<boolean>
   /** Hashes that wait for a free worker. */
   queued(): number
@@ -110,7 +113,9 @@ export function createPasswords(costs: PasswordCosts): Passwords {
   return {
     hash: async (password) => String(await submit({ kind: 'hash', password: normal(password) })),
     verify: async (password, encoded) => {
-      if (encoded !== undefined) return (await submit({ kind: 'verify', password: normal(password), encoded })) === true
+      if (encoded !== undefined && isReadable(encoded)) {
+        return (await submit({ kind: 'verify', password: normal(password), encoded })) === true
+      }
       await submit({ kind: 'hash', password: normal(password) })
       return false
     },
@@ -122,6 +127,13 @@ export function createPasswords(costs: PasswordCosts): Passwords {
     },
   }
 }
+
+/** Of users who were brought from elsewhere. A cost of 15 takes seconds; what is dearer could be used to stop everybody. */
+const BCRYPT = /^\$2[aby]\$(0[4-9]|1[0-5])\$[./A-Za-z0-9]{53}$/
+const ARGON2 = /^\$argon2(?:id?|d)\$v=\d+\$m=\d{1,6},t=\d{1,2},p=\d{1,2}\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+$/
+
+const isReadable = (encoded: string): boolean => ARGON2.test(encoded) || BCRYPT.test(encoded)
+export const isForeign = (encoded: string): boolean => BCRYPT.test(encoded)
 
 /** The same letters typed on another keyboard are the same password (NIST SP 800-63B, 3.1.1.2). */
 const normal = (password: string): string => password.normalize('NFC')

@@ -8,6 +8,7 @@ import type { Profile } from '../providers/profile.ts'
 import type { Device } from '../sessions/device.ts'
 import type { AuthResponse, FirstFactor } from '../sessions/sessions.ts'
 import { endAllOf } from '../sessions/sql.ts'
+import { createGate } from './gate.ts'
 
 export type Linking = ReturnType<typeof createLinking>
 
@@ -18,6 +19,8 @@ export const notAnonymous = () => new AppError('forbidden', 'only anonymous acco
 /** An anonymous account gets credentials and keeps its id, and with it everything it owns. */
 export function createLinking(deps: AccountDeps) {
   const { db, revocations, passwords, sessions, links } = deps
+  // An account is linked once: whoever asks many times at once must not fill the queue of hashes.
+  const oneByOne = createGate(1, 32)
 
   async function link(
     userId: string,
@@ -40,14 +43,28 @@ export function createLinking(deps: AccountDeps) {
     return response
   }
 
+  /** Before the costly hash, so that a refusal costs little; the statements that link are what decides. */
+  async function requireFree(userId: string, email: string): Promise<void> {
+    const [found] = await db.rows<{ anonymous: boolean; taken: boolean }>(
+      SYSTEM,
+      sql`select exists (select from svc.users where id = ${userId}::uuid and is_anonymous) as anonymous,
+            exists (select from svc.users where email = ${email}) as taken`,
+    )
+    if (!found?.anonymous) throw notAnonymous()
+    if (found.taken) throw new AppError('conflict', TAKEN)
+  }
+
   return {
-    async email(userId: string, email: string, password: string, device: Device): Promise<AuthResponse> {
-      const passwordHash = await passwords.hash(password)
-      const mailed = links.make('verify', email, userId)
-      const credentials = linkAnonymous(userId, { email, passwordHash, emailVerified: false })
-      return link(userId, 'password', device, credentials, async (tx) => {
-        await tx.run(mailed.store)
-        await tx.run(mailed.mail)
+    email(userId: string, email: string, password: string, device: Device): Promise<AuthResponse> {
+      return oneByOne(userId, async () => {
+        await requireFree(userId, email)
+        const passwordHash = await passwords.hash(password)
+        const mailed = links.make('verify', email, userId)
+        const credentials = linkAnonymous(userId, { email, passwordHash, emailVerified: false })
+        return link(userId, 'password', device, credentials, async (tx) => {
+          await tx.run(mailed.store)
+          await tx.run(mailed.mail)
+        })
       })
     },
 

@@ -6,18 +6,37 @@ import { addressSubject } from '../../../http/wire/client-address.ts'
 import type { Device } from '../sessions/device.ts'
 import type { AuthResponse, Sessions } from '../sessions/sessions.ts'
 import { createGate } from './gate.ts'
-import { isHashable, type Passwords } from './hashing.ts'
+import { isForeign, isHashable, type Passwords } from './hashing.ts'
 
 /** Parallel password checks of one account from one address. */
 const PARALLEL_CHECKS = 4
 
 type Config = { login_backoff_failures: number; login_backoff_window: number; hash_queue: number }
 
-const accountAndLock = (email: string, ip: string): Sql => sql`
-  select u.id::text, u.password_hash, ceil(extract(epoch from f.locked_until - now()))::int as locked_seconds
-  from (select ${email}::text as email) asked
-  left join svc.users u on u.email = asked.email
-  left join svc.login_failures f on f.account = asked.email and f.ip = ${ip}`
+/** Stands for all addresses together in the column of addresses. */
+const EVERYWHERE = '*'
+/** NIST SP 800-63B, 3.2.2: consecutive failures of one account, wherever they come from. */
+const MAX_CONSECUTIVE = 100
+
+/** An attempt counts as failed before it learns anything: any number of addresses guessing at once gets no more tries. */
+const accountAndAttempt = (email: string, ip: string): Sql => sql`
+  with here as (
+    select ceil(extract(epoch from locked_until - now()))::int as seconds from svc.login_failures
+    where account = ${email} and ip = ${ip} and locked_until > now()
+  ), counted as (
+    insert into svc.login_failures as f (account, ip, failures)
+    select ${email}, ${EVERYWHERE}, 1 where not exists (select from here)
+    on conflict (account, ip) do update set failures = f.failures + 1, window_start = now()
+    where f.failures < ${MAX_CONSECUTIVE}::int
+    returning failures
+  )
+  select u.id::text, u.password_hash, (select seconds from here) as locked_seconds,
+    exists (select from counted) as may_try
+  from (select ${email}::text as email) asked left join svc.users u on u.email = asked.email`
+
+/** Nothing was learnt: the server was too busy to look. */
+const takeBack = (email: string): Sql => sql`
+  update svc.login_failures set failures = failures - 1 where account = ${email} and ip = ${EVERYWHERE} and failures > 0`
 
 const countFailure = (
   email: string,
@@ -38,6 +57,20 @@ const countFailure = (
 const clearFailures = (email: string, ip: string): Sql =>
   sql`delete from svc.login_failures where account = ${email} and ip = ${ip}`
 
+const replaceHash = (userId: string, from: string, to: string): Sql =>
+  sql`update svc.users set password_hash = ${to} where id = ${userId}::uuid and password_hash = ${from}`
+
+/** For an owner who proved the account by other means. */
+export const forgiveFailures = (userId: string): Sql => sql`
+  delete from svc.login_failures where account = (select email from svc.users where id = ${userId}::uuid)`
+
+type Found = {
+  id: string | null
+  password_hash: string | null
+  locked_seconds: number | null
+  may_try: boolean
+}
+
 export type Login = (email: string, password: string, device: Device) => Promise<AuthResponse>
 
 export function createLogin(deps: { db: Db; passwords: Passwords; sessions: Sessions; config: Config }): Login {
@@ -45,22 +78,31 @@ export function createLogin(deps: { db: Db; passwords: Passwords; sessions: Sess
   const oneByOne = createGate(PARALLEL_CHECKS, config.hash_queue)
   const refused = () => unauthorized('invalid email or password')
 
-  async function attempt(email: string, password: string, device: Device, ip: string): Promise<AuthResponse> {
-    type Found = { id: string | null; password_hash: string | null; locked_seconds: number | null }
-    const [found] = await db.rows<Found>(SYSTEM, accountAndLock(email, ip))
-    if (found?.locked_seconds && found.locked_seconds > 0) throw tooManyFailures(found.locked_seconds)
+  async function check(email: string, password: string, stored: string | undefined): Promise<boolean> {
+    try {
+      return isHashable(password) ? await passwords.verify(password, stored) : await passwords.verify('', undefined)
+    } catch (error) {
+      await db.run(SYSTEM, takeBack(email))
+      throw error
+    }
+  }
 
-    const stored = found?.password_hash ?? undefined
-    const isRight = isHashable(password)
-      ? await passwords.verify(password, stored)
-      : await passwords.verify('', undefined)
-    if (!isRight || found?.id == null || stored === undefined) {
+  async function attempt(email: string, password: string, device: Device, ip: string): Promise<AuthResponse> {
+    const [found] = await db.rows<Found>(SYSTEM, accountAndAttempt(email, ip))
+    if (!found?.may_try) throw tooManyFailures(found?.locked_seconds ?? config.login_backoff_window)
+
+    const stored = found.password_hash ?? undefined
+    const isRight = await check(email, password, stored)
+    if (!isRight || found.id === null || stored === undefined) {
       await db.run(SYSTEM, countFailure(email, ip, config))
       throw refused()
     }
+    const renewed = isForeign(stored) ? await passwords.hash(password) : stored
     // The password may have been changed while it was being checked.
-    const signIn = sessions.signIn(found.id, ['password'], device, sql`u.password_hash = ${stored}`)
-    const response = signIn.finish(await db.fly(SYSTEM, [clearFailures(email, ip), signIn.statement]))
+    const signIn = sessions.signIn(found.id, ['password'], device, sql`u.password_hash = ${renewed}`)
+    const renewal = renewed === stored ? [] : [replaceHash(found.id, stored, renewed)]
+    const flight: [Sql, ...Sql[]] = [clearFailures(email, ip), ...renewal, signIn.statement]
+    const response = signIn.finish(await db.fly(SYSTEM, flight))
     if (!response) throw refused()
     return response
   }

@@ -1,9 +1,9 @@
+import { emailOf } from '../../../core/email-address.ts'
 import { notFound } from '../../../core/errors.ts'
 import * as t from '../../../core/json-type.ts'
 import { normalisePhone } from '../../../core/phone.ts'
 import { json, type Reply, type Route, route } from '../../../http/route.ts'
 import type { Accounts } from '../accounts/accounts.ts'
-import { emailOf } from '../accounts/email-address.ts'
 import { userOf } from '../accounts/routes.ts'
 import { message, signedIn, signedInOrPending } from '../answers.ts'
 import type { ExternalSignIn } from '../providers/external-sign-in.ts'
@@ -52,7 +52,7 @@ export function signInRoutes(deps: {
     }),
     route('POST /api/auth/magic-link/confirm', {
       summary: 'Sign in with the token of a mailed link; an anonymous caller is upgraded',
-      auth: 'optional',
+      auth: 'lenient',
       limit: 'magic_link',
       requires: requireMagicLinks,
       body: t.object({ token: t.string() }),
@@ -74,6 +74,7 @@ export function signInRoutes(deps: {
     route('POST /api/auth/link/email', {
       summary: 'Give an anonymous account an address and a password',
       auth: 'user',
+      limit: 'register',
       body: t.object({ email, password: t.string({ format: 'password' }) }),
       answers: { 200: signedIn },
       handle: async (call) => {
@@ -122,16 +123,21 @@ export function signInRoutes(deps: {
     route('GET /api/auth/oauth/{provider}', {
       summary: 'Go to an external provider to sign in',
       auth: 'none',
+      limit: 'login',
       query: { redirect_to: t.string({ description: 'where the sign-in ends; its host must be allowed' }) },
       answers: { 302: null },
-      handle: async ({ params, query }) => redirect(await external.start(params.provider, query['redirect_to'])),
+      handle: async ({ params, query, headers }) => {
+        const { url, cookie } = await external.start(params.provider, query['redirect_to'], headers['cookie'])
+        return redirect(url, { 'Set-Cookie': cookie })
+      },
     }),
     route('GET /api/auth/oauth/{provider}/callback', {
       summary: 'Where the provider sends the browser back to',
       auth: 'none',
       answers: { 200: signedInOrPending, 302: null },
       handle: async (call) => {
-        const { returnTo, response } = await external.finish(call.params.provider, call.query, deviceOf(call))
+        const { params, query, headers } = call
+        const { returnTo, response } = await external.finish(params.provider, query, headers['cookie'], deviceOf(call))
         return returnTo === '' ? json(200, response) : redirect(`${returnTo.split('#')[0]}#${fragmentOf(response)}`)
       },
     }),
@@ -139,9 +145,9 @@ export function signInRoutes(deps: {
 }
 
 /** 302 and no referrer: the address of the next page carries tokens or a state. */
-const redirect = (location: string): Reply => ({
+const redirect = (location: string, headers: Record<string, string> = {}): Reply => ({
   status: 302,
-  headers: { Location: location, 'Referrer-Policy': 'no-referrer' },
+  headers: { Location: location, 'Referrer-Policy': 'no-referrer', ...headers },
 })
 
 const fragmentOf = (response: AuthResponse): URLSearchParams =>

@@ -6,6 +6,7 @@ import type { Db } from '../../../db/db.ts'
 import { type Sql, sql } from '../../../db/sql.ts'
 import type { Device } from '../sessions/device.ts'
 import type { AuthResponse, Sessions } from '../sessions/sessions.ts'
+import { tooManyFailures } from './password.ts'
 
 export type SmsConfig = {
   sms_code_length: number
@@ -13,6 +14,10 @@ export type SmsConfig = {
   sms_max_attempts: number
   sms_test_phone_numbers: Readonly<Record<string, string>>
 }
+
+/** A new code must not bring new tries: of four digits a guesser would have all ten thousand within hours. */
+const MAX_FAILURES = 30
+const LOCK_SECONDS = 86_400
 
 /** What a phone shows, of a sign-in and of a second factor alike. */
 export const codeMessage = (appName: string, code: string): string => `Your ${appName} code is ${code}`
@@ -41,14 +46,30 @@ export function createSmsSignIn(deps: {
 
   // Each try takes one attempt before it learns anything, and the right one takes them all: parallel guesses are
   // counted one by one, and a code is good once.
-  const spend = (phone: string, code: string): Sql => sql`
-    update svc.sms_codes
-    set attempts = case when code_hash = ${hashOf(phone, code)} then ${config.sms_max_attempts}::int else attempts + 1 end
-    where phone = ${phone} and attempts < ${config.sms_max_attempts}::int and expires_at > now()
-    returning code_hash = ${hashOf(phone, code)} as is_right`
+  const spend = (phone: string, code: string): Sql => {
+    const isRight = sql`code_hash = ${hashOf(phone, code)}`
+    const isLocked = sql`coalesce(locked_until > now(), false)`
+    return sql`
+    with tried as (
+      update svc.sms_codes
+      set attempts = case when ${isRight} then ${config.sms_max_attempts}::int else attempts + 1 end,
+        failures = case when ${isRight} or failures >= ${MAX_FAILURES}::int - 1 then 0 else failures + 1 end,
+        locked_until = case when not (${isRight}) and failures >= ${MAX_FAILURES}::int - 1
+          then now() + make_interval(secs => ${LOCK_SECONDS}::float8) end
+      where phone = ${phone} and attempts < ${config.sms_max_attempts}::int and expires_at > now() and not ${isLocked}
+      returning ${isRight} as is_right
+    )
+    select coalesce((select is_right from tried), false) as is_right,
+      (select ceil(extract(epoch from locked_until - now()))::int from svc.sms_codes
+       where phone = ${phone} and ${isLocked}) as locked_seconds`
+  }
+
+  const isLocked = async (phone: string): Promise<boolean> =>
+    (await db.run(SYSTEM, sql`select from svc.sms_codes where phone = ${phone} and locked_until > now()`)) > 0
 
   return {
     async request(phone: string): Promise<void> {
+      if (await isLocked(phone)) return
       const fixed = config.sms_test_phone_numbers[phone]
       if (fixed !== undefined) {
         await db.run(SYSTEM, store(phone, fixed))
@@ -60,7 +81,9 @@ export function createSmsSignIn(deps: {
     },
 
     async confirm(phone: string, code: string, device: Device): Promise<AuthResponse> {
-      const [tried] = await db.rows<{ is_right: boolean }>(SYSTEM, spend(phone, code))
+      type Tried = { is_right: boolean; locked_seconds: number | null }
+      const [tried] = await db.rows<Tried>(SYSTEM, spend(phone, code))
+      if (tried?.locked_seconds) throw tooManyFailures(tried.locked_seconds)
       if (!tried?.is_right) throw invalid()
       const [user] = await db.rows<{ id: string }>(SYSTEM, [
         sql`insert into svc.users (id, phone) values (${randomUUID()}::uuid, ${phone}) on conflict (phone) do nothing`,

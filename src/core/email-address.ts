@@ -1,4 +1,4 @@
-import { badRequest } from '../../../core/errors.ts'
+import { badRequest } from './errors.ts'
 
 const MAX_LOCAL = 64
 const MAX_ADDRESS = 320
@@ -10,14 +10,15 @@ const DOMAIN = /^[^\s@\p{C}"(),:;<>[\]\\.]+(\.[^\s@\p{C}"(),:;<>[\]\\.]+)+$/u
 export function emailOf(given: string): string {
   const email = normaliseEmail(given)
   if (email === '') throw badRequest('email is required')
+  // The root of the domain name system: a second spelling of an address that may belong to somebody else.
+  if (email.endsWith('.')) throw badRequest('invalid email address')
   if (!isEmail(email)) throw badRequest('invalid email format')
   return email
 }
 
 export function normaliseEmail(text: string): string {
   if (text.length > MAX_ADDRESS * 2) return text
-  // A dot at the end is the root of the domain name system, not another domain.
-  return [...text.trim().replace(/\.$/, '')].map(lowerCase).join('')
+  return [...text.trim()].map(lowerCase).join('')
 }
 
 export function isEmail(email: string): boolean {
