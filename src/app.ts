@@ -1,7 +1,7 @@
-import { workCleanups } from './app/cleanups.ts'
 import { createData } from './app/data.ts'
 import { createEvents } from './app/events.ts'
 import { createIdentity } from './app/identity.ts'
+import { jobTypesOf } from './app/job-types.ts'
 import { Lifecycle } from './app/lifecycle.ts'
 import { createMessages } from './app/messages.ts'
 import { createOperator } from './app/operator.ts'
@@ -55,9 +55,9 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     await life.start(features)
 
     const cleanups = Object.assign({}, ...features.map((feature) => feature.cleanups))
-    workCleanups(platform.queue, cleanups)
     // Stops before anything that its handlers use.
     life.own(platform.queue)
+    await events.jobs.work(jobTypesOf(features))
     const routes = features.flatMap((feature) => feature.routes ?? [])
     const http = createHttpServer({
       routes,
@@ -68,7 +68,10 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       authEnabled: config.auth.enabled,
       observe,
       onRequest: operator.onRequest,
-      onDrain: () => life.drain(),
+      onDrain: () => {
+        life.drain()
+        platform.queue.drain()
+      },
       config: serverConfig(config),
     })
     const { port, url } = await life.own(http).listen()

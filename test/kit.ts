@@ -83,6 +83,8 @@ const testDefaults = {
   'rate_limit.mfa_verify': 'off',
   'rate_limit.admin_login': 'off',
   'log.level': 'error',
+  // Nothing is cleaned up at the full hour in the middle of a test.
+  'jobs.scheduler_enabled': false,
   'database.max_conns': 8,
 }
 

@@ -1,6 +1,6 @@
 // A process to be killed: claims one item of the kind named on the command line and never ends it.
 
-import { createQueue } from '../src/db/queue/queue.ts'
+import { Queue } from '../src/db/queue/queue.ts'
 import { openPool } from '../src/db/wire/pool.ts'
 
 const [url = '', kind = '', leaseSeconds = '1'] = process.argv.slice(2)
@@ -15,7 +15,7 @@ const pool = await openPool({
   statementTimeoutMs: 5_000,
   observe,
 })
-const queue = createQueue({ db: pool, observe })
+const queue = new Queue({ db: pool, observe })
 queue.work(kind, { concurrency: 1, leaseSeconds: Number(leaseSeconds), retryDelays: [1] }, async ({ attempt }) => {
   console.log(`claimed ${attempt}`)
   await new Promise(() => {})

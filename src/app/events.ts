@@ -1,4 +1,5 @@
 import type { Config } from '../config/config.ts'
+import { createJobs } from '../features/jobs/routes.ts'
 import { createRealtime } from '../features/realtime/routes.ts'
 import { createWebhooks } from '../features/webhooks/routes.ts'
 import { isLoopbackHost } from '../http/out/address-guard.ts'
@@ -8,7 +9,7 @@ import type { IdentityGroup } from './identity.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Platform } from './platform.ts'
 
-/** What happens after a commit, read from the change log. */
+/** What happens after a commit, read from the change log, and what happens later. */
 export function createEvents(config: Config, platform: Platform, identity: IdentityGroup, life: Lifecycle) {
   const { db, schema, changeLog, queue, observe, metrics } = platform
   const { identify, revocations, encryptionKey } = identity
@@ -40,5 +41,7 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     observe,
     metrics,
   })
-  return { features: [realtime, webhooks] }
+  const jobs = createJobs({ db, queue, observe, metrics, config: config.jobs })
+  const logJobs = { cleanups: { change_log_trim: () => changeLog.trim() } }
+  return { jobs, features: [realtime, webhooks, jobs, logJobs] }
 }

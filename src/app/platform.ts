@@ -3,7 +3,7 @@ import { createMetrics, type Metrics } from '../core/metrics.ts'
 import type { Observe } from '../core/observe.ts'
 import { type ChangeLog, createChangeLog } from '../db/changes/log.ts'
 import { createCounters } from '../db/counters.ts'
-import { createQueue, type Queue } from '../db/queue/queue.ts'
+import { Queue } from '../db/queue/queue.ts'
 import { openSchemaCache } from '../db/schema/cache.ts'
 import type { SchemaCache } from '../db/schema/snapshot.ts'
 import { openDatabase } from '../db/setup/database.ts'
@@ -67,7 +67,12 @@ export async function openPlatform(
     observe,
     db,
     schema,
-    queue: createQueue({ db, observe }),
+    queue: new Queue({
+      db,
+      observe,
+      pollMs: config.jobs.poll_interval_ms,
+      finishMs: config.server.shutdown_timeout * 1000,
+    }),
     changeLog,
     limiter: createLimiter({ counters }),
     metrics,

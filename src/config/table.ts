@@ -172,6 +172,34 @@ export const table = {
     allow_private_networks: autoOrBool('receivers on private addresses; auto = while server.host is loopback'),
     delivery_retention: duration('7d', 'how long the history of deliveries is kept'),
   },
+  jobs: {
+    enabled: bool(true, 'false: the endpoints of jobs and schedules answer 503, and none runs'),
+    worker_concurrency: int(4, 'jobs at a time, per server', { min: 1, max: 1000 }),
+    poll_interval_ms: int(1000, 'milliseconds between looks for work that nobody announced', {
+      min: 10,
+      max: 3_600_000,
+    }),
+    lease_duration: duration(60, 'what a dead server ran is run again after this; renewed every third of it'),
+    max_attempts: int(3, 'how often a new job is tried', { min: 1, max: 1000 }),
+    retention: duration('7d', 'how long finished jobs are kept'),
+    scheduler_enabled: bool(true, 'false: this server starts no scheduled jobs'),
+    scheduler_tick: duration(15, 'longest pause between looks for schedules that are due'),
+  },
+  push: {
+    enabled: bool(false, 'push notifications; needs jobs.enabled'),
+    fcm: {
+      credentials_file: path('', 'service account of Firebase; empty = Android messages go to the log'),
+      endpoint: url('origin', 'where messages are sent', 'https://fcm.googleapis.com'),
+    },
+    apns: {
+      key_file: path('', 'signing key (.p8) of Apple; empty = iOS messages go to the log'),
+      team_id: str('', 'required with a key file'),
+      key_id: str('', 'required with a key file'),
+      bundle_id: str('', 'topic of the messages; required with a key file'),
+      environment: oneOf(['production', 'sandbox'], 'production', 'which of the two services'),
+      endpoint: url('origin', 'where messages are sent; empty = by environment'),
+    },
+  },
   audit: {
     retention_days: int(90, 'days an audit entry is kept', { min: 1, max: 36_500 }),
   },

@@ -1,3 +1,4 @@
+import type { JobHandler } from '../core/job.ts'
 import type { Route } from './route.ts'
 
 /**
@@ -11,7 +12,9 @@ export type Feature = {
   /** A graceful stop begins: what would never end by itself ends now, so that requests in flight can finish. */
   drain?(): void
   stop?(): Promise<void> | void
-  /** Helpers that remove what is over, by name; each resolves to how much it removed. */
+  /** Work that can be queued and scheduled, by type. */
+  readonly jobs?: Readonly<Record<string, JobHandler>>
+  /** Helpers that remove what is over, by name; each resolves to how much it removed. They are job types too. */
   readonly cleanups?: Readonly<Record<string, () => Promise<number>>>
   /** Figures of GET /api/admin/stats. */
   stats?(): Readonly<Record<string, unknown>>

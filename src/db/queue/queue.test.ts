@@ -7,12 +7,12 @@ import { eventually } from '../../../test/eventually.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { sql } from '../sql.ts'
 import type { Pool } from '../wire/pool.ts'
-import { createQueue, GiveUp, type Queue, RetryIn } from './queue.ts'
+import { GiveUp, Queue, RetryIn } from './queue.ts'
 
 const database = await testDatabase()
 const [poolA, poolB] = [await database.open(), await database.open()]
 const queueOn = (db: Pool): Queue => {
-  const queue = createQueue({ db, observe: () => {} })
+  const queue = new Queue({ db, observe: () => {} })
   database.atEnd(() => queue.stop())
   return queue
 }

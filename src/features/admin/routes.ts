@@ -32,6 +32,7 @@ export type Admin = {
   start(): Promise<void>
   /** The password that this process generated at its start, if it did. */
   generatedPassword(): string | undefined
+  readonly cleanups: Readonly<Record<string, () => Promise<number>>>
   stop(): void
 }
 
@@ -129,6 +130,9 @@ export function createAdmin(deps: AdminDeps): Admin {
       if (config.enabled) generatedPassword = await settlePassword(deps, config.password)
     },
     generatedPassword: () => generatedPassword,
+    cleanups: {
+      audit_log_retention: () => db.run(SYSTEM, forgetOldAudit(deps.audit.retention_days), { lane: 'slow' }),
+    },
     stop: () => clearInterval(housekeeping),
   }
 }

@@ -8,7 +8,7 @@ import { testDatabase } from '../../../test/database.ts'
 import { eventually } from '../../../test/eventually.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observation } from '../../core/observe.ts'
-import { createQueue, type Queue } from '../../db/queue/queue.ts'
+import { Queue } from '../../db/queue/queue.ts'
 import { sql } from '../../db/sql.ts'
 import { createOutgoing } from '../../http/out/outgoing.ts'
 import { createEmail, type Email } from './routes.ts'
@@ -31,7 +31,7 @@ const base: MailConfig = {
 
 /** Mail as one process of the service has it; `stop` is the end of that process. */
 function startMail(config: Partial<MailConfig>): Email & { end(): Promise<void> } {
-  const queue: Queue = createQueue({ db, observe })
+  const queue: Queue = new Queue({ db, observe })
   const email = createEmail({ db, queue, outgoing, observe, config: { ...base, ...config }, appName: 'Shop' })
   const end = async () => {
     await queue.stop()
@@ -126,10 +126,10 @@ test('with starttls a server that does not offer it gets nothing', async () => {
 
 test('a mail queued by a process that died before sending it is sent by the next one', async () => {
   const { port, inbox } = await smtpServer()
-  const queue = createQueue({ db, observe })
+  const queue = new Queue({ db, observe })
   const { queueMail } = createEmail({
     db,
-    queue: { ...queue, work() {} },
+    queue: Object.assign(queue, { work() {} }),
     outgoing,
     observe,
     config: base,

@@ -41,7 +41,7 @@ export function createMailer(deps: {
 
   return {
     work(): void {
-      queue.work(KIND, { concurrency: 4, leaseSeconds: 60, retryDelays: RETRY_DELAYS }, (item) =>
+      queue.work(KIND, { concurrency: 4, leaseSeconds: 60, retryDelays: RETRY_DELAYS, finishes: true }, (item) =>
         sendQueued(item.payload as Queued),
       )
     },

@@ -7,7 +7,7 @@ import { testDatabase } from '../../../test/database.ts'
 import { eventually } from '../../../test/eventually.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observation } from '../../core/observe.ts'
-import { createQueue } from '../../db/queue/queue.ts'
+import { Queue } from '../../db/queue/queue.ts'
 import { sql } from '../../db/sql.ts'
 import { createOutgoing } from '../../http/out/outgoing.ts'
 import { createSms } from './sms.ts'
@@ -32,7 +32,7 @@ const base: SmsConfig = {
   twilio_from: '+15005550006',
 }
 function startSms(config: Partial<SmsConfig>) {
-  const queue = createQueue({ db, observe })
+  const queue = new Queue({ db, observe })
   database.atEnd(() => queue.stop())
   return { ...createSms({ queue, outgoing, observe, config: { ...base, ...config } }), stop: () => queue.stop() }
 }

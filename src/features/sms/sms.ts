@@ -26,7 +26,7 @@ export type SmsSender = {
 export function createSms(deps: { queue: Queue; outgoing: Outgoing; observe: Observe; config: SmsConfig }): SmsSender {
   const { queue, observe, config } = deps
   const transport = transportOf(deps)
-  queue.work(KIND, { concurrency: 4, leaseSeconds: 30, retryDelays: RETRY_DELAYS }, async (item) => {
+  queue.work(KIND, { concurrency: 4, leaseSeconds: 30, retryDelays: RETRY_DELAYS, finishes: true }, async (item) => {
     await transport.send(item.payload as Sms)
     observe({ level: 'debug', message: 'sms sent' })
   })

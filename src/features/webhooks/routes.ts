@@ -8,8 +8,9 @@ import { pageOf, pageQuery } from '../../core/page.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Queue } from '../../db/queue/queue.ts'
+import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
-import { json, jsonText, noContent, type Route, route } from '../../http/route.ts'
+import { json, jsonText, noContent, route } from '../../http/route.ts'
 import { attempt } from './attempt.ts'
 import { KIND, startDelivery } from './delivery.ts'
 import { createHooks, EVENTS, hookChange, newHook } from './hooks.ts'
@@ -27,8 +28,6 @@ type Deps = {
   observe: Observe
   metrics: Metrics
 }
-
-export type Webhooks = { routes: Route[]; stats(): Record<string, unknown>; stop(): void }
 
 const PRUNE_EVERY_MS = 3_600_000
 const PRUNE_SLICE = 5_000
@@ -65,7 +64,7 @@ const byId = { id: t.id('webhook') }
 
 const TEST_BODY = JSON.stringify({ action: 'test', table: '_svc_test', record: { message: 'Test event from Savanna' } })
 
-export function createWebhooks(deps: Deps): Webhooks {
+export function createWebhooks(deps: Deps): Feature {
   const { db, queue, outgoing, config, observe, metrics } = deps
   const hooks = createHooks({
     db,
@@ -88,9 +87,10 @@ export function createWebhooks(deps: Deps): Webhooks {
   const count = quietly('webhook queue not counted', async () => {
     sizes = await queue.sizes(KIND)
   })
-  const prune = quietly('webhook deliveries not pruned', async () => {
-    while ((await db.run(SYSTEM, pruneDeliveries(config.delivery_retention, PRUNE_SLICE))) === PRUNE_SLICE);
-  })
+  const pruneBefore = async (retentionSeconds: number): Promise<void> => {
+    while ((await db.run(SYSTEM, pruneDeliveries(retentionSeconds, PRUNE_SLICE))) === PRUNE_SLICE);
+  }
+  const prune = quietly('webhook deliveries not pruned', () => pruneBefore(config.delivery_retention))
   const timers = [setInterval(count, COUNT_EVERY_MS).unref(), setInterval(prune, PRUNE_EVERY_MS).unref()]
   prune()
 
@@ -180,6 +180,10 @@ export function createWebhooks(deps: Deps): Webhooks {
   ]
   return {
     routes,
+    jobs: {
+      webhook_delivery_prune: ({ payload: { retention_hours: hours } }) =>
+        pruneBefore(typeof hours === 'number' && hours >= 0 ? hours * 3600 : config.delivery_retention),
+    },
     stats: () => ({ webhook_queue: { queued: total(), byWebhook: Object.fromEntries(sizes) } }),
     stop() {
       for (const timer of timers) clearInterval(timer)

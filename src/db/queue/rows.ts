@@ -1,0 +1,150 @@
+import { Ident, type Sql, sql } from '../sql.ts'
+
+export type Claimed = {
+  id: string
+  group: string
+  payload: unknown
+  attempt: number
+  /** Null: the kind decides how often its items are tried. */
+  maxAttempts: number | null
+}
+/** Who holds an item: a claim is valid for its worker and its attempt, so a zombie can never settle another's claim. */
+export type Hold = { id: string; worker: string; attempt: number }
+
+export type Push = {
+  delaySeconds?: number
+  group?: string
+  /** A data-modifying statement with RETURNING; the item is queued once for each row it returns. */
+  forEach?: Sql
+}
+
+type Ask = {
+  kind: string
+  worker: string
+  free: number
+  perGroup: number
+  leaseSeconds: number
+  /** Items of this process under way, per group. */
+  running: ReadonlyMap<string, number>
+}
+
+export const seconds = (n: number): Sql => sql`make_interval(secs => ${n})`
+
+/**
+ * The statements of a table of work. A table has the columns id, payload, attempts, run_at, lease_until, worker and
+ * last_error; where it differs from svc.queue, a subclass says so.
+ */
+export class Rows {
+  protected readonly table: Ident = new Ident('svc', 'queue')
+  protected readonly group: Ident = new Ident('group_key')
+  protected readonly idType: Sql = sql`bigint`
+  protected readonly maxAttempts: Sql = sql`null::int`
+  /** What else a claim sets. */
+  protected readonly onClaim: Sql = sql``
+
+  /** The rows, called q, that wait or run and are of this kind. */
+  protected isOf(kind: Sql): Sql {
+    return sql`q.kind = ${kind}`
+  }
+
+  /**
+   * Up to `free` due items, one of each group before a second of any, and no more of a group than its cap leaves.
+   * Groups are found by hopping over the index, so a long backlog of one group costs the others nothing.
+   */
+  claim(ask: Ask): Sql {
+    const { table, group } = this
+    const isOurs = this.isOf(sql`${ask.kind}`)
+    return sql`
+  with recursive groups as (
+    (select q.${group} as name from ${table} q where ${isOurs} order by q.${group} limit 1)
+    union all
+    select (select q.${group} from ${table} q where ${isOurs} and q.${group} > g.name order by q.${group} limit 1)
+    from groups g where g.name is not null
+  ), busy as (
+    select * from unnest(${[...ask.running.keys()]}::text[], ${[...ask.running.values()]}::int[]) as b(name, running)
+  ), candidates as (
+    select due.id from groups g
+    left join busy b on b.name = g.name
+    cross join lateral (
+      select q.id, q.run_at, row_number() over (order by q.run_at, q.id) as turn from ${table} q
+      where ${isOurs} and q.${group} = g.name and q.run_at <= now()
+      order by q.run_at, q.id
+      limit greatest(0, least(${ask.free}::int, ${ask.perGroup}::int - coalesce(b.running, 0)))
+    ) due
+    order by due.turn, due.run_at, due.id limit ${ask.free}::int
+  ), mine as (
+    select q.id from ${table} q where q.id in (select id from candidates) and ${isOurs} and q.run_at <= now()
+    for update skip locked
+  )
+  update ${table} q
+  set attempts = q.attempts + 1, worker = ${ask.worker},
+      lease_until = now() + ${seconds(ask.leaseSeconds)}, run_at = now() + ${seconds(ask.leaseSeconds)}${this.onClaim}
+  from mine where q.id = mine.id
+  returning q.id::text as id, q.${group} as "group", q.payload, q.attempts as attempt, ${this.maxAttempts} as "maxAttempts"`
+  }
+
+  /** Which kinds have something to do. `min` is one probe of an index, however long the backlog is. */
+  due(kinds: readonly string[]): Sql {
+    return sql`
+  select kind from unnest(${kinds}::text[]) as kind
+  where (select min(q.run_at) from ${this.table} q where ${this.isOf(sql`kind.kind`)}) <= now()`
+  }
+
+  /** Returns the ids that are still ours. */
+  renew(worker: string, ids: readonly string[], leaseSeconds: number): Sql {
+    return sql`
+  update ${this.table} set lease_until = now() + ${seconds(leaseSeconds)}, run_at = now() + ${seconds(leaseSeconds)}
+  where worker = ${worker} and id = any(${ids}::${this.idType}[])
+  returning id::text as id`
+  }
+
+  /** Every one of `holds` is by the same worker. */
+  done(holds: readonly Hold[]): Sql {
+    return sql`delete from ${this.table} q using ${this.held(holds)}`
+  }
+
+  retry(hold: Hold, delaySeconds: number, error: string): Sql {
+    return sql`
+  update ${this.table} q set worker = null, lease_until = null, run_at = now() + ${seconds(delaySeconds)},
+    last_error = ${error} from ${this.held([hold])}`
+  }
+
+  /** It failed for good. */
+  bury(hold: Hold, _error: string): Sql {
+    return this.done([hold])
+  }
+
+  /** An interrupted attempt does not count. `but` are the ids that the worker keeps. */
+  giveBack(worker: string, but: readonly string[]): Sql {
+    return sql`
+  update ${this.table} set worker = null, lease_until = null, run_at = now(), attempts = greatest(0, attempts - 1)
+  where worker = ${worker} and id <> all(${but}::${this.idType}[])`
+  }
+
+  protected held(holds: readonly Hold[]): Sql {
+    const [ids, attempts] = [holds.map(({ id }) => id), holds.map(({ attempt }) => attempt)]
+    return sql`unnest(${ids}::${this.idType}[], ${attempts}::int[]) as h(id, attempts)
+      where q.id = h.id and q.attempts = h.attempts and q.worker = ${holds[0]?.worker ?? ''}`
+  }
+}
+
+export const queueRows = new Rows()
+
+export function pushItem(kind: string, payload: object, { delaySeconds = 0, group = '', forEach }: Push): Sql {
+  const values = sql`${kind}, ${group}, ${JSON.stringify(payload)}::jsonb, now() + ${seconds(delaySeconds)}`
+  const into = sql`insert into svc.queue (kind, group_key, payload, run_at)`
+  return forEach ? sql`with cause as (${forEach}) ${into} select ${values} from cause` : sql`${into} values (${values})`
+}
+
+/** One item for each row of `rows`, which has the columns group_key and payload. */
+export const pushEach = (kind: string, rows: Sql): Sql => sql`
+  insert into svc.queue (kind, group_key, payload) select ${kind}, rows.group_key, rows.payload from (${rows}) rows`
+
+/** Whoever runs one of them meanwhile finds it gone when it wants to settle it. */
+export const removeGroup = (kind: string, group: string): Sql =>
+  sql`delete from svc.queue where kind = ${kind} and group_key = ${group}`
+
+export const groupSizes = (kind: string): Sql =>
+  sql`select group_key as "group", count(*)::int as size from svc.queue where kind = ${kind} group by group_key`
+
+export const notifyOthers = (payload: string): Sql => sql`select pg_notify('svc_queue', ${payload})`

@@ -1,0 +1,252 @@
+import { sleep } from '../../core/clock.ts'
+import { reasonOf } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Observe } from '../../core/observe.ts'
+import type { Db } from '../db.ts'
+import type { Sql } from '../sql.ts'
+import { GiveUp, RetryIn } from './failure.ts'
+import { type Claimed, type Hold, queueRows, type Rows } from './rows.ts'
+
+const LONGEST_BACK_OFF_MS = 5000
+const KEPT_ERROR_CHARACTERS = 1000
+
+/** `attempt` is 1 for the first run. */
+export type Item = Claimed & { readonly worker: string }
+/** A statement that it resolves to is run together with the removal of the item: both happen or neither. */
+export type Handler = (item: Item, signal: AbortSignal) => Promise<Sql | undefined> | Promise<void>
+
+export type WorkOptions = {
+  /** Items of this kind at a time in this process. */
+  concurrency: number
+  /** A process that dies keeps its items this long; renewed every third of it. */
+  leaseSeconds: number
+  /** Seconds to wait after each failed run, or after the given one; none left means the item is dead. */
+  retryDelays: readonly number[] | ((item: Item, attempt: number) => number | undefined)
+  /** Items of one group at a time in this process; the others keep their share. */
+  perGroup?: number
+  /** Told about an item that failed for good, just before its row is settled. */
+  onDead?: (item: Item, error: unknown) => Promise<void> | void
+  /** What cannot be taken back, such as a mail under way, is let finish when the server stops. */
+  finishes?: true
+  /** Where the items are; default svc.queue, which keeps nothing of what is over. */
+  rows?: Rows
+}
+
+type Running = Claimed & { controller: AbortController }
+type Done = { hold: Hold; item: Running; settled: () => void }
+
+/** What a worker needs of its queue. */
+export type Surroundings = {
+  db: Db
+  observe: Observe
+  /** Names this process in the rows it holds. */
+  me: string
+  isStopping(): boolean
+  troubled(what: string, error: unknown): void
+  /** A statement came through. */
+  fine(): void
+}
+
+/** The items of one kind in this process: claims them, runs them, and writes down what came of it. */
+export class Worker {
+  readonly kind: string
+  readonly rows: Rows
+  readonly finishes: boolean
+  readonly #options: WorkOptions
+  readonly #handler: Handler
+  readonly #around: Surroundings
+  readonly #running = new Map<string, Running>()
+  readonly #underWay = new Set<Promise<void>>()
+  readonly #beat: NodeJS.Timeout
+  readonly #done: Done[] = []
+  #claiming = false
+  /** Somebody asked for a claim while one was under way. */
+  #again = false
+  /** The last claim left work behind: its slots, or the slots of a group, were used up. */
+  #more = false
+
+  constructor(kind: string, options: WorkOptions, handler: Handler, around: Surroundings) {
+    this.kind = kind
+    this.rows = options.rows ?? queueRows
+    this.finishes = options.finishes ?? false
+    this.#options = options
+    this.#handler = handler
+    this.#around = around
+    const beat = () => void this.#heartbeat().catch((error: unknown) => around.troubled('heartbeat', error))
+    this.#beat = setInterval(beat, (options.leaseSeconds * 1000) / 3).unref()
+  }
+
+  get runningIds(): string[] {
+    return [...this.#running.keys()]
+  }
+
+  wake(): void {
+    if (!this.#around.isStopping()) this.#track(this.#claim())
+  }
+
+  interrupt(): void {
+    for (const item of this.#running.values()) item.controller.abort()
+  }
+
+  /** Resolves when nothing is under way any more. */
+  async idle(): Promise<void> {
+    while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay)
+  }
+
+  stop(): void {
+    clearInterval(this.#beat)
+  }
+
+  #track(work: Promise<void>): void {
+    const tracked: Promise<void> = work.finally(() => this.#underWay.delete(tracked))
+    this.#underWay.add(tracked)
+  }
+
+  async #claim(): Promise<void> {
+    if (this.#claiming) {
+      this.#again = true
+      return
+    }
+    this.#claiming = true
+    try {
+      do {
+        this.#again = false
+        await this.#claimOnce()
+      } while (this.#again && !this.#around.isStopping())
+    } catch (error) {
+      this.#more = true
+      this.#around.troubled('claim', error)
+    } finally {
+      this.#claiming = false
+    }
+  }
+
+  async #claimOnce(): Promise<void> {
+    const { db, me, isStopping, fine } = this.#around
+    const { concurrency, leaseSeconds, perGroup = concurrency } = this.#options
+    const free = concurrency - this.#running.size
+    this.#more = true
+    if (isStopping() || free <= 0) return
+    const running = perGroups(this.#running.values())
+    const items = await db.rows<Claimed>(
+      SYSTEM,
+      this.rows.claim({ kind: this.kind, worker: me, free, perGroup, leaseSeconds, running }),
+    )
+    fine()
+    if (isStopping()) return // they are given back
+    for (const item of items) this.#start(item)
+    const fullGroup = [...perGroups(this.#running.values()).values()].some((count) => count >= perGroup)
+    this.#more = this.#running.size > 0 && (items.length >= free || fullGroup)
+  }
+
+  #start(claimed: Claimed): void {
+    const { observe } = this.#around
+    const item: Running = { ...claimed, controller: new AbortController() }
+    // Our own lease ran out in an outage and we were first to claim it again.
+    this.#running.get(item.id)?.controller.abort()
+    this.#running.set(item.id, item)
+    const done = this.#run(item)
+      .catch((error: unknown) => {
+        observe({ level: 'error', message: 'queue: item not settled', attrs: { id: item.id, error: reasonOf(error) } })
+      })
+      .finally(() => {
+        if (this.#running.get(item.id) === item) this.#running.delete(item.id)
+        if (this.#more) this.wake()
+      })
+    this.#track(done)
+  }
+
+  #delayAfter(item: Item, attempt: number): number | undefined {
+    const { retryDelays } = this.#options
+    return typeof retryDelays === 'function' ? retryDelays(item, attempt) : retryDelays[attempt - 1]
+  }
+
+  async #attempt(item: Item, signal: AbortSignal): Promise<{ statement?: Sql; error?: Error }> {
+    // Each run took its process with it: the item is never run again.
+    if (item.attempt > 1 && this.#delayAfter(item, item.attempt - 1) === undefined) {
+      return { error: new GiveUp('the process died in every attempt') }
+    }
+    try {
+      const statement = await this.#handler(item, signal)
+      return statement ? { statement } : {}
+    } catch (error) {
+      return { error: error instanceof Error ? error : new Error(String(error)) }
+    }
+  }
+
+  async #run(running: Running): Promise<void> {
+    const { observe, me } = this.#around
+    const { controller, ...claimed } = running
+    const { id, attempt } = claimed
+    const item: Item = { ...claimed, worker: me }
+    const hold: Hold = { id, worker: me, attempt }
+    const { error, statement } = await this.#attempt(item, controller.signal)
+    if (error === undefined) {
+      return statement ? this.#settle(running, [statement, this.rows.done([hold])]) : this.#settleDone(running, hold)
+    }
+    // Interrupted by a stop or lost to another process: not a failure of the item.
+    if (controller.signal.aborted) return
+    const planned = this.#delayAfter(item, attempt)
+    const delay = error instanceof RetryIn ? error.seconds : planned
+    const attrs = { kind: this.kind, id, attempt, error: reasonOf(error) }
+    const kept = reasonOf(error).replaceAll('\0', '').slice(0, KEPT_ERROR_CHARACTERS)
+    if (planned !== undefined && delay !== undefined && !(error instanceof GiveUp)) {
+      observe({ level: 'warn', message: 'queue: item failed, will retry', attrs })
+      return this.#settle(running, [this.rows.retry(hold, delay, kept)])
+    }
+    observe({ level: 'error', message: 'queue: item is dead', attrs })
+    try {
+      await this.#options.onDead?.(item, error)
+    } catch (thrown) {
+      observe({ level: 'error', message: 'queue: onDead failed', attrs: { ...attrs, error: reasonOf(thrown) } })
+    }
+    return this.#settle(running, [this.rows.bury(hold, kept)])
+  }
+
+  /** Items that end in the same turn of the event loop share a commit. */
+  #settleDone(item: Running, hold: Hold): Promise<void> {
+    return new Promise((settled) => {
+      this.#done.push({ hold, item, settled })
+      if (this.#done.length === 1) setImmediate(() => void this.#settleTogether(this.#done.splice(0)))
+    })
+  }
+
+  async #settleTogether(done: readonly Done[]): Promise<void> {
+    const isAbandoned = (): boolean => done.every(({ item }) => item.controller.signal.aborted)
+    await this.#write([this.rows.done(done.map(({ hold }) => hold))], isAbandoned)
+    for (const { settled } of done) settled()
+  }
+
+  #settle(item: Running, statements: [Sql, ...Sql[]]): Promise<void> {
+    return this.#write(statements, () => item.controller.signal.aborted)
+  }
+
+  /** Keeps trying through an outage: work that was done must not be done again if that can be helped. */
+  async #write(statements: [Sql, ...Sql[]], isAbandoned: () => boolean): Promise<void> {
+    for (let wait = 100; ; wait = Math.min(wait * 2, LONGEST_BACK_OFF_MS)) {
+      try {
+        await this.#around.db.run(SYSTEM, statements)
+        return
+      } catch (error) {
+        this.#around.troubled('write', error)
+        if (this.#around.isStopping() || isAbandoned()) return
+        await sleep(wait)
+      }
+    }
+  }
+
+  async #heartbeat(): Promise<void> {
+    const ids = this.runningIds
+    if (ids.length === 0) return
+    const { db, me } = this.#around
+    const kept = await db.rows<{ id: string }>(SYSTEM, this.rows.renew(me, ids, this.#options.leaseSeconds))
+    const still = new Set(kept.map(({ id }) => id))
+    for (const id of ids) if (!still.has(id)) this.#running.get(id)?.controller.abort()
+  }
+}
+
+function perGroups(items: Iterable<{ group: string }>): Map<string, number> {
+  const counts = new Map<string, number>()
+  for (const { group } of items) counts.set(group, (counts.get(group) ?? 0) + 1)
+  return counts
+}

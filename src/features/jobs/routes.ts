@@ -1,0 +1,219 @@
+import { AppError, badRequest, notFound, reasonOf } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { JobHandler } from '../../core/job.ts'
+import * as t from '../../core/json-type.ts'
+import type { Metrics } from '../../core/metrics.ts'
+import type { Observe } from '../../core/observe.ts'
+import { limitOf } from '../../core/page.ts'
+import type { Db } from '../../db/db.ts'
+import type { Queue } from '../../db/queue/queue.ts'
+import type { Feature } from '../../http/feature.ts'
+import { jsonText, type Route, route } from '../../http/route.ts'
+import { job } from './job-type.ts'
+import { Runner } from './runner.ts'
+import { scheduleRoutes } from './schedule-routes.ts'
+import { Scheduler } from './scheduler.ts'
+import { Schedules } from './schedules.ts'
+import {
+  addJob,
+  cancelJob,
+  countJobs,
+  type JobState,
+  jobById,
+  jobByKey,
+  listJobs,
+  pruneJobs,
+  retryJob,
+  STATES,
+} from './sql.ts'
+
+type JobsConfig = {
+  enabled: boolean
+  worker_concurrency: number
+  lease_duration: number
+  max_attempts: number
+  retention: number
+  scheduler_enabled: boolean
+  scheduler_tick: number
+}
+
+const MAX_NAME = 100
+const MAX_KEY = 255
+const RFC3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$/i
+const PRUNE_EVERY_MS = 600_000
+const PRUNE_SLICE = 5_000
+const COUNT_EVERY_MS = 5_000
+
+const newJob = t.object({
+  type: t.string({ maxLength: MAX_NAME }),
+  payload: t.optional(t.record(t.any())),
+  runAt: t.optional(t.string({ description: 'RFC 3339; default now' })),
+  maxAttempts: t.optional(t.integer({ minimum: 1, maximum: 1000 })),
+  idempotencyKey: t.optional(t.string({ maxLength: MAX_KEY })),
+})
+
+const counts = t.object({
+  queued: t.integer(),
+  running: t.integer(),
+  completed: t.integer(),
+  failed: t.integer(),
+  canceled: t.integer(),
+  oldestQueuedAgeSec: t.optional(t.number()),
+})
+
+export type Jobs = Feature & {
+  /** Runs what is queued with these handlers. Called once, when every feature is there. */
+  work(handlers: Readonly<Record<string, JobHandler>>): Promise<void>
+}
+
+export function createJobs(deps: {
+  db: Db
+  queue: Queue
+  observe: Observe
+  metrics: Metrics
+  config: JobsConfig
+}): Jobs {
+  const { db, queue, observe, metrics, config } = deps
+  const runner = new Runner({ db, queue, config })
+  const scheduler = new Scheduler({ db, observe, tickSeconds: config.scheduler_tick, started: () => runner.wake() })
+  const schedules = new Schedules({ db, changed: () => scheduler.wake() })
+  const timers: NodeJS.Timeout[] = []
+  let counted: Readonly<Record<string, number>> = {}
+  metrics.gauge('svc_jobs', 'Jobs that are kept, by state.', ['state'], () =>
+    STATES.map((state) => ({ labels: [state], value: counted[state] ?? 0 })),
+  )
+  const requires = (): void => {
+    if (!config.enabled) throw new AppError('unavailable', 'job queue is not enabled')
+  }
+  const often = (ms: number, what: string, work: () => Promise<void>): void => {
+    const quietly = (): void => {
+      work().catch((error: unknown) => observe({ level: 'warn', message: what, attrs: { error: reasonOf(error) } }))
+    }
+    timers.push(setInterval(quietly, ms).unref())
+    quietly()
+  }
+
+  return {
+    routes: [
+      ...jobRoutes({ db, runner, requires, maxAttempts: config.max_attempts }),
+      ...scheduleRoutes({ schedules, requires, started: () => runner.wake() }),
+    ],
+    async work(handlers) {
+      if (!config.enabled) return
+      runner.work(handlers)
+      await schedules.createDefaults((type) => runner.knows(type))
+      if (config.scheduler_enabled) scheduler.start()
+      often(COUNT_EVERY_MS, 'jobs not counted', async () => {
+        counted = JSON.parse((await db.fly(SYSTEM, countJobs)) ?? '{}')
+      })
+      often(PRUNE_EVERY_MS, 'finished jobs not removed', async () => {
+        while ((await db.run(SYSTEM, pruneJobs(config.retention, PRUNE_SLICE))) === PRUNE_SLICE);
+      })
+    },
+    async stop() {
+      for (const timer of timers) clearInterval(timer)
+      await scheduler.stop()
+    },
+  }
+}
+
+function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAttempts: number }): Route[] {
+  const { db, runner, requires } = deps
+  const params = { id: t.id('job') }
+  /** The job after a change that only its right state allows. */
+  const changed = (text: string | null, wrongState: string): string => {
+    const { exists, job: after } = JSON.parse(text ?? '{}') as { exists: boolean; job: string | null }
+    if (!exists) throw notFound('job not found')
+    if (after === null) throw new AppError('conflict', wrongState)
+    return after
+  }
+  return [
+    route('GET /api/admin/jobs', {
+      summary: 'Jobs, newest first',
+      auth: 'admin',
+      requires,
+      query: { state: t.string(), type: t.string(), limit: t.string(), offset: t.string() },
+      answers: { 200: t.object({ items: t.array(job), count: t.integer() }) },
+      handle: async ({ query }) => {
+        const state = STATES.find((known) => known === query['state'])
+        if (query['state'] && !state) {
+          throw badRequest(`invalid state filter; must be one of: ${STATES.join(', ')}`)
+        }
+        const page = limitOf({ limit: query['limit'], offset: query['offset'] }, { limit: 50, maxLimit: 500 })
+        const ask = { state: state satisfies JobState | undefined, type: query['type'] || undefined, ...page }
+        return jsonText(200, (await db.fly(SYSTEM, listJobs(ask))) ?? '')
+      },
+    }),
+    route('POST /api/admin/jobs', {
+      summary: 'Queue a job; a key that was used before answers the job it made',
+      auth: 'admin',
+      audit: 'job.create',
+      requires,
+      body: newJob,
+      answers: { 201: job, 200: job },
+      handle: async ({ body }) => {
+        if (!runner.knows(body.type)) throw badRequest(`unknown job type: ${body.type}`)
+        const runAt = body.runAt || undefined
+        if (runAt !== undefined && !(RFC3339.test(runAt) && Number.isFinite(Date.parse(runAt)))) {
+          throw badRequest('invalid runAt format')
+        }
+        const idempotencyKey = body.idempotencyKey || undefined
+        const maxAttempts = body.maxAttempts ?? deps.maxAttempts
+        const wish = {
+          type: body.type,
+          payload: JSON.stringify(body.payload ?? {}),
+          maxAttempts,
+          runAt,
+          idempotencyKey,
+        }
+        const [made, before] = await db.flyAll(SYSTEM, [addJob(wish), jobByKey(idempotencyKey ?? '')])
+        if (!made) return jsonText(200, before ?? '')
+        runner.wake()
+        const { id, type } = JSON.parse(made) as { id: string; type: string }
+        return { ...jsonText(201, made), audit: { target: id, newValues: { type } } }
+      },
+    }),
+    route('GET /api/admin/jobs/stats', {
+      summary: 'How many jobs there are, by state',
+      auth: 'admin',
+      requires,
+      answers: { 200: counts },
+      handle: async () => jsonText(200, (await db.fly(SYSTEM, countJobs)) ?? ''),
+    }),
+    route('GET /api/admin/jobs/{id}', {
+      summary: 'One job, with its log and progress',
+      auth: 'admin',
+      requires,
+      params,
+      answers: { 200: job },
+      handle: async ({ params: { id } }) => {
+        const found = await db.fly(SYSTEM, jobById(id))
+        if (found === null) throw notFound('job not found')
+        return jsonText(200, found)
+      },
+    }),
+    route('POST /api/admin/jobs/{id}/retry', {
+      summary: 'Queue a failed job again',
+      auth: 'admin',
+      audit: 'job.retry',
+      requires,
+      params,
+      answers: { 200: job },
+      handle: async ({ params: { id } }) => {
+        const after = changed(await db.fly(SYSTEM, retryJob(id)), 'job is not failed')
+        runner.wake()
+        return jsonText(200, after)
+      },
+    }),
+    route('POST /api/admin/jobs/{id}/cancel', {
+      summary: 'Cancel a queued job',
+      auth: 'admin',
+      audit: 'job.cancel',
+      requires,
+      params,
+      answers: { 200: job },
+      handle: async ({ params: { id } }) =>
+        jsonText(200, changed(await db.fly(SYSTEM, cancelJob(id)), 'job is not queued')),
+    }),
+  ]
+}

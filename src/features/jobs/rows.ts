@@ -1,0 +1,39 @@
+import { type Hold, Rows, seconds } from '../../db/queue/rows.ts'
+import { Ident, type Sql, sql } from '../../db/sql.ts'
+
+const FINISHED = sql`finished_at = now(), updated_at = now(), worker = null, lease_until = null`
+
+/** svc.jobs as a table of work: what is over stays, with its state. */
+export class JobRows extends Rows {
+  protected override readonly table = new Ident('svc', 'jobs')
+  protected override readonly group = new Ident('type')
+  protected override readonly idType = sql`uuid`
+  protected override readonly maxAttempts = sql`q.max_attempts`
+  protected override readonly onClaim = sql`, state = 'running', last_run_at = now(), updated_at = now(),
+      progress = null, log = case when q.attempts = 0 then '{}' else q.log end`
+
+  /** There is one kind, and its indexes hold what is not over. */
+  protected override isOf(): Sql {
+    return sql`q.state in ('queued', 'running')`
+  }
+
+  override done(holds: readonly Hold[]): Sql {
+    return sql`update svc.jobs q set state = 'completed', last_error = null, ${FINISHED} from ${this.held(holds)}`
+  }
+
+  override retry(hold: Hold, delaySeconds: number, error: string): Sql {
+    const next = sql`now() + ${seconds(delaySeconds)}`
+    return sql`update svc.jobs q set state = 'queued', worker = null, lease_until = null, run_at = ${next},
+      planned_at = ${next}, last_error = ${error}, updated_at = now() from ${this.held([hold])}`
+  }
+
+  override bury(hold: Hold, error: string): Sql {
+    return sql`update svc.jobs q set state = 'failed', last_error = ${error}, ${FINISHED} from ${this.held([hold])}`
+  }
+
+  /** The attempt counts: a job is started at most max_attempts times, whatever ended the runs. */
+  override giveBack(worker: string, but: readonly string[]): Sql {
+    return sql`update svc.jobs set state = 'queued', worker = null, lease_until = null, run_at = now(), planned_at = now(),
+      updated_at = now() where worker = ${worker} and id <> all(${but}::uuid[])`
+  }
+}

@@ -1,0 +1,140 @@
+import { SYSTEM } from '../../core/identity.ts'
+import type { JobHandler } from '../../core/job.ts'
+import type { Db } from '../../db/db.ts'
+import { GiveUp, type Item, type Queue, RetryIn } from '../../db/queue/queue.ts'
+import { JobRows } from './rows.ts'
+import { LOG_LINES, noteProgress } from './sql.ts'
+
+const KIND = 'job'
+const NOTE_EVERY_MS = 500
+const LINE_CHARACTERS = 2_000
+/** Longer than anything that should run here; a handler that never ends holds its place no longer. */
+const LONGEST_RUN_MS = 3_600_000
+
+type Work = { type: string; handler: JobHandler | undefined }
+
+/** Seconds before the next attempt: 5, 10, 20, … at most five minutes, and up to one more so that a crowd spreads. */
+export const backOff = (attempt: number): number => Math.min(5 * 2 ** (attempt - 1), 300) + Math.random()
+
+/** Runs the jobs of this process, with the handlers that the features brought. */
+export class Runner {
+  readonly #db: Db
+  readonly #queue: Queue
+  readonly #config: { worker_concurrency: number; lease_duration: number }
+  #handlers: ReadonlyMap<string, JobHandler> = new Map()
+
+  constructor(deps: { db: Db; queue: Queue; config: { worker_concurrency: number; lease_duration: number } }) {
+    this.#db = deps.db
+    this.#queue = deps.queue
+    this.#config = deps.config
+  }
+
+  knows(type: string): boolean {
+    return this.#handlers.has(type)
+  }
+
+  wake(): void {
+    this.#queue.wake(KIND)
+  }
+
+  work(handlers: Readonly<Record<string, JobHandler>>): void {
+    this.#handlers = new Map(Object.entries(handlers))
+    const { worker_concurrency: concurrency, lease_duration: leaseSeconds } = this.#config
+    this.#queue.work(
+      KIND,
+      {
+        concurrency,
+        // One place stays free for other types, so that a type whose jobs hang does not stop everything.
+        perGroup: Math.max(1, concurrency - 1),
+        leaseSeconds,
+        retryDelays: ({ maxAttempts }, attempt) => (attempt < (maxAttempts ?? 1) ? backOff(attempt) : undefined),
+        rows: new JobRows(),
+      },
+      (item, signal) => this.#run(item, signal),
+    )
+  }
+
+  async #run(item: Item, signal: AbortSignal): Promise<void> {
+    const { type, handler }: Work = { type: item.group, handler: this.#handlers.get(item.group) }
+    if (!handler) throw new GiveUp(`no handler for job type: ${type}`)
+    const notes = new Notes(this.#db, item)
+    const timeout = AbortSignal.timeout(LONGEST_RUN_MS)
+    try {
+      await untilAborted(
+        timeout,
+        handler({
+          id: item.id,
+          payload: item.payload as Readonly<Record<string, unknown>>,
+          attempt: item.attempt,
+          signal: AbortSignal.any([signal, timeout]),
+          log: (line) => notes.log(line),
+          progress: (done) => notes.progress(done),
+        }),
+      )
+    } catch (error) {
+      // A peer may ask for more patience than we have, not for less.
+      if (error instanceof RetryIn) throw new RetryIn(Math.max(error.seconds, backOff(item.attempt)), error.message)
+      throw error
+    } finally {
+      await notes.end()
+    }
+  }
+}
+
+/** A handler that ignores its signal loses its place all the same. */
+function untilAborted(signal: AbortSignal, work: Promise<void>): Promise<void> {
+  const late = new Promise<never>((_, reject) => {
+    signal.addEventListener('abort', () => reject(new Error('the job took too long')), { once: true })
+  })
+  return Promise.race([work, late])
+}
+
+/** What a job tells of itself, written at most twice a second. */
+class Notes {
+  readonly #db: Db
+  readonly #item: Item
+  #lines: string[] = []
+  #progress: number | undefined
+  #timer: NodeJS.Timeout | undefined
+  #written: Promise<void> = Promise.resolve()
+
+  constructor(db: Db, item: Item) {
+    this.#db = db
+    this.#item = item
+  }
+
+  log(line: string): void {
+    this.#lines.push(line.replaceAll('\0', '').slice(0, LINE_CHARACTERS))
+    if (this.#lines.length > LOG_LINES) this.#lines.shift()
+    this.#soon()
+  }
+
+  progress(done: number): void {
+    this.#progress = Math.min(Math.max(done, 0), 1)
+    this.#soon()
+  }
+
+  async end(): Promise<void> {
+    clearTimeout(this.#timer)
+    this.#write()
+    await this.#written
+  }
+
+  #soon(): void {
+    this.#timer ??= setTimeout(() => this.#write(), NOTE_EVERY_MS).unref()
+  }
+
+  #write(): void {
+    this.#timer = undefined
+    const [lines, progress] = [this.#lines.splice(0), this.#progress]
+    this.#progress = undefined
+    if (lines.length === 0 && progress === undefined) return
+    // Only notes: a job does not fail because nobody could write them down.
+    this.#written = this.#written
+      .then(() => this.#db.run(SYSTEM, noteProgress(this.#item, lines, progress)))
+      .then(
+        () => undefined,
+        () => undefined,
+      )
+  }
+}

@@ -1,0 +1,136 @@
+import { badRequest } from '../../core/errors.ts'
+import * as t from '../../core/json-type.ts'
+import { jsonText, noContent, type Route, route } from '../../http/route.ts'
+import { job } from './job-type.ts'
+import type { Schedules } from './schedules.ts'
+
+const MAX_NAME = 100
+const DEFAULT_ATTEMPTS = 3
+
+const schedule = t.object({
+  id: t.uuid(),
+  name: t.string(),
+  jobType: t.string(),
+  cronExpr: t.string(),
+  timezone: t.string(),
+  payload: t.record(t.any()),
+  enabled: t.boolean(),
+  maxAttempts: t.integer(),
+  nextRunAt: t.nullable(t.time()),
+  lastRunAt: t.optional(t.time()),
+  createdAt: t.time(),
+  updatedAt: t.time(),
+})
+
+const change = {
+  cronExpr: t.optional(t.string({ description: 'five fields' })),
+  timezone: t.optional(t.string({ description: 'IANA name; default UTC' })),
+  payload: t.optional(t.record(t.any())),
+  enabled: t.optional(t.boolean()),
+  maxAttempts: t.optional(t.integer({ minimum: 1, maximum: 1000 })),
+}
+const newSchedule = t.object({
+  name: t.string({ maxLength: MAX_NAME }),
+  jobType: t.string({ maxLength: MAX_NAME }),
+  ...change,
+  cronExpr: t.string({ description: 'five fields' }),
+})
+
+export function scheduleRoutes(deps: {
+  schedules: Schedules
+  requires: () => void
+  /** A job was queued. */
+  started: () => void
+}): Route[] {
+  const { schedules, requires } = deps
+  const params = { id: t.id('schedule') }
+  const switchTo = (word: 'enable' | 'disable'): Route =>
+    route(`POST /api/admin/schedules/{id}/${word}`, {
+      summary: word === 'enable' ? 'Run it from now on' : 'Run it no more',
+      auth: 'admin',
+      audit: `schedule.${word}`,
+      requires,
+      params,
+      answers: { 200: schedule },
+      handle: async (call) => jsonText(200, await schedules.change(call.params.id, { enabled: word === 'enable' })),
+    })
+
+  return [
+    route('GET /api/admin/schedules', {
+      summary: 'All schedules, by name',
+      auth: 'admin',
+      requires,
+      answers: { 200: t.object({ items: t.array(schedule), count: t.integer() }) },
+      handle: async () => jsonText(200, await schedules.all()),
+    }),
+    route('POST /api/admin/schedules', {
+      summary: 'Make a schedule',
+      auth: 'admin',
+      audit: 'schedule.create',
+      requires,
+      body: newSchedule,
+      answers: { 201: schedule },
+      handle: async ({ body }) => {
+        const name = body.name.trim()
+        if (name === '') throw badRequest('name is required')
+        const made = await schedules.create({
+          name,
+          jobType: body.jobType,
+          cronExpr: body.cronExpr,
+          timezone: body.timezone || 'UTC',
+          payload: JSON.stringify(body.payload ?? {}),
+          enabled: body.enabled ?? true,
+          maxAttempts: body.maxAttempts ?? DEFAULT_ATTEMPTS,
+        })
+        return jsonText(201, made)
+      },
+    }),
+    route('PUT /api/admin/schedules/{id}', {
+      summary: 'Change a schedule; what is absent stays',
+      auth: 'admin',
+      audit: 'schedule.update',
+      requires,
+      params,
+      body: t.object(change),
+      answers: { 200: schedule },
+      handle: async (call) => {
+        const { cronExpr, timezone, payload, enabled, maxAttempts } = call.body
+        const changed = await schedules.change(call.params.id, {
+          ...(cronExpr && { cronExpr }),
+          ...(timezone && { timezone }),
+          ...(payload && { payload: JSON.stringify(payload) }),
+          ...(enabled !== undefined && { enabled }),
+          ...(maxAttempts !== undefined && { maxAttempts }),
+        })
+        return jsonText(200, changed)
+      },
+    }),
+    route('DELETE /api/admin/schedules/{id}', {
+      summary: 'Remove a schedule; its jobs stay',
+      auth: 'admin',
+      audit: 'schedule.delete',
+      requires,
+      params,
+      answers: { 204: null },
+      handle: async (call) => {
+        await schedules.remove(call.params.id)
+        return noContent
+      },
+    }),
+    switchTo('enable'),
+    switchTo('disable'),
+    route('POST /api/admin/schedules/{id}/run', {
+      summary: 'Run it now, besides its times',
+      auth: 'admin',
+      audit: 'schedule.run',
+      requires,
+      params,
+      answers: { 201: job },
+      handle: async (call) => {
+        const made = await schedules.run(call.params.id)
+        deps.started()
+        return jsonText(201, made)
+      },
+    }),
+  ]
+}

@@ -1,0 +1,101 @@
+import { AppError, notFound } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Db } from '../../db/db.ts'
+import {
+  addDefaultSchedule,
+  addSchedule,
+  changeSchedule,
+  databaseNow,
+  listSchedules,
+  lockSchedule,
+  type NewSchedule,
+  removeSchedule,
+  type Schedule,
+} from './schedule-sql.ts'
+import { timesOf } from './scheduler.ts'
+import { addJob } from './sql.ts'
+
+/** Default schedules, in UTC; each is made once, when its job type is first there. */
+const DEFAULTS: readonly { name: string; jobType: string; cronExpr: string }[] = [
+  { name: 'change_log_trim_hourly', jobType: 'change_log_trim', cronExpr: '30 * * * *' },
+  { name: 'session_cleanup_hourly', jobType: 'stale_session_cleanup', cronExpr: '0 * * * *' },
+  { name: 'audit_log_retention_daily', jobType: 'audit_log_retention', cronExpr: '0 2 * * *' },
+  { name: 'push_token_cleanup_daily', jobType: 'push_token_cleanup', cronExpr: '30 2 * * *' },
+  { name: 'webhook_delivery_prune_daily', jobType: 'webhook_delivery_prune', cronExpr: '0 3 * * *' },
+  { name: 'expired_oauth_cleanup_daily', jobType: 'expired_oauth_cleanup', cronExpr: '0 4 * * *' },
+  { name: 'expired_auth_cleanup_daily', jobType: 'expired_auth_cleanup', cronExpr: '0 5 * * *' },
+  { name: 'storage_orphan_sweep_daily', jobType: 'storage_orphan_sweep', cronExpr: '0 6 * * *' },
+]
+const DEFAULT_ATTEMPTS = 3
+
+export type ScheduleChange = Partial<Pick<Schedule, 'cronExpr' | 'timezone' | 'payload' | 'enabled' | 'maxAttempts'>>
+
+export class Schedules {
+  readonly #db: Db
+  /** The next one due may be another now. */
+  readonly #changed: () => void
+
+  constructor({ db, changed }: { db: Db; changed: () => void }) {
+    this.#db = db
+    this.#changed = changed
+  }
+
+  async all(): Promise<string> {
+    return (await this.#db.fly(SYSTEM, listSchedules)) ?? ''
+  }
+
+  async create(schedule: NewSchedule): Promise<string> {
+    const made = await this.#db.fly(SYSTEM, addSchedule(schedule, nextRun(schedule, await this.#now())))
+    if (made === null) throw new AppError('conflict', 'schedule name already exists')
+    this.#changed()
+    return made
+  }
+
+  /** Every change reckons the next run anew, from now. */
+  async change(id: string, change: ScheduleChange): Promise<string> {
+    const changed = await this.#db.tx(SYSTEM, async (tx) => {
+      const [found] = await tx.rows<Schedule & { now: Date }>(lockSchedule(id))
+      if (!found) throw notFound('schedule not found')
+      const wanted = { ...found, ...change }
+      return tx.fly(changeSchedule(wanted, nextRun(wanted, found.now)))
+    })
+    this.#changed()
+    return changed ?? ''
+  }
+
+  async remove(id: string): Promise<void> {
+    if ((await this.#db.run(SYSTEM, removeSchedule(id))) === 0) throw notFound('schedule not found')
+  }
+
+  /** A job now, whether the schedule is enabled or not; the next planned run stays where it is. */
+  async run(id: string): Promise<string> {
+    const job = await this.#db.tx(SYSTEM, async (tx) => {
+      const [found] = await tx.rows<Schedule>(lockSchedule(id))
+      if (!found) throw notFound('schedule not found')
+      const { jobType: type, payload, maxAttempts } = found
+      return tx.fly(addJob({ type, payload, maxAttempts, scheduleId: id }))
+    })
+    return job ?? ''
+  }
+
+  async createDefaults(hasType: (type: string) => boolean): Promise<void> {
+    const now = await this.#now()
+    const statements = DEFAULTS.filter(({ jobType }) => hasType(jobType)).map((known) => {
+      const schedule = { ...known, timezone: 'UTC', payload: '{}', enabled: true, maxAttempts: DEFAULT_ATTEMPTS }
+      return addDefaultSchedule(schedule, nextRun(schedule, now))
+    })
+    const [first, ...rest] = statements
+    if (first) await this.#db.run(SYSTEM, [first, ...rest])
+  }
+
+  async #now(): Promise<Date> {
+    const [row] = await this.#db.rows<{ now: Date }>(SYSTEM, databaseNow)
+    return row?.now ?? new Date()
+  }
+}
+
+/** Also checks expression and time zone, of a disabled schedule too. */
+function nextRun({ cronExpr, timezone, enabled }: NewSchedule, now: Date): Date | null {
+  const times = timesOf(cronExpr, timezone)
+  return enabled ? (times.next(now) ?? null) : null
+}

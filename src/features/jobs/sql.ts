@@ -1,0 +1,106 @@
+import { EMPTY, type Sql, sql } from '../../db/sql.ts'
+
+export const STATES = ['queued', 'running', 'completed', 'failed', 'canceled'] as const
+export type JobState = (typeof STATES)[number]
+
+export const time = (column: Sql): Sql => sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+/** A job whose process died waits for the next claim, so it is queued, whatever its row says. */
+const IS_RUNNING = sql`j.state = 'running' and j.lease_until > now()`
+const IS_QUEUED = sql`(j.state = 'queued' or j.state = 'running' and j.lease_until <= now())`
+
+const JOB = sql`json_strip_nulls(json_build_object('id', j.id, 'type', j.type,
+    'state', case when ${IS_QUEUED} then 'queued' else j.state end,
+    'attempts', j.attempts, 'maxAttempts', j.max_attempts, 'runAt', ${time(sql`j.planned_at`)},
+    'leaseUntil', ${time(sql`j.lease_until`)}, 'workerId', j.worker, 'lastRunAt', ${time(sql`j.last_run_at`)},
+    'lastError', j.last_error, 'idempotencyKey', j.idempotency_key, 'scheduleId', j.schedule_id,
+    'progress', j.progress, 'log', nullif(j.log, '{}'),
+    'completedAt', case when j.state = 'completed' then ${time(sql`j.finished_at`)} end,
+    'canceledAt', case when j.state = 'canceled' then ${time(sql`j.finished_at`)} end,
+    'createdAt', ${time(sql`j.created_at`)}, 'updatedAt', ${time(sql`j.updated_at`)}))::jsonb
+  || jsonb_build_object('payload', j.payload)`
+
+export type NewJob = {
+  type: string
+  payload: string
+  maxAttempts: number
+  runAt?: string | undefined
+  idempotencyKey?: string | undefined
+  scheduleId?: string | undefined
+}
+
+/** Returns the job, or nothing when its key is used already. */
+export const addJob = (job: NewJob): Sql => sql`
+  insert into svc.jobs as j (type, payload, max_attempts, planned_at, run_at, idempotency_key, schedule_id)
+  select ${job.type}, ${job.payload}::jsonb, ${job.maxAttempts}::int, at, at, ${job.idempotencyKey ?? null}::text,
+    ${job.scheduleId ?? null}::uuid
+  from coalesce(${job.runAt ?? null}::timestamptz, now()) as at
+  on conflict (idempotency_key) do nothing
+  returning (${JOB})::text`
+
+export const jobByKey = (key: string): Sql =>
+  sql`select (${JOB})::text from svc.jobs j where j.idempotency_key = ${key}`
+
+export const jobById = (id: string): Sql => sql`select (${JOB})::text from svc.jobs j where j.id = ${id}::uuid`
+
+const inState = (state: JobState): Sql => {
+  if (state === 'queued') return IS_QUEUED
+  return state === 'running' ? IS_RUNNING : sql`j.state = ${state}`
+}
+
+export const listJobs = (ask: {
+  state: JobState | undefined
+  type: string | undefined
+  limit: number
+  offset: number
+}): Sql => sql`
+  select json_build_object('items', coalesce(json_agg(page.job), '[]'), 'count', count(*))::text from (
+    select ${JOB} as job from svc.jobs j
+    where true ${ask.state === undefined ? EMPTY : sql`and ${inState(ask.state)}`}
+      ${ask.type === undefined ? EMPTY : sql`and j.type = ${ask.type}`}
+    order by j.created_at desc, j.id desc limit ${ask.limit}::int offset ${ask.offset}::bigint) page`
+
+export const countJobs: Sql = sql`
+  select json_strip_nulls(json_build_object(
+    'queued', count(*) filter (where ${IS_QUEUED}), 'running', count(*) filter (where ${IS_RUNNING}),
+    'completed', count(*) filter (where j.state = 'completed'), 'failed', count(*) filter (where j.state = 'failed'),
+    'canceled', count(*) filter (where j.state = 'canceled'),
+    'oldestQueuedAgeSec', extract(epoch from now() - min(j.created_at) filter (where ${IS_QUEUED}))))::text
+  from svc.jobs j`
+
+/** Two rows at most: what became of the wish, and the job as it stood if the wish came at the wrong time. */
+const changed = (id: string, change: Sql): Sql => sql`
+  with changed as (update svc.jobs j set ${change} and j.id = ${id}::uuid returning (${JOB})::text as job)
+  select json_build_object('exists', exists (select from svc.jobs where id = ${id}::uuid),
+    'job', (select job from changed))::text`
+
+export const retryJob = (id: string): Sql =>
+  changed(
+    id,
+    sql`state = 'queued', attempts = 0, last_error = null, planned_at = now(), run_at = now(), finished_at = null,
+      progress = null, updated_at = now() where j.state = 'failed'`,
+  )
+
+export const cancelJob = (id: string): Sql =>
+  changed(
+    id,
+    sql`state = 'canceled', worker = null, lease_until = null, finished_at = now(), updated_at = now()
+      where ${IS_QUEUED}`,
+  )
+
+export const LOG_LINES = 100
+
+/** Only the run that is recorded as running may write. */
+export const noteProgress = (
+  run: { id: string; attempt: number; worker: string },
+  lines: readonly string[],
+  progress: number | undefined,
+): Sql => sql`
+  update svc.jobs set updated_at = now(), progress = coalesce(${progress ?? null}::real, progress),
+    log = (log || ${lines}::text[])[greatest(1, cardinality(log) + ${lines.length}::int - ${LOG_LINES - 1}):]
+  where id = ${run.id}::uuid and attempts = ${run.attempt}::int and worker = ${run.worker}`
+
+export const pruneJobs = (retentionSeconds: number, limit: number): Sql => sql`
+  delete from svc.jobs where id in (
+    select id from svc.jobs where finished_at < now() - make_interval(secs => ${retentionSeconds})
+    order by finished_at limit ${limit}::int)`
