@@ -9,6 +9,7 @@ import { loadConfig } from '../src/config/config.ts'
 import type { Observation } from '../src/core/observe.ts'
 import { openConnection } from '../src/db/wire/connect.ts'
 import { type ClusterKind, createDatabase, stopClusters } from './cluster.ts'
+import { type CheckAnswer, checkAgainst } from './declared.ts'
 import { eventually } from './eventually.ts'
 import { freePort } from './free-port.ts'
 
@@ -120,7 +121,7 @@ export async function startServer(options: ServerOptions = {}): Promise<InProces
     return stopped
   }
   cleanups.push(stop)
-  return { ...client(app.url, databaseUrl), app, observations, stop }
+  return { ...client(app.url, databaseUrl, checkAgainst(app.routes)), app, observations, stop }
 }
 
 const heard = new Map<string, Observation[]>()
@@ -177,7 +178,7 @@ export async function spawnServer(options: ServerOptions & { port?: number } = {
 }
 
 /** Calls against a server at `url`, whoever runs it. */
-export function client(url: string, databaseUrl: string): Omit<TestServer, 'stop'> {
+export function client(url: string, databaseUrl: string, check: CheckAnswer = () => {}): Omit<TestServer, 'stop'> {
   let admin: Promise<string> | undefined
   let superuser: Promise<pg.Client> | undefined
   cleanups.push(async () => void (await (await superuser)?.end()))
@@ -198,6 +199,7 @@ export function client(url: string, databaseUrl: string): Omit<TestServer, 'stop
       ...(signal && { signal }),
     })
     const text = await response.text()
+    check(method, path, { status: response.status, text, headers: response.headers })
     const isJson = response.headers.get('content-type')?.startsWith('application/json') && text !== ''
     return { status: response.status, body: isJson ? JSON.parse(text) : text, text, headers: response.headers }
   }

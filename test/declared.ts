@@ -1,0 +1,75 @@
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
+import formats from 'ajv-formats'
+import { failure, type JsonSchema } from '../src/core/json-type.ts'
+import type { Route } from '../src/http/route.ts'
+import { createRouter } from '../src/http/wire/router.ts'
+import { splitTarget } from '../src/http/wire/target.ts'
+
+type Answered = { status: number; text: string; headers: Headers }
+
+/** Throws unless an answer is one that its route declares, or a failure in the form all failures have. */
+export type CheckAnswer = (method: string, path: string, answer: Answered) => void
+
+export function checkAgainst(routes: readonly Route[]): CheckAnswer {
+  const router = createRouter(routes)
+  return (method, target, answer) => {
+    if (method === 'HEAD' || method === 'OPTIONS') return
+    const match = router.find(method, splitTarget(target).path)
+    const route = match.kind === 'found' ? match.route : undefined
+    const wrong = route ? fault(route, answer) : failureFault(answer)
+    if (wrong === undefined) return
+    const shown = `${method} ${target.slice(0, 100)} answered ${answer.status} ${answer.text.slice(0, 500)}`
+    throw new Error(
+      `${shown}\nwhich ${route ? `${route.method} ${route.path}` : 'a missing route'} does not declare: ${wrong}`,
+    )
+  }
+}
+
+function fault({ contract, errorBody }: Route, answer: Answered): string | undefined {
+  const declared = contract.answers[answer.status]
+  if (declared === undefined) {
+    if (answer.status < 400) return `the status ${answer.status}`
+    return errorBody ? undefined : failureFault(answer)
+  }
+  if (declared === null) return answer.text === '' ? undefined : 'a body'
+  const type = answer.headers.get('content-type') ?? ''
+  if (!('content' in declared)) return jsonFault(declared, answer)
+  return declared.content === '*/*' || type.startsWith(declared.content) ? undefined : `the type ${type}`
+}
+
+const failureFault = (answer: Answered): string | undefined =>
+  answer.status < 400 ? `the status ${answer.status}` : jsonFault(failure, answer)
+
+function jsonFault(schema: JsonSchema, { headers, text }: Answered): string | undefined {
+  const type = headers.get('content-type') ?? 'no type'
+  if (!type.startsWith('application/json')) return type
+  const validate = validatorOf(schema)
+  if (validate(JSON.parse(text))) return undefined
+  return (validate.errors ?? [])
+    .map(({ instancePath, message, params }) => `${instancePath || 'the body'} ${message} ${JSON.stringify(params)}`)
+    .join('; ')
+}
+
+const ajv = formats.default(new Ajv2020({ strict: false, allErrors: true }))
+const validators = new WeakMap<JsonSchema, ValidateFunction>()
+
+function validatorOf(schema: JsonSchema): ValidateFunction {
+  const made = validators.get(schema) ?? ajv.compile(closed(schema))
+  validators.set(schema, made)
+  return made
+}
+
+/** An object has the properties it declares and no others, unless it is declared open. */
+function closed(schema: JsonSchema): JsonSchema {
+  const { properties, items, anyOf, additionalProperties } = schema
+  return {
+    ...schema,
+    ...(items && { items: closed(items) }),
+    ...(anyOf && { anyOf: anyOf.map(closed) }),
+    ...(typeof additionalProperties === 'object' && { additionalProperties: closed(additionalProperties) }),
+    ...(properties && {
+      properties: Object.fromEntries(Object.entries(properties).map(([name, inner]) => [name, closed(inner)])),
+      additionalProperties: additionalProperties ?? false,
+    }),
+  }
+}
