@@ -25,6 +25,13 @@ const RESERVED_PROVIDERS = new Set(['provider', 'redirect', 'return'])
 
 const exposableSchema = matching(/^(?!svc$|pg_|information_schema$).+$/, 'a schema that can be exposed')
 
+/** A page's origin, or what Android says of an application. */
+const passkeyOrigin = matching(
+  /^(https:\/\/[^/?#\s*]+|http:\/\/localhost(:\d+)?|android:apk-key-hash:[\w-]+)$/,
+  'an origin',
+  (item) => item.replace(/\/$/, ''),
+)
+
 /** Every key there is. The loader, its errors and docs/config.md are made from this table alone. */
 export const table = {
   data_dir: path('./svc_data', 'embedded cluster, local storage, pid and token files', { flag: 'data-dir' }),
@@ -83,7 +90,11 @@ export const table = {
     anonymous_retention_days: int(30, 'days an unused anonymous account is kept', { min: 1, max: 36_500 }),
     totp_enabled: bool(false, 'enrolment of authenticator apps'),
     email_mfa_enabled: bool(false, 'enrolment of codes by mail'),
-    webauthn_enabled: bool(false, 'enrolment of passkeys'),
+    webauthn_enabled: bool(false, 'passkeys: enrolment and sign-in'),
+    webauthn_origins: list([], 'origins beside server.public_base_url that may use its passkeys', {
+      item: passkeyOrigin,
+      of: 'origins',
+    }),
     sms_enabled: bool(false, 'sign-in and codes by SMS'),
     sms_provider: oneOf(['log', 'webhook', 'twilio'], 'log', 'who sends SMS'),
     sms_code_length: int(6, 'digits of a code', { min: 4, max: 8 }),

@@ -22,6 +22,10 @@ import { mfaRoutes } from './mfa/routes.ts'
 import { dropFactors, hasSecondFactor } from './mfa/sql.ts'
 import { createTotp } from './mfa/totp/totp.ts'
 import { createVerification } from './mfa/verification.ts'
+import { createCredentials } from './mfa/webauthn/credentials.ts'
+import { passkeyNotice } from './mfa/webauthn/notices.ts'
+import { createPasskeys } from './mfa/webauthn/passkeys.ts'
+import { relyingPartyOf } from './mfa/webauthn/relying-party.ts'
 import { createExternalSignIn } from './providers/external-sign-in.ts'
 import type { ProviderConfig } from './providers/provider.ts'
 import { createProviders } from './providers/registry.ts'
@@ -31,6 +35,8 @@ import { type AuthSettings, createSettings } from './settings.ts'
 import type { Passwords } from './sign-in/hashing.ts'
 import { createLinking } from './sign-in/linking.ts'
 import { createMagicLinks } from './sign-in/magic-link.ts'
+import { createPasskeySignIn } from './sign-in/passkey.ts'
+import { passkeyRoutes } from './sign-in/passkey-routes.ts'
 import { createLogin } from './sign-in/password.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { createSmsSignIn, type SmsConfig } from './sign-in/sms.ts'
@@ -51,6 +57,7 @@ export type AuthConfig = AuthSettings &
     login_backoff_failures: number
     login_backoff_window: number
     anonymous_retention_days: number
+    webauthn_origins: readonly string[]
     oauth: Readonly<Record<string, ProviderConfig>>
   }
 
@@ -133,6 +140,15 @@ export function createAuth(deps: AuthDeps): Auth {
       settings: settings.current,
       minPasswordLength: config.min_password_length,
     }),
+    ...passkeyRoutes({
+      passkeys: createPasskeySignIn({
+        db,
+        sessions,
+        relyingParty: () => relyingParty(deps),
+        decoyKey: deriveKey(rootSecret, '', 'passkey decoy'),
+      }),
+      settings: settings.current,
+    }),
     ...mfaRoutes({ db, settings: settings.current, ...createSecondFactors(deps, sessions) }),
     ...pageRoutes(config),
   ]
@@ -146,16 +162,22 @@ export function createAuth(deps: AuthDeps): Auth {
   }
 }
 
+const relyingParty = ({ publicBaseUrl, appName, config }: AuthDeps) =>
+  relyingPartyOf({ publicBaseUrl, appName, origins: config.webauthn_origins })
+
 function createSecondFactors(deps: AuthDeps, sessions: Sessions) {
   const { db, encryptionKey, appName } = deps
   const [enrolment, verification] = [createEnrolment({ db }), createVerification({ db, sessions })]
   const codeKey = deriveKey(encryptionKey.toString('hex'), '', 'mfa code')
+  const notice = passkeyNotice(deps)
   const sent = { enrolment, verification, codeKey }
   return {
     totp: createTotp({ enrolment, verification, encryptionKey, appName }),
     email: createSentCodes(sent, emailChannel(deps)),
     sms: createSentCodes(sent, smsChannel(deps)),
     backupCodes: createBackupCodes({ db, verification, codeKey }),
+    passkeys: createPasskeys({ ...deps, enrolment, verification, relyingParty: () => relyingParty(deps), notice }),
+    credentials: createCredentials({ ...deps, notice }),
   }
 }
 

@@ -19,6 +19,8 @@ export function createEnrolment({ db }: { db: Db }) {
   }
 
   return {
+    requireSecondFactor,
+
     /** Replaces what is pending of this method. */
     start: <T>(
       user: Enroller,

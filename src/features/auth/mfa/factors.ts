@@ -14,7 +14,7 @@ const maskEmail = (email: string): string => {
 
 /** What a user may choose from when asked for a second factor. */
 export async function listFactors(db: Db, userId: string) {
-  type Row = { factors: Listed[]; backup_codes: number }
+  type Row = { factors: Listed[]; webauthn: number; backup_codes: number }
   const [row] = await db.rows<Row>(SYSTEM, q.listFactors(userId))
   const factors = (row?.factors ?? []).map(({ id, method, phone, email }) => ({
     id,
@@ -23,5 +23,5 @@ export async function listFactors(db: Db, userId: string) {
     ...(method === 'sms' && phone !== null && { phone: maskPhone(phone) }),
     ...(method === 'email' && email !== null && { email: maskEmail(email) }),
   }))
-  return { factors, webauthn: 0, backup_codes: row?.backup_codes ?? 0 }
+  return { factors, webauthn: row?.webauthn ?? 0, backup_codes: row?.backup_codes ?? 0 }
 }

@@ -2,6 +2,9 @@ import type { AuthSettings } from '../settings.ts'
 
 export type FactorMethod = 'totp' | 'email' | 'sms'
 
+/** Passkeys are many per user, so they are no row of `svc.mfa_factors`. */
+export const WEBAUTHN = { name: 'WebAuthn', setting: 'webauthn_enabled' } as const
+
 /** How a method is called, and its switch. */
 export const METHODS: Readonly<
   Record<FactorMethod, { name: string; label: string; pending: string; setting: keyof AuthSettings }>

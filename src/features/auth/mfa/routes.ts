@@ -1,5 +1,4 @@
-import { AppError, notFound, unauthorized } from '../../../core/errors.ts'
-import type { Identity } from '../../../core/identity.ts'
+import { AppError, notFound } from '../../../core/errors.ts'
 import * as t from '../../../core/json-type.ts'
 import { normalisePhone } from '../../../core/phone.ts'
 import type { Db } from '../../../db/db.ts'
@@ -12,15 +11,12 @@ import type { BackupCodes } from './codes/backup-codes.ts'
 import type { SentCodes } from './codes/sent-codes.ts'
 import type { Enroller } from './enrolment.ts'
 import { listFactors } from './factors.ts'
-import { type FactorMethod, METHODS } from './methods.ts'
+import { type FactorMethod, METHODS, WEBAUTHN } from './methods.ts'
 import type { Totp } from './totp/totp.ts'
-import type { Pending } from './verification.ts'
-
-/** The guard let only these through; this says so to the compiler. */
-function pendingOf(who: Identity): Pending {
-  if (who.kind !== 'mfa') throw unauthorized('no MFA challenge pending')
-  return who
-}
+import { pendingOf } from './verification.ts'
+import type { Credentials } from './webauthn/credentials.ts'
+import type { Passkeys } from './webauthn/passkeys.ts'
+import { webauthnRoutes } from './webauthn/routes.ts'
 
 /** Apps show codes in groups. */
 const digits = (code: string): string => code.replace(/\s/g, '')
@@ -51,12 +47,14 @@ export function mfaRoutes(deps: {
   email: SentCodes
   sms: SentCodes
   backupCodes: BackupCodes
+  passkeys: Passkeys
+  credentials: Credentials
 }): Route[] {
   const { db, totp, email, sms, backupCodes } = deps
 
   /** A switch that is off stops enrolment alone: whoever has a factor keeps it, and keeps needing it. */
-  const requireSwitch = (method: FactorMethod): void => {
-    const { name, setting } = METHODS[method]
+  const requireSwitch = (method: FactorMethod | 'webauthn'): void => {
+    const { name, setting } = method === 'webauthn' ? WEBAUTHN : METHODS[method]
     if (!deps.settings()[setting]) throw notFound(`${name} MFA is not enabled`)
   }
 
@@ -200,6 +198,8 @@ export function mfaRoutes(deps: {
         return json(200, await sms.verify(pendingOf(call.who), challenge_id, digits(code), deviceOf(call)))
       },
     }),
+
+    ...webauthnRoutes({ ...deps, enroller, requireSwitch: () => requireSwitch('webauthn') }),
 
     route('POST /api/auth/mfa/backup/generate', {
       summary: 'Ten new backup codes; earlier ones end',

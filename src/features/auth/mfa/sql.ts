@@ -2,8 +2,9 @@ import { type Sql, sql } from '../../../db/sql.ts'
 import type { FactorMethod } from './methods.ts'
 
 /** Boolean expression over a user id: this account has a second factor. Backup codes alone are none. */
-export const hasSecondFactor = (userId: Sql): Sql =>
-  sql`exists (select from svc.mfa_factors f where f.user_id = ${userId} and f.confirmed_at is not null)`
+export const hasSecondFactor = (userId: Sql): Sql => sql`(
+  exists (select from svc.mfa_factors f where f.user_id = ${userId} and f.confirmed_at is not null)
+  or exists (select from svc.webauthn_credentials c where c.user_id = ${userId}))`
 
 export type Account = { email: string; phone: string }
 
@@ -18,6 +19,8 @@ export const lockAccount = (userId: string): Sql => sql`
 /** All that a user has as second factors, for the moment somebody else proves to own the account. */
 export const dropFactors = (userId: string): Sql => sql`
   with codes as (delete from svc.mfa_backup_codes where user_id = ${userId}::uuid),
+  passkeys as (delete from svc.webauthn_credentials where user_id = ${userId}::uuid),
+  questions as (delete from svc.webauthn_challenges where user_id = ${userId}::uuid),
   limits as (delete from svc.mfa_limits where user_id = ${userId}::uuid)
   delete from svc.mfa_factors where user_id = ${userId}::uuid`
 
@@ -66,6 +69,7 @@ export const listFactors = (userId: string): Sql => sql`
         order by f.confirmed_at, f.id)
       from svc.mfa_factors f where f.user_id = u.id and f.confirmed_at is not null
     ), '[]') as factors,
+    (select count(*)::int from svc.webauthn_credentials c where c.user_id = u.id) as webauthn,
     (${remainingCodes(sql`u.id`)}) as backup_codes
   from svc.users u where u.id = ${userId}::uuid`
 
@@ -178,6 +182,7 @@ export const dropAbandonedTotp: Sql = sql`delete from svc.mfa_factors f where f.
 
 export const dropExpired: readonly Sql[] = [
   sql`delete from svc.mfa_challenges where expires_at < now()`,
+  sql`delete from svc.webauthn_challenges where expires_at < now()`,
   sql`delete from svc.mfa_factors
       where confirmed_at is null and method <> 'totp' and created_at < now() - interval '1 day'`,
   sql`delete from svc.mfa_limits

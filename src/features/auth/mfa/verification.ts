@@ -10,6 +10,12 @@ import * as q from './sql.ts'
 /** Somebody who passed the first factor. */
 export type Pending = Extract<Identity, { kind: 'mfa' }>
 
+/** The guard let only these through; this says so to the compiler. */
+export function pendingOf(who: Identity): Pending {
+  if (who.kind !== 'mfa') throw unauthorized('no MFA challenge pending')
+  return who
+}
+
 /**
  * Resolves to nothing when the code is right, to the failure to tell when it was a wrong guess, which is counted.
  * Throws when nothing was guessed: then nothing is counted, and nothing changes.
@@ -49,7 +55,7 @@ export function createVerification({ db, sessions }: { db: Db; sessions: Session
     /** One try at a second factor. Its count and its session are committed before anybody learns how it went. */
     async attempt(
       who: Pending,
-      second: FactorMethod | 'backup_code',
+      second: FactorMethod | 'webauthn' | 'backup_code',
       device: Device,
       check: Check,
     ): Promise<AuthResponse> {

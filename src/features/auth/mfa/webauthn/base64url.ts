@@ -1,0 +1,7 @@
+/** RFC 4648 §5 without padding, in the one spelling that its bytes have. */
+export const isBase64Url = (text: unknown, maxBytes: number): text is string =>
+  typeof text === 'string' &&
+  text !== '' &&
+  text.length <= Math.ceil((maxBytes * 4) / 3) &&
+  /^[\w-]+$/.test(text) &&
+  Buffer.from(text, 'base64url').toString('base64url') === text

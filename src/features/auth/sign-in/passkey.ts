@@ -1,0 +1,88 @@
+import { unauthorized } from '../../../core/errors.ts'
+import { SYSTEM } from '../../../core/identity.ts'
+import { hmacSha256 } from '../../../core/secret.ts'
+import { isUuid } from '../../../core/uuid.ts'
+import type { Db } from '../../../db/db.ts'
+import { lockAccount } from '../mfa/sql.ts'
+import { verifyAssertion } from '../mfa/webauthn/ceremony.ts'
+import { newChallenge } from '../mfa/webauthn/challenge.ts'
+import { type Listed, requestOptions, userHandleOf } from '../mfa/webauthn/options.ts'
+import { makeStrangerKey } from '../mfa/webauthn/public-key.ts'
+import type { RelyingParty } from '../mfa/webauthn/relying-party.ts'
+import { readAssertion } from '../mfa/webauthn/response.ts'
+import * as q from '../mfa/webauthn/sql.ts'
+import type { Device } from '../sessions/device.ts'
+import type { AuthResponse, Sessions } from '../sessions/sessions.ts'
+
+export type PasskeySignIn = ReturnType<typeof createPasskeySignIn>
+
+const refused = () => unauthorized('invalid email or passkey')
+
+/** A passkey that verifies its user is both factors at once, so nothing has to follow it. */
+export function createPasskeySignIn(deps: {
+  db: Db
+  sessions: Sessions
+  relyingParty: () => RelyingParty
+  decoyKey: Buffer
+}) {
+  const { db, sessions, relyingParty } = deps
+  let strangerKey: string | undefined
+
+  /** Whoever asks about an address without passkey gets one that nobody has, and always the same. */
+  const decoyOf = (email: string): Listed => ({ id: hmacSha256(deps.decoyKey, email).toString('base64url') })
+
+  const ask = ({ id, challenge }: { id: string; challenge: string }, allowed?: readonly Listed[]) => ({
+    challenge_id: id,
+    options: requestOptions(relyingParty(), { challenge, userVerification: 'required', ...(allowed && { allowed }) }),
+  })
+
+  return {
+    async begin(email: string) {
+      const asked = newChallenge('login')
+      const decoy = decoyOf(email)
+      const known = JSON.parse((await db.fly(SYSTEM, q.insertLoginChallenge(asked, email))) ?? '[]') as Listed[]
+      return ask(asked, known.length > 0 ? known : [decoy])
+    },
+
+    /** For whoever types no address: the authenticator says who it is. */
+    async beginDiscover() {
+      const asked = newChallenge('discover')
+      await db.run(SYSTEM, q.insertChallenge(asked, null))
+      return ask(asked)
+    },
+
+    async finish(
+      kind: 'login' | 'discover',
+      challengeId: string,
+      input: unknown,
+      device: Device,
+    ): Promise<AuthResponse> {
+      const response = readAssertion(input)
+      if (!response || !isUuid(challengeId)) throw refused()
+      const [found] = await db.rows<q.SignIn>(SYSTEM, q.signInChallenge(challengeId, kind, response.id))
+      if (!found) throw refused()
+      // A decoy is checked as a real one is, so that the time of a refusal tells nothing about the address.
+      strangerKey ??= makeStrangerKey()
+      const signCount = await verifyAssertion(relyingParty(), response, {
+        challenge: found.challenge,
+        publicKey: found.public_key ?? strangerKey,
+        userHandle: found.user_id === null ? (response.response.userHandle ?? '') : userHandleOf(found.user_id),
+        userHandlePresence: kind === 'discover' ? 'required' : 'optional',
+        userVerification: 'required',
+      })
+      const { user_id: userId } = found
+      if (signCount === undefined || userId === null) throw refused()
+
+      const answer = await db.tx(SYSTEM, async (tx) => {
+        if ((await tx.run(lockAccount(userId))) === 0) return undefined
+        const [outcome] = await tx.rows<q.Spent>(q.spendChallenge(challengeId, { id: response.id, userId, signCount }))
+        // A clone is refused after the commit, because its challenge is spent.
+        if (!outcome?.counted) return undefined
+        const signIn = sessions.signIn(userId, ['webauthn'], device)
+        return signIn.finish(await tx.fly(signIn.statement))
+      })
+      if (!answer) throw refused()
+      return answer
+    },
+  }
+}
