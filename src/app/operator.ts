@@ -21,11 +21,12 @@ export function createOperator(
     poolStats: () => db.stats(),
     hashQueue: () => passwords.queued(),
   })
+  const isLogged = config.log.level === 'info' || config.log.level === 'debug'
   return {
     features: [health, monitoring],
     onRequest: (done: RequestInfo): void => {
       monitoring.requestDone(done.method, done.route, done.status, done.ms)
-      observe(accessLine(done))
+      if (isLogged) observe(accessLine(done))
     },
   }
 }

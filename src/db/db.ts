@@ -1,3 +1,4 @@
+import type { Departure } from '../core/departure.ts'
 import type { Identity } from '../core/identity.ts'
 import type { Sql } from './sql.ts'
 
@@ -11,7 +12,7 @@ export type Lane = 'fast' | 'slow'
 export type FlyOptions = {
   lane?: Lane
   /** Aborting cancels the statement in PostgreSQL. */
-  signal?: AbortSignal
+  signal?: Departure
   /** Milliseconds per statement; default `api.statement_timeout`. */
   timeoutMs?: number
 }

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Departure } from '../core/departure.ts'
 import type { AppError } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
 import type { Fields, JsonType } from '../core/json-type.ts'
@@ -41,7 +42,9 @@ export type Call<Body = unknown, Params = Texts> = {
   readonly badBearer: AppError | undefined
   readonly ip: string
   readonly requestId: string
-  /** Aborted when the client goes away. */
+  /** Told when the client goes away, for statements on its behalf. */
+  readonly departure: Departure
+  /** The same for those that take nothing but an AbortSignal, which is dear. */
   readonly signal: AbortSignal
   /** For streaming answers and uploads only; the headers every answer carries are already set on the response. */
   readonly raw: { readonly request: IncomingMessage; readonly response: ServerResponse }

@@ -185,7 +185,10 @@ export function createHttpServer(deps: Deps): HttpServer {
     const info = {
       method: request.method ?? '',
       route: pattern,
-      path: loggedPath(target),
+      // Made when somebody logs it.
+      get path() {
+        return loggedPath(target)
+      },
       status,
       ms: performance.now() - startedAt,
       ip,

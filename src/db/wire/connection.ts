@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import type { Departure } from '../../core/departure.ts'
 import type { PgError } from '../pg-errors.ts'
 import { type ConnectOptions, cancelBackend, openConnection } from './connect.ts'
 import { Flight, type Step, type StepResult, type Wire } from './flight.ts'
@@ -53,7 +54,7 @@ export class Connection {
   send(
     steps: readonly Step[],
     role: string,
-    options: { describe?: boolean; signal?: AbortSignal | undefined } = {},
+    options: { describe?: boolean; signal?: Departure | undefined } = {},
   ): Promise<StepResult[]> {
     const { describe = false, signal } = options
     return new Promise((resolve, reject) => {

@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os'
 import { sleep } from '../../core/clock.ts'
+import type { Departure } from '../../core/departure.ts'
 import { AppError, unavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -235,7 +236,7 @@ class PostgresPool implements Pool {
    * Throws, unless it is worth trying again: a flight or transaction is all or nothing, so one that PostgreSQL rolled
    * back for reasons of its own may be flown again.
    */
-  async #orGiveUp(error: unknown, tries: number, signal?: AbortSignal): Promise<void> {
+  async #orGiveUp(error: unknown, tries: number, signal?: Departure): Promise<void> {
     const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
     if (tries > MAX_RETRIES || !cause || !isWorthRetrying(cause, signal)) throw toAppError(error)
     if (cause.code === '40001' || cause.code === '40P01') await sleep(Math.random() * 20 * tries)
@@ -282,7 +283,7 @@ function toStep(statement: Sql): Step {
   return { text, values: values.map(toText) }
 }
 
-function isWorthRetrying(error: PgError, signal: AbortSignal | undefined): boolean {
+function isWorthRetrying(error: PgError, signal: Departure | undefined): boolean {
   switch (error.code) {
     case '40001': // serialisation failure
     case '40P01': // deadlock

@@ -60,7 +60,7 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
       handle: async (call) =>
         at(call, async (place) => {
           const { asked, statement } = listStatement(known, call.query, place)
-          const text = await db.fly(call.who, statement, { signal: call.signal }).catch((error: unknown) => {
+          const text = await db.fly(call.who, statement, { signal: call.departure }).catch((error: unknown) => {
             throw explainList(error, asked)
           })
           return jsonText(200, text ?? '')

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Departure } from '../../core/departure.ts'
 import type { AppError } from '../../core/errors.ts'
 import { ANONYMOUS, type Identity } from '../../core/identity.ts'
 import type { Call, Route } from '../route.ts'
@@ -83,6 +84,7 @@ export class HttpCall implements Call {
   bodyText = ''
   readonly #exchange: Exchange
   #raw: Call['raw'] | undefined
+  #departure: ClientDeparture | undefined
   #abort: AbortController | undefined
 
   constructor(exchange: Exchange, names: readonly string[], raw: readonly string[]) {
@@ -122,18 +124,48 @@ export class HttpCall implements Call {
     return this.#raw
   }
 
+  get departure(): Departure {
+    this.#departure ??= new ClientDeparture(this.#exchange)
+    return this.#departure
+  }
+
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
       const abort = new AbortController()
-      const { response } = this.#exchange
-      if (this.#exchange.clientIsGone) abort.abort()
-      else {
-        response.once('close', () => {
-          if (!response.writableFinished) abort.abort()
-        })
-      }
+      if (this.departure.aborted) abort.abort()
+      else this.departure.addEventListener('abort', () => abort.abort())
       this.#abort = abort
     }
     return this.#abort.signal
+  }
+}
+
+class ClientDeparture implements Departure {
+  readonly #exchange: Exchange
+  #listeners: (() => void)[] | undefined
+
+  constructor(exchange: Exchange) {
+    this.#exchange = exchange
+  }
+
+  get aborted(): boolean {
+    return this.#exchange.clientIsGone && !this.#exchange.response.writableFinished
+  }
+
+  addEventListener(_event: 'abort', heard: () => void): void {
+    if (this.#listeners === undefined) {
+      this.#listeners = []
+      this.#exchange.response.on('close', () => this.#closed())
+    }
+    this.#listeners.push(heard)
+  }
+
+  removeEventListener(_event: 'abort', heard: () => void): void {
+    this.#listeners = this.#listeners?.filter((one) => one !== heard)
+  }
+
+  #closed(): void {
+    if (this.#exchange.response.writableFinished) return
+    for (const heard of this.#listeners?.splice(0) ?? []) heard()
   }
 }

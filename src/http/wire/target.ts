@@ -33,7 +33,8 @@ export function decodeParam(raw: string): string {
 }
 
 /** Browsers resolve these before they send, so a request that holds one means to climb. */
-export const hasDotSegment = (raw: string): boolean => /(?:^|\/)(?:\.|%2e){1,2}(?:\/|$)/i.test(raw)
+export const hasDotSegment = (raw: string): boolean =>
+  (raw.includes('.') || raw.includes('%')) && /(?:^|\/)(?:\.|%2e){1,2}(?:\/|$)/i.test(raw)
 
 const hasRawBytes = (text: string): boolean => {
   for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) > 126) return true

@@ -73,17 +73,34 @@ function tokenize(text: string): Token[] {
 }
 
 function readWord(text: string, at: number): [kind: Kind, raw: string] {
-  const match = (pattern: RegExp): string | undefined => {
-    pattern.lastIndex = at
-    return pattern.exec(text)?.[0]
-  }
   const code = text.charCodeAt(at)
-  const isNumber = (code >= 0x30 && code <= 0x39) || code === 0x2d
-  const symbol = isNumber ? undefined : match(SYMBOL)
-  if (symbol !== undefined) return [OPERATOR_STARTS.includes(symbol.charAt(0)) ? 'op' : 'symbol', symbol]
-  const word = match(isNumber ? NUMBER : NAME)
-  if (word === undefined) throw unexpected(String.fromCodePoint(text.codePointAt(at) ?? 0), at)
-  return [isNumber ? 'number' : 'name', word]
+  if (isDigit(code) || code === 0x2d) {
+    const number = matched(NUMBER, text, at)
+    if (number !== undefined) return ['number', number]
+  } else {
+    const end = endOfName(text, at)
+    if (end > at) return ['name', text.slice(at, end)]
+    const symbol = matched(SYMBOL, text, at)
+    if (symbol !== undefined) return [OPERATOR_STARTS.includes(symbol.charAt(0)) ? 'op' : 'symbol', symbol]
+  }
+  throw unexpected(String.fromCodePoint(text.codePointAt(at) ?? 0), at)
+}
+
+function matched(pattern: RegExp, text: string, at: number): string | undefined {
+  pattern.lastIndex = at
+  return pattern.exec(text)?.[0]
+}
+
+const isDigit = (code: number): boolean => code >= 0x30 && code <= 0x39
+const isLetter = (code: number): boolean => (code >= 0x61 && code <= 0x7a) || (code >= 0x41 && code <= 0x5a)
+
+/** Nearly all names are plain ASCII, which needs no tables of Unicode. */
+function endOfName(text: string, at: number): number {
+  let end = at
+  for (let code = text.charCodeAt(end); ; code = text.charCodeAt(++end)) {
+    if (code > 127) return at + (matched(NAME, text, at)?.length ?? 0)
+    if (!isLetter(code) && code !== 0x5f && (end === at || !isDigit(code))) return end
+  }
 }
 
 /** `\'` and `''` mean a quote, `\\` a backslash; any other backslash is an error. */
