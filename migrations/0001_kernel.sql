@@ -1,4 +1,4 @@
--- The server's own tables. Requests never see this schema; they may only append to the change log.
+-- The server's own tables. Requests never see this schema.
 
 create table svc.settings (
   key text primary key,
@@ -6,11 +6,11 @@ create table svc.settings (
   updated_at timestamptz not null default now()
 );
 
--- Every committed change of a record, written by the transaction that made it. Ids alone are not in commit order:
--- readers go by (xid, id) and stay below the oldest running transaction.
+-- Every committed change of a record, written by the transaction that made it. Ids are given out one by one, after the
+-- row is locked by its writer: for one row their order is that of its commits. Over all rows a smaller id may be
+-- committed later, so readers stay below what is settled (src/db/changes/settled.ts).
 create table svc.changes (
-  -- Numbers are fetched a hundred at a time: they only have to rise within a transaction, which has one session.
-  id bigint generated always as identity (cache 100),
+  id bigint generated always as identity primary key,
   xid xid8 not null default pg_current_xact_id(),
   at timestamptz not null default now(),
   -- create, update or delete. A check would cost the writers a tenth of what the log costs them.
@@ -21,12 +21,75 @@ create table svc.changes (
   record jsonb,
   old_record jsonb,
   actor jsonb,
-  primary key (xid, id)
+  -- Of both images before compression: readers take no more than they can hold.
+  bytes integer not null default 0
 );
 -- Nothing is ever looked up by these, so autovacuum need not sort samples of them.
 alter table svc.changes
   alter column pk set statistics 0, alter column record set statistics 0, alter column old_record set statistics 0,
   alter column actor set statistics 0;
+
+-- Known to the server and to the functions below, and to nobody who calls: what comes with it comes from the server.
+create table svc.log_key (
+  only_row boolean primary key default true check (only_row),
+  key text not null
+);
+insert into svc.log_key (key) values (replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''));
+
+create function svc.require_log_key(given text) returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+  if given is distinct from (select k.key from svc.log_key k) then
+    raise exception 'only the server writes the change log' using errcode = 'insufficient_privilege';
+  end if;
+end $$;
+
+-- Who is writing. The server signs what it says in svc.actor; code of the database can change the setting, but then it
+-- is nobody's word.
+create function svc.current_actor() returns jsonb
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+  said text := current_setting('svc.actor', true);
+  actor text := substr(said, 66);
+begin
+  if said <> '' then
+    if left(said, 64) = (select encode(sha256(convert_to(k.key || '.' || actor || '.' || k.key, 'UTF8')), 'hex') from svc.log_key k) then
+      return actor::jsonb;
+    end if;
+    return '{"kind": "unknown"}';
+  end if;
+  return case when current_setting('role') in ('svc_anon', 'svc_authenticated') or session_user = 'svc_authenticator'
+    then '{"kind": "unknown"}' else '{"kind": "system"}' end;
+end $$;
+
+-- Appends one change per element of the arrays. Whether the API or the trigger of svc.watch() writes the log is decided
+-- here, under the lock that the change itself holds on the table, so that each change is logged by exactly one of them.
+create function svc.append_changes(
+  given_key text, action text, target regclass, schema_name text, table_name text, actor text,
+  pks jsonb[], records jsonb[], old_records jsonb[]
+) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  is_server boolean;
+  is_watched boolean;
+begin
+  select k.key = given_key,
+    exists (select from pg_trigger t where t.tgrelid = target and t.tgname = 'svc_watch' and t.tgenabled in ('O', 'A'))
+    into is_server, is_watched
+  from svc.log_key k;
+  if is_server is not true then
+    perform svc.require_log_key(given_key);
+  end if;
+  if is_watched then
+    return true;
+  end if;
+  insert into svc.changes (action, schema_name, table_name, pk, record, old_record, actor, bytes)
+  select append_changes.action, append_changes.schema_name, append_changes.table_name, entry.pk, entry.record, entry.old_record,
+    append_changes.actor::jsonb, coalesce(pg_column_size(entry.record), 0) + coalesce(pg_column_size(entry.old_record), 0)
+  from unnest(pks, records, old_records) with ordinality as entry(pk, record, old_record, n)
+  order by entry.n;
+  return true;
+end $$;
 
 -- What was revoked lately: each process drops its cached verdicts about these.
 create table svc.revocations (

@@ -11,14 +11,14 @@ begin
   return true;
 end $$;
 
--- What must be laid over to_jsonb() of a row, $1, to show its columns as the API does: GeoJSON with all digits and
+-- What must be laid over to_jsonb() of a row to show its columns as the API does: GeoJSON with all digits and
 -- without a reference system, and vectors as arrays, which is how pgvector writes them. Null = nothing.
-create function svc.converted_columns(relation oid) returns text
+create function svc.converted_columns(relation oid, row_name text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select string_agg(case e.extname
       -- Cast, so that nobody's function for a domain of theirs is called instead.
-      when 'postgis' then format('jsonb_build_object(%1$L, %2$I.st_asgeojson(($1).%1$I::%2$I.%3$I, 15, 0)::jsonb)', a.attname, n.nspname, t.typname)
-      else format('jsonb_build_object(%1$L, ($1).%1$I::text::jsonb)', a.attname)
+      when 'postgis' then format('jsonb_build_object(%1$L, %2$I.st_asgeojson(%4$s.%1$I::%2$I.%3$I, 15, 0)::jsonb)', a.attname, n.nspname, t.typname, row_name)
+      else format('jsonb_build_object(%1$L, %2$s.%1$I::text::jsonb)', a.attname, row_name)
     end, ' || ')
   from pg_attribute a
   join pg_type declared on declared.oid = a.atttypid
@@ -40,7 +40,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
      cross join unnest(p.conkey) with ordinality as k(attnum, ord)
      join pg_attribute a on a.attrelid = p.conrelid and a.attnum = k.attnum
      where p.conrelid = c.oid and p.contype = 'p'),
-    case when exists (select from pg_extension where extname in ('postgis', 'vector')) then svc.converted_columns(fired_on) end
+    case when exists (select from pg_extension where extname in ('postgis', 'vector')) then svc.converted_columns(fired_on, '($1)') end
   from (
     select fired_on as relid, 0::bigint as height
     union all
@@ -56,7 +56,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- Runs as the owner of the log, because whoever writes the table need not know of the log. It reads nothing that the
--- writer chose but the row itself and who the server said is writing.
+-- writer chose but the row itself.
 create function svc.log_change() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -64,7 +64,6 @@ declare
   convert text;
   new_image jsonb;
   old_image jsonb;
-  actor jsonb := nullif(current_setting('svc.actor', true), '')::jsonb;
 begin
   select * into watched from svc.watched_table(TG_RELID);
   convert := 'select to_jsonb($1) || ' || watched.conversions;
@@ -78,15 +77,7 @@ begin
   elsif TG_OP <> 'INSERT' then
     execute convert into old_image using old;
   end if;
-  if actor is null then
-    actor := case
-      when nullif(current_setting('svc.user_id', true), '') is not null
-        then jsonb_build_object('kind', 'user', 'id', current_setting('svc.user_id', true))
-      when current_setting('role', true) = 'svc_anon' then '{"kind": "anonymous"}'
-      else '{"kind": "system"}'
-    end;
-  end if;
-  insert into svc.changes (action, schema_name, table_name, pk, record, old_record, actor)
+  insert into svc.changes (action, schema_name, table_name, pk, record, old_record, actor, bytes)
   values (
     case TG_OP when 'INSERT' then 'create' when 'UPDATE' then 'update' else 'delete' end,
     watched.schema_name,
@@ -94,9 +85,68 @@ begin
     (select coalesce(jsonb_object_agg(k, coalesce(new_image, old_image) -> k), '{}') from unnest(watched.key_columns) as k),
     new_image,
     old_image,
-    actor
+    svc.current_actor(),
+    coalesce(pg_column_size(new_image), 0) + coalesce(pg_column_size(old_image), 0)
   );
   return null;
+end $$;
+
+-- How rows t of a table are matched with a row `given` of the same key: the operators are those of the key's own index,
+-- whichever schema they are in. Null = the table has no key.
+create function svc.same_key(target regclass) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select string_agg(format('t.%1$I operator(%2$I.%3$s) given.%1$I', a.attname, n.nspname, o.oprname), ' and ')
+  from pg_index i
+  cross join lateral unnest(i.indkey::int2[], i.indclass::oid[]) as k(attnum, opclass)
+  join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+  join pg_opclass c on c.oid = k.opclass
+  join pg_amop m on m.amopfamily = c.opcfamily and m.amopstrategy = 3
+    and m.amoplefttype = c.opcintype and m.amoprighttype = c.opcintype
+  join pg_operator o on o.oid = m.amopopr
+  join pg_namespace n on n.oid = o.oprnamespace
+  where i.indrelid = target and i.indisprimary
+$$;
+
+-- The row with this key as it is at this moment, with all columns in the form of the API: for the server, which keeps
+-- whole images of what callers wrote who may not read every column. Null when there is no such row.
+create function svc.whole_row(given_key text, target regclass, pk jsonb) returns jsonb
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  condition text := svc.same_key(target);
+  image jsonb;
+begin
+  perform svc.require_log_key(given_key);
+  if condition is not null then
+    execute format('select to_jsonb(t)%1$s from %2$s t, jsonb_populate_record(null::%2$s, $1) given where %3$s',
+      ' || ' || svc.converted_columns(target, '(t)'), target, condition) into image using pk;
+  end if;
+  return image;
+end $$;
+
+-- A writer that is still at work and yet visible is this transaction, or a savepoint of it. A row keeps 32 bits of its
+-- writer's id; those above are the same as now.
+create function svc.is_at_work(writer xid) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select pg_xact_status(((pg_current_xact_id()::text::bigint >> 32 << 32) | writer::text::bigint)::text::xid8) = 'in progress'
+$$;
+
+-- May the caller see the row with this key at this moment, and did this very transaction write it? Runs with the
+-- caller's rights and on its search path, so that its policies decide as they do elsewhere.
+create function svc.wrote_visible_row(target regclass, pk jsonb) returns boolean
+language plpgsql as $$
+declare
+  condition text := svc.same_key(target);
+  is_mine boolean := false;
+begin
+  if condition is not null then
+    execute pg_catalog.format(
+      'select svc.is_at_work(t.xmin) from %1$s t, pg_catalog.jsonb_populate_record(null::%1$s, $1) given where %2$s',
+      target, condition) into is_mine using pk;
+  end if;
+  return coalesce(is_mine, false);
+exception
+  when insufficient_privilege then
+    return false;
 end $$;
 
 -- Both run with the rights of the caller, who must own the table.

@@ -1,6 +1,6 @@
 -- Readers of the change log, and webhooks.
 
--- One row: everything up to (trimmed_xid, trimmed_id) may be gone from svc.changes.
+-- One row: everything up to trimmed_id may be gone from svc.changes.
 create table svc.change_horizon (
   only_row boolean primary key default true check (only_row),
   trimmed_xid xid8 not null default '0',
@@ -17,13 +17,14 @@ create table svc.change_readers (
 );
 
 -- A dump restored into another cluster brings changes and positions with transaction ids of its former life, which the
--- new cluster has yet to reach. What a reader has not seen yet is stamped with a transaction of this life; the rest goes.
--- Per-row order survives, because the ids of one row's changes are in the order of its commits.
+-- new cluster has yet to reach. They are stamped with a transaction of this life, so that no position of the former one
+-- is taken for one of this one. The order is that of the ids, which the dump brought along.
 -- One statement has one snapshot, and what this cluster wrote is below its xmax; so each statement asks for itself, or
 -- a change that is committed between two of them would be taken for a foreign one.
 create function svc.has_foreign_changes() returns boolean
 language sql stable set search_path = pg_catalog, pg_temp as $$
-  select exists (select from svc.changes where xid >= pg_snapshot_xmax(pg_current_snapshot()))
+  select exists (select from (select xid from svc.changes order by id desc limit 100) newest
+                 where xid >= pg_snapshot_xmax(pg_current_snapshot()))
       or exists (select from svc.change_readers where xid >= pg_snapshot_xmax(pg_current_snapshot()))
       or exists (select from svc.change_horizon where trimmed_xid >= pg_snapshot_xmax(pg_current_snapshot()))
 $$;
@@ -38,13 +39,9 @@ begin
   if not svc.has_foreign_changes() then
     return false; -- another process did it meanwhile
   end if;
-  delete from svc.changes c
-  using (select xid, id from svc.change_readers order by xid, id limit 1) r
-  where r.xid >= pg_snapshot_xmax(pg_current_snapshot()) and c.xid >= pg_snapshot_xmax(pg_current_snapshot())
-    and (c.xid, c.id) <= (r.xid, r.id);
   update svc.changes set xid = pg_current_xact_id() where xid >= pg_snapshot_xmax(pg_current_snapshot());
-  update svc.change_readers set xid = pg_current_xact_id(), id = 0 where xid >= pg_snapshot_xmax(pg_current_snapshot());
-  update svc.change_horizon set trimmed_xid = pg_current_xact_id(), trimmed_id = 0;
+  update svc.change_readers set xid = pg_current_xact_id() where xid >= pg_snapshot_xmax(pg_current_snapshot());
+  update svc.change_horizon set trimmed_xid = pg_current_xact_id();
   update svc.webhooks set since = pg_current_snapshot();
   return true;
 end $$;

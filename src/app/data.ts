@@ -9,12 +9,11 @@ import type { Platform } from './platform.ts'
 /** The user's own tables and functions. */
 export async function createData(config: Config, { db, schema, changeLog, observe }: Platform) {
   await watchTables({ db, schema, observe }, config.realtime.watch)
-  const changed = () => changeLog.wake()
   return {
     features: [
       createSchemaFeature({ schema }),
-      createCollections({ db, schema, changed }),
-      createRpc({ db, schema, changed }),
+      createCollections({ db, schema, log: changeLog }),
+      createRpc({ db, schema, log: changeLog }),
       createRls({ db, schema, schemas: config.api.schemas }),
     ],
   }

@@ -1,7 +1,7 @@
 import { type Config, publicBaseUrl } from '../config/config.ts'
 import { createMetrics, type Metrics } from '../core/metrics.ts'
 import type { Observe } from '../core/observe.ts'
-import { type ChangeLog, createChangeLog } from '../db/changes/log.ts'
+import { ChangeLog } from '../db/changes/log.ts'
 import { createCounters } from '../db/counters.ts'
 import { Queue } from '../db/queue/queue.ts'
 import { openSchemaCache } from '../db/schema/cache.ts'
@@ -55,10 +55,16 @@ export async function openPlatform(
 ): Promise<Platform> {
   const gateways = life.own(createOutgoing({ allowPrivateNetworks: true }))
   const { url, announce } = await postgres(config, life, progress)
-  const { pool, warnings } = await openDatabase({ url, config: config.database, api: config.api, observe, progress })
+  const { pool, warnings, logKey } = await openDatabase({
+    url,
+    config: config.database,
+    api: config.api,
+    observe,
+    progress,
+  })
   const db = life.own(pool)
   const schema = life.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
-  const changeLog = life.own(createChangeLog({ db, observe, retentionSeconds: config.events.retention }))
+  const changeLog = life.own(new ChangeLog({ db, observe, retentionSeconds: config.events.retention, key: logKey }))
   await changeLog.start()
   const counters = life.own(createCounters({ db }))
   const metrics = createMetrics()

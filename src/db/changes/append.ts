@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { Identity } from '../../core/identity.ts'
 import type { Table } from '../schema/snapshot.ts'
 import { type Sql, sql } from '../sql.ts'
@@ -20,24 +21,35 @@ export function actorOf(who: Identity): string {
   }
 }
 
-/**
- * One row of the log per row of `from`, for a data-modifying CTE beside the change itself: both commit or neither.
- * `pk`, `record` and `oldRecord` are jsonb expressions over `from`.
- */
-export const appendChanges = (change: {
-  action: ChangeAction
-  table: Table
-  actor: string
-  pk: Sql
-  record: Sql
-  oldRecord: Sql
-  from: Sql
-}): Sql => sql`
-  insert into svc.changes (action, schema_name, table_name, pk, record, old_record, actor)
-  select ${change.action}::text, ${change.table.schema}::text, ${change.table.name}::text,
-    ${change.pk}, ${change.record}, ${change.oldRecord}, ${change.actor}::pg_catalog.jsonb
-  from ${change.from}`
+/** What `svc.actor` holds: the actor and the server's word for it, which svc.current_actor() checks. */
+export function signedActor(key: string, who: Identity): string {
+  const actor = actorOf(who)
+  return `${createHash('sha256').update(`${key}.${actor}.${key}`).digest('hex')} ${actor}`
+}
 
-/** For tables whose log is written by the trigger of svc.watch(): tells it who is writing. */
-export const announceActor = (who: Identity): Sql =>
-  sql`select pg_catalog.set_config('svc.actor', ${actorOf(who)}, true)`
+/** Rows of one table that one statement of the server changed, as arrays of jsonb in the order of the changes. */
+export type ChangedRows = { action: ChangeAction; pks: Sql; records: Sql; oldRecords: Sql }
+
+/** Writes the log for one caller. Only with the server's key does PostgreSQL take its word; see svc.append_changes(). */
+export class Appender {
+  readonly #key: string
+  readonly #actor: string
+
+  constructor(key: string, who: Identity) {
+    this.#key = key
+    this.#actor = actorOf(who)
+  }
+
+  /** An expression for the select list of the statement that made the changes: both are committed or neither. */
+  append(table: Table, { action, pks, records, oldRecords }: ChangedRows): Sql {
+    return sql`svc.append_changes(${this.#key}::text, ${action}::text, ${nameOf(table)}::pg_catalog.regclass, ${table.schema}::text,
+      ${table.name}::text, ${this.#actor}::text, ${pks}, ${records}, ${oldRecords})`
+  }
+
+  /** The whole row at the moment of evaluation, for callers who may not read every column of it. */
+  wholeRow(table: Table, pk: Sql): Sql {
+    return sql`svc.whole_row(${this.#key}::text, ${nameOf(table)}::pg_catalog.regclass, ${pk})`
+  }
+}
+
+const nameOf = ({ ident }: Table): string => ident.quoted

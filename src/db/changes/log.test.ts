@@ -6,7 +6,7 @@ import { SYSTEM } from '../../core/identity.ts'
 import { sql } from '../sql.ts'
 import { openConnection } from '../wire/connect.ts'
 import { openPool, type Pool } from '../wire/pool.ts'
-import { type Change, type ChangeLog, createChangeLog, isBefore } from './log.ts'
+import { type Change, ChangeLog, isBefore } from './log.ts'
 
 let url = ''
 let drop: () => Promise<void>
@@ -37,7 +37,7 @@ after(async () => {
 })
 
 async function startLog(retentionSeconds = 3600): Promise<ChangeLog> {
-  const log = createChangeLog({ db: pool, observe: () => {}, retentionSeconds })
+  const log = new ChangeLog({ db: pool, observe: () => {}, retentionSeconds, key: '' })
   logs.push(log)
   await log.start()
   return log

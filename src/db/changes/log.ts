@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { reasonOf } from '../../core/errors.ts'
-import { SYSTEM } from '../../core/identity.ts'
+import { type Identity, SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../db.ts'
+import { Loop, type LoopOptions } from '../loop.ts'
 import type { Sql } from '../sql.ts'
-import { createWaker, type Waker } from '../waker.ts'
+import { Appender } from './append.ts'
+import { Settled } from './settled.ts'
 import {
   adoptChanges,
   CHANNEL,
@@ -16,8 +18,8 @@ import {
   type LogPlace,
   lagOfReaders,
   notifyReaders,
+  type PageSize,
   registerReader,
-  type Settled,
   trimSlice,
 } from './sql.ts'
 
@@ -62,35 +64,19 @@ export type DurableReader = {
   onBatch(count: number): void
 }
 
-export interface ChangeLog {
-  start(): Promise<void>
-  /** Call after a commit that appended. */
-  wake(): void
-  head(): Promise<Position>
-  read(from: Position, limit: number): Promise<Change[]>
-  isKnown(position: Position): Promise<boolean>
-  follow(options: Follow): Follower
-  /** Runs once over all processes, at least once per change, its position kept in the database. */
-  followDurably(name: string, reader: DurableReader): { wake(): void }
-  /** Age of the oldest change that somebody has not read. */
-  lagSeconds(): Promise<number>
-  /** The same as of a few seconds ago, for gauges. */
-  lastLag(): number
-  trim(): Promise<number>
-  stop(): Promise<void>
-}
-
 const POSITION = /^(\d{1,20})-(\d{1,19})$/
 const MAX_XID = 2n ** 64n - 1n
 const MAX_ID = 2n ** 63n - 1n
 
-const BATCH_SIZE = 500
+/** One row may hold a megabyte, and a page is held as text, as rows and as frames. */
+const PAGE: PageSize = { changes: 500, bytes: 4 * 1024 * 1024 }
 const POLL_MS = 1_000
 const NOTIFY_EVERY_MS = 10
 const TRIM_EVERY_MS = 3_600_000
 const FIRST_TRIM_MS = 60_000
 const LAG_EVERY_MS = 5_000
 const TRIM_SLICE = 5_000
+const SETTLE_GAP_MS = 2
 /** A durable step takes a row lock and writes; a realtime read does not. */
 const READ_GAP_MS = 3
 const DURABLE_GAP_MS = 20
@@ -106,235 +92,230 @@ const positionOf = ({ xid, id }: LogPlace): Position => `${xid}-${id}`
 export function isBefore(a: Position, b: Position): boolean {
   const [x, y] = [placeOf(a), placeOf(b)]
   if (!x || !y) return false
-  return x.xid === y.xid ? BigInt(x.id) < BigInt(y.id) : BigInt(x.xid) < BigInt(y.xid)
+  return BigInt(x.id) < BigInt(y.id)
 }
 
-export function createChangeLog(deps: { db: Db; observe: Observe; retentionSeconds: number }): ChangeLog {
-  const { db, observe, retentionSeconds } = deps
-  const me = randomUUID()
-  const wakers = new Set<Waker>()
-  /** Those of `wakers` that own writes and notifications wake. */
-  const wakeable = new Set<Waker>()
-  const loops = new Set<Promise<void>>()
-  const followers = new Set<{ position(): Position; doubt(): void }>()
-  const timers = new Set<NodeJS.Timeout>()
-  let stopped = false
-  let unlisten: (() => Promise<void>) | undefined
-  let notifyTimer: NodeJS.Timeout | undefined
-  let notifiedAt = 0
-  let lag = 0
+export type ChangeLogDeps = {
+  db: Db
+  observe: Observe
+  retentionSeconds: number
+  /** What svc.log_key holds. */
+  key: string
+}
 
-  const troubled = (what: string, error: unknown): void =>
-    observe({ level: 'warn', message: `change log: ${what} failed`, attrs: { error: reasonOf(error) } })
+/**
+ * The durable record of every change. One loop per process finds out how far the log is settled; followers read up to
+ * there, each at its own pace.
+ */
+export class ChangeLog {
+  readonly #db: Db
+  readonly #observe: Observe
+  readonly #retentionSeconds: number
+  readonly #key: string
+  readonly #me = randomUUID()
+  readonly #settled: Settled
+  readonly #loops = new Set<Loop>()
+  /** Those that go on when more of the log is settled. */
+  readonly #readers = new Set<Loop>()
+  readonly #followers = new Set<{ position(): Position; doubt(): void }>()
+  readonly #timers = new Set<NodeJS.Timeout>()
+  #settling: Loop | undefined
+  #stopped = false
+  #unlisten: (() => Promise<void>) | undefined
+  #notifyTimer: NodeJS.Timeout | undefined
+  #notifiedAt = 0
+  #lag = 0
 
-  const pokeAll = (): void => {
-    for (const waker of wakeable) waker.poke()
+  constructor({ db, observe, retentionSeconds, key }: ChangeLogDeps) {
+    this.#db = db
+    this.#observe = observe
+    this.#retentionSeconds = retentionSeconds
+    this.#key = key
+    this.#settled = new Settled(db)
   }
 
-  function notifySoon(): void {
-    if (notifyTimer || stopped) return
-    const wait = Math.max(0, notifiedAt + NOTIFY_EVERY_MS - Date.now())
-    notifyTimer = setTimeout(() => {
-      notifyTimer = undefined
-      notifiedAt = Date.now()
-      // Only a wake-up: whoever misses it polls.
-      db.fly(SYSTEM, notifyReaders(me)).catch(() => undefined)
-    }, wait).unref()
+  async start(): Promise<void> {
+    if ((await this.#db.fly(SYSTEM, adoptChanges)) === 'true') {
+      this.#observe({ level: 'warn', message: 'change log: adopted the changes of a restored database' })
+    }
+    this.#settling = this.#loop('settling', {
+      step: () => this.#settle(),
+      everyMs: POLL_MS,
+      gapMs: () => SETTLE_GAP_MS,
+    })
+    this.#unlisten = await this.#db.listen(
+      CHANNEL,
+      (sender) => sender !== this.#me && this.#settling?.poke(),
+      () => this.#doubt(),
+    )
+    const trim = (): void => void this.trim().catch((error: unknown) => this.#troubled('trim', error))
+    this.#timers.add(setTimeout(trim, FIRST_TRIM_MS * (1 + Math.random())).unref())
+    this.#timers.add(setInterval(trim, TRIM_EVERY_MS).unref())
+    this.#timers.add(setInterval(() => void this.lagSeconds().catch(() => undefined), LAG_EVERY_MS).unref())
   }
 
-  async function page(
-    from: Position,
-    limit: number,
-    settled: Settled = 'cluster',
-  ): Promise<{ changes: Change[]; held: boolean }> {
-    const place = placeOf(from)
-    if (!place) throw new TypeError(`not a position: ${from}`)
-    const rows = await db.rows<ChangeRow>(SYSTEM, changesAfter(place, limit, settled))
-    return { changes: rows.flatMap(toChange), held: rows[0]?.held ?? false }
+  /** Writes the changes of one caller. */
+  appender(who: Identity): Appender {
+    return new Appender(this.#key, who)
   }
 
-  async function head(): Promise<Position> {
-    const [place] = await db.rows<LogPlace>(SYSTEM, headOfLog)
+  /** Call after a commit that appended. */
+  wake(): void {
+    if (this.#stopped) return
+    this.#settling?.poke()
+    this.#notifySoon()
+  }
+
+  /** The last change that is settled at this moment. */
+  async head(): Promise<Position> {
+    await this.#settling?.next()
+    const [place] = await this.#db.rows<LogPlace>(SYSTEM, headOfLog(this.#settled.upTo))
     return place ? positionOf(place) : '0-0'
   }
 
-  async function isKnown(position: Position): Promise<boolean> {
+  async isKnown(position: Position): Promise<boolean> {
     const place = placeOf(position)
-    return place !== undefined && (await db.fly(SYSTEM, isKnownPlace(place))) === 'true'
+    return place !== undefined && (await this.#db.fly(SYSTEM, isKnownPlace(place))) === 'true'
   }
 
-  /** Runs `step` whenever woken and once a second, for as long as it lives. A step says how soon it wants to go again. */
-  function run(what: string, gapMs: () => number, step: () => Promise<number>): { waker: Waker; ended: Promise<void> } {
-    const waker = createWaker(gapMs)
-    wakers.add(waker)
-    wakeable.add(waker)
-    const loop = async (): Promise<void> => {
-      let failures = 0
-      while (!waker.stopped) {
-        const wait = await step().then(
-          (ms) => {
-            failures = 0
-            return ms
-          },
-          (error: unknown) => {
-            if (failures++ === 0) troubled(what, error)
-            return Math.min(POLL_MS, 50 * 2 ** failures)
-          },
-        )
-        await waker.wait(wait)
-      }
-    }
-    const ended = loop().finally(() => {
-      wakers.delete(waker)
-      wakeable.delete(waker)
-      loops.delete(ended)
-    })
-    loops.add(ended)
-    return { waker, ended }
+  /** The next page of what is settled. */
+  async read(from: Position): Promise<Change[]> {
+    const place = placeOf(from)
+    if (!place) throw new TypeError(`not a position: ${from}`)
+    const rows = await this.#db.rows<ChangeRow>(SYSTEM, changesAfter(place, this.#settled.upTo, PAGE))
+    return rows.map(({ xid, id, ...rest }) => ({ ...rest, position: `${xid}-${id}` }))
   }
 
-  function follow({ from, onBatch, onLost, gapMs = () => READ_GAP_MS }: Follow): Follower {
+  follow({ from, onBatch, onLost, gapMs = () => READ_GAP_MS }: Follow): Follower {
     let position = from
     let inDoubt = false
-    const soon = createBackOff()
-    const doubt = (): void => {
-      inDoubt = true
+    const self = {
+      position: () => position,
+      doubt: () => {
+        inDoubt = true
+      },
     }
-    const self = { position: () => position, doubt }
-    followers.add(self)
-    const { waker, ended } = run('read', gapMs, async () => {
+    this.#followers.add(self)
+    const step = async (): Promise<number | undefined> => {
       try {
-        if (inDoubt && !(await isKnown(position))) {
-          position = await head()
+        if (inDoubt && !(await this.isKnown(position))) {
+          position = await this.head()
           onLost(position)
         }
         inDoubt = false
-        const { changes, held } = await page(position, BATCH_SIZE, soon.settled())
+        const changes = await this.read(position)
         const last = changes.at(-1)
-        if (last) {
-          await onBatch(changes)
-          position = last.position
-        }
-        if (changes.length === BATCH_SIZE) return 0
-        return held ? soon.next() : soon.reset(POLL_MS)
+        if (!last) return undefined
+        await onBatch(changes)
+        position = last.position
+        return 0
       } catch (error) {
         inDoubt = true // the database that answers next may be another one
         throw error
       }
-    })
+    }
+    const loop = this.#loop('read', { step, everyMs: POLL_MS, gapMs })
+    this.#readers.add(loop)
     return {
       position: () => position,
-      stop() {
-        followers.delete(self)
-        waker.stop()
-        return ended
+      stop: () => {
+        this.#followers.delete(self)
+        this.#readers.delete(loop)
+        this.#loops.delete(loop)
+        return loop.stop()
       },
     }
   }
 
-  async function lagSeconds(): Promise<number> {
-    const live = [...followers].map((follower) => follower.position()).sort((a, b) => (isBefore(a, b) ? -1 : 1))[0]
-    lag = Number(await db.fly(SYSTEM, lagOfReaders(live === undefined ? undefined : placeOf(live))))
-    return lag
+  /** Runs once over all processes, at least once per change, its position kept in the database. */
+  followDurably(name: string, { wanted, effect, onBatch }: DurableReader): { wake(): void } {
+    let registered = false
+    const step = async (): Promise<number | undefined> => {
+      const { upTo } = this.#settled
+      if (!registered) await this.#db.run(SYSTEM, registerReader(name, upTo))
+      registered = true
+      const statement = durableStep(name, { wanted, effect }, upTo, PAGE)
+      const [taken] = await this.#db.rows<{ wanted: boolean; count: number }>(SYSTEM, statement)
+      if (!taken) return undefined
+      // Nobody wants the changes: own writes need not wake this reader, the poll is enough.
+      if (taken.wanted) this.#readers.add(loop)
+      else this.#readers.delete(loop)
+      if (taken.count > 0) onBatch(taken.count)
+      return taken.count > 0 ? 0 : undefined
+    }
+    const loop = this.#loop(`reader ${name}`, { step, everyMs: POLL_MS, gapMs: () => DURABLE_GAP_MS })
+    this.#readers.add(loop)
+    return { wake: () => loop.poke() }
   }
 
-  return {
-    async start() {
-      if ((await db.fly(SYSTEM, adoptChanges)) === 'true') {
-        observe({ level: 'warn', message: 'change log: adopted the changes of a restored database' })
-      }
-      unlisten = await db.listen(
-        CHANNEL,
-        (sender) => sender !== me && pokeAll(),
-        () => {
-          for (const follower of followers) follower.doubt()
-          pokeAll()
-        },
-      )
-      const trim = (): void => void this.trim().catch((error: unknown) => troubled('trim', error))
-      timers.add(setTimeout(trim, FIRST_TRIM_MS * (1 + Math.random())).unref())
-      timers.add(setInterval(trim, TRIM_EVERY_MS).unref())
-      timers.add(setInterval(() => void lagSeconds().catch(() => undefined), LAG_EVERY_MS).unref())
-    },
-
-    wake() {
-      if (stopped) return
-      pokeAll()
-      notifySoon()
-    },
-
-    head,
-    isKnown,
-    read: async (from, limit) => (await page(from, limit)).changes,
-    follow,
-
-    followDurably(name, { wanted, effect, onBatch }) {
-      let registered = false
-      let isWanted = true
-      const soon = createBackOff()
-      const { waker } = run(
-        `reader ${name}`,
-        () => DURABLE_GAP_MS,
-        async () => {
-          if (!registered) await db.run(SYSTEM, registerReader(name))
-          registered = true
-          const [step] = await db.rows<{ wanted: boolean; count: number; held: boolean }>(
-            SYSTEM,
-            durableStep(name, { wanted, effect }, BATCH_SIZE, soon.settled()),
-          )
-          if (!step) return POLL_MS
-          // Nobody wants the changes: own writes need not wake this reader, the poll is enough.
-          isWanted = step.wanted
-          if (isWanted) wakeable.add(waker)
-          else wakeable.delete(waker)
-          if (step.count > 0) onBatch(step.count)
-          if (step.count === BATCH_SIZE) return 0
-          return isWanted && step.held ? soon.next() : soon.reset(POLL_MS)
-        },
-      )
-      return { wake: () => waker.poke() }
-    },
-
-    lagSeconds,
-    lastLag: () => lag,
-
-    async trim() {
-      let total = 0
-      for (let slice = TRIM_SLICE; slice === TRIM_SLICE && !stopped; total += slice) {
-        slice = Number(await db.fly(SYSTEM, trimSlice(retentionSeconds, TRIM_SLICE), { lane: 'slow' }))
-      }
-      return total
-    },
-
-    async stop() {
-      stopped = true
-      clearTimeout(notifyTimer)
-      for (const timer of timers) clearTimeout(timer)
-      for (const waker of wakers) waker.stop()
-      await unlisten?.().catch(() => undefined)
-      await Promise.allSettled(loops)
-    },
+  /** Age of the oldest change that somebody has not read. */
+  async lagSeconds(): Promise<number> {
+    const [live] = [...this.#followers].map((one) => one.position()).sort((a, b) => (isBefore(a, b) ? -1 : 1))
+    this.#lag = Number(await this.#db.fly(SYSTEM, lagOfReaders(live === undefined ? undefined : placeOf(live))))
+    return this.#lag
   }
-}
 
-/** Changes that wait for an older transaction are looked for soon, then ever less often and with more care. */
-function createBackOff(): { next(): number; reset(ms: number): number; settled(): Settled } {
-  let wait = 5
-  return {
-    next: () => {
-      wait = Math.min(250, wait * 2)
-      return wait
-    },
-    reset: (ms) => {
-      wait = 5
-      return ms
-    },
-    settled: () => (wait >= 80 ? 'database' : 'cluster'),
+  /** The same as of a few seconds ago, for gauges. */
+  lastLag(): number {
+    return this.#lag
   }
-}
 
-function toChange(row: ChangeRow): Change[] {
-  if (row.xid === null) return []
-  const { xid, id, held: _held, ...rest } = row
-  return [{ ...rest, position: `${xid}-${id}` }]
+  async trim(): Promise<number> {
+    let total = 0
+    for (let slice = TRIM_SLICE; slice === TRIM_SLICE && !this.#stopped; total += slice) {
+      await this.#settling?.next()
+      const statement = trimSlice(this.#retentionSeconds, this.#settled.upTo, TRIM_SLICE)
+      slice = Number(await this.#db.fly(SYSTEM, statement, { lane: 'slow' }))
+    }
+    return total
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true
+    clearTimeout(this.#notifyTimer)
+    for (const timer of this.#timers) clearTimeout(timer)
+    await this.#unlisten?.().catch(() => undefined)
+    await Promise.all([...this.#loops].map((loop) => loop.stop()))
+  }
+
+  async #settle(): Promise<number | undefined> {
+    const before = this.#settled.upTo
+    try {
+      return await this.#settled.look()
+    } catch (error) {
+      this.#settled.forget()
+      throw error
+    } finally {
+      if (this.#settled.upTo !== before) for (const reader of this.#readers) reader.poke()
+    }
+  }
+
+  /** Notifications were missed, and the database may be another one: a restored one, or a replica that took over. */
+  #doubt(): void {
+    this.#settled.forget()
+    for (const follower of this.#followers) follower.doubt()
+    for (const reader of this.#readers) reader.poke()
+    this.#settling?.poke()
+  }
+
+  #loop(what: string, options: Omit<LoopOptions, 'onFailure'>): Loop {
+    const loop = new Loop({ ...options, onFailure: (error) => this.#troubled(what, error) })
+    this.#loops.add(loop)
+    return loop
+  }
+
+  #troubled(what: string, error: unknown): void {
+    this.#observe({ level: 'warn', message: `change log: ${what} failed`, attrs: { error: reasonOf(error) } })
+  }
+
+  #notifySoon(): void {
+    if (this.#notifyTimer || this.#stopped) return
+    const wait = Math.max(0, this.#notifiedAt + NOTIFY_EVERY_MS - Date.now())
+    this.#notifyTimer = setTimeout(() => {
+      this.#notifyTimer = undefined
+      this.#notifiedAt = Date.now()
+      // Only a wake-up: whoever misses it polls.
+      this.#db.fly(SYSTEM, notifyReaders(this.#me)).catch(() => undefined)
+    }, wait).unref()
+  }
 }

@@ -21,7 +21,7 @@ export async function openDatabase(options: {
   api: { schemas: readonly string[]; statement_timeout: number }
   observe: Observe
   progress: (line: string) => void
-}): Promise<{ pool: Pool; warnings: string[] }> {
+}): Promise<{ pool: Pool; warnings: string[]; logKey: string }> {
   const { url, config, api, observe, progress } = options
   const directUrl = config.direct_url || url
   const client = await openConnection({ url: directUrl }).catch((error: Error) => {
@@ -31,6 +31,8 @@ export async function openDatabase(options: {
     await requireSupportedVersion(client)
     await migrate(client, MIGRATIONS, progress)
     const warnings = await prepareRoles(client, api.schemas)
+    const { rows } = await client.query<{ key: string }>('select key from svc.log_key')
+    const logKey = rows[0]?.key ?? ''
     const pool = await openPool({
       url,
       directUrl,
@@ -40,9 +42,10 @@ export async function openDatabase(options: {
       preparedStatements: config.prepared_statements,
       schemas: api.schemas,
       statementTimeoutMs: api.statement_timeout * 1000,
+      logKey,
       observe,
     })
-    return { pool, warnings }
+    return { pool, warnings, logKey }
   } finally {
     await client.end().catch(() => {})
   }

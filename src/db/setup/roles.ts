@@ -60,9 +60,8 @@ const grantMembership = `
     end if;
   end $$`
 
-const grantChangeLog = `
-  grant usage on schema svc to ${both};
-  grant insert (action, schema_name, table_name, pk, record, old_record, actor) on svc.changes to ${both}`
+/** Every function of the log checks for itself who calls it. */
+const grantChangeLog = `grant usage on schema svc to ${both}`
 
 const grantSchema = (schema: string) => {
   const name = quote(schema)

@@ -26,6 +26,8 @@ export type PoolOptions = {
   preparedStatements: boolean
   schemas: readonly string[]
   statementTimeoutMs: number
+  /** See SessionSettings. */
+  logKey?: string
   observe: Observe
 }
 

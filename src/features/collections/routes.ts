@@ -1,8 +1,7 @@
 import { AppError, notFound } from '../../core/errors.ts'
-import type { Identity } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
-import { actorOf, announceActor } from '../../db/changes/append.ts'
-import type { Db, FlyOptions } from '../../db/db.ts'
+import type { ChangeLog } from '../../db/changes/log.ts'
+import type { Db } from '../../db/db.ts'
 import type { Column, SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Sql } from '../../db/sql.ts'
 import { type Call, jsonText, noContent, type Route, route } from '../../http/route.ts'
@@ -21,11 +20,11 @@ import { explainWrite } from './write/errors.ts'
 export type CollectionsDeps = {
   db: Db
   schema: SchemaCache
-  /** A write was committed: wakes the reader of the change log. */
-  changed: () => void
+  /** Writes are logged, and its reader woken when they are committed. */
+  log: Pick<ChangeLog, 'appender' | 'wake'>
 }
 
-export function createCollections({ db, schema, changed }: CollectionsDeps): { routes: Route[] } {
+export function createCollections({ db, schema, log }: CollectionsDeps): { routes: Route[] } {
   const at = <T>(call: Call, work: (place: Place) => Promise<T>): Promise<T> =>
     atTable(schema, call.params['table'] ?? '', call.who, work)
 
@@ -34,17 +33,11 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
   const keyOf = (call: Call, place: Place): string[] =>
     parseKey(place.table, call.params['id'] ?? '', call.rawParams['id'] ?? '')
 
-  const write = async (
-    call: Call,
-    place: Place,
-    statement: Sql,
-    columns: readonly Column[] = [],
-  ): Promise<string | null> => {
-    const flight = flyLogged(db, call.who, place, statement, { signal: call.signal })
-    const answer = await flight.catch((error: unknown) => {
+  const write = async (call: Call, statement: Sql, columns: readonly Column[] = []): Promise<string | null> => {
+    const answer = await db.fly(call.who, statement, { signal: call.signal }).catch((error: unknown) => {
       throw error instanceof AppError ? explainWrite(error, columns) : error
     })
-    changed()
+    log.wake()
     return answer
   }
 
@@ -79,8 +72,8 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
         at(call, async (place) => {
           requireWritable(place, 'insertable')
           const columns = writtenColumns(place.table, call.body, call.bodyText)
-          const statement = buildCreate(place, { columns, body: call.bodyText, actor: actorOf(call.who) })
-          const text = await write(call, place, statement, columns)
+          const statement = buildCreate(place, { columns, body: call.bodyText, log: log.appender(call.who) })
+          const text = await write(call, statement, columns)
           // A trigger of the table swallowed the row.
           if (text === null) throw new AppError('forbidden', 'insufficient permissions')
           return jsonText(201, text)
@@ -99,8 +92,8 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
         at(call, async (place) => {
           requireWritable(place, 'insertable')
           const operations = parseBatch(place.table, call.body, call.bodyText)
-          const text = await runBatch(db, call.who, place, operations, call.signal)
-          changed()
+          const text = await runBatch(db, call.who, place, operations, log.appender(call.who), call.signal)
+          log.wake()
           return jsonText(200, text)
         }),
     }),
@@ -134,8 +127,8 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
           requireWritable(place, 'updatable')
           const key = keyOf(call, place)
           const columns = writtenColumns(place.table, call.body, call.bodyText)
-          const statement = buildUpdate(place, key, { columns, body: call.bodyText, actor: actorOf(call.who) })
-          const text = await write(call, place, statement, columns)
+          const statement = buildUpdate(place, key, { columns, body: call.bodyText, log: log.appender(call.who) })
+          const text = await write(call, statement, columns)
           if (text === null) throw notFound('record not found')
           return jsonText(200, text)
         }),
@@ -151,18 +144,14 @@ export function createCollections({ db, schema, changed }: CollectionsDeps): { r
       handle: async (call) =>
         at(call, async (place) => {
           requireWritable(place, 'updatable')
-          const statement = buildDelete(place, keyOf(call, place), actorOf(call.who))
-          if ((await write(call, place, statement)) === null) throw notFound('record not found')
+          const statement = buildDelete(place, keyOf(call, place), log.appender(call.who))
+          if ((await write(call, statement)) === null) throw notFound('record not found')
           return noContent
         }),
     }),
   ]
   return { routes }
 }
-
-/** A watched table's trigger writes the log; it only needs to know for whom. */
-const flyLogged = (db: Db, who: Identity, place: Place, statement: Sql, options: FlyOptions): Promise<string | null> =>
-  db.fly(who, place.table.watched ? [announceActor(who), statement] : statement, options)
 
 function requireWritable({ table }: Place, how: 'insertable' | 'updatable'): void {
   if (!table[how]) {

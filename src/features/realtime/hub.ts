@@ -28,7 +28,6 @@ type Batch = { readonly seq: number; readonly changes: readonly Change[]; readon
 
 /** Changes that may wait for their checks before the reader is held up. */
 const MAX_WAITING = 5_000
-const REPLAY_SIZE = 500
 const IDLE_MS = 30_000
 const RETRY_MS = 250
 const MAX_PAUSE_MS = 150
@@ -209,7 +208,7 @@ export function createHub({ db, log, schemaWith, observe }: Deps): Hub {
     let position = from
     while (!stream.closed) {
       if (position === here) return join(stream)
-      const changes = recent.after(position) ?? (await again(() => log.read(position, REPLAY_SIZE)))
+      const changes = recent.after(position) ?? (await again(() => log.read(position)))
       const last = changes.at(-1)
       if (!last) {
         // Read everything, but the live streams are elsewhere: behind us for a moment, or in another life of the log.

@@ -1,10 +1,17 @@
-import { appendChanges, type ChangeAction } from '../../db/changes/append.ts'
-import { convertedRow } from '../../db/schema/row-json.ts'
+import type { DatabaseRole } from '../../core/identity.ts'
+import type { Appender, ChangeAction } from '../../db/changes/append.ts'
+import { operator } from '../../db/schema/filter/operators.ts'
+import { convertedRow, rowJsonb } from '../../db/schema/row-json.ts'
 import type { Fn, Schema, Table } from '../../db/schema/snapshot.ts'
 import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../db/sql.ts'
 
-/** Every returned row is also told to the readers of the change log, as this change of this table. */
-export type Notice = { readonly table: Table; readonly action: ChangeAction; readonly actor: string }
+/** What the caller says about the returned rows. The database looks whether it is so before it is logged. */
+export type Notice = {
+  readonly table: Table
+  readonly action: ChangeAction
+  readonly role: DatabaseRole
+  readonly log: Appender
+}
 
 const ARGUMENTS = new Ident('svc_in')
 const CALLED = new Ident('svc_called')
@@ -36,8 +43,9 @@ export function buildCall(
   const answer = fn.returnsSet
     ? sql`coalesce(pg_catalog.json_agg(${CALLED}.svc_value)::text, '[]')`
     : sql`coalesce(${CALLED}.svc_value::text, 'null')`
-  return sql`with ${CALLED} as (${resultOf(schema, fn, call, input)})${notice ? noted(notice) : EMPTY}
-    select ${answer} from ${CALLED}`
+  const called = sql`${CALLED} as (${resultOf(schema, fn, call, input)})`
+  if (!notice) return sql`with ${called} select ${answer} from ${CALLED}`
+  return sql`with ${called}, ${noted(schema, notice)} select ${answer}, ${logged(notice)} from ${CALLED}`
 }
 
 /** One row per result, as JSON. */
@@ -61,18 +69,43 @@ function resultOf(schema: Schema, fn: Fn, call: Sql, input: Sql): Sql {
   return sql`select pg_catalog.to_json(svc_result.*) as svc_value from (select ${columns}${from}) as svc_result`
 }
 
-function noted({ table, action, actor }: Notice): Sql {
-  const record = sql`svc_row.record`
-  const none = sql`null::pg_catalog.jsonb`
-  const key = table.primaryKey.map(({ name }) => sql`${name}::text, ${record} -> ${name}::text`)
-  return sql`, svc_logged as (${appendChanges({
+const NOTED = new Ident('svc_noted')
+const GIVEN = new Ident('svc_given')
+
+/**
+ * The returned rows of which the notice is true. Made or changed: this transaction wrote the row, and the caller may see
+ * it. Gone: it is there no more, and the caller saw it in the snapshot of this statement, which is older than the call.
+ */
+function noted(schema: Schema, { table, action, role, log }: Notice): Sql {
+  const key = table.primaryKey.map(
+    ({ name }) => sql`${name}::text, ${CALLED}.svc_value::pg_catalog.jsonb -> ${name}::text`,
+  )
+  const same = table.primaryKey.map(
+    (column) => sql`${ROW}.${column.ident} ${operator('=', column)} svc_key.${column.ident}`,
+  )
+  const before = sql`(select ${rowJsonb(schema, table, role, ROW)}
+    from ${table.ident} as ${ROW}, pg_catalog.jsonb_populate_record(null::${table.ident}, ${GIVEN}.pk) as svc_key
+    where ${join(same, sql` and `)})`
+  const isTrue =
+    action === 'delete'
+      ? sql`${log.wholeRow(table, sql`${GIVEN}.pk`)} is null`
+      : sql`svc.wrote_visible_row(${table.ident.quoted}::pg_catalog.regclass, ${GIVEN}.pk)`
+  return sql`${GIVEN} as materialized (
+      select pg_catalog.jsonb_build_object(${join(key, COMMA)}) as pk from ${CALLED}
+      where pg_catalog.json_typeof(${CALLED}.svc_value) = 'object'
+    ), ${NOTED} as materialized (
+      select ${GIVEN}.pk, ${before} as old_record, ${isTrue} as is_true from ${GIVEN}
+    )`
+}
+
+function logged({ table, action, log }: Notice): Sql {
+  const hadRow = action === 'create' ? sql`${NOTED}.old_record is null` : sql`${NOTED}.old_record is not null`
+  const none = sql`null::pg_catalog.jsonb[]`
+  const append = log.append(table, {
     action,
-    table,
-    actor,
-    pk: sql`pg_catalog.jsonb_build_object(${join(key, COMMA)})`,
-    record: action === 'delete' ? none : record,
-    oldRecord: action === 'delete' ? record : none,
-    from: sql`(select ${CALLED}.svc_value::pg_catalog.jsonb as record from ${CALLED}) as svc_row
-      where pg_catalog.jsonb_typeof(${record}) = 'object'`,
-  })})`
+    pks: sql`pg_catalog.array_agg(${NOTED}.pk)`,
+    records: action === 'delete' ? none : sql`pg_catalog.array_agg(${log.wholeRow(table, sql`${NOTED}.pk`)})`,
+    oldRecords: action === 'create' ? none : sql`pg_catalog.array_agg(${NOTED}.old_record)`,
+  })
+  return sql`(select ${append} from ${NOTED} where ${NOTED}.is_true and ${hadRow} having pg_catalog.count(*) > 0)`
 }

@@ -1,11 +1,12 @@
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
-import { actorOf, announceActor, type ChangeAction } from '../../db/changes/append.ts'
+import type { ChangeAction } from '../../db/changes/append.ts'
+import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import { type PgError, sqlStateOf } from '../../db/pg-errors.ts'
 import { findFunctions, findTable, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema, SchemaCache } from '../../db/schema/snapshot.ts'
-import { type Viewer, viewerOf } from '../../db/schema/viewer.ts'
+import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 import { type Call, jsonText, noContent, type Reply, type Route, route } from '../../http/route.ts'
 import { buildCall, type Notice } from './build-call.ts'
 import { ambiguous, resolveOverload } from './resolve.ts'
@@ -13,22 +14,21 @@ import { ambiguous, resolveOverload } from './resolve.ts'
 export type RpcDeps = {
   db: Db
   schema: SchemaCache
-  /** Something may have been written: wakes the reader of the change log. */
-  changed: () => void
+  /** Its reader is woken when something may have been written. */
+  log: Pick<ChangeLog, 'appender' | 'wake'>
 }
 
-export function createRpc({ db, schema, changed }: RpcDeps): { routes: Route[] } {
+export function createRpc({ db, schema, log }: RpcDeps): { routes: Route[] } {
   const run = async (call: Call, snapshot: Schema, candidates: readonly Fn[]): Promise<Reply> => {
     const args = argumentsOf(call)
     const fn = resolveOverload(candidates, Object.keys(args))
-    const statement = buildCall(snapshot, fn, call.bodyText, Object.keys(args), noticeOf(call, snapshot))
     const mayWrite = fn.volatility === 'volatile'
-    const text = await db
-      .fly(call.who, mayWrite ? [announceActor(call.who), statement] : statement, { lane: 'slow', signal: call.signal })
-      .catch((error: unknown) => {
-        throw explainFailure(error, fn.name)
-      })
-    if (mayWrite) changed()
+    const notice = mayWrite ? noticeOf(call, snapshot, fn, log) : undefined
+    const statement = buildCall(snapshot, fn, call.bodyText, Object.keys(args), notice)
+    const text = await db.fly(call.who, statement, { lane: 'slow', signal: call.signal }).catch((error: unknown) => {
+      throw explainFailure(error, fn.name)
+    })
+    if (mayWrite) log.wake()
     return fn.isVoid ? noContent : jsonText(200, text ?? 'null')
   }
 
@@ -77,12 +77,14 @@ const PRIVILEGE: ReadonlyMap<string, Privilege> = new Map([
 ])
 
 /** The headers are a hint: what makes no sense is ignored, and nobody announces a change they could not make. */
-function noticeOf({ headers, who }: Call, schema: Schema): Notice | undefined {
+function noticeOf({ headers, who }: Call, schema: Schema, fn: Fn, log: RpcDeps['log']): Notice | undefined {
   const action = headers['x-notify-action'] ?? ''
   const privilege = PRIVILEGE.get(action)
   const table = findTable(schema, headers['x-notify-table'] ?? '')
-  if (!privilege || !table || table.watched || !mayDo(table, viewerOf(who).role, privilege)) return undefined
-  return { table, action: action as ChangeAction, actor: actorOf(who) }
+  const { role } = viewerOf(who)
+  if (!privilege || !table || fn.rowOf !== table || !mayDo(table, role, privilege)) return undefined
+  if (keyFor(table, role).length === 0) return undefined
+  return { table, action: action as ChangeAction, role, log: log.appender(who) }
 }
 
 /** Trouble of the server rather than of the function: resources, shutdown, corruption. */

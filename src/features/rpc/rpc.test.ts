@@ -50,6 +50,8 @@ before(async () => {
         when 'nodata' then raise no_data_found;
       end case;
     end $$;
+    create function retitle() returns setof posts language sql as $$ update posts set title = title || '!' where id < 3 returning * $$;
+    create function take_away(id int) returns posts language sql as 'delete from posts p where p.id = take_away.id returning *';
     create function whoami() returns text language sql stable as $$ select current_user || ':' || coalesce(current_setting('svc.user_id', true), '') $$;
     create function touched() returns trigger language plpgsql as 'begin return new; end';
     create procedure proc() language sql as 'select';
@@ -201,14 +203,24 @@ test('notify headers append one change per returned row', async () => {
     await api.sql('truncate svc.changes')
     const { status, text } = await call(name, json, { headers: { 'content-type': 'application/json', ...headers } })
     assert.ok(status < 300, text)
-    return api.sql('select action, table_name, pk::text, record::text from svc.changes order by xid, id')
+    return api.sql('select action, table_name, pk::text, record::text from svc.changes order by id')
   }
   const on = (table: string, action: string) => ({ 'x-notify-table': table, 'x-notify-action': action })
   assert.deepEqual(await logged('save', { id: 70, title: 'made' }, on('posts', 'create')), [
     { action: 'create', table_name: 'posts', pk: '{"id": 70}', record: '{"n": null, "id": 70, "title": "made"}' },
   ])
-  assert.equal((await logged('all_posts', {}, on('posts', 'update'))).length, 3)
-  assert.equal((await logged('one_post', { id: 1 }, on('public.posts', 'delete'))).length, 1)
+  assert.deepEqual(await logged('retitle', {}, on('public.posts', 'update')), [
+    { action: 'update', table_name: 'posts', pk: '{"id": 1}', record: '{"n": 1.10, "id": 1, "title": "one!"}' },
+    {
+      action: 'update',
+      table_name: 'posts',
+      pk: '{"id": 2}',
+      record: '{"n": 12345678901234567890.5, "id": 2, "title": "two!"}',
+    },
+  ])
+  assert.deepEqual(await logged('take_away', { id: 70 }, on('public.posts', 'delete')), [
+    { action: 'delete', table_name: 'posts', pk: '{"id": 70}', record: null },
+  ])
   for (const headers of [
     {},
     on('nope', 'create'),

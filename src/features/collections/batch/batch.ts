@@ -1,6 +1,6 @@
 import { AppError, type ErrorKind, notFound } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
-import { actorOf, announceActor } from '../../../db/changes/append.ts'
+import type { Appender } from '../../../db/changes/append.ts'
 import type { Db } from '../../../db/db.ts'
 import { failedStatement, sqlStateOf } from '../../../db/pg-errors.ts'
 import type { Sql } from '../../../db/sql.ts'
@@ -20,24 +20,23 @@ export async function runBatch(
   who: Identity,
   place: Place,
   operations: readonly Operation[],
+  log: Appender,
   signal: AbortSignal,
 ): Promise<string> {
-  const actor = actorOf(who)
-  const announcement = place.table.watched ? [announceActor(who)] : []
   const lane = operations.length > MANY ? 'slow' : 'fast'
   const runWith = (preface: readonly Sql[]) => {
     const attempt = async (runs: readonly Run[]): Promise<string> => {
-      const statements = [...preface, ...runs.map((run) => buildRun(place, run, actor))] as [Sql, ...Sql[]]
+      const statements = [...preface, ...runs.map((run) => buildRun(place, run, log))] as [Sql, ...Sql[]]
       const texts = await db.flyAll(who, statements, { lane, signal })
       return `[${runs.map((run, i) => resultsOf(run, texts[preface.length + i] ?? null)).join(',')}]`
     }
     return findingTheCulprit(mergeRuns(operations), attempt, preface.length)
   }
   const locks = buildLocks(place, operations)
-  if (!locks) return runWith(announcement)
-  return runWith([locks, ...announcement]).catch((error: unknown) => {
+  if (!locks) return runWith([])
+  return runWith([locks]).catch((error: unknown) => {
     // One bad key spoils the locking of all; the operation that brought it must say so.
-    if (failedStatement(error) === 0 && !isAboutTheServer(error)) return runWith(announcement)
+    if (failedStatement(error) === 0 && !isAboutTheServer(error)) return runWith([])
     throw error
   })
 }

@@ -1,3 +1,4 @@
+import type { Appender } from '../../../db/changes/append.ts'
 import { mayDo } from '../../../db/schema/lookup.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../../db/sql.ts'
@@ -8,8 +9,10 @@ import {
   BEFORE,
   definitions,
   INPUT,
+  image,
   insert,
-  logged,
+  isSeenWhole,
+  logAll,
   MADE,
   oldImage,
   outcome,
@@ -70,49 +73,55 @@ export function buildLocks(place: Place, operations: readonly Operation[]): Sql 
 const SEPARATOR = '\x1e'
 
 /** Answers what resultsOf() reads, or fails with svc.require_rows. */
-export function buildRun(place: Place, run: Run, actor: string): Sql {
+export function buildRun(place: Place, run: Run, log: Appender): Sql {
   switch (run[0].method) {
     case 'create':
-      return createRun(place, run, actor)
+      return createRun(place, run, log)
     case 'update':
-      return updateRun(place, run, actor)
+      return updateRun(place, run, log)
     case 'delete':
-      return deleteRun(place, run, actor)
+      return deleteRun(place, run, log)
   }
 }
 
-function createRun(place: Place, run: Run, actor: string): Sql {
+function createRun(place: Place, run: Run, log: Appender): Sql {
   const { columns } = run[0]
   const input = sql`pg_catalog.json_to_recordset(${bodies(run)}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
   // PostgreSQL inserts, and returns, in the order of the input.
-  return sql`with ${MADE} as (${insert(place, columns, input)} returning ${outcome(place)})${logged(place, 'create', actor)}
-    ${answer(run, records())}`
+  return sql`with ${MADE} as (${insert(place, columns, input)} returning ${outcome(place)})
+    ${answer(place, run, log, EMPTY)}`
 }
 
-function updateRun(place: Place, run: Run, actor: string): Sql {
+function updateRun(place: Place, run: Run, log: Appender): Sql {
   const { schema, table } = place
   const { columns } = run[0]
-  const update = sql`update ${table.ident} as ${ROW} set ${assignments(schema, columns)} from ${INPUT}`
-  const returning = sql`returning ${INPUT}.svc_n, ${outcome(place)}`
-  const made = table.watched
-    ? sql`${MADE} as (${update} where ${keysMatch(place)} ${returning})`
-    : sql`${BEFORE} as (
-      select ${INPUT}.svc_n, ${oldImage(place)} from ${INPUT} join ${table.ident} as ${ROW} on ${keysMatch(place)}
-      for no key update of ${ROW}
-    ), ${MADE} as (${update}, ${BEFORE} where ${sameKey(table)} and ${BEFORE}.svc_n = ${INPUT}.svc_n ${returning})`
-  const pairing = sql` where ${MADE}.svc_n = ${BEFORE}.svc_n`
-  return sql`with ${keyedInput(place, run, columns)}, ${made}${logged(place, 'update', actor, pairing)}
-    ${answer(run, records(sql` order by ${MADE}.svc_n`))}`
+  return sql`with ${keyedInput(place, run, columns)}, ${before(place, log, sql`no key update`)}, ${MADE} as (
+      update ${table.ident} as ${ROW} set ${assignments(schema, columns)} from ${INPUT}, ${BEFORE}
+      where ${sameKey(table)} and ${BEFORE}.svc_n = ${INPUT}.svc_n
+      returning ${INPUT}.svc_n, ${outcome(place)}, ${BEFORE}.svc_old
+    )
+    ${answer(place, run, log, BY_NUMBER)}`
 }
 
-function deleteRun(place: Place, run: Run, actor: string): Sql {
+function deleteRun(place: Place, run: Run, log: Appender): Sql {
   const { table } = place
-  return sql`with ${keyedInput(place, run, [])}, ${MADE} as (
+  const made = isSeenWhole(place)
+    ? sql`${MADE} as (
       delete from ${table.ident} as ${ROW} using ${INPUT} where ${keysMatch(place)}
-      returning ${INPUT}.svc_n, ${outcome(place)}
-    )${logged(place, 'delete', actor)}
-    ${answer(run, sql`''`)}`
+      returning ${INPUT}.svc_n, ${outcome(place)}, ${image(place)} as svc_old
+    )`
+    : sql`${before(place, log, sql`update`)}, ${MADE} as (
+      delete from ${table.ident} as ${ROW} using ${BEFORE} where ${sameKey(table)}
+      returning ${BEFORE}.svc_n, ${outcome(place)}, ${BEFORE}.svc_old
+    )`
+  return sql`with ${keyedInput(place, run, [])}, ${made}
+    ${answer(place, run, log, BY_NUMBER)}`
 }
+
+const before = (place: Place, log: Appender, strength: Sql): Sql => sql`${BEFORE} as (
+      select ${INPUT}.svc_n, ${oldImage(place, log)} from ${INPUT} join ${place.table.ident} as ${ROW} on ${keysMatch(place)}
+      for ${strength} of ${ROW}
+    )`
 
 const bodies = (run: readonly Operation[]): string => `[${run.map(({ body }) => body).join(',')}]`
 const inputKey = (i: number): Ident => new Ident(`svc_k${i}`)
@@ -142,11 +151,16 @@ const keysMatch = ({ table }: Place): Sql =>
     sql` and `,
   )
 
-/** The count is checked inside the statement: a missing row must roll back what the others did. */
-const answer = (run: Run, texts: Sql): Sql =>
-  sql`select ${texts} from ${MADE} having svc.require_rows(pg_catalog.count(*), ${run.length}::int8)`
+const BY_NUMBER = sql` order by ${MADE}.svc_n`
 
-const records = (order = EMPTY): Sql => sql`pg_catalog.string_agg(${MADE}.svc_json::text, ${SEPARATOR}::text${order})`
+/** The count is checked inside the statement: a missing row must roll back what the others did. */
+function answer(place: Place, run: Run, log: Appender, order: Sql): Sql {
+  const [{ method }] = run
+  const texts =
+    method === 'delete' ? sql`''` : sql`pg_catalog.string_agg(${MADE}.svc_json::text, ${SEPARATOR}::text${order})`
+  return sql`select ${texts}, ${logAll(place, log, method, order)}
+    from ${MADE} having svc.require_rows(pg_catalog.count(*), ${run.length}::int8)`
+}
 
 const STATUS: Record<BatchMethod, number> = { create: 201, update: 200, delete: 204 }
 

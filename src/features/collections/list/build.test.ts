@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startServer } from '../../../../test/kit.ts'
 import { ANONYMOUS } from '../../../core/identity.ts'
+import { Appender } from '../../../db/changes/append.ts'
 import { openSchemaCache } from '../../../db/schema/cache.ts'
 import { viewerOf } from '../../../db/schema/viewer.ts'
 import { openPool } from '../../../db/wire/pool.ts'
@@ -140,10 +141,18 @@ test('the text of a write depends on the table and the set of columns alone', as
   const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
   const columnsOf = columnFinder(table)
   const create = (body: Record<string, unknown>) =>
-    buildCreate(place, { columns: columnsOf(body), body: JSON.stringify(body), actor: '{}' }).render().text
+    buildCreate(place, {
+      columns: columnsOf(body),
+      body: JSON.stringify(body),
+      log: new Appender('', ANONYMOUS),
+    }).render().text
   assert.equal(create({ title: 'a', n: 1 }), create({ n: null, nope: true, title: 'b' }))
   assert.notEqual(create({ title: 'a' }), create({ n: 1 }))
   const update = (key: string, body: Record<string, unknown>) =>
-    buildUpdate(place, [key], { columns: columnsOf(body), body: JSON.stringify(body), actor: '{}' }).render().text
+    buildUpdate(place, [key], {
+      columns: columnsOf(body),
+      body: JSON.stringify(body),
+      log: new Appender('', ANONYMOUS),
+    }).render().text
   assert.equal(update('1', { n: 1 }), update('2', { n: 'x' }))
 })

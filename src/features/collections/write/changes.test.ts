@@ -22,7 +22,7 @@ type Change = { action: string; table: string; pk: unknown; record: unknown; old
 const changes = async (): Promise<Change[]> => {
   const [row] = (await api.sql(
     `select coalesce(json_agg(json_build_object('action', action, 'table', table_name, 'pk', pk, 'record', record,
-       'old', old_record, 'actor', actor) order by xid, id), '[]')::text as all from svc.changes`,
+       'old', old_record, 'actor', actor) order by id), '[]')::text as all from svc.changes`,
   )) as [{ all: string }]
   return JSON.parse(row.all)
 }

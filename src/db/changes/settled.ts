@@ -1,0 +1,61 @@
+import { SYSTEM } from '../../core/identity.ts'
+import type { Db } from '../db.ts'
+import { type LogMoment, lastId, momentOf } from './sql.ts'
+
+/** A moment of the past: transactions that began to write later have ids above `lastId`. */
+type Sample = { readonly xmax: bigint; readonly lastId: bigint }
+
+const MAX_SAMPLES = 64
+const FIRST_WAIT_MS = 5
+const MAX_WAIT_MS = 250
+/** When transactions of other databases are told apart, which is dearer. */
+const CAREFUL_FROM_MS = 80
+
+/**
+ * Up to which id the log is complete. Ids are given out in the order of time, one by one, but a transaction that took a
+ * small one may commit late. A transaction has its own number before it takes an id; so whoever was not yet running at
+ * some moment takes ids above the last one of that moment. The newest remembered moment before which nobody who is
+ * running now had begun tells how far everything is settled: what is there is committed, what is missing never comes.
+ */
+export class Settled {
+  readonly #db: Db
+  #samples: Sample[] = []
+  #upTo = 0n
+  #wait = FIRST_WAIT_MS
+
+  constructor(db: Db) {
+    this.#db = db
+  }
+
+  get upTo(): string {
+    return this.#upTo.toString()
+  }
+
+  /** Another life of the database may answer next: its moments are not comparable with those of this one. */
+  forget(): void {
+    this.#samples = []
+    this.#upTo = 0n
+  }
+
+  /** Looks again. Answers how soon to look next; undefined when nothing is waiting. */
+  async look(): Promise<number | undefined> {
+    const careful = this.#wait >= CAREFUL_FROM_MS
+    const last = BigInt((await this.#db.fly(SYSTEM, lastId)) ?? 0)
+    const [moment] = await this.#db.rows<LogMoment>(SYSTEM, momentOf(careful))
+    if (!moment) return undefined
+    const oldest = BigInt(moment.oldest)
+    this.#samples.push({ xmax: BigInt(moment.xmax), lastId: last })
+    const known = this.#samples.findLastIndex(({ xmax }) => xmax <= oldest)
+    this.#upTo = this.#samples[known]?.lastId ?? this.#upTo
+    // Older moments say less; of too many newer ones every second is enough.
+    this.#samples = this.#samples.slice(Math.max(known, 0))
+    if (this.#samples.length > MAX_SAMPLES) this.#samples = this.#samples.filter((_, i) => i % 2 === 0)
+    if (this.#upTo >= last) {
+      this.#wait = FIRST_WAIT_MS
+      return undefined
+    }
+    const wait = this.#wait
+    this.#wait = Math.min(MAX_WAIT_MS, wait * 2)
+    return wait
+  }
+}

@@ -1,0 +1,91 @@
+export type LoopOptions = {
+  /** One look. Answers in how many milliseconds it wants to be called again; nothing = `everyMs`. */
+  step: () => Promise<number | undefined>
+  /** The safety net: notifications may be missed. */
+  everyMs: number
+  /** The least time between the ends of two steps, however many pokes arrive. */
+  gapMs?: () => number
+  /** Told of the first failure in a row; the loop goes on, at first soon and then ever later. */
+  onFailure?: (error: unknown) => void
+}
+
+type Waiting = { resolve: () => void; reject: (error: unknown) => void }
+
+/**
+ * What follows the database: a step that runs on a poll, sooner when poked by a notification or by an own write, and
+ * never twice at once.
+ */
+export class Loop {
+  readonly #options: LoopOptions
+  #poked = false
+  #stopped = false
+  #wake: (() => void) | undefined
+  #waiting: Waiting[] = []
+  readonly #ended: Promise<void>
+
+  constructor(options: LoopOptions) {
+    this.#options = options
+    this.#ended = this.#run()
+  }
+
+  get stopped(): boolean {
+    return this.#stopped
+  }
+
+  /** A poke during a step makes the next one follow at once. */
+  poke(): void {
+    this.#poked = true
+    this.#wake?.()
+  }
+
+  /** Resolves when a step is over that began after this call: one that is under way may have missed what is asked for. */
+  next(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ resolve, reject })
+      this.poke()
+    })
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true
+    this.#wake?.()
+    await this.#ended
+  }
+
+  async #run(): Promise<void> {
+    const { step, everyMs, gapMs, onFailure } = this.#options
+    let failures = 0
+    while (!this.#stopped) {
+      const waiting = this.#waiting.splice(0)
+      let wait = everyMs
+      try {
+        wait = (await step()) ?? everyMs
+        failures = 0
+        for (const { resolve } of waiting) resolve()
+      } catch (error) {
+        if (failures++ === 0) onFailure?.(error)
+        wait = Math.min(everyMs, 50 * 2 ** failures)
+        for (const { reject } of waiting) reject(error)
+      }
+      const endedAt = performance.now()
+      if (wait > 0 && !this.#poked) await this.#pause(wait, true)
+      await this.#pause(endedAt + (gapMs?.() ?? 0) - performance.now(), false)
+      this.#poked = false
+    }
+    for (const { reject } of this.#waiting.splice(0)) reject(new Error('stopped'))
+  }
+
+  #pause(ms: number, breakable: boolean): Promise<void> {
+    if (ms <= 0 || this.#stopped) return Promise.resolve()
+    return new Promise((resolve) => {
+      const end = (): void => {
+        clearTimeout(timer)
+        this.#wake = undefined
+        resolve()
+      }
+      const timer = setTimeout(end, ms).unref()
+      // A pause for the gap ends early only when the loop is stopped.
+      this.#wake = breakable ? end : () => this.#stopped && end()
+    })
+  }
+}
