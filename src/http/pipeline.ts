@@ -5,17 +5,11 @@ import type { Observe } from '../core/observe.ts'
 import { admit, authIsOff, type Identify, needsUser, whoCalls } from './guard.ts'
 import { type Limiter, limitFor, pushLimitHeaders, type Rate, tooMany } from './rate-limit.ts'
 import type { AuditNote, Call, Reply, Route } from './route.ts'
-import {
-  announcesBody,
-  parseForm,
-  parseJson,
-  type Receiving,
-  readBody,
-  refuseEncoding,
-  requireType,
-} from './wire/body.ts'
+import { announcesBody, parseForm, parseJson, readBody, refuseEncoding, requireType } from './wire/body.ts'
+import { addressSubject } from './wire/client-address.ts'
 import { causesOf } from './wire/error-response.ts'
 import { type Exchange, HttpCall } from './wire/exchange.ts'
+import type { Receiving } from './wire/receiving.ts'
 import { createRouter, type Match } from './wire/router.ts'
 import { hasDotSegment } from './wire/target.ts'
 
@@ -89,6 +83,7 @@ function hosted(sites: HostedSites, slug: string, exchange: Exchange): Promise<R
   if (method !== 'GET' && method !== 'HEAD') {
     throw new AppError('method_not_allowed', 'method not allowed', { headers: { Allow: 'GET, HEAD' } })
   }
+  exchange.pattern = 'hosted site'
   return sites.serve(slug, exchange.target.path, new HttpCall(exchange, [], []))
 }
 
@@ -175,7 +170,7 @@ async function takeBody(deps: PipelineDeps, exchange: Exchange, route: Route, ca
   if (request.headers['content-length'] !== undefined) requireType(request.headers, type)
   const limit = route.bodyLimit ?? deps.bodyLimit
   if (Number(request.headers['content-length'] ?? 0) <= limit) exchange.continue()
-  const bytes = await readBody(request, limit, deps.receiving)
+  const bytes = await readBody(request, limit, deps.receiving, addressSubject(exchange.ip))
   if (bytes.length === 0) return
   requireType(request.headers, type)
   if (route.bodyKind === 'form') {

@@ -1,18 +1,22 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
+import { budgets } from '../core/budgets.ts'
 import { AppError, badRequest, unavailable } from '../core/errors.ts'
 import { type Identity, userIdOf } from '../core/identity.ts'
 import { createPipeline, isOwnPath, type PipelineDeps } from './pipeline.ts'
 import type { Rate } from './rate-limit.ts'
 import type { Reply } from './route.ts'
-import { createClientAddress } from './wire/client-address.ts'
+import { addressSubject, createClientAddress } from './wire/client-address.ts'
 import { drain } from './wire/drain.ts'
 import { causesOf, parserError, refuseSocket, toAppError } from './wire/error-response.ts'
 import { Exchange } from './wire/exchange.ts'
 import { createHeaders, requestIdOf } from './wire/headers.ts'
 import { KEEP_ALIVE_SECONDS } from './wire/plain-head.ts'
+import { type ArrivalPace, Receiving } from './wire/receiving.ts'
 import { closeWhenStalled, writeReply } from './wire/reply.ts'
+import type { Share } from './wire/shared-budget.ts'
 import { loggedPath, splitTarget } from './wire/target.ts'
+import { type ReadingPace, Unsent } from './wire/unsent.ts'
 
 /** One finished request, for the access log and the metrics. Never bodies or bearers. */
 export type RequestInfo = {
@@ -30,6 +34,14 @@ export type RequestInfo = {
   who: Identity
 }
 
+export type Budgets = {
+  answerBytes: number
+  arriving: Share
+  arrivalPace: ArrivalPace
+  unsent: Share
+  readingPace: ReadingPace
+}
+
 export type HttpServerConfig = {
   host: string
   port: number
@@ -43,6 +55,8 @@ export type HttpServerConfig = {
   maxConcurrent?: number
   /** How long a client may take for its headers and for its whole request. */
   timeouts?: { headersMs: number; requestMs: number }
+  /** Others than core/budgets.ts. */
+  budgets?: Partial<Budgets>
 }
 
 type Deps = Omit<PipelineDeps, 'bodyLimit' | 'rateLimits' | 'receiving'> & {
@@ -64,7 +78,9 @@ const TIMEOUTS = { headersMs: 60_000, requestMs: 300_000 }
 export function createHttpServer(deps: Deps): HttpServer {
   const { config, observe, onRequest, sites, onDrain = () => {} } = deps
   const { bodyLimit, rateLimits, timeouts = TIMEOUTS } = config
-  const receiving = { count: 0, bytes: 0 }
+  const { arriving, arrivalPace, unsent: unsentShare, readingPace, answerBytes } = { ...budgets, ...config.budgets }
+  const receiving = new Receiving(arriving, arrivalPace)
+  const unsent = new Unsent(unsentShare, readingPace)
   const pipeline = createPipeline({ ...deps, bodyLimit, rateLimits, receiving })
   const headers = createHeaders(config)
   const clientAddress = createClientAddress(config.trustedProxies)
@@ -126,12 +142,17 @@ export function createHttpServer(deps: Deps): HttpServer {
         exchange.own.push(...headers.preflight(exchange.request.headers.origin))
       if (reply.streaming) stream(exchange, reply)
       else {
-        writeReply(exchange, reply, draining)
+        send(exchange, reply)
         done(exchange, reply.status)
       }
     } catch (error) {
       fail(exchange, error)
     }
+  }
+
+  function send(exchange: Exchange, reply: Reply): void {
+    const bytes = writeReply(exchange, reply, draining, answerBytes)
+    if (exchange.response.writableLength > 0) unsent.watch(exchange.response, addressSubject(exchange.ip), bytes)
   }
 
   /** A stream no longer counts as work at hand: thousands may be open, and each ends when it will. */
@@ -140,6 +161,8 @@ export function createHttpServer(deps: Deps): HttpServer {
     handling--
     streaming++
     closeWhenStalled(response)
+    // Events are few and far between; their buffer has a bound of its own.
+    if (response.getHeader('content-type') !== 'text/event-stream') unsent.watchStream(response)
     response.on('error', () => response.destroy())
     const ended = (): void => {
       streaming--
@@ -167,7 +190,7 @@ export function createHttpServer(deps: Deps): HttpServer {
       if (response.headersSent) response.destroy()
       else {
         const body = route?.errorBody ? route.errorBody(error) : error.toJSON()
-        writeReply(exchange, { status: error.status, body, ...(error.headers && { headers: error.headers }) }, draining)
+        send(exchange, { status: error.status, body, ...(error.headers && { headers: error.headers }) })
       }
     } catch (again) {
       observe({ level: 'error', message: 'error answer failed', attrs: { requestId, error: causesOf(again) } })

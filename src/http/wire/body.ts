@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
-import { AppError, badRequest, unavailable } from '../../core/errors.ts'
+import { AppError, badRequest } from '../../core/errors.ts'
+import type { Receiving } from './receiving.ts'
 import { type Pairs, parsePairs } from './target.ts'
 
 /** Deeper than any honest document, far below what would exhaust a stack, here or in PostgreSQL. */
@@ -11,21 +12,20 @@ export const announcesBody = (headers: IncomingHttpHeaders): boolean =>
 
 const tooLarge = (): AppError => new AppError('too_large', 'request body too large')
 
-/** Bodies on their way, over all requests: slow senders must neither fill the memory nor take the place of others. */
-export type Receiving = { count: number; bytes: number }
-const MAX_RECEIVING_BYTES = 256 * 1024 * 1024
-
 /** The whole body, refused as soon as its announced or real size passes the limit. */
-export function readBody(request: IncomingMessage, limit: number, receiving: Receiving): Promise<Buffer> {
+export function readBody(
+  request: IncomingMessage,
+  limit: number,
+  receiving: Receiving,
+  address: string,
+): Promise<Buffer> {
   const announced = Number(request.headers['content-length'] ?? 0)
   if (announced > limit) return Promise.reject(tooLarge())
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
     let size = 0
-    receiving.count++
     const settle = (): void => {
-      receiving.count--
-      receiving.bytes -= size
+      holding.release()
       request.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone)
     }
     const refuse = (error: AppError): void => {
@@ -33,12 +33,12 @@ export function readBody(request: IncomingMessage, limit: number, receiving: Rec
       request.pause()
       reject(error)
     }
+    const holding = receiving.begin(address, refuse)
     const onData = (chunk: Buffer): void => {
       size += chunk.length
-      receiving.bytes += chunk.length
+      chunks.push(chunk)
       if (size > limit) refuse(tooLarge())
-      else if (receiving.bytes > MAX_RECEIVING_BYTES) refuse(unavailable('server busy'))
-      else chunks.push(chunk)
+      else holding.grow(chunk.length)
     }
     const onEnd = (): void => {
       settle()

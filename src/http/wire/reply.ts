@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http'
+import { AppError } from '../../core/errors.ts'
 import type { Reply } from '../route.ts'
 import type { Exchange } from './exchange.ts'
 import { type FlatHeaders, headerLines, putHeaders } from './headers.ts'
@@ -17,10 +18,12 @@ export const closeWhenStalled = (response: ServerResponse): void => void respons
 const PIECE = 128 * 1024
 const LARGE = 8 * PIECE
 
-export function writeReply(exchange: Exchange, reply: Reply, draining: boolean): void {
+/** Returns the bytes of the content. */
+export function writeReply(exchange: Exchange, reply: Reply, draining: boolean, maxBytes: number): number {
   const { response } = exchange
   const content = contentOf(reply)
   const bytes = content === undefined ? 0 : Buffer.byteLength(content)
+  if (bytes > maxBytes) throw new AppError('too_large', 'response too large')
   const lingers = exchange.leavesBodyUnread
   if (reply.headers || draining || lingers || exchange.rawTaken || !takesPlainHead(response)) {
     response.writeHead(reply.status, flatHead(exchange, reply, bytes, draining || lingers))
@@ -31,6 +34,7 @@ export function writeReply(exchange: Exchange, reply: Reply, draining: boolean):
   else if (typeof content === 'string' && bytes > LARGE) writeInPieces(response, content, encoding)
   else response.end(content, encoding)
   if (response.writableLength > 0) closeWhenStalled(response)
+  return bytes
 }
 
 /** Node copies a text into bytes before it sends any of it: of a large one it gets as much as the client takes. */

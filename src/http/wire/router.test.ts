@@ -94,5 +94,9 @@ test('one word may follow the rest of a path, and is part of a name where nothin
     path: '/files/{bucket}/{name...}',
     raw: ['pub', 'a/b/sign'],
   })
-  assert.deepEqual(found(files, 'POST /files/pub/sign'), { kind: 'wrong method', allow: 'GET, HEAD, OPTIONS' })
+  assert.deepEqual(found(files, 'POST /files/pub/sign'), {
+    kind: 'wrong method',
+    allow: 'GET, HEAD, OPTIONS',
+    pattern: '/files/{bucket}/{name...}',
+  })
 })

@@ -79,14 +79,14 @@ function percentDecode(text: string, where: string): string {
   }
 }
 
-const PLAIN_NAME = /^[A-Za-z_][A-Za-z0-9_.[\]-]{0,39}$/
+const NAMED_VALUE = /^[A-Za-z_][A-Za-z0-9_.[\]-]{0,39}=/
 
 /** The path as logs may show it: the names of its parameters and none of their values, any of which may open a door. */
 export function loggedPath({ path, query }: Target): string {
   if (query === '') return path
-  const names = query.split('&', MAX_LOGGED + 1).map((pair) => pair.split('=', 1)[0] ?? '')
-  const shown = names.slice(0, MAX_LOGGED).map((name) => (PLAIN_NAME.test(name) ? `${name}=***` : '***'))
-  return `${path}?${shown.join('&')}${names.length > MAX_LOGGED ? '&…' : ''}`
+  const pairs = query.split('&', MAX_LOGGED + 1)
+  const shown = pairs.slice(0, MAX_LOGGED).map((pair) => `${NAMED_VALUE.exec(pair)?.[0] ?? ''}***`)
+  return `${path}?${shown.join('&')}${pairs.length > MAX_LOGGED ? '&…' : ''}`
 }
 
 const MAX_LOGGED = 20

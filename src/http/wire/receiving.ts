@@ -1,0 +1,53 @@
+import { AppError, unavailable } from '../../core/errors.ts'
+import { type Holding, type Share, SharedBudget } from './shared-budget.ts'
+
+export type ArrivalPace = { readonly graceMs: number; readonly bytesPerSecond: number }
+
+type Sender = { since: number; bytes: number; refuse: (error: AppError) => void }
+
+/** Bodies on their way, over all requests: slow senders must neither fill the memory nor take the place of others. */
+export class Receiving {
+  readonly #budget: SharedBudget
+  readonly #pace: ArrivalPace
+  readonly #senders = new Set<Sender>()
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(share: Share, pace: ArrivalPace) {
+    this.#budget = new SharedBudget(share)
+    this.#pace = pace
+  }
+
+  get count(): number {
+    return this.#senders.size
+  }
+
+  /** `refuse` is called at most once, when the sender is too slow or has to give way to others. */
+  begin(address: string, refuse: (error: AppError) => void): Holding {
+    const sender: Sender = { since: performance.now(), bytes: 0, refuse }
+    const holding = this.#budget.hold(address, () => refuse(unavailable('server busy')))
+    this.#senders.add(sender)
+    this.#timer ??= setInterval(() => this.#look(), Math.min(1000, this.#pace.graceMs)).unref()
+    return {
+      grow: (bytes) => {
+        sender.bytes += bytes
+        holding.grow(bytes)
+      },
+      release: () => {
+        holding.release()
+        this.#senders.delete(sender)
+        if (this.#senders.size > 0) return
+        clearInterval(this.#timer)
+        this.#timer = undefined
+      },
+    }
+  }
+
+  #look(): void {
+    const { graceMs, bytesPerSecond } = this.#pace
+    const now = performance.now()
+    for (const { since, bytes, refuse } of this.#senders) {
+      const expected = ((now - since - graceMs) / 1000) * bytesPerSecond
+      if (bytes < expected) refuse(new AppError('request_timeout', 'request timeout'))
+    }
+  }
+}

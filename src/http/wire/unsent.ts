@@ -1,0 +1,50 @@
+import type { ServerResponse } from 'node:http'
+import { type Share, SharedBudget } from './shared-budget.ts'
+
+export type ReadingPace = {
+  readonly graceMs: number
+  readonly bytesPerSecond: number
+  readonly streamBytesPerSecond: number
+}
+
+/** Answers that wait for their readers. A reader who stops, or takes a byte now and then, loses the connection. */
+export class Unsent {
+  readonly #budget: SharedBudget
+  readonly #pace: ReadingPace
+
+  constructor(share: Share, pace: ReadingPace) {
+    this.#budget = new SharedBudget(share)
+    this.#pace = pace
+  }
+
+  get bytes(): number {
+    return this.#budget.total
+  }
+
+  /** Of an answer that has been written and did not leave at once. */
+  watch(response: ServerResponse, address: string, bytes: number): void {
+    const end = (): void => void response.socket?.destroy()
+    const timer = setTimeout(end, this.#pace.graceMs + (bytes / this.#pace.bytesPerSecond) * 1000).unref()
+    const holding = this.#budget.hold(address, end)
+    response.once('close', () => {
+      clearTimeout(timer)
+      holding.release()
+    })
+    holding.grow(bytes)
+  }
+
+  /** Of a stream, whose length nobody knows: in every window that began and ended with a backlog some of it was taken. */
+  watchStream(response: ServerResponse): void {
+    const { graceMs, streamBytesPerSecond } = this.#pace
+    let before: number | undefined
+    const timer = setInterval(() => {
+      const { socket } = response
+      if (!socket) return
+      const taken = socket.writableLength > 0 ? socket.bytesWritten - socket.writableLength : undefined
+      const moved = taken === undefined || before === undefined ? Number.POSITIVE_INFINITY : taken - before
+      if (moved < (graceMs / 1000) * streamBytesPerSecond) socket.destroy()
+      before = taken
+    }, graceMs).unref()
+    response.once('close', () => clearInterval(timer))
+  }
+}
