@@ -1,4 +1,4 @@
-import { isEmail } from '../../core/email-address.ts'
+import { isEmail } from '../../core/contact/email-address.ts'
 import { badRequest } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'

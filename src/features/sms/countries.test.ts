@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { normalisePhone } from '../../core/phone.ts'
+import { normalisePhone } from '../../core/contact/phone.ts'
 import { countriesOf } from './countries.ts'
 
 test('the longest prefix names the country', () => {

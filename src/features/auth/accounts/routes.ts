@@ -1,4 +1,4 @@
-import { emailOf } from '../../../core/email-address.ts'
+import { emailOf } from '../../../core/contact/email-address.ts'
 import { badRequest, unauthorized } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import { userIdOf } from '../../../core/identity.ts'

@@ -1,6 +1,6 @@
+import { normalisePhone } from '../../../core/contact/phone.ts'
 import { AppError, notFound } from '../../../core/errors.ts'
 import * as t from '../../../core/json-type.ts'
-import { normalisePhone } from '../../../core/phone.ts'
 import type { Db } from '../../../db/db.ts'
 import { type Call, json, type Route, route } from '../../../http/route.ts'
 import { userOf } from '../accounts/routes.ts'

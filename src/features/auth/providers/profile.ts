@@ -1,4 +1,4 @@
-import { isEmail, normaliseEmail } from '../../../core/email-address.ts'
+import { isEmail, normaliseEmail } from '../../../core/contact/email-address.ts'
 
 /** Who somebody is at a provider. The subject is stable; the address is what the provider says about it today. */
 export type Profile = {

@@ -1,4 +1,4 @@
-import { emailOf } from '../../../core/email-address.ts'
+import { emailOf } from '../../../core/contact/email-address.ts'
 import { notFound } from '../../../core/errors.ts'
 import * as t from '../../../core/json-type.ts'
 import { json, type Route, route } from '../../../http/route.ts'

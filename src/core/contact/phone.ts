@@ -1,4 +1,4 @@
-import { badRequest } from './errors.ts'
+import { badRequest } from '../errors.ts'
 
 /** E.164: a plus, a country code that does not start with 0, at most 15 digits in all. */
 const E164 = /^\+[1-9]\d{6,14}$/

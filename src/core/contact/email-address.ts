@@ -1,4 +1,4 @@
-import { badRequest } from './errors.ts'
+import { badRequest } from '../errors.ts'
 
 const MAX_LOCAL = 64
 const MAX_ADDRESS = 320
