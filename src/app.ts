@@ -49,7 +49,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     const messages = createMessages(config, platform)
     const identity = await createIdentity(config, platform, messages, life, { logEntries, stats })
     const operator = createOperator(config, platform, identity, life)
-    const data = await createData(config, platform)
+    const data = await createData(config, platform, () => routes)
     const events = createEvents(config, platform, identity, life)
     features.push(...[operator, identity, messages, data, events].flatMap((group): Feature[] => group.features))
     await life.start(features)
@@ -58,7 +58,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     // Stops before anything that its handlers use.
     life.own(platform.queue)
     await events.jobs.work(jobTypesOf(features))
-    const routes = features.flatMap((feature) => feature.routes ?? [])
+    const routes: readonly Route[] = features.flatMap((feature) => feature.routes ?? [])
     const http = createHttpServer({
       routes,
       identify: identity.identify,

@@ -1,19 +1,31 @@
 import type { Config } from '../config/config.ts'
 import { createCollections } from '../features/collections/routes.ts'
 import { watchTables } from '../features/collections/watched-tables.ts'
+import { createOpenApi } from '../features/openapi/routes.ts'
 import { createRls } from '../features/rls/routes.ts'
 import { createRpc } from '../features/rpc/routes.ts'
 import { createSchemaFeature } from '../features/schema/routes.ts'
+import type { Route } from '../http/route.ts'
+import { version } from '../version.ts'
 import type { Platform } from './platform.ts'
 
 /** The user's own tables and functions. */
-export async function createData(config: Config, { db, schema, changeLog, observe }: Platform) {
+export async function createData(config: Config, platform: Platform, routes: () => readonly Route[]) {
+  const { db, schema, changeLog, observe, publicUrl } = platform
   await watchTables({ db, schema, observe }, config.realtime.watch)
   return {
     features: [
       createSchemaFeature({ schema }),
       createCollections({ db, schema, log: changeLog }),
       createRpc({ db, schema, log: changeLog }),
+      createOpenApi({
+        schema,
+        routes,
+        anonymousSeesSchema: true,
+        appName: config.server.app_name,
+        version,
+        publicBaseUrl: () => publicUrl.get(),
+      }),
       createRls({ db, schema, schemas: config.api.schemas }),
     ],
   }

@@ -10,6 +10,7 @@ export type Of<J> = J extends JsonType<infer T> ? T : never
 declare const carried: unique symbol
 
 export type JsonSchema = {
+  readonly $ref?: string
   readonly type?: string | readonly string[]
   readonly description?: string
   readonly format?: string

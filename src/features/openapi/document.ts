@@ -1,0 +1,98 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import * as t from '../../core/json-type.ts'
+import { isVisible } from '../../db/schema/lookup.ts'
+import type { Schema, Table } from '../../db/schema/snapshot.ts'
+import { isAllowed, type Viewer } from '../../db/schema/viewer.ts'
+import type { Route } from '../../http/route.ts'
+import { ComponentNames } from './component-names.ts'
+import { functionPath } from './function.ts'
+import { jsonOf, operationOf, pathOf } from './operation.ts'
+import { tableEntries } from './table.ts'
+
+export type DocumentInput = {
+  routes: readonly Route[]
+  /** undefined: the routes alone. */
+  schema: Schema | undefined
+  viewer: Viewer
+  info: { title: string; version: string }
+  server: string
+}
+
+/** How many tables or functions are described before other requests get their turn. */
+const AT_ONCE = 20
+
+/** The OpenAPI 3.1 document as JSON text, in pieces: a large schema is many small steps. */
+export async function openApiDocument({ routes, schema, viewer, info, server }: DocumentInput): Promise<string> {
+  const paths = new Map<string, string>()
+  const components = new Map<string, string>([['Failure', JSON.stringify(t.failure)]])
+  for (const [path, item] of routeItems(routes)) paths.set(path, JSON.stringify(item))
+
+  let steps = 0
+  const names = new ComponentNames()
+  for (const table of schema ? visibleTables(schema, viewer) : []) {
+    const made = tableEntries(schema as Schema, table, viewer.role, names)
+    for (const [name, component] of made.components) components.set(name, JSON.stringify(component))
+    for (const [path, item] of made.paths) paths.set(path, JSON.stringify(item))
+    if (++steps % AT_ONCE === 0) await nextTurn()
+  }
+  for (const [path, item] of schema ? functionItems(schema, viewer, names) : []) {
+    paths.set(path, JSON.stringify(item))
+    if (++steps % AT_ONCE === 0) await nextTurn()
+  }
+  const head = { openapi: '3.1.0', info, servers: [{ url: server }] }
+  return `${JSON.stringify(head).slice(0, -1)},"paths":${joined(paths)},"components":{"schemas":${joined(components)},${REST}}}`
+}
+
+const joined = (entries: ReadonlyMap<string, string>): string =>
+  `{${[...entries].map(([name, text]) => `${JSON.stringify(name)}:${text}`).join(',')}}`
+
+function routeItems(routes: readonly Route[]): Map<string, Record<string, object>> {
+  const items = new Map<string, Record<string, object>>()
+  for (const route of routes) {
+    const item = items.get(pathOf(route.path)) ?? {}
+    item[route.method.toLowerCase()] = operationOf(route)
+    items.set(pathOf(route.path), item)
+  }
+  return items
+}
+
+function* visibleTables(schema: Schema, viewer: Viewer): Generator<Table> {
+  for (const table of schema.tables.values()) {
+    if (isVisible(table, viewer.role) && isAllowed(schema, table, viewer)) yield table
+  }
+}
+
+/** A key that is limited to tables may call no function. */
+function* functionItems(schema: Schema, viewer: Viewer, names: ComponentNames): Generator<[string, object]> {
+  if (viewer.allowedTables.length > 0) return
+  for (const overloads of schema.functions.values()) {
+    const item = functionPath(schema, overloads, viewer.role, names)
+    if (item) yield item
+  }
+}
+
+const query = (name: string, schema: t.JsonSchema, description: string) => ({ name, in: 'query', schema, description })
+
+/** What the paths of tables share. */
+const REST = JSON.stringify({
+  parameters: {
+    id: {
+      name: 'id',
+      in: 'path',
+      required: true,
+      schema: t.string(),
+      description: 'the primary key; parts of a composite one are separated by commas',
+    },
+    page: query('page', t.integer({ default: 1 }), ''),
+    perPage: query('perPage', t.integer({ default: 20, maximum: 500 }), ''),
+    filter: query('filter', t.string(), "such as `views > 10 AND author.name = 'Bo'`"),
+    sort: query('sort', t.string(), 'columns separated by commas, `-` in front for descending'),
+    fields: query('fields', t.string(), 'columns to answer; the others are left out'),
+    expand: query('expand', t.string(), 'relations to answer with, under the key `expand`'),
+    skipTotal: query('skipTotal', t.boolean(), 'leave the rows uncounted'),
+  },
+  responses: {
+    Failure: { description: 'Failure', content: jsonOf({ $ref: '#/components/schemas/Failure' }) },
+  },
+  securitySchemes: { bearer: { type: 'http', scheme: 'bearer' } },
+}).slice(1, -1)

@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Validator } from '@seriousme/openapi-schema-validator'
+import { startServer } from '../../../test/kit.ts'
+
+const api = await startServer({ config: { 'api.schemas': ['public', 'side'] } })
+await api.sql(`
+  create type mood as enum ('calm', 'wild');
+  create table authors (id serial primary key, name text not null, secret text);
+  comment on table authors is 'Who writes';
+  create table posts (
+    id int generated always as identity primary key, author_id int references authors, title text not null,
+    mood mood not null default 'calm', moods mood[], views bigint, data jsonb, at timestamptz not null default now());
+  create table hidden (id int primary key);
+  create table pairs (a int, b int, primary key (a, b));
+  create view titles as select title from posts;
+  create table "odd name/{x}" (id int primary key);
+  create schema side;
+  create table side.posts (id int primary key);
+  create function add(a int, b int default 1) returns int language sql as 'select a + b';
+  create function add(a text) returns text language sql as 'select a';
+  create function busiest() returns setof posts language sql as 'select * from posts';
+  create function nothing() returns void language sql as '';
+  create function private() returns int language sql as 'select 1';
+  revoke all on hidden from svc_anon, svc_authenticated;
+  revoke select (secret) on authors from svc_anon, svc_authenticated;
+  revoke all on authors from svc_anon, svc_authenticated;
+  grant select (id, name), insert (id, name) on authors to svc_anon, svc_authenticated;
+  grant select (secret) on authors to svc_authenticated;
+  revoke execute on function private() from public, svc_anon, svc_authenticated;
+  grant usage on schema side to svc_anon, svc_authenticated;
+  grant select on side.posts to svc_anon, svc_authenticated`)
+await api.call('POST /api/admin/sql', { as: 'admin', json: { query: 'create table reloaded (id int primary key)' } })
+
+const read = async (as?: string) => {
+  const answer = await api.call('GET /api/openapi.json', as === undefined ? {} : { as })
+  assert.equal(answer.status, 200)
+  return answer
+}
+const document = (await read()).body
+
+test('the document is valid OpenAPI 3.1 for everybody', async () => {
+  const ana = await api.signUp('ana@x.test')
+  for (const as of [undefined, ana.token, 'admin']) {
+    const { valid, errors } = await new Validator().validate((await read(as)).body)
+    assert.ok(valid, JSON.stringify(errors))
+  }
+  assert.equal(document.openapi, '3.1.0')
+  assert.match(document.info.version, /^\d+\.\d+\.\d+/)
+})
+
+test('every reference leads somewhere, and operation ids are unique', () => {
+  const text = JSON.stringify(document)
+  for (const [, kind = '', name = ''] of text.matchAll(/"#\/components\/(\w+)\/([^"]+)"/g)) {
+    assert.ok(document.components[kind][name], `${kind} ${name}`)
+  }
+  const ids = [...text.matchAll(/"operationId":"([^"]+)"/g)].map(([, id]) => id)
+  assert.deepEqual(
+    ids.filter((id, i) => ids.indexOf(id) !== i),
+    [],
+  )
+})
+
+test('all routes are there', () => {
+  for (const { method, path } of api.app.routes) {
+    assert.ok(document.paths[path.replaceAll('...}', '}')][method.toLowerCase()], `${method} ${path}`)
+  }
+})
+
+test('tables are described with their columns, enums and required values', () => {
+  const { schemas } = document.components
+  assert.deepEqual(schemas['Row.posts'].required, ['id', 'author_id', 'title', 'mood', 'moods', 'views', 'data', 'at'])
+  assert.deepEqual(schemas['Row.posts'].properties.mood, { $ref: '#/components/schemas/Enum.mood' })
+  assert.deepEqual(schemas['Enum.mood'].enum, ['calm', 'wild'])
+  assert.deepEqual(schemas['Create.posts'].required, ['title'])
+  assert.ok(!('id' in schemas['Create.posts'].properties), 'an identity that is always generated cannot be given')
+  assert.equal(schemas['Update.posts'].required, undefined)
+  assert.equal(schemas['Row.authors'].description, 'Who writes')
+  assert.deepEqual(Object.keys(document.paths['/api/collections/posts/{id}']), ['get', 'patch', 'delete'])
+  assert.deepEqual(Object.keys(document.paths['/api/collections/authors']), ['get', 'post'])
+  assert.deepEqual(Object.keys(document.paths['/api/collections/side.posts']), ['get'])
+  assert.ok(document.paths[`/api/collections/${encodeURIComponent('odd name/{x}')}`])
+})
+
+test('functions are described with their arguments and results', () => {
+  const { post } = document.paths['/api/rpc/add']
+  const [one, two] = post.requestBody.content['application/json'].schema.anyOf
+  assert.deepEqual([one.required, two.required], [['a'], ['a']])
+  assert.equal(
+    document.paths['/api/rpc/busiest'].post.responses[200].content['application/json'].schema.items.$ref,
+    '#/components/schemas/Row.posts',
+  )
+  assert.deepEqual(Object.keys(document.paths['/api/rpc/nothing'].post.responses), ['204', 'default'])
+})
+
+test('nobody is told what they may not use', async () => {
+  const ana = await api.signUp('bo@x.test')
+  const [anonymous, user, admin] = [await read(), await read(ana.token), await read('admin')]
+  for (const { text } of [anonymous, user]) {
+    assert.ok(!text.includes('/api/collections/hidden') && !text.includes('/api/rpc/private'))
+    assert.ok(!text.includes('svc_anon') && !text.includes('/api/collections/svc'))
+  }
+  assert.ok(!('secret' in anonymous.body.components.schemas['Row.authors'].properties))
+  assert.ok('secret' in user.body.components.schemas['Row.authors'].properties)
+  assert.ok(admin.body.paths['/api/collections/hidden'])
+  const { body: key } = await api.call('POST /api/auth/api-keys', {
+    as: ana.token,
+    json: { name: 'one table', allowedTables: ['pairs'] },
+  })
+  const { body: limited } = await read(key.key)
+  const named = Object.keys(limited.paths).filter((path) => /^\/api\/(collections|rpc)\/[^{]/.test(path))
+  assert.deepEqual(named, ['/api/collections/pairs', '/api/collections/pairs/{id}'])
+  assert.equal((await api.call('GET /api/openapi.json', { as: 'nonsense' })).status, 401)
+})
+
+test('a client that has this version is not sent it again, and hears of the next', async () => {
+  const etag = (await read()).headers.get('etag') ?? ''
+  const again = await api.call('GET /api/openapi.json', { headers: { 'if-none-match': etag } })
+  assert.deepEqual([again.status, again.text], [304, ''])
+  await api.call('POST /api/admin/sql', { as: 'admin', json: { query: 'create table later (id int primary key)' } })
+  const next = await api.call('GET /api/openapi.json', { headers: { 'if-none-match': etag } })
+  assert.equal(next.status, 200)
+  assert.ok(next.body.paths['/api/collections/later'])
+})
+
+test('the page loads nothing from elsewhere', async () => {
+  const { status, text, headers } = await api.call('GET /api/docs')
+  assert.equal(status, 200)
+  assert.match(headers.get('content-security-policy') ?? '', /default-src 'none'/)
+  assert.ok(!/https?:\/\//.test(text) && !/\bsrc=|<link/.test(text))
+})

@@ -1,0 +1,99 @@
+import * as t from '../../core/json-type.ts'
+import type { Answer, Route } from '../../http/route.ts'
+
+/** One endpoint of an OpenAPI document. */
+export type Operation = {
+  operationId: string
+  tags: readonly string[]
+  summary: string
+  description?: string
+  security?: readonly object[]
+  parameters?: readonly object[]
+  requestBody?: object
+  responses: Readonly<Record<string, object>>
+}
+
+export const failures = { default: { $ref: '#/components/responses/Failure' } }
+
+/** A route of the server as OpenAPI says it. */
+export const operationOf = (route: Route): Operation => ({
+  operationId: operationId(route.method, route.path),
+  tags: [tagOf(route.path)],
+  summary: route.contract.summary,
+  security: SECURITY[route.auth],
+  parameters: parametersOf(route),
+  ...requestBody(route),
+  responses: {
+    ...Object.fromEntries(Object.entries(route.contract.answers).map(([status, answer]) => [status, response(answer)])),
+    ...(route.errorBody ? { default: { description: 'Failure', content: jsonOf(t.row) } } : failures),
+  },
+})
+
+/** `{path...}` → `{path}` */
+export const pathOf = (path: string): string => path.replaceAll('...}', '}')
+
+export const operationId = (method: string, path: string): string =>
+  [method.toLowerCase(), ...path.split(/[^A-Za-z0-9]+/).filter((word) => word !== '' && word !== 'api')]
+    .map((word, i) => (i === 0 ? word : word.charAt(0).toUpperCase() + word.slice(1)))
+    .join('')
+
+const tagOf = (path: string): string => {
+  const [first = '', second] = path
+    .replace(/^\/api\//, '/')
+    .split('/')
+    .slice(1)
+  return first === 'admin' && second ? `admin: ${second}` : first
+}
+
+const NOBODY: readonly object[] = []
+const BEARER: readonly object[] = [{ bearer: [] }]
+const EITHER: readonly object[] = [{}, ...BEARER]
+const SECURITY: Readonly<Record<Route['auth'], readonly object[]>> = {
+  none: NOBODY,
+  lenient: EITHER,
+  optional: EITHER,
+  user: BEARER,
+  mfa: BEARER,
+  'user-or-mfa': BEARER,
+  admin: BEARER,
+}
+
+function parametersOf({ path, contract: { params = {}, query = {} } }: Route): object[] {
+  const names = [...path.matchAll(/\{(\w+)(?:\.\.\.)?\}/g)].map(([, name = '']) => name)
+  return [
+    ...names.map((name) => ({ name, in: 'path', required: true, schema: plain(params[name] ?? t.string()) })),
+    ...Object.entries(query).map(([name, type]) => ({ name, in: 'query', schema: plain(type) })),
+  ]
+}
+
+const MEDIA_TYPE = {
+  json: 'application/json',
+  form: 'application/x-www-form-urlencoded',
+  raw: 'multipart/form-data',
+} as const
+
+function requestBody({ bodyKind, contract: { body } }: Route): { requestBody?: object } {
+  if (bodyKind === 'none') return {}
+  if (body) return { requestBody: { content: { [MEDIA_TYPE[bodyKind]]: { schema: plain(body) } } } }
+  return bodyKind === 'raw' ? { requestBody: { content: { 'application/octet-stream': {} } } } : {}
+}
+
+function response(answer: Answer): object {
+  if (answer === null) return { description: 'No content' }
+  if ('content' in answer) return { description: 'Content', content: { [answer.content]: {} } }
+  return { description: 'Success', content: jsonOf(answer) }
+}
+
+export const jsonOf = (type: t.JsonSchema): object => ({ 'application/json': { schema: plain(type) } })
+
+/** Without what is ours alone. */
+function plain({ refusal: _, properties, items, anyOf, ...rest }: t.JsonSchema): t.JsonSchema {
+  return {
+    ...rest,
+    ...(properties && {
+      properties: Object.fromEntries(Object.entries(properties).map(([name, inner]) => [name, plain(inner)])),
+    }),
+    ...(items && { items: plain(items) }),
+    ...(anyOf && { anyOf: anyOf.map(plain) }),
+  }
+}

@@ -1,0 +1,66 @@
+import * as t from '../../core/json-type.ts'
+import type { Column, Parameter } from '../../db/schema/snapshot.ts'
+
+/** PostgreSQL's types as JSON shows them (docs/api.md, "Types"), by pg_type.typname. What is not named is text. */
+const byName: Readonly<Record<string, t.JsonSchema>> = {
+  bool: t.boolean(),
+  int2: t.integer({ format: 'int32' }),
+  int4: t.integer({ format: 'int32' }),
+  int8: t.integer({ format: 'int64', description: 'with all its digits' }),
+  oid: t.integer({ format: 'int64' }),
+  float4: t.number(),
+  float8: t.number(),
+  numeric: t.number({ description: 'with all its digits' }),
+  json: t.any(),
+  jsonb: t.any(),
+  uuid: t.uuid(),
+  timestamptz: t.time(),
+  date: t.string({ format: 'date' }),
+  geometry: t.record(t.any(), { description: 'GeoJSON' }),
+  geography: t.record(t.any(), { description: 'GeoJSON' }),
+  vector: t.array(t.number()),
+  halfvec: t.array(t.number()),
+  record: t.row,
+}
+
+/** Arrays of PostgreSQL may hold NULL, and may have several dimensions. */
+const listOf = (item: t.JsonSchema): t.JsonSchema =>
+  t.array(t.any(), { description: `of ${item.format ?? item.type ?? 'JSON values'}` })
+
+const named = (name: string): t.JsonSchema => {
+  if (!name.startsWith('_')) return byName[name] ?? t.string()
+  return listOf(byName[name.slice(1)] ?? t.string())
+}
+
+export function columnType(column: Column, enumRef: (column: Column) => t.JsonSchema): t.JsonSchema {
+  const { isArray, enumValues, typeKind, baseType, nullable, comment, isVector } = column
+  let type: t.JsonSchema
+  if (isVector) type = t.array(t.number())
+  else if (isArray) type = listOf(enumValues ? t.string() : named(baseType.replace(/^_/, '')))
+  else if (enumValues) type = enumRef(column)
+  else type = typeKind === 'c' ? t.row : named(baseType)
+  const shown = nullable ? t.nullable(type) : type
+  return comment === undefined ? shown : { ...shown, description: comment }
+}
+
+/** Arguments may be given as text wherever PostgreSQL reads one. */
+export const parameterType = ({ baseType, isArray }: Parameter): t.JsonSchema =>
+  isArray ? listOf(named(baseType.replace(/^_/, ''))) : named(baseType)
+
+/** As PostgreSQL formats the type of a result. */
+const formatted: Readonly<Record<string, string>> = {
+  boolean: 'bool',
+  smallint: 'int2',
+  integer: 'int4',
+  bigint: 'int8',
+  real: 'float4',
+  'double precision': 'float8',
+  'timestamp with time zone': 'timestamptz',
+}
+
+export function resultType(text: string): t.JsonSchema {
+  const bare = text.replace(/^SETOF /, '')
+  const name = bare.replace(/\[\]$/, '')
+  const type = named(formatted[name] ?? name)
+  return t.nullable(bare.endsWith('[]') ? listOf(type) : type)
+}
