@@ -25,22 +25,39 @@ const AT_ONCE = 20
 export async function openApiDocument({ routes, schema, viewer, info, server }: DocumentInput): Promise<string> {
   const paths = new Map<string, string>()
   const components = new Map<string, string>([['Failure', JSON.stringify(t.failure)]])
-  for (const [path, item] of routeItems(routes)) paths.set(path, JSON.stringify(item))
+  const ids = new Set<string>()
+  const put = (path: string, item: object): void => {
+    const named = Object.entries(item).map(([method, operation]) => {
+      return [method, { operationId: operationId(method, path, ids), ...operation }]
+    })
+    paths.set(path, JSON.stringify(Object.fromEntries(named)))
+  }
+  for (const [path, item] of routeItems(routes)) put(path, item)
 
   let steps = 0
   const names = new ComponentNames()
   for (const table of schema ? visibleTables(schema, viewer) : []) {
     const made = tableEntries(schema as Schema, table, viewer.role, names)
     for (const [name, component] of made.components) components.set(name, JSON.stringify(component))
-    for (const [path, item] of made.paths) paths.set(path, JSON.stringify(item))
+    for (const [path, item] of made.paths) put(path, item)
     if (++steps % AT_ONCE === 0) await nextTurn()
   }
   for (const [path, item] of schema ? functionItems(schema, viewer, names) : []) {
-    paths.set(path, JSON.stringify(item))
+    put(path, item)
     if (++steps % AT_ONCE === 0) await nextTurn()
   }
   const head = { openapi: '3.1.0', info, servers: [{ url: server }] }
   return `${JSON.stringify(head).slice(0, -1)},"paths":${joined(paths)},"components":{"schemas":${joined(components)},${REST}}}`
+}
+
+/** `GET /api/collections/{table}` → `getCollectionsTable`; generators of clients make names of methods from it. */
+function operationId(method: string, path: string, taken: Set<string>): string {
+  const words = [method, ...path.split(/[^A-Za-z0-9]+/).filter((word) => word !== '' && word !== 'api')]
+  const wanted = words.map((word, i) => (i === 0 ? word : word.charAt(0).toUpperCase() + word.slice(1))).join('')
+  let id = wanted
+  for (let n = 2; taken.has(id); n++) id = `${wanted}${n}`
+  taken.add(id)
+  return id
 }
 
 const joined = (entries: ReadonlyMap<string, string>): string =>

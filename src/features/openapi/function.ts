@@ -3,7 +3,7 @@ import * as t from '../../core/json-type.ts'
 import { findFunctions, isVisible, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Schema } from '../../db/schema/snapshot.ts'
 import { type ComponentNames, ref } from './component-names.ts'
-import { failures, jsonOf, operationId } from './operation.ts'
+import { failures, jsonOf } from './operation.ts'
 import { nameOf } from './table.ts'
 import { parameterType, resultType } from './value-type.ts'
 
@@ -24,7 +24,6 @@ export function functionPath(
   const path = `/api/rpc/${encodeURIComponent(name)}`
   const results = callable.filter((fn) => !fn.isVoid).map((fn) => resultOf(schema, fn, role, names))
   const post = {
-    operationId: operationId('post', path),
     tags: ['functions'],
     summary: first.comment?.split('\n')[0] ?? `Call ${name}`,
     requestBody: { content: jsonOf(either(callable.map(argumentsOf))) },

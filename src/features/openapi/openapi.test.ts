@@ -15,7 +15,6 @@ await api.sql(`
   create table pairs (a int, b int, primary key (a, b));
   create view titles as select title from posts;
   create table "odd name/{x}" (id int primary key);
-  create schema side;
   create table side.posts (id int primary key);
   create function add(a int, b int default 1) returns int language sql as 'select a + b';
   create function add(a text) returns text language sql as 'select a';
@@ -29,6 +28,7 @@ await api.sql(`
   grant select (secret) on authors to svc_authenticated;
   revoke execute on function private() from public, svc_anon, svc_authenticated;
   grant usage on schema side to svc_anon, svc_authenticated;
+  revoke all on side.posts from svc_anon, svc_authenticated;
   grant select on side.posts to svc_anon, svc_authenticated`)
 await api.call('POST /api/admin/sql', { as: 'admin', json: { query: 'create table reloaded (id int primary key)' } })
 

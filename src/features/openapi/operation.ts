@@ -1,9 +1,8 @@
 import * as t from '../../core/json-type.ts'
 import type { Answer, Route } from '../../http/route.ts'
 
-/** One endpoint of an OpenAPI document. */
+/** One endpoint of an OpenAPI document; document.ts gives it its id. */
 export type Operation = {
-  operationId: string
   tags: readonly string[]
   summary: string
   description?: string
@@ -17,7 +16,6 @@ export const failures = { default: { $ref: '#/components/responses/Failure' } }
 
 /** A route of the server as OpenAPI says it. */
 export const operationOf = (route: Route): Operation => ({
-  operationId: operationId(route.method, route.path),
   tags: [tagOf(route.path)],
   summary: route.contract.summary,
   security: SECURITY[route.auth],
@@ -31,11 +29,6 @@ export const operationOf = (route: Route): Operation => ({
 
 /** `{path...}` → `{path}` */
 export const pathOf = (path: string): string => path.replaceAll('...}', '}')
-
-export const operationId = (method: string, path: string): string =>
-  [method.toLowerCase(), ...path.split(/[^A-Za-z0-9]+/).filter((word) => word !== '' && word !== 'api')]
-    .map((word, i) => (i === 0 ? word : word.charAt(0).toUpperCase() + word.slice(1)))
-    .join('')
 
 const tagOf = (path: string): string => {
   const [first = '', second] = path

@@ -4,7 +4,7 @@ import { findTable, mayDo } from '../../db/schema/lookup.ts'
 import type { Column, Schema, Table } from '../../db/schema/snapshot.ts'
 import { columnsFor, keyFor } from '../../db/schema/viewer.ts'
 import { type ComponentNames, ref } from './component-names.ts'
-import { failures, jsonOf, type Operation, operationId } from './operation.ts'
+import { failures, jsonOf, type Operation } from './operation.ts'
 import { columnType } from './value-type.ts'
 
 /** A table as one role sees it, in OpenAPI's words. */
@@ -65,23 +65,18 @@ type Types = Readonly<Record<'row' | 'create' | 'update', t.JsonSchema>>
 function paths(name: string, table: Table, role: DatabaseRole, types: Types): [string, object][] {
   const path = `/api/collections/${encodeURIComponent(name)}`
   const mayRead = mayDo(table, role, 'select')
-  const one = (
-    at: string,
-    method: string,
-    summary: string,
-    rest: Omit<Operation, 'operationId' | 'tags' | 'summary'>,
-  ) => ({
-    [method]: { operationId: operationId(method, at), tags: [`table: ${name}`], summary, ...rest },
+  const one = (method: string, summary: string, rest: Omit<Operation, 'tags' | 'summary'>) => ({
+    [method]: { tags: [`table: ${name}`], summary, ...rest },
   })
   const row = { description: 'Success', content: jsonOf(types.row) }
   const collection = {
     ...(mayRead &&
-      one(path, 'get', 'List rows', {
+      one('get', 'List rows', {
         parameters: LIST.map((parameter) => ({ $ref: `#/components/parameters/${parameter}` })),
         responses: { 200: { description: 'Success', content: jsonOf(t.pageOf(types.row)) }, ...failures },
       })),
     ...(canCreate(table, role) &&
-      one(path, 'post', 'Create a row', {
+      one('post', 'Create a row', {
         requestBody: { content: jsonOf(types.create) },
         responses: { 201: row, ...failures },
       })),
@@ -91,18 +86,18 @@ function paths(name: string, table: Table, role: DatabaseRole, types: Types): [s
   const record = {
     ...(mayRead &&
       hasKey(table, role) &&
-      one(byKey, 'get', 'Read a row', {
+      one('get', 'Read a row', {
         parameters: [id, ...READ.map((parameter) => ({ $ref: `#/components/parameters/${parameter}` }))],
         responses: { 200: row, ...failures },
       })),
     ...(canUpdate(table, role) &&
-      one(byKey, 'patch', 'Change a row; what is left out stays', {
+      one('patch', 'Change a row; what is left out stays', {
         parameters: [id],
         requestBody: { content: jsonOf(types.update) },
         responses: { 200: row, ...failures },
       })),
     ...(canDelete(table, role) &&
-      one(byKey, 'delete', 'Delete a row', {
+      one('delete', 'Delete a row', {
         parameters: [id],
         responses: { 204: { description: 'No content' }, ...failures },
       })),
