@@ -41,7 +41,7 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     observe,
     metrics,
   })
-  const jobs = createJobs({ db, queue, observe, metrics, config: config.jobs })
+  const jobs = createJobs({ db, queue, observe, metrics, outgoing: receivers, version, config: config.jobs })
   const logJobs = { cleanups: { change_log_trim: () => changeLog.trim() } }
   return { jobs, features: [realtime, webhooks, jobs, logJobs] }
 }

@@ -6,8 +6,9 @@ import type { Sql } from './sql.ts'
  * `fast`: short statements; several flights share a pipelined connection.
  * `slow`: statements that may take long (RPC, search, GraphQL); each has a connection to itself,
  * so that a pg_sleep never delays a read by id.
+ * `own`: statements that may take minutes, such as jobs; a connection outside the pool, opened for this flight.
  */
-export type Lane = 'fast' | 'slow'
+export type Lane = 'fast' | 'slow' | 'own'
 
 export type FlyOptions = {
   lane?: Lane

@@ -210,8 +210,9 @@ class PostgresPool implements Pool {
       statements instanceof Sql
         ? [step, toStep(statements)]
         : [step, ...statements.map((statement) => toStep(statement))]
-    const lane = options.lane === 'slow' ? this.#slow : this.#fast
     const sending = { describe, signal: options.signal }
+    if (options.lane === 'own') return this.#flyAlone(steps, role, sending)
+    const lane = options.lane === 'slow' ? this.#slow : this.#fast
     for (let tries = 1; ; tries++) {
       if (options.signal?.aborted) throw new AppError('request_timeout', 'request was aborted')
       const acquired = this.#acquire(lane)
@@ -226,6 +227,28 @@ class PostgresPool implements Pool {
       } finally {
         lane.release(connection)
       }
+    }
+  }
+
+  /** Not repeated: who takes this lane has a queue, or a person, that does. */
+  async #flyAlone(
+    steps: readonly Step[],
+    role: string,
+    sending: { describe: boolean; signal: AbortSignal | undefined },
+  ): Promise<StepResult[]> {
+    if (this.#down || this.#closed) throw unavailable('database unavailable')
+    const connection = await Connection.open(this.#connect, false, () => {}).catch((error: unknown) => {
+      throw toAppError(error)
+    })
+    try {
+      if (sending.signal?.aborted) throw new AppError('request_timeout', 'request was aborted')
+      return await connection.send(steps, role, sending)
+    } catch (error) {
+      const failed = error as PgError
+      if (failed.statementIndex !== undefined) failed.statementIndex -= 1 // the session step is ours
+      throw toAppError(error)
+    } finally {
+      void connection.close()
     }
   }
 

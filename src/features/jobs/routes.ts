@@ -8,7 +8,9 @@ import { limitOf } from '../../core/page.ts'
 import type { Db } from '../../db/db.ts'
 import type { Queue } from '../../db/queue/queue.ts'
 import type { Feature } from '../../http/feature.ts'
+import type { Outgoing } from '../../http/out/outgoing.ts'
 import { jsonText, type Route, route } from '../../http/route.ts'
+import { httpJob } from './http-job.ts'
 import { job } from './job-type.ts'
 import { Runner } from './runner.ts'
 import { scheduleRoutes } from './schedule-routes.ts'
@@ -71,6 +73,9 @@ export function createJobs(deps: {
   queue: Queue
   observe: Observe
   metrics: Metrics
+  /** For addresses that people choose. */
+  outgoing: Outgoing
+  version: string
   config: JobsConfig
 }): Jobs {
   const { db, queue, observe, metrics, config } = deps
@@ -98,6 +103,7 @@ export function createJobs(deps: {
       ...jobRoutes({ db, runner, requires, maxAttempts: config.max_attempts }),
       ...scheduleRoutes({ schedules, requires, started: () => runner.wake() }),
     ],
+    jobs: { http: httpJob(deps) },
     async work(handlers) {
       if (!config.enabled) return
       runner.work(handlers)

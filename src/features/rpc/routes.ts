@@ -3,13 +3,15 @@ import * as t from '../../core/json-type.ts'
 import type { ChangeAction } from '../../db/changes/append.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
-import { type PgError, sqlStateOf } from '../../db/pg-errors.ts'
 import { findFunctions, findTable, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
-import { type Call, jsonText, noContent, type Reply, type Route, route } from '../../http/route.ts'
+import type { Feature } from '../../http/feature.ts'
+import { type Call, jsonText, noContent, type Reply, route } from '../../http/route.ts'
 import { buildCall, type Notice } from './build-call.ts'
-import { ambiguous, resolveOverload } from './resolve.ts'
+import { explainFailure } from './failure.ts'
+import { sqlJob } from './job.ts'
+import { resolveOverload } from './resolve.ts'
 
 export type RpcDeps = {
   db: Db
@@ -18,7 +20,7 @@ export type RpcDeps = {
   log: Pick<ChangeLog, 'appender' | 'wake'>
 }
 
-export function createRpc({ db, schema, log }: RpcDeps): { routes: Route[] } {
+export function createRpc({ db, schema, log }: RpcDeps): Feature {
   const run = async (call: Call, snapshot: Schema, candidates: readonly Fn[]): Promise<Reply> => {
     const args = argumentsOf(call)
     const fn = resolveOverload(candidates, Object.keys(args))
@@ -58,7 +60,7 @@ export function createRpc({ db, schema, log }: RpcDeps): { routes: Route[] } {
       },
     }),
   ]
-  return { routes }
+  return { routes, jobs: { sql: sqlJob({ db, schema, log }) } }
 }
 
 const executable = (schema: Schema, name: string, viewer: Viewer): Fn[] =>
@@ -85,16 +87,4 @@ function noticeOf({ headers, who }: Call, schema: Schema, fn: Fn, log: RpcDeps['
   if (!privilege || !table || fn.rowOf !== table || !mayDo(table, role, privilege)) return undefined
   if (keyFor(table, role).length === 0) return undefined
   return { table, action: action as ChangeAction, role, log: log.appender(who) }
-}
-
-/** Trouble of the server rather than of the function: resources, shutdown, corruption. */
-const SERVER_TROUBLE = /^(?:08|53|57|58|XX00[12])/
-
-/** Whatever a function raises is its answer to the caller; only what is common to all routes keeps its own status. */
-function explainFailure(error: unknown, name: string): unknown {
-  const state = sqlStateOf(error)
-  if (!(error instanceof AppError) || state === undefined || SERVER_TROUBLE.test(state)) return error
-  if (state === '42725') return ambiguous(name)
-  const isOurs = error.kind === 'internal' || error.kind === 'not_found' || state === '42703'
-  return isOurs ? badRequest((error.cause as PgError).message) : error
 }

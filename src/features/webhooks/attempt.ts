@@ -1,5 +1,6 @@
 import { reasonOf } from '../../core/errors.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
+import { retryAfterOf } from '../../http/out/retry-after.ts'
 import { signatureHeaders } from './signature.ts'
 
 export type Message = { deliveryId: string; eventId: string; action: string; body: string }
@@ -15,7 +16,6 @@ export type Outcome = {
 
 const TIMEOUT_MS = 10_000
 const MAX_RESPONSE_BYTES = 65_536
-const MAX_WAIT_SECONDS = 21_600
 
 /** One POST. Never throws: whatever the receiver does is an outcome. */
 export async function attempt(
@@ -52,7 +52,7 @@ export async function attempt(
       durationMs: durationMs(),
       error: success ? undefined : `receiver answered ${answer.status}`,
       responseBody: answer.body,
-      retryAfter: secondsOf(answer.headers['retry-after'], deps.now()),
+      retryAfter: retryAfterOf(answer.headers['retry-after'], deps.now()),
     }
   } catch (error) {
     return {
@@ -64,13 +64,6 @@ export async function attempt(
       retryAfter: undefined,
     }
   }
-}
-
-/** RFC 9110 §10.2.3: seconds or a date. A receiver may ask for patience, not for eternity. */
-export function secondsOf(header: string | undefined, now: number): number | undefined {
-  if (header === undefined) return undefined
-  const seconds = /^\d+$/.test(header) ? Number(header) : Math.ceil((Date.parse(header) - now) / 1000)
-  return Number.isNaN(seconds) ? undefined : Math.min(Math.max(seconds, 0), MAX_WAIT_SECONDS)
 }
 
 /** At most `maxBytes` of UTF-8, not ending within a character, and without NUL, which PostgreSQL cannot store. */

@@ -1,0 +1,45 @@
+import { notFound } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { JobHandler, JobRun } from '../../core/job.ts'
+import { GiveUp } from '../../db/queue/queue.ts'
+import { findFunctions } from '../../db/schema/lookup.ts'
+import { type Sql, sql } from '../../db/sql.ts'
+import { buildCall } from './build-call.ts'
+import { explainFailure } from './failure.ts'
+import { resolveOverload } from './resolve.ts'
+import type { RpcDeps } from './routes.ts'
+
+/** Far beyond a request's time: what people put into a nightly function may take a while. */
+const TIMEOUT_MS = 1_800_000
+const LOGGED_CHARACTERS = 200
+
+/** The job type `sql`: calls a function of the exposed schemas under a named role. */
+export const sqlJob =
+  ({ db, schema, log: changes }: RpcDeps): JobHandler =>
+  async ({ payload, signal, log }) => {
+    const { name, args, role } = wishOf(payload)
+    const known = schema.read()
+    const snapshot = findFunctions(known, name).length > 0 ? known : await schema.refreshIfStale()
+    const candidates = findFunctions(snapshot, name)
+    if (candidates.length === 0) throw notFound(`function not found: ${name}`)
+    const fn = resolveOverload(candidates, Object.keys(args))
+    const call = buildCall(snapshot, fn, JSON.stringify(args), Object.keys(args), undefined)
+    const text = await db
+      .fly(SYSTEM, [becomeRole(role), call], { lane: 'own', signal, timeoutMs: TIMEOUT_MS })
+      .catch((error: unknown) => {
+        throw explainFailure(error, fn.name)
+      })
+    changes.wake()
+    log(fn.isVoid ? 'called' : `answered ${(text ?? 'null').slice(0, LOGGED_CHARACTERS)}`)
+  }
+
+/** Until the end of the flight, and PostgreSQL decides whether the server may. */
+const becomeRole = (role: string): Sql => sql`select pg_catalog.set_config('role', ${role}, true)`
+
+function wishOf({ function: name, args = {}, role }: JobRun['payload']) {
+  if (typeof name !== 'string' || name === '') throw new GiveUp('function is required')
+  // `none` is not a role: it would be the server's own.
+  if (typeof role !== 'string' || role === '' || role.toLowerCase() === 'none') throw new GiveUp('role is required')
+  if (typeof args !== 'object' || args === null || Array.isArray(args)) throw new GiveUp('args must be an object')
+  return { name, args, role }
+}
