@@ -234,7 +234,7 @@ class PostgresPool implements Pool {
   async #flyAlone(
     steps: readonly Step[],
     role: string,
-    sending: { describe: boolean; signal: AbortSignal | undefined },
+    sending: { describe: boolean; signal: FlyOptions['signal'] },
   ): Promise<StepResult[]> {
     if (this.#down || this.#closed) throw unavailable('database unavailable')
     const connection = await Connection.open(this.#connect, false, () => {}).catch((error: unknown) => {
