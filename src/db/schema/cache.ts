@@ -1,5 +1,5 @@
 import { sleep } from '../../core/clock.ts'
-import { reasonOf, unavailable } from '../../core/errors.ts'
+import { AppError, reasonOf, unavailable } from '../../core/errors.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../db.ts'
 import { createFingerprint, createIntrospection } from './introspect/introspect.ts'
@@ -99,7 +99,13 @@ export function createSchemaCache(options: SchemaCacheOptions): RunningSchemaCac
       const gap = (endedAt - startedAt) * CHECK_GAP_FACTOR
       nextCheckAt = endedAt + Math.min(Math.max(gap, MIN_CHECK_GAP_MS), MAX_CHECK_GAP_MS)
     }
-    return reload()
+    try {
+      return await reload()
+    } catch (error) {
+      // Rather what was true a moment ago than nothing; the reload is tried again soon.
+      inBackground(Promise.reject(error))
+      return read()
+    }
   }
   const refreshIfStale = afterwards(check, () => nextCheckAt - performance.now())
 
@@ -132,7 +138,10 @@ export function createSchemaCache(options: SchemaCacheOptions): RunningSchemaCac
         () => reloadSoon(),
         () => reloadSoon(),
       )
-      await reload()
+      await reload().catch((error: unknown) => {
+        const cause = error instanceof AppError && error.cause ? error.cause : error
+        throw new Error(`cannot read the schema of the database: ${reasonOf(cause)}`, { cause: error })
+      })
       poll = setInterval(() => inBackground(refreshIfStale()), options.pollMs ?? POLL_MS)
       poll.unref()
     },

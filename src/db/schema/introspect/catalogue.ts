@@ -109,4 +109,6 @@ export type Catalog = {
   functions: CatalogFunction[]
   /** Views that read tables under RLS with the rights of their owner. */
   leaks: { view: number; tables: string[] }[]
+  /** Partitions and heirs that are not exposed, because only their parent has row level security. */
+  unguarded: { parent: string; children: string[] }[]
 }

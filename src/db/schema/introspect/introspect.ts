@@ -8,7 +8,8 @@ import { typeFacts } from './column.ts'
 import { fingerprintQuery } from './fingerprint.ts'
 import { functionOf } from './function.ts'
 import { groupBy, keyOf } from './group.ts'
-import { catalogueQuery } from './query.ts'
+import { findOdd, type OddObject } from './odd-objects.ts'
+import { catalogueQuery, type Described, objectsQuery } from './query.ts'
 import { tablesOf } from './table.ts'
 import { warningsOf } from './warnings.ts'
 
@@ -22,26 +23,38 @@ const isReserved = (schema: string): boolean => /^(svc|information_schema|pg_.*)
 export function createIntrospection(db: Db, configured: readonly string[]): () => Promise<Schema> {
   const schemas = configured.filter((name) => !isReserved(name))
   const path = schemas.map((name) => new Ident(name).quoted).join(', ')
-  const load = async (): Promise<Schema> => {
-    const builtAt = new Date()
-    const text = await db.fly(
+  const describe = (described: Described): Promise<string | null> =>
+    db.fly(
       SYSTEM,
       [
         // Compiling a statement that runs this rarely would take longer than running it.
         sql`select pg_catalog.set_config('search_path', ${path}, true), pg_catalog.set_config('jit', 'off', true)`,
-        catalogueQuery(schemas),
+        catalogueQuery(schemas, described),
       ],
       { lane: 'slow', timeoutMs: TIMEOUT_MS },
     )
-    return toSchema(JSON.parse(text ?? '{}') as Catalog, schemas, builtAt)
-  }
-  return async () => {
-    for (let attempt = 1; ; attempt++) {
+  const attempt = async (odd: readonly OddObject[]): Promise<Schema> => {
+    const builtAt = new Date()
+    for (let tries = 1; ; tries++) {
       try {
-        return await load()
+        const text = await describe({ without: odd.map(({ oid }) => oid) })
+        return toSchema(JSON.parse(text ?? '{}') as Catalog, schemas, builtAt, odd)
       } catch (error) {
-        if (attempt === ATTEMPTS || !isRace(error)) throw error
+        if (tries === ATTEMPTS || !isRace(error)) throw error
       }
+    }
+  }
+  let odd: readonly OddObject[] = []
+  return async () => {
+    try {
+      return await attempt([])
+    } catch (error) {
+      if (!isRace(error)) throw error
+      const named = await db.rows<{ oid: number; name: string }>(SYSTEM, objectsQuery(schemas))
+      const known = named.filter(({ oid }) => odd.some((object) => object.oid === oid))
+      odd = await findOdd(named, known, describe)
+      if (odd.length === 0) throw error
+      return attempt(odd)
     }
   }
 }
@@ -56,7 +69,7 @@ export function createFingerprint(db: Db, configured: readonly string[]): () => 
   return async () => (await db.fly(SYSTEM, fingerprintQuery(schemas))) ?? ''
 }
 
-function toSchema(catalog: Catalog, schemas: readonly string[], builtAt: Date): Schema {
+function toSchema(catalog: Catalog, schemas: readonly string[], builtAt: Date, odd: readonly OddObject[]): Schema {
   const types = new Map(catalog.types.map((type) => [type.key, typeFacts(type, catalog.extensions)]))
   const tables = tablesOf(catalog, types)
   const byOid = new Map([...tables.values()].map((table) => [table.oid, table]))
@@ -73,7 +86,10 @@ function toSchema(catalog: Catalog, schemas: readonly string[], builtAt: Date): 
     pgVector: extension('vector'),
     pgTrgm: extension('pg_trgm'),
     serverVersion: catalog.serverVersion,
-    warnings: warningsOf(catalog, tables),
+    warnings: [
+      ...warningsOf(catalog, tables),
+      ...odd.map(({ name, reason }) => `${name} is left out, because PostgreSQL cannot describe it: ${reason}`),
+    ],
     builtAt,
   }
 }

@@ -1,4 +1,4 @@
-import { type Sql, sql } from '../../sql.ts'
+import { EMPTY, type Sql, sql } from '../../sql.ts'
 
 // Everything is qualified with pg_catalog: these statements run with the exposed schemas on the search path (so that
 // PostgreSQL prints type names the way the operator writes them), where a look-alike `public.unnest` must not be heard.
@@ -37,7 +37,7 @@ const action = (code: Sql): Sql => sql`
 const tables = sql`
   select t.oid::pg_catalog.int8 as oid, t.schema, t.name, t.kind, d.description as comment, t.rls,
     pg_catalog.json_build_array(${tableBits(anon)}, ${tableBits(authenticated)}) as privileges,
-    case when t.kind in ('v', 'f') then pg_catalog.pg_relation_is_updatable(t.oid, false) end as writable,
+    case when t.kind = 'v' or t.has_handler then pg_catalog.pg_relation_is_updatable(t.oid, false) when t.kind = 'f' then 0 end as writable,
     exists (select from pg_catalog.pg_trigger g
             where g.tgrelid = t.oid and g.tgname = 'svc_watch' and g.tgenabled <> 'D') as watched,
     (select k.conkey from pg_catalog.pg_constraint k where k.conrelid = t.oid and k.contype = 'p') as "primaryKey",
@@ -161,24 +161,61 @@ const leaks = sql`
     where o.option_name = 'security_invoker' and o.option_value::pg_catalog.bool)
   group by v.oid`
 
+// Policies of a parent guard what is read through it, not what is read from its partitions and heirs directly.
+const unguarded = sql`
+  select pn.nspname || '.' || p.relname as parent,
+    pg_catalog.json_agg(cn.nspname || '.' || c.relname order by cn.nspname, c.relname) as children
+  from unguarded_children u
+  join pg_catalog.pg_class c on c.oid = u.oid
+  join exposed cn on cn.oid = c.relnamespace
+  join pg_catalog.pg_class p on p.oid = u.guarded
+  join pg_catalog.pg_namespace pn on pn.oid = p.relnamespace
+  where not c.relrowsecurity
+  group by pn.nspname, p.relname`
+
 const listOf = (query: Sql): Sql =>
   sql`(select coalesce(pg_catalog.json_agg(pg_catalog.row_to_json(x)), '[]') from (${query}) x)`
 
+/** Which objects are described: all but `without`, or of those `only` some. */
+export type Described = { without: readonly number[]; only?: readonly number[] }
+
+const isDescribed = (oid: Sql, { without, only }: Described): Sql =>
+  sql`${oid} <> all(${without}::pg_catalog.oid[])${only ? sql` and ${oid} = any(${only}::pg_catalog.oid[])` : EMPTY}`
+
+/** Every object that catalogueQuery() would describe. */
+export const objectsQuery = (schemas: readonly string[]): Sql => sql`
+  select c.oid::pg_catalog.int8 as oid, n.nspname || '.' || c.relname as name
+  from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+  where n.nspname::text = any(${schemas}::text[]) and c.relkind in ('r', 'p', 'v', 'm', 'f')
+  union all
+  select p.oid::pg_catalog.int8, n.nspname || '.' || p.proname
+  from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+  where n.nspname::text = any(${schemas}::text[])`
+
 /** The whole shape of the exposed schemas as one JSON text. */
-export const catalogueQuery = (schemas: readonly string[]): Sql => sql`
+export const catalogueQuery = (schemas: readonly string[], described: Described): Sql => sql`
   with recursive exposed as (
-    select n.oid, n.nspname as name, pg_catalog.array_position(${schemas}::text[], n.nspname::text) as rank
+    select n.oid, n.nspname, n.nspname as name, pg_catalog.array_position(${schemas}::text[], n.nspname::text) as rank
     from pg_catalog.pg_namespace n
     where n.nspname::text = any(${schemas}::text[])
   ), who as (
     select (select r.oid from pg_catalog.pg_roles r where r.rolname = 'svc_anon') as anon,
            (select r.oid from pg_catalog.pg_roles r where r.rolname = 'svc_authenticated') as authenticated
+  ), unguarded_children(oid, guarded) as (
+    select i.inhrelid, i.inhparent from pg_catalog.pg_inherits i
+    join pg_catalog.pg_class p on p.oid = i.inhparent and p.relrowsecurity
+    union
+    select i.inhrelid, u.guarded from unguarded_children u join pg_catalog.pg_inherits i on i.inhparent = u.oid
   ), relations as materialized (
     select c.oid, s.oid as namespace, s.name as schema, s.rank, c.relname as name, c.relkind as kind,
-      c.relrowsecurity as rls, c.reloptions as options
+      c.relrowsecurity as rls, c.reloptions as options, coalesce(w.fdwhandler <> 0, false) as has_handler
     from exposed s
     join pg_catalog.pg_class c on c.relnamespace = s.oid
-    where c.relkind in ('r', 'p', 'v', 'm', 'f')
+    left join pg_catalog.pg_foreign_table f on f.ftrelid = c.oid
+    left join pg_catalog.pg_foreign_server v on v.oid = f.ftserver
+    left join pg_catalog.pg_foreign_data_wrapper w on w.oid = v.srvfdw
+    where c.relkind in ('r', 'p', 'v', 'm', 'f') and ${isDescribed(sql`c.oid`, described)}
+      and (c.relrowsecurity or c.oid not in (select u.oid from unguarded_children u))
       and not ${ownedByExtension(sql`'pg_catalog.pg_class'::pg_catalog.regclass`, sql`c.oid`)}
   ), routines as materialized (
     select p.*, s.name as schema, s.rank,
@@ -186,7 +223,7 @@ export const catalogueQuery = (schemas: readonly string[]): Sql => sql`
     from exposed s
     join pg_catalog.pg_proc p on p.pronamespace = s.oid
     join pg_catalog.pg_language l on l.oid = p.prolang
-    where p.prokind = 'f' and l.lanname not in ('c', 'internal')
+    where p.prokind = 'f' and ${isDescribed(sql`p.oid`, described)} and l.lanname not in ('c', 'internal')
       and p.prorettype not in ('pg_catalog.trigger'::pg_catalog.regtype, 'pg_catalog.event_trigger'::pg_catalog.regtype)
       and not ${ownedByExtension(sql`'pg_catalog.pg_proc'::pg_catalog.regclass`, sql`p.oid`)}
   ), used_types as materialized (
@@ -230,4 +267,5 @@ export const catalogueQuery = (schemas: readonly string[]): Sql => sql`
     'indexes', ${listOf(indexes)},
     'policies', ${listOf(policies)},
     'functions', ${listOf(functions)},
-    'leaks', ${listOf(leaks)})::text`
+    'leaks', ${listOf(leaks)},
+    'unguarded', ${listOf(unguarded)})::text`

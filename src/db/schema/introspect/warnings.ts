@@ -1,8 +1,23 @@
 import type { Table } from '../snapshot.ts'
 import type { Catalog } from './catalogue.ts'
 
-/** Sentences about views through which a request role sees rows that row level security would hide from it. */
-export function warningsOf(catalog: Catalog, tables: ReadonlyMap<string, Table>): string[] {
+/** Sentences about ways around row level security. */
+export const warningsOf = (catalog: Catalog, tables: ReadonlyMap<string, Table>): string[] => [
+  ...leakingViews(catalog, tables),
+  ...catalog.unguarded.map(
+    ({ parent, children }) =>
+      `${listed(children)} ${children.length === 1 ? 'is' : 'are'} not exposed: row level security of ${parent} guards only what is read through ${parent}; enable it on the partition or child too to expose it`,
+  ),
+]
+
+const MAX_NAMES = 10
+export const listed = (names: readonly string[]): string =>
+  names.length <= MAX_NAMES
+    ? names.join(', ')
+    : `${names.slice(0, MAX_NAMES).join(', ')} and ${names.length - MAX_NAMES} more`
+
+/** Views through which a request role sees rows that row level security would hide from it. */
+function leakingViews(catalog: Catalog, tables: ReadonlyMap<string, Table>): string[] {
   const byOid = new Map([...tables].map(([key, table]) => [table.oid, { key, table }]))
   return catalog.leaks.flatMap(({ view, tables: guarded }) => {
     const found = byOid.get(view)
