@@ -7,7 +7,7 @@ export const rowAlias = (table: Table): Ident => new Ident(table.name)
 /** A table and the snapshot it belongs to. */
 export type TableIn = { readonly schema: Schema; readonly table: Table }
 
-const isSpatial = (column: Column): boolean => column.isGeometry || column.isGeography
+export const isSpatial = (column: Column): boolean => column.isGeometry || column.isGeography
 
 /** JSON as the change log keeps it, as a row of its table under the table's name. */
 export function rowImage({ schema, table }: TableIn, json: Sql): Sql {

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
+import type { Place } from '../../db/rows/place.ts'
 import type { Table } from '../../db/schema/snapshot.ts'
 import type { Sql } from '../../db/sql.ts'
-import type { Place } from './place.ts'
 
 /** Characters of text and shape together. The longest are made anew each time: few clients share them. */
 const MAX_TOTAL = 8 * 1024 * 1024

@@ -1,12 +1,10 @@
 import { AppError, notFound } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import { sqlStateOf } from '../../db/pg-errors.ts'
+import type { Place } from '../../db/rows/place.ts'
 import { findTable, isVisible } from '../../db/schema/lookup.ts'
-import type { Schema, SchemaCache, Table } from '../../db/schema/snapshot.ts'
+import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { isAllowed, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
-
-/** A table as one request sees it: one snapshot, one pair of eyes. */
-export type Place = { readonly schema: Schema; readonly table: Table; readonly viewer: Viewer }
 
 /** Unknown, not exposed, ours, and not granted: all the same to the caller. */
 const collectionNotFound = (name: string) => notFound(`collection not found: ${name}`)

@@ -1,9 +1,6 @@
 import type { Appender } from '../../../db/changes/append.ts'
-import { mayDo } from '../../../db/schema/lookup.ts'
-import type { Column } from '../../../db/schema/snapshot.ts'
-import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../../db/sql.ts'
-import { equals } from '../list/build.ts'
-import type { Place } from '../place.ts'
+import { equals } from '../../../db/rows/keys.ts'
+import type { Place } from '../../../db/rows/place.ts'
 import {
   assignments,
   BEFORE,
@@ -18,7 +15,10 @@ import {
   outcome,
   ROW,
   sameKey,
-} from '../write/build.ts'
+} from '../../../db/rows/write.ts'
+import { mayDo } from '../../../db/schema/lookup.ts'
+import type { Column } from '../../../db/schema/snapshot.ts'
+import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../../db/sql.ts'
 import type { BatchMethod, Operation } from './parse.ts'
 
 /** Operations that one statement can do; never empty. */

@@ -1,13 +1,12 @@
+import { keyIs } from '../../../db/rows/keys.ts'
 import { buildFilter, joined } from '../../../db/schema/filter/build.ts'
-import { operator } from '../../../db/schema/filter/operators.ts'
 import { jsonColumns } from '../../../db/schema/row-json.ts'
-import type { Column, Schema, Table } from '../../../db/schema/snapshot.ts'
-import { COMMA, EMPTY, Ident, join, type Slot, type Sql, slotAt, sql } from '../../../db/sql.ts'
+import type { Schema, Table } from '../../../db/schema/snapshot.ts'
+import { COMMA, EMPTY, Ident, join, type Sql, slotAt, sql } from '../../../db/sql.ts'
 import type { Window } from './parse.ts'
 import type { Expansion, ListPlan, Order, Shape } from './plan.ts'
 
 const ROW = new Ident('svc_t')
-const AND = sql` and `
 const MAX_EXPANDED = 1000
 
 /**
@@ -40,16 +39,6 @@ export function buildRead(shape: Shape, schema: Schema): Sql {
     select ${rowSelect(schema, shape, ROW)} from ${shape.table.ident} as ${ROW} where ${keyIs(shape.table, ROW, key)}
   ) as svc_row`
 }
-
-/** `key` holds one text per primary-key column. */
-export const keyIs = (table: Table, row: Ident, key: readonly (string | Slot)[]): Sql =>
-  join(
-    table.primaryKey.map((column, i) => equals(column, row, sql`${key[i] ?? ''}::${column.castType}`)),
-    AND,
-  )
-
-export const equals = (column: Column, row: Ident, value: Sql): Sql =>
-  sql`${row}.${column.ident} ${operator('=', column)} ${value}`
 
 /** The select list of a shape: its columns and, when asked for, the object of its relations. */
 function rowSelect(schema: Schema, { table, columns, expand }: Shape, row: Ident, depth = 1): Sql {

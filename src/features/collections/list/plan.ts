@@ -1,9 +1,9 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
+import type { Place } from '../../../db/rows/place.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
 import { type PlannedFilter, planFilter } from '../../../db/schema/filter/plan.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
 import { columnFor, columnsFor, isAllowed, keyFor, relationFor, type Step } from '../../../db/schema/viewer.ts'
-import type { Place } from '../place.ts'
 import type { ListQuery, RowQuery, SortKey, Window } from './parse.ts'
 
 /** Which columns and relations one JSON object shows. */

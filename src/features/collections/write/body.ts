@@ -1,4 +1,5 @@
 import { badRequest } from '../../../core/errors.ts'
+import { isSpatial } from '../../../db/schema/row-image.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
 import { isGeoJson } from './geojson.ts'
 
@@ -43,8 +44,6 @@ function checkSpatial(body: Fields, columns: readonly Column[]): void {
     if (isSpatial(column) && body[column.name] !== null && !isGeoJson(body[column.name])) throw invalidGeoJson()
   }
 }
-
-export const isSpatial = (column: Column): boolean => column.isGeometry || column.isGeography
 
 export const invalidGeoJson = () => badRequest('invalid GeoJSON geometry')
 
