@@ -16,6 +16,8 @@ create table svc.mfa_factors (
   check ((phone is not null) = (method = 'sms'))
 );
 
+create index mfa_factors_pending on svc.mfa_factors (created_at) where confirmed_at is null;
+
 -- A question that waits for its code. Of a pending factor it is the enrolment's.
 create table svc.mfa_challenges (
   id uuid primary key,

@@ -66,6 +66,7 @@ export async function createIdentity(
     encryptionKey,
     passwords,
     outgoing: gateways,
+    observe,
     queueMail: email.queueMail,
     wakeMail: email.wakeMail,
     queueSms: sms.queueSms,

@@ -29,9 +29,10 @@ test('a cleanup that somebody queues is run once, by whichever server', async ()
   const old = (await api.call('POST /api/auth/anonymous')).body
   await api.sql(`update svc.users set created_at = now() - interval '8 days' where id = $1`, [old.user.id])
   await api.sql(`update svc.sessions set expires_at = now() - interval '1 day' where user_id = $1`, [old.user.id])
-  await api.sql(`insert into svc.queue (kind, payload) values ('anonymous_account_cleanup', '{}')`)
+  await api.sql(`insert into svc.jobs (type, max_attempts) values ('anonymous_account_cleanup', 1)`)
   await eventually(async () => {
     assert.deepEqual(await api.sql('select from svc.users where id = $1', [old.user.id]), [])
-    assert.deepEqual(await api.sql(`select from svc.queue where kind = 'anonymous_account_cleanup'`), [])
+    const states = await api.sql(`select state from svc.jobs where type = 'anonymous_account_cleanup'`)
+    assert.deepEqual(states, [{ state: 'completed' }])
   })
 })

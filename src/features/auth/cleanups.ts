@@ -1,28 +1,33 @@
 import { SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
-import { dropAbandonedTotp, dropExpired } from './mfa/sql.ts'
+import { type Expired, expiredOfAuth, expiredSessions, isFullSlice, removeSlice } from './expired.ts'
+import { dropAbandonedTotp } from './mfa/sql.ts'
 
-/** Helpers an operator may run or schedule; each resolves to how much it removed. Nothing runs them unasked. */
+/**
+ * Helpers an operator may run or schedule; each resolves to how much it removed. What has an expiry is also swept by the
+ * server itself, unasked (sweep.ts).
+ */
 export function createCleanups({ db, anonymousRetentionDays }: { db: Db; anonymousRetentionDays: number }) {
   const removed = async (...tables: Sql[]): Promise<number> => {
     let sum = 0
     for (const statement of tables) sum += await db.run(SYSTEM, statement)
     return sum
   }
+  const swept = async (...all: readonly Expired[]): Promise<number> => {
+    let sum = 0
+    for (const expired of all) {
+      let slice: number
+      do {
+        slice = await db.run(SYSTEM, removeSlice(expired))
+        sum += slice
+      } while (isFullSlice(slice))
+    }
+    return sum
+  }
   return {
-    expired_auth_cleanup: () =>
-      removed(
-        sql`delete from svc.mail_tokens where expires_at < now()`,
-        sql`delete from svc.sms_codes where expires_at < now()`,
-        sql`delete from svc.oauth_states where expires_at < now()`,
-        sql`delete from svc.pending_logins where expires_at < now()`,
-        sql`delete from svc.refresh_tokens where expires_at < now()`,
-        sql`delete from svc.login_failures
-            where coalesce(locked_until, now()) <= now() and window_start < now() - interval '1 day'`,
-        ...dropExpired,
-      ),
-    stale_session_cleanup: () => removed(sql`delete from svc.sessions where expires_at < now()`),
+    expired_auth_cleanup: () => swept(...expiredOfAuth),
+    stale_session_cleanup: () => swept(expiredSessions),
     /** Anonymous accounts nobody came back to; one with a living session is in use, however old. */
     anonymous_account_cleanup: () =>
       removed(sql`

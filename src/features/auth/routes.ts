@@ -1,5 +1,6 @@
 import { notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import type { Observe } from '../../core/observe.ts'
 import { deriveKey } from '../../core/secret.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
@@ -40,6 +41,7 @@ import { passkeyRoutes } from './sign-in/passkey-routes.ts'
 import { createLogin } from './sign-in/password.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { createSmsSignIn, type SmsConfig } from './sign-in/sms.ts'
+import { Sweep } from './sweep.ts'
 import type { Keys } from './tokens/jwt.ts'
 import { replaceSalt, signingKeys } from './tokens/keys.ts'
 import type { Revocations } from './tokens/revocations.ts'
@@ -74,6 +76,7 @@ export type AuthDeps = Pick<IdentifyDeps, 'resolveApiKey' | 'resolveAdminToken' 
   passwords: Passwords
   /** For endpoints the operator configured. */
   outgoing: Outgoing
+  observe: Observe
   queueMail: QueueMail
   wakeMail: () => void
   queueSms: (to: string, body: string) => Sql
@@ -87,6 +90,8 @@ export type Auth = {
   settings(): AuthSettings
   sessions: Sessions
   cleanups: Record<string, () => Promise<number>>
+  start(): Promise<void>
+  stop(): Promise<void>
 }
 
 /** There may be millions of sessions to end. */
@@ -107,6 +112,7 @@ export function createAuth(deps: AuthDeps): Auth {
   const account = { db, revocations, passwords, sessions, links, wakeMail: deps.wakeMail, foreign }
   const providers = createProviders({ outgoing: deps.outgoing, config: config.oauth })
   const accounts = createAccounts(account)
+  const sweep = new Sweep(deps)
 
   async function rotate(): Promise<void> {
     await db.run(
@@ -159,6 +165,8 @@ export function createAuth(deps: AuthDeps): Auth {
     settings: settings.current,
     sessions,
     cleanups: createCleanups({ db, anonymousRetentionDays: config.anonymous_retention_days }),
+    start: () => sweep.start(),
+    stop: () => sweep.stop(),
   }
 }
 

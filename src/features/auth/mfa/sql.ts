@@ -180,12 +180,16 @@ export const remainingCodes = (userId: Sql): Sql =>
 
 export const dropAbandonedTotp: Sql = sql`delete from svc.mfa_factors f where f.confirmed_at is null and ${isAbandoned}`
 
-export const dropExpired: readonly Sql[] = [
-  sql`delete from svc.mfa_challenges where expires_at < now()`,
-  sql`delete from svc.webauthn_challenges where expires_at < now()`,
-  sql`delete from svc.mfa_factors
-      where confirmed_at is null and method <> 'totp' and created_at < now() - interval '1 day'`,
-  sql`delete from svc.mfa_limits
-      where coalesce(locked_until, now()) <= now()
-        and not exists (select from unnest(failures || mails) at where at > now() - interval '1 hour')`,
+export const expiredOfMfa = [
+  { table: sql`svc.mfa_challenges`, isOver: sql`expires_at < now()` },
+  { table: sql`svc.webauthn_challenges`, isOver: sql`expires_at < now()` },
+  {
+    table: sql`svc.mfa_factors`,
+    isOver: sql`confirmed_at is null and created_at < now() - interval '1 day' and method <> 'totp'`,
+  },
+  {
+    table: sql`svc.mfa_limits`,
+    isOver: sql`coalesce(locked_until, now()) <= now()
+      and not exists (select from unnest(failures || mails) at where at > now() - interval '1 hour')`,
+  },
 ]
