@@ -1,6 +1,7 @@
 import type { Config } from '../config/config.ts'
 import { createCollections } from '../features/collections/routes.ts'
 import { watchTables } from '../features/collections/watched-tables.ts'
+import { createMatviews } from '../features/matviews/routes.ts'
 import { createOpenApi } from '../features/openapi/routes.ts'
 import { createRls } from '../features/rls/routes.ts'
 import { createRpc } from '../features/rpc/routes.ts'
@@ -26,6 +27,7 @@ export async function createData(config: Config, platform: Platform, routes: () 
         version,
         publicBaseUrl: () => publicUrl.get(),
       }),
+      createMatviews({ db, observe }),
       createRls({ db, schema, schemas: config.api.schemas }),
     ],
   }

@@ -1,0 +1,120 @@
+import { AppError, badRequest } from '../../core/errors.ts'
+import type { JobHandler } from '../../core/job.ts'
+import * as t from '../../core/json-type.ts'
+import type { Observe } from '../../core/observe.ts'
+import type { Db } from '../../db/db.ts'
+import { GiveUp } from '../../db/queue/queue.ts'
+import type { Feature } from '../../http/feature.ts'
+import { json, jsonText, noContent, route } from '../../http/route.ts'
+import { MODES, type RefreshMode } from './sql.ts'
+import { Views } from './views.ts'
+
+const registration = t.object({
+  id: t.uuid(),
+  schemaName: t.string(),
+  viewName: t.string(),
+  refreshMode: t.oneOf(MODES),
+  lastRefreshAt: t.nullable(t.time()),
+  lastRefreshDurationMs: t.nullable(t.integer()),
+  lastRefreshStatus: t.nullable(t.oneOf(['success', 'error'])),
+  lastRefreshError: t.nullable(t.string()),
+  createdAt: t.time(),
+  updatedAt: t.time(),
+})
+const refreshMode = t.string({ description: 'standard (the default) or concurrent' })
+const params = { id: t.id('matview') }
+
+/** Works without the job queue, which only adds refreshes that nobody waits for. */
+export function createMatviews({ db, observe }: { db: Db; observe: Observe }): Feature {
+  const views = new Views({ db, observe })
+  const routes = [
+    route('GET /api/admin/matviews', {
+      summary: 'Registered materialized views, by schema and name',
+      auth: 'admin',
+      answers: { 200: t.object({ items: t.array(registration), count: t.integer() }) },
+      handle: async () => jsonText(200, await views.all()),
+    }),
+    route('POST /api/admin/matviews', {
+      summary: 'Register a materialized view',
+      auth: 'admin',
+      audit: 'matview.create',
+      body: t.object({ viewName: t.string(), schema: t.optional(t.string()), refreshMode: t.optional(refreshMode) }),
+      answers: { 201: registration },
+      handle: async ({ body }) =>
+        jsonText(
+          201,
+          await views.register(body.schema || 'public', body.viewName, modeOf(body.refreshMode || 'standard')),
+        ),
+    }),
+    route('GET /api/admin/matviews/{id}', {
+      summary: 'One registration',
+      auth: 'admin',
+      params,
+      answers: { 200: registration },
+      handle: async (call) => jsonText(200, await views.one(call.params.id)),
+    }),
+    route('PUT /api/admin/matviews/{id}', {
+      summary: 'Change how it is refreshed',
+      auth: 'admin',
+      audit: 'matview.update',
+      params,
+      body: t.object({ refreshMode: t.optional(refreshMode) }),
+      answers: { 200: registration },
+      handle: async (call) =>
+        jsonText(200, await views.changeMode(call.params.id, modeOf(call.body.refreshMode ?? ''))),
+    }),
+    route('DELETE /api/admin/matviews/{id}', {
+      summary: 'Forget the registration; the view stays',
+      auth: 'admin',
+      audit: 'matview.delete',
+      params,
+      answers: { 204: null },
+      handle: async (call) => {
+        await views.remove(call.params.id)
+        return noContent
+      },
+    }),
+    route('POST /api/admin/matviews/{id}/refresh', {
+      summary: 'Refresh it now and wait for the end',
+      auth: 'admin',
+      audit: 'matview.refresh',
+      params,
+      answers: { 200: t.object({ registration, durationMs: t.integer() }) },
+      handle: async (call) => {
+        const refreshed = await views.refreshRegistered(call.params.id, call.signal)
+        return json(200, {
+          registration: JSON.parse(refreshed.registration ?? 'null'),
+          durationMs: refreshed.durationMs,
+        })
+      },
+    }),
+  ]
+  return { routes, jobs: { materialized_view_refresh: refreshJob(views) } }
+}
+
+function modeOf(text: string): RefreshMode {
+  const mode = MODES.find((one) => one === text)
+  if (!mode) throw badRequest("refreshMode must be 'standard' or 'concurrent'")
+  return mode
+}
+
+const refreshJob =
+  (views: Views): JobHandler =>
+  async ({ payload, signal, log }) => {
+    const { schema, view_name: name } = payload
+    if (typeof name !== 'string' || name === '') throw new GiveUp('view_name is required')
+    try {
+      const { durationMs } = await views.refreshNamed(
+        typeof schema === 'string' && schema ? schema : 'public',
+        name,
+        signal,
+      )
+      log(`refreshed in ${durationMs} ms`)
+    } catch (error) {
+      // The job's record is the operator's to read, so it says what PostgreSQL said.
+      if (error instanceof AppError && error.kind === 'internal' && error.cause instanceof Error) {
+        throw new Error(`${error.message}: ${error.cause.message}`)
+      }
+      throw error
+    }
+  }

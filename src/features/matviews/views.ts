@@ -1,0 +1,142 @@
+import type { Departure } from '../../core/departure.ts'
+import { AppError, badRequest, notFound, reasonOf } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Observe } from '../../core/observe.ts'
+import type { Db } from '../../db/db.ts'
+import { sqlStateOf } from '../../db/pg-errors.ts'
+import {
+  addView,
+  allViews,
+  changeMode,
+  findView,
+  lockRefresh,
+  modeOf,
+  oneView,
+  type RefreshMode,
+  recordRefresh,
+  refresh,
+  removeView,
+} from './sql.ts'
+
+const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_$]{0,62}$/
+/** A view worth refreshing by hand may be large. */
+const TIMEOUT_MS = 1_800_000
+const LOCK_NOT_AVAILABLE = '55P03'
+/** Refreshes of this process at a time: each has a connection of its own. */
+const MAX_AT_ONCE = 4
+
+type Found = { oid: string; schema: string; name: string; isPopulated: boolean; hasUniqueIndex: boolean }
+export type Refreshed = { durationMs: number; registration: string | null }
+
+const conflict = (message: string): AppError => new AppError('conflict', message)
+
+export class Views {
+  readonly #db: Db
+  readonly #observe: Observe
+  #running = 0
+
+  constructor({ db, observe }: { db: Db; observe: Observe }) {
+    this.#db = db
+    this.#observe = observe
+  }
+
+  async all(): Promise<string> {
+    return (await this.#db.fly(SYSTEM, allViews)) ?? ''
+  }
+
+  async one(id: string): Promise<string> {
+    return registered(await this.#db.fly(SYSTEM, oneView(id)))
+  }
+
+  async register(schema: string, name: string, mode: RefreshMode): Promise<string> {
+    checkName(schema)
+    checkName(name)
+    const found = await this.#find(schema, name)
+    if (!found) throw notFound('materialized view not found in database')
+    const made = await this.#db.fly(SYSTEM, addView(found, mode))
+    if (made === null) throw conflict('materialized view already registered')
+    return made
+  }
+
+  async changeMode(id: string, mode: RefreshMode): Promise<string> {
+    return registered(await this.#db.fly(SYSTEM, changeMode(id, mode)))
+  }
+
+  async remove(id: string): Promise<void> {
+    if ((await this.#db.run(SYSTEM, removeView(id))) === 0) throw notFound('registration not found')
+  }
+
+  async refreshRegistered(id: string, signal: Departure): Promise<Refreshed> {
+    const { schemaName, viewName, refreshMode } = JSON.parse(await this.one(id)) as {
+      schemaName: string
+      viewName: string
+      refreshMode: RefreshMode
+    }
+    return this.#refresh(schemaName, viewName, refreshMode, signal)
+  }
+
+  /** Needs no registration; where there is one, its mode counts and it is told the outcome. */
+  async refreshNamed(schema: string, name: string, signal: AbortSignal): Promise<Refreshed> {
+    const [registration] = await this.#db.rows<{ mode: RefreshMode }>(SYSTEM, modeOf(schema, name))
+    return this.#refresh(schema, name, registration?.mode ?? 'standard', signal)
+  }
+
+  async #refresh(schema: string, name: string, mode: RefreshMode, signal: Departure): Promise<Refreshed> {
+    const found = await this.#find(schema, name)
+    if (!found) throw notFound('materialized view no longer exists in database')
+    if (mode === 'concurrent') {
+      if (!found.hasUniqueIndex) {
+        throw conflict('concurrent refresh requires a unique index on the materialized view')
+      }
+      if (!found.isPopulated) throw conflict('concurrent refresh requires a populated materialized view')
+    }
+    const startedAt = performance.now()
+    const failure = await this.#run(found, mode, signal)
+    const durationMs = Math.round(performance.now() - startedAt)
+    const error = failure && (databaseReason(failure) ?? failure.message)
+    const registration = await this.#db.fly(SYSTEM, recordRefresh(found, { durationMs, error: error ?? null }))
+    if (failure) {
+      this.#observe({ level: 'error', message: 'materialized view not refreshed', attrs: { schema, name, error } })
+      throw new AppError('internal', 'failed to refresh materialized view', { cause: failure })
+    }
+    return { durationMs, registration }
+  }
+
+  /** What went wrong, if something did. A refresh that runs already is no outcome of this one, and recorded by nobody. */
+  async #run(found: Found, mode: RefreshMode, signal: Departure): Promise<Error | undefined> {
+    if (this.#running >= MAX_AT_ONCE)
+      throw new AppError('unavailable', 'server busy', { headers: { 'Retry-After': '1' } })
+    this.#running++
+    try {
+      await this.#db.run(SYSTEM, [lockRefresh(found.oid), refresh(found.schema, found.name, mode)], {
+        lane: 'own',
+        timeoutMs: TIMEOUT_MS,
+        signal,
+      })
+      return undefined
+    } catch (error) {
+      if (sqlStateOf(error) === LOCK_NOT_AVAILABLE) throw conflict('refresh already in progress')
+      return error instanceof Error ? error : new Error(reasonOf(error))
+    } finally {
+      this.#running--
+    }
+  }
+
+  async #find(schema: string, name: string): Promise<Found | undefined> {
+    const [found] = await this.#db.rows<Found>(SYSTEM, findView(schema, name))
+    return found
+  }
+}
+
+/** What PostgreSQL said, which an AppError keeps from clients; only the operator reads a registration. */
+const databaseReason = (error: Error): string | undefined =>
+  error.cause instanceof Error ? error.cause.message : undefined
+
+function registered(text: string | null): string {
+  if (text === null) throw notFound('registration not found')
+  return text
+}
+
+function checkName(name: string): void {
+  if (!IDENTIFIER.test(name)) throw badRequest(`invalid identifier: ${name.slice(0, 100)}`)
+}
