@@ -6,6 +6,7 @@ import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { type Route, route } from '../../http/route.ts'
+import { accountPageRoute } from './account-page/page.ts'
 import { createAccounts } from './accounts/accounts.ts'
 import { createMailLinks, type MailConfig, type QueueMail } from './accounts/mail-links.ts'
 import { pageRoutes } from './accounts/pages.ts'
@@ -38,7 +39,8 @@ import { createLinking } from './sign-in/linking.ts'
 import { createMagicLinks } from './sign-in/magic-link.ts'
 import { createPasskeySignIn } from './sign-in/passkey.ts'
 import { passkeyRoutes } from './sign-in/passkey-routes.ts'
-import { createLogin } from './sign-in/password.ts'
+import { createLogin, createPasswordCheck } from './sign-in/password.ts'
+import { createPasswordChange, passwordChangeRoute } from './sign-in/password-change.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { createSmsSignIn, type SmsConfig } from './sign-in/sms.ts'
 import { Sweep } from './sweep.ts'
@@ -129,10 +131,11 @@ export function createAuth(deps: AuthDeps): Auth {
     await revocations.refresh()
   }
 
+  const checkPassword = createPasswordCheck({ db, passwords, config })
   const userRoutes = [
     ...accountRoutes({
       accounts,
-      login: createLogin({ db, passwords, sessions, config }),
+      login: createLogin({ db, checkPassword, sessions }),
       sessions,
       minPasswordLength: config.min_password_length,
     }),
@@ -156,7 +159,21 @@ export function createAuth(deps: AuthDeps): Auth {
       settings: settings.current,
     }),
     ...mfaRoutes({ db, settings: settings.current, ...createSecondFactors(deps, sessions) }),
+    passwordChangeRoute({
+      changePassword: createPasswordChange({
+        ...account,
+        checkPassword,
+        queueMail: deps.queueMail,
+        appName: deps.appName,
+      }),
+      minPasswordLength: config.min_password_length,
+    }),
     ...pageRoutes(config),
+    accountPageRoute({
+      appName: deps.appName,
+      settings: settings.current,
+      minPasswordLength: config.min_password_length,
+    }),
   ]
 
   return {

@@ -1,14 +1,11 @@
 import assert from 'node:assert/strict'
-import { existsSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
-import { type Browser, chromium } from 'playwright-core'
+import { skip, startBrowser } from '../../../test/browser.ts'
 import { freePort } from '../../../test/free-port.ts'
 import { eventually, startServer } from '../../../test/kit.ts'
 
-const executablePath = '/usr/bin/chromium'
-const skip = existsSync(executablePath) ? false : 'chromium is not installed'
 const closers: (() => Promise<unknown>)[] = []
 after(async () => {
   for (const close of closers.reverse()) await close()
@@ -25,20 +22,6 @@ async function startPage(): Promise<string> {
     server.close()
   })
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
-}
-
-async function startBrowser(): Promise<Browser> {
-  const args = [
-    '--no-sandbox',
-    '--disable-gpu',
-    '--disable-background-networking',
-    '--disable-component-update',
-    '--disable-sync',
-    '--no-first-run',
-  ]
-  const browser = await chromium.launch({ executablePath, args })
-  closers.push(() => browser.close())
-  return browser
 }
 
 test('the EventSource of a browser receives events, and resumes by itself when the server restarts', {

@@ -2,7 +2,7 @@
  * Browser code is kept as text: the server is one file when it is built, and a page is one answer. See
  * docs/decisions/0050-pages-for-people.md. It uses no backticks and no `</`.
  *
- * Offers `el`, `field`, `button`, `form`, `show` and `attempt`.
+ * Offers `el`, `field`, `button`, `form`, `show`, `focusOn` and `attempt`.
  */
 export const domScript = `
 /** el('p', { class: 'soft' }, 'text', node): text is always text, never HTML. */
@@ -62,9 +62,12 @@ async function attempt(buttons, said, work) {
 /** Replaces what a place shows, and takes keyboards and screen readers there. */
 function show(place, ...nodes) {
   place.replaceChildren(...nodes)
-  const first = place.querySelector('input') || place.querySelector('h1, h2')
-  if (!first) return
-  if (first.tagName !== 'INPUT') first.tabIndex = -1
-  first.focus()
+  focusOn(place.querySelector('input:not([readonly])') || place.querySelector('h1, h2'))
+}
+
+function focusOn(node) {
+  if (!node) return
+  if (node.tagName !== 'INPUT') node.tabIndex = -1
+  node.focus()
 }
 `

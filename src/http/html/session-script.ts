@@ -28,6 +28,7 @@ async function send(method, path, { body, bearer } = {}) {
   if (response.ok) return answer
   throw Object.assign(new Error((answer && answer.message) || 'failed (' + response.status + ')'), {
     status: response.status,
+    data: answer && answer.data,
   })
 }
 

@@ -6,15 +6,18 @@ import { sessionScript } from './session-script.ts'
 const formScript = `
 /**
  * Asks in place who is there: password or passkey, then a second factor if the account has one. Ends with an open
- * session and a call of signedIn. A body with data-passkeys="off" offers no passkeys.
+ * session and a call of signedIn. A body with data-passkeys="off" offers no passkeys; nor does "again", which asks
+ * somebody for both factors once more and knows the address: a passkey alone is aal1.
  */
-function showSignIn(place, signedIn) {
-  const email = field('Email', { type: 'email', name: 'email', autocomplete: 'username', required: true })
+function showSignIn(place, signedIn, again) {
+  const email = field('Email', {
+    type: 'email', name: 'email', autocomplete: 'username', required: true, value: again, readonly: again !== undefined,
+  })
   const password = field('Password', {
     type: 'password', name: 'password', autocomplete: 'current-password', required: true,
   })
   const go = (answer) => {
-    if (answer.mfa_pending) return showSecondFactor(place, answer.mfa_token, signedIn)
+    if (answer.mfa_pending) return showSecondFactor(place, answer.mfa_token, signedIn, again)
     session.open(answer)
     return signedIn()
   }
@@ -25,7 +28,14 @@ function showSignIn(place, signedIn) {
     const assertion_response = await passkeys.get(options)
     return go(await send('POST', way + '/finish', { body: { challenge_id, assertion_response } }))
   }
-  const offersPasskeys = passkeys.supported && document.body.dataset.passkeys !== 'off'
+  const said = el('p', { role: 'status' })
+  const forgot = async () => {
+    const input = email.querySelector('input')
+    if (!input.reportValidity()) return
+    await send('POST', '/api/auth/password-reset', { body: { email: input.value } })
+    said.textContent = 'If there is an account with this address, a mail is on its way.'
+  }
+  const offersPasskeys = again === undefined && passkeys.supported && document.body.dataset.passkeys !== 'off'
   show(place, form(
     async (typed) => go(await send('POST', '/api/auth/login', { body: typed })),
     email,
@@ -33,12 +43,14 @@ function showSignIn(place, signedIn) {
     el('div', { class: 'buttons' },
       el('button', null, 'Sign in'),
       ...(offersPasskeys ? [button('Sign in with a passkey', withPasskey)] : []),
+      ...(again === undefined ? [button('Forgot your password?', forgot, 'quiet')] : []),
     ),
+    said,
   ))
 }
 
 /** Any of the account's second factors; the one at hand first, the others a button away. */
-async function showSecondFactor(place, bearer, signedIn) {
+async function showSecondFactor(place, bearer, signedIn, again) {
   const call = (path, body) => send('POST', '/api/auth/mfa/' + path, { bearer, body })
   const { factors, webauthn, backup_codes } = await send('GET', '/api/auth/mfa/factors', { bearer })
   const finish = (answer) => {
@@ -94,7 +106,7 @@ async function showSecondFactor(place, bearer, signedIn) {
       ...(others.length > 0 ? [el('p', { class: 'soft' }, 'Or use another way:')] : []),
       el('div', { class: 'buttons' },
         ...others.map((way) => button(way.title, way.open)),
-        button('Start again', () => showSignIn(place, signedIn)),
+        button('Start again', () => showSignIn(place, signedIn, again)),
       ),
     )
   }

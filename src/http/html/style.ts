@@ -10,9 +10,11 @@ h2{font-size:1.1rem;margin:0 0 .5rem}
 p{margin:.5rem 0}
 section{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:1.25rem;margin:0 0 1rem}
 label{display:block;margin:.75rem 0;font-weight:500}
+form>label:first-child{margin-top:0}
 input{display:block;width:100%;margin-top:.25rem;padding:.6rem .75rem;border:1px solid var(--soft);border-radius:8px;background:var(--card);color:inherit;font:inherit}
 button{min-height:2.75rem;padding:.5rem 1rem;border:1px solid var(--act);border-radius:8px;background:var(--act);color:var(--on-act);font:inherit;font-weight:600;cursor:pointer}
 button.plain{background:transparent;color:var(--act)}
+button.quiet{background:transparent;border-color:transparent;color:var(--soft);font-weight:400}
 button.danger{background:transparent;border-color:var(--bad);color:var(--bad)}
 button:disabled{opacity:.5;cursor:default}
 :focus-visible{outline:3px solid var(--act);outline-offset:2px}

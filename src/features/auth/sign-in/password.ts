@@ -71,12 +71,21 @@ type Found = {
   may_try: boolean
 }
 
-export type Login = (email: string, password: string, device: Device) => Promise<AuthResponse>
+/** Whose password it is, the hash it has now, and the statements that take note of it. */
+export type Proven = { userId: string; hash: string; record: readonly [Sql, ...Sql[]] }
 
-export function createLogin(deps: { db: Db; passwords: Passwords; sessions: Sessions; config: Config }): Login {
-  const { db, passwords, sessions, config } = deps
+/** Throws `refused` when it is wrong, after counting it. */
+export type CheckPassword = (
+  email: string,
+  password: string,
+  device: Device,
+  refused: () => AppError,
+) => Promise<Proven>
+
+/** The one way to find out whether a password is right: every guess is counted, wherever it is made. */
+export function createPasswordCheck(deps: { db: Db; passwords: Passwords; config: Config }): CheckPassword {
+  const { db, passwords, config } = deps
   const oneByOne = createGate(PARALLEL_CHECKS, config.hash_queue)
-  const refused = () => unauthorized('invalid email or password')
 
   async function check(email: string, password: string, stored: string | undefined): Promise<boolean> {
     try {
@@ -87,7 +96,7 @@ export function createLogin(deps: { db: Db; passwords: Passwords; sessions: Sess
     }
   }
 
-  async function attempt(email: string, password: string, device: Device, ip: string): Promise<AuthResponse> {
+  async function attempt(email: string, password: string, ip: string, refused: () => AppError): Promise<Proven> {
     const [found] = await db.rows<Found>(SYSTEM, accountAndAttempt(email, ip))
     if (!found?.may_try) throw tooManyFailures(found?.locked_seconds ?? config.login_backoff_window)
 
@@ -98,18 +107,27 @@ export function createLogin(deps: { db: Db; passwords: Passwords; sessions: Sess
       throw refused()
     }
     const renewed = isForeign(stored) ? await passwords.hash(password) : stored
-    // The password may have been changed while it was being checked.
-    const signIn = sessions.signIn(found.id, ['password'], device, sql`u.password_hash = ${renewed}`)
     const renewal = renewed === stored ? [] : [replaceHash(found.id, stored, renewed)]
-    const flight: [Sql, ...Sql[]] = [clearFailures(email, ip), ...renewal, signIn.statement]
-    const response = signIn.finish(await db.fly(SYSTEM, flight))
-    if (!response) throw refused()
-    return response
+    return { userId: found.id, hash: renewed, record: [clearFailures(email, ip), ...renewal] }
   }
 
-  return (email, password, device) => {
+  return (email, password, device, refused) => {
     const ip = addressSubject(device.ip)
-    return oneByOne(`${ip} ${email}`, () => attempt(email, password, device, ip))
+    return oneByOne(`${ip} ${email}`, () => attempt(email, password, ip, refused))
+  }
+}
+
+export type Login = (email: string, password: string, device: Device) => Promise<AuthResponse>
+
+export function createLogin(deps: { db: Db; checkPassword: CheckPassword; sessions: Sessions }): Login {
+  const refused = () => unauthorized('invalid email or password')
+  return async (email, password, device) => {
+    const { userId, hash, record } = await deps.checkPassword(email, password, device, refused)
+    // The password may have been changed while it was being checked.
+    const signIn = deps.sessions.signIn(userId, ['password'], device, sql`u.password_hash = ${hash}`)
+    const response = signIn.finish(await deps.db.fly(SYSTEM, [...record, signIn.statement]))
+    if (!response) throw refused()
+    return response
   }
 }
 

@@ -1,0 +1,59 @@
+import { existsSync } from 'node:fs'
+import { after } from 'node:test'
+import { type Browser, type BrowserContext, type CDPSession, chromium, type Page } from 'playwright-core'
+
+const executablePath = '/usr/bin/chromium'
+
+/** For the option of the same name of a test. */
+export const skip = existsSync(executablePath) ? false : 'chromium is not installed'
+
+const open: Browser[] = []
+after(async () => {
+  for (const browser of open) await browser.close()
+})
+
+export async function startBrowser(): Promise<Browser> {
+  const args = [
+    '--no-sandbox',
+    '--disable-gpu',
+    '--disable-background-networking',
+    '--disable-component-update',
+    '--disable-sync',
+    '--no-first-run',
+  ]
+  const browser = await chromium.launch({ executablePath, args })
+  open.push(browser)
+  return browser
+}
+
+/** A device that holds passkeys and says yes to everything, as one of Chromium's virtual authenticators. */
+export class VirtualAuthenticator {
+  readonly #cdp: CDPSession
+  readonly #id: string
+
+  private constructor(cdp: CDPSession, id: string) {
+    this.#cdp = cdp
+    this.#id = id
+  }
+
+  static async of(context: BrowserContext, page: Page): Promise<VirtualAuthenticator> {
+    const cdp = await context.newCDPSession(page)
+    await cdp.send('WebAuthn.enable')
+    const { authenticatorId } = await cdp.send('WebAuthn.addVirtualAuthenticator', {
+      options: {
+        protocol: 'ctap2',
+        transport: 'internal',
+        hasResidentKey: true,
+        hasUserVerification: true,
+        isUserVerified: true,
+        automaticPresenceSimulation: true,
+      },
+    })
+    return new VirtualAuthenticator(cdp, authenticatorId)
+  }
+
+  /** As if it were another device: its passkeys are out of reach. */
+  async remove(): Promise<void> {
+    await this.#cdp.send('WebAuthn.removeVirtualAuthenticator', { authenticatorId: this.#id })
+  }
+}
