@@ -89,7 +89,7 @@ export async function startBare(setup: { url: string; userId: string }): Promise
 }
 
 /** Built first, so that what is measured is what is here. */
-const build = () =>
+export const build = () =>
   spawnSync(process.execPath, [here('../scripts/build.js')], { stdio: ['ignore', 'ignore', 'inherit'] })
 
 /** The real server, as built in dist/. */

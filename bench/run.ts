@@ -1,6 +1,7 @@
-/** npm run bench [requests | limits | realtime] [--quick | --large] */
+/** npm run bench [requests | start | limits | realtime] [--quick | --large] */
 const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   requests: () => import('./requests.ts'),
+  start: () => import('./start.ts'),
   limits: () => import('./limits.ts'),
   realtime: () => import('./realtime.ts'),
 }

@@ -1,21 +1,9 @@
 // src/ → dist/, when something in src/ is newer. `npm run build` and `npm start` both come through here.
-import {
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  utimesSync,
-  writeFileSync,
-} from 'node:fs'
-import { dirname } from 'node:path'
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
-import { ensureInstalled, root, run } from './install.js'
+import { ensureInstalled, fail, root, say } from './install.js'
 
 const stamp = `${root}dist/.built`
-const compiler = `${root}node_modules/typescript/bin/tsc`
 
 const sources = () =>
   readdirSync(`${root}src`, { recursive: true, withFileTypes: true })
@@ -26,12 +14,48 @@ const sources = () =>
 function isCurrent(files) {
   if (!existsSync(stamp) || readFileSync(stamp, 'utf8') !== files.join('\n')) return false
   const built = statSync(stamp).mtimeMs
-  return [...files, 'tsconfig.json', 'tsconfig.build.json', 'package-lock.json'].every(
-    (file) => statSync(root + file).mtimeMs <= built,
-  )
+  return [...files, 'scripts/build.js', 'package-lock.json'].every((file) => statSync(root + file).mtimeMs <= built)
 }
 
-export function ensureBuilt() {
+/**
+ * What a start needs becomes few files, because opening and linking hundreds takes longer than running them. Packages
+ * that are imported when first used stay packages.
+ */
+const lazyPackagesStayOutside = {
+  name: 'lazy packages stay outside',
+  setup: (build) =>
+    build.onResolve({ filter: /^[^./]/ }, ({ path, kind }) =>
+      kind === 'dynamic-import' ? { path, external: true } : undefined,
+    ),
+}
+
+async function bundle() {
+  const { build } = await import('esbuild')
+  await build({
+    absWorkingDir: root,
+    entryPoints: ['src/main.ts'],
+    outdir: 'dist',
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    platform: 'node',
+    target: 'node20.19',
+    // Used by `node --enable-source-maps`; without the sources, which are not far.
+    sourcemap: true,
+    sourcesContent: false,
+    legalComments: 'none',
+    // An optional addon that pg looks for.
+    external: ['pg-native'],
+    plugins: [lazyPackagesStayOutside],
+    // Packages that are CommonJS call it.
+    banner: {
+      js: "import { createRequire as svcRequire } from 'node:module'; const require = svcRequire(import.meta.url);",
+    },
+    logLevel: 'warning',
+  })
+}
+
+export async function ensureBuilt() {
   // A release has no sources: what it ships is what it runs.
   if (!existsSync(`${root}src`)) return ensureInstalled({ dev: false })
   const files = sources()
@@ -41,15 +65,11 @@ export function ensureBuilt() {
   const started = new Date()
   // Files whose source is gone must not live on in the build.
   rmSync(`${root}dist`, { recursive: true, force: true })
-  run(process.execPath, [compiler, '-p', 'tsconfig.build.json'], 'building (tsc)')
-  for (const file of files.filter((name) => !name.endsWith('.ts'))) {
-    const target = root + file.replace(/^src/, 'dist')
-    mkdirSync(dirname(target), { recursive: true })
-    copyFileSync(root + file, target)
-  }
+  say('building …')
+  await bundle().catch((error) => fail(`building: ${error.message}`))
   writeFileSync(stamp, files.join('\n'))
-  // What was edited while the compiler ran counts as newer.
+  // What was edited while the bundler ran counts as newer.
   utimesSync(stamp, started, started)
 }
 
-if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) ensureBuilt()
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) await ensureBuilt()

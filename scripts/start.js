@@ -3,7 +3,7 @@ import { pathToFileURL } from 'node:url'
 import { ensureBuilt } from './build.js'
 import { root } from './install.js'
 
-ensureBuilt()
+await ensureBuilt()
 stopWithParent()
 // In this process rather than in a child, so that signals and the exit code need no passing on.
 const main = `${root}dist/main.js`

@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs'
+import { packageRoot } from './core/package-root.ts'
 
-const { version: declared } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
-  version: string
-}
+const { version: declared } = JSON.parse(readFileSync(`${packageRoot}package.json`, 'utf8')) as { version: string }
 
 export const version: string = declared

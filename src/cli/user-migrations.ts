@@ -2,10 +2,11 @@ import { createHash } from 'node:crypto'
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import type pg from 'pg'
+import { packageRoot } from '../core/package-root.ts'
 import { inTransaction, migrate, withLock } from '../db/setup/migrate.ts'
 
 /** The server's own; `svc migrate` must never take them for the operator's. */
-const SYSTEM_FOLDER = new URL('../../migrations', import.meta.url).pathname
+const SYSTEM_FOLDER = `${packageRoot}migrations`
 const FILE_NAME = /^\d{14}_[A-Za-z0-9_-]+\.sql$/
 
 type File = { name: string; text: string; checksum: string }

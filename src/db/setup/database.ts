@@ -1,10 +1,11 @@
 import type { Observe } from '../../core/observe.ts'
+import { packageRoot } from '../../core/package-root.ts'
 import { openConnection } from '../wire/connect.ts'
 import { openPool, type Pool } from '../wire/pool.ts'
 import { migrate } from './migrate.ts'
 import { prepareRoles } from './roles.ts'
 
-const MIGRATIONS = new URL('../../../migrations', import.meta.url).pathname
+const MIGRATIONS = `${packageRoot}migrations`
 
 export type DatabaseConfig = {
   max_conns: number

@@ -28,6 +28,7 @@ export async function migrate(
   progress: (line: string) => void = () => {},
 ): Promise<string[]> {
   const migrations = await readMigrations(folder)
+  if (await isCurrent(client, migrations)) return []
   return withLock(client, async () => {
     await client.query(`
       create schema if not exists svc;
@@ -51,6 +52,15 @@ export async function migrate(
     }
     return missing.map(({ name }) => name)
   })
+}
+
+/** Nearly every start finds nothing to do, and then needs no lock: what has run never goes away. */
+async function isCurrent(client: pg.Client, migrations: readonly Migration[]): Promise<boolean> {
+  const table = await client.query<{ found: string | null }>(`select to_regclass('svc.migrations')::text as found`)
+  if (table.rows[0]?.found === null) return false
+  const applied = await client.query<{ name: string }>('select name from svc.migrations')
+  const names = new Set(applied.rows.map(({ name }) => name))
+  return names.size === migrations.length && migrations.every(({ name }) => names.has(name))
 }
 
 /** Holds the migration lock for `work`. The lock belongs to the session, so losing the connection frees it. */
