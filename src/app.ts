@@ -1,5 +1,6 @@
 import { createData } from './app/data.ts'
 import { createEvents } from './app/events.ts'
+import { createFiles } from './app/files.ts'
 import { createIdentity } from './app/identity.ts'
 import { jobTypesOf } from './app/job-types.ts'
 import { Lifecycle } from './app/lifecycle.ts'
@@ -51,7 +52,8 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     const operator = createOperator(config, platform, identity, life)
     const data = await createData(config, platform, () => routes)
     const events = createEvents(config, platform, identity, life)
-    features.push(...[operator, identity, messages, data, events].flatMap((group): Feature[] => group.features))
+    const files = createFiles(config, platform, identity)
+    features.push(...[operator, identity, messages, data, events, files].flatMap((group): Feature[] => group.features))
     await life.start(features)
 
     const cleanups = Object.assign({}, ...features.map((feature) => feature.cleanups))

@@ -63,6 +63,11 @@ export type InProcessServer = TestServer & {
 
 const ADMIN_PASSWORD = 'correct horse battery staple'
 const cleanups: (() => Promise<void>)[] = []
+
+/** All servers of a test share their files, as nodes of one service do. */
+export const storagePath: string = mkdtempSync(join(tmpdir(), 'svc-files-'))
+after(() => rmSync(storagePath, { recursive: true, force: true }))
+
 after(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup()
   await stopClusters()
@@ -87,6 +92,7 @@ const testDefaults = {
   // Nothing is cleaned up at the full hour in the middle of a test.
   'jobs.scheduler_enabled': false,
   'database.max_conns': 8,
+  'storage.local_path': storagePath,
 }
 
 export type ServerOptions = {

@@ -88,6 +88,8 @@ export async function createIdentity(
     revocations,
     passwords,
     encryptionKey,
+    /** A key for one purpose, which stays the same when the keys of tokens are rotated. */
+    keyFor: (purpose: string) => deriveKey(rootSecret, '', purpose),
     features: [admin, auth, users, apiKeys, apps],
   }
 }

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import { parse as parseToml } from 'smol-toml'
 import { Field, type Input, NamedTables, Refusal } from './fields.ts'
 import { table } from './table.ts'
@@ -206,10 +206,23 @@ const withDerived = (config: Config): Config => ({
   ...config,
   database: { ...config.database, direct_url: config.database.direct_url || config.database.url },
   email: { ...config.email, from_name: config.email.from_name || config.server.app_name },
+  storage: {
+    ...config.storage,
+    local_path: config.storage.local_path || join(config.data_dir, 'storage'),
+    cdn_url: config.storage.cdn_url.replace(/\/+$/, ''),
+  },
 })
 
+/** What each provider cannot do without. */
+const CDN_KEYS = {
+  '': [],
+  cloudflare: ['zone_id', 'api_token'],
+  cloudfront: ['distribution_id'],
+  webhook: ['endpoint'],
+} as const
+
 /** What only shows when several keys are seen together. */
-function checkTogether({ auth, api, database, email }: Config): void {
+function checkTogether({ auth, api, database, email, storage }: Config): void {
   if (database.min_conns > database.max_conns) throw invalid('database.min_conns', 'must not exceed database.max_conns')
   if (api.schemas.length === 0) throw invalid('api.schemas', 'must not be empty')
   const needed = (key: string, value: string, when: string) => {
@@ -227,6 +240,11 @@ function checkTogether({ auth, api, database, email }: Config): void {
     for (const key of ['twilio_sid', 'twilio_token', 'twilio_from'] as const) {
       needed(`auth.${key}`, auth[key], 'when auth.sms_provider is twilio')
     }
+  }
+  if (storage.backend === 's3') needed('storage.s3_bucket', storage.s3_bucket, 'when storage.backend is s3')
+  const { cdn } = storage
+  for (const key of CDN_KEYS[cdn.provider]) {
+    needed(`storage.cdn.${key}`, cdn[key], `when storage.cdn.provider is ${cdn.provider}`)
   }
   for (const [name, provider] of Object.entries(auth.oauth)) {
     if (!provider.enabled) continue

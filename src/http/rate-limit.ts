@@ -69,20 +69,19 @@ async function counted(counters: Counters, key: string, seconds: number): Promis
   }
 }
 
-export function pushLimitHeaders(
-  flat: FlatHeaders,
-  allowance: Allowance,
-  prefix: 'X-RateLimit' | 'X-App-RateLimit',
-): void {
-  flat.push(
-    `${prefix}-Limit`,
-    String(allowance.limit),
-    `${prefix}-Remaining`,
-    String(allowance.remaining),
-    `${prefix}-Reset`,
-    String(allowance.resetAt),
-  )
-}
+type LimitPrefix = 'X-RateLimit' | 'X-App-RateLimit'
+
+export const limitHeaders = (
+  { limit, remaining, resetAt }: Allowance,
+  prefix: LimitPrefix = 'X-RateLimit',
+): Record<string, string> => ({
+  [`${prefix}-Limit`]: String(limit),
+  [`${prefix}-Remaining`]: String(remaining),
+  [`${prefix}-Reset`]: String(resetAt),
+})
+
+export const pushLimitHeaders = (flat: FlatHeaders, allowance: Allowance, prefix: LimitPrefix): void =>
+  void flat.push(...Object.entries(limitHeaders(allowance, prefix)).flat())
 
 export const tooMany = (allowance: Allowance, message = 'too many requests'): AppError =>
   new AppError('rate_limited', message, { headers: { 'Retry-After': String(allowance.retryAfter) } })

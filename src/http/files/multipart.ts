@@ -27,7 +27,7 @@ type Reading<T> = {
 const MAX_OVERHEAD_BYTES = 256 * 1024
 const LIMITS = { parts: 32, fields: 32, files: 1, fieldSize: 8 * 1024, headerPairs: 32, headerSize: 16 * 1024 }
 
-export const badForm = (): AppError => badRequest('invalid multipart form or file too large')
+const badForm = (): AppError => badRequest('invalid multipart form or file too large')
 
 /** A multipart/form-data body (RFC 7578) with one `file`, streamed: memory does not grow with the file. */
 export function readForm<T>(request: IncomingMessage, reading: Reading<T>): Promise<Form<T>> {
@@ -40,8 +40,7 @@ function parserFor({ headers }: IncomingMessage, maxFileBytes: number): BusboyIn
   const announced = Number(headers['content-length'] ?? 0)
   if (!/^multipart\/form-data\s*;/i.test(type) || announced > maxFileBytes + MAX_OVERHEAD_BYTES) throw badForm()
   try {
-    // One byte more than allowed tells a file of exactly the limit from one beyond it.
-    return new Busboy({ headers: { 'content-type': type }, limits: { ...LIMITS, fileSize: maxFileBytes + 1 } })
+    return new Busboy({ headers: { 'content-type': type }, limits: { ...LIMITS, fileSize: maxFileBytes } })
   } catch {
     throw badForm()
   }

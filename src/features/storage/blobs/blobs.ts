@@ -1,0 +1,121 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { type Readable, Transform } from 'node:stream'
+import { reasonOf } from '../../../core/errors.ts'
+import { SYSTEM } from '../../../core/identity.ts'
+import type { Observe } from '../../../core/observe.ts'
+import type { Db } from '../../../db/db.ts'
+import type { Queue } from '../../../db/queue/queue.ts'
+import { forgetBlobs, unknownBlobs } from './sql.ts'
+import { type Store, storeFailure } from './store.ts'
+
+export type Blob = { id: string; size: number; sha256: string }
+
+const REMOVE = 'blobs.remove'
+const DAY_MS = 86_400_000
+const SWEEP_SLICE = 500
+/** Far longer than any upload takes from its first byte to its row, and than clocks differ. */
+const MIN_ORPHAN_AGE_MS = 3_600_000
+
+type Deps = { db: Db; store: Store; queue: Queue; uploadMs: number; observe: Observe }
+
+/**
+ * Bytes and the rows that mean them, in step: bytes are durable before their row is committed, and go after it is gone.
+ * What a crash leaves in between is bytes without a row, which nobody can reach and the sweep removes.
+ */
+export class Blobs {
+  readonly #deps: Deps
+  readonly #timers: NodeJS.Timeout[] = []
+
+  constructor(deps: Deps) {
+    this.#deps = deps
+  }
+
+  start(): void {
+    const { store, queue } = this.#deps
+    queue.work(REMOVE, { concurrency: 2, leaseSeconds: 60, retryDelays: [5, 30, 300, 3600] }, async ({ payload }) => {
+      await this.#remove((payload as { ids: string[] }).ids)
+    })
+    const unfinished = this.#quietly('unfinished uploads not removed', () => store.removeUnfinished())
+    const orphans = this.#quietly('orphaned files not removed', () => this.removeOrphans())
+    this.#timers.push(setInterval(unfinished, store.lookForUnfinishedMs).unref(), setInterval(orphans, DAY_MS).unref())
+  }
+
+  async stop(): Promise<void> {
+    for (const timer of this.#timers) clearInterval(timer)
+    await this.#deps.store.stop()
+  }
+
+  /** Hashed on the way; resolves when the bytes are durable. */
+  async receive(source: Readable): Promise<Blob> {
+    const id = randomUUID()
+    const hash = createHash('sha256')
+    let size = 0
+    const meter = new Transform({
+      transform(chunk: Buffer, _encoding, done) {
+        hash.update(chunk)
+        size += chunk.length
+        done(null, chunk)
+      },
+    })
+    // The store may not listen yet when the source breaks; it finds the stream destroyed.
+    meter.on('error', () => {})
+    source.once('error', (error) => meter.destroy(error))
+    try {
+      await this.#deps.store.write(id, source.pipe(meter))
+    } catch (error) {
+      throw storeFailure(source.errored ?? error)
+    }
+    return { id, size, sha256: hash.digest('hex') }
+  }
+
+  /** Undefined when the blob was removed since its row was read. */
+  read(id: string, range: { start: number; end: number }): Promise<Readable | undefined> {
+    return this.#deps.store.read(id, range)
+  }
+
+  /** For a blob whose row may not have been written; when that cannot be known now, the sweep finds out. */
+  async discard({ id }: Blob): Promise<void> {
+    try {
+      await this.#remove(await this.#unknown([id]))
+    } catch (error) {
+      this.#tell('upload not discarded', error)
+    }
+  }
+
+  async removeOrphans(): Promise<number> {
+    const { store, uploadMs } = this.#deps
+    const before = Date.now() - Math.max(MIN_ORPHAN_AGE_MS, 2 * uploadMs)
+    let removed = 0
+    let slice: string[] = []
+    const removeUnknown = async (): Promise<void> => {
+      const orphans = await this.#unknown(slice)
+      slice = []
+      for (const id of orphans) await store.remove(id)
+      removed += orphans.length
+    }
+    for await (const { id, modifiedAt } of store.list()) {
+      if (modifiedAt < before) slice.push(id)
+      if (slice.length === SWEEP_SLICE) await removeUnknown()
+    }
+    if (slice.length > 0) await removeUnknown()
+    return removed
+  }
+
+  async #unknown(ids: readonly string[]): Promise<string[]> {
+    const rows = await this.#deps.db.rows<{ id: string }>(SYSTEM, unknownBlobs(ids))
+    return rows.map(({ id }) => id)
+  }
+
+  async #remove(ids: readonly string[]): Promise<void> {
+    const { db, store } = this.#deps
+    for (const { id } of await db.rows<{ id: string }>(SYSTEM, forgetBlobs(ids))) await store.remove(id)
+  }
+
+  #quietly(what: string, work: () => Promise<number>): () => void {
+    return () => void work().catch((error: unknown) => this.#tell(what, error))
+  }
+
+  #tell(message: string, error: unknown): void {
+    this.#deps.observe({ level: 'warn', message, attrs: { error: reasonOf(error) } })
+  }
+}

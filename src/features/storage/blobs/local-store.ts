@@ -1,0 +1,144 @@
+import { createReadStream, type ReadStream } from 'node:fs'
+import { mkdir, open, readdir, rename, stat, unlink, utimes, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { isUuid } from '../../../core/uuid.ts'
+import type { Store, Stored } from './store.ts'
+
+/** A writer that lives touches its file this often, however slowly its bytes come. */
+const TOUCH_MS = 10_000
+/** Nobody owns a file that nobody has touched for so long. */
+const ABANDONED_MS = 45_000
+const WRITE_BUFFER = 256 * 1024
+const READ_BUFFER = 128 * 1024
+
+/**
+ * A directory, which several servers may share. Bytes are written to `tmp/`, made durable, and moved to
+ * `blobs/<first two digits>/`, so that what stands there is whole.
+ */
+export class LocalStore implements Store {
+  readonly lookForUnfinishedMs: number = TOUCH_MS
+  readonly maxWrites = 256
+  readonly #temporary: string
+  readonly #blobs: string
+  readonly #writing = new Set<string>()
+  readonly #made = new Set<string>()
+  readonly #touching: NodeJS.Timeout
+
+  constructor(root: string) {
+    this.#temporary = join(root, 'tmp')
+    this.#blobs = join(root, 'blobs')
+    this.#touching = setInterval(() => void this.#touch(), TOUCH_MS).unref()
+  }
+
+  async write(id: string, source: Readable): Promise<void> {
+    const temporary = join(this.#temporary, id)
+    this.#writing.add(temporary)
+    try {
+      await this.#directory(this.#temporary)
+      const file = await open(temporary, 'wx', 0o600)
+      await pipeline(source, file.createWriteStream({ highWaterMark: WRITE_BUFFER, flush: true }))
+      const directory = this.#directoryOf(id)
+      await this.#directory(directory)
+      await rename(temporary, join(directory, id))
+      await sync(directory)
+    } catch (error) {
+      source.destroy()
+      await unlink(temporary).catch(() => {})
+      await this.remove(id).catch(() => {})
+      throw error
+    } finally {
+      this.#writing.delete(temporary)
+    }
+  }
+
+  async read(id: string, range: { start: number; end: number }): Promise<Readable | undefined> {
+    const stream = createReadStream(join(this.#directoryOf(id), id), { ...range, highWaterMark: READ_BUFFER })
+    return (await isOpen(stream)) ? stream : undefined
+  }
+
+  async remove(id: string): Promise<void> {
+    await unlink(join(this.#directoryOf(id), id)).catch(ignoreMissing)
+  }
+
+  async *list(): AsyncIterable<Stored> {
+    for (const shard of await names(this.#blobs)) {
+      for (const id of await names(join(this.#blobs, shard))) {
+        const found = isUuid(id) ? await stat(join(this.#blobs, shard, id)).catch(ignoreMissing) : undefined
+        if (found) yield { id, modifiedAt: found.mtimeMs }
+      }
+    }
+  }
+
+  async removeUnfinished(): Promise<number> {
+    const others = (await names(this.#temporary)).map((name) => join(this.#temporary, name))
+    const unknown = others.filter((path) => !this.#writing.has(path))
+    if (unknown.length === 0) return 0
+    const now = await this.#now()
+    let removed = 0
+    for (const path of unknown) {
+      const found = await stat(path).catch(ignoreMissing)
+      if (!found || now - found.mtimeMs < ABANDONED_MS) continue
+      await unlink(path).catch(ignoreMissing)
+      removed++
+    }
+    return removed
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#touching)
+  }
+
+  /** By the clock of the file system, which may be another machine's. */
+  async #now(): Promise<number> {
+    const probe = join(this.#temporary, `probe-${process.pid}`)
+    await writeFile(probe, '', { mode: 0o600 })
+    const { mtimeMs } = await stat(probe)
+    await unlink(probe).catch(ignoreMissing)
+    return mtimeMs
+  }
+
+  async #touch(): Promise<void> {
+    const now = new Date()
+    await Promise.allSettled([...this.#writing].map((path) => utimes(path, now, now)))
+  }
+
+  #directoryOf(id: string): string {
+    // Ids come from the database and from our own randomness; this says so to a reader, and to a bug.
+    if (!isUuid(id)) throw new TypeError('not the id of a blob')
+    return join(this.#blobs, id.slice(0, 2))
+  }
+
+  /** Its entry in the parent directory must survive a crash too. */
+  async #directory(path: string): Promise<void> {
+    if (this.#made.has(path)) return
+    const first = await mkdir(path, { recursive: true, mode: 0o700 })
+    if (first !== undefined) {
+      await sync(join(path, '..'))
+      await sync(join(first, '..'))
+    }
+    this.#made.add(path)
+  }
+}
+
+async function sync(directory: string): Promise<void> {
+  const handle = await open(directory, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+const isOpen = (stream: ReadStream): Promise<boolean> =>
+  new Promise((resolve, reject) => {
+    stream.once('open', () => resolve(true))
+    stream.once('error', (error: NodeJS.ErrnoException) => (error.code === 'ENOENT' ? resolve(false) : reject(error)))
+  })
+
+const names = async (directory: string): Promise<string[]> => (await readdir(directory).catch(ignoreMissing)) ?? []
+
+function ignoreMissing(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ENOENT') throw error
+}

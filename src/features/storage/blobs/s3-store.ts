@@ -1,0 +1,129 @@
+import type { Readable } from 'node:stream'
+import type { S3Client } from '@aws-sdk/client-s3'
+import { isUuid } from '../../../core/uuid.ts'
+import type { Store, Stored } from './store.ts'
+
+export type S3Config = {
+  endpoint: string
+  bucket: string
+  region: string
+  accessKey: string
+  secretKey: string
+  useSsl: boolean
+  maxFileBytes: number
+  /** Milliseconds after which no upload can be under way any more. */
+  uploadMs: number
+}
+
+type Sdk = typeof import('@aws-sdk/client-s3') & { Upload: typeof import('@aws-sdk/lib-storage').Upload }
+
+const PREFIX = 'blobs/'
+const MIN_PART = 8 * 1024 * 1024
+/** S3 takes 10 000 parts. */
+const MAX_PARTS = 9_000
+
+/** Any S3-compatible service, addressed by path. The client library is loaded with the first use. */
+export class S3Store implements Store {
+  readonly lookForUnfinishedMs: number
+  /** Each holds a part of the file in memory. */
+  readonly maxWrites = 16
+  readonly #config: S3Config
+  #loaded: Promise<{ client: S3Client; sdk: Sdk }> | undefined
+
+  constructor(config: S3Config) {
+    this.#config = config
+    this.lookForUnfinishedMs = config.uploadMs + 60_000
+  }
+
+  async write(id: string, source: Readable): Promise<void> {
+    const { client, sdk } = await this.#load()
+    const upload = new sdk.Upload({
+      client,
+      params: { Bucket: this.#config.bucket, Key: keyOf(id), Body: source },
+      queueSize: 1,
+      partSize: Math.max(MIN_PART, Math.ceil(this.#config.maxFileBytes / MAX_PARTS)),
+    })
+    source.once('error', () => void upload.abort().catch(() => {}))
+    try {
+      await upload.done()
+      if (source.errored) throw source.errored
+    } catch (error) {
+      await this.remove(id).catch(() => {})
+      throw source.errored ?? error
+    }
+  }
+
+  async read(id: string, { start, end }: { start: number; end: number }): Promise<Readable | undefined> {
+    const { client, sdk } = await this.#load()
+    try {
+      const { Body } = await client.send(
+        new sdk.GetObjectCommand({ Bucket: this.#config.bucket, Key: keyOf(id), Range: `bytes=${start}-${end}` }),
+      )
+      return Body as Readable
+    } catch (error) {
+      if (error instanceof sdk.NoSuchKey) return undefined
+      throw error
+    }
+  }
+
+  async remove(id: string): Promise<void> {
+    const { client, sdk } = await this.#load()
+    await client.send(new sdk.DeleteObjectCommand({ Bucket: this.#config.bucket, Key: keyOf(id) }))
+  }
+
+  async *list(): AsyncIterable<Stored> {
+    const { client, sdk } = await this.#load()
+    const pages = sdk.paginateListObjectsV2({ client }, { Bucket: this.#config.bucket, Prefix: PREFIX })
+    for await (const { Contents = [] } of pages) {
+      for (const { Key = '', LastModified } of Contents) {
+        const id = Key.slice(PREFIX.length)
+        if (isUuid(id) && LastModified) yield { id, modifiedAt: LastModified.getTime() }
+      }
+    }
+  }
+
+  async removeUnfinished(): Promise<number> {
+    const { client, sdk } = await this.#load()
+    const { bucket: Bucket, uploadMs } = this.#config
+    const { Uploads = [] } = await client.send(new sdk.ListMultipartUploadsCommand({ Bucket, Prefix: PREFIX }))
+    const isOver = Date.now() - uploadMs - 60_000
+    const over = Uploads.filter(({ Initiated }) => Initiated !== undefined && Initiated.getTime() < isOver)
+    for (const { Key, UploadId } of over) {
+      await client.send(new sdk.AbortMultipartUploadCommand({ Bucket, Key, UploadId }))
+    }
+    return over.length
+  }
+
+  async stop(): Promise<void> {
+    const loaded = await this.#loaded
+    this.#loaded = undefined
+    loaded?.client.destroy()
+  }
+
+  #load(): Promise<{ client: S3Client; sdk: Sdk }> {
+    this.#loaded ??= this.#connect()
+    return this.#loaded
+  }
+
+  async #connect(): Promise<{ client: S3Client; sdk: Sdk }> {
+    const [sdk, { Upload }] = await Promise.all([import('@aws-sdk/client-s3'), import('@aws-sdk/lib-storage')])
+    const { endpoint, region, accessKey, secretKey, useSsl } = this.#config
+    const client = new sdk.S3Client({
+      region,
+      forcePathStyle: true,
+      // Checksums in trailers are unknown to many services that call themselves compatible.
+      requestChecksumCalculation: 'WHEN_REQUIRED',
+      responseChecksumValidation: 'WHEN_REQUIRED',
+      ...(endpoint !== '' && {
+        endpoint: endpoint.includes('://') ? endpoint : `http${useSsl ? 's' : ''}://${endpoint}`,
+      }),
+      ...(accessKey !== '' && { credentials: { accessKeyId: accessKey, secretAccessKey: secretKey } }),
+    })
+    return { client, sdk: { ...sdk, Upload } }
+  }
+}
+
+function keyOf(id: string): string {
+  if (!isUuid(id)) throw new TypeError('not the id of a blob')
+  return PREFIX + id
+}

@@ -1,0 +1,91 @@
+import { AppError, notFound } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import * as t from '../../core/json-type.ts'
+import type { Db } from '../../db/db.ts'
+import type { Sql } from '../../db/sql.ts'
+import { jsonText, noContent, type Route, route } from '../../http/route.ts'
+import { bucketName } from './names.ts'
+import { addBucket, allBuckets, changeBucket, deleteBucket, deleteObjectsOf, hasObjects, lockBucket } from './sql.ts'
+
+const bucket = t.object({
+  id: t.uuid(),
+  name: t.string(),
+  public: t.boolean(),
+  inline: t.boolean(),
+  createdAt: t.time(),
+  updatedAt: t.time(),
+})
+
+/** Settings of buckets. One without settings is public and not inline. */
+export function bucketRoutes(deps: {
+  db: Db
+  /** Statements that purge the addresses of all objects of a bucket. */
+  purgeBucket: (bucket: string) => readonly Sql[]
+  wakePurge: () => void
+  requires: () => void
+}): Route[] {
+  const { db, purgeBucket, wakePurge, requires } = deps
+  return [
+    route('GET /api/admin/storage/buckets', {
+      summary: 'Buckets with settings of their own',
+      auth: 'admin',
+      requires,
+      answers: { 200: t.object({ items: t.array(bucket) }) },
+      handle: async () => jsonText(200, (await db.fly(SYSTEM, allBuckets)) ?? ''),
+    }),
+    route('POST /api/admin/storage/buckets', {
+      summary: 'Set a bucket up',
+      auth: 'admin',
+      audit: 'bucket.create',
+      requires,
+      body: t.object({ name: t.string(), public: t.optional(t.boolean()), inline: t.optional(t.boolean()) }),
+      answers: { 201: bucket },
+      handle: async ({ body }) => {
+        const name = bucketName(body.name)
+        const made = await db.fly(SYSTEM, addBucket(name, body.public ?? true, body.inline ?? false))
+        if (made === null) throw new AppError('conflict', 'bucket already exists')
+        return { ...jsonText(201, made), audit: { target: name, newValues: JSON.parse(made) } }
+      },
+    }),
+    route('PUT /api/admin/storage/buckets/{name}', {
+      summary: 'Change the settings of a bucket',
+      auth: 'admin',
+      audit: 'bucket.update',
+      requires,
+      body: t.object({ public: t.optional(t.boolean()), inline: t.optional(t.boolean()) }),
+      answers: { 200: bucket },
+      handle: async ({ params, body }) => {
+        const name = bucketName(params.name)
+        // What becomes private must not live on in caches.
+        const purges = body.public === false ? purgeBucket(name) : []
+        const [changed = null] = await db.flyAll(SYSTEM, [changeBucket(name, body), ...purges])
+        if (changed === null) throw notFound('bucket not found')
+        wakePurge()
+        return { ...jsonText(200, changed), audit: { target: name, newValues: JSON.parse(changed) } }
+      },
+    }),
+    route('DELETE /api/admin/storage/buckets/{name}', {
+      summary: 'Forget the settings of a bucket, with force its objects too',
+      auth: 'admin',
+      audit: 'bucket.delete',
+      requires,
+      query: { force: t.boolean() },
+      answers: { 204: null },
+      handle: async ({ params, query }) => {
+        const name = bucketName(params.name)
+        await db.tx(SYSTEM, async (tx) => {
+          if ((await tx.run(lockBucket(name))) === 0) throw notFound('bucket not found')
+          if (query['force'] === 'true') {
+            for (const purge of purgeBucket(name)) await tx.run(purge)
+            await tx.run(deleteObjectsOf(name))
+          } else if ((await tx.run(hasObjects(name))) > 0) {
+            throw new AppError('conflict', 'bucket has objects; use force=true to delete')
+          }
+          await tx.run(deleteBucket(name))
+        })
+        wakePurge()
+        return noContent
+      },
+    }),
+  ]
+}

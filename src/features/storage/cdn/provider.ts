@@ -1,0 +1,97 @@
+import { randomUUID } from 'node:crypto'
+import { hmacSha256 } from '../../../core/secret.ts'
+import type { Outgoing } from '../../../http/out/outgoing.ts'
+
+/** Somebody's caches in front of this server. Rejects when they did not take the order. */
+export type Provider = {
+  /** As the API names it. */
+  name: string
+  purge(urls: readonly string[]): Promise<void>
+  purgeAll(): Promise<void>
+}
+
+export type CdnConfig = {
+  provider: '' | 'cloudflare' | 'cloudfront' | 'webhook'
+  zone_id: string
+  api_token: string
+  distribution_id: string
+  endpoint: string
+  signing_secret: string
+}
+
+const TIMEOUT_MS = 10_000
+
+export function createProvider(config: CdnConfig, outgoing: Outgoing): Provider | undefined {
+  switch (config.provider) {
+    case '':
+      return undefined
+    case 'cloudflare':
+      return cloudflare(config, outgoing)
+    case 'cloudfront':
+      return cloudfront(config.distribution_id)
+    case 'webhook':
+      return webhook(config, outgoing)
+  }
+}
+
+async function post(outgoing: Outgoing, url: string, headers: Record<string, string>, body: string): Promise<void> {
+  const { status } = await outgoing.request({
+    method: 'POST',
+    url,
+    headers: { 'Content-Type': 'application/json', ...headers },
+    body,
+    timeoutMs: TIMEOUT_MS,
+    maxBytes: 64 * 1024,
+  })
+  if (status < 200 || status > 299) throw new Error(`the cdn provider answered ${status}`)
+}
+
+/** What one call of theirs takes. */
+const CLOUDFLARE_URLS = 30
+
+export function cloudflare(
+  { zone_id: zone, api_token: token }: Pick<CdnConfig, 'zone_id' | 'api_token'>,
+  outgoing: Outgoing,
+  api = 'https://api.cloudflare.com/client/v4',
+): Provider {
+  const url = `${api}/zones/${encodeURIComponent(zone)}/purge_cache`
+  const order = (body: object) => post(outgoing, url, { Authorization: `Bearer ${token}` }, JSON.stringify(body))
+  return {
+    name: 'cloudflare',
+    async purge(urls) {
+      for (let at = 0; at < urls.length; at += CLOUDFLARE_URLS) {
+        await order({ files: urls.slice(at, at + CLOUDFLARE_URLS) })
+      }
+    },
+    purgeAll: () => order({ purge_everything: true }),
+  }
+}
+
+/** Credentials come from the default chain of the machine: variables, files, instance roles. */
+function cloudfront(distributionId: string): Provider {
+  const order = async (paths: readonly string[]): Promise<void> => {
+    const { CloudFrontClient, CreateInvalidationCommand } = await import('@aws-sdk/client-cloudfront')
+    const client = new CloudFrontClient({ region: 'us-east-1' })
+    const batch = { CallerReference: randomUUID(), Paths: { Quantity: paths.length, Items: [...paths] } }
+    try {
+      const command = new CreateInvalidationCommand({ DistributionId: distributionId, InvalidationBatch: batch })
+      await client.send(command, { abortSignal: AbortSignal.timeout(TIMEOUT_MS) })
+    } finally {
+      client.destroy()
+    }
+  }
+  return {
+    name: 'cloudfront',
+    purge: (urls) => order([...new Set(urls.map((url) => new URL(url).pathname))]),
+    purgeAll: () => order(['/*']),
+  }
+}
+
+function webhook({ endpoint, signing_secret: secret }: CdnConfig, outgoing: Outgoing): Provider {
+  const order = (what: object) => {
+    const body = JSON.stringify(what)
+    const signature = hmacSha256(secret, body).toString('hex')
+    return post(outgoing, endpoint, secret === '' ? {} : { 'X-SVC-Signature': signature }, body)
+  }
+  return { name: 'webhook', purge: (urls) => order({ urls }), purgeAll: () => order({ purge_all: true }) }
+}

@@ -1,0 +1,120 @@
+import { badRequest, notFound } from '../../core/errors.ts'
+import { type Identity, SYSTEM, userIdOf } from '../../core/identity.ts'
+import type { Db } from '../../db/db.ts'
+import type { Sql } from '../../db/sql.ts'
+import { requireMatch } from '../../http/files/conditions.ts'
+import { contentTypeOf } from '../../http/files/content-type.ts'
+import { addBlob } from './blobs/sql.ts'
+import { encodedName, objectName } from './names.ts'
+import { enter, mayChange, mayRead } from './rights.ts'
+import {
+  deleteObject,
+  type FoundObject,
+  findObject,
+  listObjects,
+  lockName,
+  putObject,
+  type StoredObject,
+} from './sql.ts'
+import type { Upload } from './uploads.ts'
+
+type Headers = Readonly<Record<string, string | undefined>>
+
+type Deps = {
+  db: Db
+  /** What the addresses of public objects begin with. */
+  baseUrl: () => string
+  /** A statement that has a public address purged from caches, where there are any. */
+  purge: (url: string) => readonly Sql[]
+  wakePurge: () => void
+}
+
+/** `If-None-Match` and the like compare this; bytes that are equal are the same version. */
+export const versionOf = ({ sha256, updatedAt }: FoundObject) => ({ etag: `"${sha256}"`, modifiedAt: updatedAt })
+
+/** The objects of buckets: who may do what with them, and their rows. */
+export class Objects {
+  readonly #deps: Deps
+
+  constructor(deps: Deps) {
+    this.#deps = deps
+  }
+
+  urlOf(bucket: string, name: string): string {
+    return `${this.#deps.baseUrl()}/${bucket}/${encodedName(name)}`
+  }
+
+  /** JSON text: {items, totalItems}. */
+  async list(who: Identity, ask: { bucket: string; prefix: string; limit: number; offset: number }): Promise<string> {
+    const { db, baseUrl } = this.#deps
+    const viewer = { seesAll: who.kind === 'admin', userId: userIdOf(who) }
+    const [found] = await db.rows<{ public: boolean; body: string }>(
+      SYSTEM,
+      listObjects({ ...ask, ...viewer, baseUrl: baseUrl() }),
+    )
+    enter(found?.public ?? true, who)
+    return found?.body ?? ''
+  }
+
+  /** The object as its row says, without looking at who asks. Its `blobId` is null when there is none. */
+  async look(bucket: string, name: string): Promise<FoundObject> {
+    const [found] = await this.#deps.db.rows<FoundObject>(SYSTEM, findObject(bucket, name))
+    if (!found) throw new Error('an object was looked for without an answer')
+    return found
+  }
+
+  async readable(who: Identity, bucket: string, name: string): Promise<StoredObject> {
+    const found = await this.look(bucket, name)
+    enter(found.public, who)
+    const object = existing(found)
+    mayRead(object.public, who, object)
+    return object
+  }
+
+  /** Before the body of an upload is taken. */
+  async mayUpload(who: Identity, bucket: string): Promise<void> {
+    enter((await this.look(bucket, '')).public, who)
+  }
+
+  /** JSON text: the record. */
+  async put(who: Identity, bucket: string, { name: given, contentType, blob }: Upload): Promise<string> {
+    const { db, baseUrl, purge, wakePurge } = this.#deps
+    if (given === '') throw badRequest('file name is required')
+    const name = objectName(given)
+    const stored = await db.tx(SYSTEM, async (tx) => {
+      await tx.fly(lockName(bucket, name))
+      const [before] = await tx.rows<FoundObject>(findObject(bucket, name, 'for update'))
+      if (isThere(before)) {
+        mayChange(who, before)
+        if (before.public) for (const push of purge(this.urlOf(bucket, name))) await tx.run(push)
+      }
+      await tx.run(addBlob(blob))
+      const object = { bucket, name, encodedName: encodedName(name), blobId: blob.id, userId: userIdOf(who) }
+      return tx.fly(putObject({ ...object, contentType: contentTypeOf(name, contentType) }, baseUrl()))
+    })
+    wakePurge()
+    return stored ?? ''
+  }
+
+  async remove(who: Identity, bucket: string, name: string, headers: Headers): Promise<void> {
+    const { db, purge, wakePurge } = this.#deps
+    await db.tx(SYSTEM, async (tx) => {
+      const [object] = await tx.rows<FoundObject>(findObject(bucket, name, 'for update'))
+      enter(object?.public ?? true, who)
+      const there = existing(object)
+      mayChange(who, there)
+      requireMatch(headers, versionOf(there))
+      await tx.run(deleteObject(bucket, name))
+      if (there.public) for (const push of purge(this.urlOf(bucket, name))) await tx.run(push)
+    })
+    wakePurge()
+  }
+}
+
+export function existing(object: FoundObject | undefined): StoredObject {
+  if (!isThere(object)) throw notFound('file not found')
+  return object
+}
+
+const isThere = (object: FoundObject | undefined): object is StoredObject =>
+  object !== undefined && object.blobId !== null

@@ -1,0 +1,156 @@
+import type { Readable } from 'node:stream'
+import { badRequest } from '../../core/errors.ts'
+import * as t from '../../core/json-type.ts'
+import { limitOf } from '../../core/page.ts'
+import { isPassive } from '../../http/files/content-type.ts'
+import { attachment } from '../../http/files/disposition.ts'
+import { sendContent } from '../../http/files/send.ts'
+import { type Call, json, jsonText, noContent, type Reply, type Route, route } from '../../http/route.ts'
+import type { Blobs } from './blobs/blobs.ts'
+import { bucketName, encodedName, objectName } from './names.ts'
+import { existing, type Objects, versionOf } from './objects.ts'
+import { enter, mayRead } from './rights.ts'
+import type { Signatures } from './signatures.ts'
+import type { StoredObject } from './sql.ts'
+import type { Uploads } from './uploads.ts'
+
+const DEFAULT_EXPIRY = 3_600
+const MAX_EXPIRY = 604_800
+
+const storageObject = t.object({
+  id: t.uuid(),
+  bucket: t.string(),
+  name: t.string(),
+  size: t.integer({ description: 'bytes' }),
+  contentType: t.string(),
+  userId: t.nullable(t.uuid()),
+  createdAt: t.time(),
+  updatedAt: t.time(),
+  url: t.optional(t.string({ description: 'public address; absent in private buckets' })),
+})
+
+/** The row was read, and its bytes were gone before they could be opened: it was replaced or deleted in between. */
+class Vanished extends Error {}
+
+export function objectRoutes(deps: {
+  objects: Objects
+  blobs: Blobs
+  uploads: Uploads
+  signatures: Signatures
+  requires: () => void
+}): Route[] {
+  const { objects, blobs, uploads, signatures, requires } = deps
+
+  /** A bearer that is no good matters only where one is needed. */
+  async function readable(
+    call: Call,
+    bucket: string,
+    name: string,
+  ): Promise<{ object: StoredObject; isShared: boolean }> {
+    const isSigned = signatures.isSigned(bucket, name, call.query)
+    const found = await objects.look(bucket, name)
+    if (!isSigned) {
+      if (!found.public && call.badBearer) throw call.badBearer
+      enter(found.public, call.who)
+    }
+    const object = existing(found)
+    if (!isSigned) mayRead(object.public, call.who, object)
+    return { object, isShared: object.public && !isSigned }
+  }
+
+  async function download(call: Call, bucket: string, name: string): Promise<Reply> {
+    const { object, isShared } = await readable(call, bucket, name)
+    const { contentType, size, blobId, inline } = object
+    const open = async (range: { start: number; end: number }): Promise<Readable> => {
+      const stream = await blobs.read(blobId, range)
+      if (!stream) throw new Vanished(`the bytes of ${bucket}/${name} are missing`)
+      return stream
+    }
+    const headers = {
+      'Content-Type': contentType,
+      'Content-Security-Policy': 'sandbox',
+      'Cache-Control': isShared ? 'public, max-age=86400' : 'private, no-cache',
+      ...(!inline && !isPassive(contentType) && { 'Content-Disposition': attachment(name) }),
+    }
+    return sendContent(call, { ...versionOf(object), size, headers, open })
+  }
+
+  return [
+    route('GET /api/storage/{bucket}', {
+      summary: 'Objects of a bucket, by name',
+      auth: 'optional',
+      access: 'read',
+      limit: 'api',
+      requires,
+      query: { prefix: t.string(), limit: t.integer({ default: 100, maximum: 500 }), offset: t.integer() },
+      answers: { 200: t.object({ items: t.array(storageObject), totalItems: t.integer() }) },
+      handle: async ({ params, query, who }) => {
+        const bucket = bucketName(params.bucket)
+        const page = limitOf(query, { limit: 100, maxLimit: 500 })
+        return jsonText(200, await objects.list(who, { bucket, prefix: query['prefix'] ?? '', ...page }))
+      },
+    }),
+    route('POST /api/storage/{bucket}', {
+      summary: 'Upload a file; the same name again overwrites it',
+      auth: 'optional',
+      access: 'write',
+      limit: 'api',
+      requires,
+      bodyKind: 'raw',
+      accepts: t.object({ file: t.string({ format: 'binary' }), name: t.optional(t.string()) }),
+      answers: { 201: storageObject },
+      handle: async (call) => {
+        const bucket = bucketName(call.params.bucket)
+        await objects.mayUpload(call.who, bucket)
+        return jsonText(201, await uploads.receive(call, (upload) => objects.put(call.who, bucket, upload)))
+      },
+    }),
+    route('GET /api/storage/{bucket}/{name...}', {
+      summary: 'The bytes of a file',
+      auth: 'lenient',
+      access: 'read',
+      limit: 'api',
+      requires,
+      query: { exp: t.string(), sig: t.string({ description: 'of a signed URL' }) },
+      answers: { 200: { content: '*/*' }, 206: { content: '*/*' }, 304: null },
+      handle: async (call) => {
+        const [bucket, name] = [bucketName(call.params.bucket), objectName(call.params.name)]
+        try {
+          return await download(call, bucket, name)
+        } catch (error) {
+          if (!(error instanceof Vanished)) throw error
+          return download(call, bucket, name)
+        }
+      },
+    }),
+    route('DELETE /api/storage/{bucket}/{name...}', {
+      summary: 'Delete a file',
+      auth: 'optional',
+      access: 'write',
+      limit: 'api',
+      requires,
+      answers: { 204: null },
+      handle: async ({ params, headers, who }) => {
+        await objects.remove(who, bucketName(params.bucket), objectName(params.name), headers)
+        return noContent
+      },
+    }),
+    route('POST /api/storage/{bucket}/{name...}/sign', {
+      summary: 'A URL that opens one file for a while',
+      auth: 'optional',
+      access: 'read',
+      limit: 'api',
+      requires,
+      body: t.object({ expiresIn: t.optional(t.integer({ description: 'seconds', default: DEFAULT_EXPIRY })) }),
+      answers: { 200: t.object({ url: t.string() }) },
+      handle: async ({ params, body, who }) => {
+        const [bucket, name] = [bucketName(params.bucket), objectName(params.name)]
+        const { expiresIn = 0 } = body
+        if (expiresIn > MAX_EXPIRY) throw badRequest(`expiresIn must not exceed ${MAX_EXPIRY} (7 days)`)
+        await objects.readable(who, bucket, name)
+        const { exp, sig } = signatures.sign(bucket, name, expiresIn > 0 ? expiresIn : DEFAULT_EXPIRY)
+        return json(200, { url: `/api/storage/${bucket}/${encodedName(name)}?exp=${exp}&sig=${sig}` })
+      },
+    }),
+  ]
+}

@@ -1,0 +1,122 @@
+import { EMPTY, type Sql, sql } from '../../db/sql.ts'
+
+const time = (column: Sql): Sql => sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+const isPublic = (bucket: string): Sql =>
+  sql`coalesce((select public from svc.storage_buckets where name = ${bucket}), true)`
+
+const FIELDS = sql`'id', o.id, 'bucket', o.bucket, 'name', o.name, 'size', b.size, 'contentType', o.content_type,
+  'userId', o.user_id, 'createdAt', ${time(sql`o.created_at`)}, 'updatedAt', ${time(sql`o.updated_at`)}`
+
+/** As the API shows it. Objects of private buckets have no public address. */
+const record = (isInPublic: Sql, baseUrl: string): Sql => sql`case when ${isInPublic}
+  then json_build_object(${FIELDS}, 'url', ${baseUrl} || '/' || o.bucket || '/' || o.encoded_name)
+  else json_build_object(${FIELDS}) end`
+
+export type Listing = {
+  bucket: string
+  prefix: string
+  limit: number
+  offset: number
+  /** Whether everything is seen, or only what is `userId`'s or nobody's. */
+  seesAll: boolean
+  userId: string | null
+  baseUrl: string
+}
+
+/** {public, body}: the page, and whether anybody may see it. */
+export const listObjects = (ask: Listing): Sql => sql`
+  with bucket as (select ${isPublic(ask.bucket)} as public),
+  chosen as (
+    select o.* from svc.storage_objects o, bucket
+    where o.bucket = ${ask.bucket} and o.name >= ${ask.prefix} and starts_with(o.name, ${ask.prefix})
+      and (bucket.public or ${ask.seesAll}::boolean or o.user_id is null or o.user_id = ${ask.userId}::uuid)
+  )
+  select bucket.public, json_build_object('items', (
+      select coalesce(json_agg(${record(sql`bucket.public`, ask.baseUrl)} order by o.name), '[]') from (
+        select * from chosen order by name limit ${ask.limit}::int offset ${ask.offset}::bigint
+      ) o join svc.blobs b on b.id = o.blob_id
+    ), 'totalItems', (select count(*) from chosen))::text as body
+  from bucket`
+
+export type FoundObject = {
+  public: boolean
+  inline: boolean
+  /** Null: there is no such object, and what follows means nothing. */
+  blobId: string | null
+  size: number
+  sha256: string
+  contentType: string
+  userId: string | null
+  updatedAt: Date
+}
+
+export type StoredObject = FoundObject & { blobId: string }
+
+/** Always one row: what the bucket is like is known whether or not it has the object. */
+export const findObject = (bucket: string, name: string, lock: 'for update' | 'no lock' = 'no lock'): Sql => sql`
+  select coalesce(s.public, true) as public, coalesce(s.inline, false) as inline, o.blob_id::text as "blobId",
+    o.size, o.sha256, o.content_type as "contentType", o.user_id::text as "userId", o.updated_at as "updatedAt"
+  from (select) always
+  left join svc.storage_buckets s on s.name = ${bucket}
+  left join lateral (
+    select o.*, b.size, b.sha256 from svc.storage_objects o join svc.blobs b on b.id = o.blob_id
+    where o.bucket = ${bucket} and o.name = ${name} ${lock === 'for update' ? sql`for update of o` : EMPTY}
+  ) o on true`
+
+/** Writers of one name take turns, so that rights are judged by what is there when the row is written. */
+export const lockName = (bucket: string, name: string): Sql =>
+  sql`select pg_advisory_xact_lock(hashtextextended(${`${bucket}/${name}`}, 15))`
+
+export type NewObject = {
+  bucket: string
+  name: string
+  encodedName: string
+  contentType: string
+  blobId: string
+  userId: string | null
+}
+
+/** A second upload of a name keeps its id and its owner. Sent after `addBlob`; answers the record. */
+export const putObject = (object: NewObject, baseUrl: string): Sql => sql`
+  with put as (
+    insert into svc.storage_objects as o (bucket, name, encoded_name, content_type, blob_id, user_id)
+    values (${object.bucket}, ${object.name}, ${object.encodedName}, ${object.contentType}, ${object.blobId}::uuid, ${object.userId}::uuid)
+    on conflict (bucket, name) do update
+      set content_type = excluded.content_type, blob_id = excluded.blob_id, updated_at = now()
+    returning *
+  )
+  select ${record(isPublic(object.bucket), baseUrl)}::text from put o join svc.blobs b on b.id = o.blob_id`
+
+export const deleteObject = (bucket: string, name: string): Sql =>
+  sql`delete from svc.storage_objects where bucket = ${bucket} and name = ${name}`
+
+/** {urls} of all objects of a bucket, a hundred at a time, for a purge. */
+export const urlsOfBucket = (bucket: string, baseUrl: string): Sql => sql`
+  select '' as group_key, jsonb_build_object('urls', jsonb_agg(${baseUrl} || '/' || o.bucket || '/' || o.encoded_name)) as payload
+  from (select *, (row_number() over () - 1) / 100 as portion from svc.storage_objects where bucket = ${bucket}) o
+  group by o.portion`
+
+const BUCKET = sql`json_build_object('id', s.id, 'name', s.name, 'public', s.public, 'inline', s.inline,
+  'createdAt', ${time(sql`s.created_at`)}, 'updatedAt', ${time(sql`s.updated_at`)})`
+
+export const allBuckets: Sql = sql`
+  select json_build_object('items', coalesce(json_agg(${BUCKET} order by s.name), '[]'))::text from svc.storage_buckets s`
+
+/** No row when there is one already. */
+export const addBucket = (name: string, isOpen: boolean, inline: boolean): Sql => sql`
+  insert into svc.storage_buckets as s (name, public, inline) values (${name}, ${isOpen}, ${inline})
+  on conflict (name) do nothing returning ${BUCKET}::text`
+
+export const changeBucket = (name: string, change: { public?: boolean; inline?: boolean }): Sql => sql`
+  update svc.storage_buckets s set public = coalesce(${change.public ?? null}, s.public),
+    inline = coalesce(${change.inline ?? null}, s.inline), updated_at = now()
+  where s.name = ${name} returning ${BUCKET}::text`
+
+export const lockBucket = (name: string): Sql => sql`select from svc.storage_buckets where name = ${name} for update`
+
+export const hasObjects = (bucket: string): Sql => sql`select from svc.storage_objects where bucket = ${bucket} limit 1`
+
+export const deleteObjectsOf = (bucket: string): Sql => sql`delete from svc.storage_objects where bucket = ${bucket}`
+
+export const deleteBucket = (name: string): Sql => sql`delete from svc.storage_buckets where name = ${name}`

@@ -1,0 +1,97 @@
+import { notFound } from '../../core/errors.ts'
+import type { Observe } from '../../core/observe.ts'
+import type { Db } from '../../db/db.ts'
+import type { Queue } from '../../db/queue/queue.ts'
+import type { Feature } from '../../http/feature.ts'
+import type { Outgoing } from '../../http/out/outgoing.ts'
+import type { Allowance } from '../../http/rate-limit.ts'
+import { Blobs } from './blobs/blobs.ts'
+import { LocalStore } from './blobs/local-store.ts'
+import { S3Store } from './blobs/s3-store.ts'
+import type { Store } from './blobs/store.ts'
+import { bucketRoutes } from './buckets.ts'
+import { type CdnConfig, createProvider } from './cdn/provider.ts'
+import { Purges } from './cdn/purge.ts'
+import { purgeRoute } from './cdn/routes.ts'
+import { Objects } from './objects.ts'
+import { objectRoutes } from './routes.ts'
+import { Signatures } from './signatures.ts'
+import { Uploads } from './uploads.ts'
+
+type StorageConfig = {
+  enabled: boolean
+  backend: 'local' | 's3'
+  local_path: string
+  max_file_size: number
+  upload_timeout: number
+  s3_endpoint: string
+  s3_bucket: string
+  s3_access_key: string
+  s3_secret_key: string
+  s3_region: string
+  s3_use_ssl: boolean
+  cdn_url: string
+  cdn: CdnConfig
+}
+
+type Deps = {
+  db: Db
+  queue: Queue
+  observe: Observe
+  outgoing: Outgoing
+  config: StorageConfig
+  publicBaseUrl: () => string
+  /** For signed URLs alone. */
+  signingKey: Buffer
+  countPurgeAll: (ip: string) => Promise<Allowance | undefined>
+}
+
+export type Storage = Feature & { blobs: Blobs; uploads: Uploads; requires: () => void }
+
+/** Files in buckets. What else keeps files is given the blobs and the reader of upload forms. */
+export function createStorage(deps: Deps): Storage {
+  const { db, queue, observe, config } = deps
+  const timeoutMs = config.upload_timeout * 1000
+  const store = createStore(config, timeoutMs)
+  const blobs = new Blobs({ db, store, queue, uploadMs: timeoutMs, observe })
+  const uploads = new Uploads(blobs, { maxFileBytes: config.max_file_size, timeoutMs, places: store.maxWrites })
+  const provider = createProvider(config.cdn, deps.outgoing)
+  const purges = new Purges(provider, queue)
+  const baseUrl = (): string => config.cdn_url || `${deps.publicBaseUrl()}/api/storage`
+  const objects = new Objects({ db, baseUrl, purge: purges.one, wakePurge: purges.wake })
+  const requires = (): void => {
+    if (!config.enabled) throw notFound('storage is not enabled')
+  }
+  const purgeBucket = (bucket: string) => purges.bucket(bucket, baseUrl())
+  return {
+    blobs,
+    uploads,
+    requires,
+    routes: [
+      ...objectRoutes({ objects, blobs, uploads, signatures: new Signatures(deps.signingKey), requires }),
+      ...bucketRoutes({ db, purgeBucket, wakePurge: purges.wake, requires }),
+      purgeRoute({ provider, countPurgeAll: deps.countPurgeAll, requires }),
+    ],
+    cleanups: { storage_orphan_cleanup: () => blobs.removeOrphans() },
+    start() {
+      if (!config.enabled) return
+      blobs.start()
+      purges.start()
+    },
+    stop: () => blobs.stop(),
+  }
+}
+
+function createStore(config: StorageConfig, uploadMs: number): Store {
+  if (config.backend === 'local') return new LocalStore(config.local_path)
+  return new S3Store({
+    endpoint: config.s3_endpoint,
+    bucket: config.s3_bucket,
+    region: config.s3_region,
+    accessKey: config.s3_access_key,
+    secretKey: config.s3_secret_key,
+    useSsl: config.s3_use_ssl,
+    maxFileBytes: config.max_file_size,
+    uploadMs,
+  })
+}

@@ -1,0 +1,76 @@
+import { AppError, unavailable } from '../../core/errors.ts'
+import { readForm } from '../../http/files/multipart.ts'
+import type { Call } from '../../http/route.ts'
+import type { Blob, Blobs } from './blobs/blobs.ts'
+
+export type Upload = {
+  /** The field `name`, else the name of the file; may be empty. */
+  name: string
+  /** As the client says. */
+  contentType: string
+  blob: Blob
+}
+
+/** Of all places, what one address may hold: a few slow senders must not keep everybody else out. */
+const SHARE = 4
+
+/** Forms with a file, into the store: bounded in time, in size, and in how many there are at once. */
+export class Uploads {
+  readonly #blobs: Blobs
+  readonly #maxFileBytes: number
+  readonly #timeoutMs: number
+  readonly #places: number
+  readonly #byAddress = new Map<string, number>()
+  #under = 0
+
+  constructor(blobs: Blobs, options: { maxFileBytes: number; timeoutMs: number; places: number }) {
+    this.#blobs = blobs
+    this.#maxFileBytes = options.maxFileBytes
+    this.#timeoutMs = options.timeoutMs
+    this.#places = options.places
+  }
+
+  /** Receives the file and hands it to `keep`, which writes the row; a file that nothing keeps is removed again. */
+  async receive<T>(call: Call, keep: (upload: Upload) => Promise<T>): Promise<T> {
+    const mine = this.#byAddress.get(call.ip) ?? 0
+    if (this.#under >= this.#places || mine >= Math.max(1, this.#places / SHARE)) throw unavailable('server busy')
+    this.#under++
+    this.#byAddress.set(call.ip, mine + 1)
+    const timeout = new AbortController()
+    const timer = setTimeout(() => timeout.abort(new AppError('timeout', 'upload timed out')), this.#timeoutMs)
+    try {
+      const upload = await this.#read(call, timeout.signal)
+      try {
+        timeout.signal.throwIfAborted()
+        return await keep(upload)
+      } catch (error) {
+        await this.#blobs.discard(upload.blob)
+        throw error
+      }
+    } finally {
+      clearTimeout(timer)
+      this.#leave(call.ip)
+    }
+  }
+
+  async #read({ raw }: Call, signal: AbortSignal): Promise<Upload> {
+    const { fields, file } = await readForm(raw.request, {
+      maxFileBytes: this.#maxFileBytes,
+      signal,
+      store: async ({ stream, fileName, contentType }) => ({
+        blob: await this.#blobs.receive(stream),
+        fileName,
+        contentType,
+      }),
+      discard: ({ blob }) => this.#blobs.discard(blob),
+    })
+    return { name: fields.get('name') || file.fileName, contentType: file.contentType, blob: file.blob }
+  }
+
+  #leave(ip: string): void {
+    this.#under--
+    const left = (this.#byAddress.get(ip) ?? 1) - 1
+    if (left > 0) this.#byAddress.set(ip, left)
+    else this.#byAddress.delete(ip)
+  }
+}
