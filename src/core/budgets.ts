@@ -13,4 +13,15 @@ export const budgets = {
   unsent: { total: 256 * 2 ** 20, perAddress: 128 * 2 ** 20 },
   /** An answer must be taken at this rate on the whole, a stream in every window of the grace, or the connection ends. */
   readingPace: { graceMs: 30_000, bytesPerSecond: 64 * 1024, streamBytesPerSecond: 4 * 1024 },
+  /** Bytes of answers that are arriving, over all flights of the process: 503. */
+  answersBytes: 256 * 2 ** 20,
+  /**
+   * Text of the statements one connection keeps prepared. PostgreSQL needs some forty times as much for the plans, and
+   * every connection has its own.
+   */
+  preparedBytes: 512 * 1024,
+  /** A longer statement is parsed each time. */
+  preparedStatementBytes: 16 * 1024,
+  /** Text of all statements that have names, over all connections. */
+  statementNamesBytes: 8 * 2 ** 20,
 } as const

@@ -2,20 +2,28 @@ import type { Departure } from '../core/departure.ts'
 import type { Identity } from '../core/identity.ts'
 import type { Sql } from './sql.ts'
 
-/**
- * `fast`: short statements; several flights share a pipelined connection.
- * `slow`: statements that may take long (RPC, search, GraphQL); each has a connection to itself,
- * so that a pg_sleep never delays a read by id.
- * `own`: statements that may take minutes, such as jobs; a connection outside the pool, opened for this flight.
- */
-export type Lane = 'fast' | 'slow' | 'own'
-
 export type FlyOptions = {
-  lane?: Lane
-  /** Aborting cancels the statement in PostgreSQL. */
+  /**
+   * The statements change nothing: they may share a connection with other reads, and may be flown twice when the first
+   * try is held up. Everything else has a connection to itself and is flown once.
+   */
+  reads?: boolean
+  /**
+   * `slow`: statements that may take long (RPC, search, GraphQL); fewer of them run at a time, so that they leave room.
+   * `own`: statements that may take minutes, such as jobs; a connection outside the pool, opened for this flight.
+   */
+  lane?: 'fast' | 'slow' | 'own'
+  /**
+   * No function or trigger of the operator runs in it, so that nothing can be left in the session. Otherwise what a
+   * caller's write left there is cleared away behind it.
+   */
+  plain?: boolean
+  /** Aborting cancels the statement in PostgreSQL; what still waits for a connection never runs. */
   signal?: Departure
   /** Milliseconds per statement; default `api.statement_timeout`. */
   timeoutMs?: number
+  /** Bytes of rows it may answer, then 413 `response too large`; for pages that are made smaller until they fit. */
+  maxBytes?: number
 }
 
 /** One row in the types of PostgreSQL's catalogue: bool, ints and float → JS, json → parsed, text[] → array, timestamptz → Date, else text. */

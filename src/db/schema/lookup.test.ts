@@ -66,6 +66,7 @@ function table(schema: string, name: string, more: Partial<Table> = {}): Table {
     insertable: true,
     updatable: true,
     watched: false,
+    runsUserCode: false,
     ...more,
   }
 }

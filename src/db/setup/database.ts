@@ -2,6 +2,7 @@ import type { Observe } from '../../core/observe.ts'
 import { packageRoot } from '../../core/package-root.ts'
 import { openConnection } from '../wire/connect.ts'
 import { openPool, type Pool } from '../wire/pool.ts'
+import { prepareAuthenticator } from './authenticator.ts'
 import { migrate } from './migrate.ts'
 import { prepareRoles } from './roles.ts'
 
@@ -34,9 +35,11 @@ export async function openDatabase(options: {
     const warnings = await prepareRoles(client, api.schemas)
     const { rows } = await client.query<{ key: string }>('select key from svc.log_key')
     const logKey = rows[0]?.key ?? ''
+    const callers = await prepareAuthenticator(client, { url })
     const pool = await openPool({
       url,
       directUrl,
+      callerLogin: callers.login,
       maxConns: config.max_conns,
       minConns: config.min_conns,
       acquireTimeoutMs: config.acquire_timeout * 1000,
@@ -46,7 +49,7 @@ export async function openDatabase(options: {
       logKey,
       observe,
     })
-    return { pool, warnings, logKey }
+    return { pool, warnings: [...warnings, ...callers.warnings], logKey }
   } finally {
     await client.end().catch(() => {})
   }

@@ -17,12 +17,15 @@ export async function prepareRoles(client: pg.Client, schemas: readonly string[]
       await client.query(text)
     } catch (error) {
       warnings.push(`could not ${what}: ${reasonOf(error)}`)
+      await client.query('rollback') // of what brought a transaction of its own
     }
   }
   await withLock(client, async () => {
     for (const role of ROLES) await attempt(`create the role ${role}`, createRole(role))
     // SET ROLE needs membership when the server's own role is not a superuser.
     await attempt(`become the request roles`, grantMembership)
+    for (const role of ROLES)
+      await attempt(`become ${role}, so callers get 403`, `begin; set local role ${role}; rollback`)
     await attempt('grant the request roles access to the change log', grantChangeLog)
     const { rows } = await client.query<{ value: string }>(
       `select value::text from svc.settings where key = 'granted_schemas'`,
@@ -52,11 +55,17 @@ const createRole = (role: string) => `
   exception when duplicate_object or unique_violation then null;
   end $$`
 
+/** From PostgreSQL 16 on, whoever creates a role may manage it but not become it until that is granted too. */
 const grantMembership = `
-  do $$ begin
+  do $$
+  declare
+    is_new constant boolean := pg_catalog.current_setting('server_version_num')::int >= 160000;
+    kind constant text := case when is_new then 'SET' else 'MEMBER' end;
+  begin
     if not (select rolsuper from pg_catalog.pg_roles where rolname = current_user)
-       and not (pg_catalog.pg_has_role('svc_anon', 'member') and pg_catalog.pg_has_role('svc_authenticated', 'member')) then
-      execute pg_catalog.format('grant ${both} to %I', current_user);
+       and not (pg_catalog.pg_has_role('svc_anon', kind) and pg_catalog.pg_has_role('svc_authenticated', kind)) then
+      execute pg_catalog.format('grant ${both} to %I', current_user)
+        || case when is_new then ' with inherit false, set true' else '' end;
     end if;
   end $$`
 

@@ -1,17 +1,28 @@
 import pg from 'pg'
+import { parseIntoClientConfig } from 'pg-connection-string'
 import { feedWholeMessages } from './whole-messages.ts'
 
 export type ConnectOptions = {
   /** A connection string; `postgres://user@/db?host=/path` reaches a unix socket. */
   url: string
+  /** Who logs in, if not the one the URL names. */
+  login?: Login | undefined
   connectTimeoutMs?: number
   applicationName?: string
 }
 
+export type Login = { user: string; password?: string }
+
+type Extra = {
+  pipeline?: boolean
+  /** Whether so many bytes of one message may be kept; see feedWholeMessages. */
+  mayHold?: (bytes: number) => boolean
+}
+
 /** Opens one connection of its own, outside the pool. The caller ends it. */
-export async function openConnection(options: ConnectOptions, extra: { pipeline?: boolean } = {}): Promise<pg.Client> {
+export async function openConnection(options: ConnectOptions, { mayHold, ...extra }: Extra = {}): Promise<pg.Client> {
   const client = new pg.Client({
-    connectionString: options.url,
+    ...addressOf(options),
     application_name: options.applicationName ?? 'savanna',
     connectionTimeoutMillis: options.connectTimeoutMs ?? 5_000,
     keepAlive: true,
@@ -21,10 +32,16 @@ export async function openConnection(options: ConnectOptions, extra: { pipeline?
     ...extra,
   } as pg.ClientConfig)
   client.on('error', () => {}) // a lost connection is noticed by its queries and by `end`
-  feedWholeMessages(client)
+  feedWholeMessages(client, mayHold)
   await client.connect()
   return client
 }
+
+/** As the driver reads a connection string, with another login in it. */
+const addressOf = ({ url, login }: ConnectOptions): pg.ClientConfig =>
+  login
+    ? { ...parseIntoClientConfig(url), user: login.user, password: login.password ?? '' }
+    : { connectionString: url }
 
 /** Asks PostgreSQL to cancel what a backend is running; over a connection of its own, as the protocol demands. */
 export async function cancelBackend(options: ConnectOptions, client: pg.Client): Promise<void> {

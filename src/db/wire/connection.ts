@@ -1,108 +1,200 @@
 import type pg from 'pg'
-import type { Departure } from '../../core/departure.ts'
+import { budgets } from '../../core/budgets.ts'
+import { AppError, unavailable } from '../../core/errors.ts'
 import type { PgError } from '../pg-errors.ts'
 import { type ConnectOptions, cancelBackend, openConnection } from './connect.ts'
-import { Flight, type Step, type StepResult, type Wire } from './flight.ts'
-import { StatementCache, UNNAMED } from './statements.ts'
+import { Flight, Tidying, type Wire, type Work } from './flight.ts'
+import { StatementCache } from './statements.ts'
+import { arrivingBytes } from './whole-messages.ts'
+
+export type ConnectionEvents = {
+  /** A flight came back, or the connection was let go: there may be room. */
+  onFreed(): void
+  onClosed(connection: Connection): void
+}
+
+/** A flight at work for this many ticks of its lane holds up those behind it. */
+const HELD_UP_TICKS = 2
 
 /** One pipelined connection: flights leave in order and come back in order. */
 export class Connection {
   readonly #client: pg.Client
   readonly #options: ConnectOptions
-  readonly #prepared: boolean
-  readonly #statements = new StatementCache()
-  readonly #sent: Flight[] = []
-  readonly #stream: { cork(): void; uncork(): void; destroy(): void }
+  readonly #events: ConnectionEvents
+  readonly #statements: StatementCache | undefined
+  readonly #sent: (Flight | Tidying)[] = []
+  readonly #wire: Wire
   #isHolding = false
-  /** Since when this connection has nothing to do, in performance.now() milliseconds. */
-  idleSince = performance.now()
+  #isHeld = false
   closed = false
-  /** Slots that the lane has given away on this connection. */
-  taken = 0
-  /** When the flight now at work was begun, in performance.now() milliseconds. */
-  busySince = 0
+  /** What has this connection to itself. */
+  alone: Work | undefined
+  /** How many ticks of the lane the flight now at work has seen. */
+  age = 0
+  /** How often the lane found it unused. */
+  idleRounds = 0
 
-  private constructor(client: pg.Client, options: ConnectOptions, prepared: boolean, onClose: (c: Connection) => void) {
+  private constructor(client: pg.Client, options: ConnectOptions, prepared: boolean, events: ConnectionEvents) {
     this.#client = client
     this.#options = options
-    this.#prepared = prepared
-    const wire = (client as unknown as { connection: Wire }).connection
-    this.#stream = wire.stream
-    wire.on('parseComplete', () => {
+    this.#events = events
+    this.#statements = prepared ? new StatementCache() : undefined
+    this.#wire = (client as unknown as { connection: Wire }).connection
+    this.#wire.on('parseComplete', () => {
       const head = this.#sent[0]
-      if (head) head.parsedCount++
+      if (head instanceof Flight) head.parsedCount++
     })
     client.once('end', () => {
       this.closed = true
-      onClose(this)
+      events.onClosed(this)
     })
   }
 
-  static async open(
-    options: ConnectOptions,
-    prepared: boolean,
-    onClose: (connection: Connection) => void,
-  ): Promise<Connection> {
-    const client = await openConnection(options, { pipeline: true })
-    return new Connection(client, options, prepared, onClose)
+  static async open(options: ConnectOptions, prepared: boolean, events: ConnectionEvents): Promise<Connection> {
+    let connection: Connection | undefined
+    const mayHold = (bytes: number) => connection?.mayHold(bytes) ?? true
+    const client = await openConnection(options, { pipeline: true, mayHold })
+    connection = new Connection(client, options, prepared, events)
+    return connection
   }
 
-  /**
-   * Sends a flight; resolves with one result per statement. Aborting `signal` cancels it in PostgreSQL, if it is
-   * the one being run.
-   */
-  send(
-    steps: readonly Step[],
-    role: string,
-    options: { describe?: boolean; signal?: Departure | undefined } = {},
-  ): Promise<StepResult[]> {
-    const { describe = false, signal } = options
-    return new Promise((resolve, reject) => {
-      const naming = this.#prepared ? this.#statements.naming(role) : UNNAMED
-      const flight = new Flight(steps, naming, describe, (error, results) => {
-        this.#done(flight)
-        signal?.removeEventListener('abort', cancel)
-        if (!error) return resolve(results)
-        this.#afterError(flight, error)
-        reject(error)
-      })
-      const cancel = () => {
-        if (this.#sent[0] === flight) cancelBackend(this.#options, this.#client).catch(() => {})
-      }
-      signal?.addEventListener('abort', cancel, { once: true })
-      if (this.#sent.push(flight) === 1) this.busySince = performance.now()
-      this.#hold()
-      this.#client.query(flight as unknown as pg.Submittable)
-    })
+  /** Flights that are on the wire, dropped ones included. */
+  get load(): number {
+    return this.#sent.length
+  }
+  get isFree(): boolean {
+    return this.#sent.length === 0 && !this.#isHeld && !this.closed
+  }
+  get isHeldUp(): boolean {
+    return this.age >= HELD_UP_TICKS && this.#sent.length > 0
+  }
+  get isBusy(): boolean {
+    return this.#sent.length > 0
+  }
+
+  /** Gives it to a transaction, until `release`. */
+  hold(): void {
+    this.#isHeld = true
+    this.alone = 'slow'
+  }
+
+  release(): void {
+    this.#isHeld = false
+    this.#freed()
+  }
+
+  send(flight: Flight): void {
+    const { work, tidies } = flight.plan
+    flight.connection = this
+    this.idleRounds = 0
+    if (work !== 'read') this.alone = work
+    if (this.#sent.push(flight) === 1) this.age = 0
+    this.#gather()
+    this.#client.query(flight as unknown as pg.Submittable)
+    if (!tidies) return
+    const tidying = new Tidying(this)
+    this.#sent.push(tidying)
+    this.#client.query(tidying as unknown as pg.Submittable)
+  }
+
+  /** The driver is ready for the flight's messages. */
+  write(flight: Flight): void {
+    flight.write(this.#wire, this.#statements)
   }
 
   /** Flights of one turn of the event loop leave together: one system call, and PostgreSQL is woken once. */
-  #hold(): void {
+  #gather(): void {
     if (this.#isHolding) return
     this.#isHolding = true
-    this.#stream.cork()
+    this.#wire.stream.cork()
     setImmediate(() => {
       this.#isHolding = false
-      this.#stream.uncork()
+      this.#wire.stream.uncork()
     })
   }
 
-  #done(flight: Flight): void {
+  /** The driver has all of its answer. */
+  landed(flight: Flight | Tidying, error: PgError | null): void {
     if (this.#sent[0] === flight) this.#sent.shift()
     else this.#sent.splice(this.#sent.indexOf(flight), 1)
-    const now = performance.now()
-    this.busySince = now
-    if (this.#sent.length > 0) return
-    this.idleSince = now
+    this.age = 0
+    if (flight instanceof Flight) {
+      if (error) this.#afterError(flight, error)
+      flight.end(error)
+    }
+    if (this.#sent.length === 0) this.#freed()
+    else if (this.alone === undefined) this.#events.onFreed()
+  }
+
+  #freed(): void {
+    if (this.#isHeld || this.#sent.length > 0) return
+    this.alone = undefined
     if (this.closed) void this.close()
+    this.#events.onFreed()
   }
 
   /** After an error only the statements PostgreSQL confirmed are prepared on this connection. */
   #afterError(flight: Flight, error: PgError): void {
-    for (const name of flight.parsed.slice(flight.parsedCount)) this.#statements.forget(name)
+    const { parsed, parsedCount } = flight
+    if (parsed) for (let i = parsedCount; i < parsed.length; i++) this.#statements?.forget(parsed[i] ?? '')
     // 26000: a pipelined neighbour failed before its Parse, on which this flight relied.
     // 0A000: a cached plan whose result type changed under DDL.
-    if (error.code === '26000' || error.code === '0A000') this.#statements.forgetAll()
+    if (error.code === '26000' || error.code === '0A000') this.#statements?.forgetAll()
+  }
+
+  /** The reads that wait behind the one at work, to be flown elsewhere; what comes back for them here is dropped. */
+  takeFollowers(): Flight[] {
+    const followers: Flight[] = []
+    for (let i = 1; i < this.#sent.length; i++) {
+      const flight = this.#sent[i]
+      if (flight instanceof Flight && !flight.isOver) followers.push(flight.again())
+    }
+    return followers
+  }
+
+  /** Ends the read at work in PostgreSQL; answers the same one as slow work, if anybody still waits for it. */
+  cutShort(): Flight | undefined {
+    const [head] = this.#sent
+    if (!(head instanceof Flight) || head.isOver) return undefined
+    const slow = head.again('slow')
+    this.#cancel()
+    return slow
+  }
+
+  /** A flight that was sent again elsewhere, or whose caller has its answer, need not come to its end here. */
+  cancelDropped(): void {
+    const [head] = this.#sent
+    if (head instanceof Flight && head.isOver) this.#cancel()
+  }
+
+  /** Nobody waits for this flight any more. What is at work is cancelled; what waits behind it is not looked at. */
+  abandon(flight: Flight): void {
+    if (this.#sent[0] === flight) this.#cancel()
+    else if (flight.work === 'read') flight.end(new AppError('request_timeout', 'request was aborted'))
+  }
+
+  /** Asked before a long message is put together. */
+  mayHold(bytes: number): boolean {
+    const [head] = this.#sent
+    if (!(head instanceof Flight)) return true
+    if (head.bytes + bytes > head.plan.maxBytes) this.refuseAnswer()
+    else if (arrivingBytes() + bytes > budgets.answersBytes) {
+      this.refuseAnswer(unavailable('too many large responses at once'))
+    }
+    return !head.isOver
+  }
+
+  /** The answer that is arriving is more than may be held. */
+  refuseAnswer(reason = new AppError('too_large', 'response too large')): void {
+    const [head] = this.#sent
+    if (!(head instanceof Flight) || head.isOver) return
+    head.found = []
+    head.end(reason)
+    this.#cancel()
+  }
+
+  #cancel(): void {
+    cancelBackend(this.#options, this.#client).catch(() => {})
   }
 
   /** Takes no more flights, and ends after the ones under way: a caller left the session in a bad state. */
@@ -119,6 +211,6 @@ export class Connection {
   /** Drops the socket without waiting; flights on it fail at once. */
   destroy(): void {
     this.closed = true
-    this.#stream.destroy()
+    this.#wire.stream.destroy()
   }
 }

@@ -1,10 +1,17 @@
 import pg from 'pg'
+import type { AppError } from '../../core/errors.ts'
 import type { PgError } from '../pg-errors.ts'
+import type { Connection } from './connection.ts'
+import type { StatementCache } from './statements.ts'
 
 export type Step = { text: string; values: readonly (string | null)[] }
 
-/** What one statement answered. `fields` is there only when the flight asked for descriptions. */
-export type StepResult = { rows: (string | null)[][]; fields: pg.FieldDef[]; count: number; tag: string }
+/**
+ * `read`: short and repeatable; shares a connection with others, and is flown again when it is held up.
+ * `write`: may wait for a lock, and happens once; has a connection to itself.
+ * `slow`: may take long; as `write`, of which there may be fewer at a time.
+ */
+export type Work = 'read' | 'write' | 'slow'
 
 /** The parts of the driver's connection that a flight uses; the driver's types do not declare them. */
 export type Wire = {
@@ -14,75 +21,132 @@ export type Wire = {
   describe(message: { type: 'P' | 'S'; name: string }): void
   execute(message: { portal: string; rows: number }): void
   close(message: { type: 'S'; name: string }): void
+  query(text: string): void
   sync(): void
   on(event: 'parseComplete', heard: () => void): void
 }
 
-/** How a connection names its prepared statements; see StatementCache. */
-export type Naming = {
-  /** The statement's name on this connection, whether it must be sent first, and names to close before that. */
-  prepare(text: string): { name: string; isNew: boolean; close: readonly string[] }
+export type FlightPlan = {
+  readonly steps: readonly Step[]
+  readonly role: string
+  readonly work: Work
+  /** Asks for the rows of the last statement and their columns, not only for the first value. */
+  readonly wantsRows: boolean
+  /** User code runs in it: what that left in the session is cleared away behind it. */
+  readonly tidies: boolean
+  readonly maxBytes: number
 }
+
+type Ended = (flight: Flight, error: PgError | AppError | null) => void
 
 /**
  * Several statements and one Sync: one network round trip and one implicit transaction, all or nothing.
  * After an error PostgreSQL skips to the Sync, so flights behind this one on the same connection are whole.
  */
 export class Flight {
-  readonly #steps: readonly Step[]
-  readonly #naming: Naming
-  readonly #describe: boolean
-  readonly #done: (error: PgError | null, results: StepResult[]) => void
-  readonly #results: StepResult[] = []
-  #rows: (string | null)[][] = []
-  #fields: pg.FieldDef[] = []
+  readonly plan: FlightPlan
+  readonly #ended: Ended
+  /** What it is on, from the moment it is sent. */
+  connection: Connection | undefined
+  /** The flight that was sent in place of this one. */
+  successor: Flight | undefined
+  /** When the lane gives up waiting for a connection, in performance.now() milliseconds. */
+  deadline = 0
+  /** Its caller has an answer, or none is wanted any more; what still comes is dropped. */
+  isOver = false
+  /** The first column of the first row of each statement. */
+  readonly texts: (string | null)[] = []
+  /** The rows of the last statement. (The driver refuses a query that has a property `rows`.) */
+  found: (string | null)[][] = []
+  fields: pg.FieldDef[] = []
+  tag = ''
+  bytes = 0
+  #text: string | null = null
+  #hasText = false
   /** Names this flight had to parse, in order; ParseComplete tells how many of them PostgreSQL knows. */
-  readonly parsed: string[] = []
+  parsed: string[] | undefined
   parsedCount = 0
 
-  constructor(
-    steps: readonly Step[],
-    naming: Naming,
-    /** Asks for the columns of the last statement's rows. */
-    describe: boolean,
-    done: (error: PgError | null, results: StepResult[]) => void,
-  ) {
-    this.#steps = steps
-    this.#naming = naming
-    this.#describe = describe
-    this.#done = done
+  constructor(plan: FlightPlan, ended: Ended) {
+    this.plan = plan
+    this.#ended = ended
   }
 
-  submit(wire: Wire): null {
-    const last = this.#steps.length - 1
-    for (const [i, step] of this.#steps.entries()) {
-      const { name, isNew, close } = this.#naming.prepare(step.text)
-      for (const outdated of close) wire.close({ type: 'S', name: outdated })
+  /** The same once more, for the same caller. This one's answer is no longer wanted. */
+  again(work: Work = this.plan.work): Flight {
+    const flight = new Flight(work === this.plan.work ? this.plan : { ...this.plan, work }, this.#ended)
+    flight.deadline = this.deadline
+    this.successor = flight
+    this.isOver = true
+    return flight
+  }
+
+  /** How many rows the last statement returned or changed. */
+  get count(): number {
+    return Number(/(\d+)$/.exec(this.tag)?.[1] ?? 0)
+  }
+
+  get work(): Work {
+    return this.plan.work
+  }
+
+  board(connection: Connection): void {
+    connection.send(this)
+  }
+
+  end(error: PgError | AppError | null): void {
+    if (this.isOver) return
+    this.isOver = true
+    this.#ended(this, error)
+  }
+
+  write(wire: Wire, statements: StatementCache | undefined): void {
+    const { steps, role, wantsRows } = this.plan
+    if (statements) for (const name of statements.begin()) wire.close({ type: 'S', name })
+    for (let i = 0; i < steps.length; i++) {
+      const { text, values } = steps[i] as Step
+      const { name, isNew } = statements ? statements.prepare(text, role) : UNNAMED
       if (isNew) {
-        wire.parse({ name, text: step.text, types: [] })
-        if (name !== '') this.parsed.push(name)
+        wire.parse({ name, text, types: [] })
+        this.parsed ??= []
+        this.parsed.push(name)
       }
-      wire.bind({ portal: '', statement: name, values: step.values })
-      if (this.#describe && i === last) wire.describe({ type: 'P', name: '' })
+      wire.bind({ portal: '', statement: name, values })
+      if (wantsRows && i === steps.length - 1) wire.describe({ type: 'P', name: '' })
       wire.execute({ portal: '', rows: 0 })
     }
     wire.sync()
+  }
+
+  submit(): null {
+    this.connection?.write(this)
     return null
   }
 
   handleRowDescription(message: { fields: pg.FieldDef[] }): void {
-    this.#fields = message.fields
+    this.fields = message.fields
   }
 
-  handleDataRow(message: { fields: (string | null)[] }): void {
-    this.#rows.push(message.fields)
+  handleDataRow(message: { fields: (string | null)[]; length: number }): void {
+    if (this.isOver) return
+    this.bytes += message.length
+    if (this.bytes > this.plan.maxBytes) {
+      this.connection?.refuseAnswer()
+      return
+    }
+    if (this.plan.wantsRows) this.found.push(message.fields)
+    else if (!this.#hasText) {
+      this.#text = message.fields[0] ?? null
+      this.#hasText = true
+    }
   }
 
   handleCommandComplete(message: { text: string }): void {
-    const count = Number(/(\d+)$/.exec(message.text)?.[1] ?? 0)
-    this.#results.push({ rows: this.#rows, fields: this.#fields, count, tag: message.text })
-    this.#rows = []
-    this.#fields = []
+    this.tag = message.text
+    this.texts.push(this.#text)
+    this.#text = null
+    this.#hasText = false
+    if (this.plan.wantsRows && this.texts.length < this.plan.steps.length) this.found = []
   }
 
   handleEmptyQuery(): void {
@@ -90,15 +154,52 @@ export class Flight {
   }
 
   handleError(error: PgError): void {
-    error.statementIndex = this.#results.length
-    this.#done(error, this.#results)
+    error.statementIndex = this.texts.length
+    this.connection?.landed(this, error)
   }
 
   handleReadyForQuery(): void {
-    this.#done(null, this.#results)
+    this.connection?.landed(this, null)
+  }
+}
+
+const UNNAMED = { name: '', isNew: true } as const
+
+/**
+ * What user code can leave in a session, cleared away behind its flight. DISCARD ALL would drop our prepared statements
+ * too. Statements that the code itself prepared stay; they hold no rights and no rows.
+ */
+const TIDY =
+  'close all; reset session authorization; reset role; reset all; unlisten *; discard temp; discard sequences; ' +
+  'select pg_catalog.pg_advisory_unlock_all()'
+
+/** Rides behind a flight in the same write, so that it costs nobody a round trip. */
+export class Tidying {
+  readonly #connection: Connection
+  readonly isOver = true
+
+  constructor(connection: Connection) {
+    this.#connection = connection
+  }
+
+  submit(wire: Wire): null {
+    wire.query(TIDY)
+    return null
+  }
+  handleRowDescription(): void {}
+  handleDataRow(): void {}
+  handleCommandComplete(): void {}
+  handleEmptyQuery(): void {}
+  handleError(): void {
+    this.#connection.retire()
+    this.#connection.landed(this, null)
+  }
+  handleReadyForQuery(): void {
+    this.#connection.landed(this, null)
   }
 }
 
 // A pipelined client accepts custom queries only when they are instances of pg.Query. Its constructor prepares an
 // event emitter and a result set that a flight has no use for, so only the prototype is taken over.
 Object.setPrototypeOf(Flight.prototype, pg.Query.prototype)
+Object.setPrototypeOf(Tidying.prototype, pg.Query.prototype)

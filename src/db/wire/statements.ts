@@ -1,73 +1,99 @@
-import type { Naming } from './flight.ts'
+import { budgets } from '../../core/budgets.ts'
+
+type Named = { readonly name: string; readonly bytes: number }
 
 /** Names for statement texts by role, shared by all connections; the strings are kept, so looking them up is cheap. */
-const names = new Map<string, Record<string, string>>()
+const names = new Map<string, Record<string, Named>>()
+let namedBytes = 0
 let counter = 0
-const MAX_NAMES = 20_000
 
-function nameOf(text: string, role: string): string {
+/** Counted for each statement beside its text: the shortest one has a plan too. */
+const LEAST_BYTES = 1024
+
+function nameOf(text: string, role: string): Named {
   let byRole = names.get(text)
   if (byRole === undefined) {
-    if (names.size >= MAX_NAMES) names.clear() // names are never reused: the counter goes on
+    namedBytes += text.length
+    if (namedBytes > budgets.statementNamesBytes) {
+      names.clear() // names are never reused: the counter goes on
+      namedBytes = text.length
+    }
     byRole = {}
     names.set(text, byRole)
   }
-  byRole[role] ??= `s${++counter}`
-  return byRole[role]
+  let named = byRole[role]
+  if (named === undefined) {
+    named = { name: `s${++counter}`, bytes: text.length + LEAST_BYTES }
+    byRole[role] = named
+  }
+  return named
 }
+
+/** A batch of a thousand shapes leaves no more than this many statements behind. */
+const MAX_NEW_IN_A_FLIGHT = 32
 
 /**
  * What one connection has prepared, oldest use first. PostgreSQL re-plans a statement under RLS whenever the role
  * differs from the one it was planned for, so each role has statements of its own.
  */
 export class StatementCache {
-  readonly #known = new Map<string, true>()
-  /** Closed before they are parsed again: PostgreSQL may or may not still have them. */
-  readonly #doubtful = new Set<string>()
-  readonly #namings: Record<string, Naming> = {}
-  readonly #max: number
+  /** Name → bytes of its text. */
+  readonly #known = new Map<string, number>()
+  readonly #maxBytes: number
+  /** To be closed in front of the next flight, where nothing can have failed yet, so that PostgreSQL gets to it. */
+  #outdated: string[] = []
+  #bytes = 0
+  #newInFlight = 0
 
-  constructor(max = 500) {
-    this.#max = max
+  constructor(maxBytes: number = budgets.preparedBytes) {
+    this.#maxBytes = maxBytes
   }
 
-  naming(role: string): Naming {
-    this.#namings[role] ??= this.#namingOf(role)
-    return this.#namings[role]
+  /** A flight begins; answers the names to close before its first statement. */
+  begin(): readonly string[] {
+    this.#newInFlight = 0
+    if (this.#bytes > this.#maxBytes) this.#dropOldest()
+    if (this.#outdated.length === 0) return NONE
+    const outdated = this.#outdated
+    this.#outdated = []
+    return outdated
   }
 
-  #namingOf(role: string): Naming {
-    return {
-      prepare: (text) => {
-        const name = nameOf(text, role)
-        const isNew = !this.#known.delete(name)
-        this.#known.set(name, true)
-        if (!isNew) return { name, isNew, close: NONE }
-        const close = this.#doubtful.delete(name) ? [name] : []
-        if (this.#known.size > this.#max) close.push(...this.#dropOldest())
-        return { name, isNew, close }
-      },
+  /** The statement's name on this connection; empty for one that is not kept. `isNew`: it must be parsed first. */
+  prepare(text: string, role: string): { name: string; isNew: boolean } {
+    if (text.length > budgets.preparedStatementBytes) return NOT_KEPT
+    const { name, bytes } = nameOf(text, role)
+    const isNew = !this.#known.delete(name)
+    if (isNew) {
+      if (++this.#newInFlight > MAX_NEW_IN_A_FLIGHT) return NOT_KEPT
+      this.#bytes += bytes
     }
+    this.#known.set(name, bytes)
+    return { name, isNew }
   }
 
+  /** PostgreSQL may or may not have it. */
   forget(name: string): void {
-    if (this.#known.delete(name)) this.#doubtful.add(name)
+    const bytes = this.#known.get(name)
+    if (bytes === undefined) return
+    this.#known.delete(name)
+    this.#bytes -= bytes
+    this.#outdated.push(name)
   }
 
   forgetAll(): void {
-    for (const name of this.#known.keys()) this.#doubtful.add(name)
+    this.#outdated.push(...this.#known.keys())
     this.#known.clear()
+    this.#bytes = 0
   }
 
-  #dropOldest(): string[] {
-    const [name] = this.#known.keys()
-    if (name === undefined) return []
-    this.#known.delete(name)
-    return [name]
+  #dropOldest(): void {
+    for (const name of this.#known.keys()) {
+      if (this.#bytes <= this.#maxBytes) return
+      this.forget(name)
+    }
   }
 }
 
 const NONE: readonly string[] = []
-
-/** For poolers that cannot keep prepared statements: the unnamed statement, parsed each time. */
-export const UNNAMED: Naming = { prepare: () => ({ name: '', isNew: true, close: NONE }) }
+const NOT_KEPT = { name: '', isNew: true } as const

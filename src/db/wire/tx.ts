@@ -1,9 +1,10 @@
+import { budgets } from '../../core/budgets.ts'
 import type { Row, Tx } from '../db.ts'
 import { fromPg, type PgError } from '../pg-errors.ts'
 import type { Sql } from '../sql.ts'
 import { toRow, toText } from '../values.ts'
 import type { Connection } from './connection.ts'
-import type { Step, StepResult } from './flight.ts'
+import { Flight, type Step } from './flight.ts'
 
 const statement = (text: string): Step => ({ text, values: [] })
 
@@ -13,33 +14,44 @@ export async function runTransaction<T>(
   session: { step: Step; role: string },
   work: (tx: Tx) => Promise<T>,
 ): Promise<T> {
-  await connection.send([statement('begin'), session.step], session.role)
-  const send = async (sql: Sql, describe: boolean): Promise<StepResult> => {
+  const fly = (steps: readonly Step[], wantsRows = false): Promise<Flight> =>
+    new Promise((resolve, reject) => {
+      const plan = {
+        steps,
+        role: session.role,
+        work: 'slow',
+        wantsRows,
+        tidies: false,
+        maxBytes: budgets.answerBytes,
+      } as const
+      connection.send(new Flight(plan, (flight, error) => (error ? reject(error) : resolve(flight))))
+    })
+  const send = async (sql: Sql, wantsRows = false): Promise<Flight> => {
     const { text, values } = sql.render()
     try {
-      const [result] = await connection.send([{ text, values: values.map(toText) }], session.role, { describe })
-      return result as StepResult
+      return await fly([{ text, values: values.map(toText) }], wantsRows)
     } catch (error) {
       throw fromPg(error as PgError)
     }
   }
   const tx: Tx = {
-    fly: async (sql) => (await send(sql, false)).rows[0]?.[0] ?? null,
+    fly: async (sql) => (await send(sql)).texts[0] ?? null,
     rows: async <R extends object = Row>(sql: Sql) => {
-      const { rows, fields } = await send(sql, true)
-      return rows.map((texts) => toRow(fields, texts) as R)
+      const { found, fields } = await send(sql, true)
+      return found.map((texts) => toRow(fields, texts) as R)
     },
-    run: async (sql) => (await send(sql, false)).count,
+    run: async (sql) => (await send(sql)).count,
   }
+  await fly([statement('begin'), session.step])
   let result: T
   try {
     result = await work(tx)
   } catch (error) {
-    await connection.send([statement('rollback')], session.role).catch(() => connection.destroy())
+    await fly([statement('rollback')]).catch(() => connection.destroy())
     throw error
   }
-  const [committed] = await connection.send([statement('commit')], session.role)
+  const { tag } = await fly([statement('commit')])
   // COMMIT of a transaction that already failed answers ROLLBACK without an error.
-  if (committed?.tag !== 'COMMIT') throw new Error('transaction was rolled back')
+  if (tag !== 'COMMIT') throw new Error('transaction was rolled back')
   return result
 }

@@ -16,7 +16,7 @@ test('however the bytes are cut up, whole messages arrive, in order and unchange
       const messages = all.map(messageOf)
       const bytes = Buffer.concat(messages)
       const fed: Buffer[] = []
-      const take = wholeMessages((whole) => fed.push(whole), assert.fail)
+      const { take } = wholeMessages((whole) => fed.push(whole), assert.fail)
       for (let at = 0, i = 0; at < bytes.length; i++) {
         const length = cuts[i % cuts.length] ?? 1
         take(bytes.subarray(at, at + length))
@@ -35,10 +35,30 @@ test('however the bytes are cut up, whole messages arrive, in order and unchange
 
 test('a length that cannot be is refused before memory is set aside for it', () => {
   const refusals: string[] = []
-  const take = wholeMessages(
+  const { take } = wholeMessages(
     () => assert.fail(),
     (reason) => refusals.push(reason),
   )
   take(Buffer.from([0x44, 0xff, 0xff, 0xff, 0xff, 0]))
   assert.deepEqual(refusals, ['PostgreSQL sent a message without a sensible length'])
+})
+
+test('a message that may not be held is read and thrown away, and the next ones arrive', () => {
+  const [small, large] = [messageOf(Buffer.from('small')), messageOf(Buffer.alloc(1000))]
+  const bytes = Buffer.concat([small, large, small])
+  for (const length of [1, 7, 300, 999]) {
+    const fed: Buffer[] = []
+    const asked: number[] = []
+    const { take } = wholeMessages(
+      (whole) => fed.push(Buffer.from(whole)),
+      assert.fail,
+      (size) => {
+        asked.push(size)
+        return size < 100
+      },
+    )
+    for (let at = 0; at < bytes.length; at += length) take(bytes.subarray(at, at + length))
+    assert.deepEqual(Buffer.concat(fed), Buffer.concat([small, small]))
+    assert.equal(asked.filter((size) => size > 100).length, 1)
+  }
 })

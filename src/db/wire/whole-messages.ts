@@ -7,11 +7,16 @@ const HEADER = 5
 /** PostgreSQL sends nothing longer; a length beyond it is no length. */
 const LONGEST = 2 ** 30
 
+/** Bytes set aside for messages under way, over all connections of the process. */
+let arriving = 0
+export const arrivingBytes = (): number => arriving
+
 /**
  * Gives the driver's parser whole messages. Left alone it puts a long one together in buffers that double, which takes
- * several times the message in memory; the length stands in front, so that one buffer of that size is enough.
+ * several times the message in memory; the length stands in front, so that one buffer of that size is enough, and
+ * `mayHold` can be asked first whether it is too much. What may not be held is read and thrown away.
  */
-export function feedWholeMessages(client: pg.Client): void {
+export function feedWholeMessages(client: pg.Client, mayHold: (bytes: number) => boolean = () => true): void {
   const wire = (client as unknown as { connection: { attachListeners(stream: Duplex): void } }).connection
   const attach = wire.attachListeners
   wire.attachListeners = function (stream) {
@@ -19,29 +24,46 @@ export function feedWholeMessages(client: pg.Client): void {
     const [parse, ...others] = stream.listeners('data') as ((bytes: Buffer) => void)[]
     if (!parse || others.length > 0) return
     stream.off('data', parse)
-    stream.on(
-      'data',
-      wholeMessages(parse, (reason) => stream.destroy(new Error(reason))),
-    )
+    const refuse = (reason: string): unknown => stream.destroy(new Error(reason))
+    const messages = wholeMessages(parse, refuse, mayHold)
+    stream.on('data', messages.take)
+    stream.once('close', messages.drop)
   }
 }
 
-export function wholeMessages(feed: (bytes: Buffer) => void, refuse: (reason: string) => void) {
+export function wholeMessages(
+  feed: (bytes: Buffer) => void,
+  refuse: (reason: string) => void,
+  mayHold: (bytes: number) => boolean = () => true,
+) {
   /** A message under way, in a buffer of its size. */
   let message: Buffer | undefined
   let filled = 0
   /** What came of the next header. */
   let start: Buffer | undefined
+  /** What is still to come of a message that may not be held. */
+  let unwanted = 0
 
-  return (bytes: Buffer): void => {
+  const drop = (): Buffer | undefined => {
+    const dropped = message
+    arriving -= dropped?.length ?? 0
+    message = undefined
+    return dropped
+  }
+
+  const take = (bytes: Buffer): void => {
     let chunk = bytes
+    if (unwanted > 0) {
+      const skipped = Math.min(unwanted, chunk.length)
+      unwanted -= skipped
+      if (skipped === chunk.length) return
+      chunk = chunk.subarray(skipped)
+    }
     if (message) {
       const taken = chunk.copy(message, filled)
       filled += taken
       if (filled < message.length) return
-      const whole = message
-      message = undefined
-      feed(whole)
+      feed(drop() as Buffer)
       if (taken === chunk.length) return
       chunk = chunk.subarray(taken)
     } else if (start) {
@@ -63,9 +85,13 @@ export function wholeMessages(feed: (bytes: Buffer) => void, refuse: (reason: st
     if (end === chunk.length) return
     // Copied, so that a few bytes do not keep the whole chunk.
     if (chunk.length - end < HEADER) start = Buffer.from(chunk.subarray(end))
+    else if (!mayHold(size)) unwanted = size - (chunk.length - end)
     else {
       message = Buffer.allocUnsafeSlow(size)
+      arriving += size
       filled = chunk.copy(message, 0, end)
     }
   }
+
+  return { take, drop }
 }

@@ -1,7 +1,7 @@
 import { AppError, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
-import type { Db } from '../../db/db.ts'
+import type { Db, FlyOptions } from '../../db/db.ts'
 import type { Place } from '../../db/rows/place.ts'
 import type { Column, SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Sql } from '../../db/sql.ts'
@@ -33,8 +33,14 @@ export function createCollections({ db, schema, log }: CollectionsDeps): { route
   const keyOf = (call: Call, place: Place): string[] =>
     parseKey(place.table, call.params['id'] ?? '', call.rawParams['id'] ?? '')
 
-  const write = async (call: Call, statement: Sql, columns: readonly Column[] = []): Promise<string | null> => {
-    const answer = await db.fly(call.who, statement, { signal: call.signal }).catch((error: unknown) => {
+  const write = async (
+    call: Call,
+    { table }: Place,
+    statement: Sql,
+    columns: readonly Column[] = [],
+  ): Promise<string | null> => {
+    const options = { signal: call.departure, plain: !table.runsUserCode }
+    const answer = await db.fly(call.who, statement, options).catch((error: unknown) => {
       throw error instanceof AppError ? explainWrite(error, columns) : error
     })
     log.wake()
@@ -53,9 +59,11 @@ export function createCollections({ db, schema, log }: CollectionsDeps): { route
       handle: async (call) =>
         at(call, async (place) => {
           const { asked, statement } = listStatement(known, call.query, place)
-          const text = await db.fly(call.who, statement, { signal: call.departure }).catch((error: unknown) => {
-            throw explainList(error, asked)
-          })
+          const text = await db
+            .fly(call.who, statement, { reads: true, signal: call.departure })
+            .catch((error: unknown) => {
+              throw explainList(error, asked)
+            })
           return jsonText(200, text ?? '')
         }),
     }),
@@ -73,7 +81,7 @@ export function createCollections({ db, schema, log }: CollectionsDeps): { route
           requireWritable(place, 'insertable')
           const columns = writtenColumns(place.table, call.body, call.bodyText)
           const statement = buildCreate(place, { columns, body: call.bodyText, log: log.appender(call.who) })
-          const text = await write(call, statement, columns)
+          const text = await write(call, place, statement, columns)
           // A trigger of the table swallowed the row.
           if (text === null) throw new AppError('forbidden', 'insufficient permissions')
           return jsonText(201, text)
@@ -92,7 +100,7 @@ export function createCollections({ db, schema, log }: CollectionsDeps): { route
         at(call, async (place) => {
           requireWritable(place, 'insertable')
           const operations = parseBatch(place.table, call.body, call.bodyText)
-          const text = await runBatch(db, call.who, place, operations, log.appender(call.who), call.signal)
+          const text = await runBatch(db, call.who, place, operations, log.appender(call.who), call.departure)
           log.wake()
           return jsonText(200, text)
         }),
@@ -108,7 +116,7 @@ export function createCollections({ db, schema, log }: CollectionsDeps): { route
       answers: { 200: t.row },
       handle: async (call) =>
         at(call, async (place) => {
-          const text = await db.fly(call.who, readStatement(known, call.query, keyOf(call, place), place))
+          const text = await db.fly(call.who, readStatement(known, call.query, keyOf(call, place), place), READS)
           if (text === null) throw notFound('record not found')
           return jsonText(200, text)
         }),
@@ -128,7 +136,7 @@ export function createCollections({ db, schema, log }: CollectionsDeps): { route
           const key = keyOf(call, place)
           const columns = writtenColumns(place.table, call.body, call.bodyText)
           const statement = buildUpdate(place, key, { columns, body: call.bodyText, log: log.appender(call.who) })
-          const text = await write(call, statement, columns)
+          const text = await write(call, place, statement, columns)
           if (text === null) throw notFound('record not found')
           return jsonText(200, text)
         }),
@@ -145,13 +153,15 @@ export function createCollections({ db, schema, log }: CollectionsDeps): { route
         at(call, async (place) => {
           requireWritable(place, 'updatable')
           const statement = buildDelete(place, keyOf(call, place), log.appender(call.who))
-          if ((await write(call, statement)) === null) throw notFound('record not found')
+          if ((await write(call, place, statement)) === null) throw notFound('record not found')
           return noContent
         }),
     }),
   ]
   return { routes }
 }
+
+const READS: FlyOptions = { reads: true }
 
 function requireWritable({ table }: Place, how: 'insertable' | 'updatable'): void {
   if (!table[how]) {

@@ -27,7 +27,8 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
     const mayWrite = fn.volatility === 'volatile'
     const notice = mayWrite ? noticeOf(call, snapshot, fn, log) : undefined
     const statement = buildCall(snapshot, fn, call.bodyText, Object.keys(args), notice)
-    const text = await db.fly(call.who, statement, { lane: 'slow', signal: call.signal }).catch((error: unknown) => {
+    const options = { lane: 'slow', signal: call.departure, plain: fn.volatility === 'immutable' } as const
+    const text = await db.fly(call.who, statement, options).catch((error: unknown) => {
       throw explainFailure(error, fn.name)
     })
     if (mayWrite) log.wake()

@@ -13,6 +13,8 @@ export type CatalogTable = {
   /** pg_relation_is_updatable for views and foreign tables; null for what is always writable or never. */
   writable: number | null
   watched: boolean
+  /** A write may run triggers other than ours: its own, or those of what stands below it. */
+  userCode: boolean
   primaryKey: number[] | null
   columns: CatalogColumn[] | null
 }

@@ -40,6 +40,9 @@ const tables = sql`
     case when t.kind = 'v' or t.has_handler then pg_catalog.pg_relation_is_updatable(t.oid, false) when t.kind = 'f' then 0 end as writable,
     exists (select from pg_catalog.pg_trigger g
             where g.tgrelid = t.oid and g.tgname = 'svc_watch' and g.tgenabled <> 'D') as watched,
+    t.kind <> 'r' or t.parent or exists (
+      select from pg_catalog.pg_trigger g where g.tgrelid = t.oid and not g.tgisinternal
+        and g.tgname not like 'svc\\_%' and g.tgenabled <> 'D') as "userCode",
     (select k.conkey from pg_catalog.pg_constraint k where k.conrelid = t.oid and k.contype = 'p') as "primaryKey",
     (select pg_catalog.json_agg(pg_catalog.json_build_array(
         a.attnum, a.attname, a.atttypid::text || ':' || a.atttypmod::text,
@@ -208,7 +211,8 @@ export const catalogueQuery = (schemas: readonly string[], described: Described)
     select i.inhrelid, u.guarded from unguarded_children u join pg_catalog.pg_inherits i on i.inhparent = u.oid
   ), relations as materialized (
     select c.oid, s.oid as namespace, s.name as schema, s.rank, c.relname as name, c.relkind as kind,
-      c.relrowsecurity as rls, c.reloptions as options, coalesce(w.fdwhandler <> 0, false) as has_handler
+      c.relrowsecurity as rls, c.relhassubclass as parent, c.reloptions as options,
+      coalesce(w.fdwhandler <> 0, false) as has_handler
     from exposed s
     join pg_catalog.pg_class c on c.relnamespace = s.oid
     left join pg_catalog.pg_foreign_table f on f.ftrelid = c.oid

@@ -22,6 +22,7 @@ export function tablesOf(catalog: Catalog, types: ReadonlyMap<string, TypeFacts>
   const checks = groupBy(catalog.checks, (check) => check.table)
   const indexes = groupBy(catalog.indexes, (index) => index.table)
   const policies = groupBy(catalog.policies, (policy) => policy.table)
+  const withUserCode = writesThatRunUserCode(catalog)
   const tables = new Map<string, Table>()
   for (const row of catalog.tables) {
     const key = keyOf(row.schema, row.name)
@@ -47,10 +48,25 @@ export function tablesOf(catalog: Catalog, types: ReadonlyMap<string, TypeFacts>
       insertable: isWritable(row, CAN_INSERT),
       updatable: isWritable(row, CAN_UPDATE_AND_DELETE),
       watched: row.watched,
+      runsUserCode: withUserCode.has(row.oid),
     })
   }
   return tables
 }
+
+/** A foreign key that cascades runs the triggers of the table it stands in. */
+function writesThatRunUserCode({ tables, foreignKeys }: Catalog): ReadonlySet<number> {
+  const found = new Set(tables.filter(({ userCode }) => userCode).map(({ oid }) => oid))
+  const cascading = groupBy(
+    foreignKeys.filter(({ onUpdate, onDelete }) => CHANGES.test(onUpdate) || CHANGES.test(onDelete)),
+    ({ table }) => table,
+  )
+  // A set hands out what is added to it while it is walked.
+  for (const oid of found) for (const { refTable } of cascading.get(oid) ?? []) found.add(refTable)
+  return found
+}
+
+const CHANGES = /^(?:CASCADE|SET )/
 
 const KINDS: Record<CatalogTable['kind'], TableKind> = {
   r: 'table',

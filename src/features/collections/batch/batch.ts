@@ -1,3 +1,4 @@
+import type { Departure } from '../../../core/departure.ts'
 import { AppError, type ErrorKind, notFound } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { Appender } from '../../../db/changes/append.ts'
@@ -21,13 +22,13 @@ export async function runBatch(
   place: Place,
   operations: readonly Operation[],
   log: Appender,
-  signal: AbortSignal,
+  signal: Departure,
 ): Promise<string> {
   const lane = operations.length > MANY ? 'slow' : 'fast'
   const runWith = (preface: readonly Sql[]) => {
     const attempt = async (runs: readonly Run[]): Promise<string> => {
       const statements = [...preface, ...runs.map((run) => buildRun(place, run, log))] as [Sql, ...Sql[]]
-      const texts = await db.flyAll(who, statements, { lane, signal })
+      const texts = await db.flyAll(who, statements, { lane, signal, plain: !place.table.runsUserCode })
       return `[${runs.map((run, i) => resultsOf(run, texts[preface.length + i] ?? null)).join(',')}]`
     }
     return findingTheCulprit(mergeRuns(operations), attempt, preface.length)

@@ -1,0 +1,113 @@
+import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto'
+import type pg from 'pg'
+import { reasonOf } from '../../core/errors.ts'
+import { type ConnectOptions, type Login, openConnection } from '../wire/connect.ts'
+import { withLock } from './migrate.ts'
+
+/** Logs in where PostgreSQL asks for no password; shared by all databases of the cluster. */
+const TRUSTED = 'svc_authenticator'
+
+/**
+ * The login that callers' requests connect as: it owns nothing and may only become the request roles, so that RESET ROLE
+ * in a function leads nowhere. Undefined, with a sentence for the operator, where it cannot be had.
+ * See docs/decisions/0020-who-connects.md.
+ */
+export async function prepareAuthenticator(
+  client: pg.Client,
+  address: ConnectOptions,
+): Promise<{ login: Login | undefined; warnings: string[] }> {
+  return withLock(client, async () => {
+    try {
+      const { rows } = await client.query<{ version: string; own: string; secret: string | null }>(`
+        select pg_catalog.current_setting('server_version_num') as version,
+          '${TRUSTED}_' || (select oid from pg_catalog.pg_database where datname = current_database()) as own,
+          (select value ->> 'password' from svc.settings where key = 'authenticator') as secret`)
+      const { version = '0', own = TRUSTED, secret = null } = rows[0] ?? {}
+      const membership = Number(version) >= 160_000 ? 'with inherit false, set true' : ''
+      if (secret === null) {
+        await client.query(makeRole(TRUSTED, membership))
+        if (await logsIn(address, { user: TRUSTED })) return { login: { user: TRUSTED }, warnings: [] }
+      }
+      return { login: await withPassword(client, address, { own, secret, membership }), warnings: [] }
+    } catch (error) {
+      const warning = `requests of callers connect as the server itself, for want of a login of their own: ${reasonOf(error)}`
+      return { login: undefined, warnings: [warning] }
+    }
+  })
+}
+
+/** Passwords belong to the whole cluster but are kept in one database, so each database has a role of its own. */
+async function withPassword(
+  client: pg.Client,
+  address: ConnectOptions,
+  { own, secret, membership }: { own: string; secret: string | null; membership: string },
+): Promise<Login> {
+  const password = secret ?? randomBytes(32).toString('hex')
+  const login = { user: own, password }
+  if (secret !== null && (await logsIn(address, login))) return login
+  await client.query(makeRole(own, membership))
+  await client.query(`alter role ${own} password '${scramVerifier(password)}'`)
+  const refusal = await refusalOf(address, login)
+  if (refusal) throw new Error(refusal)
+  await client.query(
+    `insert into svc.settings (key, value) values ('authenticator', $1)
+     on conflict (key) do update set value = excluded.value`,
+    [JSON.stringify({ password })],
+  )
+  return login
+}
+
+// Another database's server may be making the same role at this very moment.
+const makeRole = (role: string, membership: string) => `
+  do $$ begin
+    if not exists (select from pg_catalog.pg_roles where rolname = '${role}') then
+      create role ${role} login noinherit;
+    end if;
+  exception when duplicate_object or unique_violation then null;
+  end $$;
+  do $$ begin
+    if (select count(*) from pg_catalog.pg_auth_members m
+        where m.member = '${role}'::pg_catalog.regrole
+          and m.roleid in ('svc_anon'::pg_catalog.regrole, 'svc_authenticated'::pg_catalog.regrole)) < 2 then
+      grant svc_anon, svc_authenticated to ${role} ${membership};
+    end if;
+    if exists (select from pg_catalog.pg_roles
+               where rolname = '${role}' and (rolsuper or rolbypassrls or rolinherit or not rolcanlogin)) then
+      raise exception 'the role ${role} must log in, and not be a superuser, bypass RLS or inherit';
+    end if;
+    if not pg_catalog.has_database_privilege('${role}', pg_catalog.current_database(), 'connect') then
+      execute pg_catalog.format('grant connect on database %I to ${role}', pg_catalog.current_database());
+    end if;
+  end $$`
+
+const logsIn = async (address: ConnectOptions, login: Login): Promise<boolean> =>
+  (await refusalOf(address, login)) === undefined
+
+/** Why nobody can connect with this login and become a caller; undefined if it works. */
+async function refusalOf(address: ConnectOptions, login: Login): Promise<string | undefined> {
+  try {
+    const client = await openConnection({ ...address, login })
+    try {
+      const { rows } = await client.query<{ name: string }>('select session_user as name')
+      // A pooler may log everybody in as one and the same.
+      if (rows[0]?.name !== login.user) return `${login.user} arrives in the database as ${rows[0]?.name}`
+      await client.query('begin; set local role svc_anon; set local role svc_authenticated; rollback')
+      return undefined
+    } finally {
+      await client.end().catch(() => {})
+    }
+  } catch (error) {
+    return reasonOf(error)
+  }
+}
+
+/** What PostgreSQL keeps of a password (RFC 5803), made here so that no log of its statements has the password. */
+function scramVerifier(password: string): string {
+  const iterations = 4096
+  const salt = randomBytes(16)
+  const salted = pbkdf2Sync(password, salt, iterations, 32, 'sha256')
+  const hmac = (text: string) => createHmac('sha256', salted).update(text).digest()
+  const stored = createHash('sha256').update(hmac('Client Key')).digest('base64')
+  const [saltText, server] = [salt.toString('base64'), hmac('Server Key').toString('base64')]
+  return `SCRAM-SHA-256$${iterations}:${saltText}$${stored}:${server}`
+}
