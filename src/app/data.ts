@@ -1,11 +1,13 @@
 import type { Config } from '../config/config.ts'
 import { createCollections } from '../features/collections/routes.ts'
 import { watchTables } from '../features/collections/watched-tables.ts'
+import { createGraphql } from '../features/graphql/routes.ts'
 import { createMatviews } from '../features/matviews/routes.ts'
 import { createOpenApi } from '../features/openapi/routes.ts'
 import { createRls } from '../features/rls/routes.ts'
 import { createRpc } from '../features/rpc/routes.ts'
 import { createSchemaFeature } from '../features/schema/routes.ts'
+import { isLoopbackHost } from '../http/out/address-guard.ts'
 import type { Route } from '../http/route.ts'
 import { version } from '../version.ts'
 import type { Platform } from './platform.ts'
@@ -19,6 +21,14 @@ export async function createData(config: Config, platform: Platform, routes: () 
       createSchemaFeature({ schema }),
       createCollections({ db, schema, log: changeLog }),
       createRpc({ db, schema, log: changeLog }),
+      createGraphql({
+        db,
+        schema,
+        log: changeLog,
+        config: config.graphql,
+        isLocal: isLoopbackHost(config.server.host),
+        anonymousMayWrite: true,
+      }),
       createOpenApi({
         schema,
         routes,

@@ -239,6 +239,16 @@ export const table = {
   audit: {
     retention_days: int(90, 'days an audit entry is kept', { min: 1, max: 36_500 }),
   },
+  graphql: {
+    enabled: bool(true, 'false: /api/graphql answers 404'),
+    introspection: oneOf(
+      ['auto', 'open', 'admin', 'disabled'],
+      'auto',
+      'who may ask for the schema; auto = everybody while server.host is loopback, else the admin',
+    ),
+    max_depth: int(0, 'most fields from the root to a leaf; 0 = no limit'),
+    max_complexity: int(0, 'most fields of a document; 0 = no limit'),
+  },
   log: {
     level: oneOf(['debug', 'info', 'warn', 'error'], 'info', 'least level that is logged'),
     format: oneOf(['json', 'text'], 'json', 'form of a line'),

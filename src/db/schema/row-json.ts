@@ -9,13 +9,18 @@ const geoJson = (schema: Schema, value: Sql): Sql =>
 
 const isConverted = (column: Column): boolean => column.isGeometry || column.isGeography || column.isVector
 
-/** A column as it appears in JSON, under its own name. */
-function jsonColumn(schema: Schema, column: Column, alias: Ident): Sql {
+/** A column's value as it appears in JSON. */
+export function columnJson(schema: Schema, column: Column, alias: Ident): Sql {
   const value = sql`${alias}.${column.ident}`
-  if (column.isGeometry || column.isGeography) return sql`${geoJson(schema, value)} as ${column.ident}`
+  if (column.isGeometry || column.isGeography) return geoJson(schema, value)
   // pgvector writes a vector the way JSON writes an array of numbers.
-  if (column.isVector) return sql`${value}::text::pg_catalog.json as ${column.ident}`
-  return value
+  return column.isVector ? sql`${value}::text::pg_catalog.json` : value
+}
+
+/** The same under the column's own name. */
+const jsonColumn = (schema: Schema, column: Column, alias: Ident): Sql => {
+  const value = columnJson(schema, column, alias)
+  return isConverted(column) ? sql`${value} as ${column.ident}` : value
 }
 
 export const jsonColumns = (schema: Schema, columns: readonly Column[], alias: Ident): Sql =>

@@ -1,0 +1,287 @@
+import {
+  type DocumentNode,
+  execute,
+  type FieldNode,
+  GraphQLError,
+  type GraphQLObjectType,
+  getVariableValues,
+  Kind,
+  OverlappingFieldsCanBeMergedRule,
+  specifiedRules,
+  validate,
+} from 'graphql'
+import { LRUCache } from 'lru-cache'
+import type { Departure } from '../../core/departure.ts'
+import { AppError, badRequest } from '../../core/errors.ts'
+import type { Identity } from '../../core/identity.ts'
+import type { ChangeLog } from '../../db/changes/log.ts'
+import type { Db } from '../../db/db.ts'
+import { failedStatement } from '../../db/pg-errors.ts'
+import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
+import { type Viewer, viewerOf } from '../../db/schema/viewer.ts'
+import type { Sql } from '../../db/sql.ts'
+import {
+  chooseOperation,
+  isIntrospection,
+  keysIn,
+  type Limits,
+  measure,
+  type Operation,
+  parseDocument,
+  requireWithin,
+  withoutHints,
+} from './document.ts'
+import { compileMutation } from './mutation.ts'
+import { type NamedTable, Names } from './names.ts'
+import { type Compilation, compileRows, type Failure, failureOf } from './query.ts'
+import { meaningOf, type Selected, selectionOf, type Variables } from './selection.ts'
+import { TypeSystem } from './type-system.ts'
+
+export type Request = { query: string; variables: Readonly<Record<string, unknown>>; operationName: string | undefined }
+/** The whole answer as JSON text, and whether something may have been written. */
+export type Outcome = { status: number; text: string; wrote: boolean }
+
+export type EngineDeps = {
+  db: Db
+  schema: SchemaCache
+  limits: Limits
+  mayIntrospect: (who: Identity) => boolean
+  /** Throws unless the caller may write at all. */
+  requireWriter: (who: Identity) => void
+  log: Pick<ChangeLog, 'appender'>
+}
+
+/** Merging fields is checked where they are merged: the rule compares every field with every other. */
+const RULES = specifiedRules.filter((rule) => rule !== OverlappingFieldsCanBeMergedRule)
+const MAX_ROOT_FIELDS = 200
+const KEPT_SYSTEMS = 200
+
+/** Documents of one snapshot, one role at a time; each root field is one statement, and all of them one flight. */
+export class GraphEngine {
+  readonly #deps: EngineDeps
+  readonly #names = new WeakMap<Schema, Map<string, Names>>()
+  readonly #systems = new LRUCache<string, TypeSystem>({ max: KEPT_SYSTEMS })
+  readonly #numbers = new WeakMap<Names, number>()
+  readonly #whole = new WeakMap<Names, Promise<TypeSystem>>()
+  #lastNumber = 0
+
+  constructor(deps: EngineDeps) {
+    this.#deps = deps
+  }
+
+  async answer(who: Identity, request: Request, signal: Departure): Promise<Outcome> {
+    const { schema } = this.#deps
+    const known = schema.read()
+    const first = await this.#attempt(who, request, signal, known)
+    // The snapshot may lag behind the database by a moment: a name it does not know is looked for once more.
+    if (!first.isUnknown) return first.outcome
+    const fresh = await schema.refreshIfStale()
+    return fresh === known ? first.outcome : (await this.#attempt(who, request, signal, fresh)).outcome
+  }
+
+  async #attempt(
+    who: Identity,
+    request: Request,
+    signal: Departure,
+    schema: Schema,
+  ): Promise<{ outcome: Outcome; isUnknown: boolean }> {
+    const viewer = viewerOf(who)
+    try {
+      const { document, names: words } = parseDocument(request.query)
+      const mayIntrospect = this.#deps.mayIntrospect(who)
+      if (!mayIntrospect && (words.has('__schema') || words.has('__type'))) {
+        throw new AppError('forbidden', 'introspection is not allowed')
+      }
+      const names = this.#namesOf(schema, viewer)
+      const system = this.#systemFor(names, keysIn(request.variables, new Set(words)))
+      const refusals = validate(system.schema, document, RULES)
+      if (refusals.length > 0) {
+        const errors = refusals.map(({ message }) => refusal(mayIntrospect ? message : withoutHints(message)))
+        return { outcome: refused(errors), isUnknown: true }
+      }
+      const operation = chooseOperation(document, request.operationName)
+      requireWithin(measure(operation), this.#deps.limits)
+      const variables = coerced(system, operation, request.variables)
+      const compilation = { schema, names, viewer, operation, variables }
+      return { outcome: await this.#run(who, compilation, system, document, signal), isUnknown: false }
+    } catch (error) {
+      if (error instanceof AppError && error.status >= 401 && error.status !== 404) throw error
+      return { outcome: refused([failureOf(error)]), isUnknown: false }
+    }
+  }
+
+  #namesOf(schema: Schema, { role }: Viewer): Names {
+    const roles = this.#names.get(schema) ?? new Map<string, Names>()
+    this.#names.set(schema, roles)
+    const names = roles.get(role) ?? new Names(schema, role)
+    roles.set(role, names)
+    return names
+  }
+
+  /** The tables that a document with these words can be about. */
+  #systemFor(names: Names, words: ReadonlySet<string>): TypeSystem {
+    const tables = new Set<NamedTable>()
+    const add = (table: NamedTable | undefined): void => {
+      if (!table || tables.has(table)) return
+      tables.add(table)
+      for (const [relation, { target }] of table.relations) if (words.has(relation)) add(names.of(target))
+    }
+    for (const word of words) add(names.field(word) ?? names.field(word.replace(/^(insert|update|delete)_/, '')))
+    const number = this.#numbers.get(names) ?? ++this.#lastNumber
+    this.#numbers.set(names, number)
+    const key = `${number} ${[...tables]
+      .map(({ field }) => field)
+      .sort()
+      .join(' ')}`
+    const known = this.#systems.get(key) ?? new TypeSystem(names, tables)
+    this.#systems.set(key, known)
+    return known
+  }
+
+  async #run(
+    who: Identity,
+    compilation: Compilation,
+    system: TypeSystem,
+    document: DocumentNode,
+    signal: Departure,
+  ): Promise<Outcome> {
+    const { operation, variables } = compilation
+    if (operation.node.operation === 'subscription') throw badRequest('subscriptions are not supported')
+    const isMutation = operation.node.operation === 'mutation'
+    const root = (isMutation ? system.schema.getMutationType() : system.schema.getQueryType()) as GraphQLObjectType
+    const selected = selectionOf([operation.node.selectionSet], root, operation, variables)
+    if (selected.length > MAX_ROOT_FIELDS) throw badRequest(`more than ${MAX_ROOT_FIELDS} fields at the root`)
+    if (isMutation) return this.#mutate(who, selected, root, compilation, signal)
+    const data = new Map<string, string>()
+    for (const { key, field } of selected) if (!field) data.set(key, JSON.stringify(root.name))
+    const asked = selected.filter(({ node }) => isIntrospection(node))
+    if (asked.length > 0) await this.#introspect(compilation, document, asked, data)
+    const failures = await this.#query(who, selected, compilation, signal, data)
+    return answered(selected, data, failures, false)
+  }
+
+  /** One flight for all; when one of them fails, each is flown alone, so that the others are answered. */
+  async #query(
+    who: Identity,
+    selected: readonly Selected[],
+    compilation: Compilation,
+    signal: Departure,
+    data: Map<string, string>,
+  ): Promise<Failure[]> {
+    const failures: Failure[] = []
+    const statements: { key: string; statement: Sql }[] = []
+    for (const field of selected) {
+      const meaning = field.field && meaningOf(field.field)
+      if (meaning?.kind !== 'rows') continue
+      try {
+        statements.push({ key: field.key, statement: compileRows(field, meaning.of, compilation) })
+      } catch (error) {
+        failures.push(failureOf(error, field.key))
+      }
+    }
+    const [first, ...rest] = statements.map(({ statement }) => statement)
+    if (!first) return failures
+    const fly = (list: readonly [Sql, ...Sql[]]) => this.#deps.db.flyAll(who, list, { lane: 'slow', signal })
+    try {
+      const texts = await fly([first, ...rest])
+      for (const [i, { key }] of statements.entries()) data.set(key, texts[i] ?? '[]')
+    } catch (error) {
+      if (isOutage(error)) throw error
+      if (statements.length === 1) return [...failures, failureOf(error, statements[0]?.key)]
+      for (const { key, statement } of statements) {
+        try {
+          data.set(key, (await fly([statement]))[0] ?? '[]')
+        } catch (alone) {
+          failures.push(failureOf(alone, key))
+        }
+      }
+    }
+    return failures
+  }
+
+  /** All or nothing, in the order they stand. */
+  async #mutate(
+    who: Identity,
+    selected: readonly Selected[],
+    root: GraphQLObjectType,
+    compilation: Compilation,
+    signal: Departure,
+  ): Promise<Outcome> {
+    const data = new Map<string, string>()
+    const keys: string[] = []
+    const statements: Sql[] = []
+    let at = ''
+    try {
+      this.#deps.requireWriter(who)
+      for (const field of selected) {
+        at = field.key
+        if (!field.field) data.set(at, JSON.stringify(root.name))
+        else {
+          keys.push(at)
+          statements.push(compileMutation(field, compilation, this.#deps.log.appender(who)))
+        }
+      }
+      const [first, ...rest] = statements
+      if (!first) return answered(selected, data, [], false)
+      const texts = await this.#deps.db.flyAll(who, [first, ...rest], { lane: 'slow', signal }).catch((error) => {
+        at = keys[failedStatement(error) ?? 0] ?? at
+        throw error
+      })
+      for (const [i, key] of keys.entries()) data.set(key, texts[i] ?? 'null')
+      return answered(selected, data, [], true)
+    } catch (error) {
+      if (isOutage(error)) throw error
+      return refused([failureOf(error, at)])
+    }
+  }
+
+  async #introspect(
+    { names, operation, variables }: Compilation,
+    document: DocumentNode,
+    asked: readonly Selected[],
+    data: Map<string, string>,
+  ): Promise<void> {
+    const whole = this.#whole.get(names) ?? wholeSystem(names)
+    this.#whole.set(names, whole)
+    const selections: FieldNode[] = asked.map(({ node }) => node)
+    const node = { ...operation.node, selectionSet: { kind: Kind.SELECTION_SET as const, selections } }
+    const definitions = [node, ...document.definitions.filter(({ kind }) => kind === Kind.FRAGMENT_DEFINITION)]
+    const { schema } = await whole
+    const result = await execute({ schema, document: { ...document, definitions }, variableValues: variables })
+    for (const { key } of asked) data.set(key, JSON.stringify(result.data?.[key] ?? null))
+  }
+}
+
+async function wholeSystem(names: Names): Promise<TypeSystem> {
+  const system = new TypeSystem(names, names.all())
+  await system.prepare(() => new Promise((resolve) => setImmediate(resolve)))
+  return system
+}
+
+function coerced(system: TypeSystem, { node }: Operation, given: Readonly<Record<string, unknown>>): Variables {
+  const result = getVariableValues(system.schema, node.variableDefinitions ?? [], given, { maxErrors: 10 })
+  if (result.errors) throw new GraphQLError(result.errors[0]?.message ?? 'invalid variables')
+  return result.coerced
+}
+
+const isOutage = (error: unknown): boolean => error instanceof AppError && error.kind === 'unavailable'
+
+const refusal = (message: string): Failure => ({ message, extensions: { code: 400 } })
+
+const refused = (errors: readonly Failure[]): Outcome => ({
+  status: 200,
+  text: JSON.stringify({ data: null, errors }),
+  wrote: false,
+})
+
+/** PostgreSQL's texts as they came, put together in the order of the document. */
+function answered(
+  selected: readonly Selected[],
+  data: ReadonlyMap<string, string>,
+  failures: readonly Failure[],
+  wrote: boolean,
+): Outcome {
+  const fields = selected.map(({ key }) => `${JSON.stringify(key)}:${data.get(key) ?? 'null'}`)
+  const errors = failures.length > 0 ? `,"errors":${JSON.stringify(failures)}` : ''
+  return { status: 200, text: `{"data":{${fields.join(',')}}${errors}}`, wrote }
+}

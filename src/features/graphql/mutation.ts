@@ -1,0 +1,180 @@
+import type { GraphQLObjectType } from 'graphql'
+import { getNamedType } from 'graphql'
+import { badRequest } from '../../core/errors.ts'
+import type { Appender, ChangeAction } from '../../db/changes/append.ts'
+import type { Place } from '../../db/rows/place.ts'
+import {
+  assignments,
+  BEFORE,
+  definitions,
+  INPUT,
+  image,
+  insert,
+  isSeenWhole,
+  logAll,
+  MADE,
+  oldImage,
+  outcome,
+  ROW,
+  sameKey,
+} from '../../db/rows/write.ts'
+import type { Column } from '../../db/schema/snapshot.ts'
+import { columnsFor } from '../../db/schema/viewer.ts'
+import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../db/sql.ts'
+import { jsonOf } from './input-json.ts'
+import type { NamedTable } from './names.ts'
+import { argumentsOf, type Compilation, reachOf, requireAllowed, selectList } from './query.ts'
+import { meaningOf, type Selected, selectionOf } from './selection.ts'
+import { type Input, parameter, whereClause } from './where.ts'
+
+/** A root field of a mutation as one statement that changes, logs and answers its JSON. */
+export function compileMutation(selected: Selected, c: Compilation, log: Appender): Sql {
+  const meaning = selected.field && meaningOf(selected.field)
+  if (meaning?.kind !== 'insert' && meaning?.kind !== 'update' && meaning?.kind !== 'delete') {
+    throw new TypeError('not a mutation')
+  }
+  const { of: table } = meaning
+  requireAllowed(table, c)
+  const args = argumentsOf(selected, c)
+  const write = { table, place: { schema: c.schema, table: table.table, viewer: c.viewer }, c, log }
+  switch (meaning.kind) {
+    case 'insert':
+      return answer(write, selected, inserted(write, args), 'create')
+    case 'update':
+      return answer(write, selected, updated(write, args), 'update')
+    case 'delete':
+      return answer(write, selected, deleted(write, args), 'delete')
+  }
+}
+
+type Write = { table: NamedTable; place: Place; c: Compilation; log: Appender }
+
+/** What RETURNING hands on: the row for the answer, and what the log needs of it. */
+const returning = ({ place }: Write): Sql => sql`returning ${outcome(place)}, ${visible(place)}`
+
+const visible = ({ table, viewer }: Place): Sql =>
+  join(
+    columnsFor(table, viewer.role).map(({ ident }) => sql`${ROW}.${ident}`),
+    COMMA,
+  )
+
+/** An absent column takes its default, so rows with other columns are other inserts; each kind is one. */
+function inserted(write: Write, args: Input): Sql {
+  const rows = args['objects'] as Input[]
+  const kinds = new Map<string, { columns: Column[]; bodies: string[] }>()
+  for (const row of rows) {
+    const columns = Object.keys(row).flatMap((name) => write.table.columns.get(name) ?? [])
+    const key = columns
+      .map(({ name }) => name)
+      .sort()
+      .join('\0')
+    const kind = kinds.get(key) ?? { columns, bodies: [] }
+    kind.bodies.push(rowJson(row, columns))
+    kinds.set(key, kind)
+  }
+  const parts = [...kinds.values()].map(({ columns, bodies }, i) => ({
+    name: new Ident(`svc_made${i}`),
+    statement: sql`${insertOf(write.place, columns, bodies)} ${returning(write)}`,
+  }))
+  const ctes = parts.map(({ name, statement }) => sql`${name} as (${statement})`)
+  const all = parts.map(({ name }) => sql`select * from ${name}`)
+  if (parts.length === 0) return sql`${MADE} as (${emptyOf(write)})`
+  return sql`${join(ctes, COMMA)}, ${MADE} as (${join(all, sql` union all `)})`
+}
+
+const rowJson = (row: Input, columns: readonly Column[]): string =>
+  `{${columns.map(({ name }) => `${JSON.stringify(name)}:${jsonOf(row[name])}`).join(',')}}`
+
+function insertOf(place: Place, columns: readonly Column[], bodies: readonly string[]): Sql {
+  if (columns.length === 0) {
+    if (bodies.length > 1) throw badRequest('several rows of defaults alone cannot be inserted at once')
+    return sql`insert into ${place.table.ident} as ${ROW} default values`
+  }
+  const input = sql`pg_catalog.json_to_recordset(${`[${bodies.join(',')}]`}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
+  return insert(place, columns, input)
+}
+
+/** No row, in the form of rows that were made. */
+const emptyOf = ({ place }: Write): Sql =>
+  sql`select null::pg_catalog.json as svc_json, null::pg_catalog.jsonb as svc_pk, ${visible(place)} from ${place.table.ident} as ${ROW} where false`
+
+function updated(write: Write, args: Input): Sql {
+  const { place, table, c, log } = write
+  const given = (args['_set'] ?? {}) as Input
+  const columns = Object.keys(given).flatMap((name) => table.columns.get(name) ?? [])
+  const changes = [
+    ...(columns.length > 0 ? [assignments(place.schema, columns)] : []),
+    ...changed(
+      table,
+      args['_inc'],
+      (column, value) => sql`${ROW}.${column.ident} operator(pg_catalog.+) ${value}::${column.castType}`,
+    ),
+    ...changed(
+      table,
+      args['_append'],
+      (column, value) => sql`${ROW}.${column.ident} operator(pg_catalog.||) ${value}::pg_catalog.jsonb`,
+    ),
+    ...changed(
+      table,
+      args['_prepend'],
+      (column, value) => sql`${value}::pg_catalog.jsonb operator(pg_catalog.||) ${ROW}.${column.ident}`,
+    ),
+  ]
+  if (changes.length === 0) throw badRequest('nothing to change: give _set, _inc, _append or _prepend')
+  const input =
+    columns.length > 0
+      ? [
+          sql`pg_catalog.json_to_record(${rowJson(given, columns)}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`,
+        ]
+      : []
+  const set = sql`update ${place.table.ident} as ${ROW} set ${join(changes, COMMA)}`
+  const where = whereClause(args['where'], table, ROW, reachOf(c))
+  // Without a key the row before cannot be found again by the row after; then it is not logged.
+  if (place.table.primaryKey.length === 0) {
+    const from = input.length > 0 ? sql` from ${join(input, COMMA)}` : EMPTY
+    return sql`${MADE} as (${set}${from}${where} ${returning(write)}, null::pg_catalog.jsonb as svc_old)`
+  }
+  return sql`${BEFORE} as (
+      select ${oldImage(place, log)} from ${place.table.ident} as ${ROW}${where} for no key update
+    ), ${MADE} as (
+      ${set} from ${join([...input, sql`${BEFORE}`], COMMA)} where ${sameKey(place.table)}
+      ${returning(write)}, ${BEFORE}.svc_old
+    )`
+}
+
+const changed = (table: NamedTable, input: unknown, value: (column: Column, value: Sql) => Sql): Sql[] =>
+  Object.entries((input ?? {}) as Input).flatMap(([name, given]) => {
+    const column = table.columns.get(name)
+    if (!column || given === undefined) return []
+    return [sql`${column.ident} = ${value(column, sql`${parameter(given)}`)}`]
+  })
+
+function deleted(write: Write, args: Input): Sql {
+  const { place, table, c, log } = write
+  const where = whereClause(args['where'], table, ROW, reachOf(c))
+  if (isSeenWhole(place) || place.table.primaryKey.length === 0) {
+    return sql`${MADE} as (delete from ${place.table.ident} as ${ROW}${where} ${returning(write)}, ${image(place)} as svc_old)`
+  }
+  return sql`${BEFORE} as (
+      select ${oldImage(place, log)} from ${place.table.ident} as ${ROW}${where} for update
+    ), ${MADE} as (
+      delete from ${place.table.ident} as ${ROW} using ${BEFORE} where ${sameKey(place.table)}
+      ${returning(write)}, ${BEFORE}.svc_old
+    )`
+}
+
+function answer({ table, place, c, log }: Write, selected: Selected, made: Sql, action: ChangeAction): Sql {
+  const type = getNamedType(selected.field?.type) as GraphQLObjectType
+  const fields = selectionOf(selected.inner, type, c.operation, c.variables).map((field) => {
+    const kind = field.field && meaningOf(field.field).kind
+    const key = new Ident(field.key)
+    if (kind === undefined) return sql`${type.name}::text as ${key}`
+    if (kind === 'affected_rows') return sql`(select pg_catalog.count(*) from ${MADE}) as ${key}`
+    const rows = sql`select ${selectList(field, table, MADE, c, 0)} from ${MADE}`
+    return sql`coalesce((select pg_catalog.json_agg(j.*) from (${rows}) as j), '[]'::pg_catalog.json) as ${key}`
+  })
+  const logged = sql`case when pg_catalog.count(*) > 0 then ${logAll(place, log, action, EMPTY)} end`
+  return sql`with ${made}
+    select (select pg_catalog.to_json(svc_out.*)::text from (select ${join(fields, COMMA)}) as svc_out),
+      (select ${logged} from ${MADE})`
+}

@@ -1,0 +1,109 @@
+import type { DatabaseRole } from '../../core/identity.ts'
+import { isVisible } from '../../db/schema/lookup.ts'
+import type { Column, Schema, Table } from '../../db/schema/snapshot.ts'
+import { columnsFor, relationFor, type Step } from '../../db/schema/viewer.ts'
+
+const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/
+/** A name that GraphQL allows and does not keep for itself. */
+const isLegal = (name: string): boolean => NAME.test(name) && !name.startsWith('__')
+const LABEL_WORDS = new Set(['true', 'false', 'null'])
+
+/** The labels of an enum that are names in GraphQL too; undefined where they are not and the column is a String. */
+export function enumLabels({ enumValues }: Column): readonly string[] | undefined {
+  if (enumValues === undefined || enumValues.length === 0) return undefined
+  return enumValues.every((label) => isLegal(label) && !LABEL_WORDS.has(label)) ? enumValues : undefined
+}
+
+/** A table as GraphQL shows it to a role; what has no legal name is left out. */
+export class NamedTable {
+  readonly table: Table
+  /** Its field in Query; mutations put a verb in front. */
+  readonly field: string
+  readonly typeName: string
+  readonly #schema: Schema
+  readonly #role: DatabaseRole
+  #columns: ReadonlyMap<string, Column> | undefined
+  #relations: ReadonlyMap<string, Step> | undefined
+
+  constructor(table: Table, names: { field: string; typeName: string }, schema: Schema, role: DatabaseRole) {
+    this.table = table
+    this.field = names.field
+    this.typeName = names.typeName
+    this.#schema = schema
+    this.#role = role
+  }
+
+  get columns(): ReadonlyMap<string, Column> {
+    this.#columns ??= new Map(
+      columnsFor(this.table, this.#role)
+        .filter(({ name }) => isLegal(name))
+        .map((column) => [column.name, column]),
+    )
+    return this.#columns
+  }
+
+  /** By the names of expand; a column wins over a relation of the same name. */
+  get relations(): ReadonlyMap<string, Step> {
+    this.#relations ??= new Map(
+      this.table.relations.flatMap((relation): [string, Step][] => {
+        const step = relationFor(this.#schema, this.table, relation.fieldName, this.#role)
+        if (!step) return []
+        const names = new Set([relation.fieldName])
+        // The bare name of a child means the first of its keys that point here.
+        if (relation.type === 'one-to-many' && relation.names.includes(step.target.name)) names.add(step.target.name)
+        return [...names].filter((name) => isLegal(name) && !this.columns.has(name)).map((name) => [name, step])
+      }),
+    )
+    return this.#relations
+  }
+
+  /** Views have no mutations. */
+  get isWritable(): boolean {
+    return this.table.kind !== 'view' && this.table.kind !== 'materialized_view'
+  }
+}
+
+/** Types that tables must not be called after. */
+const TAKEN = new Set(
+  'Query Mutation Int Float String Boolean ID BigInt Numeric UUID Timestamptz Date JSON Bytea Geometry Vector OrderBy'.split(
+    ' ',
+  ),
+)
+
+/** How the tables of a snapshot are called, for one role. */
+export class Names {
+  readonly #byField = new Map<string, NamedTable>()
+  readonly #byTable = new Map<Table, NamedTable>()
+  readonly #typeNames = new Set<string>(TAKEN)
+
+  constructor(schema: Schema, role: DatabaseRole) {
+    const bySchema = (name: string): Table[] => [...schema.tables.values()].filter((table) => table.schema === name)
+    const visible = schema.schemas.flatMap(bySchema).filter((table) => isVisible(table, role))
+    for (const table of visible) {
+      const field = this.#byField.has(table.name) ? `${table.schema}_${table.name}` : table.name
+      if (!isLegal(field) || this.#byField.has(field)) continue
+      const named = new NamedTable(table, { field, typeName: TAKEN.has(field) ? `${field}_row` : field }, schema, role)
+      if (named.columns.size === 0) continue
+      this.#byField.set(field, named)
+      this.#byTable.set(table, named)
+      this.#typeNames.add(named.typeName)
+    }
+  }
+
+  field(name: string): NamedTable | undefined {
+    return this.#byField.get(name)
+  }
+  of(table: Table): NamedTable | undefined {
+    return this.#byTable.get(table)
+  }
+  all(): NamedTable[] {
+    return [...this.#byField.values()]
+  }
+
+  /** A name for a type that no table is called by. */
+  typeName(wanted: string): string {
+    let name = wanted
+    while (this.#typeNames.has(name)) name += '_'
+    return name
+  }
+}

@@ -1,0 +1,116 @@
+import { AppError, badRequest, notFound, unauthorized } from '../../core/errors.ts'
+import type { Identity } from '../../core/identity.ts'
+import * as t from '../../core/json-type.ts'
+import type { ChangeLog } from '../../db/changes/log.ts'
+import type { Db } from '../../db/db.ts'
+import type { SchemaCache } from '../../db/schema/snapshot.ts'
+import type { Feature } from '../../http/feature.ts'
+import { jsonText, route } from '../../http/route.ts'
+import type { GraphEngine, Request } from './engine.ts'
+
+export type GraphqlConfig = {
+  enabled: boolean
+  introspection: 'auto' | 'open' | 'admin' | 'disabled'
+  max_depth: number
+  max_complexity: number
+}
+
+export type GraphqlDeps = {
+  db: Db
+  schema: SchemaCache
+  log: Pick<ChangeLog, 'appender' | 'wake'>
+  config: GraphqlConfig
+  /** The server listens on this machine alone. */
+  isLocal: boolean
+  /** Whether callers without a bearer may write. */
+  anonymousMayWrite: boolean
+}
+
+const failures = t.array(
+  t.object({
+    message: t.string(),
+    path: t.optional(t.array(t.union(t.string(), t.integer()))),
+    extensions: t.optional(t.object({ code: t.integer({ description: 'the HTTP status it would have been' }) })),
+  }),
+)
+
+const request = t.object({
+  query: t.string(),
+  variables: t.optional(t.nullable(t.record(t.any()))),
+  operationName: t.optional(t.nullable(t.string())),
+})
+
+/** Failures of the request itself; what GraphQL has no words for stays in the common form. */
+const COMMON_FORM = new Set([404, 405, 413, 415])
+const errorBody = (error: AppError): unknown =>
+  COMMON_FORM.has(error.status)
+    ? error.toJSON()
+    : { errors: [{ message: error.message, extensions: { code: error.status } }] }
+
+export function createGraphql(deps: GraphqlDeps): Feature {
+  const { config } = deps
+  let engine: Promise<GraphEngine> | undefined
+  // The library is loaded with the first document: a server that is never asked need not know GraphQL.
+  const started = (): Promise<GraphEngine> => {
+    engine ??= import('./engine.ts').then(
+      ({ GraphEngine: Engine }) => new Engine({ ...deps, limits: config, mayIntrospect, requireWriter }),
+    )
+    return engine
+  }
+
+  const mayIntrospect = (who: Identity): boolean => {
+    const rule = config.introspection === 'auto' ? (deps.isLocal ? 'open' : 'admin') : config.introspection
+    return rule === 'open' || (rule === 'admin' && who.kind === 'admin')
+  }
+
+  const requireWriter = (who: Identity): void => {
+    if (who.kind === 'key' && who.grant.scope === 'readonly') {
+      throw new AppError('forbidden', 'api key scope does not permit write operations')
+    }
+    if (who.kind === 'anonymous' && !deps.anonymousMayWrite) {
+      throw unauthorized('missing or invalid authorization header')
+    }
+  }
+
+  const routes = [
+    route('POST /api/graphql', {
+      summary: 'Queries and mutations over the same tables, rights and change log as collections',
+      auth: 'optional',
+      access: 'read',
+      limit: 'api',
+      requires: () => {
+        if (!config.enabled) throw notFound('GraphQL is not enabled')
+      },
+      accepts: request,
+      errorBody,
+      answers: { 200: t.object({ data: t.any(), errors: t.optional(failures) }) },
+      handle: async (call) => {
+        const asked = requestOf(call.body)
+        const { text, wrote } = await (await started()).answer(call.who, asked, call.departure)
+        if (wrote) deps.log.wake()
+        return jsonText(200, text)
+      },
+    }),
+  ]
+  return { routes }
+}
+
+function requestOf(body: unknown): Request {
+  const fields = (typeof body === 'object' && body !== null && !Array.isArray(body) ? body : {}) as Record<
+    string,
+    unknown
+  >
+  const { query, variables, operationName } = fields
+  if (typeof query !== 'string' || query.trim() === '') throw badRequest('query is required')
+  if (variables !== undefined && variables !== null && (typeof variables !== 'object' || Array.isArray(variables))) {
+    throw badRequest('variables must be an object')
+  }
+  if (operationName !== undefined && operationName !== null && typeof operationName !== 'string') {
+    throw badRequest('operationName must be a string')
+  }
+  return {
+    query,
+    variables: (variables ?? {}) as Record<string, unknown>,
+    operationName: operationName ?? undefined,
+  }
+}

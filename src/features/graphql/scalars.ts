@@ -1,0 +1,144 @@
+import {
+  GraphQLBoolean,
+  GraphQLError,
+  GraphQLFloat,
+  GraphQLInt,
+  GraphQLScalarType,
+  GraphQLString,
+  Kind,
+  type ValueNode,
+} from 'graphql'
+import type { Column } from '../../db/schema/snapshot.ts'
+
+/**
+ * Values of these types stay the text that PostgreSQL will read, so that no digit is lost on the way. Only input is
+ * coerced: what goes out is JSON that PostgreSQL made.
+ */
+const text = (name: string, description: string, fromNumber?: (value: number) => string): GraphQLScalarType<string> =>
+  new GraphQLScalarType({
+    name,
+    description,
+    parseValue: (value) => {
+      if (typeof value === 'string') return value
+      if (typeof value === 'number' && fromNumber) return fromNumber(value)
+      throw new GraphQLError(`${name} cannot represent this value`)
+    },
+    parseLiteral: (node) => {
+      if (node.kind === Kind.STRING) return node.value
+      if (fromNumber && (node.kind === Kind.INT || node.kind === Kind.FLOAT)) return node.value
+      throw new GraphQLError(`${name} cannot represent this value`, { nodes: node })
+    },
+  })
+
+/** A number in JSON has been a double on its way here: beyond what a double keeps, nobody knows what was meant. */
+function exact(name: string, isExact: (value: number) => boolean): (value: number) => string {
+  return (value) => {
+    if (isExact(value)) return String(value)
+    throw new GraphQLError(`${name} cannot be read exactly from a JSON number of this size: send it as a string`)
+  }
+}
+
+const MAX_DIGITS = 15
+const digitsOf = (value: number): number =>
+  String(value).replace(/e.*$/, '').replace(/\D/g, '').replace(/^0+/, '').length
+
+const Big = text('BigInt', 'A whole number of 64 bits.', exact('BigInt', Number.isSafeInteger))
+const Numeric = text(
+  'Numeric',
+  'A decimal number with all its digits.',
+  exact('Numeric', (value) => Number.isFinite(value) && digitsOf(value) <= MAX_DIGITS),
+)
+const Uuid = text('UUID', 'A UUID.')
+const Timestamptz = text('Timestamptz', 'A moment, as RFC 3339 writes it.')
+const DateOnly = text('Date', 'A date, YYYY-MM-DD.')
+const Bytea = text('Bytea', 'Bytes as hexadecimal text after \\x.')
+
+/** A JSON value as text. */
+export class Json {
+  readonly text: string
+  constructor(value: string) {
+    this.text = value
+  }
+}
+
+const json = (name: string, description: string): GraphQLScalarType<Json> =>
+  new GraphQLScalarType({
+    name,
+    description,
+    parseValue: (value) => new Json(JSON.stringify(value)),
+    parseLiteral: (node, variables) => new Json(literalText(node, variables ?? {})),
+  })
+
+export const JsonScalar = json('JSON', 'Any JSON value.')
+const Geometry = json('Geometry', 'A GeoJSON geometry.')
+const Vector = json('Vector', 'An array of numbers.')
+
+/** A literal as JSON, number by number as it was written. */
+function literalText(node: ValueNode, variables: Readonly<Record<string, unknown>>): string {
+  switch (node.kind) {
+    case Kind.INT:
+    case Kind.FLOAT:
+      return node.value
+    case Kind.STRING:
+    case Kind.ENUM:
+      return JSON.stringify(node.value)
+    case Kind.BOOLEAN:
+      return String(node.value)
+    case Kind.NULL:
+      return 'null'
+    case Kind.LIST:
+      return `[${node.values.map((value) => literalText(value, variables)).join(',')}]`
+    case Kind.OBJECT: {
+      const fields = node.fields.map(
+        ({ name, value }) => `${JSON.stringify(name.value)}:${literalText(value, variables)}`,
+      )
+      return `{${fields.join(',')}}`
+    }
+    case Kind.VARIABLE: {
+      const value = variables[node.name.value]
+      return value instanceof Json ? value.text : (JSON.stringify(value) ?? 'null')
+    }
+  }
+}
+
+const BY_BASE_TYPE: Readonly<Record<string, GraphQLScalarType>> = {
+  bool: GraphQLBoolean,
+  int2: GraphQLInt,
+  int4: GraphQLInt,
+  int8: Big,
+  float4: GraphQLFloat,
+  float8: GraphQLFloat,
+  numeric: Numeric,
+  uuid: Uuid,
+  timestamptz: Timestamptz,
+  date: DateOnly,
+  json: JsonScalar,
+  jsonb: JsonScalar,
+  bytea: Bytea,
+}
+
+/** The scalar of a column's type, or of the elements of its arrays. */
+export function scalarOf(column: Column): GraphQLScalarType {
+  if (column.isGeometry || column.isGeography) return Geometry
+  if (column.isVector) return Vector
+  if (column.typeKind === 'c' && !column.isArray) return JsonScalar
+  // PostgreSQL names the type of an array after its element's.
+  const name = column.isArray ? column.baseType.replace(/^_/, '') : column.baseType
+  return BY_BASE_TYPE[name] ?? GraphQLString
+}
+
+export const SCALARS: readonly GraphQLScalarType[] = [
+  GraphQLBoolean,
+  GraphQLFloat,
+  GraphQLInt,
+  GraphQLString,
+  Big,
+  Numeric,
+  Uuid,
+  Timestamptz,
+  DateOnly,
+  Bytea,
+  JsonScalar,
+  Geometry,
+  Vector,
+]

@@ -1,0 +1,78 @@
+import {
+  type FieldNode,
+  GraphQLError,
+  type GraphQLField,
+  GraphQLIncludeDirective,
+  type GraphQLObjectType,
+  GraphQLSkipDirective,
+  getDirectiveValues,
+  Kind,
+  print,
+  type SelectionNode,
+  type SelectionSetNode,
+} from 'graphql'
+import { badRequest } from '../../core/errors.ts'
+import type { Operation } from './document.ts'
+import type { Meaning } from './type-system.ts'
+
+export type Variables = Readonly<Record<string, unknown>>
+
+/** One key of the answer: the field it shows, and what is asked of that. */
+export type Selected = {
+  readonly key: string
+  readonly node: FieldNode
+  /** Undefined for `__typename`. */
+  readonly field: GraphQLField<unknown, unknown> | undefined
+  readonly inner: readonly SelectionSetNode[]
+}
+
+/** PostgreSQL cuts longer names off. */
+const MAX_KEY_BYTES = 63
+
+/**
+ * The fields of selection sets that are laid over each other, fragments put in their places. Fields of one key must
+ * be the same field with the same arguments (GraphQL specification, section 5.3.2), and are merged.
+ */
+export function selectionOf(
+  sets: readonly SelectionSetNode[],
+  type: GraphQLObjectType,
+  operation: Operation,
+  variables: Variables,
+): Selected[] {
+  const found = new Map<string, { node: FieldNode; signature: string; inner: SelectionSetNode[] }>()
+  const add = (node: FieldNode): void => {
+    const key = node.alias?.value ?? node.name.value
+    const signature = `${node.name.value}(${(node.arguments ?? []).map(print).sort().join(',')})`
+    const known = found.get(key)
+    if (known && known.signature !== signature) {
+      throw new GraphQLError(`fields "${key}" conflict: use different aliases to fetch both`)
+    }
+    const entry = known ?? { node, signature, inner: [] }
+    if (node.selectionSet) entry.inner.push(node.selectionSet)
+    found.set(key, entry)
+  }
+  const walk = (set: SelectionSetNode): void => {
+    for (const selection of set.selections) {
+      if (!isIncluded(selection, variables)) continue
+      if (selection.kind === Kind.FIELD) add(selection)
+      else if (selection.kind === Kind.INLINE_FRAGMENT) walk(selection.selectionSet)
+      else {
+        const fragment = operation.fragments.get(selection.name.value)
+        if (fragment) walk(fragment.selectionSet)
+      }
+    }
+  }
+  for (const set of sets) walk(set)
+  return [...found].map(([key, { node, inner }]) => {
+    if (key.length > MAX_KEY_BYTES)
+      throw badRequest(`alias "${key.slice(0, 20)}…" is longer than ${MAX_KEY_BYTES} characters`)
+    return { key, node, field: type.getFields()[node.name.value], inner }
+  })
+}
+
+function isIncluded(node: SelectionNode, variables: Variables): boolean {
+  if (getDirectiveValues(GraphQLSkipDirective, node, variables)?.['if'] === true) return false
+  return getDirectiveValues(GraphQLIncludeDirective, node, variables)?.['if'] !== false
+}
+
+export const meaningOf = (field: GraphQLField<unknown, unknown>): Meaning => field.extensions as unknown as Meaning

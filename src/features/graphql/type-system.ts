@@ -1,0 +1,290 @@
+import {
+  GraphQLBoolean,
+  GraphQLEnumType,
+  type GraphQLFieldConfig,
+  type GraphQLFieldConfigMap,
+  GraphQLInputObjectType,
+  type GraphQLInputType,
+  GraphQLInt,
+  GraphQLList,
+  GraphQLNonNull,
+  GraphQLObjectType,
+  type GraphQLOutputType,
+  GraphQLSchema,
+  GraphQLString,
+} from 'graphql'
+import { isIncomparable, isSortable } from '../../db/schema/filter/operators.ts'
+import type { Column } from '../../db/schema/snapshot.ts'
+import { enumLabels, type NamedTable, type Names } from './names.ts'
+import { JsonScalar, scalarOf } from './scalars.ts'
+
+/** What a field of the type system stands for; the compiler reads it back. */
+export type Meaning =
+  | { readonly kind: 'rows'; readonly of: NamedTable }
+  | { readonly kind: 'column'; readonly column: Column }
+  | { readonly kind: 'relation'; readonly name: string; readonly of: NamedTable }
+  | { readonly kind: 'insert' | 'update' | 'delete'; readonly of: NamedTable }
+  | { readonly kind: 'affected_rows' | 'returning' }
+
+type Field = GraphQLFieldConfig<unknown, unknown>
+
+export const OrderBy = new GraphQLEnumType({ name: 'OrderBy', values: { ASC: {}, DESC: {} } })
+
+const COMPARISONS = ['_eq', '_neq', '_gt', '_gte', '_lt', '_lte'] as const
+const nonNull = (type: GraphQLInputType): GraphQLInputType => new GraphQLNonNull(type)
+const listOf = (type: GraphQLInputType): GraphQLInputType => new GraphQLList(new GraphQLNonNull(type))
+
+/**
+ * The types of some tables. A document is held against the tables it names, not against the whole database: with a
+ * thousand tables all types would take longer to make than most documents take to answer.
+ */
+export class TypeSystem {
+  readonly #names: Names
+  readonly #tables: ReadonlySet<NamedTable>
+  #schema: GraphQLSchema | undefined
+  readonly #types = new Map<string, GraphQLObjectType | GraphQLInputObjectType | GraphQLEnumType>()
+
+  constructor(names: Names, tables: Iterable<NamedTable>) {
+    this.#names = names
+    this.#tables = new Set(tables)
+  }
+
+  get schema(): GraphQLSchema {
+    this.#schema ??= this.#make()
+    return this.#schema
+  }
+
+  #make(): GraphQLSchema {
+    const writable = [...this.#tables].filter(({ isWritable }) => isWritable)
+    return new GraphQLSchema({
+      query: new GraphQLObjectType({ name: 'Query', fields: () => this.#queries() }),
+      ...(writable.length > 0 && {
+        mutation: new GraphQLObjectType({ name: 'Mutation', fields: () => this.#mutations(writable) }),
+      }),
+      // Made by us from names that were checked; an empty Query is one that no table of the document exists for.
+      assumeValid: true,
+    })
+  }
+
+  /** Makes the types of a whole database a few at a time, so that others are served meanwhile. */
+  async prepare(pause: () => Promise<void>): Promise<void> {
+    let made = 0
+    for (const named of this.#tables) {
+      for (const type of [this.#object(named), this.#where(named), this.#orderBy(named), this.#response(named)]) {
+        type.getFields()
+      }
+      this.#insertInput(named).getFields()
+      this.#changes(named)
+      if (++made % 20 === 0) await pause()
+    }
+  }
+
+  #queries(): GraphQLFieldConfigMap<unknown, unknown> {
+    const fields: Record<string, Field> = {}
+    for (const named of this.#tables) fields[named.field] = this.#rows(named, { kind: 'rows', of: named })
+    return fields
+  }
+
+  #mutations(tables: readonly NamedTable[]): GraphQLFieldConfigMap<unknown, unknown> {
+    const fields: Record<string, Field> = {}
+    for (const named of tables) {
+      const type = this.#response(named)
+      const where = { type: nonNull(this.#where(named)) }
+      fields[`insert_${named.field}`] = {
+        type,
+        args: {
+          objects: { type: nonNull(listOf(this.#insertInput(named))) },
+        },
+        extensions: { kind: 'insert', of: named } satisfies Meaning,
+      }
+      fields[`update_${named.field}`] = {
+        type,
+        args: { where, ...this.#changes(named) },
+        extensions: { kind: 'update', of: named } satisfies Meaning,
+      }
+      fields[`delete_${named.field}`] = {
+        type,
+        args: { where },
+        extensions: { kind: 'delete', of: named } satisfies Meaning,
+      }
+    }
+    return fields
+  }
+
+  #once<T extends GraphQLObjectType | GraphQLInputObjectType | GraphQLEnumType>(
+    name: string,
+    make: (name: string) => T,
+  ): T {
+    const known = this.#types.get(name)
+    if (known) return known as T
+    const made = make(name)
+    this.#types.set(name, made)
+    return made
+  }
+
+  /** A list of rows with the arguments that every list takes. */
+  #rows(named: NamedTable, meaning: Meaning): Field {
+    return {
+      type: new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(this.#object(named)))),
+      args: {
+        where: { type: this.#where(named) },
+        order_by: { type: listOf(this.#orderBy(named)) },
+        limit: { type: GraphQLInt },
+        offset: { type: GraphQLInt },
+      },
+      extensions: meaning,
+    }
+  }
+
+  #object(named: NamedTable): GraphQLObjectType {
+    return this.#once(named.typeName, (name) => {
+      const fields = (): Record<string, Field> => {
+        const made: Record<string, Field> = {}
+        for (const column of named.columns.values()) {
+          made[column.name] = {
+            type: this.#output(column),
+            ...(column.comment !== undefined && { description: column.comment }),
+            extensions: { kind: 'column', column } satisfies Meaning,
+          }
+        }
+        for (const [relation, target] of this.#relations(named)) {
+          const meaning: Meaning = { kind: 'relation', name: relation, of: target }
+          const isOne = named.relations.get(relation)?.relation.type === 'many-to-one'
+          made[relation] = isOne ? { type: this.#object(target), extensions: meaning } : this.#rows(target, meaning)
+        }
+        return made
+      }
+      const { comment } = named.table
+      return new GraphQLObjectType({ name, fields, ...(comment !== undefined && { description: comment }) })
+    })
+  }
+
+  /** Relations that lead to a table of this type system. */
+  #relations(named: NamedTable): [string, NamedTable][] {
+    return [...named.relations].flatMap(([name, { target }]): [string, NamedTable][] => {
+      const of = this.#names.of(target)
+      return of && this.#tables.has(of) ? [[name, of]] : []
+    })
+  }
+
+  #output(column: Column): GraphQLOutputType {
+    const element = this.#enum(column) ?? scalarOf(column)
+    const type = column.isArray ? new GraphQLList(element) : element
+    return column.nullable ? type : new GraphQLNonNull(type)
+  }
+
+  #input(column: Column): GraphQLInputType {
+    const element = this.#enum(column) ?? scalarOf(column)
+    return column.isArray ? new GraphQLList(element) : element
+  }
+
+  #enum(column: Column): GraphQLEnumType | undefined {
+    const labels = column.isArray ? undefined : enumLabels(column)
+    if (!labels) return undefined
+    const name = this.#names.typeName(`${column.baseType.replace(/\W/g, '_')}_enum`)
+    return this.#once(name, () => {
+      return new GraphQLEnumType({ name, values: Object.fromEntries(labels.map((label) => [label, {}])) })
+    })
+  }
+
+  #where(named: NamedTable): GraphQLInputObjectType {
+    return this.#once(this.#names.typeName(`${named.typeName}_where`), (name): GraphQLInputObjectType => {
+      const fields = () => ({
+        _and: { type: listOf(this.#where(named)) },
+        _or: { type: listOf(this.#where(named)) },
+        _not: { type: this.#where(named) },
+        ...Object.fromEntries(
+          [...named.columns.values()].map((column) => [column.name, { type: this.#comparison(column) }]),
+        ),
+        ...Object.fromEntries(this.#relations(named).map(([relation, to]) => [relation, { type: this.#where(to) }])),
+      })
+      return new GraphQLInputObjectType({ name, fields })
+    })
+  }
+
+  #comparison(column: Column): GraphQLInputObjectType {
+    const type = this.#input(column)
+    const isNull = { _is_null: { type: GraphQLBoolean } }
+    if (isIncomparable(column)) {
+      return this.#once(
+        this.#names.typeName('null_comparison'),
+        (name) => new GraphQLInputObjectType({ name, fields: isNull }),
+      )
+    }
+    const base = String(type).replace(/^\[(.*)\]$/, '$1_list')
+    return this.#once(this.#names.typeName(`${base}_comparison`), (name) => {
+      const compared = Object.fromEntries(COMPARISONS.map((operator) => [operator, { type }]))
+      const fields = {
+        ...compared,
+        _in: { type: listOf(type) },
+        _nin: { type: listOf(type) },
+        _like: { type: GraphQLString },
+        _ilike: { type: GraphQLString },
+        ...isNull,
+      }
+      return new GraphQLInputObjectType({ name, fields })
+    })
+  }
+
+  #orderBy(named: NamedTable): GraphQLInputObjectType {
+    return this.#once(this.#names.typeName(`${named.typeName}_order_by`), (name) => {
+      const sortable = [...named.columns.values()].filter(isSortable)
+      const fields = Object.fromEntries(sortable.map((column) => [column.name, { type: OrderBy }]))
+      return new GraphQLInputObjectType({ name, fields })
+    })
+  }
+
+  #response(named: NamedTable): GraphQLObjectType {
+    return this.#once(this.#names.typeName(`${named.typeName}_mutation_response`), (name) => {
+      return new GraphQLObjectType({
+        name,
+        fields: {
+          affected_rows: {
+            type: new GraphQLNonNull(GraphQLInt),
+            extensions: { kind: 'affected_rows' } satisfies Meaning,
+          },
+          returning: {
+            type: new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(this.#object(named)))),
+            extensions: { kind: 'returning' } satisfies Meaning,
+          },
+        },
+      })
+    })
+  }
+
+  #columnsInput(named: NamedTable, suffix: string, columns: readonly Column[]): GraphQLInputObjectType | undefined {
+    if (columns.length === 0) return undefined
+    return this.#once(this.#names.typeName(`${named.typeName}_${suffix}`), (name) => {
+      const fields = Object.fromEntries(columns.map((column) => [column.name, { type: this.#input(column) }]))
+      return new GraphQLInputObjectType({ name, fields })
+    })
+  }
+
+  #insertInput(named: NamedTable): GraphQLInputObjectType {
+    const made = this.#columnsInput(named, 'insert_input', [...named.columns.values()])
+    if (!made) throw new TypeError(`table ${named.field} has no columns`)
+    return made
+  }
+
+  #changes(named: NamedTable): Record<string, { type: GraphQLInputType }> {
+    const columns = [...named.columns.values()]
+    const isNumber = ({ baseType, isArray }: Column): boolean =>
+      !isArray && /^(int[248]|float[48]|numeric)$/.test(baseType)
+    const asJson = columns.filter(({ baseType }) => baseType === 'jsonb')
+    const inputs: [string, GraphQLInputType | undefined][] = [
+      ['_set', this.#columnsInput(named, 'set_input', columns)],
+      ['_inc', this.#columnsInput(named, 'inc_input', columns.filter(isNumber))],
+      ['_append', this.#jsonInput(named, asJson)],
+      ['_prepend', this.#jsonInput(named, asJson)],
+    ]
+    return Object.fromEntries(inputs.flatMap(([name, type]) => (type ? [[name, { type }]] : [])))
+  }
+
+  #jsonInput(named: NamedTable, columns: readonly Column[]): GraphQLInputObjectType | undefined {
+    if (columns.length === 0) return undefined
+    return this.#once(this.#names.typeName(`${named.typeName}_json_input`), (name) => {
+      const fields = Object.fromEntries(columns.map((column) => [column.name, { type: JsonScalar }]))
+      return new GraphQLInputObjectType({ name, fields })
+    })
+  }
+}

@@ -1,0 +1,114 @@
+import { badRequest } from '../../core/errors.ts'
+import { joined } from '../../db/schema/filter/build.ts'
+import { type Comparison, operator } from '../../db/schema/filter/operators.ts'
+import type { Column } from '../../db/schema/snapshot.ts'
+import { EMPTY, Ident, join, type Sql, sql, type Value } from '../../db/sql.ts'
+import type { NamedTable } from './names.ts'
+import { Json } from './scalars.ts'
+
+export type Input = Readonly<Record<string, unknown>>
+
+/** How a step to another table is taken, or why it may not be. */
+export type Reach = (from: NamedTable, relation: string) => { to: NamedTable; isAllowed: boolean }
+
+const AND = sql` and `
+const OR = sql` or `
+
+const COMPARISONS: Readonly<Record<string, Comparison>> = {
+  _eq: '=',
+  _neq: '!=',
+  _gt: '>',
+  _gte: '>=',
+  _lt: '<',
+  _lte: '<=',
+}
+
+/** ` where …`, or nothing. */
+export function whereClause(input: unknown, table: NamedTable, row: Ident, reach: Reach): Sql {
+  const condition = input === undefined || input === null ? undefined : whereOf(input as Input, table, row, reach)
+  return condition ? sql` where ${condition}` : EMPTY
+}
+
+/** A boolean expression over the row; undefined when nothing is asked, which every row passes. */
+export function whereOf(input: Input, table: NamedTable, row: Ident, reach: Reach, depth = 1): Sql | undefined {
+  const all = Object.entries(input).flatMap(([key, value]): Sql[] => {
+    if (value === undefined) return []
+    if (value === null) throw badRequest(`where.${key} must not be null`)
+    const condition = conditionOn(key, value, table, row, reach, depth)
+    return condition ? [condition] : []
+  })
+  return all.length === 0 ? undefined : sql`(${join(all, AND)})`
+}
+
+function conditionOn(
+  key: string,
+  value: unknown,
+  table: NamedTable,
+  row: Ident,
+  reach: Reach,
+  depth: number,
+): Sql | undefined {
+  const inner = (part: unknown): Sql => whereOf(part as Input, table, row, reach, depth) ?? sql`true`
+  if (key === '_and') return sql`(${join([sql`true`, ...(value as unknown[]).map(inner)], AND)})`
+  if (key === '_or') return sql`(${join([sql`false`, ...(value as unknown[]).map(inner)], OR)})`
+  if (key === '_not') return sql`not ${inner(value)}`
+  const column = table.columns.get(key)
+  if (column) return compared(column, value as Input, row)
+  return related(key, value as Input, table, row, reach, depth)
+}
+
+function related(key: string, value: Input, table: NamedTable, row: Ident, reach: Reach, depth: number): Sql {
+  const step = table.relations.get(key)
+  if (!step) throw badRequest(`unknown relation: ${key}`)
+  const { to, isAllowed } = reach(table, key)
+  if (!isAllowed) return sql`false`
+  const there = new Ident(`svc_w${depth}`)
+  const inner = whereOf(value, to, there, reach, depth + 1)
+  return sql`exists (select from ${step.target.ident} as ${there}
+    where ${joined(step, table.table, row, there)}${inner ? sql` and ${inner}` : EMPTY})`
+}
+
+function compared(column: Column, operators: Input, row: Ident): Sql {
+  const entries = Object.entries(operators).filter(([, value]) => value !== undefined)
+  if (entries.length === 0) throw badRequest(`where.${column.name} needs an operator`)
+  return join(
+    entries.map(([name, value]) => {
+      if (value === null) throw badRequest(`where.${column.name}.${name} must not be null`)
+      return comparison(column, name, value, sql`${row}.${column.ident}`)
+    }),
+    AND,
+  )
+}
+
+function comparison(column: Column, name: string, value: unknown, left: Sql): Sql {
+  const simple = COMPARISONS[name]
+  if (simple) return sql`${left} ${operator(simple, column)} ${bound(column, value)}`
+  switch (name) {
+    case '_in':
+    case '_nin': {
+      const values = (value as unknown[]).map((item) => bound(column, item))
+      if (values.length === 0) return name === '_in' ? sql`false` : sql`true`
+      const isOneOf = join(
+        values.map((item) => sql`${left} ${operator('=', column)} ${item}`),
+        OR,
+      )
+      return name === '_in' ? sql`(${isOneOf})` : sql`not (${isOneOf})`
+    }
+    case '_like':
+      return sql`${left}::text operator(pg_catalog.~~) ${String(value)}::text`
+    case '_ilike':
+      return sql`${left}::text operator(pg_catalog.~~*) ${String(value)}::text`
+    default:
+      return value === true ? sql`${left} is null` : sql`${left} is not null`
+  }
+}
+
+// The cast is on the parameter, so that an index on the column serves.
+const bound = (column: Column, value: unknown): Sql => sql`${parameter(value)}::${column.castType}`
+
+/** A coerced input as PostgreSQL reads it. */
+export function parameter(value: unknown): Value {
+  if (value instanceof Json) return value.text
+  if (Array.isArray(value)) return value.map((item) => (item === null ? null : String(parameter(item))))
+  return value as Value
+}
