@@ -6,7 +6,7 @@ import { revokeKeysOf } from '../features/api-keys/sql.ts'
 import { createApps } from '../features/apps/routes.ts'
 import { createAuth } from '../features/auth/routes.ts'
 import { createPasswords } from '../features/auth/sign-in/hashing.ts'
-import { loadRootSecret } from '../features/auth/tokens/keys.ts'
+import { isChangedKey, loadRootSecret } from '../features/auth/tokens/keys.ts'
 import { Revocations } from '../features/auth/tokens/revocations.ts'
 import { createUsers } from '../features/users/routes.ts'
 import { version } from '../version.ts'
@@ -34,10 +34,16 @@ export async function createIdentity(
       queue: config.auth.hash_queue,
     }),
   )
-  const rootSecret = await loadRootSecret(db, config.auth.jwt_secret)
+  const rootSecret = await loadRootSecret(db, config.auth.jwt_secret, platform.secretFile)
   const encryptionKey = config.auth.encryption_key
     ? Buffer.from(config.auth.encryption_key, 'hex')
     : deriveKey(rootSecret, '', 'secrets at rest')
+  if (await isChangedKey(db, encryptionKey)) {
+    observe({
+      level: 'warn',
+      message: 'the encryption key has changed: stored TOTP and webhook secrets cannot be read',
+    })
+  }
 
   const admin = createAdmin({
     db,

@@ -8,6 +8,7 @@ import { openSchemaCache } from '../db/schema/cache.ts'
 import type { SchemaCache } from '../db/schema/snapshot.ts'
 import { openDatabase } from '../db/setup/database.ts'
 import { startEmbedded } from '../db/setup/embedded/embedded.ts'
+import { rootSecretFile, type SecretFile } from '../db/setup/embedded/secret-file.ts'
 import type { Pool } from '../db/wire/pool.ts'
 import { createOutgoing, type Outgoing } from '../http/out/outgoing.ts'
 import { createLimiter, type Limiter } from '../http/rate-limit.ts'
@@ -28,6 +29,8 @@ export type Platform = {
   publicUrl: PublicUrl
   /** Sentences for the operator. */
   warnings(): readonly string[]
+  /** For the root secret, where the data directory is the server's own. */
+  secretFile: SecretFile | undefined
   /** Tells others on this machine where the server of this data directory listens. */
   announce(url: string): void
 }
@@ -54,7 +57,7 @@ export async function openPlatform(
   { observe, progress }: { observe: Observe; progress: (line: string) => void },
 ): Promise<Platform> {
   const gateways = life.own(createOutgoing({ allowPrivateNetworks: true }))
-  const { url, announce } = await postgres(config, life, progress)
+  const { url, announce, secretFile } = await postgres(config, life, progress)
   const { pool, warnings, logKey } = await openDatabase({
     url,
     config: config.database,
@@ -85,6 +88,7 @@ export async function openPlatform(
     gateways,
     publicUrl: new PublicUrl(config),
     warnings: () => [...warnings, ...schema.warnings()],
+    secretFile,
     announce,
   }
 }
@@ -93,9 +97,9 @@ async function postgres(
   { database, data_dir: dataDir }: Config,
   life: Lifecycle,
   log: (line: string) => void,
-): Promise<{ url: string; announce(url: string): void }> {
-  if (database.url !== '') return { url: database.url, announce: () => {} }
+): Promise<{ url: string; announce(url: string): void; secretFile: SecretFile | undefined }> {
+  if (database.url !== '') return { url: database.url, announce: () => {}, secretFile: undefined }
   const binDir = database.embedded_bin_dir
   const cluster = life.own(await startEmbedded({ dataDir, ...(binDir && { binDir }), log }))
-  return { url: cluster.url, announce: cluster.lock.announce }
+  return { url: cluster.url, announce: cluster.lock.announce, secretFile: rootSecretFile(dataDir) }
 }

@@ -64,9 +64,13 @@ export const table = {
   },
   auth: {
     enabled: bool(true, 'false: /api/auth/* answers 404'),
-    jwt_secret: str('', 'root secret, at least 32 characters; empty = generated and kept in the database', {
-      check: emptyOr(/^.{32,}$/s, 'must have at least 32 characters'),
-    }),
+    jwt_secret: str(
+      '',
+      'root secret, at least 32 characters; empty = generated and kept in <data_dir>/root-secret, with an external database in the database',
+      {
+        check: emptyOr(/^.{32,}$/s, 'must have at least 32 characters'),
+      },
+    ),
     encryption_key: str('', '64 hex digits; encrypts stored secrets; empty = derived from the root secret', {
       check: emptyOr(/^[0-9a-f]{64}$/i, 'must be 64 hex digits'),
     }),

@@ -4,6 +4,8 @@ import { retryAfterOf } from '../../http/out/retry-after.ts'
 import { signatureHeaders } from './signature.ts'
 
 export type Message = { deliveryId: string; eventId: string; action: string; body: string }
+/** `secret` in clear; throws when it cannot be read. */
+export type Receiver = { url: string; secret: () => string | undefined }
 export type Outcome = {
   success: boolean
   statusCode: number | undefined
@@ -20,7 +22,7 @@ const MAX_RESPONSE_BYTES = 65_536
 /** One POST. Never throws: whatever the receiver does is an outcome. */
 export async function attempt(
   deps: { outgoing: Outgoing; version: string; now: () => number },
-  hook: { url: string; secret: string | undefined },
+  hook: Receiver,
   { deliveryId, eventId, action, body }: Message,
   signal?: AbortSignal,
 ): Promise<Outcome> {
@@ -28,6 +30,7 @@ export async function attempt(
   const startedAt = performance.now()
   const durationMs = (): number => Math.round(performance.now() - startedAt)
   try {
+    const secret = hook.secret()
     const answer = await deps.outgoing.request({
       method: 'POST',
       url: hook.url,
@@ -38,7 +41,7 @@ export async function attempt(
         'X-SVC-Delivery': deliveryId,
         'webhook-id': eventId,
         'webhook-timestamp': String(timestamp),
-        ...(hook.secret !== undefined && signatureHeaders(hook.secret, { id: eventId, timestamp, body })),
+        ...(secret !== undefined && signatureHeaders(secret, { id: eventId, timestamp, body })),
       },
       body,
       timeoutMs: TIMEOUT_MS,

@@ -6,6 +6,7 @@ import * as t from '../../core/json-type.ts'
 import { pageEnvelope } from '../../core/page.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
+import type { Receiver } from './attempt.ts'
 import { addHook, allHooks, changeHook, deliveriesOf, hookTarget, oneDelivery, oneHook, removeHook } from './sql.ts'
 
 export const EVENTS = ['create', 'update', 'delete'] as const
@@ -28,8 +29,8 @@ export type Hooks = {
   create(wish: Wish): Promise<string>
   change(id: string, wish: Wish): Promise<string>
   remove(id: string): Promise<void>
-  /** Where to send, with the secret in clear; undefined when the webhook is gone. */
-  target(id: string): Promise<{ url: string; secret: string | undefined; enabled: boolean } | undefined>
+  /** Where to send; undefined when the webhook is gone. */
+  target(id: string): Promise<(Receiver & { enabled: boolean }) | undefined>
   deliveries(id: string, ask: { failedOnly: boolean; page: number; perPage: number; offset: number }): Promise<object>
   delivery(id: string, deliveryId: string): Promise<unknown>
 }
@@ -64,6 +65,14 @@ export function createHooks({ db, encryptionKey, assertAllowedUrl, clearQueue }:
     }
   }
 
+  function inClear(id: string, stored: string): string {
+    try {
+      return decrypt(encryptionKey, stored, context(id))
+    } catch (cause) {
+      throw new Error('the secret of the webhook cannot be read: the encryption key has changed', { cause })
+    }
+  }
+
   return {
     all: async () => (await db.fly(SYSTEM, allHooks)) ?? '[]',
     one: async (id) => found(await db.fly(SYSTEM, oneHook(id))),
@@ -86,9 +95,7 @@ export function createHooks({ db, encryptionKey, assertAllowedUrl, clearQueue }:
 
     async target(id) {
       const [row] = await db.rows<{ url: string; secret: string | null; enabled: boolean }>(SYSTEM, hookTarget(id))
-      return (
-        row && { ...row, secret: row.secret === null ? undefined : decrypt(encryptionKey, row.secret, context(id)) }
-      )
+      return row && { ...row, secret: () => (row.secret === null ? undefined : inClear(id, row.secret)) }
     },
 
     async deliveries(id, { failedOnly, page, perPage, offset }) {

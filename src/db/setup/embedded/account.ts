@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { chownSync, lchownSync, lstatSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { readIfThere } from './process.ts'
@@ -5,32 +6,96 @@ import { readIfThere } from './process.ts'
 /** PostgreSQL refuses to run as root, so root lends it an unprivileged account. `undefined` = run as ourselves. */
 export type Account = { uid: number; gid: number } | undefined
 
+const NOBODY = 65534
+/** Ranges that no distribution gives out; the first is large enough that two data directories never meet. */
+const LARGE = { first: 1_879_048_192, count: 268_435_454 }
+const SMALL = { first: 60_706, count: 478 }
+
 const isRoot = (): boolean => process.getuid?.() === 0
+const accountOf = (uid: number): Account => ({ uid, gid: uid })
 
-function nobody(): { uid: number; gid: number } {
-  const entry = readIfThere('/etc/passwd')?.match(/^nobody:[^:]*:(\d+):(\d+):/m)
-  return { uid: Number(entry?.[1] ?? 65534), gid: Number(entry?.[2] ?? 65534) }
-}
-
-/** A cluster that already belongs to an ordinary account stays with it, so that sudo does not take it away. */
+/**
+ * Who runs the cluster of a data directory. For root that is a number which nothing else uses: whoever runs under the
+ * same account can reach PostgreSQL through /proc, and `nobody` is shared by many. The owner of the folder keeps it. A
+ * cluster that already belongs to an ordinary account stays with it, so that sudo does not take it away.
+ */
 export function accountFor(clusterDir: string): Account {
   const owner = statSync(clusterDir, { throwIfNoEntry: false })
-  if (isRoot()) return owner && owner.uid !== 0 ? { uid: owner.uid, gid: owner.gid } : nobody()
+  if (isRoot()) {
+    const isTaken = owner && owner.uid !== 0 && owner.uid !== nobody()
+    return isTaken ? { uid: owner.uid, gid: owner.gid } : accountOf(ownNumber(clusterDir))
+  }
   if (owner && process.getuid && owner.uid !== process.getuid()) {
     throw new Error(`${clusterDir} belongs to another user (uid ${owner.uid}): start the server as that user`)
   }
   return undefined
 }
 
+/** The same for a directory at every start. In a container that maps few ids the range is small. */
+function ownNumber(clusterDir: string): number {
+  const range = isMapped(LARGE.first + LARGE.count) ? LARGE : SMALL
+  const used = new Set([...namedAccounts().map(({ uid }) => uid), ...(range === SMALL ? runningUids() : [])])
+  const start = createHash('sha256').update(clusterDir).digest().readUInt32BE(0) % range.count
+  for (let i = 0; i < range.count; i++) {
+    const uid = range.first + ((start + i) % range.count)
+    if (!used.has(uid)) return uid
+  }
+  return nobody()
+}
+
+function isMapped(uid: number): boolean {
+  const lines = readIfThere('/proc/self/uid_map')?.trim().split('\n') ?? []
+  return lines.some((line) => {
+    const [first = 0, , count = 0] = line.trim().split(/\s+/).map(Number)
+    return uid >= first && uid < first + count
+  })
+}
+
+function namedAccounts(): { name: string; uid: number; gid: number }[] {
+  const lines = readIfThere('/etc/passwd')?.split('\n') ?? []
+  return lines.flatMap((line) => {
+    const [name = '', , uid, gid] = line.split(':')
+    return uid ? [{ name, uid: Number(uid), gid: Number(gid) }] : []
+  })
+}
+
+const nobody = (): number => namedAccounts().find(({ name }) => name === 'nobody')?.uid ?? NOBODY
+
+function runningUids(): Set<number> {
+  const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name))
+  return new Set(pids.map((pid) => statSync(`/proc/${pid}`, { throwIfNoEntry: false })?.uid ?? 0))
+}
+
+/**
+ * Who makes a new cluster: initdb insists on an account with a name. A system account that runs nothing now, so that
+ * nobody can put a hand in; then the cluster changes hands.
+ */
+export function makerFor(account: Account): Account {
+  if (!account || namedAccounts().some(({ uid }) => uid === account.uid)) return account
+  const running = process.platform === 'linux' ? runningUids() : new Set<number>()
+  const idle = namedAccounts().find(({ uid }) => uid > 0 && uid < 1000 && !running.has(uid))
+  return idle ? { uid: idle.uid, gid: idle.gid } : accountOf(nobody())
+}
+
 export function give(path: string, account: Account): void {
   if (account) chownSync(path, account.uid, account.gid)
 }
 
-/** For a cluster that root has copied or restored: its files belong to root, and PostgreSQL could not read them. */
+export const changesHands = (clusterDir: string, account: Account): boolean => {
+  const version = lstatSync(join(clusterDir, 'PG_VERSION'), { throwIfNoEntry: false })
+  return account !== undefined && version !== undefined && version.uid !== account.uid
+}
+
+/**
+ * For a cluster that changes hands, or that root has copied or restored. PG_VERSION goes last: while its owner is
+ * another one, a start that was cut off begins again.
+ */
 export function giveTree(dir: string, account: Account): void {
-  if (!account || lstatSync(join(dir, 'PG_VERSION')).uid === account.uid) return
+  if (!account) return
+  if (!changesHands(dir, account)) return
   for (const name of readdirSync(dir, { recursive: true, encoding: 'utf8' })) {
-    lchownSync(join(dir, name), account.uid, account.gid)
+    if (name !== 'PG_VERSION') lchownSync(join(dir, name), account.uid, account.gid)
   }
   give(dir, account)
+  give(join(dir, 'PG_VERSION'), account)
 }

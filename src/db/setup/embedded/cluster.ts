@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { closeSync, existsSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type Account, give, giveTree } from './account.ts'
+import { type Account, give, giveTree, makerFor } from './account.ts'
 import { type Binaries, program } from './binaries.ts'
 import { readIfThere } from './process.ts'
 
@@ -34,8 +34,10 @@ export async function ensureCluster(plan: Plan): Promise<void> {
   log(`creating a PostgreSQL ${binaries.version} cluster in ${clusterDir}`)
   const draft = join(dataDir, `postgres.new-${randomBytes(4).toString('hex')}`)
   mkdirSync(draft, { mode: 0o700 })
-  give(draft, account)
-  await initdb(plan, draft)
+  const maker = makerFor(account)
+  give(draft, maker)
+  await initdb({ ...plan, account: maker }, draft)
+  giveTree(draft, account)
   renameSync(draft, clusterDir)
 }
 

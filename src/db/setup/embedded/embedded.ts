@@ -1,8 +1,8 @@
 import { chmodSync, realpathSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { accountFor } from './account.ts'
+import { type Account, accountFor, changesHands } from './account.ts'
 import { freePort, prepareSocketDir, runDir, socketDirFor, socketUrl, tcpUrl } from './address.ts'
-import { findBinaries } from './binaries.ts'
+import { type Binaries, findBinaries } from './binaries.ts'
 import { ensureCluster, passesDescriptors } from './cluster.ts'
 import { type DataLock, lockDataDir } from './lock.ts'
 import { type Launch, launch, type Postmaster, runningPostmaster, settled, stopPostmaster } from './postmaster.ts'
@@ -56,6 +56,7 @@ async function run({ dataDir, binDir, log, settings = {} }: EmbeddedOptions, loc
   // Where descriptors cannot be passed on, the other account has to walk through the data directory.
   chmodSync(dataDir, account && !passesDescriptors(account) ? 0o711 : 0o700)
   const binaries = findBinaries(binDir, account)
+  await endOtherOwners(clusterDir, account, binaries, log)
   await ensureCluster({ dataDir, clusterDir, binaries, account, log })
 
   const plan: Omit<Launch, 'socketDir' | 'port'> = {
@@ -93,6 +94,19 @@ async function run({ dataDir, binDir, log, settings = {} }: EmbeddedOptions, loc
       lock.release()
     },
   }
+}
+
+/** A cluster that gets another owner: what still runs under the old one could not read its files any more. */
+async function endOtherOwners(
+  clusterDir: string,
+  account: Account,
+  binaries: Binaries,
+  log: (line: string) => void,
+): Promise<void> {
+  const found = changesHands(clusterDir, account) ? runningPostmaster(clusterDir) : undefined
+  if (!found) return
+  log(`PostgreSQL (pid ${found.pid}) runs under another account; starting it again under one of its own`)
+  await stopPostmaster(clusterDir, found.pid, binaries)
 }
 
 async function adoptable(clusterDir: string, log: (line: string) => void): Promise<Postmaster | undefined> {
