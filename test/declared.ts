@@ -1,7 +1,7 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
 import { failure, type JsonSchema } from '../src/core/json-type.ts'
-import type { Route } from '../src/http/route.ts'
+import { type Answer, json, type Route, route } from '../src/http/route.ts'
 import { createRouter } from '../src/http/wire/router.ts'
 import { splitTarget } from '../src/http/wire/target.ts'
 
@@ -23,6 +23,42 @@ export function checkAgainst(routes: readonly Route[]): CheckAnswer {
       `${shown}\nwhich ${route ? `${route.method} ${route.path}` : 'a missing route'} does not declare: ${wrong}`,
     )
   }
+}
+
+/** For a server in another process: its routes as its OpenAPI document tells them. */
+export async function routesOf(url: string): Promise<Route[]> {
+  const { paths } = (await (await fetch(`${url}/api/openapi.json`)).json()) as Document
+  return Object.entries(paths).flatMap(([path, item]) =>
+    Object.entries(item)
+      .filter(([, { tags }]) => !/^(table: |functions$)/.test(tags[0] ?? ''))
+      .map(([method, operation]) => routeOf(`${method.toUpperCase()} ${path}` as 'GET /', operation)),
+  )
+}
+
+type Media = Record<string, { schema?: JsonSchema }>
+type Operation = {
+  tags: string[]
+  parameters: { name: string; 'x-may-contain-slashes'?: true }[]
+  responses: Record<string, { $ref?: string; content?: Media }>
+}
+type Document = { paths: Record<string, Record<string, Operation>> }
+
+function routeOf(at: 'GET /', { parameters, responses }: Operation): Route {
+  const rest = parameters.find((parameter) => parameter['x-may-contain-slashes'])
+  const answers = Object.entries(responses).map(([status, { content }]) => [status, answerOf(content)])
+  return route(rest ? (at.replace(`{${rest.name}}`, `{${rest.name}...}`) as 'GET /') : at, {
+    summary: '',
+    auth: 'none',
+    answers: Object.fromEntries(answers.filter(([status]) => status !== 'default')),
+    ...(responses['default']?.$ref === undefined && { errorBody: () => ({}) }),
+    handle: () => json(200, {}),
+  })
+}
+
+function answerOf(content: Media | undefined): Answer {
+  const [type, media] = Object.entries(content ?? {})[0] ?? []
+  if (type === undefined) return null
+  return type === 'application/json' && media?.schema ? media.schema : { content: type }
 }
 
 function fault({ contract, errorBody }: Route, answer: Answered): string | undefined {

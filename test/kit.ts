@@ -9,7 +9,7 @@ import { loadConfig } from '../src/config/config.ts'
 import type { Observation } from '../src/core/observe.ts'
 import { openConnection } from '../src/db/wire/connect.ts'
 import { type ClusterKind, createDatabase, stopClusters } from './cluster.ts'
-import { type CheckAnswer, checkAgainst } from './declared.ts'
+import { type CheckAnswer, checkAgainst, routesOf } from './declared.ts'
 import { eventually } from './eventually.ts'
 import { freePort } from './free-port.ts'
 
@@ -171,7 +171,8 @@ export async function spawnServer(options: ServerOptions & { port?: number } = {
     await kill()
     rmSync(dataDir, { recursive: true, force: true })
   })
-  const api = client(`http://127.0.0.1:${port}`, databaseUrl)
+  let check: CheckAnswer = () => {}
+  const api = client(`http://127.0.0.1:${port}`, databaseUrl, (...answer) => check(...answer))
   const isUp = async () => {
     if (child.exitCode !== null) throw new Error(`the server did not start: ${output}`)
     if (!output.includes(' is ready')) throw new Error('the server is still starting')
@@ -180,6 +181,7 @@ export async function spawnServer(options: ServerOptions & { port?: number } = {
   }
   // A busy machine takes its time to compile and connect.
   await eventually(isUp, { seconds: 40 })
+  check = checkAgainst(await routesOf(api.url))
   return { ...api, child, output: () => output, kill, stop: () => kill('SIGTERM') }
 }
 

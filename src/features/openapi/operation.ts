@@ -52,9 +52,16 @@ const SECURITY: Readonly<Record<Route['auth'], readonly object[]>> = {
 }
 
 function parametersOf({ path, contract: { params = {}, query = {} } }: Route): object[] {
-  const names = [...path.matchAll(/\{(\w+)(?:\.\.\.)?\}/g)].map(([, name = '']) => name)
+  const names = [...path.matchAll(/\{(\w+)(\.\.\.)?\}/g)]
   return [
-    ...names.map((name) => ({ name, in: 'path', required: true, schema: plain(params[name] ?? t.string()) })),
+    ...names.map(([, name = '', rest]) => ({
+      name,
+      in: 'path',
+      required: true,
+      schema: plain(params[name] ?? t.string()),
+      // OpenAPI has no word for a parameter that takes the rest of the path.
+      ...(rest && { 'x-may-contain-slashes': true }),
+    })),
     ...Object.entries(query).map(([name, type]) => ({ name, in: 'query', schema: plain(type) })),
   ]
 }
