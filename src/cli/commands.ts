@@ -79,6 +79,15 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     },
   ],
   [
+    'types',
+    {
+      usage: 'types [--out <file>]',
+      does: 'write TypeScript types of the tables, enums and functions of the database',
+      flags: { out: 'string' },
+      run: async (context) => (await import('./typescript/write-types.ts')).writeTypes(context),
+    },
+  ],
+  [
     'rls snapshot',
     {
       usage: 'rls snapshot [<file>] [--users <a,b>]',

@@ -7,8 +7,8 @@ import { readToken } from './token-file.ts'
 export const serverUrl = (context: Context, config: Config): string =>
   context.url ?? (holderOf(config.data_dir)?.url || publicBaseUrl(config))
 
-/** Calls the running server as its admin; a failure is the server's own sentence. */
-export async function callAdmin(context: Context, path: string, body: unknown): Promise<string> {
+/** Calls the running server as its admin, with a body by POST; a failure is the server's own sentence. */
+export async function callAdmin(context: Context, path: string, body?: unknown): Promise<string> {
   const { config } = context.config()
   const url = serverUrl(context, config)
   const token = context.adminToken ?? readToken(config.data_dir)
@@ -16,9 +16,8 @@ export async function callAdmin(context: Context, path: string, body: unknown): 
     throw new Error('no admin token: give --admin-token or SVC_ADMIN_TOKEN, or start the server with this data_dir')
   }
   const response = await fetch(url + path, {
-    method: 'POST',
     headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-    body: JSON.stringify(body),
+    ...(body !== undefined && { method: 'POST', body: JSON.stringify(body) }),
   }).catch(() => {
     throw new Error(`no server answers at ${url}`)
   })

@@ -19,7 +19,7 @@ export function tableEntries(schema: Schema, table: Table, role: DatabaseRole, n
   const enums = new Map<string, t.JsonSchema>()
   const typeOf = (column: Column): t.JsonSchema =>
     columnType(column, ({ type, enumValues = [] }) => {
-      const key = names.of('Enum', type)
+      const key = names.of('Enum', type.replace(/\[\]$/, ''))
       enums.set(key, t.oneOf(enumValues))
       return ref(key)
     })

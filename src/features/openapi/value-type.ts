@@ -23,9 +23,8 @@ const byName: Readonly<Record<string, t.JsonSchema>> = {
   record: t.row,
 }
 
-/** Arrays of PostgreSQL may hold NULL, and may have several dimensions. */
-const listOf = (item: t.JsonSchema): t.JsonSchema =>
-  t.array(t.any(), { description: `of ${item.format ?? item.type ?? 'JSON values'}` })
+/** Arrays of PostgreSQL may hold NULL. That they may have any number of dimensions is not said: hardly any has two. */
+const listOf = (item: t.JsonSchema): t.JsonSchema => t.array(t.nullable(item))
 
 const named = (name: string): t.JsonSchema => {
   if (!name.startsWith('_')) return byName[name] ?? t.string()
@@ -36,7 +35,7 @@ export function columnType(column: Column, enumRef: (column: Column) => t.JsonSc
   const { isArray, enumValues, typeKind, baseType, nullable, comment, isVector } = column
   let type: t.JsonSchema
   if (isVector) type = t.array(t.number())
-  else if (isArray) type = listOf(enumValues ? t.string() : named(baseType.replace(/^_/, '')))
+  else if (isArray) type = listOf(enumValues ? enumRef(column) : named(baseType.replace(/^_/, '')))
   else if (enumValues) type = enumRef(column)
   else type = typeKind === 'c' ? t.row : named(baseType)
   const shown = nullable ? t.nullable(type) : type
