@@ -36,15 +36,13 @@ create table svc.storage_objects (
 create index on svc.storage_objects (blob_id);
 
 -- What was replaced or deleted, by whatever way, goes after half a minute: readers who know the blob have opened it by then.
+-- Whether something else uses it is asked when it goes.
 create function svc.release_blobs() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
   insert into svc.queue (kind, payload, run_at)
   select 'blobs.remove', jsonb_build_object('ids', jsonb_agg(blob_id)), now() + interval '30 seconds'
-  from (select blob_id, (row_number() over () - 1) / 500 as portion from (
-          select distinct blob_id from old_rows o
-          where tg_op = 'DELETE' or not exists (select from svc.storage_objects n where n.blob_id = o.blob_id)
-        ) released) portions
+  from (select blob_id, (row_number() over () - 1) / 500 as portion from (select distinct blob_id from old_rows) o) portions
   group by portion;
   return null;
 end $$;

@@ -67,6 +67,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       limiter: platform.limiter,
       audit: identity.admin.audit,
       appLimit: identity.apps.appLimit,
+      sites: files.hosted,
       authEnabled: config.auth.enabled,
       observe,
       onRequest: operator.onRequest,

@@ -1,4 +1,7 @@
 import type { Config } from '../config/config.ts'
+import { createSites } from '../features/sites/routes.ts'
+import { addBlob } from '../features/storage/blobs/sql.ts'
+import { isObjectName } from '../features/storage/names.ts'
 import { createStorage } from '../features/storage/storage.ts'
 import { addressSubject } from '../http/wire/client-address.ts'
 import type { IdentityGroup } from './identity.ts'
@@ -19,5 +22,14 @@ export function createFiles(config: Config, platform: Platform, { keyFor }: Iden
     countPurgeAll: async (ip) =>
       purgeAll ? limiter.takeToken('cdn_purge_all', addressSubject(ip), purgeAll) : undefined,
   })
-  return { features: [storage] }
+  const sites = createSites({
+    db,
+    publicBaseUrl: () => publicUrl.get(),
+    addBlob,
+    readBlob: (id, range) => storage.blobs.read(id, range),
+    receive: (call, keep) => storage.uploads.receive(call, keep),
+    isObjectName,
+    requiresStorage: storage.requires,
+  })
+  return { features: [storage, sites], hosted: sites.hosted }
 }

@@ -48,6 +48,7 @@ test('every type of the server is known, and another is refused', async () => {
     'change_log_trim',
     'anonymous_account_cleanup',
     'unverified_totp_cleanup',
+    'storage_orphan_sweep',
   ]) {
     await become((await create({ type })).id, 'completed')
   }

@@ -72,7 +72,7 @@ export function createStorage(deps: Deps): Storage {
       ...bucketRoutes({ db, purgeBucket, wakePurge: purges.wake, requires }),
       purgeRoute({ provider, countPurgeAll: deps.countPurgeAll, requires }),
     ],
-    cleanups: { storage_orphan_cleanup: () => blobs.removeOrphans() },
+    cleanups: { storage_orphan_sweep: () => blobs.removeOrphans() },
     start() {
       if (!config.enabled) return
       blobs.start()

@@ -11,7 +11,6 @@ import { type Store, storeFailure } from './store.ts'
 export type Blob = { id: string; size: number; sha256: string }
 
 const REMOVE = 'blobs.remove'
-const DAY_MS = 86_400_000
 const SWEEP_SLICE = 500
 /** Far longer than any upload takes from its first byte to its row, and than clocks differ. */
 const MIN_ORPHAN_AGE_MS = 3_600_000
@@ -24,7 +23,7 @@ type Deps = { db: Db; store: Store; queue: Queue; uploadMs: number; observe: Obs
  */
 export class Blobs {
   readonly #deps: Deps
-  readonly #timers: NodeJS.Timeout[] = []
+  #looking: NodeJS.Timeout | undefined
 
   constructor(deps: Deps) {
     this.#deps = deps
@@ -35,13 +34,14 @@ export class Blobs {
     queue.work(REMOVE, { concurrency: 2, leaseSeconds: 60, retryDelays: [5, 30, 300, 3600] }, async ({ payload }) => {
       await this.#remove((payload as { ids: string[] }).ids)
     })
-    const unfinished = this.#quietly('unfinished uploads not removed', () => store.removeUnfinished())
-    const orphans = this.#quietly('orphaned files not removed', () => this.removeOrphans())
-    this.#timers.push(setInterval(unfinished, store.lookForUnfinishedMs).unref(), setInterval(orphans, DAY_MS).unref())
+    const look = (): void => {
+      store.removeUnfinished().catch((error: unknown) => this.#tell('unfinished uploads not removed', error))
+    }
+    this.#looking = setInterval(look, store.lookForUnfinishedMs).unref()
   }
 
   async stop(): Promise<void> {
-    for (const timer of this.#timers) clearInterval(timer)
+    clearInterval(this.#looking)
     await this.#deps.store.stop()
   }
 
@@ -109,10 +109,6 @@ export class Blobs {
   async #remove(ids: readonly string[]): Promise<void> {
     const { db, store } = this.#deps
     for (const { id } of await db.rows<{ id: string }>(SYSTEM, forgetBlobs(ids))) await store.remove(id)
-  }
-
-  #quietly(what: string, work: () => Promise<number>): () => void {
-    return () => void work().catch((error: unknown) => this.#tell(what, error))
   }
 
   #tell(message: string, error: unknown): void {

@@ -1,0 +1,144 @@
+import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Db, Tx } from '../../db/db.ts'
+import type { Sql } from '../../db/sql.ts'
+import { contentTypeOf } from '../../http/files/content-type.ts'
+import {
+  addDeploy,
+  adoptFiles,
+  countFile,
+  deploysPage,
+  failDeploy,
+  lastSuperseded,
+  lockDeploy,
+  lockSite,
+  makeLive,
+  oneDeploy,
+  putFile,
+  recount,
+  supersedeLive,
+} from './sql.ts'
+
+/** Bytes that are durable; whatever keeps them adds their row in its transaction. */
+export type StoredBytes = { id: string; size: number; sha256: string }
+
+type Deps = { db: Db; addBlob: (blob: StoredBytes) => Sql; isObjectName: (name: string) => boolean }
+type Page = { page: number; perPage: number; offset: number }
+
+const transition = (verb: string, status: string): AppError =>
+  new AppError('conflict', `invalid deploy status transition: cannot ${verb} deploy with status "${status}"`)
+
+/** Deploys of sites: uploading → live → superseded → live again, or uploading → failed. */
+export class Deploys {
+  readonly #deps: Deps
+
+  constructor(deps: Deps) {
+    this.#deps = deps
+  }
+
+  async page(siteId: string, page: Page): Promise<string> {
+    const [found] = await this.#deps.db.rows<{ exists: boolean; body: string }>(SYSTEM, deploysPage(siteId, page))
+    if (!found?.exists) throw notFound('site not found')
+    return found.body
+  }
+
+  async one(siteId: string, id: string): Promise<string> {
+    const [found] = await this.#deps.db.rows<{ exists: boolean; deploy: string | null }>(SYSTEM, oneDeploy(siteId, id))
+    if (!found?.exists) throw notFound('site not found')
+    if (found.deploy === null) throw notFound('deploy not found')
+    return found.deploy
+  }
+
+  async create(siteId: string): Promise<string> {
+    return there(await this.#deps.db.fly(SYSTEM, addDeploy(siteId)), 'site')
+  }
+
+  promote(siteId: string, id: string): Promise<string> {
+    return this.#deps.db.tx(SYSTEM, async (tx) => {
+      if ((await tx.run(lockSite(siteId))) === 0) throw notFound('site not found')
+      const status = await statusOf(tx, siteId, id)
+      if (status !== 'uploading' && status !== 'superseded') throw transition('promote', status)
+      await tx.run(supersedeLive(siteId))
+      return there(await tx.fly(makeLive(id)), 'deploy')
+    })
+  }
+
+  rollback(siteId: string): Promise<string> {
+    return this.#deps.db.tx(SYSTEM, async (tx) => {
+      if ((await tx.run(lockSite(siteId))) === 0) throw notFound('site not found')
+      // Looked for before the live one joins the superseded, so that rolling back twice comes back.
+      const [previous] = await tx.rows<{ id: string }>(lastSuperseded(siteId))
+      if (!previous) throw new AppError('conflict', 'no superseded deploy to rollback to')
+      await tx.run(supersedeLive(siteId))
+      return there(await tx.fly(makeLive(previous.id)), 'deploy')
+    })
+  }
+
+  fail(siteId: string, id: string, errorMessage: string | undefined): Promise<string> {
+    return this.#deps.db.tx(SYSTEM, async (tx) => {
+      const status = await this.#statusIn(tx, siteId, id)
+      if (status !== 'uploading') throw transition('fail', status)
+      return there(await tx.fly(failDeploy(id, errorMessage ?? null)), 'deploy')
+    })
+  }
+
+  /** A file that could not be kept spoils the deploy: what is promoted is whole. */
+  async spoil(id: string): Promise<void> {
+    await this.#deps.db.run(SYSTEM, failDeploy(id, 'a file could not be stored'))
+  }
+
+  async acceptsFiles(siteId: string, id: string): Promise<void> {
+    const { status } = JSON.parse(await this.one(siteId, id)) as { status: string }
+    if (status !== 'uploading') throw closed()
+  }
+
+  /** Adds a file, or replaces the one of that path, unless the deploy was promoted while it was on its way. */
+  putFile(siteId: string, id: string, name: string, said: string, blob: StoredBytes): Promise<string> {
+    const path = this.#path(name)
+    return this.#deps.db.tx(SYSTEM, async (tx) => {
+      if ((await this.#statusIn(tx, siteId, id)) !== 'uploading') throw closed()
+      await tx.run(this.#deps.addBlob(blob))
+      const counted = there(await tx.fly(countFile(id, path, blob.size)), 'deploy')
+      await tx.run(putFile(id, { path, contentType: contentTypeOf(path, said), blobId: blob.id }))
+      return counted
+    })
+  }
+
+  /** JSON text of {missing, deploy}. */
+  adopt(siteId: string, id: string, files: readonly { path: string; sha256: string }[]): Promise<string> {
+    const listed = new Map(files.map(({ path, sha256 }) => [this.#path(path), sha256]))
+    const wanted = [...listed].map(([path, sha256]) => ({ path, sha256, contentType: contentTypeOf(path) }))
+    return this.#deps.db.tx(SYSTEM, async (tx) => {
+      if ((await this.#statusIn(tx, siteId, id)) !== 'uploading') throw closed()
+      const missing = (await tx.fly(adoptFiles(siteId, id, wanted))) ?? '[]'
+      return `{"missing":${missing},"deploy":${there(await tx.fly(recount(id)), 'deploy')}}`
+    })
+  }
+
+  #path(name: string): string {
+    const path = name.replaceAll('\\', '/')
+    if (!this.#deps.isObjectName(path)) throw badRequest('invalid file path')
+    return path
+  }
+
+  async #statusIn(tx: Tx, siteId: string, id: string): Promise<string> {
+    const [found] = await tx.rows<{ status: string }>(lockDeploy(siteId, id))
+    if (found) return found.status
+    // Which of the two is missing, in the words of the one that is asked for it.
+    await this.one(siteId, id)
+    throw notFound('deploy not found')
+  }
+}
+
+async function statusOf(tx: Tx, siteId: string, id: string): Promise<string> {
+  const [found] = await tx.rows<{ status: string }>(lockDeploy(siteId, id))
+  if (!found) throw notFound('deploy not found')
+  return found.status
+}
+
+const closed = (): AppError => new AppError('conflict', 'deploy is not accepting file uploads')
+
+function there(text: string | null, what: string): string {
+  if (text === null) throw notFound(`${what} not found`)
+  return text
+}

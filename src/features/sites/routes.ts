@@ -1,0 +1,255 @@
+import type { Readable } from 'node:stream'
+import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import * as t from '../../core/json-type.ts'
+import { pageOf } from '../../core/page.ts'
+import type { Db } from '../../db/db.ts'
+import type { Sql } from '../../db/sql.ts'
+import type { Feature } from '../../http/feature.ts'
+import type { HostedSites } from '../../http/pipeline.ts'
+import { type Call, jsonText, noContent, type Reply, type Route, route } from '../../http/route.ts'
+import { Deploys, type StoredBytes } from './deploys.ts'
+import { isSlug, SiteHosts } from './hosts.ts'
+import { Serving } from './serving.ts'
+import { addSite, changeSite, deleteSite, oneSite, sitesPage } from './sql.ts'
+
+type Received = { name: string; contentType: string; blob: StoredBytes }
+
+type Deps = {
+  db: Db
+  publicBaseUrl: () => string
+  addBlob: (blob: StoredBytes) => Sql
+  readBlob: (id: string, range: { start: number; end: number }) => Promise<Readable | undefined>
+  /** Takes a form with a file; `keep` writes what refers to it. */
+  receive: <T>(call: Call, keep: (upload: Received) => Promise<T>) => Promise<T>
+  isObjectName: (name: string) => boolean
+  /** Throws while there is nowhere to keep files. */
+  requiresStorage: () => void
+}
+
+const MAX_NAME = 255
+const MAX_LISTED = 2_000
+const MAX_ERROR = 2_000
+
+const site = t.object({
+  id: t.uuid(),
+  name: t.string(),
+  slug: t.string(),
+  spaMode: t.boolean(),
+  liveDeployId: t.optional(t.uuid()),
+  createdAt: t.time(),
+  updatedAt: t.time(),
+})
+const deploy = t.object({
+  id: t.uuid(),
+  siteId: t.uuid(),
+  status: t.oneOf(['uploading', 'live', 'superseded', 'failed']),
+  fileCount: t.integer(),
+  totalBytes: t.integer(),
+  errorMessage: t.optional(t.string()),
+  createdAt: t.time(),
+  updatedAt: t.time(),
+})
+const counts = { totalCount: t.integer(), page: t.integer(), perPage: t.integer() }
+const paging = { page: t.integer(), perPage: t.integer() }
+const ofSite = { siteId: t.id('site') }
+const ofDeploy = { siteId: t.id('site'), deployId: t.id('deploy') }
+
+export type Sites = Feature & { hosted: HostedSites }
+
+/** Hosted sites: what the operator does with them, and what visitors see. */
+export function createSites(deps: Deps): Sites {
+  const { db, requiresStorage } = deps
+  const deploys = new Deploys(deps)
+  const hosts = new SiteHosts(deps.publicBaseUrl)
+  const serving = new Serving({ db, read: deps.readBlob })
+  return {
+    routes: [...siteRoutes(db), ...deployRoutes(deploys, { receive: deps.receive, requiresStorage })],
+    hosted: {
+      slugOf: (host) => hosts.slugOf(host),
+      serve: (slug, path, call) => serving.serve(slug, path, call),
+    },
+  }
+}
+
+const audited = (status: number, text: string, target?: string): Reply => {
+  const newValues = JSON.parse(text) as { id: string }
+  return { ...jsonText(status, text), audit: { target: target ?? newValues.id, newValues } }
+}
+
+function siteRoutes(db: Db): Route[] {
+  const found = (text: string | null): string => {
+    if (text === null) throw notFound('site not found')
+    return text
+  }
+  return [
+    route('GET /api/admin/sites', {
+      summary: 'Sites, newest first',
+      auth: 'admin',
+      query: paging,
+      answers: { 200: t.object({ sites: t.array(site), ...counts }) },
+      handle: async ({ query }) => jsonText(200, (await db.fly(SYSTEM, sitesPage(pageOf(query)))) ?? ''),
+    }),
+    route('POST /api/admin/sites', {
+      summary: 'Make a site',
+      auth: 'admin',
+      audit: 'site.create',
+      body: t.object({
+        name: t.optional(t.string()),
+        slug: t.optional(t.string()),
+        spaMode: t.optional(t.boolean()),
+      }),
+      answers: { 201: site },
+      handle: async ({ body }) => {
+        const name = siteName(body.name ?? '')
+        const { slug = '', spaMode = false } = body
+        if (slug === '') throw badRequest('site slug is required')
+        if (!isSlug(slug)) throw badRequest('invalid site slug')
+        const made = await db.fly(SYSTEM, addSite({ name, slug, spaMode }))
+        if (made === null) throw new AppError('conflict', 'site slug already taken')
+        return audited(201, made)
+      },
+    }),
+    route('GET /api/admin/sites/{siteId}', {
+      summary: 'One site',
+      auth: 'admin',
+      params: ofSite,
+      answers: { 200: site },
+      handle: async ({ params }) => jsonText(200, found(await db.fly(SYSTEM, oneSite(params.siteId)))),
+    }),
+    route('PUT /api/admin/sites/{siteId}', {
+      summary: 'Rename a site, or switch its fallback for single-page apps',
+      auth: 'admin',
+      audit: 'site.update',
+      params: ofSite,
+      body: t.object({ name: t.optional(t.string()), spaMode: t.optional(t.boolean()) }),
+      answers: { 200: site },
+      handle: async ({ params, body }) => {
+        const name = body.name === undefined ? null : siteName(body.name)
+        const change = { name, spaMode: body.spaMode ?? null }
+        return audited(200, found(await db.fly(SYSTEM, changeSite(params.siteId, change))))
+      },
+    }),
+    route('DELETE /api/admin/sites/{siteId}', {
+      summary: 'Delete a site with its deploys and files',
+      auth: 'admin',
+      audit: 'site.delete',
+      params: ofSite,
+      answers: { 204: null },
+      handle: async ({ params }) => {
+        if ((await db.run(SYSTEM, deleteSite(params.siteId))) === 0) throw notFound('site not found')
+        return noContent
+      },
+    }),
+  ]
+}
+
+function siteName(given: string): string {
+  const name = given.trim()
+  if (name === '') throw badRequest('site name is required')
+  if (name.length > MAX_NAME) throw badRequest(`name must be at most ${MAX_NAME} characters`)
+  return name
+}
+
+function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresStorage'>): Route[] {
+  const at = '/api/admin/sites/{siteId}/deploys'
+  return [
+    route(`GET ${at}`, {
+      summary: 'Deploys of a site, newest first',
+      auth: 'admin',
+      params: ofSite,
+      query: paging,
+      answers: { 200: t.object({ deploys: t.array(deploy), ...counts }) },
+      handle: async ({ params, query }) => jsonText(200, await deploys.page(params.siteId, pageOf(query))),
+    }),
+    route(`POST ${at}`, {
+      summary: 'Begin a deploy',
+      auth: 'admin',
+      audit: 'deploy.create',
+      params: ofSite,
+      bodyKind: 'none',
+      answers: { 201: deploy },
+      handle: async ({ params }) => audited(201, await deploys.create(params.siteId)),
+    }),
+    route(`POST ${at}/rollback`, {
+      summary: 'Make the previous live deploy live again',
+      auth: 'admin',
+      audit: 'deploy.rollback',
+      params: ofSite,
+      bodyKind: 'none',
+      answers: { 200: deploy },
+      handle: async ({ params }) => audited(200, await deploys.rollback(params.siteId)),
+    }),
+    route(`GET ${at}/{deployId}`, {
+      summary: 'One deploy',
+      auth: 'admin',
+      params: ofDeploy,
+      answers: { 200: deploy },
+      handle: async ({ params }) => jsonText(200, await deploys.one(params.siteId, params.deployId)),
+    }),
+    route(`POST ${at}/{deployId}/files`, {
+      summary: 'Upload one file of a deploy; the same path again replaces it',
+      auth: 'admin',
+      audit: 'deploy.upload',
+      params: ofDeploy,
+      requires: deps.requiresStorage,
+      bodyKind: 'raw',
+      accepts: t.object({ file: t.string({ format: 'binary' }), name: t.optional(t.string()) }),
+      answers: { 201: deploy },
+      handle: (call) => takeFile(deploys, deps.receive, call, call.params),
+    }),
+    route(`POST ${at}/{deployId}/manifest`, {
+      summary: 'Tell which files belong to a deploy; those the site has already are taken over, the missing ones named',
+      auth: 'admin',
+      audit: 'deploy.manifest',
+      params: ofDeploy,
+      requires: deps.requiresStorage,
+      body: t.object({
+        files: t.array(t.object({ path: t.string(), sha256: t.string() }), { maxItems: MAX_LISTED }),
+      }),
+      answers: { 200: t.object({ missing: t.array(t.string()), deploy }) },
+      handle: async ({ params, body }) => ({
+        ...jsonText(200, await deploys.adopt(params.siteId, params.deployId, body.files)),
+        audit: { target: params.deployId, newValues: { files: body.files.length } },
+      }),
+    }),
+    route(`POST ${at}/{deployId}/promote`, {
+      summary: 'Make a deploy live',
+      auth: 'admin',
+      audit: 'deploy.promote',
+      params: ofDeploy,
+      bodyKind: 'none',
+      answers: { 200: deploy },
+      handle: async ({ params }) => audited(200, await deploys.promote(params.siteId, params.deployId)),
+    }),
+    route(`POST ${at}/{deployId}/fail`, {
+      summary: 'Give a deploy up',
+      auth: 'admin',
+      audit: 'deploy.fail',
+      params: ofDeploy,
+      body: t.object({ errorMessage: t.optional(t.string({ maxLength: MAX_ERROR })) }),
+      answers: { 200: deploy },
+      handle: async ({ params, body }) =>
+        audited(200, await deploys.fail(params.siteId, params.deployId, body.errorMessage)),
+    }),
+  ]
+}
+
+async function takeFile(
+  deploys: Deploys,
+  receive: Deps['receive'],
+  call: Call,
+  { siteId = '', deployId = '' }: Readonly<Record<string, string>>,
+): Promise<Reply> {
+  await deploys.acceptsFiles(siteId, deployId)
+  try {
+    const text = await receive(call, ({ name, contentType, blob }) =>
+      deploys.putFile(siteId, deployId, name, contentType, blob),
+    )
+    return audited(201, text, deployId)
+  } catch (error) {
+    // What the client did wrong, or the server had no time for, can be tried again; what could not be kept spoils the deploy.
+    if (!(error instanceof AppError) || error.kind === 'insufficient_storage') await deploys.spoil(deployId)
+    throw error
+  }
+}

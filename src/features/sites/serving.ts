@@ -1,0 +1,112 @@
+import type { Readable } from 'node:stream'
+import { notFound } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Db } from '../../db/db.ts'
+import { sendContent } from '../../http/files/send.ts'
+import type { Call, Reply } from '../../http/route.ts'
+import { hasHash } from './hashed-names.ts'
+import { liveFiles, type ServedFile } from './sql.ts'
+
+type Range = { start: number; end: number }
+type Deps = { db: Db; read: (blobId: string, range: Range) => Promise<Readable | undefined> }
+
+/** Precompressed twins, best first. */
+const ENCODINGS = [
+  { name: 'br', suffix: '.br' },
+  { name: 'gzip', suffix: '.gz' },
+] as const
+
+const INDEX = 'index.html'
+const NOT_FOUND = '404.html'
+
+/** The public side of sites. Each request asks once what the live deploy has, and so sees one deploy, whole. */
+export class Serving {
+  readonly #deps: Deps
+
+  constructor(deps: Deps) {
+    this.#deps = deps
+  }
+
+  async serve(slug: string, rawPath: string, call: Call): Promise<Reply> {
+    const wanted = pathsOf(rawPath)
+    const asked = [...wanted, INDEX, NOT_FOUND]
+    const encodings = acceptedEncodings(call.headers['accept-encoding'])
+    const twins = encodings.flatMap(({ suffix }) => asked.map((path) => path + suffix))
+    const rows = await this.#deps.db.rows<ServedFile>(SYSTEM, liveFiles(slug, [...asked, ...twins]))
+    const files = new Map(rows.map((file) => [file.path, file]))
+    const found = wanted.map((path) => files.get(path)).find((file) => file !== undefined)
+    const [any] = rows
+    const fallback = any?.spaMode ? files.get(INDEX) : files.get(NOT_FOUND)
+    const file = found ?? fallback
+    if (!file) throw notFound('not found')
+    const status = found || any?.spaMode ? 200 : 404
+    const encoding = encodings.find(({ suffix }) => files.has(file.path + suffix))
+    return this.#send(
+      call,
+      file,
+      encoding && { name: encoding.name, file: files.get(file.path + encoding.suffix) },
+      status,
+    )
+  }
+
+  async #send(
+    call: Call,
+    file: ServedFile,
+    encoded: { name: string; file: ServedFile | undefined } | undefined,
+    status: number,
+  ): Promise<Reply> {
+    const { blobId, size, sha256 } = encoded?.file ?? file
+    const content = {
+      etag: `"${sha256}"`,
+      modifiedAt: file.promotedAt,
+      size,
+      headers: {
+        'Content-Type': file.contentType,
+        'Cache-Control': cacheControl(file, status),
+        Vary: 'Accept-Encoding',
+        ...(encoded?.file && { 'Content-Encoding': encoded.name }),
+      },
+      open: async (range: Range) => {
+        const stream = await this.#deps.read(blobId, range)
+        if (!stream) throw new Error(`the bytes of ${file.path} are missing`)
+        return stream
+      },
+    }
+    return sendContent(call, content, { status })
+  }
+}
+
+function cacheControl({ path, contentType }: ServedFile, status: number): string {
+  if (status !== 200 || contentType.startsWith('text/html')) return 'no-cache'
+  return hasHash(path) ? 'public, max-age=31536000, immutable' : 'max-age=3600'
+}
+
+/** What a path may mean, in this order: the file itself, or the page of a directory. */
+function pathsOf(rawPath: string): string[] {
+  const path = decoded(rawPath).replace(/^\//, '')
+  if (path === '' || path.endsWith('/')) return [`${path}${INDEX}`]
+  return [path, `${path}/${INDEX}`]
+}
+
+/** What cannot be decoded, or stored, names no file. */
+function decoded(rawPath: string): string {
+  try {
+    const path = decodeURIComponent(rawPath)
+    if (!path.includes('\0')) return path
+  } catch {
+    // not an encoding of anything
+  }
+  throw notFound('not found')
+}
+
+/** RFC 9110 §12.5.3, as far as it matters: named, or meant by `*`, and not refused with q=0. */
+function acceptedEncodings(header = '') {
+  const weights = new Map(
+    header.split(',').map((item) => {
+      const [name = '', ...parameters] = item.split(';').map((text) => text.trim().toLowerCase())
+      const q = parameters.find((parameter) => parameter.startsWith('q='))
+      return [name, q === undefined ? 1 : Number(q.slice(2))] as const
+    }),
+  )
+  return ENCODINGS.filter(({ name }) => (weights.get(name) ?? weights.get('*') ?? 0) > 0)
+}
