@@ -1,5 +1,6 @@
 import type { Config } from '../config/config.ts'
 import { createJobs } from '../features/jobs/routes.ts'
+import { createPush } from '../features/push/routes.ts'
 import { createRealtime } from '../features/realtime/routes.ts'
 import { createWebhooks } from '../features/webhooks/routes.ts'
 import { isLoopbackHost } from '../http/out/address-guard.ts'
@@ -11,7 +12,7 @@ import type { Platform } from './platform.ts'
 
 /** What happens after a commit, read from the change log, and what happens later. */
 export function createEvents(config: Config, platform: Platform, identity: IdentityGroup, life: Lifecycle) {
-  const { db, schema, changeLog, queue, observe, metrics } = platform
+  const { db, schema, changeLog, queue, gateways, observe, metrics } = platform
   const { identify, revocations, encryptionKey } = identity
   const realtime = createRealtime({
     db,
@@ -43,5 +44,13 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
   })
   const jobs = createJobs({ db, queue, observe, metrics, outgoing: receivers, version, config: config.jobs })
   const logJobs = { cleanups: { change_log_trim: () => changeLog.trim() } }
-  return { jobs, features: [realtime, webhooks, jobs, logJobs] }
+  const push = createPush({
+    db,
+    observe,
+    outgoing: gateways,
+    queueJobs: jobs.queueEach,
+    wakeJobs: jobs.wake,
+    config: config.push,
+  })
+  return { jobs, features: [realtime, webhooks, jobs, logJobs, push] }
 }

@@ -222,7 +222,7 @@ const CDN_KEYS = {
 } as const
 
 /** What only shows when several keys are seen together. */
-function checkTogether({ auth, api, database, email, storage }: Config): void {
+function checkTogether({ auth, api, database, email, storage, jobs, push }: Config): void {
   if (database.min_conns > database.max_conns) throw invalid('database.min_conns', 'must not exceed database.max_conns')
   if (api.schemas.length === 0) throw invalid('api.schemas', 'must not be empty')
   const needed = (key: string, value: string, when: string) => {
@@ -245,6 +245,12 @@ function checkTogether({ auth, api, database, email, storage }: Config): void {
   const { cdn } = storage
   for (const key of CDN_KEYS[cdn.provider]) {
     needed(`storage.cdn.${key}`, cdn[key], `when storage.cdn.provider is ${cdn.provider}`)
+  }
+  if (push.enabled && !jobs.enabled) throw invalid('push.enabled', 'needs jobs.enabled')
+  if (push.apns.key_file !== '') {
+    for (const key of ['team_id', 'key_id', 'bundle_id'] as const) {
+      needed(`push.apns.${key}`, push.apns[key], 'with push.apns.key_file')
+    }
   }
   for (const [name, provider] of Object.entries(auth.oauth)) {
     if (!provider.enabled) continue

@@ -13,4 +13,8 @@ export type JobRun = {
 }
 
 /** Runs at least once; a throw is a failed attempt. Two runs of one job can follow each other, so it must bear repetition. */
-export type JobHandler = (run: JobRun) => Promise<void>
+export interface JobHandler {
+  (run: JobRun): Promise<void>
+  /** What cannot be taken back, such as a message under way, is let finish when the server stops. */
+  readonly finishes?: true
+}

@@ -164,26 +164,27 @@ export class Queue {
 
   async #stop(): Promise<void> {
     const workers = [...this.#workers.values()]
-    const finishing = workers.filter(({ finishes }) => finishes)
-    const interrupted = workers.filter(({ finishes }) => !finishes)
     const startedAt = performance.now()
     clearTimeout(this.#pollTimer)
     await this.#unlisten?.().catch(() => undefined)
-    for (const worker of interrupted) worker.interrupt()
-    await within(INTERRUPT_GRACE_MS, idle(interrupted))
-    await this.#giveBack(finishing)
-    await within(this.#finishMs - (performance.now() - startedAt), idle(finishing))
-    if (finishing.some(({ runningIds }) => runningIds.length > 0)) await this.#giveBack([])
+    await within(INTERRUPT_GRACE_MS, Promise.all(workers.map((worker) => worker.interrupt())))
+    await this.#giveBack(workers)
+    const finishing = workers.filter(({ finishingIds }) => finishingIds.length > 0)
+    await within(
+      this.#finishMs - (performance.now() - startedAt),
+      Promise.all(finishing.map((worker) => worker.finished())),
+    )
+    if (finishing.some(({ finishingIds }) => finishingIds.length > 0)) await this.#giveBack([])
     for (const worker of workers) worker.stop()
   }
 
-  /** Everything this process holds but what these workers still finish. */
+  /** Everything this process holds but what these workers let finish. */
   async #giveBack(keepers: readonly Worker[]): Promise<void> {
     if (this.#workers.size === 0) return
     try {
       let count = 0
       for (const rows of this.#kindsByRows().keys()) {
-        const kept = keepers.filter((worker) => worker.rows === rows).flatMap(({ runningIds }) => runningIds)
+        const kept = keepers.filter((worker) => worker.rows === rows).flatMap(({ finishingIds }) => finishingIds)
         count += await this.#db.run(SYSTEM, rows.giveBack(this.#me, kept))
       }
       if (count > 0) this.#notify([...this.#workers.keys()])
@@ -192,8 +193,6 @@ export class Queue {
     }
   }
 }
-
-const idle = (workers: readonly Worker[]): Promise<unknown> => Promise.all(workers.map((worker) => worker.idle()))
 
 /** Waits for `work`, but no longer than this. */
 async function within(ms: number, work: Promise<unknown>): Promise<void> {

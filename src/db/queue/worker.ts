@@ -27,12 +27,12 @@ export type WorkOptions = {
   /** Told about an item that failed for good, just before its row is settled. */
   onDead?: (item: Item, error: unknown) => Promise<void> | void
   /** What cannot be taken back, such as a mail under way, is let finish when the server stops. */
-  finishes?: true
+  finishes?: true | ((item: Item) => boolean)
   /** Where the items are; default svc.queue, which keeps nothing of what is over. */
   rows?: Rows
 }
 
-type Running = Claimed & { controller: AbortController }
+type Running = Claimed & { controller: AbortController; finishes: boolean; ended: Promise<void> }
 type Done = { hold: Hold; item: Running; settled: () => void }
 
 /** What a worker needs of its queue. */
@@ -51,15 +51,13 @@ export type Surroundings = {
 export class Worker {
   readonly kind: string
   readonly rows: Rows
-  readonly finishes: boolean
   readonly #options: WorkOptions
   readonly #handler: Handler
   readonly #around: Surroundings
   readonly #running = new Map<string, Running>()
-  readonly #underWay = new Set<Promise<void>>()
   readonly #beat: NodeJS.Timeout
   readonly #done: Done[] = []
-  #claiming = false
+  #claiming: Promise<void> | undefined
   /** Somebody asked for a claim while one was under way. */
   #again = false
   /** The last claim left work behind: its slots, or the slots of a group, were used up. */
@@ -68,7 +66,6 @@ export class Worker {
   constructor(kind: string, options: WorkOptions, handler: Handler, around: Surroundings) {
     this.kind = kind
     this.rows = options.rows ?? queueRows
-    this.finishes = options.finishes ?? false
     this.#options = options
     this.#handler = handler
     this.#around = around
@@ -76,38 +73,35 @@ export class Worker {
     this.#beat = setInterval(beat, (options.leaseSeconds * 1000) / 3).unref()
   }
 
-  get runningIds(): string[] {
-    return [...this.#running.keys()]
+  /** Items that are let finish when the server stops. */
+  get finishingIds(): string[] {
+    return [...this.#running.values()].filter(({ finishes }) => finishes).map(({ id }) => id)
   }
 
   wake(): void {
-    if (!this.#around.isStopping()) this.#track(this.#claim())
+    if (this.#around.isStopping()) return
+    if (this.#claiming) this.#again = true
+    else this.#claiming = this.#claim()
   }
 
-  interrupt(): void {
-    for (const item of this.#running.values()) item.controller.abort()
+  /** Resolves when what can be interrupted has ended. */
+  async interrupt(): Promise<void> {
+    const interrupted = [...this.#running.values()].filter(({ finishes }) => !finishes)
+    for (const { controller } of interrupted) controller.abort()
+    // What a claim under way brings is not begun any more, only given back.
+    await Promise.all([...interrupted.map(({ ended }) => ended), this.#claiming])
   }
 
-  /** Resolves when nothing is under way any more. */
-  async idle(): Promise<void> {
-    while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay)
+  /** Resolves when the items that are let finish have ended. */
+  async finished(): Promise<void> {
+    await Promise.all([...this.#running.values()].filter(({ finishes }) => finishes).map(({ ended }) => ended))
   }
 
   stop(): void {
     clearInterval(this.#beat)
   }
 
-  #track(work: Promise<void>): void {
-    const tracked: Promise<void> = work.finally(() => this.#underWay.delete(tracked))
-    this.#underWay.add(tracked)
-  }
-
   async #claim(): Promise<void> {
-    if (this.#claiming) {
-      this.#again = true
-      return
-    }
-    this.#claiming = true
     try {
       do {
         this.#again = false
@@ -117,7 +111,7 @@ export class Worker {
       this.#more = true
       this.#around.troubled('claim', error)
     } finally {
-      this.#claiming = false
+      this.#claiming = undefined
     }
   }
 
@@ -140,12 +134,18 @@ export class Worker {
   }
 
   #start(claimed: Claimed): void {
-    const { observe } = this.#around
-    const item: Running = { ...claimed, controller: new AbortController() }
+    const { observe, me } = this.#around
+    const { finishes = false } = this.#options
+    const item: Running = {
+      ...claimed,
+      controller: new AbortController(),
+      finishes: typeof finishes === 'function' ? finishes({ ...claimed, worker: me }) : finishes,
+      ended: Promise.resolve(),
+    }
     // Our own lease ran out in an outage and we were first to claim it again.
     this.#running.get(item.id)?.controller.abort()
     this.#running.set(item.id, item)
-    const done = this.#run(item)
+    item.ended = this.#run(item)
       .catch((error: unknown) => {
         observe({ level: 'error', message: 'queue: item not settled', attrs: { id: item.id, error: reasonOf(error) } })
       })
@@ -153,7 +153,6 @@ export class Worker {
         if (this.#running.get(item.id) === item) this.#running.delete(item.id)
         if (this.#more) this.wake()
       })
-    this.#track(done)
   }
 
   #delayAfter(item: Item, attempt: number): number | undefined {
@@ -176,9 +175,8 @@ export class Worker {
 
   async #run(running: Running): Promise<void> {
     const { observe, me } = this.#around
-    const { controller, ...claimed } = running
-    const { id, attempt } = claimed
-    const item: Item = { ...claimed, worker: me }
+    const { controller, id, group, payload, attempt, maxAttempts } = running
+    const item: Item = { id, group, payload, attempt, maxAttempts, worker: me }
     const hold: Hold = { id, worker: me, attempt }
     const { error, statement } = await this.#attempt(item, controller.signal)
     if (error === undefined) {
@@ -236,7 +234,7 @@ export class Worker {
   }
 
   async #heartbeat(): Promise<void> {
-    const ids = this.runningIds
+    const ids = [...this.#running.keys()]
     if (ids.length === 0) return
     const { db, me } = this.#around
     const kept = await db.rows<{ id: string }>(SYSTEM, this.rows.renew(me, ids, this.#options.leaseSeconds))

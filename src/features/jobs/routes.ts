@@ -7,6 +7,7 @@ import type { Observe } from '../../core/observe.ts'
 import { limitOf } from '../../core/page.ts'
 import type { Db } from '../../db/db.ts'
 import type { Queue } from '../../db/queue/queue.ts'
+import type { Sql } from '../../db/sql.ts'
 import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { jsonText, type Route, route } from '../../http/route.ts'
@@ -18,6 +19,7 @@ import { Scheduler } from './scheduler.ts'
 import { Schedules } from './schedules.ts'
 import {
   addJob,
+  addJobs,
   cancelJob,
   countJobs,
   type JobState,
@@ -66,6 +68,10 @@ const counts = t.object({
 export type Jobs = Feature & {
   /** Runs what is queued with these handlers. Called once, when every feature is there. */
   work(handlers: Readonly<Record<string, JobHandler>>): Promise<void>
+  /** A statement for the caller's own flight: a job for each row (id, payload) of a query. */
+  queueEach(type: string, rows: Sql, maxAttempts: number): Sql
+  /** Call after that flight. */
+  wake(): void
 }
 
 export function createJobs(deps: {
@@ -104,6 +110,8 @@ export function createJobs(deps: {
       ...scheduleRoutes({ schedules, requires, started: () => runner.wake() }),
     ],
     jobs: { http: httpJob(deps) },
+    queueEach: addJobs,
+    wake: () => runner.wake(),
     async work(handlers) {
       if (!config.enabled) return
       runner.work(handlers)

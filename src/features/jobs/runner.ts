@@ -48,6 +48,7 @@ export class Runner {
         perGroup: Math.max(1, concurrency - 1),
         leaseSeconds,
         retryDelays: ({ maxAttempts }, attempt) => (attempt < (maxAttempts ?? 1) ? backOff(attempt) : undefined),
+        finishes: ({ group }) => this.#handlers.get(group)?.finishes ?? false,
         rows: new JobRows(),
       },
       (item, signal) => this.#run(item, signal),

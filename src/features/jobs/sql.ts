@@ -38,6 +38,11 @@ export const addJob = (job: NewJob): Sql => sql`
   on conflict (idempotency_key) do nothing
   returning (${JOB})::text`
 
+/** A job for each row (id, payload) of a query. */
+export const addJobs = (type: string, rows: Sql, maxAttempts: number): Sql => sql`
+  insert into svc.jobs (id, type, payload, max_attempts)
+  select rows.id, ${type}, rows.payload, ${maxAttempts}::int from (${rows}) rows`
+
 export const jobByKey = (key: string): Sql =>
   sql`select (${JOB})::text from svc.jobs j where j.idempotency_key = ${key}`
 

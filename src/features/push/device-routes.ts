@@ -1,0 +1,164 @@
+import { badRequest, notFound, unauthorized } from '../../core/errors.ts'
+import { SYSTEM, userIdOf } from '../../core/identity.ts'
+import * as t from '../../core/json-type.ts'
+import { limitOf } from '../../core/page.ts'
+import { isUuid } from '../../core/uuid.ts'
+import type { Db } from '../../db/db.ts'
+import { type Call, json, jsonText, noContent, type Route, route } from '../../http/route.ts'
+import { type Device, listDevices, registerDevice, revokeDevice } from './sql.ts'
+
+const PROVIDERS = ['fcm', 'apns'] as const
+const PLATFORMS = ['android', 'ios'] as const
+const MAX_TOKEN = 4_096
+const MAX_NAME = 200
+const PAGE = { limit: 1_000, maxLimit: 1_000 }
+
+const device = t.object({
+  id: t.uuid(),
+  app_id: t.uuid(),
+  user_id: t.uuid(),
+  provider: t.oneOf(PROVIDERS),
+  platform: t.oneOf(PLATFORMS),
+  token: t.string(),
+  device_name: t.optional(t.string()),
+  is_active: t.boolean(),
+  last_refreshed_at: t.time(),
+  last_used: t.optional(t.time()),
+  created_at: t.time(),
+  updated_at: t.time(),
+})
+const deviceFields = {
+  provider: t.optional(t.string({ description: 'fcm or apns' })),
+  platform: t.optional(t.string({ description: 'android or ios' })),
+  token: t.string({ maxLength: MAX_TOKEN }),
+  device_name: t.optional(t.string({ maxLength: MAX_NAME })),
+}
+const params = { id: t.id('device') }
+const devices = t.object({ items: t.array(device) })
+
+/** An answer that also tells which of app and user exist; both must. */
+export function found<T>(text: string | null): T {
+  const answer = JSON.parse(text ?? '{}') as { app: boolean; user: boolean } & T
+  if (!answer.app) throw badRequest('app not found')
+  if (!answer.user) throw badRequest('user not found')
+  return answer
+}
+
+/** A UUID of the query; empty counts as absent. */
+export function uuidIn(query: Readonly<Record<string, string>>, name: string): string | undefined {
+  const value = query[name] || undefined
+  if (value !== undefined && !isUuid(value)) throw badRequest(`invalid ${name} format`)
+  return value
+}
+
+export function deviceRoutes({ db, requires }: { db: Db; requires: () => void }): Route[] {
+  const register = async (wish: Device) => {
+    const { device: made } = found<{ device: unknown }>(await db.fly(SYSTEM, registerDevice(wish)))
+    return json(201, made)
+  }
+  const revoke = async (id: string, userId?: string) => {
+    if ((await db.run(SYSTEM, revokeDevice(id, userId))) === 0) throw notFound('device token not found')
+    return noContent
+  }
+  return [
+    route('GET /api/admin/push/devices', {
+      summary: 'Devices, newest first',
+      auth: 'admin',
+      requires,
+      query: {
+        app_id: t.string(),
+        user_id: t.string(),
+        include_inactive: t.boolean(),
+        limit: t.string(),
+        offset: t.string(),
+      },
+      answers: { 200: devices },
+      handle: async ({ query }) => {
+        const ask = {
+          appId: uuidIn(query, 'app_id'),
+          userId: uuidIn(query, 'user_id'),
+          includeInactive: query['include_inactive'] === 'true',
+          ...limitOf({ limit: query['limit'], offset: query['offset'] }, PAGE),
+        }
+        return jsonText(200, (await db.fly(SYSTEM, listDevices(ask))) ?? '')
+      },
+    }),
+    route('POST /api/admin/push/devices', {
+      summary: 'Register a device of a user',
+      auth: 'admin',
+      audit: 'push_device.create',
+      requires,
+      body: t.object({ app_id: t.uuid(), user_id: t.uuid(), ...deviceFields }),
+      answers: { 201: device },
+      handle: ({ body }) => register(deviceOf(body, body.user_id)),
+    }),
+    route('DELETE /api/admin/push/devices/{id}', {
+      summary: 'Send to it no more',
+      auth: 'admin',
+      audit: 'push_device.delete',
+      requires,
+      params,
+      answers: { 204: null },
+      handle: (call) => revoke(call.params.id),
+    }),
+    route('POST /api/push/devices', {
+      summary: "Register one of the caller's devices",
+      auth: 'user',
+      requires,
+      body: t.object({ app_id: t.uuid(), ...deviceFields }),
+      answers: { 201: device },
+      handle: (call) => register(deviceOf(call.body, callerOf(call))),
+    }),
+    route('GET /api/push/devices', {
+      summary: "The caller's active devices of an app",
+      auth: 'user',
+      requires,
+      query: { app_id: t.string() },
+      answers: { 200: devices },
+      handle: async (call) => {
+        const appId = uuidIn(call.query, 'app_id')
+        if (appId === undefined) throw badRequest('app_id is required')
+        const ask = { appId, userId: callerOf(call), includeInactive: false, limit: PAGE.limit, offset: 0 }
+        return jsonText(200, (await db.fly(SYSTEM, listDevices(ask))) ?? '')
+      },
+    }),
+    route('DELETE /api/push/devices/{id}', {
+      summary: "Send to one of the caller's devices no more",
+      auth: 'user',
+      requires,
+      params,
+      answers: { 204: null },
+      handle: (call) => revoke(call.params.id, callerOf(call)),
+    }),
+  ]
+}
+
+type DeviceBody = {
+  app_id: string
+  provider?: string
+  platform?: string
+  token: string
+  device_name?: string
+}
+
+function deviceOf(body: DeviceBody, userId: string): Device {
+  const provider = PROVIDERS.find((one) => one === body.provider)
+  if (!provider) throw badRequest('provider must be fcm or apns')
+  const platform = PLATFORMS.find((one) => one === body.platform)
+  if (!platform) throw badRequest('platform must be android or ios')
+  return {
+    appId: body.app_id,
+    userId,
+    provider,
+    platform,
+    token: body.token,
+    deviceName: body.device_name || undefined,
+  }
+}
+
+/** The guard let only users through. */
+function callerOf({ who }: Pick<Call, 'who'>): string {
+  const id = userIdOf(who)
+  if (id === null) throw unauthorized('not authenticated')
+  return id
+}

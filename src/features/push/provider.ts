@@ -1,0 +1,33 @@
+import type { Observe } from '../../core/observe.ts'
+
+export type PushMessage = {
+  /** The delivery's id, the same in every attempt. */
+  readonly id: string
+  readonly token: string
+  readonly title: string
+  readonly body: string
+  readonly data: Readonly<Record<string, string>>
+}
+
+/** `code` and `message` are the service's own. */
+export type PushOutcome =
+  | { kind: 'sent'; messageId: string | undefined }
+  /** The token is good for nothing any more. */
+  | { kind: 'invalid'; code: string; message: string }
+  /** Trying again cannot help. */
+  | { kind: 'refused'; code: string; message: string }
+  | { kind: 'failed'; code: string; message: string; retryAfter?: number | undefined }
+
+/** Never throws: whatever the service does is an outcome. */
+export type PushProvider = {
+  send(message: PushMessage): Promise<PushOutcome>
+  stop?(): void
+}
+
+/** For a service without credentials. */
+export const logProvider = (observe: Observe): PushProvider => ({
+  async send({ id, title }) {
+    observe({ level: 'info', message: 'push notification', attrs: { delivery: id, title } })
+    return { kind: 'sent', messageId: undefined }
+  },
+})

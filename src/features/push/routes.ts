@@ -1,0 +1,199 @@
+import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { JobHandler } from '../../core/job.ts'
+import * as t from '../../core/json-type.ts'
+import type { Observe } from '../../core/observe.ts'
+import { limitOf } from '../../core/page.ts'
+import type { Db } from '../../db/db.ts'
+import type { Sql } from '../../db/sql.ts'
+import type { Feature } from '../../http/feature.ts'
+import type { Outgoing } from '../../http/out/outgoing.ts'
+import { json, jsonText, type Route, route } from '../../http/route.ts'
+import { Apns } from './apns.ts'
+import { apnsCredentials, fcmCredentials } from './credentials.ts'
+import { deliveryJob } from './delivery.ts'
+import { deviceRoutes, found, uuidIn } from './device-routes.ts'
+import { Fcm } from './fcm.ts'
+import { logProvider, type PushProvider } from './provider.ts'
+import {
+  deactivateStale,
+  listDeliveries,
+  type Message,
+  oneDelivery,
+  type Provider,
+  type QueueEach,
+  STATUSES,
+  sendToDevice,
+  sendToUser,
+} from './sql.ts'
+
+type PushConfig = {
+  enabled: boolean
+  fcm: { credentials_file: string; endpoint: string }
+  apns: {
+    key_file: string
+    team_id: string
+    key_id: string
+    bundle_id: string
+    environment: 'production' | 'sandbox'
+    endpoint: string
+  }
+}
+
+type Deps = {
+  db: Db
+  observe: Observe
+  /** For addresses the operator configured. */
+  outgoing: Outgoing
+  /** A statement that queues a job of the type for each row (id, payload) of a query. */
+  queueJobs: (type: string, rows: Sql, maxAttempts: number) => Sql
+  wakeJobs: () => void
+  config: PushConfig
+  /** For one attempt. */
+  timeoutMs?: number
+}
+
+const JOB = 'push_delivery'
+const MAX_ATTEMPTS = 3
+const TIMEOUT_MS = 10_000
+const MAX_BYTES = 4_096
+const STALE_AFTER_DAYS = 270
+const APPLE = { production: 'https://api.push.apple.com', sandbox: 'https://api.sandbox.push.apple.com' }
+
+const delivery = t.object({
+  id: t.uuid(),
+  device_token_id: t.uuid(),
+  job_id: t.optional(t.uuid()),
+  app_id: t.uuid(),
+  user_id: t.uuid(),
+  provider: t.oneOf(['fcm', 'apns']),
+  title: t.string(),
+  body: t.string(),
+  data: t.optional(t.record(t.string())),
+  status: t.oneOf(STATUSES),
+  error_code: t.optional(t.string({ description: "the service's own" })),
+  error_message: t.optional(t.string()),
+  provider_message_id: t.optional(t.string()),
+  sent_at: t.optional(t.time()),
+  created_at: t.time(),
+  updated_at: t.time(),
+})
+
+const message = {
+  title: t.string(),
+  body: t.string(),
+  data: t.optional(t.record(t.any(), { description: 'values are strings; 4096 bytes together with title and body' })),
+}
+
+export function createPush(deps: Deps): Feature {
+  const { db, config } = deps
+  const requires = (): void => {
+    if (!config.enabled) throw new AppError('unavailable', 'push notifications are not enabled')
+  }
+  const routes = [...deviceRoutes({ db, requires }), ...sendRoutes(deps, requires), ...deliveryRoutes(db, requires)]
+  if (!config.enabled) return { routes }
+  const providers = providersOf(deps)
+  const jobs: Record<string, JobHandler> = { [JOB]: deliveryJob({ db, providers }) }
+  return {
+    routes,
+    jobs,
+    cleanups: { push_token_cleanup: () => db.run(SYSTEM, deactivateStale(STALE_AFTER_DAYS)) },
+    stop() {
+      for (const provider of Object.values(providers)) provider.stop?.()
+    },
+  }
+}
+
+/** Throws one sentence when a configured file cannot be used. */
+function providersOf({ config, outgoing, observe, timeoutMs = TIMEOUT_MS }: Deps): Record<Provider, PushProvider> {
+  const fcm = fcmCredentials(config.fcm.credentials_file)
+  const apns = apnsCredentials(config.apns)
+  return {
+    fcm: fcm ? new Fcm({ credentials: fcm, outgoing, endpoint: config.fcm.endpoint, timeoutMs }) : logProvider(observe),
+    apns: apns
+      ? new Apns({
+          credentials: apns,
+          endpoint: config.apns.endpoint || APPLE[config.apns.environment],
+          timeoutMs,
+        })
+      : logProvider(observe),
+  }
+}
+
+function sendRoutes({ db, queueJobs, wakeJobs }: Deps, requires: () => void): Route[] {
+  const queueEach: QueueEach = (rows) => queueJobs(JOB, rows, MAX_ATTEMPTS)
+  return [
+    route('POST /api/admin/push/send', {
+      summary: 'Send to every active device of a user',
+      auth: 'admin',
+      audit: 'push.send',
+      requires,
+      body: t.object({ app_id: t.uuid(), user_id: t.uuid(), ...message }),
+      answers: { 200: t.object({ deliveries: t.array(delivery) }) },
+      handle: async ({ body }) => {
+        const sent = await db.fly(SYSTEM, sendToUser(body.app_id, body.user_id, messageOf(body), queueEach))
+        const { deliveries } = found<{ deliveries: unknown[] }>(sent)
+        wakeJobs()
+        return { ...json(200, { deliveries }), audit: { target: body.user_id } }
+      },
+    }),
+    route('POST /api/admin/push/send-to-token', {
+      summary: 'Send to one device',
+      auth: 'admin',
+      audit: 'push.send',
+      requires,
+      body: t.object({ token_id: t.uuid(), ...message }),
+      answers: { 200: delivery },
+      handle: async ({ body }) => {
+        const sent = await db.fly(SYSTEM, sendToDevice(body.token_id, messageOf(body), queueEach))
+        if (sent === null) throw notFound('device token not found')
+        wakeJobs()
+        return { ...jsonText(200, sent), audit: { target: body.token_id } }
+      },
+    }),
+  ]
+}
+
+function messageOf({ title, body, data }: { title: string; body: string; data?: Record<string, unknown> }): Message {
+  const values = Object.entries(data ?? {})
+  if (values.some(([, value]) => typeof value !== 'string')) throw badRequest('data values must be strings')
+  // Apple's own part of a message; a value there would be taken for it.
+  if (data && Object.hasOwn(data, 'aps')) throw badRequest('data must not contain the key aps')
+  const texts = data as Record<string, string> | undefined
+  if (Buffer.byteLength(JSON.stringify({ title, body, data: texts })) > MAX_BYTES) {
+    throw badRequest(`payload exceeds ${MAX_BYTES} bytes`)
+  }
+  return { title, body, data: texts }
+}
+
+function deliveryRoutes(db: Db, requires: () => void): Route[] {
+  return [
+    route('GET /api/admin/push/deliveries', {
+      summary: 'Deliveries, newest first',
+      auth: 'admin',
+      requires,
+      query: { app_id: t.string(), user_id: t.string(), status: t.string(), limit: t.string(), offset: t.string() },
+      answers: { 200: t.object({ items: t.array(delivery) }) },
+      handle: async ({ query }) => {
+        const wanted = query['status']?.toLowerCase()
+        const status = STATUSES.find((one) => one === wanted)
+        if (wanted && !status) throw badRequest('invalid status filter')
+        const page = limitOf({ limit: query['limit'], offset: query['offset'] }, { limit: 50, maxLimit: 500 })
+        const ask = { appId: uuidIn(query, 'app_id'), userId: uuidIn(query, 'user_id'), status, ...page }
+        return jsonText(200, (await db.fly(SYSTEM, listDeliveries(ask))) ?? '')
+      },
+    }),
+    route('GET /api/admin/push/deliveries/{id}', {
+      summary: 'One delivery',
+      auth: 'admin',
+      requires,
+      params: { id: t.id('delivery') },
+      answers: { 200: delivery },
+      handle: async ({ params }) => {
+        const one = await db.fly(SYSTEM, oneDelivery(params.id))
+        if (one === null) throw notFound('delivery not found')
+        return jsonText(200, one)
+      },
+    }),
+  ]
+}
