@@ -13,6 +13,10 @@ export const connectedFrame = (clientId: string, position: Position): string =>
 export const resetFrame = (position: Position): Buffer =>
   Buffer.from(`event: reset\nid: ${position}\ndata: ${JSON.stringify({ position })}\n\n`)
 
+/** EventSource alone would come back with the old token and stay closed: the client opens a stream with a new one. */
+export const expiringFrame = (expiresAt: number): string =>
+  `event: expiring\ndata: ${JSON.stringify({ expires_at: expiresAt })}\n\n`
+
 export const errorFrame = (code: number, message: string): string =>
   `event: error\ndata: ${JSON.stringify({ code, message })}\n\n`
 

@@ -3,14 +3,18 @@ import type { Observe } from '../../core/observe.ts'
 import type { Change, ChangeLog, Follower, Position } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Schema } from '../../db/schema/snapshot.ts'
+import type { Channel } from './channel.ts'
+import { type Batch, Checks } from './checks.ts'
+import { FilterBudget, tooDear } from './filter-budget.ts'
 import { resetFrame } from './frames.ts'
 import { createRecent } from './recent.ts'
 import type { Stream } from './stream.ts'
+import { Turns } from './turns.ts'
 import type { Interest } from './visibility/interest.ts'
-import { type Frame, judge, type Verdict } from './visibility/judge.ts'
+import { type Frame, type Judged, judge, type Verdict } from './visibility/judge.ts'
 import { isTransient } from './visibility/visible.ts'
 
-type Deps = {
+export type HubDeps = {
   db: Db
   log: Pick<ChangeLog, 'follow' | 'head' | 'read' | 'isKnown'>
   /** A snapshot that knows this table, if there is such a table. */
@@ -18,215 +22,296 @@ type Deps = {
   observe: Observe
 }
 
-/** Streams that always hear the same, so that they are judged and written for once. */
-type Channel = {
-  readonly interest: Interest
-  readonly streams: Set<Stream> /** Batches that are being checked. */
-  pending: number
-}
-type Batch = { readonly seq: number; readonly changes: readonly Change[]; readonly channels: ReadonlySet<Channel> }
-
-/** Changes that may wait for their checks before the reader is held up. */
-const MAX_WAITING = 5_000
+/** Bytes that may wait for their checks before the reader is held up. */
+const MAX_WAITING = 32 * 1024 * 1024
+/** The same for the filters of one identity, which hold up nobody: its streams read on at their own pace. */
+const MAX_WAITING_FOR_FILTER = 8 * 1024 * 1024
+/** Identities whose filters are judged at once. */
+const FILTER_SLOTS = 2
 const IDLE_MS = 30_000
 const RETRY_MS = 250
-const MAX_PAUSE_MS = 150
+const FRAMES_PER_WRITE = 50
 
-export type Hub = {
+type Part = { seq: number; changes: readonly Change[]; verdict: Verdict }
+
+/** Reads the log once for all streams of this process, as long as there are any, and tells each what it may hear. */
+export class Hub {
+  readonly #deps: HubDeps
+  readonly #channels = new Map<string, Channel>()
+  readonly #all = new Set<Stream>()
+  readonly #recent = createRecent()
+  /** Row security, for everybody without a filter: the operator wrote the policies. */
+  readonly #checks = new Checks((round) => this.#check(round))
+  /** Callers wrote the filters, so each identity waits for its own alone. */
+  readonly #filterChecks = new Map<string, Checks>()
+  readonly #filterTurns = new Turns(FILTER_SLOTS)
+  readonly #budget = new FilterBudget()
+  #follower: Promise<Follower> | undefined
+  #here: Position = '0-0'
+  #seq = 0
+  #idleTimer: NodeJS.Timeout | undefined
+  #dispatching = false
+  #stopped = false
+
+  constructor(deps: HubDeps) {
+    this.#deps = deps
+  }
+
   /** Where a new stream begins. */
-  position(): Promise<Position>
-  /** From `from` on, replayed first if that is in the past. Returns whether `from` is a place the log knows. */
-  isKnown(position: Position): Promise<boolean>
-  add(stream: Stream, from: Position): void
-  remove(stream: Stream): void
-  streams(): Iterable<Stream>
+  async position(): Promise<Position> {
+    await this.#running()
+    return this.#here
+  }
+
+  /** Whether this is a place that the log knows. */
+  async isKnown(position: Position): Promise<boolean> {
+    await this.#running()
+    return this.#recent.has(position) || this.#deps.log.isKnown(position)
+  }
+
+  /** Throws while the filters of this identity have taken too much of the database's time. */
+  requireBudget({ filter, sessionKey }: Interest): void {
+    if (filter !== undefined && this.#budget.isSpent(sessionKey)) throw tooDear()
+  }
+
+  /** From `from` on, replayed first if that is in the past. */
+  add(stream: Stream, from: Position): void {
+    this.#all.add(stream)
+    if (from === this.#here) this.#join(stream)
+    else this.#bring(stream, from)
+  }
+
+  remove(stream: Stream): void {
+    this.#all.delete(stream)
+    const channel = this.#channels.get(stream.interest.key)
+    channel?.streams.delete(stream)
+    if (channel?.streams.size === 0) this.#channels.delete(stream.interest.key)
+    if (this.#all.size > 0 || this.#stopped) return
+    clearTimeout(this.#idleTimer)
+    this.#idleTimer = setTimeout(() => {
+      const idle = this.#follower
+      this.#follower = undefined
+      void idle?.then((one) => one.stop())
+    }, IDLE_MS).unref()
+  }
+
+  streams(): Iterable<Stream> {
+    return this.#all
+  }
+
+  size(): number {
+    return this.#all.size
+  }
+
   /** The place up to which this stream has been told everything; undefined while that is under way. */
-  settledFor(stream: Stream): Position | undefined
-  size(): number
-  stop(): Promise<void>
-}
+  settledFor(stream: Stream): Position | undefined {
+    const isBusy = this.#dispatching || this.#checks.running || this.#filterChecks.size > 0
+    return isBusy || stream.joinedAt > this.#seq ? undefined : this.#here
+  }
 
-/** Reads the log once for all streams of this process, as long as there are any. */
-export function createHub({ db, log, schemaWith, observe }: Deps): Hub {
-  const channels = new Map<string, Channel>()
-  const all = new Set<Stream>()
-  const recent = createRecent()
-  const queue: Batch[] = []
-  let waiting = 0
-  let checking: Promise<void> | undefined
-  let follower: Promise<Follower> | undefined
-  let here: Position = '0-0'
-  let seq = 0
-  let idleTimer: NodeJS.Timeout | undefined
-  let dispatching = false
-  let stopped = false
+  async stop(): Promise<void> {
+    this.#stopped = true
+    clearTimeout(this.#idleTimer)
+    const checks = [this.#checks, ...this.#filterChecks.values()]
+    for (const one of checks) one.stop()
+    await (await this.#follower)?.stop()
+    await Promise.allSettled(checks.map((one) => one.running))
+  }
 
-  /** Every batch is a write to each stream: the more streams, the more changes should share one. */
-  const gapMs = (): number => Math.min(25, 3 + all.size / 40)
-
-  function running(): Promise<Follower> {
-    clearTimeout(idleTimer)
-    follower ??= log.head().then(
+  #running(): Promise<Follower> {
+    clearTimeout(this.#idleTimer)
+    const { log } = this.#deps
+    // Every batch is a write to each stream: the more streams, the more changes should share one.
+    const gapMs = (): number => Math.min(25, 3 + this.#all.size / 40)
+    this.#follower ??= log.head().then(
       (head) => {
-        here = head
-        recent.restart(head)
-        return log.follow({ from: head, onBatch: dispatch, onLost: lost, gapMs })
+        this.#here = head
+        this.#recent.restart(head)
+        return log.follow({
+          from: head,
+          onBatch: (changes) => this.#dispatch(changes),
+          onLost: (position) => this.#lost(position),
+          gapMs,
+        })
       },
       (error: unknown) => {
-        follower = undefined
+        this.#follower = undefined
         throw error
       },
     )
-    return follower
+    return this.#follower
   }
 
   /** Everything up to the first wait happens at one moment, so a stream is either in this batch or after it. */
-  async function dispatch(changes: readonly Change[]): Promise<void> {
+  async #dispatch(changes: readonly Change[]): Promise<void> {
     const last = changes.at(-1)
     if (!last) return
-    here = last.position
-    seq++
-    recent.add(changes)
-    const audience = [...channels.values()]
-    dispatching = true
+    const before = this.#here
+    this.#here = last.position
+    this.#seq++
+    this.#recent.add(changes)
+    const audience = [...this.#channels.values()]
+    this.#dispatching = true
     try {
-      await tellOrQueue({ seq, changes }, audience)
+      await this.#tellOrCheck({ seq: this.#seq, changes }, before, audience)
     } catch (error) {
-      letGo(audience, error)
+      this.#letGo(audience, error)
     } finally {
-      dispatching = false
+      this.#dispatching = false
     }
-    if (waiting > MAX_WAITING) await checking
+    if (this.#checks.waiting > MAX_WAITING) await this.#checks.running
   }
 
-  async function tellOrQueue(batch: { seq: number; changes: readonly Change[] }, audience: Channel[]): Promise<void> {
-    const judged = await again(async () =>
-      judge({ db, observe }, await schemaWith(namesIn(batch.changes)), batch.changes),
-    )
+  async #tellOrCheck(batch: Omit<Batch, 'channels'>, before: Position, audience: readonly Channel[]): Promise<void> {
+    const judged = await this.#again(() => this.#judge(batch.changes))
     const toCheck = new Set<Channel>()
     for (const channel of audience) {
       const { interest } = channel
       if (!judged.concerns(interest)) continue
+      if (interest.filter !== undefined) this.#checkFilter(batch, before, channel)
       // Behind an unfinished check nothing may overtake.
-      if (channel.pending > 0 || !judged.isFree(interest)) toCheck.add(channel)
-      else tell(channel, [{ ...batch, verdict: judged.free(interest) }])
+      else if (channel.pending > 0 || !judged.isFree(interest)) toCheck.add(channel)
+      else this.#tell(channel, [{ ...batch, verdict: judged.free(interest) }])
     }
-    if (toCheck.size === 0) return
-    for (const channel of toCheck) channel.pending++
-    queue.push({ ...batch, channels: toCheck })
-    waiting += batch.changes.length
-    checking ??= checkAll().finally(() => {
-      checking = undefined
+    if (toCheck.size > 0) this.#checks.push({ ...batch, channels: toCheck })
+  }
+
+  #checkFilter(batch: Omit<Batch, 'channels'>, before: Position, channel: Channel): void {
+    const checks = this.#filterChecksOf(channel.interest.sessionKey)
+    if (checks.waiting <= MAX_WAITING_FOR_FILTER) checks.push({ ...batch, channels: new Set([channel]) })
+    else this.#leaveBehind(channel, before, checks)
+  }
+
+  /** Its streams are told what waits for them already, and then read the log from there by themselves. */
+  #leaveBehind(channel: Channel, from: Position, checks: Checks): void {
+    this.#channels.delete(channel.interest.key)
+    void Promise.resolve(checks.running).then(() => {
+      for (const stream of channel.streams) if (this.#all.has(stream)) this.#bring(stream, from)
     })
   }
 
-  /** What arrived during one round of checks is judged together in the next: the slower the checks, the larger the rounds. */
-  async function checkAll(): Promise<void> {
-    while (queue.length > 0 && !stopped) {
-      const round = queue.splice(0)
-      const startedAt = performance.now()
-      const changes = round.flatMap((batch) => batch.changes)
-      waiting -= changes.length
-      const asked = [...new Set(round.flatMap((batch) => [...batch.channels]))].filter(
-        ({ streams }) => streams.size > 0,
+  #filterChecksOf(sessionKey: string): Checks {
+    const known = this.#filterChecks.get(sessionKey)
+    if (known) return known
+    const forget = (): void => void this.#filterChecks.delete(sessionKey)
+    const checks = new Checks((round) => this.#checkInTurn(sessionKey, round), forget)
+    this.#filterChecks.set(sessionKey, checks)
+    return checks
+  }
+
+  async #checkInTurn(sessionKey: string, round: readonly Batch[]): Promise<void> {
+    await this.#filterTurns.run(async () => {
+      if (!this.#budget.isSpent(sessionKey)) return this.#check(round)
+      for (const { channels } of round) for (const channel of channels) this.#failAll(channel, tooDear())
+    })
+  }
+
+  async #check(round: readonly Batch[]): Promise<void> {
+    const changes = [...new Set(round.map((batch) => batch.changes))].flat()
+    const asked = [...new Set(round.flatMap((batch) => [...batch.channels]))].filter(({ streams }) => streams.size > 0)
+    if (asked.length === 0) return
+    try {
+      const verdicts = await this.#again(async () =>
+        (await this.#judge(changes)).checked(asked.map((channel) => channel.interest)),
       )
-      try {
-        const verdicts = await again(async () => {
-          const judged = await judge({ db, observe }, await schemaWith(namesIn(changes)), changes)
-          return judged.checked(asked.map((channel) => channel.interest))
-        })
-        for (const channel of asked) tell(channel, split(round, verdicts.get(channel.interest) ?? []))
-      } catch (error) {
-        letGo(asked, error)
-      }
-      for (const batch of round) for (const channel of batch.channels) channel.pending--
-      // A round costs the same per identity for one change as for ten: dear rounds are made less often.
-      const pause = Math.min(MAX_PAUSE_MS, (performance.now() - startedAt) / 2)
-      if (pause > 5) await new Promise((resolve) => setTimeout(resolve, pause).unref())
+      for (const channel of asked) this.#tell(channel, split(round, channel, verdicts.get(channel.interest) ?? []))
+    } catch (error) {
+      this.#letGo(asked, error)
+    }
+  }
+
+  async #judge(changes: readonly Change[]): Promise<Judged> {
+    const { db, observe, schemaWith } = this.#deps
+    const spend = ({ sessionKey }: Interest, ms: number): void => this.#budget.spend(sessionKey, ms)
+    return judge({ db, observe, spend }, await schemaWith(namesIn(changes)), changes)
+  }
+
+  #tell(channel: Channel, parts: readonly Part[]): void {
+    for (const { seq, changes, verdict } of parts) {
+      if (verdict instanceof AppError) return void this.#failAll(channel, verdict)
+      const lastFrame = verdict.at(-1)
+      if (!lastFrame) continue
+      const bytes = joined(verdict)
+      const id = changes[lastFrame.n]?.position ?? this.#here
+      for (const stream of channel.streams) if (stream.joinedAt < seq) stream.send(bytes, id)
     }
   }
 
   /** Something nobody foresaw: the clients come back and resume, so it costs them time but no event. */
-  function letGo(audience: readonly Channel[], error: unknown): void {
-    if (!stopped) observe({ level: 'error', message: 'realtime: batch failed', attrs: { error: reasonOf(error) } })
+  #letGo(audience: readonly Channel[], error: unknown): void {
+    const { observe } = this.#deps
+    if (!this.#stopped)
+      observe({ level: 'error', message: 'realtime: batch failed', attrs: { error: reasonOf(error) } })
     for (const { streams } of audience) for (const stream of streams) stream.drop()
   }
 
-  function tell(
-    channel: Channel,
-    parts: readonly { seq: number; changes: readonly Change[]; verdict: Verdict }[],
-  ): void {
-    for (const { seq: at, changes, verdict } of parts) {
-      if (verdict instanceof AppError) return void failAll(channel, verdict)
-      const lastFrame = verdict.at(-1)
-      if (!lastFrame) continue
-      const bytes = joined(verdict)
-      const id = changes[lastFrame.n]?.position ?? here
-      for (const stream of channel.streams) if (stream.joinedAt < at) stream.send(bytes, id)
-    }
-  }
-
-  function failAll({ streams, interest }: Channel, error: AppError): void {
-    observe({
+  #failAll({ streams, interest }: Pick<Channel, 'streams' | 'interest'>, error: AppError): void {
+    const isTooDear = error.kind === 'rate_limited'
+    const message = isTooDear ? error.message : 'row security check failed'
+    this.#deps.observe({
       level: 'warn',
-      message: 'realtime: row security check failed',
+      message: `realtime: ${message}`,
       attrs: { error: causeOf(error), session: interest.session.userId },
     })
-    for (const stream of streams) stream.fail(403, 'row security check failed')
+    for (const stream of streams) stream.fail(isTooDear ? 429 : 403, message)
   }
 
   /** The database is away: the changes are still in the log, so they are judged when it is back. */
-  async function again<T>(attempt: () => Promise<T>): Promise<T> {
+  async #again<T>(attempt: () => Promise<T>): Promise<T> {
     for (;;) {
       try {
         return await attempt()
       } catch (error) {
-        if (stopped || !isTransient(error)) throw error
+        if (this.#stopped || !isTransient(error)) throw error
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS).unref())
       }
     }
   }
 
-  function lost(position: Position): void {
-    here = position
-    seq++
-    recent.restart(position)
-    observe({ level: 'warn', message: 'realtime: position lost, streams start anew' })
-    for (const stream of all) stream.send(resetFrame(position), position)
+  #lost(position: Position): void {
+    this.#here = position
+    this.#seq++
+    this.#recent.restart(position)
+    this.#deps.observe({ level: 'warn', message: 'realtime: position lost, streams start anew' })
+    for (const stream of this.#all) stream.send(resetFrame(position), position)
   }
 
-  function join(stream: Stream): void {
+  #join(stream: Stream): void {
     const { interest } = stream
-    const channel = channels.get(interest.key) ?? { interest, streams: new Set(), pending: 0 }
-    channels.set(interest.key, channel)
-    stream.joinedAt = seq
+    const channel = this.#channels.get(interest.key) ?? { interest, streams: new Set(), pending: 0 }
+    this.#channels.set(interest.key, channel)
+    stream.joinedAt = this.#seq
     channel.streams.add(stream)
   }
 
+  #bring(stream: Stream, from: Position): void {
+    this.#replay(stream, from).catch((error: unknown) => {
+      this.#deps.observe({ level: 'error', message: 'realtime: replay failed', attrs: { error: reasonOf(error) } })
+      stream.fail(500, 'internal error')
+    })
+  }
+
   /** Brings a stream from the past to the present; it joins the others at the moment it has caught up. */
-  async function replay(stream: Stream, from: Position): Promise<void> {
+  async #replay(stream: Stream, from: Position): Promise<void> {
+    const { log } = this.#deps
+    const { interest } = stream
     let position = from
     while (!stream.closed) {
-      if (position === here) return join(stream)
-      const changes = recent.after(position) ?? (await again(() => log.read(position)))
+      if (position === this.#here) return this.#join(stream)
+      const changes = this.#recent.after(position) ?? (await this.#again(() => log.read(position)))
       const last = changes.at(-1)
       if (!last) {
         // Read everything, but the live streams are elsewhere: behind us for a moment, or in another life of the log.
-        if (!(await again(() => log.isKnown(position)))) {
-          position = here
+        if (!(await this.#again(() => log.isKnown(position)))) {
+          position = this.#here
           stream.send(resetFrame(position), position)
         } else await new Promise((resolve) => setTimeout(resolve, 20).unref())
         continue
       }
-      const { interest } = stream
-      const verdicts = await again(async () => {
-        const judged = await judge({ db, observe }, await schemaWith(namesIn(changes)), changes)
-        return judged.isFree(interest) ? judged.free(interest) : judged.checked([interest])
-      })
-      const verdict = verdicts instanceof Map ? (verdicts.get(interest) ?? []) : verdicts
-      if (verdict instanceof AppError) return failAll({ interest, streams: new Set([stream]), pending: 0 }, verdict)
-      for (let i = 0; i < verdict.length && !stream.closed; i += 50) {
-        const part = verdict.slice(i, i + 50)
+      const verdict = await this.#replayed(interest, changes)
+      if (verdict instanceof AppError) return this.#failAll({ interest, streams: new Set([stream]) }, verdict)
+      for (let i = 0; i < verdict.length && !stream.closed; i += FRAMES_PER_WRITE) {
+        const part = verdict.slice(i, i + FRAMES_PER_WRITE)
         stream.send(joined(part), changes[part.at(-1)?.n ?? 0]?.position ?? position)
         await stream.drained()
       }
@@ -234,45 +319,15 @@ export function createHub({ db, log, schemaWith, observe }: Deps): Hub {
     }
   }
 
-  return {
-    async position() {
-      await running()
-      return here
-    },
-    async isKnown(position) {
-      await running()
-      return recent.has(position) || log.isKnown(position)
-    },
-    settledFor: (stream) => (dispatching || checking || stream.joinedAt > seq ? undefined : here),
-    size: () => all.size,
-    streams: () => all,
-    add(stream, from) {
-      all.add(stream)
-      if (from === here) return join(stream)
-      replay(stream, from).catch((error: unknown) => {
-        observe({ level: 'error', message: 'realtime: replay failed', attrs: { error: reasonOf(error) } })
-        stream.fail(500, 'internal error')
+  async #replayed(interest: Interest, changes: readonly Change[]): Promise<Verdict> {
+    const ask = (): Promise<Verdict> =>
+      this.#again(async () => {
+        const judged = await this.#judge(changes)
+        if (judged.isFree(interest)) return judged.free(interest)
+        return (await judged.checked([interest])).get(interest) ?? []
       })
-    },
-    remove(stream) {
-      all.delete(stream)
-      const channel = channels.get(stream.interest.key)
-      channel?.streams.delete(stream)
-      if (channel?.streams.size === 0) channels.delete(stream.interest.key)
-      if (all.size > 0 || stopped) return
-      clearTimeout(idleTimer)
-      idleTimer = setTimeout(() => {
-        const idle = follower
-        follower = undefined
-        void idle?.then((one) => one.stop())
-      }, IDLE_MS).unref()
-    },
-    async stop() {
-      stopped = true
-      clearTimeout(idleTimer)
-      await (await follower)?.stop()
-      await checking?.catch(() => undefined)
-    },
+    if (interest.filter === undefined) return ask()
+    return this.#filterTurns.run(async () => (this.#budget.isSpent(interest.sessionKey) ? tooDear() : ask()))
   }
 }
 
@@ -292,17 +347,20 @@ function joined(frames: readonly Frame[]): Buffer {
   return bytes
 }
 
-/** The verdict on several batches, batch by batch again, numbered within each. */
-function split(
-  round: readonly Batch[],
-  verdict: Verdict,
-): { seq: number; changes: readonly Change[]; verdict: Verdict }[] {
+/** The verdict on several batches, batch by batch again, numbered within each; those that are not for the channel are left out. */
+function split(round: readonly Batch[], channel: Channel, verdict: Verdict): Part[] {
+  const starts = new Map<readonly Change[], number>()
   let offset = 0
-  return round.map(({ seq, changes }) => {
-    const start = offset
+  for (const { changes } of round) {
+    if (starts.has(changes)) continue
+    starts.set(changes, offset)
     offset += changes.length
-    if (verdict instanceof AppError) return { seq, changes, verdict }
+  }
+  return round.flatMap(({ seq, changes, channels }): Part[] => {
+    if (!channels.has(channel)) return []
+    if (verdict instanceof AppError) return [{ seq, changes, verdict }]
+    const start = starts.get(changes) ?? 0
     const own = verdict.filter(({ n }) => n >= start && n < start + changes.length)
-    return { seq, changes, verdict: own.map((frame) => ({ ...frame, n: frame.n - start })) }
+    return [{ seq, changes, verdict: own.map((frame) => ({ ...frame, n: frame.n - start })) }]
   })
 }

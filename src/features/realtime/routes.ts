@@ -12,7 +12,7 @@ import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { bearerOf } from '../../http/guard.ts'
 import { type Call, type Reply, type Route, route } from '../../http/route.ts'
 import { connectedFrame, PING, pingAt, resetFrame } from './frames.ts'
-import { createHub } from './hub.ts'
+import { Hub } from './hub.ts'
 import { type Ends, expiryOf, Stream } from './stream.ts'
 import { interestOf } from './visibility/interest.ts'
 
@@ -53,7 +53,7 @@ const EXPIRED = 'invalid or expired token'
 
 export function createRealtime(deps: Deps): Realtime {
   const { db, schema, config, identify, clock } = deps
-  const hub = createHub({ db, log: deps.log, schemaWith, observe: deps.observe })
+  const hub = new Hub({ db, log: deps.log, schemaWith, observe: deps.observe })
   const missedAt = new Map<string, number>()
   const perOwner = new Map<string, number>()
   let draining = false
@@ -73,7 +73,10 @@ export function createRealtime(deps: Deps): Realtime {
     for (const stream of hub.streams()) {
       const expiry = expiryOf(stream.interest.who)
       if (expiry !== undefined && now >= expiry) stream.fail(401, EXPIRED)
-      else if (i++ % beats === turn) beat(stream)
+      else {
+        if (expiry !== undefined) stream.warnOfExpiry(now, expiry)
+        if (i++ % beats === turn) beat(stream)
+      }
     }
   }, TICK_MS).unref()
 
@@ -130,6 +133,7 @@ export function createRealtime(deps: Deps): Realtime {
       schema: () => schema.read(),
       findTable: async (name) => findTable(await schemaWith([name]), name),
     })
+    hub.requireBudget(interest)
     if (call.raw.request.method === 'HEAD') return { status: 200, headers: HEADERS }
     const owner = takePlace(who)
     try {
@@ -142,6 +146,8 @@ export function createRealtime(deps: Deps): Realtime {
         leavePlace(owner)
       })
       begin(call, from, isReset)
+      const expiry = expiryOf(who)
+      if (expiry !== undefined) stream.warnOfExpiry(clock.now(), expiry)
       hub.add(stream, from)
       if (response.destroyed) hub.remove(stream)
       await stillGood(call, stream)

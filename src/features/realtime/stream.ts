@@ -1,10 +1,11 @@
 import type { ServerResponse } from 'node:http'
 import type { Identity } from '../../core/identity.ts'
 import type { Position } from '../../db/changes/log.ts'
-import { errorFrame, goodbye } from './frames.ts'
+import { errorFrame, expiringFrame, goodbye } from './frames.ts'
 import type { Interest } from './visibility/interest.ts'
 
 const FLUSH_GRACE_MS = 2_000
+const EXPIRY_NOTICE_MS = 60_000
 
 /** One open connection. It holds bytes for its client up to a limit; a client that reads slower than that is let go. */
 export class Stream {
@@ -19,6 +20,7 @@ export class Stream {
   readonly #response: ServerResponse
   readonly #bufferSize: number
   #ended = false
+  #warned = false
 
   constructor(
     interest: Interest,
@@ -77,6 +79,13 @@ export class Stream {
   drop(): void {
     this.#ended = true
     this.#response.destroy()
+  }
+
+  /** Once, a minute before its token dies, or at once when less is left. */
+  warnOfExpiry(now: number, expiry: number): void {
+    if (this.#warned || now < expiry - EXPIRY_NOTICE_MS) return
+    this.#warned = true
+    this.write(expiringFrame(Math.floor(expiry / 1000)))
   }
 
   fail(code: number, message: string): void {

@@ -7,7 +7,7 @@ import { formOf } from './judge.ts'
 const sides = (text: string) => ({ now: text.includes('n'), old: text.includes('o') })
 
 test('how a change is told follows from what the subscriber sees and asked for', () => {
-  // action, sight, match → form
+  // action, seen, match → form
   const cases: [Change['action'], string, string, 'full' | 'key' | undefined][] = [
     ['create', 'n', 'n', 'full'],
     ['create', '', 'n', undefined],
@@ -25,8 +25,8 @@ test('how a change is told follows from what the subscriber sees and asked for',
     ['delete', 'o', '', undefined],
     ['delete', 'n', 'no', undefined],
   ]
-  for (const [action, sight, match, form] of cases) {
-    assert.equal(formOf(action, sides(sight), sides(match)), form, `${action} ${sight} ${match}`)
+  for (const [action, seen, match, form] of cases) {
+    assert.equal(formOf(action, sides(seen), sides(match)), form, `${action} ${seen} ${match}`)
   }
 })
 

@@ -1,10 +1,11 @@
-import { type AppError, reasonOf } from '../../../core/errors.ts'
+import { AppError, reasonOf } from '../../../core/errors.ts'
 import type { DatabaseRole } from '../../../core/identity.ts'
 import type { Observe } from '../../../core/observe.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import { columnsFor } from '../../../db/schema/viewer.ts'
+import { TIMED_OUT_MS, tooDear } from '../filter-budget.ts'
 import { changeFrame } from '../frames.ts'
 import { compile, type Interest, keyOf, listensTo } from './interest.ts'
 import {
@@ -15,11 +16,11 @@ import {
   type Numbered,
   recordsWithout,
   type Sides,
-  type Sights,
-  sightsOf,
   survey,
   type TableBatch,
   type Viewing,
+  type Visible,
+  visibleTo,
 } from './visible.ts'
 
 /** One event as the bytes that every subscriber of the same kind is sent. */
@@ -38,8 +39,15 @@ export type Judged = {
 
 type Known = { key: string; items: Numbered[]; table: Table | undefined }
 
+export type JudgeDeps = {
+  db: Db
+  observe: Observe
+  /** What the filter of a subscriber cost the database. */
+  spend: (interest: Interest, ms: number) => void
+}
+
 export async function judge(
-  { db, observe }: { db: Db; observe: Observe },
+  { db, observe, spend }: JudgeDeps,
   schema: Schema,
   changes: readonly Change[],
 ): Promise<Judged> {
@@ -73,12 +81,12 @@ export async function judge(
         // A table that is gone has no policies to ask; only those who are never asked still hear of it.
         (interest.viewer.role === 'none' || batches.has(key)) && listensTo(interest, key, table, schema),
     )
-  const needsSight = (interest: Interest, key: string): boolean =>
+  const needsCheck = (interest: Interest, key: string): boolean =>
     interest.viewer.role !== 'none' && batches.get(key)?.rls === true
   const isFree = (interest: Interest): boolean =>
     interest.filter === undefined &&
     relevant(interest).every(
-      ({ key, table }) => !needsSight(interest, key) && hiddenOf(table, interest.viewer.role).length === 0,
+      ({ key, table }) => !needsCheck(interest, key) && hiddenOf(table, interest.viewer.role).length === 0,
     )
 
   function frameOf({ n, change }: Numbered, form: 'full' | 'key', view: string, records: Records): Frame {
@@ -94,7 +102,7 @@ export async function judge(
 
   function compose(
     interest: Interest,
-    sight: (key: string, n: number) => Sides,
+    seen: (key: string, n: number) => Sides,
     match: (n: number) => Sides,
     records: (key: string) => { view: string; records: Records },
   ): Frame[] {
@@ -102,7 +110,7 @@ export async function judge(
     for (const { key, items } of relevant(interest)) {
       const { view, records: texts } = records(key)
       for (const item of items) {
-        const form = formOf(item.change.action, sight(key, item.n), match(item.n))
+        const form = formOf(item.change.action, seen(key, item.n), match(item.n))
         if (form) made.push(frameOf(item, form, view, texts))
       }
     }
@@ -127,11 +135,11 @@ export async function judge(
 
     async checked(interests) {
       const records = await cutRecords(db, interests, relevant, hiddenOf)
-      const matches = await matchesOfAll(db, schema, interests, batches)
-      const sights = await sightsOf(db, viewingsOf(interests, relevant, needsSight, batches))
+      const matches = await matchesOfAll({ db, spend }, schema, interests, batches)
+      const visible = await visibleTo(db, viewingsOf(interests, relevant, needsCheck, batches))
       return new Map(
         interests.map((interest): [Interest, Verdict] => {
-          const seen = sights.get(interest.sessionKey)
+          const seen = visible.get(interest.sessionKey)
           const matched = interest.filter === undefined ? undefined : matches.get(filterKey(interest))
           const failed = failure(seen) ?? failure(matched)
           if (failed) return [interest, failed]
@@ -139,7 +147,7 @@ export async function judge(
             interest,
             compose(
               interest,
-              (key, n) => (needsSight(interest, key) ? (sideOf(seen, n) ?? NEITHER) : BOTH),
+              (key, n) => (needsCheck(interest, key) ? (sideOf(seen, n) ?? NEITHER) : BOTH),
               (n) => (interest.filter === undefined ? BOTH : (sideOf(matched, n) ?? NEITHER)),
               (key) => records.get(`${interest.viewer.role} ${key}`) ?? UNCUT,
             ),
@@ -150,17 +158,17 @@ export async function judge(
   }
 }
 
-const failure = (found: Sights | undefined): AppError | undefined => (found instanceof Map ? undefined : found)
-const sideOf = (found: Sights | undefined, n: number): Sides | undefined =>
+const failure = (found: Visible | undefined): AppError | undefined => (found instanceof Map ? undefined : found)
+const sideOf = (found: Visible | undefined, n: number): Sides | undefined =>
   found instanceof Map ? found.get(n) : undefined
 
-/** Whether and how a change is told: a row that left the subscriber's sight is gone as far as it is concerned. */
-export function formOf(action: Change['action'], sight: Sides, match: Sides): 'full' | 'key' | undefined {
-  if (action === 'create') return sight.now && match.now ? 'full' : undefined
-  if (action === 'delete') return sight.old && match.old ? 'key' : undefined
+/** Whether and how a change is told: a row that the subscriber sees no more is gone as far as it is concerned. */
+export function formOf(action: Change['action'], seen: Sides, match: Sides): 'full' | 'key' | undefined {
+  if (action === 'create') return seen.now && match.now ? 'full' : undefined
+  if (action === 'delete') return seen.old && match.old ? 'key' : undefined
   // A match on an old row that the subscriber could not see would tell what that row held.
-  if (sight.now) return match.now || (match.old && sight.old) ? 'full' : undefined
-  return sight.old && match.old ? 'key' : undefined
+  if (seen.now) return match.now || (match.old && seen.old) ? 'full' : undefined
+  return seen.old && match.old ? 'key' : undefined
 }
 
 function tablesOf(schema: Schema, changes: readonly Change[]): Map<string, Known> {
@@ -203,49 +211,53 @@ const filterKey = ({ viewer, tables, filter }: Interest): string =>
   JSON.stringify([viewer.role, [...(tables ?? [])], filter])
 
 async function matchesOfAll(
-  db: Db,
+  deps: Pick<JudgeDeps, 'db' | 'spend'>,
   schema: Schema,
   interests: readonly Interest[],
   batches: ReadonlyMap<string, TableBatch>,
-): Promise<Map<string, Sights>> {
-  const found = new Map<string, Sights>()
+): Promise<Map<string, Visible>> {
+  const found = new Map<string, Visible>()
   for (const interest of interests) {
     const [only] = interest.tables ?? []
     const batch = batches.get(only ?? '')
     if (interest.filter === undefined || !batch || found.has(filterKey(interest))) continue
-    found.set(filterKey(interest), await tryMatches(db, schema, interest, interest.filter, batch))
+    found.set(filterKey(interest), await tryMatches(deps, schema, interest, interest.filter, batch))
   }
   return found
 }
 
-/** A filter whose column is gone meanwhile ends its own streams, nobody else's. */
+/** A filter whose column is gone meanwhile, or that takes too long, ends its own streams, nobody else's. */
 async function tryMatches(
-  db: Db,
+  { db, spend }: Pick<JudgeDeps, 'db' | 'spend'>,
   schema: Schema,
   interest: Interest,
   filter: string,
   batch: TableBatch,
-): Promise<Sights> {
+): Promise<Visible> {
   const { who, viewer } = interest
   try {
-    return await matchesFor(db, who, batch, compile(filter, batch.table, { schema, viewer }))
+    const { matches, ms } = await matchesFor(db, who, batch, compile(filter, batch.table, { schema, viewer }))
+    spend(interest, ms)
+    return matches
   } catch (error) {
-    if (isTransient(error)) throw error
-    return error as AppError
+    if (!(error instanceof AppError) || isTransient(error)) throw error
+    if (error.kind !== 'timeout') return error
+    spend(interest, TIMED_OUT_MS)
+    return tooDear()
   }
 }
 
 function viewingsOf(
   interests: readonly Interest[],
   relevant: (interest: Interest) => Known[],
-  needsSight: (interest: Interest, key: string) => boolean,
+  needsCheck: (interest: Interest, key: string) => boolean,
   batches: ReadonlyMap<string, TableBatch>,
 ): Viewing[] {
   const viewings = new Map<string, Viewing & { keys: Set<string> }>()
   for (const interest of interests) {
     for (const { key } of relevant(interest)) {
       const batch = batches.get(key)
-      if (!batch || !needsSight(interest, key)) continue
+      if (!batch || !needsCheck(interest, key)) continue
       const { who, session, sessionKey } = interest
       const viewing = viewings.get(sessionKey) ?? { key: sessionKey, who, session, tables: [], keys: new Set() }
       viewings.set(sessionKey, viewing)

@@ -9,7 +9,17 @@ const OR = sql` or `
 
 export type PolicyState = { permissive: boolean; using: string }
 /** Keyed by table oid; a table that is not there any more is missing. */
-export type Survey = Record<string, { rls: boolean; policies: Record<string, PolicyState[]> }>
+export type Survey = Record<string, { rls: boolean; policies: Record<string, PolicyState[]>; asked: string[] }>
+
+/** Columns that the policies of table c read. A policy that reads the whole row depends on the table itself. */
+const ASKED_COLUMNS = sql`(
+  select coalesce(json_agg(distinct a.attname), '[]')
+  from pg_policy p
+  join pg_depend d on d.classid = 'pg_policy'::regclass and d.objid = p.oid
+    and d.refclassid = 'pg_class'::regclass and d.refobjid = c.oid
+  join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+    and (a.attnum = d.refobjsubid or (d.refobjsubid = 0 and d.deptype = 'n'))
+  where p.polrelid = c.oid)`
 
 /**
  * Row security as it is now, not as the schema snapshot remembers it: a policy changed a moment ago already counts.
@@ -24,7 +34,7 @@ export const surveyTables = (oids: readonly number[]): Sql => sql`
         and (p.polroles @> '{0}' or exists (select from unnest(p.polroles) as o(oid) where pg_has_role(r.oid, o.oid, 'USAGE')))
     )), '{}')
     from pg_roles r where c.relrowsecurity and r.rolname in ('svc_anon', 'svc_authenticated')
-  ))), '{}')::text
+  ), 'asked', ${ASKED_COLUMNS})), '{}')::text
   from pg_class c where c.oid = any(${oids}::oid[])`
 
 /** PostgreSQL's own rule: one permissive policy must hold, and every restrictive one; none at all means no. */
@@ -64,7 +74,7 @@ export type Images = { readonly live: Rows; readonly partial: Rows; readonly gon
  * The images of a batch as rows, read from JSON once instead of once per subscriber. `items`: [{n, r?: new, o?: old}].
  * Under the server's own role, on the search path of requests.
  */
-export const imagesOf = (place: TableIn, items: string): Sql => {
+export const imagesOf = (place: TableIn, asked: readonly string[], items: string): Sql => {
   const { table } = place
   const alias = rowAlias(table)
   const rows = (from: Sql): Sql =>
@@ -74,14 +84,15 @@ export const imagesOf = (place: TableIn, items: string): Sql => {
   with svc_item as materialized (
     select (e ->> 'n')::int as svc_n, e -> 'r' as r, e -> 'o' as o from pg_catalog.jsonb_array_elements(${items}::jsonb) e
   ), svc_new as materialized (
-    select svc_item.svc_n, ${alias} as svc_row, svc_item.r ?& ${[...table.columns.keys()]}::text[] as whole, ${isLive(table)} as live
+    select svc_item.svc_n, ${alias} as svc_row, svc_item.r ?& ${asked}::text[] as whole, ${isLive(table)} as live
     from svc_item, ${rowImage(place, sql`svc_item.r`)} where pg_catalog.jsonb_typeof(svc_item.r) = 'object'
   ), svc_old as materialized (
     select svc_item.svc_n, ${alias} as svc_row
     from svc_item, ${rowImage(place, sql`svc_item.o`)} where pg_catalog.jsonb_typeof(svc_item.o) = 'object'
+      and svc_item.o ?& ${asked}::text[]
   )
   select pg_catalog.json_build_object('live', ${rows(sql`svc_new where live and whole`)},
-    'partial', ${rows(sql`svc_new where live and not whole`)}, 'gone', ${rows(sql`svc_new where not live`)},
+    'partial', ${rows(sql`svc_new where live and not whole`)}, 'gone', ${rows(sql`svc_new where not live and whole`)},
     'old', ${rows(sql`svc_old`)})::text`
 }
 
@@ -93,21 +104,22 @@ const verdicts = (table: Table, rows: Rows, verdict: Sql): Sql =>
 
 /**
  * What the current role may see, as four lists of booleans for live, partial, gone and old. A new row must be visible now,
- * and its image must pass too: a row that came into sight later does not show what it held before. An image that its
- * writer could not log whole cannot be asked. A role that may not read the key cannot look for the row.
+ * and its image must pass too: a row that was shown later does not show what it held before. An image that lacks a column
+ * which the policies read cannot be asked: only the row itself can. A role that may not read the key cannot look for it.
  */
-export function sightOf(table: Table, policies: Sql, images: Images, mayReadKey: boolean): Sql {
+export function visibilityOf(table: Table, policies: Sql, images: Images, mayReadKey: boolean): Sql {
   const passes = sql`coalesce((${policies}), false)`
   // The image first: it is at hand, and most rows are not for most subscribers.
   const live = mayReadKey ? sql`case when ${passes} then ${isLive(table)} else false end` : passes
-  const partial = mayReadKey ? isLive(table) : passes
+  const partial = mayReadKey ? isLive(table) : sql`false`
   return answers(table, images, { live, partial, gone: passes, old: passes })
 }
 
-/** As sightOf, for a filter over the images. */
+/** As visibilityOf, for a filter over the images; the milliseconds it took follow. */
 export function matchesOf(table: Table, filter: Sql, images: Images): Sql {
   const matches = sql`coalesce((${filter}), false)`
-  return answers(table, images, { live: matches, partial: matches, gone: matches, old: matches })
+  const verdict = answers(table, images, { live: matches, partial: matches, gone: matches, old: matches })
+  return sql`${verdict} || '|' || (extract(epoch from clock_timestamp() - statement_timestamp()) * 1000)::int`
 }
 
 const answers = (table: Table, images: Images, by: Record<keyof Images, Sql>): Sql => sql`

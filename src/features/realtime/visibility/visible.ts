@@ -15,8 +15,8 @@ import {
   policyExpression,
   type Rows,
   type Survey,
-  sightOf,
   surveyTables,
+  visibilityOf,
   withoutColumns,
 } from './sql.ts'
 
@@ -36,6 +36,8 @@ export type TableBatch = {
   readonly items: readonly Numbered[]
   readonly rls: boolean
   readonly policies: Record<string, { permissive: boolean; using: string }[]>
+  /** Columns that the policies read: an image without one of them cannot be asked. */
+  readonly asked: readonly string[]
 }
 
 export type Viewing = {
@@ -44,13 +46,14 @@ export type Viewing = {
   readonly session: DatabaseSession
   readonly tables: TableBatch[]
 }
-export type Sights = Map<number, Sides> | AppError
+export type Visible = Map<number, Sides> | AppError
 
 /** Identities judged in one flight. */
 const PER_FLIGHT = 40
 const PARALLEL_FLIGHTS = 2
 const CHECK_TIMEOUT_MS = 5_000
 const OPTIONS = { lane: 'slow', timeoutMs: CHECK_TIMEOUT_MS } as const
+const FILTER_OPTIONS = { lane: 'slow', timeoutMs: 3_000 } as const
 
 export async function survey(db: Db, tables: readonly Table[]): Promise<Survey> {
   if (tables.length === 0) return {}
@@ -62,7 +65,7 @@ export async function survey(db: Db, tables: readonly Table[]): Promise<Survey> 
  * What each identity may see of the changes: one query per identity and table for the whole batch, many identities in
  * one flight. An identity whose policies raise gets the error; the others get their answer.
  */
-export async function sightsOf(db: Db, viewings: readonly Viewing[]): Promise<Map<string, Sights>> {
+export async function visibleTo(db: Db, viewings: readonly Viewing[]): Promise<Map<string, Visible>> {
   const images = new Map<TableBatch, Images>()
   for (const batch of new Set(viewings.flatMap((viewing) => viewing.tables)))
     images.set(batch, await imagesFor(db, batch))
@@ -72,12 +75,13 @@ export async function sightsOf(db: Db, viewings: readonly Viewing[]): Promise<Ma
     const key = `${batch.table.oid} ${role}`
     const mayReadKey = keyFor(batch.table, role).length > 0
     const policies = policyExpression(batch.policies[role] ?? [])
-    const question = questions.get(key) ?? sightOf(batch.table, policies, images.get(batch) ?? NO_IMAGES, mayReadKey)
+    const question =
+      questions.get(key) ?? visibilityOf(batch.table, policies, images.get(batch) ?? NO_IMAGES, mayReadKey)
     questions.set(key, question)
     return question
   }
 
-  const sights = new Map<string, Sights>()
+  const visible = new Map<string, Visible>()
   const judge = async (group: readonly Viewing[]): Promise<void> => {
     const [first] = group
     if (!first) return
@@ -92,12 +96,12 @@ export async function sightsOf(db: Db, viewings: readonly Viewing[]): Promise<Ma
         at++
         const seen = new Map<number, Sides>()
         for (const batch of tables) readSides(texts[at++] ?? '', images.get(batch) ?? NO_IMAGES, seen)
-        sights.set(key, seen)
+        visible.set(key, seen)
       }
     } catch (error) {
-      if (isTransient(error)) throw error
+      if (!(error instanceof AppError) || isTransient(error)) throw error
       if (group.length === 1) {
-        sights.set(first.key, error as AppError)
+        visible.set(first.key, error)
         return
       }
       const half = Math.ceil(group.length / 2)
@@ -106,15 +110,21 @@ export async function sightsOf(db: Db, viewings: readonly Viewing[]): Promise<Ma
     }
   }
   await inParallel(flightsOf(viewings), PARALLEL_FLIGHTS, judge)
-  return sights
+  return visible
 }
 
-/** Which changes a filter matches, on either side. */
-export async function matchesFor(db: Db, who: Identity, batch: TableBatch, filter: Sql): Promise<Map<number, Sides>> {
+/** Which changes a filter matches, on either side, and what asking cost the database. */
+export async function matchesFor(
+  db: Db,
+  who: Identity,
+  batch: TableBatch,
+  filter: Sql,
+): Promise<{ matches: Map<number, Sides>; ms: number }> {
   const images = await imagesFor(db, batch)
   const matches = new Map<number, Sides>()
-  readSides((await db.fly(who, matchesOf(batch.table, filter, images), OPTIONS)) ?? '', images, matches)
-  return matches
+  const text = (await db.fly(who, matchesOf(batch.table, filter, images), FILTER_OPTIONS)) ?? ''
+  readSides(text, images, matches)
+  return { matches, ms: Number(text.split('|').at(-1)) || 0 }
 }
 
 /** The JSON of the changes' records, and of their keys, without the hidden columns. */
@@ -127,8 +137,8 @@ export async function recordsWithout(
   return new Map(JSON.parse((await db.fly(SYSTEM, withoutColumns(`[${text}]`, hidden))) ?? '[]') as [number, string][])
 }
 
-/** The database went away, or is out of connections; nothing is known about the question. */
-export const isTransient = (error: unknown): boolean => !(error instanceof AppError) || error.kind === 'unavailable'
+/** The database went away, or is out of connections: nothing is known about the question. All else would fail again. */
+export const isTransient = (error: unknown): boolean => error instanceof AppError && error.kind === 'unavailable'
 
 const NO_IMAGES: Images = { live: NO_ROWS, partial: NO_ROWS, gone: NO_ROWS, old: NO_ROWS }
 
@@ -146,10 +156,10 @@ function imagesFor(db: Db, batch: TableBatch): Promise<Images> {
 /** A record that is no row of its table, as a function's result may be, is seen by nobody; the others are not lost for it. */
 async function readImages(db: Db, batch: TableBatch, items: readonly Numbered[]): Promise<Images> {
   try {
-    const text = await db.fly(SERVER, imagesOf(batch, imageItems(items)), OPTIONS)
+    const text = await db.fly(SERVER, imagesOf(batch, batch.asked, imageItems(items)), OPTIONS)
     return JSON.parse(text ?? '{}') as Images
   } catch (error) {
-    if (isTransient(error)) throw error
+    if (!(error instanceof AppError) || isTransient(error)) throw error
     const [first] = items
     if (first && items.length === 1) batch.unreadable(first.change, error)
     if (items.length <= 1) return NO_IMAGES
@@ -179,7 +189,7 @@ const imageItems = (items: readonly Numbered[]): string =>
     })
     .join(',')}]`
 
-/** `{t,f}|…` for live, partial, gone and old, as sightOf answers. */
+/** `{t,f}|…` for live, partial, gone and old, as visibilityOf answers. */
 function readSides(text: string, { live, partial, gone, old }: Images, into: Map<number, Sides>): void {
   const lists = text.split('|')
   for (const [i, rows] of [live, partial, gone, old].entries()) {

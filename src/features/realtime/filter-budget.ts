@@ -1,0 +1,44 @@
+import { AppError } from '../../core/errors.ts'
+
+/** A quarter of one connection's time for the filters of one identity, with room for a burst. */
+const ROOM_MS = 10_000
+const PER_SECOND_MS = 250
+const MAX_KNOWN = 10_000
+/** What a statement that hit its time limit counts as: so much that its identity has to rest. */
+export const TIMED_OUT_MS = 2 * ROOM_MS
+
+export const tooDear = (): AppError =>
+  new AppError('rate_limited', 'filter takes too long', { headers: { 'Retry-After': '20' } })
+
+/**
+ * How much of the database's time the filters of each identity took. It outlives the streams: who is closed for it and
+ * comes back at once finds it spent.
+ */
+export class FilterBudget {
+  readonly #spent = new Map<string, { ms: number; at: number }>()
+  readonly #now: () => number
+
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now
+  }
+
+  spend(identity: string, ms: number): void {
+    if (this.#spent.size >= MAX_KNOWN) this.#forgetRested()
+    this.#spent.set(identity, { ms: this.#left(identity) + ms, at: this.#now() })
+  }
+
+  isSpent(identity: string): boolean {
+    return this.#left(identity) > ROOM_MS
+  }
+
+  #left(identity: string): number {
+    const known = this.#spent.get(identity)
+    if (!known) return 0
+    return Math.max(0, known.ms - ((this.#now() - known.at) / 1000) * PER_SECOND_MS)
+  }
+
+  #forgetRested(): void {
+    for (const identity of this.#spent.keys()) if (this.#left(identity) === 0) this.#spent.delete(identity)
+    if (this.#spent.size >= MAX_KNOWN) this.#spent.clear()
+  }
+}
