@@ -13,7 +13,7 @@ import type { Platform } from './platform.ts'
 /** What happens after a commit, read from the change log, and what happens later. */
 export function createEvents(config: Config, platform: Platform, identity: IdentityGroup, life: Lifecycle) {
   const { db, schema, changeLog, queue, gateways, observe, metrics } = platform
-  const { identify, revocations, encryptionKey } = identity
+  const { identify, revocations, box } = identity
   const realtime = createRealtime({
     db,
     schema,
@@ -36,7 +36,7 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     log: changeLog,
     queue,
     outgoing: life.own(receivers),
-    encryptionKey,
+    box,
     config: config.webhooks,
     version,
     observe,

@@ -6,13 +6,14 @@ import { revokeKeysOf } from '../features/api-keys/sql.ts'
 import { createApps } from '../features/apps/routes.ts'
 import { createAuth } from '../features/auth/routes.ts'
 import { createPasswords } from '../features/auth/sign-in/hashing.ts'
-import { isChangedKey, loadRootSecret } from '../features/auth/tokens/keys.ts'
+import { loadRootSecret } from '../features/auth/tokens/keys.ts'
 import { Revocations } from '../features/auth/tokens/revocations.ts'
 import { createUsers } from '../features/users/routes.ts'
 import { version } from '../version.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Messages } from './messages.ts'
 import type { Platform } from './platform.ts'
+import { SecretKeeper, secretBoxOf } from './secrets.ts'
 import type { Surroundings } from './surroundings.ts'
 
 /** Who is calling: accounts, sessions, keys, and the operator. */
@@ -35,15 +36,8 @@ export async function createIdentity(
     }),
   )
   const rootSecret = await loadRootSecret(db, config.auth.jwt_secret, platform.secretFile)
-  const encryptionKey = config.auth.encryption_key
-    ? Buffer.from(config.auth.encryption_key, 'hex')
-    : deriveKey(rootSecret, '', 'secrets at rest')
-  if (await isChangedKey(db, encryptionKey)) {
-    observe({
-      level: 'warn',
-      message: 'the encryption key has changed: stored TOTP and webhook secrets cannot be read',
-    })
-  }
+  const box = secretBoxOf(config.auth, rootSecret)
+  const secrets = new SecretKeeper({ db, box, observe })
 
   const admin = createAdmin({
     db,
@@ -51,7 +45,7 @@ export async function createIdentity(
     audit: config.audit,
     passwords,
     observe,
-    warnings: platform.warnings,
+    warnings: () => [...platform.warnings(), ...secrets.warnings()],
     logs: { size: config.log.buffer_size, entries: logEntries },
     openConnection: () => db.openConnection(),
     reloadSchema: async () => void (await schema.reload()),
@@ -69,7 +63,7 @@ export async function createIdentity(
     appName: config.server.app_name,
     publicBaseUrl: () => publicUrl.get(),
     rootSecret,
-    encryptionKey,
+    box,
     passwords,
     outgoing: gateways,
     observe,
@@ -93,10 +87,10 @@ export async function createIdentity(
     identify: auth.identify,
     revocations,
     passwords,
-    encryptionKey,
+    box,
     /** A key for one purpose, which stays the same when the keys of tokens are rotated. */
     keyFor: (purpose: string) => deriveKey(rootSecret, '', purpose),
-    features: [admin, auth, users, apiKeys, apps],
+    features: [admin, secrets, auth, users, apiKeys, apps],
   }
 }
 

@@ -71,6 +71,14 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     },
   ],
   [
+    'secrets reencrypt',
+    {
+      usage: 'secrets reencrypt',
+      does: 'encrypt anew what an old auth.encryption_key encrypted; exit code 1 when something cannot be read',
+      run: async (context) => (await import('./reencrypt.ts')).reencrypt(context),
+    },
+  ],
+  [
     'cleanup',
     {
       usage: 'cleanup <name>',

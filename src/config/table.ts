@@ -74,6 +74,14 @@ export const table = {
     encryption_key: str('', '64 hex digits; encrypts stored secrets; empty = derived from the root secret', {
       check: emptyOr(/^[0-9a-f]{64}$/i, 'must be 64 hex digits'),
     }),
+    previous_encryption_keys: list(
+      [],
+      'old values of auth.encryption_key (or, where that was empty, of auth.jwt_secret)',
+      {
+        item: matching(/^.{32,}$/s, 'a key', (item) => item),
+        of: 'keys',
+      },
+    ),
     token_duration: duration(900, 'life of an access token'),
     refresh_token_duration: duration(604_800, 'life of a refresh token'),
     refresh_grace_seconds: int(0, 'time in which a used refresh token still answers', { min: 0, max: 60 }),

@@ -2,6 +2,7 @@ import { notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import { deriveKey } from '../../core/secret.ts'
+import type { SecretBox } from '../../core/secret-box.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
@@ -16,6 +17,7 @@ import { authAdminRoutes } from './admin-routes.ts'
 import { createCleanups } from './cleanups.ts'
 import { createIdentify, type Identify, type IdentifyDeps } from './identify.ts'
 import { createBackupCodes } from './mfa/codes/backup-codes.ts'
+import { createCodeKey } from './mfa/codes/code-key.ts'
 import { emailChannel } from './mfa/codes/email-codes.ts'
 import { createSentCodes } from './mfa/codes/sent-codes.ts'
 import { smsChannel } from './mfa/codes/sms-codes.ts'
@@ -74,7 +76,7 @@ export type AuthDeps = Pick<IdentifyDeps, 'resolveApiKey' | 'resolveAdminToken' 
   /** See loadRootSecret. */
   rootSecret: string
   /** For secrets at rest. */
-  encryptionKey: Buffer
+  box: SecretBox
   passwords: Passwords
   /** For endpoints the operator configured. */
   outgoing: Outgoing
@@ -191,16 +193,17 @@ const relyingParty = ({ publicBaseUrl, appName, config }: AuthDeps) =>
   relyingPartyOf({ publicBaseUrl, appName, origins: config.webauthn_origins })
 
 function createSecondFactors(deps: AuthDeps, sessions: Sessions) {
-  const { db, encryptionKey, appName } = deps
+  const { db, box, appName } = deps
   const [enrolment, verification] = [createEnrolment({ db }), createVerification({ db, sessions })]
-  const codeKey = deriveKey(encryptionKey.toString('hex'), '', 'mfa code')
+  // Of codes that live for minutes.
+  const codeKey = deriveKey(deps.rootSecret, '', 'mfa code')
   const notice = passkeyNotice(deps)
   const sent = { enrolment, verification, codeKey }
   return {
-    totp: createTotp({ enrolment, verification, encryptionKey, appName }),
+    totp: createTotp({ enrolment, verification, box, appName }),
     email: createSentCodes(sent, emailChannel(deps)),
     sms: createSentCodes(sent, smsChannel(deps)),
-    backupCodes: createBackupCodes({ db, verification, codeKey }),
+    backupCodes: createBackupCodes({ db, verification, codeKey: createCodeKey({ db, box }) }),
     passkeys: createPasskeys({ ...deps, enrolment, verification, relyingParty: () => relyingParty(deps), notice }),
     credentials: createCredentials({ ...deps, notice }),
   }

@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto'
-import { decrypt, encrypt } from '../../core/encrypt.ts'
 import { badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { pageEnvelope } from '../../core/page.ts'
+import type { SecretBox } from '../../core/secret-box.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Receiver } from './attempt.ts'
+import { webhookSecrets } from './sealed.ts'
 import { addHook, allHooks, changeHook, deliveriesOf, hookTarget, oneDelivery, oneHook, removeHook } from './sql.ts'
 
 export const EVENTS = ['create', 'update', 'delete'] as const
@@ -37,14 +38,14 @@ export type Hooks = {
 
 type Deps = {
   db: Db
-  encryptionKey: Buffer
+  box: SecretBox
   assertAllowedUrl: (url: string) => void
   /** A statement that takes back what waits for a webhook. */
   clearQueue: (webhookId: string) => Sql
 }
 
-export function createHooks({ db, encryptionKey, assertAllowedUrl, clearQueue }: Deps): Hooks {
-  const context = (id: string): string => `webhook ${id}`
+export function createHooks({ db, box, assertAllowedUrl, clearQueue }: Deps): Hooks {
+  const { context } = webhookSecrets
   const found = (text: string | null): string => {
     if (text === null) throw notFound('webhook not found')
     return text
@@ -58,18 +59,10 @@ export function createHooks({ db, encryptionKey, assertAllowedUrl, clearQueue }:
     if (secret && secret.length > MAX_SECRET) throw badRequest('secret is too long')
     return {
       url,
-      secret: secret ? encrypt(encryptionKey, secret, context(id)) : secret === null ? null : undefined,
+      secret: secret ? box.seal(secret, context(id)) : secret === null ? null : undefined,
       events: eventsOf(wish.events),
       tables: tablesOf(wish.tables),
       enabled: wish.enabled,
-    }
-  }
-
-  function inClear(id: string, stored: string): string {
-    try {
-      return decrypt(encryptionKey, stored, context(id))
-    } catch (cause) {
-      throw new Error('the secret of the webhook cannot be read: the encryption key has changed', { cause })
     }
   }
 
@@ -95,7 +88,7 @@ export function createHooks({ db, encryptionKey, assertAllowedUrl, clearQueue }:
 
     async target(id) {
       const [row] = await db.rows<{ url: string; secret: string | null; enabled: boolean }>(SYSTEM, hookTarget(id))
-      return row && { ...row, secret: () => (row.secret === null ? undefined : inClear(id, row.secret)) }
+      return row && { ...row, secret: () => (row.secret === null ? undefined : box.open(row.secret, context(id))) }
     },
 
     async deliveries(id, { failedOnly, page, perPage, offset }) {

@@ -5,6 +5,7 @@ import * as t from '../../core/json-type.ts'
 import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
+import type { SecretBox } from '../../core/secret-box.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Queue } from '../../db/queue/queue.ts'
@@ -22,7 +23,7 @@ type Deps = {
   queue: Queue
   outgoing: Outgoing
   /** 32 bytes; secrets are stored encrypted. */
-  encryptionKey: Buffer
+  box: SecretBox
   config: { retry_delays: readonly number[]; delivery_retention: number }
   version: string
   observe: Observe
@@ -68,7 +69,7 @@ export function createWebhooks(deps: Deps): Feature {
   const { db, queue, outgoing, config, observe, metrics } = deps
   const hooks = createHooks({
     db,
-    encryptionKey: deps.encryptionKey,
+    box: deps.box,
     assertAllowedUrl: outgoing.assertAllowedUrl,
     clearQueue: (id) => queue.clear(KIND, id),
   })

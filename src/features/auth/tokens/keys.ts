@@ -1,12 +1,11 @@
 import { SYSTEM } from '../../../core/identity.ts'
-import { deriveKey, hmacSha256, randomHex } from '../../../core/secret.ts'
+import { deriveKey, randomHex } from '../../../core/secret.ts'
 import type { Db } from '../../../db/db.ts'
 import { type Sql, sql } from '../../../db/sql.ts'
 import type { Keys } from './jwt.ts'
 
 const SALT = 'auth.jwt_salt'
 const ROOT = 'auth.root_secret'
-const KEY_CHECK = 'auth.encryption_key_check'
 
 /** A place outside the database, where there is one that all processes share. */
 type SecretFile = { read(): string | undefined; keep(secret: string): string }
@@ -26,21 +25,6 @@ async function keptInFile(db: Db, file: SecretFile): Promise<string> {
   const secret = file.read() ?? file.keep(found?.value ?? randomHex(32))
   if (found) await db.run(SYSTEM, sql`delete from svc.settings where key = ${ROOT}`)
   return secret
-}
-
-/** True when secrets at rest were encrypted with another key than this one. Said once: then this one counts. */
-export async function isChangedKey(db: Db, encryptionKey: Buffer): Promise<boolean> {
-  const check = JSON.stringify(hmacSha256(encryptionKey, 'check').toString('hex'))
-  const [before] = await db.rows<{ value: string }>(
-    SYSTEM,
-    sql`with before as (select value from svc.settings where key = ${KEY_CHECK}),
-      after as (
-        insert into svc.settings as s (key, value) values (${KEY_CHECK}, ${check}::jsonb)
-        on conflict (key) do update set value = excluded.value, updated_at = now() where s.value <> excluded.value
-      )
-      select value from before`,
-  )
-  return before !== undefined && JSON.stringify(before.value) !== check
 }
 
 async function keptInDatabase(db: Db): Promise<string> {

@@ -25,10 +25,10 @@ const newCode = (): string => `${newGroup()}-${newGroup()}`
 const plain = (code: string): string => code.toLowerCase().replace(/[\s-]/g, '')
 
 /** For the day the phone is lost: ten codes, each good once. */
-export function createBackupCodes(deps: { db: Db; verification: Verification; codeKey: Buffer }) {
+export function createBackupCodes(deps: { db: Db; verification: Verification; codeKey: () => Promise<Buffer> }) {
   const { db, verification } = deps
-  const hashOf = (userId: string, code: string): string =>
-    hmacSha256(deps.codeKey, `${userId} ${plain(code)}`).toString('hex')
+  const hashOf = (key: Buffer, userId: string, code: string): string =>
+    hmacSha256(key, `${userId} ${plain(code)}`).toString('hex')
 
   return {
     /** Replaces all earlier ones. */
@@ -36,7 +36,8 @@ export function createBackupCodes(deps: { db: Db; verification: Verification; co
       requireAal2(user)
       const codes = new Set<string>()
       while (codes.size < COUNT) codes.add(newCode())
-      const hashes = [...codes].map((code) => hashOf(user.id, code))
+      const key = await deps.codeKey()
+      const hashes = [...codes].map((code) => hashOf(key, user.id, code))
       await db.tx(SYSTEM, async (tx) => {
         await lockAccount(tx, user.id)
         await tx.run(q.dropBackupCodes(user.id))
@@ -50,9 +51,9 @@ export function createBackupCodes(deps: { db: Db; verification: Verification; co
       return row?.remaining ?? 0
     },
 
-    verify: (who: Pending, code: string, device: Device): Promise<AuthResponse> =>
-      verification.attempt(who, 'backup_code', device, async (tx) => {
-        const hash = hashOf(who.id, code)
+    async verify(who: Pending, code: string, device: Device): Promise<AuthResponse> {
+      const hash = hashOf(await deps.codeKey(), who.id, code)
+      return verification.attempt(who, 'backup_code', device, async (tx) => {
         const [found] = await tx.rows<{ is_used: boolean }>(q.backupCode(who.id, hash))
         const refused = unauthorized('invalid or already used backup code')
         if (!found) return refused
@@ -60,6 +61,7 @@ export function createBackupCodes(deps: { db: Db; verification: Verification; co
         if (found.is_used) throw refused
         await tx.run(q.spendBackupCode(who.id, hash))
         return undefined
-      }),
+      })
+    },
   }
 }

@@ -11,7 +11,7 @@ import {
   signUpWithTotp,
 } from '../../../../../test/authenticator.ts'
 import { spawnServer, startServer, type TestServer } from '../../../../../test/kit.ts'
-import { decrypt } from '../../../../core/encrypt.ts'
+import { SecretBox } from '../../../../core/secret-box.ts'
 
 const config = { 'auth.totp_enabled': true, 'server.app_name': 'Shop & Co' }
 const api = await startServer({ config })
@@ -226,7 +226,7 @@ test('a configured encryption key is the one that secrets are stored under', asy
   const { token, user } = await keyed.signUp('keyed@x.test')
   const app = await enrollTotp(keyed, token, user.id)
   const [row] = await keyed.sql('select id, secret from svc.mfa_factors')
-  assert.match(decrypt(Buffer.from(key, 'hex'), row.secret, `totp ${row.id}`), /^[0-9a-f]{40}$/)
+  assert.match(new SecretBox(Buffer.from(key, 'hex')).open(row.secret, `totp ${row.id}`), /^[0-9a-f]{40}$/)
   const same = await startServer({ on: keyed, config: { ...config, 'auth.encryption_key': key } })
   const as = await firstFactor(same, 'keyed@x.test')
   assert.equal((await verify(as, await challenge(same, 'totp', as), app.code(), same)).status, 200)

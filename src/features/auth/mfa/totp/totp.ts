@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { decrypt, encrypt } from '../../../../core/encrypt.ts'
-import { type AppError, unauthorized } from '../../../../core/errors.ts'
+import { AppError, unauthorized } from '../../../../core/errors.ts'
+import type { SecretBox } from '../../../../core/secret-box.ts'
 import type { Tx } from '../../../../db/db.ts'
 import type { Device } from '../../sessions/device.ts'
 import type { AuthResponse } from '../../sessions/sessions.ts'
@@ -8,9 +8,15 @@ import { challengeNotFound, openChallenge, requireFactor } from '../challenges.t
 import type { Enroller, Enrolment } from '../enrolment.ts'
 import * as q from '../sql.ts'
 import type { Pending, Verification } from '../verification.ts'
+import { totpSecrets } from './sealed.ts'
 import { base32, newSecret, otpauthUri, stepAt, stepOf } from './totp-code.ts'
 
 const CHALLENGE_SECONDS = 300
+
+/** The user can go on in another way, and the operator can mend it. */
+const UNREADABLE =
+  'the secret of this authenticator app cannot be read: use another factor or a backup code; ' +
+  'its key is missing in auth.previous_encryption_keys'
 
 export type Totp = ReturnType<typeof createTotp>
 
@@ -18,16 +24,23 @@ export type Totp = ReturnType<typeof createTotp>
 export function createTotp(deps: {
   enrolment: Enrolment
   verification: Verification
-  encryptionKey: Buffer
+  box: SecretBox
   appName: string
 }) {
-  const { enrolment, verification, encryptionKey } = deps
-  const context = (factorId: string): string => `totp ${factorId}`
+  const { enrolment, verification, box } = deps
+  const { context } = totpSecrets
+
+  function secretOf({ id, secret }: q.Factor): Buffer {
+    try {
+      return Buffer.from(box.open(secret, context(id)), 'hex')
+    } catch (error) {
+      throw new AppError('unavailable', UNREADABLE, { headers: { 'Retry-After': '60' }, cause: error })
+    }
+  }
 
   /** Spends the time step of the code, so that nobody who saw it can use it again. */
   async function check(tx: Tx, factor: q.Factor, code: string): Promise<AppError | undefined> {
-    const secret = Buffer.from(decrypt(encryptionKey, factor.secret, context(factor.id)), 'hex')
-    const step = stepOf(secret, code, stepAt(factor.epoch))
+    const step = stepOf(secretOf(factor), code, stepAt(factor.epoch))
     if (step === undefined) return unauthorized('invalid TOTP code')
     // A code that was right once is no guess, so it is not counted as one.
     if ((await tx.run(q.spendStep(factor.id, step))) === 0) throw unauthorized('TOTP code already used')
@@ -37,7 +50,7 @@ export function createTotp(deps: {
   return {
     enroll(user: Enroller): Promise<{ factor_id: string; uri: string; secret: string }> {
       const [id, secret] = [randomUUID(), newSecret()]
-      const stored = encrypt(encryptionKey, secret.toString('hex'), context(id))
+      const stored = box.seal(secret.toString('hex'), context(id))
       return enrolment.start(user, 'totp', { id, secret: stored }, async (_tx, { email, phone }) => ({
         factor_id: id,
         uri: otpauthUri(deps.appName, email || phone || user.id, secret),

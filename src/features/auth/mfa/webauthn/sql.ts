@@ -7,23 +7,15 @@ type ChallengeKind = 'enroll' | 'mfa' | 'login' | 'discover'
 
 export type NewChallenge = { id: string; kind: ChallengeKind; challenge: string; seconds: number }
 
-/** A few of those that are over go with every new one, so that nobody has to sweep up. */
-const dropStale: Sql = sql`
-  delete from svc.webauthn_challenges where id in (
-    select id from svc.webauthn_challenges where expires_at < now() - interval '1 hour'
-    order by expires_at limit 10 for update skip locked)`
-
 const values = (c: NewChallenge, userId: Sql): Sql => sql`
   insert into svc.webauthn_challenges (id, kind, user_id, challenge, expires_at)
   values (${c.id}::uuid, ${c.kind}, ${userId}, ${c.challenge}, now() + make_interval(secs => ${c.seconds}::float8))`
 
-export const insertChallenge = (c: NewChallenge, userId: string | null): Sql =>
-  sql`with stale as (${dropStale}) ${values(c, sql`${userId}::uuid`)}`
+export const insertChallenge = (c: NewChallenge, userId: string | null): Sql => values(c, sql`${userId}::uuid`)
 
 /** The same work whether the address is known or not. Answers the credentials of its owner as JSON. */
 export const insertLoginChallenge = (c: NewChallenge, email: string): Sql => sql`
-  with stale as (${dropStale}),
-  owner as (select id from svc.users where email = ${email}),
+  with owner as (select id from svc.users where email = ${email}),
   made as (${values(c, sql`(select id from owner)`)})
   select coalesce(json_agg(json_build_object('id', c.credential_id) order by c.created_at, c.credential_id), '[]')::text
   from svc.webauthn_credentials c join owner on owner.id = c.user_id`

@@ -1,0 +1,75 @@
+import type { Config } from '../config/config.ts'
+import { reasonOf } from '../core/errors.ts'
+import type { Observe } from '../core/observe.ts'
+import { deriveKey } from '../core/secret.ts'
+import { SecretBox } from '../core/secret-box.ts'
+import type { Db } from '../db/db.ts'
+import { type Resealed, reseal, type SealedColumn } from '../db/sealed.ts'
+import { backupCodeKey } from '../features/auth/mfa/codes/code-key.ts'
+import { totpSecrets } from '../features/auth/mfa/totp/sealed.ts'
+import { webhookSecrets } from '../features/webhooks/sealed.ts'
+import type { Feature } from '../http/feature.ts'
+
+/** Everything that is kept encrypted. */
+const COLUMNS: readonly SealedColumn[] = [totpSecrets, backupCodeKey, webhookSecrets]
+
+/**
+ * Keys that were in force before are known in three ways: named as such, derived from a root secret that is named, or
+ * derived from the present root secret, which is the key of servers that have none configured.
+ */
+export function secretBoxOf(
+  { encryption_key, previous_encryption_keys }: Config['auth'],
+  rootSecret: string,
+): SecretBox {
+  const derived = (root: string): Buffer => deriveKey(root, '', 'secrets at rest')
+  const named = (key: string): Buffer[] => (/^[0-9a-f]{64}$/i.test(key) ? [Buffer.from(key, 'hex')] : [])
+  const [current = derived(rootSecret)] = named(encryption_key)
+  const previous = previous_encryption_keys.flatMap((key) => [...named(key), derived(key)])
+  return new SecretBox(current, [...previous, derived(rootSecret)])
+}
+
+export async function resealAll(db: Db, box: SecretBox, signal?: AbortSignal): Promise<Resealed[]> {
+  const all: Resealed[] = []
+  for (const column of COLUMNS) all.push(await reseal(db, box, column, signal))
+  return all
+}
+
+export const unreadableWarning = ({ name, unreadable }: Resealed): string =>
+  `${unreadable} ${name} cannot be read: name the key they were encrypted with in auth.previous_encryption_keys`
+
+/** At every start, beside the work: what an older key encrypted is encrypted anew, and what no key reads is told. */
+export class SecretKeeper implements Feature {
+  readonly #deps: { db: Db; box: SecretBox; observe: Observe }
+  readonly #stopping = new AbortController()
+  #underWay: Promise<void> = Promise.resolve()
+  #warnings: readonly string[] = []
+
+  constructor(deps: { db: Db; box: SecretBox; observe: Observe }) {
+    this.#deps = deps
+  }
+
+  start(): void {
+    this.#underWay = this.#run().catch((error: unknown) =>
+      this.#deps.observe({ level: 'warn', message: 'secrets not encrypted anew', attrs: { error: reasonOf(error) } }),
+    )
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    await this.#underWay
+  }
+
+  warnings(): readonly string[] {
+    return this.#warnings
+  }
+
+  async #run(): Promise<void> {
+    const { db, box, observe } = this.#deps
+    const all = await resealAll(db, box, this.#stopping.signal)
+    this.#warnings = all.filter(({ unreadable }) => unreadable > 0).map(unreadableWarning)
+    for (const message of this.#warnings) observe({ level: 'warn', message })
+    for (const { name, resealed } of all) {
+      if (resealed > 0) observe({ level: 'info', message: 'secrets encrypted anew', attrs: { name, count: resealed } })
+    }
+  }
+}
