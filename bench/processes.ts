@@ -81,8 +81,10 @@ export function userMs(pid: number, family = false): number {
 }
 
 /** The bare handler of bare.ts. */
-export async function startBare(setup: { url: string; userId: string }): Promise<Stage> {
-  const child = script('bare.ts')
+export const startBare = (setup: { url: string; userId: string }): Promise<Stage> => startBareScript('bare.ts', setup)
+
+export async function startBareScript(name: string, setup: object): Promise<Stage> {
+  const child = script(name)
   child.stdin?.end(JSON.stringify(setup))
   const [, port] = await firstLine(child, /(\d+)\n/)
   return stage(child, Number(port))

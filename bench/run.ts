@@ -1,9 +1,10 @@
-/** npm run bench [requests | start | limits | realtime] [--quick | --large] */
+/** npm run bench [requests | start | limits | realtime | files] [--quick | --large] */
 const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   requests: () => import('./requests.ts'),
   start: () => import('./start.ts'),
   limits: () => import('./limits.ts'),
   realtime: () => import('./realtime.ts'),
+  files: () => import('./files.ts'),
 }
 
 const named = process.argv[2] ?? ''

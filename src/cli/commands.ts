@@ -113,6 +113,39 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     },
   ],
   [
+    'sites deploy',
+    {
+      usage: 'sites deploy <dir> --site <slug>',
+      does: 'upload what changed in a folder and make it live',
+      flags: { site: 'string' },
+      run: async (context) => (await import('./files/deploy.ts')).deploy(context),
+    },
+  ],
+  [
+    'storage ls',
+    {
+      usage: 'storage ls <bucket> [<prefix>]',
+      does: 'list files of a bucket',
+      run: async (context) => (await import('./files/storage.ts')).list(context),
+    },
+  ],
+  [
+    'storage get',
+    {
+      usage: 'storage get <bucket>/<name> [<file>]',
+      does: 'download a file; - writes it to stdout',
+      run: async (context) => (await import('./files/storage.ts')).get(context),
+    },
+  ],
+  [
+    'storage put',
+    {
+      usage: 'storage put <file> <bucket>[/<name>]',
+      does: 'upload a file',
+      run: async (context) => (await import('./files/storage.ts')).put(context),
+    },
+  ],
+  [
     'version',
     {
       usage: 'version',

@@ -7,23 +7,27 @@ import { readToken } from './token-file.ts'
 export const serverUrl = (context: Context, config: Config): string =>
   context.url ?? (holderOf(config.data_dir)?.url || publicBaseUrl(config))
 
-/** Calls the running server as its admin, with a body by POST; a failure is the server's own sentence. */
-export async function callAdmin(context: Context, path: string, body?: unknown): Promise<string> {
+/** Asks the running server as its admin; a failure is the server's own sentence. */
+export async function askAdmin(context: Context, path: string, init: RequestInit = {}): Promise<Response> {
   const { config } = context.config()
   const url = serverUrl(context, config)
   const token = context.adminToken ?? readToken(config.data_dir)
   if (token === undefined) {
     throw new Error('no admin token: give --admin-token or SVC_ADMIN_TOKEN, or start the server with this data_dir')
   }
-  const response = await fetch(url + path, {
-    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-    ...(body !== undefined && { method: 'POST', body: JSON.stringify(body) }),
-  }).catch(() => {
+  const headers = { ...init.headers, authorization: `Bearer ${token}` }
+  const response = await fetch(url + path, { ...init, headers }).catch(() => {
     throw new Error(`no server answers at ${url}`)
   })
-  const text = await response.text()
-  if (!response.ok) throw new Error(messageOf(text) ?? `the server at ${url} answered ${response.status}`)
-  return text
+  if (response.ok) return response
+  throw new Error(messageOf(await response.text()) ?? `the server at ${url} answered ${response.status}`)
+}
+
+/** As `askAdmin`, with a body by POST; resolves to the text of the answer. */
+export async function callAdmin(context: Context, path: string, body?: unknown): Promise<string> {
+  const headers = { 'content-type': 'application/json' }
+  const post = body !== undefined && { method: 'POST', body: JSON.stringify(body) }
+  return (await askAdmin(context, path, { headers, ...post })).text()
 }
 
 function messageOf(text: string): string | undefined {

@@ -1,0 +1,99 @@
+import { reasonOf } from '../../core/errors.ts'
+import { isUuid } from '../../core/uuid.ts'
+import { type Context, UsageError } from '../command.ts'
+import { callAdmin } from '../server-api.ts'
+import { filesOf, type LocalFile } from './folder.ts'
+import { Progress } from './progress.ts'
+import { sendFile } from './send-file.ts'
+
+type Site = { id: string; slug: string }
+type Deploy = { id: string; fileCount: number; totalBytes: number }
+
+const LISTED_AT_ONCE = 1_000
+const SENT_AT_ONCE = 4
+const ATTEMPTS = 3
+
+/** Uploads a folder as a deploy and makes it live. Until then, and after any failure, what was live stays live. */
+export async function deploy(context: Context): Promise<number> {
+  const [folder, ...more] = context.args
+  const wanted = context.flag('site')
+  if (folder === undefined || more.length > 0 || typeof wanted !== 'string') {
+    throw new UsageError('usage: svc sites deploy <dir> --site <slug>')
+  }
+  const files = await filesOf(folder)
+  if (!files.some(({ path }) => path === 'index.html')) throw new Error(`${folder} has no index.html`)
+  const site = await findSite(context, wanted)
+  const deploys = `/api/admin/sites/${site.id}/deploys`
+  const { id } = JSON.parse(await callAdmin(context, deploys, {})) as Deploy
+  try {
+    const missing = await missingOf(context, `${deploys}/${id}`, files)
+    await sendAll(context, `${deploys}/${id}/files`, missing)
+    const text = await callAdmin(context, `${deploys}/${id}/promote`, {})
+    const live = JSON.parse(text) as Deploy
+    const summary = `${site.slug} is live: ${live.fileCount} files, ${live.totalBytes} bytes, ${missing.length} uploaded`
+    context.print(context.json ? text : summary)
+    return 0
+  } catch (error) {
+    await callAdmin(context, `${deploys}/${id}/fail`, { errorMessage: reasonOf(error) }).catch(() => {})
+    throw error
+  }
+}
+
+async function findSite(context: Context, wanted: string): Promise<Site> {
+  if (isUuid(wanted)) return JSON.parse(await callAdmin(context, `/api/admin/sites/${wanted}`)) as Site
+  for (let page = 1; ; page++) {
+    const text = await callAdmin(context, `/api/admin/sites?perPage=100&page=${page}`)
+    const { sites, totalCount } = JSON.parse(text) as { sites: Site[]; totalCount: number }
+    const found = sites.find(({ slug }) => slug === wanted)
+    if (found) return found
+    if (page * 100 >= totalCount) throw new Error(`site not found: ${wanted}`)
+  }
+}
+
+/** The server takes over what it has; the rest must travel. */
+async function missingOf(context: Context, at: string, files: readonly LocalFile[]): Promise<LocalFile[]> {
+  const missing = new Set<string>()
+  for (let i = 0; i < files.length; i += LISTED_AT_ONCE) {
+    const listed = files.slice(i, i + LISTED_AT_ONCE).map(({ path, sha256 }) => ({ path, sha256 }))
+    const answer = JSON.parse(await callAdmin(context, `${at}/manifest`, { files: listed })) as { missing: string[] }
+    for (const path of answer.missing) missing.add(path)
+  }
+  return files.filter(({ path }) => missing.has(path))
+}
+
+async function sendAll(context: Context, at: string, files: readonly LocalFile[]): Promise<void> {
+  const progress = new Progress(
+    files.reduce((sum, { size }) => sum + size, 0),
+    files.length,
+  )
+  const waiting = [...files]
+  const worker = async (): Promise<void> => {
+    for (let file = waiting.shift(); file; file = waiting.shift()) {
+      await sendOne(context, at, file, progress)
+      progress.fileDone()
+    }
+  }
+  try {
+    await Promise.all(Array.from({ length: SENT_AT_ONCE }, worker))
+  } finally {
+    waiting.length = 0
+    progress.end()
+  }
+}
+
+/** A connection that breaks is no reason to give a whole deploy up. */
+async function sendOne(context: Context, at: string, file: LocalFile, progress: Progress): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    let bytes = 0
+    try {
+      await sendFile(context, at, { from: file.from, name: file.path }, (count) => {
+        bytes += count
+        progress.add(count)
+      })
+      return
+    } catch (error) {
+      progress.add(-bytes)
+      if (attempt === ATTEMPTS) throw new Error(`${file.path}: ${reasonOf(error)}`, { cause: error })
+    }
+  }
+}

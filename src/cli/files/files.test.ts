@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { request } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { startServer } from '../../../test/kit.ts'
+
+const api = await startServer()
+const home = mkdtempSync(join(tmpdir(), 'svc-cli-files-'))
+after(() => rmSync(home, { recursive: true, force: true }))
+const token = await api.adminToken()
+
+type Ran = { code: number; out: string; err: string }
+
+const svc = (...args: string[]): Promise<Ran> =>
+  new Promise((resolve) => {
+    const main = new URL('../../main.ts', import.meta.url).pathname
+    const all = ['--import', import.meta.resolve('tsx'), main, ...args, '--url', api.url, '--admin-token', token]
+    const env = { PATH: process.env['PATH'], TMPDIR: process.env['TMPDIR'], SVC_DATA_DIR: join(home, 'data') }
+    const child = execFile(process.execPath, all, { cwd: home, env }, (_error, out, err) =>
+      resolve({ code: child.exitCode ?? -1, out, err }),
+    )
+  })
+
+const pageOf = (host: string, path: string): Promise<string> =>
+  new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(api.url)
+    request({ hostname, port, path, headers: { host } }, (answer) => {
+      let text = ''
+      answer.on('data', (chunk) => (text += chunk)).on('end', () => resolve(text))
+    })
+      .on('error', reject)
+      .end()
+  })
+
+test('a file is put, listed and got', async () => {
+  writeFileSync(join(home, 'ü 1.txt'), 'grüße')
+  const put = await svc('storage', 'put', 'ü 1.txt', 'pub/deep/ü 1.txt')
+  assert.deepEqual([put.code, put.err], [0, ''])
+  assert.match(put.out, /\/api\/storage\/pub\/deep\/%C3%BC%201\.txt \(7 bytes\)\n$/)
+  const listed = await svc('storage', 'ls', 'pub', 'deep/', '--json')
+  assert.equal(JSON.parse(listed.out).items[0].name, 'deep/ü 1.txt')
+  assert.match((await svc('storage', 'ls', 'pub')).out, /deep\/ü 1\.txt {2}7 /)
+  assert.equal((await svc('storage', 'get', 'pub/deep/ü 1.txt', 'copy.txt')).code, 0)
+  assert.equal(readFileSync(join(home, 'copy.txt'), 'utf8'), 'grüße')
+  assert.equal((await svc('storage', 'get', 'pub/deep/ü 1.txt', '-')).out, 'grüße')
+  assert.deepEqual(await svc('storage', 'get', 'pub/none'), { code: 1, out: '', err: 'file not found\n' })
+  assert.equal((await svc('storage', 'put')).code, 2)
+})
+
+test('a folder goes live, only what changed travels, and a failure leaves what was live', async () => {
+  await api.call('POST /api/admin/sites', { as: 'admin', json: { name: 'Demo', slug: 'demo' } })
+  const folder = join(home, 'dist')
+  mkdirSync(join(folder, 'assets'), { recursive: true })
+  writeFileSync(join(folder, 'assets', 'app.3f9ab21c.js'), 'one')
+  const empty = await svc('sites', 'deploy', 'dist', '--site', 'demo')
+  assert.deepEqual(empty, { code: 1, out: '', err: 'dist has no index.html\n' })
+  const { body: before } = await api.call('GET /api/admin/sites', { as: 'admin' })
+  assert.equal(before.sites[0].liveDeployId, undefined)
+
+  writeFileSync(join(folder, 'index.html'), 'first')
+  const first = await svc('sites', 'deploy', 'dist', '--site', 'demo')
+  assert.deepEqual(first, { code: 0, out: 'demo is live: 2 files, 8 bytes, 2 uploaded\n', err: '' })
+  assert.equal(await pageOf('demo.localhost', '/assets/app.3f9ab21c.js'), 'one')
+
+  writeFileSync(join(folder, 'index.html'), 'second')
+  const second = await svc('sites', 'deploy', 'dist', '--site', before.sites[0].id)
+  assert.deepEqual(second, { code: 0, out: 'demo is live: 2 files, 9 bytes, 1 uploaded\n', err: '' })
+  assert.equal(await pageOf('demo.localhost', '/'), 'second')
+
+  writeFileSync(join(folder, 'bad\nname.txt'), 'x')
+  const failed = await svc('sites', 'deploy', 'dist', '--site', 'demo')
+  assert.deepEqual(failed, { code: 1, out: '', err: 'invalid file path\n' })
+  assert.equal(await pageOf('demo.localhost', '/'), 'second')
+  const { body } = await api.call(`GET /api/admin/sites/${before.sites[0].id}/deploys`, { as: 'admin' })
+  assert.deepEqual([body.deploys[0].status, body.deploys[0].errorMessage], ['failed', 'invalid file path'])
+  assert.equal((await svc('sites', 'deploy', 'dist', '--site', 'none')).err, 'site not found: none\n')
+})

@@ -1,0 +1,41 @@
+const WIDTH = 30
+const DRAW_EVERY_MS = 100
+
+/** A bar on the terminal's error output; silent where nobody watches. */
+export class Progress {
+  readonly #totalBytes: number
+  readonly #totalFiles: number
+  readonly #isShown = process.stderr.isTTY === true
+  #bytes = 0
+  #files = 0
+  #drawnAt = 0
+
+  constructor(totalBytes: number, totalFiles: number) {
+    this.#totalBytes = totalBytes
+    this.#totalFiles = totalFiles
+  }
+
+  add(bytes: number): void {
+    this.#bytes += bytes
+    if (performance.now() - this.#drawnAt > DRAW_EVERY_MS) this.#draw()
+  }
+
+  fileDone(): void {
+    this.#files++
+  }
+
+  end(): void {
+    if (!this.#isShown || this.#totalFiles === 0) return
+    this.#draw()
+    process.stderr.write('\n')
+  }
+
+  #draw(): void {
+    if (!this.#isShown) return
+    this.#drawnAt = performance.now()
+    const share = this.#totalBytes === 0 ? 1 : Math.min(1, this.#bytes / this.#totalBytes)
+    const done = Math.round(share * WIDTH)
+    const bar = '█'.repeat(done) + '░'.repeat(WIDTH - done)
+    process.stderr.write(`\r${bar} ${Math.round(share * 100)} %  ${this.#files}/${this.#totalFiles} files`)
+  }
+}

@@ -1,0 +1,30 @@
+import { randomUUID } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import type { Context } from '../command.ts'
+import { askAdmin } from '../server-api.ts'
+
+/** Uploads a file as a form, streamed from disk; resolves to the text of the answer. */
+export async function sendFile(
+  context: Context,
+  path: string,
+  file: { from: string; name: string },
+  sent: (bytes: number) => void = () => {},
+): Promise<string> {
+  const boundary = randomUUID()
+  async function* form() {
+    const field = (disposition: string) => `--${boundary}\r\nContent-Disposition: form-data; ${disposition}\r\n\r\n`
+    yield Buffer.from(`${field('name="name"')}${file.name}\r\n${field('name="file"; filename="file"')}`)
+    for await (const chunk of createReadStream(file.from)) {
+      sent((chunk as Buffer).length)
+      yield chunk as Buffer
+    }
+    yield Buffer.from(`\r\n--${boundary}--\r\n`)
+  }
+  const response = await askAdmin(context, path, {
+    method: 'POST',
+    headers: { 'content-type': `multipart/form-data; boundary=${boundary}` },
+    body: ReadableStream.from(form()),
+    duplex: 'half',
+  })
+  return response.text()
+}

@@ -1,0 +1,58 @@
+import { createWriteStream } from 'node:fs'
+import { basename } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { type Context, UsageError } from '../command.ts'
+import { askAdmin, callAdmin } from '../server-api.ts'
+import { textTable } from '../text-table.ts'
+import { sendFile } from './send-file.ts'
+
+type Item = { name: string; size: number; contentType: string; updatedAt: string }
+type Page = { items: Item[]; totalItems: number }
+
+const PAGE = 500
+
+const encoded = (name: string): string => name.split('/').map(encodeURIComponent).join('/')
+
+export async function list(context: Context): Promise<number> {
+  const [bucket, prefix = '', ...more] = context.args
+  if (bucket === undefined || more.length > 0) throw new UsageError('usage: svc storage ls <bucket> [<prefix>]')
+  const items: Item[] = []
+  for (;;) {
+    const query = new URLSearchParams({ prefix, limit: String(PAGE), offset: String(items.length) })
+    const page = JSON.parse(await callAdmin(context, `/api/storage/${encodeURIComponent(bucket)}?${query}`)) as Page
+    items.push(...page.items)
+    if (page.items.length < PAGE) break
+  }
+  if (context.json) context.print(JSON.stringify({ items, totalItems: items.length }))
+  else {
+    const rows = items.map(({ name, size, contentType, updatedAt }) => [name, String(size), contentType, updatedAt])
+    context.print(textTable(['name', 'size', 'type', 'updated'], rows))
+  }
+  return 0
+}
+
+export async function get(context: Context): Promise<number> {
+  const [from = '', to = basename(from), ...more] = context.args
+  const [, bucket, name] = /^([^/]+)\/(.+)$/.exec(from) ?? []
+  if (bucket === undefined || name === undefined || more.length > 0) {
+    throw new UsageError('usage: svc storage get <bucket>/<name> [<file>]')
+  }
+  const { body } = await askAdmin(context, `/api/storage/${encodeURIComponent(bucket)}/${encoded(name)}`)
+  const source = body ? Readable.fromWeb(body as Parameters<typeof Readable.fromWeb>[0]) : Readable.from([])
+  await pipeline(source, to === '-' ? process.stdout : createWriteStream(to), { end: to !== '-' })
+  return 0
+}
+
+export async function put(context: Context): Promise<number> {
+  const [from, to = '', ...more] = context.args
+  const [bucket = '', ...path] = to.split('/')
+  if (from === undefined || bucket === '' || more.length > 0) {
+    throw new UsageError('usage: svc storage put <file> <bucket>[/<name>]')
+  }
+  const name = path.join('/') || basename(from)
+  const text = await sendFile(context, `/api/storage/${encodeURIComponent(bucket)}`, { from, name })
+  const { url, size } = JSON.parse(text) as { url?: string; size: number }
+  context.print(context.json ? text : `${url ?? `${bucket}/${name}`} (${size} bytes)`)
+  return 0
+}
