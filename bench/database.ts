@@ -43,7 +43,7 @@ export async function seed(url: string): Promise<{ token: string; userId: string
         from generate_series(1, 100000) i;
       create index on public.notes (owner, id);
       alter table public.notes enable row level security;
-      create policy own on public.notes using (owner = nullif(current_setting('svc.user_id', true), '')::uuid);
+      create policy own on public.notes using (owner = svc.uid());
       create table public.posts as select * from public.notes;
       alter table public.posts add primary key (id);
       create table public.imports (
@@ -51,7 +51,7 @@ export async function seed(url: string): Promise<{ token: string; userId: string
         done boolean not null default false, created timestamptz not null default now());
       create index on public.imports (owner, id);
       alter table public.imports enable row level security;
-      create policy own on public.imports using (owner = nullif(current_setting('svc.user_id', true), '')::uuid);
+      create policy own on public.imports using (owner = svc.uid());
       create table public.pairs (id bigint generated always as identity primary key, label text, n int);
       create function public.add(a int, b int) returns int language sql immutable as 'select a + b'`,
     )

@@ -95,7 +95,7 @@ await db.query(`create table fan (id bigint generated always as identity primary
   create table timed (id bigint generated always as identity primary key, sent_at bigint, body text);
   create table own (id bigint generated always as identity primary key, owner uuid, sent_at bigint, body text);
   alter table own enable row level security;
-  create policy own on own using (owner = nullif(current_setting('svc.user_id', true), '')::uuid)`)
+  create policy own on own using (owner = svc.uid())`)
 await sleep(1_000)
 
 const show = (name: string, figures: Record<string, string | number>): void =>

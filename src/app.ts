@@ -25,7 +25,7 @@ export type App = {
   issueAdminToken(): Promise<string | undefined>
   endAdminToken(token: string): Promise<void>
   /** For the banner of `svc start`. */
-  describe(): Promise<{ serverVersion: string; capabilities: Capability[] }>
+  describe(): Promise<{ serverVersion: string; capabilities: Capability[]; warnings: readonly string[] }>
   /** Helpers that remove what is over, by name. */
   cleanups: Readonly<Record<string, () => Promise<number>>>
   close(): Promise<void>
@@ -86,7 +86,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       generatedPassword: identity.admin.generatedPassword(),
       issueAdminToken: () => identity.admin.tokens.issue(),
       endAdminToken: (token) => identity.admin.tokens.end(token),
-      describe: () => capabilitiesOf(platform.db),
+      describe: async () => ({ ...(await capabilitiesOf(platform.db)), warnings: platform.warnings() }),
       cleanups,
       close: () => life.stop(),
     }

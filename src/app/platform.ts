@@ -5,6 +5,7 @@ import { ChangeLog } from '../db/changes/log.ts'
 import { createCounters } from '../db/counters.ts'
 import { Queue } from '../db/queue/queue.ts'
 import { openSchemaCache } from '../db/schema/cache.ts'
+import { openTablesWarning, reportOpenTables } from '../db/schema/open-tables.ts'
 import type { SchemaCache } from '../db/schema/snapshot.ts'
 import { openDatabase } from '../db/setup/database.ts'
 import { startEmbedded } from '../db/setup/embedded/embedded.ts'
@@ -69,6 +70,12 @@ export async function openPlatform(
   const schema = life.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
   const changeLog = life.own(new ChangeLog({ db, observe, retentionSeconds: config.events.retention, key: logKey }))
   await changeLog.start()
+  const isOpen = config.api.anonymous === 'all'
+  if (isOpen) reportOpenTables(schema, observe)
+  const openness = () => {
+    const warning = isOpen ? openTablesWarning(schema.read()) : undefined
+    return warning === undefined ? [] : [warning]
+  }
   const counters = life.own(createCounters({ db }))
   const metrics = createMetrics()
   metrics.gauge('svc_change_log_lag_seconds', 'Age of the oldest unread change.', [], () => changeLog.lastLag())
@@ -87,7 +94,7 @@ export async function openPlatform(
     metrics,
     gateways,
     publicUrl: new PublicUrl(config),
-    warnings: () => [...warnings, ...schema.warnings()],
+    warnings: () => [...warnings, ...schema.warnings(), ...openness()],
     secretFile,
     announce,
   }

@@ -10,6 +10,7 @@ export const serverConfig = (config: Config): HttpServerConfig => ({
   bodyLimit: config.server.body_limit,
   shutdownTimeoutSeconds: config.server.shutdown_timeout,
   rateLimits: config.rate_limit,
+  anonymous: config.api.anonymous,
   // An upload may take its own time, and hears from us, not from the parser, when that is over.
   timeouts: { headersMs: 60_000, requestMs: Math.max(300, config.storage.upload_timeout + 15) * 1000 },
 })

@@ -5,11 +5,12 @@ export type BannerFacts = {
   url: string
   database: string
   capabilities: readonly Capability[]
+  warnings: readonly string[]
   /** Only by the process that generated it, only once. */
   adminPassword: string | undefined
 }
 
-export function banner({ appVersion, url, database, capabilities, adminPassword }: BannerFacts): string {
+export function banner({ appVersion, url, database, capabilities, warnings, adminPassword }: BannerFacts): string {
   return [
     '',
     `Savanna ${appVersion} is ready`,
@@ -17,6 +18,7 @@ export function banner({ appVersion, url, database, capabilities, adminPassword 
     `  URL        ${url}`,
     `  Database   ${database}`,
     ...capabilities.map((one, i) => `  ${i === 0 ? 'Extensions' : '          '} ${describe(one)}`),
+    ...(warnings.length === 0 ? [] : ['', ...warnings.map((warning) => `  Warning    ${warning}`)]),
     ...(adminPassword === undefined ? [] : ['', `  Admin password (shown only this once): ${adminPassword}`]),
     '',
     `  Try it     curl ${url}/health`,

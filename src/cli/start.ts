@@ -106,13 +106,14 @@ async function keepTokenFile(app: App, config: Config, log: Log, isOnlyOne: bool
 }
 
 async function facts(app: App, config: Config): Promise<BannerFacts> {
-  const { serverVersion, capabilities } = await app.describe()
+  const { serverVersion, capabilities, warnings } = await app.describe()
   const port = Number(new URL(app.url).port || 80)
   return {
     appVersion: version,
     url: publicBaseUrl(config, port),
     database: `PostgreSQL ${serverVersion} ${placeOf(config)}`,
     capabilities,
+    warnings,
     adminPassword: app.generatedPassword,
   }
 }

@@ -147,6 +147,11 @@ export const table = {
   },
   api: {
     schemas: list(['public'], 'exposed schemas, in lookup order', { item: exposableSchema }),
+    anonymous: oneOf(
+      ['all', 'read', 'none'],
+      'all',
+      'what callers without a bearer may do on collections, functions, GraphQL, schema and storage',
+    ),
     text_search_config: str('english', 'full-text configuration'),
     statement_timeout: duration(30, 'time a data request may take in the database, then 504'),
   },

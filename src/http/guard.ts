@@ -4,6 +4,9 @@ import type { Auth, Route } from './route.ts'
 
 export type Identify = (bearer: string) => Identity | Promise<Identity>
 
+/** What callers without a bearer may do on the routes that keys may use: the data. */
+export type Visitors = 'all' | 'read' | 'none'
+
 const MISSING = 'missing or invalid authorization header'
 
 /**
@@ -46,7 +49,7 @@ async function adminOnly(authorization: string | undefined, identify: Identify):
 }
 
 /** Throws unless the route lets this identity in. Default deny: every case that passes is named. */
-export function admit(route: Route, who: Identity): void {
+export function admit(route: Route, who: Identity, visitors: Visitors): void {
   switch (route.auth) {
     case 'none':
       return
@@ -55,6 +58,7 @@ export function admit(route: Route, who: Identity): void {
       throw unauthorized('admin authentication required')
     case 'optional':
     case 'lenient':
+      if (who.kind === 'anonymous') admitVisitor(route, visitors)
       if (who.kind === 'anonymous' || who.kind === 'user' || who.kind === 'admin') return
       break
     case 'user':
@@ -70,6 +74,11 @@ export function admit(route: Route, who: Identity): void {
   }
   if (who.kind !== 'key' || route.auth === 'mfa') throw refusal(who)
   admitKey(route, who.grant)
+}
+
+function admitVisitor({ access, openToVisitors }: Route, visitors: Visitors): void {
+  if (visitors === 'all' || access === 'none' || openToVisitors) return
+  if (visitors === 'none' || access === 'write') throw unauthorized(MISSING)
 }
 
 function admitKey(route: Route, grant: Grant): void {

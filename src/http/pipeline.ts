@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { AppError, notFound } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
 import type { Observe } from '../core/observe.ts'
-import { admit, authIsOff, type Identify, needsUser, whoCalls } from './guard.ts'
+import { admit, authIsOff, type Identify, needsUser, type Visitors, whoCalls } from './guard.ts'
 import { type Limiter, limitFor, pushLimitHeaders, type Rate, tooMany } from './rate-limit.ts'
 import type { AuditNote, Call, Reply, Route } from './route.ts'
 import { announcesBody, parseForm, parseJson, readBody, refuseEncoding, requireType } from './wire/body.ts'
@@ -34,6 +34,7 @@ export type PipelineDeps = {
   bodyLimit: number
   receiving: Receiving
   rateLimits: Readonly<Record<string, Rate | null>>
+  visitors: Visitors
   /** The limit of an app whose key or token calls; null = none. */
   appLimit?: ((appId: string) => Rate | null | Promise<Rate | null>) | undefined
   sites?: HostedSites
@@ -109,7 +110,7 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   }
   // Ahead of the guard, because every answer to an app's key tells how its limit stands.
   if (exchange.who.kind === 'key') await spendAppToken(deps, exchange, exchange.who.grant.appId)
-  admit(route, exchange.who)
+  admit(route, exchange.who, deps.visitors)
   if (route.limit !== undefined) await spendToken(deps, exchange, route.limit)
   route.check(call)
   if (route.bodyKind !== 'none') await takeBody(deps, exchange, route, call)

@@ -79,6 +79,8 @@ export type Route = {
   readonly path: string
   readonly auth: Auth
   readonly access: Access
+  /** Whatever `api.anonymous` says: for what is public by itself, and for routes that decide alone. */
+  readonly openToVisitors?: true
   /** The bearer may also stand in the URL as `token`: a browser's EventSource cannot send headers. */
   readonly tokenInQuery?: true
   readonly limit?: LimitName
@@ -122,6 +124,7 @@ type ParamNames<Path extends string> = Path extends `${string}{${infer Name}}${i
 export type Definition<At extends string, Body> = Omit<Contract, 'body'> & {
   auth: Auth
   access?: Access
+  openToVisitors?: true
   tokenInQuery?: true
   limit?: LimitName
   audit?: string

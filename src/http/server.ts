@@ -3,6 +3,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import { budgets } from '../core/budgets.ts'
 import { AppError, badRequest, unavailable } from '../core/errors.ts'
 import { type Identity, userIdOf } from '../core/identity.ts'
+import type { Visitors } from './guard.ts'
 import { createPipeline, isOwnPath, type PipelineDeps } from './pipeline.ts'
 import type { Rate } from './rate-limit.ts'
 import type { Reply } from './route.ts'
@@ -51,6 +52,8 @@ export type HttpServerConfig = {
   bodyLimit: number
   shutdownTimeoutSeconds: number
   rateLimits: Readonly<Record<string, Rate | null>>
+  /** `api.anonymous` */
+  anonymous?: Visitors
   /** Requests handled at the same time; the next ones are told to come back. */
   maxConcurrent?: number
   /** How long a client may take for its headers and for its whole request. */
@@ -59,7 +62,7 @@ export type HttpServerConfig = {
   budgets?: Partial<Budgets>
 }
 
-type Deps = Omit<PipelineDeps, 'bodyLimit' | 'rateLimits' | 'receiving'> & {
+type Deps = Omit<PipelineDeps, 'bodyLimit' | 'rateLimits' | 'receiving' | 'visitors'> & {
   onRequest?: (info: RequestInfo) => void
   /** Runs when the drain begins; for long streams, which would otherwise hold it up. */
   onDrain?: () => void
@@ -81,7 +84,7 @@ export function createHttpServer(deps: Deps): HttpServer {
   const { arriving, arrivalPace, unsent: unsentShare, readingPace, answerBytes } = { ...budgets, ...config.budgets }
   const receiving = new Receiving(arriving, arrivalPace)
   const unsent = new Unsent(unsentShare, readingPace)
-  const pipeline = createPipeline({ ...deps, bodyLimit, rateLimits, receiving })
+  const pipeline = createPipeline({ ...deps, bodyLimit, rateLimits, receiving, visitors: config.anonymous ?? 'all' })
   const headers = createHeaders(config)
   const clientAddress = createClientAddress(config.trustedProxies)
   const maxConcurrent = config.maxConcurrent ?? 10_000

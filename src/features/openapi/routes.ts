@@ -60,6 +60,7 @@ export function createOpenApi(deps: OpenApiDeps): { routes: Route[] } {
         summary: 'This API as OpenAPI 3.1, with the tables and functions the caller may use',
         auth: 'optional',
         access: 'read',
+        openToVisitors: true,
         answers: { 200: t.open(t.object({ openapi: t.string(), paths: t.row })), 304: null },
         handle: async ({ who, headers }) => {
           const made = await documentFor(who)

@@ -109,6 +109,7 @@ export function objectRoutes(deps: {
       summary: 'The bytes of a file',
       auth: 'lenient',
       access: 'read',
+      openToVisitors: true,
       limit: 'api',
       requires,
       query: { exp: t.string(), sig: t.string({ description: 'of a signed URL' }) },

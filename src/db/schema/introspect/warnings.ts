@@ -4,6 +4,7 @@ import type { Catalog } from './catalogue.ts'
 /** Sentences about ways around row level security. */
 export const warningsOf = (catalog: Catalog, tables: ReadonlyMap<string, Table>): string[] => [
   ...leakingViews(catalog, tables),
+  ...failingPolicies(tables),
   ...catalog.unguarded.map(
     ({ parent, children }) =>
       `${listed(children)} ${children.length === 1 ? 'is' : 'are'} not exposed: row level security of ${parent} guards only what is read through ${parent}; enable it on the partition or child too to expose it`,
@@ -15,6 +16,20 @@ export const listed = (names: readonly string[]): string =>
   names.length <= MAX_NAMES
     ? names.join(', ')
     : `${names.slice(0, MAX_NAMES).join(', ')} and ${names.length - MAX_NAMES} more`
+
+/** As pg_get_expr writes it. Inside nullif the cast stands behind another parenthesis. */
+const BARE_CAST = /\(current_setting\('svc\.user_id'::text(, \w+)?\)\)::uuid/
+
+/** The setting is '' for visitors, which is no uuid: instead of hiding rows, the policy fails. */
+const failingPolicies = (tables: ReadonlyMap<string, Table>): string[] =>
+  [...tables].flatMap(([key, { rlsPolicies }]) =>
+    rlsPolicies
+      .filter(({ usingExpr, withCheckExpr }) => BARE_CAST.test(`${usingExpr} ${withCheckExpr}`))
+      .map(
+        ({ name }) =>
+          `policy ${name} of ${key} fails for every visitor, because '' is no uuid: write svc.uid() instead of current_setting('svc.user_id')::uuid`,
+      ),
+  )
 
 /** Views through which a request role sees rows that row level security would hide from it. */
 function leakingViews(catalog: Catalog, tables: ReadonlyMap<string, Table>): string[] {
