@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { startPrivateCluster } from '../../../test/cluster.ts'
+import { type InProcessServer, startServer } from '../../../test/kit.ts'
+import { openConnection } from '../wire/connect.ts'
+
+const cluster = await startPrivateCluster()
+const run = async (url: string, ...texts: string[]) => {
+  const client = await openConnection({ url })
+  try {
+    let rows: Record<string, string>[] = []
+    for (const text of texts) ({ rows } = await client.query(text))
+    return rows
+  } finally {
+    await client.end()
+  }
+}
+/** Only PostgreSQL itself may enter the folder of its rules. */
+const letIn = async (...rules: string[]) => {
+  const [{ hba_file: file = '' } = {}] = await run(cluster.url, 'show hba_file')
+  const lines = rules.map((rule) => `('${rule}')`).join()
+  await run(cluster.url, `copy (values ${lines}) to '${file}'`, 'select pg_reload_conf()')
+}
+const addressOf = (database: string, user = 'postgres') =>
+  cluster.url.replace(/^(postgres(?:ql)?:\/\/)[^@]*@([^/]*)\/[^?]*/, `$1${user}@$2/${database}`)
+const start = (url: string) => startServer({ config: { 'database.url': url } })
+const warningsOf = async (api: InProcessServer): Promise<string[]> =>
+  (await api.call('GET /api/admin/status', { as: 'admin' })).body.warnings ?? []
+/** Who the callers' connections of a server belong to. */
+const callersOf = async (api: InProcessServer, database: string): Promise<string[]> => {
+  assert.equal((await api.call('GET /api/collections/notes')).status, 200)
+  const found = await run(
+    cluster.url,
+    `select distinct usename from pg_stat_activity where datname = '${database}' and usename like 'svc_auth%'`,
+  )
+  return found.map(({ usename = '' }) => usename)
+}
+const NOTES = 'create table notes (id int primary key); insert into notes values (1)'
+
+test('a login with CREATEROLE that is no superuser serves callers', async () => {
+  await run(cluster.url, 'create role operator login createrole', 'create database plain owner operator')
+  await run(addressOf('plain', 'operator'), NOTES)
+  const api = await start(addressOf('plain', 'operator'))
+  assert.deepEqual(await callersOf(api, 'plain'), ['svc_authenticator'])
+  const { status, body } = await api.call('GET /api/collections/notes/1')
+  assert.deepEqual([status, body], [200, { id: 1 }])
+  const user = await api.signUp('ana@x.test')
+  assert.equal((await api.call('GET /api/collections/notes/1', { as: user.token })).status, 200)
+  assert.deepEqual(
+    (await warningsOf(api)).filter((warning) => /become|login of their own/.test(warning)),
+    [],
+  )
+  await api.stop()
+})
+
+test('where passwords are asked for, each database has a login of its own, and no server takes it from another', async () => {
+  await letIn('local all postgres trust', 'local all all scram-sha-256')
+  await run(cluster.url, 'create database one', 'create database two')
+  const servers: Record<string, InProcessServer[]> = {}
+  for (const name of ['one', 'two']) {
+    await run(addressOf(name), NOTES)
+    servers[name] = [await start(addressOf(name)), await start(addressOf(name))]
+  }
+  for (const [name, started] of Object.entries(servers)) {
+    const [{ oid } = {}] = await run(cluster.url, `select oid from pg_database where datname = '${name}'`)
+    for (const api of started) {
+      assert.deepEqual(await callersOf(api, name), [`svc_authenticator_${oid}`])
+      assert.deepEqual(
+        (await warningsOf(api)).filter((warning) => warning.includes('login of their own')),
+        [],
+      )
+    }
+  }
+  for (const api of Object.values(servers).flat()) await api.stop()
+})
+
+test('where no such login is let in, the server says so and serves callers as itself', async () => {
+  await letIn('local all postgres trust')
+  await run(cluster.url, 'create database closed')
+  await run(addressOf('closed'), NOTES)
+  const api = await start(addressOf('closed'))
+  assert.deepEqual(await callersOf(api, 'closed'), [])
+  assert.equal((await warningsOf(api)).filter((warning) => warning.includes('login of their own')).length, 1)
+  await api.stop()
+})
