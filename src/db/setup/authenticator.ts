@@ -75,6 +75,7 @@ const makeRole = (role: string, membership: string) => `
                where rolname = '${role}' and (rolsuper or rolbypassrls or rolinherit or not rolcanlogin)) then
       raise exception 'the role ${role} must log in, and not be a superuser, bypass RLS or inherit';
     end if;
+    grant usage on schema svc to ${role};
     if not pg_catalog.has_database_privilege('${role}', pg_catalog.current_database(), 'connect') then
       execute pg_catalog.format('grant connect on database %I to ${role}', pg_catalog.current_database());
     end if;

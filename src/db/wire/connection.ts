@@ -3,7 +3,8 @@ import { budgets } from '../../core/budgets.ts'
 import { AppError, unavailable } from '../../core/errors.ts'
 import type { PgError } from '../pg-errors.ts'
 import { type ConnectOptions, cancelBackend, openConnection } from './connect.ts'
-import { Flight, Tidying, type Wire, type Work } from './flight.ts'
+import { Flight, type FlightPlan, type Work } from './flight.ts'
+import { Outbox } from './outbox.ts'
 import { StatementCache } from './statements.ts'
 import { arrivingBytes } from './whole-messages.ts'
 
@@ -14,7 +15,21 @@ export type ConnectionEvents = {
 }
 
 /** A flight at work for this many ticks of its lane holds up those behind it. */
-const HELD_UP_TICKS = 2
+const HELD_UP_TICKS = 3
+
+/** The parts of the driver's connection that are used here; the driver's types do not declare them. */
+type Stream = { readonly writable: boolean; write(bytes: Buffer): void; destroy(): void }
+type Wire = { stream: Stream; on(event: 'parseComplete', heard: () => void): void }
+
+/** Rides behind a flight that ran user code, in the same write, so that it costs nobody a round trip. */
+const TIDYING: FlightPlan = {
+  steps: [{ text: 'select svc.tidy_session()', values: [] }],
+  role: '',
+  work: 'write',
+  wantsRows: false,
+  tidies: false,
+  maxBytes: budgets.answerBytes,
+}
 
 /** One pipelined connection: flights leave in order and come back in order. */
 export class Connection {
@@ -22,9 +37,10 @@ export class Connection {
   readonly #options: ConnectOptions
   readonly #events: ConnectionEvents
   readonly #statements: StatementCache | undefined
-  readonly #sent: (Flight | Tidying)[] = []
-  readonly #wire: Wire
-  #isHolding = false
+  readonly #sent: Flight[] = []
+  readonly #stream: Stream
+  readonly #outbox = new Outbox()
+  #isGathering = false
   #isHeld = false
   closed = false
   /** What has this connection to itself. */
@@ -39,10 +55,11 @@ export class Connection {
     this.#options = options
     this.#events = events
     this.#statements = prepared ? new StatementCache() : undefined
-    this.#wire = (client as unknown as { connection: Wire }).connection
-    this.#wire.on('parseComplete', () => {
+    const wire = (client as unknown as { connection: Wire }).connection
+    this.#stream = wire.stream
+    wire.on('parseComplete', () => {
       const head = this.#sent[0]
-      if (head instanceof Flight) head.parsedCount++
+      if (head) head.parsedCount++
     })
     client.once('end', () => {
       this.closed = true
@@ -87,41 +104,31 @@ export class Connection {
     const { work, tidies } = flight.plan
     flight.connection = this
     this.idleRounds = 0
-    if (work !== 'read') this.alone = work
+    if (work !== 'read') this.alone ??= work
     if (this.#sent.push(flight) === 1) this.age = 0
-    this.#gather()
     this.#client.query(flight as unknown as pg.Submittable)
-    if (!tidies) return
-    const tidying = new Tidying(this)
-    this.#sent.push(tidying)
-    this.#client.query(tidying as unknown as pg.Submittable)
+    if (tidies) this.send(new Flight(TIDYING, (_, error) => error && this.retire()))
   }
 
-  /** The driver is ready for the flight's messages. */
+  /** The driver is ready for the flight's messages. Those of one turn of the event loop leave with one system call. */
   write(flight: Flight): void {
-    flight.write(this.#wire, this.#statements)
-  }
-
-  /** Flights of one turn of the event loop leave together: one system call, and PostgreSQL is woken once. */
-  #gather(): void {
-    if (this.#isHolding) return
-    this.#isHolding = true
-    this.#wire.stream.cork()
+    flight.write(this.#outbox, this.#statements)
+    if (this.#isGathering) return
+    this.#isGathering = true
     setImmediate(() => {
-      this.#isHolding = false
-      this.#wire.stream.uncork()
+      this.#isGathering = false
+      const bytes = this.#outbox.take()
+      if (this.#stream.writable) this.#stream.write(bytes)
     })
   }
 
   /** The driver has all of its answer. */
-  landed(flight: Flight | Tidying, error: PgError | null): void {
+  landed(flight: Flight, error: PgError | null): void {
     if (this.#sent[0] === flight) this.#sent.shift()
     else this.#sent.splice(this.#sent.indexOf(flight), 1)
     this.age = 0
-    if (flight instanceof Flight) {
-      if (error) this.#afterError(flight, error)
-      flight.end(error)
-    }
+    if (error) this.#afterError(flight, error)
+    flight.end(error)
     if (this.#sent.length === 0) this.#freed()
     else if (this.alone === undefined) this.#events.onFreed()
   }
@@ -147,7 +154,7 @@ export class Connection {
     const followers: Flight[] = []
     for (let i = 1; i < this.#sent.length; i++) {
       const flight = this.#sent[i]
-      if (flight instanceof Flight && !flight.isOver) followers.push(flight.again())
+      if (flight && !flight.isOver) followers.push(flight.again())
     }
     return followers
   }
@@ -155,16 +162,15 @@ export class Connection {
   /** Ends the read at work in PostgreSQL; answers the same one as slow work, if anybody still waits for it. */
   cutShort(): Flight | undefined {
     const [head] = this.#sent
-    if (!(head instanceof Flight) || head.isOver) return undefined
+    if (!head || head.isOver) return undefined
     const slow = head.again('slow')
     this.#cancel()
     return slow
   }
 
-  /** A flight that was sent again elsewhere, or whose caller has its answer, need not come to its end here. */
+  /** A flight that was sent again elsewhere, or whose caller has its answer, need not hold a connection for long. */
   cancelDropped(): void {
-    const [head] = this.#sent
-    if (head instanceof Flight && head.isOver) this.#cancel()
+    if (this.#sent[0]?.isOver && this.isHeldUp) this.#cancel()
   }
 
   /** Nobody waits for this flight any more. What is at work is cancelled; what waits behind it is not looked at. */
@@ -176,7 +182,7 @@ export class Connection {
   /** Asked before a long message is put together. */
   mayHold(bytes: number): boolean {
     const [head] = this.#sent
-    if (!(head instanceof Flight)) return true
+    if (!head) return true
     if (head.bytes + bytes > head.plan.maxBytes) this.refuseAnswer()
     else if (arrivingBytes() + bytes > budgets.answersBytes) {
       this.refuseAnswer(unavailable('too many large responses at once'))
@@ -187,7 +193,7 @@ export class Connection {
   /** The answer that is arriving is more than may be held. */
   refuseAnswer(reason = new AppError('too_large', 'response too large')): void {
     const [head] = this.#sent
-    if (!(head instanceof Flight) || head.isOver) return
+    if (!head || head.isOver) return
     head.found = []
     head.end(reason)
     this.#cancel()
@@ -211,6 +217,6 @@ export class Connection {
   /** Drops the socket without waiting; flights on it fail at once. */
   destroy(): void {
     this.closed = true
-    this.#wire.stream.destroy()
+    this.#stream.destroy()
   }
 }

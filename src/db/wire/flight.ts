@@ -2,6 +2,7 @@ import pg from 'pg'
 import type { AppError } from '../../core/errors.ts'
 import type { PgError } from '../pg-errors.ts'
 import type { Connection } from './connection.ts'
+import type { Outbox } from './outbox.ts'
 import type { StatementCache } from './statements.ts'
 
 export type Step = { text: string; values: readonly (string | null)[] }
@@ -12,19 +13,6 @@ export type Step = { text: string; values: readonly (string | null)[] }
  * `slow`: may take long; as `write`, of which there may be fewer at a time.
  */
 export type Work = 'read' | 'write' | 'slow'
-
-/** The parts of the driver's connection that a flight uses; the driver's types do not declare them. */
-export type Wire = {
-  stream: { cork(): void; uncork(): void; destroy(): void }
-  parse(message: { name: string; text: string; types: readonly number[] }): void
-  bind(message: { portal: string; statement: string; values: readonly (string | null)[] }): void
-  describe(message: { type: 'P' | 'S'; name: string }): void
-  execute(message: { portal: string; rows: number }): void
-  close(message: { type: 'S'; name: string }): void
-  query(text: string): void
-  sync(): void
-  on(event: 'parseComplete', heard: () => void): void
-}
 
 export type FlightPlan = {
   readonly steps: readonly Step[]
@@ -100,22 +88,22 @@ export class Flight {
     this.#ended(this, error)
   }
 
-  write(wire: Wire, statements: StatementCache | undefined): void {
+  write(outbox: Outbox, statements: StatementCache | undefined): void {
     const { steps, role, wantsRows } = this.plan
-    if (statements) for (const name of statements.begin()) wire.close({ type: 'S', name })
+    if (statements) for (const name of statements.begin()) outbox.close(name)
     for (let i = 0; i < steps.length; i++) {
       const { text, values } = steps[i] as Step
       const { name, isNew } = statements ? statements.prepare(text, role) : UNNAMED
       if (isNew) {
-        wire.parse({ name, text, types: [] })
+        outbox.parse(name, text)
         this.parsed ??= []
         this.parsed.push(name)
       }
-      wire.bind({ portal: '', statement: name, values })
-      if (wantsRows && i === steps.length - 1) wire.describe({ type: 'P', name: '' })
-      wire.execute({ portal: '', rows: 0 })
+      outbox.bind(name, values)
+      if (wantsRows && i === steps.length - 1) outbox.describe()
+      outbox.execute()
     }
-    wire.sync()
+    outbox.sync()
   }
 
   submit(): null {
@@ -165,41 +153,6 @@ export class Flight {
 
 const UNNAMED = { name: '', isNew: true } as const
 
-/**
- * What user code can leave in a session, cleared away behind its flight. DISCARD ALL would drop our prepared statements
- * too. Statements that the code itself prepared stay; they hold no rights and no rows.
- */
-const TIDY =
-  'close all; reset session authorization; reset role; reset all; unlisten *; discard temp; discard sequences; ' +
-  'select pg_catalog.pg_advisory_unlock_all()'
-
-/** Rides behind a flight in the same write, so that it costs nobody a round trip. */
-export class Tidying {
-  readonly #connection: Connection
-  readonly isOver = true
-
-  constructor(connection: Connection) {
-    this.#connection = connection
-  }
-
-  submit(wire: Wire): null {
-    wire.query(TIDY)
-    return null
-  }
-  handleRowDescription(): void {}
-  handleDataRow(): void {}
-  handleCommandComplete(): void {}
-  handleEmptyQuery(): void {}
-  handleError(): void {
-    this.#connection.retire()
-    this.#connection.landed(this, null)
-  }
-  handleReadyForQuery(): void {
-    this.#connection.landed(this, null)
-  }
-}
-
 // A pipelined client accepts custom queries only when they are instances of pg.Query. Its constructor prepares an
 // event emitter and a result set that a flight has no use for, so only the prototype is taken over.
 Object.setPrototypeOf(Flight.prototype, pg.Query.prototype)
-Object.setPrototypeOf(Tidying.prototype, pg.Query.prototype)

@@ -2,7 +2,7 @@ import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { ChangeAction } from '../../db/changes/append.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
-import type { Db } from '../../db/db.ts'
+import type { Db, FlyOptions } from '../../db/db.ts'
 import { findFunctions, findTable, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
@@ -12,6 +12,13 @@ import { buildCall, type Notice } from './build-call.ts'
 import { explainFailure } from './failure.ts'
 import { sqlJob } from './job.ts'
 import { resolveOverload } from './resolve.ts'
+
+/** PostgreSQL itself takes the liberty to call an immutable function once more, or once less. */
+const MANNER: Readonly<Record<Fn['volatility'], FlyOptions>> = {
+  immutable: { reads: true },
+  stable: { lane: 'slow' },
+  volatile: { lane: 'slow' },
+}
 
 export type RpcDeps = {
   db: Db
@@ -27,10 +34,11 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
     const mayWrite = fn.volatility === 'volatile'
     const notice = mayWrite ? noticeOf(call, snapshot, fn, log) : undefined
     const statement = buildCall(snapshot, fn, call.bodyText, Object.keys(args), notice)
-    const options = { lane: 'slow', signal: call.departure, plain: fn.volatility === 'immutable' } as const
-    const text = await db.fly(call.who, statement, options).catch((error: unknown) => {
-      throw explainFailure(error, fn.name)
-    })
+    const text = await db
+      .fly(call.who, statement, { ...MANNER[fn.volatility], signal: call.departure })
+      .catch((error: unknown) => {
+        throw explainFailure(error, fn.name)
+      })
     if (mayWrite) log.wake()
     return fn.isVoid ? noContent : jsonText(200, text ?? 'null')
   }
