@@ -120,7 +120,16 @@ export function createHttpServer(deps: Deps): HttpServer {
     })
   }
 
-  function handle(request: IncomingMessage, response: ServerResponse, awaitsContinue = false): void {
+  /**
+   * Requests that a client sends without waiting for the answers are worked on one by one: a connection is one caller,
+   * who must not have dozens of answers made at once. Node lends a response the socket when it is its turn.
+   */
+  function inTurn(request: IncomingMessage, response: ServerResponse, awaitsContinue = false): void {
+    if (response.socket !== null) handle(request, response, awaitsContinue)
+    else response.once('socket', () => setImmediate(handle, request, response, awaitsContinue))
+  }
+
+  function handle(request: IncomingMessage, response: ServerResponse, awaitsContinue: boolean): void {
     handling++
     const exchange = open(request, response)
     exchange.awaitsContinue = awaitsContinue
@@ -235,8 +244,8 @@ export function createHttpServer(deps: Deps): HttpServer {
   }
 
   const refused = new WeakSet<Socket>()
-  server.on('request', handle)
-  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => handle(request, response, true))
+  server.on('request', (request: IncomingMessage, response: ServerResponse) => inTurn(request, response))
+  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => inTurn(request, response, true))
   server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     handling++
     fail(open(request, response), new AppError('expectation_failed', 'expectation failed'))

@@ -115,6 +115,32 @@ test('an answer beyond every measure is refused, and one that is not taken in ti
   assert.ok(taken < 30 * MB)
 })
 
+test('requests sent ahead on one connection are worked on one by one, and answered in order', async () => {
+  let [atOnce, most, count] = [0, 0, 0]
+  const api = await serve([
+    route('GET /counted', {
+      auth: 'none',
+      summary: '',
+      answers: {},
+      handle: async () => {
+        most = Math.max(most, ++atOnce)
+        await new Promise((resolve) => setImmediate(resolve))
+        atOnce--
+        return json(200, ++count)
+      },
+    }),
+    ...routes,
+  ])
+  const ahead = 'GET /counted HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(20)
+  const { heard } = open(api.port, `${ahead}GET /small HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`)
+  await eventually(() => assert.match(heard(), /"ok"$/))
+  assert.deepEqual(
+    [...heard().matchAll(/\r\n\r\n(\d+)/g)].map(([, n]) => Number(n)),
+    Array.from({ length: 20 }, (_, i) => i + 1),
+  )
+  assert.equal(most, 1)
+})
+
 test('every logged request names a route, and no value of a parameter', async () => {
   const api = await serve(routes)
   await fetch(`${api.url}/small?jwt=s3cret&a=b&s3cret`)
