@@ -4,7 +4,7 @@
  */
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { closeSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs'
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
@@ -37,14 +37,34 @@ console.log(`upload, durable: ${Math.round(Number(upload) / 1e6)} MB/s`)
 /** Megabytes per second. */
 const download = (url: string): number => Number(curl('-o', '/dev/null', '-w', '%{speed_download}', url)) / 1e6
 const sides = { bare: `http://127.0.0.1:${bare.port}/`, server: `${storage}/large.bin` }
+const pids = { bare: bare.pid, server: server.pid }
+
+/** User and system time; unlike the clock it does not depend on who else is at work on the machine. */
+const processorMs = (pid: number): number => {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    .replace(/^.*\) /s, '')
+    .split(' ')
+  return (Number(fields[11]) + Number(fields[12])) * 10
+}
+
 const speeds: Record<keyof typeof sides, number[]> = { bare: [], server: [] }
+const costs: Record<keyof typeof sides, number[]> = { bare: [], server: [] }
 for (const url of Object.values(sides)) download(url)
 for (let round = 0; round < ROUNDS; round++) {
-  for (const side of ['bare', 'server'] as const) speeds[side].push(download(sides[side]))
+  for (const side of ['bare', 'server'] as const) {
+    const before = processorMs(pids[side])
+    speeds[side].push(download(sides[side]))
+    costs[side].push(processorMs(pids[side]) - before)
+  }
 }
 const [alone, through] = [median(speeds.bare), median(speeds.server)]
-console.log(`download, createReadStream().pipe(): ${Math.round(alone)} MB/s`)
-console.log(`download, storage: ${Math.round(through)} MB/s, ${(through / alone).toFixed(2)} of it (bar 0.8)`)
+const [costAlone, costThrough] = [median(costs.bare), median(costs.server)]
+const title = `download of ${MEGABYTES} MB`
+console.log(`${title}, createReadStream().pipe(): ${Math.round(alone)} MB/s, ${costAlone} ms of processor time`)
+console.log(`${title}, storage: ${Math.round(through)} MB/s, ${costThrough} ms of processor time`)
+console.log(
+  `${(through / alone).toFixed(2)} of the speed (bar 0.8), ${(costThrough / costAlone).toFixed(2)} of the cost`,
+)
 
 await server.stop()
 await bare.stop()

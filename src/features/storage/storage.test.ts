@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
+import { connect } from 'node:net'
 import { test } from 'node:test'
 import { eventually, startServer } from '../../../test/kit.ts'
 import { startS3 } from '../../../test/s3-server.ts'
@@ -148,6 +149,23 @@ for (const backend of ['local', 's3']) {
       assert.equal((await api.call(`DELETE ${url.slice(base.length)}` as 'DELETE /')).status, 204)
     }
     assert.deepEqual((await api.call('GET /api/storage/awkward')).body, { items: [], totalItems: 0 })
+  })
+
+  test(`${backend}: an upload that is broken off leaves nothing, and the server goes on`, async () => {
+    const blobs = async () => Number((await api.sql('select count(*) as n from svc.blobs'))[0].n)
+    const before = await blobs()
+    const { port } = new URL(api.url)
+    const form = `--B\r\nContent-Disposition: form-data; name="file"; filename="cut.bin"\r\n\r\n`
+    const head = `POST /api/storage/pub HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=B\r\nContent-Length: 30000000\r\n\r\n`
+    for (const megabytes of [0, 1, 20]) {
+      const socket = connect(Number(port), '127.0.0.1')
+      socket.write(head + form)
+      await new Promise((sent) => socket.write(Buffer.alloc(megabytes * 1024 * 1024), sent))
+      socket.destroy()
+    }
+    assert.equal((await upload(api, '/api/storage/pub', { name: 'after.txt' })).status, 201)
+    assert.equal((await api.call('GET /api/storage/pub/cut.bin')).status, 404)
+    assert.equal(await blobs(), before + 1)
   })
 
   test(`${backend}: the bytes of what was replaced or deleted go, and nothing else does`, async () => {
