@@ -9,6 +9,7 @@ import { createOperator } from './app/operator.ts'
 import { openPlatform } from './app/platform.ts'
 import { serverConfig } from './app/server-config.ts'
 import type { Config } from './config/config.ts'
+import { ALONE, type Census } from './core/census.ts'
 import type { LogEntry, Observe } from './core/observe.ts'
 import { type Capability, capabilitiesOf } from './db/setup/capabilities.ts'
 import type { Feature } from './http/feature.ts'
@@ -37,19 +38,23 @@ export type AppOptions = {
   logEntries?: () => LogEntry[]
   /** Told what a slow first start is doing. */
   progress?: (line: string) => void
+  /** What the other processes of this server say. */
+  census?: Census
+  /** The embedded PostgreSQL, when another process of this server runs it. */
+  embeddedUrl?: string | undefined
 }
 
 /** The composition root: read top to bottom, this is the architecture diagram. */
 export async function startApp(config: Config, options: AppOptions): Promise<App> {
-  const { observe, logEntries = () => [], progress = () => {} } = options
+  const { observe, logEntries = () => [], progress = () => {}, census = ALONE, embeddedUrl } = options
   const life = new Lifecycle()
   const features: Feature[] = []
   try {
     const stats = () => Object.assign({}, ...features.map((feature) => feature.stats?.()))
-    const platform = await openPlatform(config, life, { observe, progress })
+    const platform = await openPlatform(config, life, { observe, progress, embeddedUrl })
     const messages = createMessages(config, platform)
-    const identity = await createIdentity(config, platform, messages, life, { logEntries, stats })
-    const operator = createOperator(config, platform, identity, life)
+    const identity = await createIdentity(config, platform, messages, life, { logEntries, stats, census })
+    const operator = createOperator(config, platform, identity, life, census)
     const data = await createData(config, platform, () => routes)
     const events = createEvents(config, platform, identity, life)
     const files = createFiles(config, platform, identity)

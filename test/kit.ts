@@ -142,7 +142,9 @@ export type SpawnedServer = TestServer & {
 }
 
 /** A server in a process of its own, for tests that kill it. */
-export async function spawnServer(options: ServerOptions & { port?: number } = {}): Promise<SpawnedServer> {
+export async function spawnServer(
+  options: ServerOptions & { port?: number; seconds?: number } = {},
+): Promise<SpawnedServer> {
   const databaseUrl = await databaseFor(options)
   const port = options.port ?? (await freePort())
   const dataDir = mkdtempSync(join(tmpdir(), 'svc-spawned-'))
@@ -180,7 +182,7 @@ export async function spawnServer(options: ServerOptions & { port?: number } = {
     if (status !== 200) throw new Error(`health ${status}`)
   }
   // A busy machine takes its time to compile and connect.
-  await eventually(isUp, { seconds: 40 })
+  await eventually(isUp, { seconds: options.seconds ?? 40 })
   check = checkAgainst(await routesOf(api.url))
   return { ...api, child, output: () => output, kill, stop: () => kill('SIGTERM') }
 }

@@ -22,7 +22,7 @@ export async function createIdentity(
   platform: Platform,
   { email, sms }: Messages,
   life: Lifecycle,
-  { logEntries, stats }: Surroundings,
+  { logEntries, stats, census }: Surroundings,
 ) {
   const { db, schema, observe, gateways, publicUrl } = platform
   const revocations = life.own(await Revocations.open({ db, observe }))
@@ -46,13 +46,14 @@ export async function createIdentity(
     passwords,
     observe,
     warnings: () => [...platform.warnings(), ...secrets.warnings()],
-    logs: { size: config.log.buffer_size, entries: logEntries },
+    logs: { size: config.log.buffer_size, entries: census('logs', logEntries) },
     openConnection: () => db.openConnection(),
     reloadSchema: async () => void (await schema.reload()),
     schemas: config.api.schemas,
     version,
     poolStats: () => db.stats(),
     extraStats: stats,
+    census,
   })
   const apiKeys = createApiKeys({ db, revoked: (id) => revocations.apply([{ kind: 'key', subject: id }]) })
   const apps = createApps({ db })

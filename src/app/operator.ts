@@ -1,4 +1,5 @@
 import type { Config } from '../config/config.ts'
+import type { Census } from '../core/census.ts'
 import { createHealth } from '../features/health/routes.ts'
 import { createMetricsFeature } from '../features/metrics/routes.ts'
 import type { RequestInfo } from '../http/server.ts'
@@ -12,10 +13,12 @@ export function createOperator(
   { db, metrics, observe }: Platform,
   { admin, passwords }: IdentityGroup,
   life: Lifecycle,
+  census: Census,
 ) {
   const health = createHealth({ databaseState: () => db.state(), draining: () => life.isDraining })
   const monitoring = createMetricsFeature({
     metrics,
+    everywhere: census('metrics', () => metrics.samples()),
     config: config.metrics,
     resolveAdmin: admin.tokens.resolve,
     poolStats: () => db.stats(),

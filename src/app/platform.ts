@@ -55,10 +55,14 @@ export class PublicUrl {
 export async function openPlatform(
   config: Config,
   life: Lifecycle,
-  { observe, progress }: { observe: Observe; progress: (line: string) => void },
+  {
+    observe,
+    progress,
+    embeddedUrl,
+  }: { observe: Observe; progress: (line: string) => void; embeddedUrl: string | undefined },
 ): Promise<Platform> {
   const gateways = life.own(createOutgoing({ allowPrivateNetworks: true }))
-  const { url, announce, secretFile } = await postgres(config, life, progress)
+  const { url, announce, secretFile } = await postgres(config, life, progress, embeddedUrl)
   const { pool, warnings, logKey } = await openDatabase({
     url,
     config: config.database,
@@ -78,7 +82,7 @@ export async function openPlatform(
   }
   const counters = life.own(createCounters({ db }))
   const metrics = createMetrics()
-  metrics.gauge('svc_change_log_lag_seconds', 'Age of the oldest unread change.', [], () => changeLog.lastLag())
+  metrics.gauge('svc_change_log_lag_seconds', 'Age of the oldest unread change.', [], () => changeLog.lastLag(), 'max')
   return {
     observe,
     db,
@@ -104,9 +108,12 @@ async function postgres(
   { database, data_dir: dataDir }: Config,
   life: Lifecycle,
   log: (line: string) => void,
+  embeddedUrl: string | undefined,
 ): Promise<{ url: string; announce(url: string): void; secretFile: SecretFile | undefined }> {
   if (database.url !== '') return { url: database.url, announce: () => {}, secretFile: undefined }
+  const secretFile = rootSecretFile(dataDir)
+  if (embeddedUrl !== undefined) return { url: embeddedUrl, announce: () => {}, secretFile }
   const binDir = database.embedded_bin_dir
   const cluster = life.own(await startEmbedded({ dataDir, ...(binDir && { binDir }), log }))
-  return { url: cluster.url, announce: cluster.lock.announce, secretFile: rootSecretFile(dataDir) }
+  return { url: cluster.url, announce: cluster.lock.announce, secretFile }
 }

@@ -1,11 +1,13 @@
-import { type App, startApp } from '../app.ts'
-import { type Config, publicBaseUrl } from '../config/config.ts'
+import cluster from 'node:cluster'
+import type { Config } from '../config/config.ts'
 import { reasonOf } from '../core/errors.ts'
 import { type DataLock, lockDataDir } from '../db/setup/embedded/lock.ts'
-import { version } from '../version.ts'
 import { type BannerFacts, banner } from './banner.ts'
 import type { Context } from './command.ts'
 import { createLog, type Log } from './log/log.ts'
+import { explainStart, forceExitAfter, type Server, startAlone, watchForBugs } from './serve/alone.ts'
+import { Crew } from './serve/crew.ts'
+import { serveAsMember } from './serve/member.ts'
 import { readToken, removeToken, writeToken } from './token-file.ts'
 
 /** What a detached start hears from the process it made. */
@@ -13,6 +15,7 @@ export type StartMessage = { ready: string } | { failed: string }
 
 /** Runs the server until a signal ends it. */
 export async function start(context: Context): Promise<number> {
+  if (cluster.isWorker) return serveAsMember(context)
   const { config, warnings } = context.config()
   const log = createLog(config.log)
   try {
@@ -20,38 +23,30 @@ export async function start(context: Context): Promise<number> {
     const stopping = stopSignal()
     const lock = config.database.url === '' ? undefined : await claim(config, log)
     const progress = context.json ? () => {} : context.print
-    const app = await startApp(config, { observe: log.observe, logEntries: log.entries, progress })
-    lock?.announce(app.url)
+    const { workers, shutdown_timeout: drainSeconds } = config.server
+    const server =
+      workers > 1
+        ? await Crew.start(config, { argv: context.argv, observe: log.observe, progress })
+        : await startAlone(config, { log, progress })
+    lock?.announce(server.url)
     const isOnlyOne = config.database.url === '' || lock !== undefined
-    const endToken = await keepTokenFile(app, config, log, isOnlyOne)
-    await announce(context, await facts(app, config))
+    const endToken = await keepTokenFile(server, config, log, isOnlyOne)
+    await announce(context, await server.facts())
     watchForBugs(log)
     await stopping
-    forceExitAfter(config.server.shutdown_timeout + 10)
+    // Workers drain one after another: the last begins after nearly all of the time, and has all of it.
+    forceExitAfter((workers > 1 ? 2 * drainSeconds : drainSeconds) + 10)
     await endToken()
-    await app.close()
+    await server.close()
     lock?.release()
     log.flush()
     process.exit(0)
   } catch (error) {
-    const failure = isListenError(error) ? new Error(listenFailure(config, error)) : error
+    const failure = explainStart(config, error)
     await tell({ failed: reasonOf(failure) })
     throw failure
   }
 }
-
-const isListenError = (error: unknown): error is NodeJS.ErrnoException =>
-  error instanceof Error && ['listen', 'bind', 'getaddrinfo'].includes((error as NodeJS.ErrnoException).syscall ?? '')
-
-const LISTEN_FAILURES: Record<string, string> = {
-  EADDRINUSE: 'another program listens there',
-  EACCES: 'not permitted',
-  EADDRNOTAVAIL: 'this machine has no such address',
-  ENOTFOUND: 'this machine has no such address',
-}
-
-const listenFailure = ({ server: { host, port } }: Config, { code = '', message }: NodeJS.ErrnoException): string =>
-  `cannot listen on ${host} port ${port}: ${LISTEN_FAILURES[code] ?? message}`
 
 /** Resolves at the first SIGTERM or SIGINT; the second does not wait for anybody. */
 function stopSignal(): Promise<void> {
@@ -81,11 +76,16 @@ async function claim(config: Config, log: Log): Promise<DataLock | undefined> {
  * The file's token is replaced long before it expires. Returns what ends the last one, and whichever `svc` may have
  * put in its place, unless another server lives in the same directory.
  */
-async function keepTokenFile(app: App, config: Config, log: Log, isOnlyOne: boolean): Promise<() => Promise<void>> {
+async function keepTokenFile(
+  server: Server,
+  config: Config,
+  log: Log,
+  isOnlyOne: boolean,
+): Promise<() => Promise<void>> {
   let current: string | undefined
   const renew = async () => {
     try {
-      const token = await app.issueAdminToken()
+      const token = await server.issueAdminToken()
       if (token === undefined) return
       writeToken(config.data_dir, token)
       current = token
@@ -101,26 +101,8 @@ async function keepTokenFile(app: App, config: Config, log: Log, isOnlyOne: bool
     const last = isOnlyOne ? readToken(config.data_dir) : current
     if (last === undefined) return
     removeToken(config.data_dir, last)
-    await app.endAdminToken(last).catch(() => {})
+    await server.endAdminToken(last).catch(() => {})
   }
-}
-
-async function facts(app: App, config: Config): Promise<BannerFacts> {
-  const { serverVersion, capabilities, warnings } = await app.describe()
-  const port = Number(new URL(app.url).port || 80)
-  return {
-    appVersion: version,
-    url: publicBaseUrl(config, port),
-    database: `PostgreSQL ${serverVersion} ${placeOf(config)}`,
-    capabilities,
-    warnings,
-    adminPassword: app.generatedPassword,
-  }
-}
-
-const placeOf = ({ database, data_dir }: Config): string => {
-  if (database.url === '') return `embedded in ${data_dir}`
-  return URL.canParse(database.url) ? `at ${new URL(database.url).host || 'a local socket'}` : 'as configured'
 }
 
 async function announce(context: Context, found: BannerFacts): Promise<void> {
@@ -137,21 +119,4 @@ function tell(word: StartMessage): Promise<void> {
     process.send(word)
     process.disconnect()
   })
-}
-
-function watchForBugs(log: Log): void {
-  process.on('unhandledRejection', (reason) => {
-    log.observe({ level: 'error', message: 'unhandled rejection', attrs: { error: traceOf(reason) } })
-  })
-  process.on('uncaughtException', (error) => {
-    log.observe({ level: 'error', message: 'uncaught exception', attrs: { error: traceOf(error) } })
-    process.exit(1)
-  })
-}
-
-const traceOf = (thrown: unknown): string =>
-  thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown)
-
-function forceExitAfter(seconds: number): void {
-  setTimeout(() => process.exit(1), seconds * 1000).unref()
 }

@@ -2,7 +2,7 @@ import { sleep } from '../core/clock.ts'
 import { holderOf } from '../db/setup/embedded/lock.ts'
 import type { Context } from './command.ts'
 
-/** Beyond the drain itself: the database of an embedded server stops too. */
+/** Beyond the drain itself, which takes workers up to twice its time: the database of an embedded server stops too. */
 const EXTRA_SECONDS = 30
 
 export async function stop(context: Context): Promise<number> {
@@ -10,7 +10,7 @@ export async function stop(context: Context): Promise<number> {
   const holder = holderOf(config.data_dir)
   if (!holder) throw new Error(`no server is running on ${config.data_dir}`)
   process.kill(holder.pid, 'SIGTERM')
-  const deadline = performance.now() + (config.server.shutdown_timeout + EXTRA_SECONDS) * 1000
+  const deadline = performance.now() + (2 * config.server.shutdown_timeout + EXTRA_SECONDS) * 1000
   while (holderOf(config.data_dir)?.pid === holder.pid) {
     if (performance.now() > deadline) throw new Error(`the server (pid ${holder.pid}) does not stop`)
     await sleep(25)

@@ -43,11 +43,16 @@ export const table = {
     cors_origins: list(['*'], 'allowed origins; SVC_CORS_ORIGINS is an alias that wins', { item: webOrigin }),
     trusted_proxies: list([], 'peers whose X-Forwarded-* headers are believed', { item: cidr, of: 'CIDR' }),
     body_limit: size('1MB', 'largest JSON or form body'),
+    workers: int(1, 'worker processes on the one port; they share max_conns and hash_concurrency', {
+      min: 1,
+      max: 128,
+      flag: 'workers',
+    }),
     shutdown_timeout: duration(10, 'time in-flight requests get at a graceful stop', { min: 0 }),
   },
   database: {
     url: str('', 'connection string; empty = embedded PostgreSQL', { flag: 'database-url' }),
-    max_conns: int(25, 'largest pool', { min: 1, max: 1000 }),
+    max_conns: int(25, 'connections at most, of all workers together', { min: 1, max: 1000 }),
     min_conns: int(2, 'connections kept open', { max: 1000 }),
     acquire_timeout: duration(10, 'wait for a connection, then 503'),
     embedded_bin_dir: path('', 'bin folder of an installed PostgreSQL for the embedded cluster; empty = from npm', {

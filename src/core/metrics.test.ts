@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createMetrics } from './metrics.ts'
+import { createMetrics, exposition } from './metrics.ts'
 
 test('counters, gauges and histograms are written as Prometheus reads them', () => {
   const metrics = createMetrics()
@@ -13,7 +13,7 @@ test('counters, gauges and histograms are written as Prometheus reads them', () 
   const seconds = metrics.histogram('seconds', 'Time.', ['route'], [0.1, 1])
   for (const value of [0.05, 0.1, 0.5, 5]) seconds.record(['/a'], value)
 
-  assert.deepEqual(metrics.text().split('\n'), [
+  assert.deepEqual(exposition([metrics.samples()]).split('\n'), [
     '# HELP requests_total Requests.',
     '# TYPE requests_total counter',
     'requests_total{route="/a",status="200"} 3',
@@ -39,4 +39,19 @@ test('a metric is announced once', () => {
   const metrics = createMetrics()
   metrics.gauge('x', 'X.', [], () => 0)
   assert.throws(() => metrics.counter('x', 'X.', []), /duplicate metric: x/)
+})
+
+test('metrics of several processes are one: what each counts is added, what all see is not', () => {
+  const process = (requests: number, jobs: number) => {
+    const metrics = createMetrics()
+    metrics.counter('requests', 'r', ['route']).add(['/a'], requests)
+    metrics.gauge('streams', 's', [], () => requests)
+    metrics.gauge('jobs', 'j', ['state'], () => [{ labels: ['queued'], value: jobs }], 'max')
+    return metrics.samples()
+  }
+  const text = exposition([process(3, 7), process(4, 6)])
+  assert.match(text, /^requests\{route="\/a"\} 7$/m)
+  assert.match(text, /^streams 7$/m)
+  assert.match(text, /^jobs\{state="queued"\} 7$/m)
+  assert.equal(text.match(/# TYPE requests counter/g)?.length, 1)
 })

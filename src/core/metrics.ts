@@ -6,26 +6,30 @@ export type Histogram = { record(labels: LabelValues, value: number): void }
 /** A gauge is read when somebody asks; one number, or one for each set of label values. */
 export type Reading = number | readonly { labels: LabelValues; value: number }[]
 
+/** How the readings of several processes become one: most add up, a figure of the whole service is the same in each. */
+export type Across = 'sum' | 'max'
+
+/** A metric as one process has it; each series is its name with labels, as the text shows it, and its value. */
+export type Sample = { name: string; type: string; help: string; across: Across; series: [string, number][] }
+
 /** Where every feature announces what it counts. */
 export interface Metrics {
   counter(name: string, help: string, labels: readonly string[]): Counter
   histogram(name: string, help: string, labels: readonly string[], bounds: readonly number[]): Histogram
-  gauge(name: string, help: string, labels: readonly string[], read: () => Reading): void
-  /** Prometheus text exposition format 0.0.4. */
-  text(): string
+  gauge(name: string, help: string, labels: readonly string[], read: () => Reading, across?: Across): void
+  samples(): Sample[]
 }
 
-/** A metric prints itself; the lines come after its HELP and TYPE. */
-type Printed = { type: string; help: string; lines: () => string[] }
+type Metric = { type: string; help: string; across?: Across; series: () => [string, number][] }
 
 /** A runaway label would otherwise grow without bound; routes and states stay far below. */
 const MAX_SERIES = 10_000
 
 export function createMetrics(): Metrics {
-  const metrics = new Map<string, Printed>()
-  const add = (name: string, printed: Printed) => {
+  const metrics = new Map<string, Metric>()
+  const add = (name: string, metric: Metric) => {
     if (metrics.has(name)) throw new Error(`duplicate metric: ${name}`)
-    metrics.set(name, printed)
+    metrics.set(name, metric)
   }
   return {
     counter(name, help, labels) {
@@ -33,7 +37,7 @@ export function createMetrics(): Metrics {
       add(name, {
         type: 'counter',
         help,
-        lines: () => series.all().map(([values, { value }]) => line(name, labels, values, value)),
+        series: () => series.all().map(([values, { value }]) => [named(name, labels, values), value]),
       })
       return {
         add(values, by = 1) {
@@ -46,18 +50,18 @@ export function createMetrics(): Metrics {
       add(name, {
         type: 'histogram',
         help,
-        lines: () =>
-          series.all().flatMap(([values, { buckets, count, sum }]) => {
+        series: () =>
+          series.all().flatMap(([values, { buckets, count, sum }]): [string, number][] => {
             let below = 0
             const withLe = [...labels, 'le']
             return [
-              ...bounds.map((bound, i) => {
+              ...bounds.map((bound, i): [string, number] => {
                 below += buckets[i] ?? 0
-                return line(`${name}_bucket`, withLe, [...values, String(bound)], below)
+                return [named(`${name}_bucket`, withLe, [...values, String(bound)]), below]
               }),
-              line(`${name}_bucket`, withLe, [...values, '+Inf'], count),
-              line(`${name}_sum`, labels, values, sum),
-              line(`${name}_count`, labels, values, count),
+              [named(`${name}_bucket`, withLe, [...values, '+Inf']), count],
+              [named(`${name}_sum`, labels, values), sum],
+              [named(`${name}_count`, labels, values), count],
             ]
           }),
       })
@@ -72,23 +76,46 @@ export function createMetrics(): Metrics {
         },
       }
     },
-    gauge(name, help, labels, read) {
-      const lines = () => {
+    gauge(name, help, labels, read, across = 'sum') {
+      const series = (): [string, number][] => {
         const reading = read()
-        if (typeof reading === 'number') return [line(name, [], [], reading)]
-        return reading.map(({ labels: values, value }) => line(name, labels, values, value))
+        if (typeof reading === 'number') return [[name, reading]]
+        return reading.map(({ labels: values, value }) => [named(name, labels, values), value])
       }
-      add(name, { type: 'gauge', help, lines })
+      add(name, { type: 'gauge', help, across, series })
     },
-    text() {
-      let text = ''
-      for (const [name, { type, help, lines }] of metrics) {
-        text += `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`
-        for (const one of lines()) text += `${one}\n`
-      }
-      return text
-    },
+    samples: () =>
+      [...metrics].map(([name, { type, help, across = 'sum', series }]) => ({
+        name,
+        type,
+        help,
+        across,
+        series: series(),
+      })),
   }
+}
+
+/** Prometheus text exposition format 0.0.4 of what the processes of one server have. */
+export function exposition(processes: readonly (readonly Sample[])[]): string {
+  const merged = new Map<string, { sample: Sample; values: Map<string, number> }>()
+  for (const sample of processes.flat()) {
+    const metric = merged.get(sample.name) ?? { sample, values: new Map<string, number>() }
+    merged.set(sample.name, metric)
+    const { values } = metric
+    for (const [series, value] of sample.series) {
+      const before = values.get(series)
+      values.set(
+        series,
+        before === undefined ? value : sample.across === 'max' ? Math.max(before, value) : before + value,
+      )
+    }
+  }
+  let text = ''
+  for (const [name, { sample, values }] of merged) {
+    text += `# HELP ${name} ${sample.help}\n# TYPE ${name} ${sample.type}\n`
+    for (const [series, value] of values) text += `${series} ${value}\n`
+  }
+  return text
 }
 
 /** A tree by label value: every request comes by, and joining labels to one key would cost more than counting. */
@@ -121,9 +148,9 @@ function grow<T>(branch: Branch<T>, value: string): Branch<T> {
   return made
 }
 
-function line(name: string, labels: readonly string[], values: LabelValues, value: number): string {
+function named(name: string, labels: readonly string[], values: LabelValues): string {
   const pairs = labels.map((label, i) => `${label}="${escaped(values[i] ?? '')}"`)
-  return `${name}${pairs.length > 0 ? `{${pairs.join(',')}}` : ''} ${value}`
+  return pairs.length > 0 ? `${name}{${pairs.join(',')}}` : name
 }
 
 const escaped = (text: string): string => text.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n')

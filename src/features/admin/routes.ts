@@ -1,7 +1,7 @@
 import { AppError, notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
-import type { Observe } from '../../core/observe.ts'
+import type { LogEntry, Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
 import { json, jsonText, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
@@ -20,8 +20,8 @@ export type AdminDeps = {
   observe: Observe
   /** Sentences for the operator, shown by /api/admin/status. */
   warnings: () => readonly string[]
-  /** Oldest first. */
-  logs: { size: number; entries: () => unknown[] }
+  /** Entries of every process of this server, each oldest first. */
+  logs: { size: number; entries: () => Promise<LogEntry[][]> }
 } & Omit<RunSqlDeps, 'db' | 'observe'> &
   StatsDeps
 
@@ -90,18 +90,21 @@ export function createAdmin(deps: AdminDeps): Admin {
     }),
 
     route('GET /api/admin/logs', {
-      summary: 'The latest log entries of this process, oldest first',
+      summary: 'The latest log entries, oldest first',
       auth: 'admin',
       answers: { 200: answers.logs },
-      handle: () =>
-        json(200, logs.size === 0 ? { entries: [], message: 'log buffer is off' } : { entries: logs.entries() }),
+      handle: async () => {
+        if (logs.size === 0) return json(200, { entries: [], message: 'log buffer is off' })
+        const all = (await logs.entries()).flat().sort((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0))
+        return json(200, { entries: all.slice(-logs.size) })
+      },
     }),
 
     route('GET /api/admin/stats', {
-      summary: 'How this process is doing',
+      summary: 'How the server is doing; figures of its processes are added up',
       auth: 'admin',
       answers: { 200: answers.stats },
-      handle: () => json(200, stats()),
+      handle: async () => json(200, await stats()),
     }),
 
     route('GET /api/admin/audit', {

@@ -1,20 +1,24 @@
 import { PerformanceObserver } from 'node:perf_hooks'
+import type { Census } from '../../core/census.ts'
 
 export type StatsDeps = {
   version: string
   poolStats: () => { total: number; idle: number; inUse: number; max: number }
   /** Figures of the features. */
   extraStats: () => Readonly<Record<string, unknown>>
+  census: Census
 }
 
-/** How this process is doing; the names are those of the interface, also where Node has other words. */
-export function createStats({ version, poolStats, extraStats }: StatsDeps): () => Record<string, unknown> {
+type Stats = Readonly<Record<string, unknown>>
+
+/** How the server is doing; the names are those of the interface, also where Node has other words. */
+export function createStats({ version, poolStats, extraStats, census }: StatsDeps): () => Promise<Stats> {
   const startedAt = performance.now()
   let collections = 0
   new PerformanceObserver((entries) => {
     collections += entries.getEntries().length
   }).observe({ entryTypes: ['gc'] })
-  return () => {
+  const own = (): Stats => {
     const pool = poolStats()
     const memory = process.memoryUsage()
     return {
@@ -32,4 +36,18 @@ export function createStats({ version, poolStats, extraStats }: StatsDeps): () =
       ...extraStats(),
     }
   }
+  const everywhere = census('stats', own)
+  return async () => (await everywhere()).reduce(together)
 }
+
+/** Not what one process has, but what the service has: the same in each, or of the eldest. */
+const SERVICE_WIDE = new Set(['uptime_seconds', 'webhook_queue'])
+
+const together = (some: Stats, more: Stats): Stats =>
+  Object.fromEntries(
+    Object.entries(some).map(([name, value]) => {
+      const other = more[name]
+      const isAdded = typeof value === 'number' && typeof other === 'number' && !SERVICE_WIDE.has(name)
+      return [name, isAdded ? value + other : value]
+    }),
+  )

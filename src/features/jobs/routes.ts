@@ -90,8 +90,12 @@ export function createJobs(deps: {
   const schedules = new Schedules({ db, changed: () => scheduler.wake() })
   const timers: NodeJS.Timeout[] = []
   let counted: Readonly<Record<string, number>> = {}
-  metrics.gauge('svc_jobs', 'Jobs that are kept, by state.', ['state'], () =>
-    STATES.map((state) => ({ labels: [state], value: counted[state] ?? 0 })),
+  metrics.gauge(
+    'svc_jobs',
+    'Jobs that are kept, by state.',
+    ['state'],
+    () => STATES.map((state) => ({ labels: [state], value: counted[state] ?? 0 })),
+    'max',
   )
   const requires = (): void => {
     if (!config.enabled) throw new AppError('unavailable', 'job queue is not enabled')

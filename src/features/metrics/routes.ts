@@ -1,11 +1,13 @@
 import { notFound, unauthorized } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
-import type { Metrics } from '../../core/metrics.ts'
+import { exposition, type Metrics, type Sample } from '../../core/metrics.ts'
 import { equalInConstantTime } from '../../core/secret.ts'
 import { type Route, route } from '../../http/route.ts'
 
 export type MetricsDeps = {
   metrics: Metrics
+  /** The metrics of every process of this server. */
+  everywhere: () => Promise<Sample[][]>
   config: { enabled: boolean; auth_token: string }
   resolveAdmin: (token: string) => Promise<Identity | undefined>
   poolStats: () => { idle: number; inUse: number }
@@ -57,7 +59,11 @@ export function createMetricsFeature(deps: MetricsDeps): { routes: Route[]; requ
         answers: { 200: { content: 'text/plain' } },
         handle: async ({ headers }) => {
           await admit(headers['authorization'])
-          return { status: 200, headers: { 'Content-Type': CONTENT_TYPE }, content: metrics.text() }
+          return {
+            status: 200,
+            headers: { 'Content-Type': CONTENT_TYPE },
+            content: exposition(await deps.everywhere()),
+          }
         },
       }),
     ],

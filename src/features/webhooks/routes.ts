@@ -77,9 +77,13 @@ export function createWebhooks(deps: Deps): Feature {
 
   let sizes: ReadonlyMap<string, number> = new Map()
   const total = (): number => [...sizes.values()].reduce((sum, size) => sum + size, 0)
-  metrics.gauge('svc_webhook_queue', 'Webhook deliveries that wait or run.', [], total)
-  metrics.gauge('svc_webhook_backlog', 'Webhook deliveries that wait or run, by webhook.', ['webhook'], () =>
-    [...sizes].map(([webhook, value]) => ({ labels: [webhook], value })),
+  metrics.gauge('svc_webhook_queue', 'Webhook deliveries that wait or run.', [], total, 'max')
+  metrics.gauge(
+    'svc_webhook_backlog',
+    'Webhook deliveries that wait or run, by webhook.',
+    ['webhook'],
+    () => [...sizes].map(([webhook, value]) => ({ labels: [webhook], value })),
+    'max',
   )
 
   const quietly = (what: string, work: () => Promise<void>) => (): void => {

@@ -1,0 +1,73 @@
+import { type App, startApp } from '../../app.ts'
+import { type Config, publicBaseUrl } from '../../config/config.ts'
+import { version } from '../../version.ts'
+import type { BannerFacts } from '../banner.ts'
+import type { Log } from '../log/log.ts'
+
+/** A running server as `svc start` sees it: this process, or several workers. */
+export type Server = Pick<App, 'url' | 'issueAdminToken' | 'endAdminToken' | 'close'> & {
+  facts(): Promise<BannerFacts>
+}
+
+export async function startAlone(
+  config: Config,
+  { log, progress }: { log: Log; progress: (line: string) => void },
+): Promise<Server> {
+  const app = await startApp(config, { observe: log.observe, logEntries: log.entries, progress })
+  return Object.assign(app, { facts: () => factsOf(app, config) })
+}
+
+/** For the banner. */
+export async function factsOf(app: App, config: Config): Promise<BannerFacts> {
+  const { serverVersion, capabilities, warnings } = await app.describe()
+  const port = Number(new URL(app.url).port || 80)
+  return {
+    appVersion: version,
+    url: publicBaseUrl(config, port),
+    database: `PostgreSQL ${serverVersion} ${placeOf(config)}`,
+    capabilities,
+    warnings,
+    adminPassword: app.generatedPassword,
+  }
+}
+
+const placeOf = ({ database, data_dir }: Config): string => {
+  if (database.url === '') return `embedded in ${data_dir}`
+  return URL.canParse(database.url) ? `at ${new URL(database.url).host || 'a local socket'}` : 'as configured'
+}
+
+/** Why a start failed, in one sentence. */
+export const explainStart = (config: Config, error: unknown): Error => {
+  if (isListenError(error)) return new Error(listenFailure(config, error))
+  return error instanceof Error ? error : new Error(String(error))
+}
+
+const isListenError = (error: unknown): error is NodeJS.ErrnoException =>
+  error instanceof Error && ['listen', 'bind', 'getaddrinfo'].includes((error as NodeJS.ErrnoException).syscall ?? '')
+
+const LISTEN_FAILURES: Record<string, string> = {
+  EADDRINUSE: 'another program listens there',
+  EACCES: 'not permitted',
+  EADDRNOTAVAIL: 'this machine has no such address',
+  ENOTFOUND: 'this machine has no such address',
+}
+
+const listenFailure = ({ server: { host, port } }: Config, { code = '', message }: NodeJS.ErrnoException): string =>
+  `cannot listen on ${host} port ${port}: ${LISTEN_FAILURES[code] ?? message}`
+
+export function watchForBugs(log: Log): void {
+  process.on('unhandledRejection', (reason) => {
+    log.observe({ level: 'error', message: 'unhandled rejection', attrs: { error: traceOf(reason) } })
+  })
+  process.on('uncaughtException', (error) => {
+    log.observe({ level: 'error', message: 'uncaught exception', attrs: { error: traceOf(error) } })
+    process.exit(1)
+  })
+}
+
+const traceOf = (thrown: unknown): string =>
+  thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown)
+
+export function forceExitAfter(seconds: number): void {
+  setTimeout(() => process.exit(1), seconds * 1000).unref()
+}

@@ -1,0 +1,62 @@
+import { startApp } from '../../app.ts'
+import type { Config } from '../../config/config.ts'
+import type { Census } from '../../core/census.ts'
+import type { Context } from '../command.ts'
+import { createLog } from '../log/log.ts'
+import { explainStart, factsOf, forceExitAfter, watchForBugs } from './alone.ts'
+import type { Assignment, Ready } from './crew.ts'
+import { Peer } from './peer.ts'
+
+/** One worker process of `svc start --workers N`: serves until its parent tells it to stop. */
+export async function serveAsMember(context: Context): Promise<number> {
+  const { config } = context.config()
+  const log = createLog(config.log)
+  const parent = new Peer(process)
+  // The parent decides who stops when; a terminal sends its signals to all of them.
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => {})
+  watchForBugs(log)
+  const { members, embeddedUrl } = (await parent.ask('assignment')) as Assignment
+  const census: Census = (kind, own) => {
+    parent.answer(`own ${kind}`, own)
+    return async () => (await parent.ask('everyone', kind)) as ReturnType<typeof own>[]
+  }
+  try {
+    const progress = context.json ? () => {} : context.print
+    const app = await startApp(shareOf(config, members), {
+      observe: log.observe,
+      logEntries: log.entries,
+      progress,
+      census,
+      embeddedUrl,
+    })
+    parent.answer('issue admin token', () => app.issueAdminToken())
+    parent.answer('end admin token', (token) => app.endAdminToken(String(token)))
+    parent.answer('stop', () => {
+      forceExitAfter(config.server.shutdown_timeout + 10)
+      void app.close().then(() => {
+        log.flush()
+        process.exit(0)
+      })
+    })
+    const ready: Ready = { url: app.url, facts: await factsOf(app, config) }
+    await parent.ask('ready', ready)
+  } catch (error) {
+    await parent.ask('failed', explainStart(config, error).message)
+    process.exit(1)
+  }
+  return new Promise(() => {})
+}
+
+/** What is bounded for the whole server is divided among its workers. */
+function shareOf(config: Config, members: number): Config {
+  const share = (whole: number, least: number): number => Math.max(least, Math.floor(whole / members))
+  return {
+    ...config,
+    database: {
+      ...config.database,
+      max_conns: share(config.database.max_conns, 2),
+      min_conns: share(config.database.min_conns, 1),
+    },
+    auth: { ...config.auth, hash_concurrency: share(config.auth.hash_concurrency, 1) },
+  }
+}

@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { Agent, request } from 'node:http'
+import { test } from 'node:test'
+import { listenTo } from '../event-stream.ts'
+import { eventually, type SpawnedServer, spawnServer } from '../kit.ts'
+
+/** Its children that run the server; the loader of the test has helpers of its own. */
+const workersOf = ({ child }: SpawnedServer): number[] =>
+  spawnSync('ps', ['-o', 'pid=,args=', '--ppid', String(child.pid)], { encoding: 'utf8' })
+    .stdout.split('\n')
+    .filter((line) => line.includes('main.ts'))
+    .map((line) => Number.parseInt(line, 10))
+
+const start = (config: Record<string, unknown> = {}) =>
+  spawnServer({ config: { 'server.workers': 2, ...config }, seconds: 120 })
+
+type Outcome = number | string
+
+/** One GET over a kept connection, which may close under a request: then it is sent again (RFC 9112 section 9.3.1). */
+const get = (url: string, agent: Agent): Promise<Outcome> =>
+  new Promise((resolve) => {
+    const asked = request(url, { agent }, (answer) => {
+      answer.resume().once('end', () => resolve(answer.statusCode ?? 0))
+      answer.once('error', (error) => resolve(`cut off: ${error.message}`))
+    })
+    asked.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ECONNRESET' && asked.reusedSocket) resolve(get(url, agent))
+      else resolve(error.code ?? error.message)
+    })
+    asked.end()
+  })
+
+test('a worker that is killed is replaced, and the others keep serving', async () => {
+  const server = await start()
+  const before = workersOf(server)
+  assert.equal(before.length, 2)
+  const [victim = 0, other = 0] = before
+  process.kill(victim, 'SIGKILL')
+  const outcomes: number[] = []
+  await eventually(
+    async () => {
+      // A connection that the dead one still held is the client's to open again.
+      const { status } = await server.call('GET /health').catch(() => ({ status: 0 }))
+      outcomes.push(status)
+      const now = workersOf(server)
+      assert.ok(now.length === 2 && now.includes(other) && !now.includes(victim), `workers ${now}`)
+    },
+    { seconds: 40 },
+  )
+  assert.ok(outcomes.includes(200))
+  assert.match(server.output(), /a worker ended and is replaced/)
+  await eventually(
+    async () => {
+      const { body } = await server.call('GET /api/admin/stats', { as: 'admin' })
+      assert.equal(body.db_pool_max, 8)
+    },
+    { seconds: 40 },
+  )
+})
+
+test('workers that are told to stop under load cut nobody off', async () => {
+  const server = await start()
+  const workers = workersOf(server)
+  const outcomes: Outcome[] = []
+  let stopping = false
+  const clients = Array.from({ length: 8 }, async () => {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    while (!stopping) {
+      const outcome = await get(`${server.url}/health`, agent)
+      outcomes.push(outcome)
+      if (typeof outcome === 'string') break
+    }
+    agent.destroy()
+  })
+  await eventually(() => assert.ok(outcomes.length > 200))
+  await server.kill('SIGTERM')
+  stopping = true
+  await Promise.all(clients)
+  assert.equal(server.child.exitCode, 0)
+  const statuses = new Set(outcomes)
+  for (const expected of [200, 503, 'ECONNREFUSED']) statuses.delete(expected)
+  assert.deepEqual([...statuses], [])
+  for (const pid of workers) assert.throws(() => process.kill(pid, 0), { code: 'ESRCH' })
+})
+
+test('stats, metrics and logs are those of all workers together', async () => {
+  const server = await start({ 'log.level': 'info', 'metrics.enabled': true })
+  await server.sql('create table things (id int primary key)')
+  const agents = Array.from({ length: 20 }, () => new Agent({ keepAlive: true, maxSockets: 1 }))
+  for (const agent of agents) assert.equal(await get(`${server.url}/api/collections/things`, agent), 200)
+  for (const agent of agents) agent.destroy()
+
+  const stats = await server.call('GET /api/admin/stats', { as: 'admin' })
+  assert.equal(stats.body.db_pool_max, 8)
+  const metrics = await server.call('GET /metrics', { as: 'admin' })
+  const counted = /svc_http_requests_total\{method="GET",route="\/api\/collections\/\{table\}",status="200"\} (\d+)/
+  assert.equal(counted.exec(String(metrics.body))?.[1], '20')
+  const logs = await server.call('GET /api/admin/logs', { as: 'admin' })
+  const entries: { message: string; time: string; attrs?: { route?: string } }[] = logs.body.entries
+  assert.equal(entries.filter(({ attrs }) => attrs?.route === '/api/collections/{table}').length, 20)
+  assert.deepEqual(
+    entries.map(({ time }) => time),
+    entries.map(({ time }) => time).sort(),
+  )
+  const lines = server
+    .output()
+    .split('\n')
+    .filter((line) => line.includes('/api/collections/{table}'))
+  assert.equal(lines.length, 20)
+})
+
+test('a limit counts over all workers, and so do events', async () => {
+  const server = await start({ 'rate_limit.login': '3/min' })
+  const statuses: number[] = []
+  for (let i = 0; i < 8; i++) {
+    const agent = new Agent()
+    statuses.push(Number(await post(`${server.url}/api/auth/login`, agent)))
+    agent.destroy()
+  }
+  assert.deepEqual(statuses, [400, 400, 400, 429, 429, 429, 429, 429])
+
+  await server.sql('create table notes (id int primary key)')
+  const streams = await Promise.all([1, 2, 3, 4].map(() => listenTo(server.url, { query: { tables: 'notes' } })))
+  for (const stream of streams) await stream.until(({ event }) => event === 'connected')
+  await server.call('POST /api/collections/notes', { json: { id: 1 } })
+  for (const stream of streams) {
+    await stream.until(({ data }) => data.action === 'create')
+    stream.close()
+  }
+})
+
+const post = (url: string, agent: Agent): Promise<Outcome> =>
+  new Promise((resolve) => {
+    const headers = { 'content-type': 'application/json' }
+    const asked = request(url, { agent, method: 'POST', headers }, (answer) => {
+      answer.resume().once('end', () => resolve(answer.statusCode ?? 0))
+    })
+    asked.once('error', (error) => resolve(error.message))
+    asked.end('{}')
+  })
