@@ -1,10 +1,11 @@
 import type pg from 'pg'
 import { reasonOf } from '../../core/errors.ts'
+import { Ident } from '../sql.ts'
 import { withLock } from './migrate.ts'
 
 const ROLES = ['svc_anon', 'svc_authenticated'] as const
 const both = ROLES.join(', ')
-const quote = (name: string) => `"${name.replaceAll('"', '""')}"`
+const quote = (name: string) => new Ident(name).quoted
 
 /**
  * Makes the request roles and their grants. Existing objects of a schema are granted once, the first time the schema

@@ -1,5 +1,6 @@
 import { databaseSession, type Identity } from '../../core/identity.ts'
 import { signedActor } from '../changes/append.ts'
+import { Ident } from '../sql.ts'
 import type { Step } from './flight.ts'
 
 export type SessionSettings = {
@@ -21,7 +22,7 @@ set_config('svc.aal',$4,true),set_config('statement_timeout',$5,true),set_config
 set_config('lock_timeout','${LOCK_TIMEOUT_MS}',true),set_config('TimeZone','UTC',true),set_config('svc.actor',$7,true)`
 
 export function createSessionStep(settings: SessionSettings) {
-  const quoted = settings.schemas.map((name) => `"${name.replaceAll('"', '""')}"`).join(', ')
+  const quoted = settings.schemas.map((name) => new Ident(name).quoted).join(', ')
   const actors = new WeakMap<Identity, string>()
   const actorOf = (who: Identity): string => {
     const known = actors.get(who) ?? (settings.logKey === undefined ? '' : signedActor(settings.logKey, who))

@@ -4,6 +4,7 @@ import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
 import { sqlStateOf } from '../../db/pg-errors.ts'
+import { Ident } from '../../db/sql.ts'
 import { endBackend } from './sql.ts'
 import { toJsonRows } from './sql-values.ts'
 import { execute, MAX_BYTES, MAX_ROWS, type Outcome, TooLarge } from './statement.ts'
@@ -38,7 +39,7 @@ export function createRunSql(deps: RunSqlDeps): RunSql {
     pg_catalog.set_config('TimeZone', 'UTC', false), pg_catalog.set_config('DateStyle', 'ISO, MDY', false),
     pg_catalog.set_config('bytea_output', 'hex', false), pg_catalog.set_config('extra_float_digits', '1', false),
     pg_catalog.set_config('client_min_messages', 'error', false), pg_catalog.set_config('search_path', $1, false)`
-  const searchPath = deps.schemas.map((name) => `"${name.replaceAll('"', '""')}"`).join(', ')
+  const searchPath = deps.schemas.map((name) => new Ident(name).quoted).join(', ')
 
   return (query, signal) =>
     turn(async () => {

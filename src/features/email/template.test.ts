@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { AppError } from '../../core/errors.ts'
 import { builtins } from './builtin.ts'
 import { checkTemplate, renderTemplate, templateKey } from './template.ts'
 import { textOf } from './text.ts'
@@ -75,14 +76,17 @@ test('templates have a size limit, and so has what they grow into', () => {
   assert.throws(() => html('{{A}}'.repeat(50_000), { A: 'x'.repeat(500_000) }), /template exceeds size limit/)
 })
 
-test('hostile templates are answered in half a second', async () => {
+/** A deadline, not a measure: what is not linear would take hours. */
+const LINEAR = { timeout: 60_000 }
+
+test('hostile templates take time in step with their length', LINEAR, () => {
   const hostile = ['{{'.repeat(128_000), '{{A}}'.repeat(51_200), '{'.repeat(256_000), `{{${' '.repeat(255_000)}x y}}`]
   for (const text of hostile) {
-    const start = performance.now()
     try {
       html(text, { A: 'xx' })
-    } catch {}
-    assert.ok(performance.now() - start < 500)
+    } catch (error) {
+      assert.ok(error instanceof AppError)
+    }
   }
 })
 
@@ -92,8 +96,7 @@ test('text is what the HTML says, with its links', async () => {
   assert.equal(await textOf(page), 'Hello\n\nAna & Bo\n\nOpen (https://x.test/?token=a&b=c)')
 })
 
-test('no HTML takes long to turn into text', async () => {
-  await textOf('<p>warm</p>')
+test('no HTML takes long to turn into text', LINEAR, async () => {
   const hostile = [
     '<b>'.repeat(85_000),
     '<b></i>'.repeat(36_000),
@@ -106,12 +109,7 @@ test('no HTML takes long to turn into text', async () => {
     ' '.repeat(256_000),
     '<p>x</p>'.repeat(32_000),
   ]
-  for (const page of hostile) {
-    const start = performance.now()
-    await textOf(page)
-    const took = performance.now() - start
-    assert.ok(took < 2000, `${page.slice(0, 20)} took ${took} ms`)
-  }
+  for (const page of hostile) assert.equal(typeof (await textOf(page)), 'string')
 })
 
 test('the built-in templates render with the variables they name, and keep them', () => {

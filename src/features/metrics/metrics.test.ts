@@ -21,10 +21,14 @@ test('requests are counted by route pattern, never by path', async () => {
   const { text, headers } = await api.call('GET /metrics', { as: 'admin' })
   assert.match(headers.get('content-type') ?? '', /^text\/plain; version=0\.0\.4/)
   assert.match(text, /^svc_http_requests_total\{method="GET",route="\/health",status="200"\} 2$/m)
-  assert.match(text, /^svc_http_requests_total\{method="GET",route="",status="404"\} 1$/m)
+  assert.match(text, /^svc_http_requests_total\{method="GET",route="unmatched",status="404"\} 1$/m)
   assert.match(text, /^svc_http_request_duration_seconds_count\{method="GET",route="\/health"\} 2$/m)
   assert.match(text, /^svc_db_pool_connections\{state="idle"\} \d+$/m)
   assert.match(text, /^svc_hash_queue 0$/m)
+  for (const name of ['process_cpu_seconds_total{mode="user"}', 'process_resident_memory_bytes', 'process_open_fds']) {
+    assert.ok(Number(text.split(`\n${name} `)[1]?.split('\n')[0]) > 0, name)
+  }
+  assert.match(text, /^nodejs_eventloop_lag_seconds\{quantile="0.99"\} [\d.e-]+$/m)
   assert.doesNotMatch(text, /such|s3cret/)
 })
 

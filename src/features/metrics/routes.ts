@@ -3,6 +3,7 @@ import type { Identity } from '../../core/identity.ts'
 import { exposition, type Metrics, type Sample } from '../../core/metrics.ts'
 import { equalInConstantTime } from '../../core/secret.ts'
 import { type Route, route } from '../../http/route.ts'
+import { measureProcess } from './process.ts'
 
 export type MetricsDeps = {
   metrics: Metrics
@@ -20,8 +21,9 @@ export type RequestDone = (method: string, route: string, status: number, millis
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 const CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
-export function createMetricsFeature(deps: MetricsDeps): { routes: Route[]; requestDone: RequestDone } {
+export function createMetricsFeature(deps: MetricsDeps): { routes: Route[]; requestDone: RequestDone; stop(): void } {
   const { metrics, config } = deps
+  const measured = config.enabled ? measureProcess(metrics) : undefined
   const requests = metrics.counter('svc_http_requests_total', 'Requests answered.', ['method', 'route', 'status'])
   const durations = metrics.histogram(
     'svc_http_request_duration_seconds',
@@ -67,6 +69,7 @@ export function createMetricsFeature(deps: MetricsDeps): { routes: Route[]; requ
         },
       }),
     ],
+    stop: () => measured?.stop(),
     requestDone: config.enabled
       ? (method, pattern, status, milliseconds) => {
           requests.add([method, pattern, String(status)])
