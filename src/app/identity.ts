@@ -8,6 +8,9 @@ import { createAuth } from '../features/auth/routes.ts'
 import { createPasswords } from '../features/auth/sign-in/hashing.ts'
 import { loadRootSecret } from '../features/auth/tokens/keys.ts'
 import { Revocations } from '../features/auth/tokens/revocations.ts'
+import { revokeClientsOfApp } from '../features/oauth-server/clients.ts'
+import { endGrantsOf, Grants } from '../features/oauth-server/grants.ts'
+import { createOAuthServer } from '../features/oauth-server/routes.ts'
 import { createUsers } from '../features/users/routes.ts'
 import { version } from '../version.ts'
 import type { Lifecycle } from './lifecycle.ts'
@@ -56,7 +59,13 @@ export async function createIdentity(
     census,
   })
   const apiKeys = createApiKeys({ db, revoked: (id) => revocations.apply([{ kind: 'key', subject: id }]) })
-  const apps = createApps({ db })
+  const { enabled: isOAuthServer, ...oauthLives } = config.auth.oauth_provider
+  const grants = new Grants({
+    db,
+    config: oauthLives,
+    revoked: (ids) => revocations.apply(ids.map((subject) => ({ kind: 'oauth_token', subject }))),
+  })
+  const apps = createApps({ db, endWithApp: (appId) => [revokeClientsOfApp(appId)] })
   const auth = createAuth({
     db,
     revocations,
@@ -74,7 +83,19 @@ export async function createIdentity(
     wakeSms: sms.wakeSms,
     resolveApiKey: apiKeys.resolveApiKey,
     resolveAdminToken: admin.tokens.resolve,
-    foreign: { endGrants: () => [], dropCredentials: (userId) => [revokeKeysOf(userId)] },
+    ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolve(token) }),
+    foreign: {
+      endGrants: (userId) => [endGrantsOf(userId)],
+      dropCredentials: (userId) => [revokeKeysOf(userId), endGrantsOf(userId)],
+    },
+  })
+  const oauthServer = createOAuthServer({
+    db,
+    grants,
+    enabled: isOAuthServer,
+    appName: config.server.app_name,
+    publicBaseUrl: () => publicUrl.get(),
+    hasPasskeys: () => auth.settings().webauthn_enabled,
   })
   const users = createUsers({
     db,
@@ -91,7 +112,7 @@ export async function createIdentity(
     box,
     /** A key for one purpose, which stays the same when the keys of tokens are rotated. */
     keyFor: (purpose: string) => deriveKey(rootSecret, '', purpose),
-    features: [admin, secrets, auth, users, apiKeys, apps],
+    features: [admin, secrets, auth, users, apiKeys, apps, oauthServer],
   }
 }
 

@@ -149,6 +149,12 @@ export const table = {
       },
       (name) => /^[a-z][a-z0-9]*$/.test(name) && !RESERVED_PROVIDERS.has(name),
     ),
+    oauth_provider: {
+      enabled: bool(false, 'the OAuth 2.0 authorization server'),
+      access_token_duration: duration(3600, 'life of an access token it issues'),
+      refresh_token_duration: duration(2_592_000, 'life of a refresh token it issues'),
+      auth_code_duration: duration(600, 'life of a code', { min: 1, max: 600 }),
+    },
   },
   api: {
     schemas: list(['public'], 'exposed schemas, in lookup order', { item: exposableSchema }),

@@ -161,6 +161,14 @@ async function spendAppToken(deps: PipelineDeps, exchange: Exchange, appId: stri
   if (!allowance.allowed) throw tooMany(allowance, 'app rate limit exceeded')
 }
 
+function requireTypeOf(route: Route, headers: IncomingHttpHeaders, type: string): void {
+  try {
+    requireType(headers, type)
+  } catch (error) {
+    throw route.wrongType?.() ?? error
+  }
+}
+
 async function takeBody(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<void> {
   const { request } = exchange
   if (!announcesBody(request.headers)) return
@@ -168,12 +176,12 @@ async function takeBody(deps: PipelineDeps, exchange: Exchange, route: Route, ca
   if (route.bodyKind === 'raw') return exchange.continue()
   const type = route.bodyKind === 'form' ? 'application/x-www-form-urlencoded' : 'application/json'
   // Of a chunked body only reading tells whether it is empty, and an empty body may have any type.
-  if (request.headers['content-length'] !== undefined) requireType(request.headers, type)
+  if (request.headers['content-length'] !== undefined) requireTypeOf(route, request.headers, type)
   const limit = route.bodyLimit ?? deps.bodyLimit
   if (Number(request.headers['content-length'] ?? 0) <= limit) exchange.continue()
   const bytes = await readBody(request, limit, deps.receiving, addressSubject(exchange.ip))
   if (bytes.length === 0) return
-  requireType(request.headers, type)
+  requireTypeOf(route, request.headers, type)
   if (route.bodyKind === 'form') {
     const form = parseForm(bytes)
     call.body = form.values

@@ -90,6 +90,10 @@ export type Route = {
   readonly bodyKind: BodyKind
   /** Bytes; default server.body_limit. */
   readonly bodyLimit?: number
+  /** Pages of every origin may call it, whatever `server.cors_origins` says: the protocol has its own credentials. */
+  readonly anyOrigin?: true
+  /** What a body of another type is told, where a protocol prescribes its own refusal. */
+  readonly wrongType?: () => AppError
   /** The error body where a protocol prescribes its own, such as `{error, error_description}` of OAuth. */
   readonly errorBody?: (error: AppError) => unknown
   /** What it takes and answers, for OpenAPI and for the tests, which hold every answer against it. */
@@ -130,6 +134,8 @@ export type Definition<At extends string, Body> = Omit<Contract, 'body'> & {
   audit?: string
   bodyKind?: BodyKind
   bodyLimit?: number
+  anyOrigin?: true
+  wrongType?: () => AppError
   errorBody?: (error: AppError) => unknown
   /** Checked before the handler runs, which gets the declared fields and nothing else. */
   body?: JsonType<Body>

@@ -86,6 +86,7 @@ export function createHttpServer(deps: Deps): HttpServer {
   const unsent = new Unsent(unsentShare, readingPace)
   const pipeline = createPipeline({ ...deps, bodyLimit, rateLimits, receiving, visitors: config.anonymous ?? 'all' })
   const headers = createHeaders(config)
+  const openPaths = new Set(deps.routes.filter(({ anyOrigin }) => anyOrigin).map(({ path }) => path))
   const clientAddress = createClientAddress(config.trustedProxies)
   const maxConcurrent = config.maxConcurrent ?? 10_000
   let draining = false
@@ -115,7 +116,8 @@ export function createHttpServer(deps: Deps): HttpServer {
       ip,
       target,
       common: site === undefined ? headers.common(target.path) : headers.site,
-      own: given.origin === undefined || site !== undefined ? [] : headers.cors(given.origin),
+      own:
+        given.origin === undefined || site !== undefined ? [] : headers.cors(given.origin, openPaths.has(target.path)),
       site,
     })
   }
@@ -151,7 +153,7 @@ export function createHttpServer(deps: Deps): HttpServer {
   function answer(exchange: Exchange, reply: Reply): void {
     try {
       if (exchange.request.method === 'OPTIONS' && exchange.site === undefined)
-        exchange.own.push(...headers.preflight(exchange.request.headers.origin))
+        exchange.own.push(...headers.preflight(exchange.request.headers.origin, openPaths.has(exchange.target.path)))
       if (reply.streaming) stream(exchange, reply)
       else {
         send(exchange, reply)

@@ -10,6 +10,7 @@ async function send(method, path, { body, bearer } = {}) {
     response = await fetch(path, {
       method,
       headers: {
+        accept: 'application/json',
         ...(body !== undefined && { 'content-type': 'application/json' }),
         ...(bearer !== undefined && { authorization: 'Bearer ' + bearer }),
       },
@@ -26,7 +27,7 @@ async function send(method, path, { body, bearer } = {}) {
     answer = { message: 'The server cannot be understood (' + response.status + '). Please try again.' }
   }
   if (response.ok) return answer
-  throw Object.assign(new Error((answer && answer.message) || 'failed (' + response.status + ')'), {
+  throw Object.assign(new Error((answer && (answer.message || answer.error_description)) || 'failed (' + response.status + ')'), {
     status: response.status,
     data: answer && answer.data,
   })

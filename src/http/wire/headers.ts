@@ -54,13 +54,15 @@ export function createHeaders({ publicBaseUrl, corsOrigins }: HeaderConfig) {
     /** Hosted sites say themselves how they may be framed and shared. */
     site: commonOf(['X-Content-Type-Options', 'nosniff']),
     common: (path: string): CommonHeaders => (isSecretPath(path) ? secret : open),
-    /** For requests from a page of another origin. */
-    cors(origin: string): FlatHeaders {
-      if (!allows(origin)) return []
+    /** For requests from a page of another origin; `isOpen`: to a path that pages of every origin may call. */
+    cors(origin: string, isOpen: boolean): FlatHeaders {
       const exposed = ['Access-Control-Expose-Headers', EXPOSED]
+      if (isOpen && !anyOrigin) return ['Access-Control-Allow-Origin', '*', ...exposed]
+      if (!allows(origin)) return []
       return anyOrigin ? exposed : ['Access-Control-Allow-Origin', origin, ...exposed]
     },
-    preflight: (origin: string | undefined): FlatHeaders => (allows(origin) ? PREFLIGHT : []),
+    preflight: (origin: string | undefined, isOpen: boolean): FlatHeaders =>
+      isOpen || allows(origin) ? PREFLIGHT : [],
   }
 }
 

@@ -1,0 +1,104 @@
+import * as t from '../../core/json-type.ts'
+import { pageOf, pageQuery } from '../../core/page.ts'
+import { json, jsonText, noContent, type Route, route } from '../../http/route.ts'
+import type { Clients } from './clients.ts'
+
+const client = t.object({
+  id: t.uuid(),
+  appId: t.nullable(t.uuid()),
+  clientId: t.string({ description: '`svc_cid_…`, the one of the paths' }),
+  name: t.string(),
+  redirectUris: t.array(t.string()),
+  scopes: t.array(t.string()),
+  clientType: t.oneOf(['confidential', 'public']),
+  createdAt: t.time(),
+  updatedAt: t.time(),
+  revokedAt: t.nullable(t.time()),
+  activeAccessTokenCount: t.integer(),
+  activeRefreshTokenCount: t.integer(),
+  totalGrants: t.integer({ description: 'code grants ever made' }),
+  lastTokenIssuedAt: t.nullable(t.time()),
+})
+
+const wish = t.object({
+  name: t.string(),
+  redirectUris: t.optional(t.array(t.string())),
+  scopes: t.optional(t.array(t.string({ description: 'readonly, readwrite or *' }))),
+})
+const newClient = t.object({
+  name: t.string(),
+  appId: t.uuid({ refusal: 'invalid appId format' }),
+  clientType: t.optional(t.string({ description: 'confidential (default) or public' })),
+  redirectUris: t.optional(t.array(t.string())),
+  scopes: t.optional(t.array(t.string({ description: 'readonly, readwrite or *' }))),
+})
+const clientId = t.string({ description: '`svc_cid_…`' })
+
+export function clientRoutes(clients: Clients, requires: () => void): Route[] {
+  return [
+    route('GET /api/admin/oauth/clients', {
+      summary: 'OAuth clients, newest first',
+      auth: 'admin',
+      requires,
+      query: pageQuery,
+      answers: { 200: t.pageOf(client) },
+      handle: async ({ query }) => jsonText(200, await clients.page(pageOf(query))),
+    }),
+    route('POST /api/admin/oauth/clients', {
+      summary: 'Register an OAuth client; its secret is shown once',
+      auth: 'admin',
+      audit: 'oauth_client.create',
+      requires,
+      body: newClient,
+      answers: { 201: t.object({ clientSecret: t.optional(t.string()), client }) },
+      handle: async ({ body }) => {
+        const { appId, clientType = 'confidential', name, redirectUris = [], scopes = [] } = body
+        const made = await clients.create(appId, clientType, { name, redirectUris, scopes })
+        return { ...json(201, made), audit: { target: made.client.id, newValues: made.client } }
+      },
+    }),
+    route('GET /api/admin/oauth/clients/{clientId}', {
+      summary: 'An OAuth client',
+      auth: 'admin',
+      requires,
+      params: { clientId },
+      answers: { 200: client },
+      handle: async ({ params }) => jsonText(200, await clients.one(params.clientId)),
+    }),
+    route('PUT /api/admin/oauth/clients/{clientId}', {
+      summary: 'Change name, redirect URIs and scopes',
+      auth: 'admin',
+      audit: 'oauth_client.update',
+      requires,
+      params: { clientId },
+      body: wish,
+      answers: { 200: client },
+      handle: async ({ params, body: { name, redirectUris = [], scopes = [] } }) => {
+        const text = await clients.update(params.clientId, { name, redirectUris, scopes })
+        return { ...jsonText(200, text), audit: { newValues: JSON.parse(text) } }
+      },
+    }),
+    route('DELETE /api/admin/oauth/clients/{clientId}', {
+      summary: 'Revoke a client; its tokens end everywhere',
+      auth: 'admin',
+      audit: 'oauth_client.revoke',
+      requires,
+      params: { clientId },
+      answers: { 204: null },
+      handle: async ({ params }) => {
+        await clients.revoke(params.clientId)
+        return noContent
+      },
+    }),
+    route('POST /api/admin/oauth/clients/{clientId}/rotate-secret', {
+      summary: 'Replace the secret; the old one is refused at once',
+      auth: 'admin',
+      audit: 'oauth_client.rotate_secret',
+      requires,
+      bodyKind: 'none',
+      params: { clientId },
+      answers: { 200: t.object({ clientSecret: t.string() }) },
+      handle: async ({ params }) => json(200, { clientSecret: await clients.rotateSecret(params.clientId) }),
+    }),
+  ]
+}

@@ -1,0 +1,97 @@
+import { type OAuthError, refuse } from './errors.ts'
+import type { Client } from './sql.ts'
+
+/** What an application asks for at authorize, or a person agrees to at consent. */
+export type Ask = {
+  readonly responseType: string
+  readonly redirectUri: string
+  readonly scope: string
+  readonly state: string
+  readonly challenge: string
+  readonly challengeMethod: string
+  /** Sorted, each once; empty = all. */
+  readonly tables: readonly string[]
+}
+
+type Check = (ask: Ask, client: Client) => OAuthError | undefined
+
+/** base64url of a SHA-256, without padding (RFC 7636, section 4.2). */
+const CHALLENGE = /^[A-Za-z0-9_-]{43}$/
+/** RFC 7636, section 4.1. */
+export const isVerifier = (text: string): boolean => /^[A-Za-z0-9._~-]{43,128}$/.test(text)
+
+export const SCOPES = ['readonly', 'readwrite', '*'] as const
+export type Scope = (typeof SCOPES)[number]
+export const isScope = (text: string): text is Scope => (SCOPES as readonly string[]).includes(text)
+
+/** A client that may have everything may be given less. */
+export const mayHave = ({ scopes }: Pick<Client, 'scopes'>, scope: string): boolean =>
+  isScope(scope) && (scopes.includes(scope) || scopes.includes('*'))
+
+/**
+ * RFC 6749, section 4.1.1, in its order. The client is known by now. Nothing is ever redirected with an error: whoever
+ * is asked sees what is wrong (RFC 9700, section 4.11.2).
+ */
+export const authorizeChecks: readonly Check[] = [
+  function redirectUriIsPresent(ask) {
+    return ask.redirectUri === '' ? refuse('invalid_request', 'redirect_uri is required') : undefined
+  },
+  function redirectUriIsRegistered(ask, client) {
+    return client.redirectUris.some((uri) => isSameUri(uri, ask.redirectUri))
+      ? undefined
+      : refuse('invalid_request', 'redirect_uri is not registered')
+  },
+  function responseTypeIsPresent(ask) {
+    return ask.responseType === '' ? refuse('invalid_request', 'response_type is required') : undefined
+  },
+  function responseTypeIsCode(ask) {
+    return ask.responseType === 'code' ? undefined : refuse('unsupported_response_type', 'response_type must be code')
+  },
+  function scopeIsPresent(ask) {
+    return ask.scope === '' ? refuse('invalid_request', 'scope is required') : undefined
+  },
+  function scopeIsAllowed(ask, client) {
+    return mayHave(client, ask.scope)
+      ? undefined
+      : refuse('invalid_scope', 'scope is not one that this client may ask for')
+  },
+  function stateIsPresent(ask) {
+    return ask.state === '' ? refuse('invalid_request', 'state is required') : undefined
+  },
+  // RFC 7636, section 4.3, with S256 alone (RFC 9700, section 2.1.1).
+  function challengeMethodIsS256(ask) {
+    return ask.challengeMethod === 'S256' ? undefined : refuse('invalid_request', 'code_challenge_method must be S256')
+  },
+  function challengeIsSha256(ask) {
+    return CHALLENGE.test(ask.challenge)
+      ? undefined
+      : refuse('invalid_request', 'code_challenge must be a SHA-256 in base64url')
+  },
+]
+
+export function runChecks(ask: Ask, client: Client): void {
+  for (const check of authorizeChecks) {
+    const failure = check(ask, client)
+    if (failure) throw failure
+  }
+}
+
+/** Exactly the same; only the port of a loopback address may differ, which the system picks (RFC 8252, section 7.3). */
+export function isSameUri(registered: string, asked: string): boolean {
+  if (registered === asked) return true
+  const loopback = /^http:\/\/(127\.0\.0\.1|\[::1\])(:\d{1,5})?(\/.*)?$/
+  const [, host, , path = ''] = loopback.exec(registered) ?? []
+  const [, askedHost, askedPort, askedPath = ''] = loopback.exec(asked) ?? []
+  return host !== undefined && host === askedHost && path === askedPath && Number(askedPort?.slice(1) ?? 80) <= 65_535
+}
+
+/** Where codes may be sent at all; null when the URI is fine. */
+export function isRegistrable(uri: string): boolean {
+  if (uri.length > 2000 || !URL.canParse(uri) || /[\s*#?\\]/.test(uri) || /[^\x21-\x7e]/.test(uri)) return false
+  const { protocol, hostname, username, password, href } = new URL(uri)
+  if (username !== '' || password !== '' || uri.includes('@')) return false
+  const isLoopback = hostname === 'localhost' || hostname === '127.0.0.1' || hostname === '[::1]'
+  if (protocol !== 'https:' && !(protocol === 'http:' && isLoopback)) return false
+  // What a browser would make of it must be what was registered, but for the slash of an empty path.
+  return href === uri || href === `${uri}/`
+}

@@ -1,0 +1,55 @@
+import { SYSTEM } from '../../core/identity.ts'
+import { equalInConstantTime, sha256 } from '../../core/secret.ts'
+import type { Db } from '../../db/db.ts'
+import { invalidClient, refuse } from './errors.ts'
+import { type Client, clientNamed } from './sql.ts'
+
+type Form = Readonly<Record<string, string>>
+/** What a client says of itself: its name, and a secret if it has one. */
+export type Credentials = { readonly clientId: string; readonly secret: string | undefined }
+
+/** RFC 6749, section 2.3.1: HTTP Basic or fields of the form, never a secret in both. Undefined when there are none. */
+export function credentialsOf(authorization: string | undefined, form: Form): Credentials | undefined {
+  const [bodyId, bodySecret] = [form['client_id'] || undefined, form['client_secret'] || undefined]
+  const basic = /^basic +(\S+)$/i.exec(authorization ?? '')?.[1]
+  if (authorization !== undefined && /^basic\b/i.test(authorization) && basic === undefined) throw invalidClient()
+  if (basic === undefined) return bodyId === undefined ? undefined : { clientId: bodyId, secret: bodySecret }
+  if (bodySecret !== undefined) throw refuse('invalid_request', 'the client authenticates in two ways')
+  const { clientId, secret } = readBasic(basic)
+  if (bodyId !== undefined && bodyId !== clientId)
+    throw refuse('invalid_request', 'client_id differs from the one of HTTP Basic')
+  return { clientId, secret }
+}
+
+/** Both halves are form-encoded before they are joined and encoded again. */
+function readBasic(text: string): { clientId: string; secret: string } {
+  const decoded = Buffer.from(text, 'base64').toString('utf8')
+  const colon = decoded.indexOf(':')
+  if (colon === -1) throw invalidClient('malformed credentials')
+  const decode = (part: string): string => {
+    try {
+      return decodeURIComponent(part.replaceAll('+', ' '))
+    } catch {
+      throw invalidClient('malformed credentials')
+    }
+  }
+  return { clientId: decode(decoded.slice(0, colon)), secret: decode(decoded.slice(colon + 1)) }
+}
+
+/** Compared also for a client that does not exist, so that time tells nothing. */
+const NO_HASH = sha256('')
+
+/** The client that these credentials prove; a public one has nothing to prove and must not pretend to. */
+export async function authenticate(db: Db, credentials: Credentials | undefined): Promise<Client> {
+  if (!credentials) throw invalidClient('client authentication is required')
+  const [client] = await db.rows<Client>(SYSTEM, clientNamed(credentials.clientId))
+  const matches = equalInConstantTime(sha256(credentials.secret ?? ''), client?.secretHash ?? NO_HASH)
+  if (!client || client.revokedAt) throw invalidClient()
+  if (client.clientType === 'public') {
+    if (credentials.secret !== undefined && credentials.secret !== '')
+      throw invalidClient('public clients have no secret')
+    return client
+  }
+  if (!credentials.secret || !matches) throw invalidClient('wrong client credentials')
+  return client
+}

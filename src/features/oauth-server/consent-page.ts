@@ -1,0 +1,22 @@
+import { htmlDocument } from '../../http/html/document.ts'
+import { signInScripts } from '../../http/html/sign-in-script.ts'
+import { type Route, route } from '../../http/route.ts'
+import { consentScript } from './consent-script.ts'
+
+const scripts = [...signInScripts, consentScript]
+
+/** Where people are asked, with nothing but the public API. The parameters are those of authorize, and stay in its URL. */
+export const consentPage = (deps: { appName: string; hasPasskeys: () => boolean; requires: () => void }): Route =>
+  route('GET /oauth/consent', {
+    summary: 'Page where people are asked for their consent',
+    auth: 'none',
+    requires: deps.requires,
+    answers: { 200: { content: 'text/html' } },
+    handle: () =>
+      htmlDocument({
+        title: `${deps.appName}: grant access`,
+        body: '<main><div id="place"></div></main>',
+        data: { passkeys: deps.hasPasskeys() ? 'on' : 'off', app: deps.appName },
+        scripts,
+      }),
+  })

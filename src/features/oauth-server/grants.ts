@@ -1,0 +1,197 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { type Identity, SYSTEM } from '../../core/identity.ts'
+import { equalInConstantTime, randomHex, sha256 } from '../../core/secret.ts'
+import type { Db, Tx } from '../../db/db.ts'
+import type { Sql } from '../../db/sql.ts'
+import { type Ask, isSameUri, isVerifier, mayHave, type Scope } from './checks.ts'
+import { invalidClient, type OAuthError, refuse } from './errors.ts'
+import * as q from './sql.ts'
+
+export type OAuthConfig = {
+  access_token_duration: number
+  refresh_token_duration: number
+  auth_code_duration: number
+}
+
+/** RFC 6749, section 5.1. */
+export type TokenAnswer = {
+  access_token: string
+  token_type: 'Bearer'
+  expires_in: number
+  refresh_token?: string
+  scope: string
+}
+
+type Form = Readonly<Record<string, string>>
+/** What a transaction decided: a refusal has effects that must be kept, such as the end of a stolen grant. */
+type Decided = { tokens: TokenAnswer } | { refusal: OAuthError; ended: string[] }
+
+const ENDED = 'the token has been used before; everything it led to has ended'
+
+/** Codes and tokens: made, exchanged, rotated and ended. What is presented twice ends all that came of it. */
+export class Grants {
+  readonly #db: Db
+  readonly #config: OAuthConfig
+  readonly #revoked: (tokenIds: readonly string[]) => void
+
+  constructor(deps: {
+    db: Db
+    config: OAuthConfig
+    /** This process forgets the tokens at once; the others hear of it from the database. */
+    revoked: (tokenIds: readonly string[]) => void
+  }) {
+    this.#db = deps.db
+    this.#config = deps.config
+    this.#revoked = deps.revoked
+  }
+
+  async isConsented(userId: string, client: q.Client, ask: Ask): Promise<boolean> {
+    const [found] = await this.#db.rows<{ yes: boolean }>(SYSTEM, q.isConsented(userId, client, ask))
+    return found?.yes === true
+  }
+
+  async issueCode(userId: string, client: q.Client, ask: Ask): Promise<string> {
+    const code = randomHex(32)
+    await this.#db.run(SYSTEM, [
+      q.rememberConsent(userId, client, ask),
+      q.insertCode(sha256(code), userId, client, ask, this.#config.auth_code_duration),
+    ])
+    return code
+  }
+
+  /** RFC 6749, section 4.1.3, and RFC 7636, section 4.6. */
+  async redeemCode(client: q.Client, form: Form): Promise<TokenAnswer> {
+    const code = required(form, 'code')
+    const redirectUri = required(form, 'redirect_uri')
+    const verifier = required(form, 'code_verifier')
+    const hash = sha256(code)
+    return this.#decide(async (tx) => {
+      const [found] = await tx.rows<q.Code>(q.lockCode(hash))
+      if (!found || found.client !== client.id) return refused('unknown or expired code')
+      if (found.isUsed) return { refusal: refuse('invalid_grant', ENDED), ended: await endGrant(tx, found.grantId) }
+      if (!isSameUri(found.redirectUri, redirectUri)) return refused('redirect_uri differs from the one of the code')
+      if (!isVerifier(verifier) || !equalInConstantTime(challengeOf(verifier), found.challenge)) {
+        return refused('code_verifier does not fit the code')
+      }
+      const { userId, scope, tables } = found
+      const id = randomUUID()
+      await tx.run(q.spendCode(hash, id))
+      return { tokens: await this.#issue(tx, { id, client: client.id, userId, scope, tables }, 'code') }
+    })
+  }
+
+  /** RFC 6749, section 4.4. */
+  async forClient(client: q.Client, form: Form): Promise<TokenAnswer> {
+    if (client.clientType === 'public') throw refuse('unauthorized_client', 'public clients cannot act for themselves')
+    const scope = required(form, 'scope')
+    if (!mayHave(client, scope)) throw refuse('invalid_scope', 'scope is not one that this client may ask for')
+    const tables = tableList(form['allowed_tables'])
+    const grant = { id: randomUUID(), client: client.id, userId: null, scope, tables }
+    return this.#decide(async (tx) => ({ tokens: await this.#issue(tx, grant, 'client') }))
+  }
+
+  /** RFC 6749, section 6; every use rotates (RFC 9700, section 4.14.2). */
+  async refresh(client: q.Client, form: Form): Promise<TokenAnswer> {
+    const hash = sha256(required(form, 'refresh_token'))
+    const scope = form['scope'] || undefined
+    return this.#decide(async (tx) => {
+      const [found] = await tx.rows<q.RefreshToken>(q.lockRefreshToken(hash))
+      if (!found || found.client !== client.id) return refused('unknown or expired refresh token')
+      if (found.isRotated) return { refusal: refuse('invalid_grant', ENDED), ended: await endGrant(tx, found.grantId) }
+      if (scope !== undefined && scope !== found.scope) {
+        return { refusal: refuse('invalid_scope', 'the scope of a grant does not change'), ended: [] }
+      }
+      await tx.run(q.rotate(hash))
+      return { tokens: await this.#tokens(tx, found.grantId, client.id, found.scope, 'refresh') }
+    })
+  }
+
+  /** RFC 7009: the whole grant of a refresh token, an access token alone. `client` null: whoever holds it may end it. */
+  async revoke(token: string, client: q.Client | null): Promise<void> {
+    const hash = sha256(token)
+    const ended = await this.#db.tx(SYSTEM, async (tx) => {
+      const gone = await tx.rows<{ id: string }>(q.endAccessToken(hash, client?.id ?? null))
+      const [grant] = await tx.rows<{ id: string }>(q.grantOfRefreshToken(hash, client?.id ?? null))
+      return [...gone.map(({ id }) => id), ...(grant ? await endGrant(tx, grant.id) : [])]
+    })
+    this.#revoked(ended)
+  }
+
+  /** The identity a token stands for; undefined for unknown, revoked and expired ones. */
+  async resolve(token: string): Promise<(Identity & { kind: 'key' }) | undefined> {
+    type Found = {
+      id: string
+      userId: string | null
+      email: string
+      scope: Scope
+      tables: string[]
+      appId: string | null
+      expiresAt: Date
+    }
+    const [found] = await this.#db.rows<Found>(SYSTEM, q.tokenByHash(sha256(token)))
+    if (!found) return undefined
+    const { id: keyId, userId, email, scope, tables, appId, expiresAt } = found
+    const grant = { scope, tables, appId }
+    return { kind: 'key', via: 'oauth', keyId, userId, email, grant, expiresAt: Math.floor(expiresAt.getTime() / 1000) }
+  }
+
+  /** A refusal is thrown after its consequences are committed. */
+  async #decide(work: (tx: Tx) => Promise<Decided>): Promise<TokenAnswer> {
+    const decided = await this.#db.tx(SYSTEM, work)
+    if ('tokens' in decided) return decided.tokens
+    this.#revoked(decided.ended)
+    throw decided.refusal
+  }
+
+  async #issue(tx: Tx, grant: q.NewGrant, by: 'code' | 'client'): Promise<TokenAnswer> {
+    await tx.run(q.insertGrant(grant))
+    return this.#tokens(tx, grant.id, grant.client, grant.scope, by)
+  }
+
+  async #tokens(
+    tx: Tx,
+    grantId: string,
+    client: string,
+    scope: string,
+    by: 'code' | 'client' | 'refresh',
+  ): Promise<TokenAnswer> {
+    // Waits for a revocation of the client that is under way, and finds nothing to count after it.
+    if ((await tx.run(q.countGrant(client, by === 'code'))) === 0) throw invalidClient()
+    const { access_token_duration: seconds, refresh_token_duration: refreshSeconds } = this.#config
+    const [access, refresh] = [`svc_at_${randomHex(32)}`, `svc_rt_${randomHex(32)}`]
+    await tx.run(q.insertAccessToken({ id: randomUUID(), hash: sha256(access), grantId, seconds }))
+    if (by !== 'client') await tx.run(q.insertRefreshToken({ hash: sha256(refresh), grantId, seconds: refreshSeconds }))
+    return {
+      access_token: access,
+      token_type: 'Bearer',
+      expires_in: seconds,
+      ...(by !== 'client' && { refresh_token: refresh }),
+      scope,
+    }
+  }
+}
+
+const refused = (description: string): Decided => ({ refusal: refuse('invalid_grant', description), ended: [] })
+
+async function endGrant(tx: Tx, id: string | null): Promise<string[]> {
+  if (id === null) return []
+  return (await tx.rows<{ id: string }>(q.endGrant(id))).map((token) => token.id)
+}
+
+const challengeOf = (verifier: string): string => createHash('sha256').update(verifier).digest('base64url')
+
+export function required(form: Form, name: string): string {
+  const value = form[name]
+  if (!value) throw refuse('invalid_request', `${name} is required`)
+  return value
+}
+
+/** Sorted and each once, so that the same tables are the same consent. */
+export const tableList = (text: string | undefined): string[] =>
+  sortedTables((text ?? '').split(',').map((name) => name.trim()))
+
+export const sortedTables = (names: readonly string[]): string[] =>
+  [...new Set(names.filter((name) => name !== ''))].sort()
+
+/** What else ends when a user's credentials do. */
+export const endGrantsOf = (userId: string): Sql => q.endGrantsOf(userId)

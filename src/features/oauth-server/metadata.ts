@@ -1,0 +1,18 @@
+import { SCOPES } from './checks.ts'
+
+/** RFC 8414, section 2. */
+export const metadataOf = (issuer: string) => ({
+  issuer,
+  // For people: the page asks /api/auth/authorize on their behalf.
+  authorization_endpoint: `${issuer}/oauth/consent`,
+  token_endpoint: `${issuer}/api/auth/token`,
+  revocation_endpoint: `${issuer}/api/auth/revoke`,
+  scopes_supported: [...SCOPES],
+  response_types_supported: ['code'],
+  response_modes_supported: ['query'],
+  grant_types_supported: ['authorization_code', 'client_credentials', 'refresh_token'],
+  token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],
+  revocation_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],
+  code_challenge_methods_supported: ['S256'],
+  authorization_response_iss_parameter_supported: true,
+})

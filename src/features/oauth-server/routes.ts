@@ -1,0 +1,252 @@
+import { notFound, unauthorized } from '../../core/errors.ts'
+import { type Identity, SYSTEM } from '../../core/identity.ts'
+import * as t from '../../core/json-type.ts'
+import type { Db } from '../../db/db.ts'
+import type { Feature } from '../../http/feature.ts'
+import { type Call, json, type Reply, type Route, route } from '../../http/route.ts'
+import { clientRoutes } from './admin-routes.ts'
+import { askOf, askOfBody, type Fields } from './ask.ts'
+import { type Ask, runChecks } from './checks.ts'
+import { authenticate, credentialsOf } from './client-auth.ts'
+import { Clients } from './clients.ts'
+import { consentPage } from './consent-page.ts'
+import { errorBody, refuse, tokenErrorBody, unknownClient } from './errors.ts'
+import { type Grants, required } from './grants.ts'
+import { metadataOf } from './metadata.ts'
+import { type Client, clientNamed, dropExpired } from './sql.ts'
+
+export type OAuthServerDeps = {
+  db: Db
+  grants: Grants
+  /** auth.oauth_provider.enabled */
+  enabled: boolean
+  appName: string
+  publicBaseUrl: () => string
+  /** Whether people may sign in with a passkey. */
+  hasPasskeys: () => boolean
+}
+
+const tokens = t.object({
+  access_token: t.string(),
+  token_type: t.oneOf(['Bearer']),
+  expires_in: t.integer(),
+  refresh_token: t.optional(t.string()),
+  scope: t.string(),
+})
+const redirected = t.object({ requires_consent: t.boolean(), redirect_to: t.string() })
+const prompt = t.object({
+  requires_consent: t.boolean(),
+  client_id: t.string(),
+  client_name: t.string(),
+  redirect_uri: t.string(),
+  scope: t.string(),
+  state: t.string(),
+  code_challenge: t.string(),
+  code_challenge_method: t.string(),
+  allowed_tables: t.optional(t.array(t.string())),
+})
+const parameters = {
+  response_type: t.string({ description: '`code`' }),
+  client_id: t.string(),
+  redirect_uri: t.string(),
+  scope: t.string({ description: 'readonly, readwrite or *' }),
+  state: t.string(),
+  code_challenge: t.string(),
+  code_challenge_method: t.string({ description: '`S256`' }),
+}
+const NO_STORE = { 'Cache-Control': 'no-store', Pragma: 'no-cache' }
+
+export function createOAuthServer(deps: OAuthServerDeps): Feature {
+  const { db, grants } = deps
+  const clients = new Clients(db)
+  const requires = (): void => {
+    if (!deps.enabled) throw notFound('OAuth provider mode is not enabled')
+  }
+
+  async function clientOf(clientId: string | undefined): Promise<Client> {
+    const [client] = clientId ? await db.rows<Client>(SYSTEM, clientNamed(clientId)) : []
+    if (!client || client.revokedAt) throw unknownClient()
+    return client
+  }
+
+  /** The same for a question and its answer: nothing that was not asked for can be agreed to. */
+  async function checked(fields: Fields, ask: Ask): Promise<Client> {
+    const client = await clientOf(fields['client_id'])
+    runChecks(ask, client)
+    return client
+  }
+
+  /** RFC 6749, section 4.1.2, with the issuer of RFC 9207. */
+  function backTo(call: Call, ask: Ask, answer: Readonly<Record<string, string>>): Reply {
+    const target = new URL(ask.redirectUri)
+    for (const [name, value] of Object.entries({ ...answer, state: ask.state, iss: deps.publicBaseUrl() })) {
+      target.searchParams.set(name, value)
+    }
+    const headers = { ...NO_STORE, 'Referrer-Policy': 'no-referrer' }
+    if (wantsJson(call)) return { ...json(200, { requires_consent: false, redirect_to: target.href }), headers }
+    return { status: 302, headers: { ...headers, Location: target.href } }
+  }
+
+  const routes: Route[] = [
+    route('GET /api/auth/authorize', {
+      summary: 'Ask a user for consent, or send the code if it was given before',
+      auth: 'user',
+      requires,
+      query: { ...parameters, allowed_tables: t.string({ description: 'comma list; absent = all' }) },
+      errorBody,
+      answers: { 200: t.union(prompt, redirected), 302: null },
+      handle: async (call) => {
+        const userId = personOf(call.who)
+        refuseRepeated(call)
+        const ask = askOf(call.query)
+        const client = await checked(call.query, ask)
+        if (await grants.isConsented(userId, client, ask)) {
+          return backTo(call, ask, { code: await grants.issueCode(userId, client, ask) })
+        }
+        return { ...json(200, promptOf(client, ask)), headers: NO_STORE }
+      },
+    }),
+
+    route('POST /api/auth/authorize/consent', {
+      summary: "Record the user's decision",
+      auth: 'user',
+      requires,
+      accepts: t.object({
+        decision: t.oneOf(['approve', 'deny']),
+        ...parameters,
+        allowed_tables: t.optional(t.array(t.string())),
+      }),
+      errorBody,
+      answers: { 200: redirected, 302: null },
+      handle: async (call) => {
+        const userId = personOf(call.who)
+        const { fields, ask } = askOfBody(call.body)
+        const client = await checked(fields, ask)
+        switch (fields['decision']) {
+          case 'approve':
+            return backTo(call, ask, { code: await grants.issueCode(userId, client, ask) })
+          case 'deny':
+            return backTo(call, ask, { error: 'access_denied', error_description: 'the user denied the request' })
+          default:
+            throw refuse('invalid_request', 'decision must be approve or deny')
+        }
+      },
+    }),
+
+    route('POST /api/auth/token', {
+      summary: 'Exchange a code, client credentials or a refresh token for tokens',
+      auth: 'none',
+      bodyKind: 'form',
+      anyOrigin: true,
+      requires,
+      accepts: t.object({
+        grant_type: t.oneOf(['authorization_code', 'client_credentials', 'refresh_token']),
+        code: t.optional(t.string()),
+        redirect_uri: t.optional(t.string()),
+        code_verifier: t.optional(t.string()),
+        refresh_token: t.optional(t.string()),
+        scope: t.optional(t.string()),
+        allowed_tables: t.optional(t.string()),
+        client_id: t.optional(t.string()),
+        client_secret: t.optional(t.string()),
+      }),
+      errorBody: tokenErrorBody,
+      wrongType: () => refuse('invalid_request', 'the body must be application/x-www-form-urlencoded'),
+      answers: { 200: tokens },
+      handle: async (call) => {
+        refuseRepeated(call)
+        const form = call.body as Fields
+        const grantType = required(form, 'grant_type')
+        const client = await authenticate(db, credentialsOf(call.headers['authorization'], form))
+        return { ...json(200, await exchange(grants, grantType, client, form)), headers: NO_STORE }
+      },
+    }),
+
+    route('POST /api/auth/revoke', {
+      summary: 'End a token, or with a refresh token its whole grant',
+      auth: 'none',
+      bodyKind: 'form',
+      anyOrigin: true,
+      requires,
+      accepts: t.object({
+        token: t.string(),
+        token_type_hint: t.optional(t.string()),
+        client_id: t.optional(t.string()),
+        client_secret: t.optional(t.string()),
+      }),
+      errorBody: tokenErrorBody,
+      wrongType: () => refuse('invalid_request', 'the body must be application/x-www-form-urlencoded'),
+      answers: { 200: null },
+      handle: async (call) => {
+        refuseRepeated(call)
+        const form = call.body as Fields
+        const token = required(form, 'token')
+        const credentials = credentialsOf(call.headers['authorization'], form)
+        await grants.revoke(token, credentials ? await authenticate(db, credentials) : null)
+        return { status: 200, headers: NO_STORE }
+      },
+    }),
+
+    route('GET /.well-known/oauth-authorization-server', {
+      summary: 'Metadata of the authorization server (RFC 8414)',
+      auth: 'none',
+      anyOrigin: true,
+      requires,
+      answers: { 200: t.record(t.any()) },
+      handle: () => json(200, metadataOf(deps.publicBaseUrl())),
+    }),
+
+    consentPage({ appName: deps.appName, hasPasskeys: deps.hasPasskeys, requires }),
+    ...clientRoutes(clients, requires),
+  ]
+
+  return {
+    routes,
+    cleanups: {
+      expired_oauth_cleanup: async () => {
+        let sum = 0
+        for (const statement of dropExpired) sum += await db.run(SYSTEM, statement)
+        return sum
+      },
+    },
+  }
+}
+
+function exchange(grants: Grants, grantType: string, client: Client, form: Fields) {
+  switch (grantType) {
+    case 'authorization_code':
+      return grants.redeemCode(client, form)
+    case 'client_credentials':
+      return grants.forClient(client, form)
+    case 'refresh_token':
+      return grants.refresh(client, form)
+    default:
+      throw refuse('unsupported_grant_type', `grant_type ${grantType.slice(0, 50)} is not supported`)
+  }
+}
+
+/** Only a person can agree to anything, and only one who could be asked again. */
+function personOf(who: Identity): string {
+  if (who.kind !== 'user' || who.isAnonymous) throw unauthorized('not authenticated')
+  return who.id
+}
+
+/** RFC 6749, section 3.1: parameters must not stand twice. */
+function refuseRepeated({ repeated }: Call): void {
+  const [name] = repeated
+  if (name !== undefined) throw refuse('invalid_request', `${name} is given more than once`)
+}
+
+const wantsJson = ({ headers }: Call): boolean => (headers['accept'] ?? '').includes('application/json')
+
+const promptOf = (client: Client, ask: Ask) => ({
+  requires_consent: true,
+  client_id: client.clientId,
+  client_name: client.name,
+  redirect_uri: ask.redirectUri,
+  scope: ask.scope,
+  state: ask.state,
+  code_challenge: ask.challenge,
+  code_challenge_method: ask.challengeMethod,
+  ...(ask.tables.length > 0 && { allowed_tables: ask.tables }),
+})

@@ -1,0 +1,182 @@
+import { type Sql, sql } from '../../db/sql.ts'
+import type { Ask } from './checks.ts'
+
+export type Client = {
+  id: string
+  clientId: string
+  appId: string | null
+  name: string
+  clientType: 'confidential' | 'public'
+  redirectUris: string[]
+  scopes: string[]
+  secretHash: string | null
+  revokedAt: Date | null
+}
+
+// Clients
+
+const columns = sql`c.id::text as id, c.client_id as "clientId", c.app_id::text as "appId", c.name,
+  c.client_type as "clientType", c.redirect_uris as "redirectUris", c.scopes, c.secret_hash as "secretHash",
+  c.revoked_at as "revokedAt"`
+
+export const clientNamed = (clientId: string): Sql =>
+  sql`select ${columns} from svc.oauth_clients c where c.client_id = ${clientId}`
+
+/** As every admin answer shows a client. */
+const clientJson = sql`json_build_object(
+  'id', c.id, 'appId', c.app_id, 'clientId', c.client_id, 'name', c.name, 'redirectUris', c.redirect_uris, 'scopes', c.scopes,
+  'clientType', c.client_type, 'createdAt', svc.iso_utc(c.created_at), 'updatedAt', svc.iso_utc(c.updated_at),
+  'revokedAt', svc.iso_utc(c.revoked_at), 'totalGrants', c.total_grants,
+  'lastTokenIssuedAt', svc.iso_utc(c.last_token_issued_at),
+  'activeAccessTokenCount', (select count(*) from svc.oauth_access_tokens t join svc.oauth_grants g on g.id = t.grant_id
+    where g.client = c.id and t.expires_at > now()),
+  'activeRefreshTokenCount', (select count(*) from svc.oauth_refresh_tokens t join svc.oauth_grants g on g.id = t.grant_id
+    where g.client = c.id and t.expires_at > now() and t.rotated_at is null))`
+
+export const oneClient = (clientId: string): Sql =>
+  sql`select ${clientJson}::text from svc.oauth_clients c where c.client_id = ${clientId}`
+
+export const clientsPage = ({ page, perPage, offset }: { page: number; perPage: number; offset: number }): Sql => sql`
+  select json_build_object(
+    'items', (select coalesce(json_agg(${clientJson} order by c.created_at desc, c.id desc), '[]') from (
+      select * from svc.oauth_clients order by created_at desc, id desc limit ${perPage} offset ${offset}) c),
+    'page', ${page}::int, 'perPage', ${perPage}::int, 'totalItems', n.total,
+    'totalPages', ceil(n.total::numeric / ${perPage}::int)::int)::text
+  from (select count(*) as total from svc.oauth_clients) n`
+
+export type NewClient = Pick<Client, 'clientId' | 'name' | 'clientType' | 'redirectUris' | 'scopes' | 'secretHash'> & {
+  appId: string
+}
+
+/** No row when the app is not there. */
+export const insertClient = (c: NewClient): Sql => sql`
+  insert into svc.oauth_clients (client_id, app_id, name, client_type, secret_hash, redirect_uris, scopes)
+  select ${c.clientId}, a.id, ${c.name}, ${c.clientType}, ${c.secretHash}, ${c.redirectUris}::text[], ${c.scopes}::text[]
+  from svc.apps a where a.id = ${c.appId}::uuid for key share`
+
+export const updateClient = (clientId: string, c: Pick<Client, 'name' | 'redirectUris' | 'scopes'>): Sql => sql`
+  update svc.oauth_clients set name = ${c.name}, redirect_uris = ${c.redirectUris}::text[], scopes = ${c.scopes}::text[],
+    updated_at = now()
+  where client_id = ${clientId} and revoked_at is null`
+
+export const replaceSecret = (clientId: string, hash: string): Sql => sql`
+  update svc.oauth_clients set secret_hash = ${hash}, updated_at = now()
+  where client_id = ${clientId} and revoked_at is null and client_type = 'confidential'`
+
+/** With it all that it was given, and codes that are under way. */
+export const revokeClients = (condition: Sql): Sql => sql`
+  with gone as (
+    update svc.oauth_clients c set revoked_at = now(), updated_at = now() where ${condition} and c.revoked_at is null returning c.id
+  ), codes as (delete from svc.oauth_codes where client in (select id from gone))
+  select svc.end_oauth_grants((select coalesce(array_agg(g.id), '{}') from svc.oauth_grants g where g.client in (select id from gone)))`
+
+export const isClient = (clientId: string): Sql => sql`c.client_id = ${clientId}`
+export const isOfApp = (appId: string): Sql => sql`c.app_id = ${appId}::uuid`
+
+// Consent and codes
+
+export const isConsented = (userId: string, client: Client, ask: Ask): Sql => sql`
+  select exists (select from svc.oauth_consents where user_id = ${userId}::uuid and client = ${client.id}::uuid
+    and redirect_uri = ${ask.redirectUri} and scope = ${ask.scope} and tables = ${ask.tables}::text[]) as yes`
+
+export const rememberConsent = (userId: string, client: Client, ask: Ask): Sql => sql`
+  insert into svc.oauth_consents (user_id, client, redirect_uri, scope, tables)
+  values (${userId}::uuid, ${client.id}::uuid, ${ask.redirectUri}, ${ask.scope}, ${ask.tables}::text[])
+  on conflict do nothing`
+
+export const insertCode = (hash: string, userId: string, client: Client, ask: Ask, seconds: number): Sql => sql`
+  insert into svc.oauth_codes (hash, client, user_id, redirect_uri, challenge, scope, tables, expires_at)
+  values (${hash}, ${client.id}::uuid, ${userId}::uuid, ${ask.redirectUri}, ${ask.challenge}, ${ask.scope},
+    ${ask.tables}::text[], now() + make_interval(secs => ${seconds}::int))`
+
+export type Code = {
+  client: string
+  userId: string
+  redirectUri: string
+  challenge: string
+  scope: string
+  tables: string[]
+  isUsed: boolean
+  grantId: string | null
+}
+
+/** Held until its redemption is decided: of parallel ones the first finds it unused. */
+export const lockCode = (hash: string): Sql => sql`
+  select client::text, user_id::text as "userId", redirect_uri as "redirectUri", challenge, scope, tables,
+    used_at is not null as "isUsed", grant_id::text as "grantId"
+  from svc.oauth_codes where hash = ${hash} and expires_at > now() for update`
+
+export const spendCode = (hash: string, grantId: string): Sql =>
+  sql`update svc.oauth_codes set used_at = now(), grant_id = ${grantId}::uuid where hash = ${hash}`
+
+// Grants and tokens
+
+export type NewGrant = { id: string; client: string; userId: string | null; scope: string; tables: readonly string[] }
+
+export const insertGrant = (g: NewGrant): Sql => sql`
+  insert into svc.oauth_grants (id, client, user_id, scope, tables)
+  values (${g.id}::uuid, ${g.client}::uuid, ${g.userId}::uuid, ${g.scope}, ${g.tables}::text[])`
+
+export const countGrant = (client: string, isCodeGrant: boolean): Sql => sql`
+  update svc.oauth_clients set last_token_issued_at = now(), total_grants = total_grants + ${isCodeGrant ? 1 : 0}::int
+  where id = ${client}::uuid and revoked_at is null`
+
+export const insertAccessToken = (t: { id: string; hash: string; grantId: string; seconds: number }): Sql => sql`
+  insert into svc.oauth_access_tokens (id, hash, grant_id, expires_at)
+  values (${t.id}::uuid, ${t.hash}, ${t.grantId}::uuid, now() + make_interval(secs => ${t.seconds}::int))`
+
+export const insertRefreshToken = (t: { hash: string; grantId: string; seconds: number }): Sql => sql`
+  insert into svc.oauth_refresh_tokens (hash, grant_id, expires_at)
+  values (${t.hash}, ${t.grantId}::uuid, now() + make_interval(secs => ${t.seconds}::int))`
+
+export type RefreshToken = { grantId: string; client: string; scope: string; isRotated: boolean }
+
+export const lockRefreshToken = (hash: string): Sql => sql`
+  select t.grant_id::text as "grantId", g.client::text, g.scope, t.rotated_at is not null as "isRotated"
+  from svc.oauth_refresh_tokens t join svc.oauth_grants g on g.id = t.grant_id
+  where t.hash = ${hash} and t.expires_at > now() for update of t`
+
+export const rotate = (hash: string): Sql =>
+  sql`update svc.oauth_refresh_tokens set rotated_at = now() where hash = ${hash}`
+
+/** Rows: the tokens that ended, so that this process forgets them at once. */
+export const endGrant = (id: string): Sql => sql`
+  with tokens as (select id::text from svc.oauth_access_tokens where grant_id = ${id}::uuid),
+  ended as (select svc.end_oauth_grants(array[${id}::uuid]))
+  select tokens.id from tokens, ended`
+
+export const endGrantsOf = (userId: string): Sql => sql`
+  with consents as (delete from svc.oauth_consents where user_id = ${userId}::uuid),
+  codes as (delete from svc.oauth_codes where user_id = ${userId}::uuid)
+  select svc.end_oauth_grants((select coalesce(array_agg(id), '{}') from svc.oauth_grants where user_id = ${userId}::uuid))`
+
+export const endAccessToken = (hash: string, client: string | null): Sql => sql`
+  with gone as (
+    delete from svc.oauth_access_tokens t using svc.oauth_grants g
+    where t.hash = ${hash} and g.id = t.grant_id and (${client}::uuid is null or g.client = ${client}::uuid)
+    returning t.id::text
+  )
+  select gone.id, svc.revoke('oauth_token', gone.id) from gone`
+
+export const grantOfRefreshToken = (hash: string, client: string | null): Sql => sql`
+  select t.grant_id::text as id from svc.oauth_refresh_tokens t join svc.oauth_grants g on g.id = t.grant_id
+  where t.hash = ${hash} and (${client}::uuid is null or g.client = ${client}::uuid)`
+
+export const tokenByHash = (hash: string): Sql => sql`
+  select t.id::text, g.user_id::text as "userId", coalesce(u.email, '') as email, g.scope, g.tables,
+    c.app_id::text as "appId", t.expires_at as "expiresAt"
+  from svc.oauth_access_tokens t
+  join svc.oauth_grants g on g.id = t.grant_id
+  join svc.oauth_clients c on c.id = g.client
+  left join svc.users u on u.id = g.user_id
+  where t.hash = ${hash} and t.expires_at > now() and c.revoked_at is null`
+
+/** Grants none of whose tokens is left are over; a fresh one has its tokens in the same transaction. */
+export const dropExpired: readonly Sql[] = [
+  sql`delete from svc.oauth_codes where expires_at < now()`,
+  sql`delete from svc.oauth_access_tokens where expires_at < now()`,
+  sql`delete from svc.oauth_refresh_tokens where expires_at < now()`,
+  sql`delete from svc.oauth_grants g where created_at < now() - interval '1 hour'
+      and not exists (select from svc.oauth_access_tokens t where t.grant_id = g.id)
+      and not exists (select from svc.oauth_refresh_tokens t where t.grant_id = g.id)`,
+]
