@@ -3,7 +3,7 @@ import type { SignedUp, TestServer } from './kit.ts'
 
 /** A software authenticator and its browser, written apart from the server; every field can be made wrong. */
 
-export const ORIGIN = 'https://app.x.test'
+const ORIGIN = 'https://app.x.test'
 export const passkeyConfig = { 'auth.webauthn_enabled': true, 'server.public_base_url': ORIGIN }
 
 const [UP, UV, BE, BS, AT] = [0x01, 0x04, 0x08, 0x10, 0x40]
@@ -38,7 +38,7 @@ export type Lies = {
 type Cbor = number | string | Buffer | boolean | Cbor[] | Map<Cbor, Cbor>
 
 /** RFC 8949, as much of it as passkeys need. */
-export function cbor(value: Cbor): Buffer {
+function cbor(value: Cbor): Buffer {
   const head = (major: number, n: number): Buffer => {
     if (n < 24) return Buffer.from([(major << 5) | n])
     if (n < 256) return Buffer.from([(major << 5) | 24, n])

@@ -29,7 +29,7 @@ const exposableSchema = matching(/^(?!svc$|pg_|information_schema$).+$/, 'a sche
 const passkeyOrigin = matching(
   /^(https:\/\/[^/?#\s*]+|http:\/\/localhost(:\d+)?|android:apk-key-hash:[\w-]+)$/,
   'an origin',
-  (item) => item.replace(/\/$/, ''),
+  (item) => (item.startsWith('android:') ? item : item.toLowerCase().replace(/\/$/, '')),
 )
 
 /** Every key there is. The loader, its errors and docs/config.md are made from this table alone. */

@@ -159,6 +159,7 @@ export function createAuth(deps: AuthDeps): Auth {
         decoyKey: deriveKey(rootSecret, '', 'passkey decoy'),
       }),
       settings: settings.current,
+      relyingParty: () => relyingParty(deps),
     }),
     ...mfaRoutes({ db, settings: settings.current, ...createSecondFactors(deps, sessions) }),
     passwordChangeRoute({

@@ -3,18 +3,31 @@ import { notFound } from '../../../core/errors.ts'
 import * as t from '../../../core/json-type.ts'
 import { json, type Route, route } from '../../../http/route.ts'
 import { signedIn } from '../answers.ts'
+import type { RelyingParty } from '../mfa/webauthn/relying-party.ts'
 import { answered, asked } from '../mfa/webauthn/routes.ts'
 import { deviceOf } from '../sessions/device.ts'
 import type { AuthSettings } from '../settings.ts'
 import type { PasskeySignIn } from './passkey.ts'
 
 /** Sign-in with a passkey alone: for an address, or for whoever the authenticator says. */
-export function passkeyRoutes(deps: { passkeys: PasskeySignIn; settings: () => AuthSettings }): Route[] {
+export function passkeyRoutes(deps: {
+  passkeys: PasskeySignIn
+  settings: () => AuthSettings
+  relyingParty: () => RelyingParty
+}): Route[] {
   const { passkeys } = deps
   const requires = (): void => {
     if (!deps.settings().webauthn_enabled) throw notFound('WebAuthn is not enabled')
   }
   return [
+    // WebAuthn §5.11.1 of the third level: how browsers learn that pages of other domains may use these passkeys.
+    route('GET /.well-known/webauthn', {
+      summary: 'Origins that may use the passkeys of this server',
+      auth: 'none',
+      requires,
+      answers: { 200: t.object({ origins: t.array(t.string()) }) },
+      handle: () => json(200, { origins: deps.relyingParty().origins.filter((origin) => origin.startsWith('http')) }),
+    }),
     route('POST /api/auth/webauthn/login/begin', {
       summary: 'Ask for a passkey of an address, known or not',
       auth: 'none',

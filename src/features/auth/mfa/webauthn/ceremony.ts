@@ -6,8 +6,10 @@ import { type Assertion, type Attestation, MAX_CREDENTIAL_ID } from './response.
 const library = () => import('@simplewebauthn/server')
 const helpers = () => import('@simplewebauthn/server/helpers')
 
-/** While somebody looks for their authenticator, so that nobody waits for it later. Whoever needs it hears of a failure. */
-export const warmUp = (): void => void Promise.all([library(), helpers()]).catch(() => {})
+/** Before a transaction that verifies, which would hold its locks for the second that loading may take. */
+export async function ready(): Promise<void> {
+  await Promise.all([library(), helpers()])
+}
 
 export type NewCredential = { id: string; publicKey: string; signCount: number; transports: readonly string[] }
 

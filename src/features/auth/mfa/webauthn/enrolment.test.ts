@@ -172,6 +172,11 @@ test('the longest id that is allowed and every configured origin are fine', asyn
   }
 })
 
+test('browsers learn which pages of other domains may use the passkeys', async () => {
+  const { status, body } = await api.call('GET /.well-known/webauthn')
+  assert.deepEqual([status, body], [200, { origins: ['https://app.x.test', 'https://shop.app.x.test'] }])
+})
+
 test('a credential belongs to one account', async () => {
   const { passkey } = await signUpWithPasskey(api, 'first@x.test')
   const { token } = await api.signUp('second@x.test')

@@ -8,7 +8,7 @@ import type { AuthResponse } from '../../sessions/sessions.ts'
 import { challengeNotFound } from '../challenges.ts'
 import type { Enroller, Enrolment } from '../enrolment.ts'
 import { lockAccount, type Pending, type Verification } from '../verification.ts'
-import { verifyAssertion, verifyAttestation } from './ceremony.ts'
+import { ready, verifyAssertion, verifyAttestation } from './ceremony.ts'
 import { newChallenge } from './challenge.ts'
 import { creationOptions, requestOptions, userHandleOf } from './options.ts'
 import type { RelyingParty } from './relying-party.ts'
@@ -58,6 +58,7 @@ export function createPasskeys(deps: {
     async confirm(user: Enroller, displayName: string, input: unknown): Promise<unknown> {
       const response = readAttestation(input)
       if (!response) throw badRequest('invalid attestation response')
+      await ready()
       const credential = await db.tx(SYSTEM, async (tx) => {
         const { email } = await lockAccount(tx, user.id)
         const [pending] = await tx.rows<q.Enrolment>(q.pendingEnrolment(user.id))
@@ -86,8 +87,9 @@ export function createPasskeys(deps: {
         return { challenge_id: id, options }
       }),
 
-    verify: (who: Pending, challengeId: string, input: unknown, device: Device): Promise<AuthResponse> =>
-      verification.attempt(who, 'webauthn', device, async (tx) => {
+    async verify(who: Pending, challengeId: string, input: unknown, device: Device): Promise<AuthResponse> {
+      await ready()
+      return verification.attempt(who, 'webauthn', device, async (tx) => {
         const failed = unauthorized('WebAuthn assertion failed')
         const { challenge } = await openChallenge(tx, challengeId, who.id)
         const response = readAssertion(input)
@@ -106,6 +108,7 @@ export function createPasskeys(deps: {
           q.spendChallenge(challengeId, { id: response.id, userId: who.id, signCount }),
         )
         return outcome?.counted ? undefined : unauthorized('cloned authenticator detected')
-      }),
+      })
+    },
   }
 }
