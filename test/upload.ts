@@ -3,7 +3,7 @@ import type { Answer, TestServer } from './kit.ts'
 type File = { as?: string; content?: string | Uint8Array; fileName?: string; name?: string; type?: string }
 
 /** A form with one file, as browsers send it. */
-export function fileForm({ content = 'hello', fileName = 'hello.txt', name, type = '' }: File): FormData {
+function fileForm({ content = 'hello', fileName = 'hello.txt', name, type = '' }: File): FormData {
   const form = new FormData()
   if (name !== undefined) form.set('name', name)
   form.set('file', new Blob([content], { type }), fileName)

@@ -56,7 +56,7 @@ export class Deploys {
   promote(siteId: string, id: string): Promise<string> {
     return this.#deps.db.tx(SYSTEM, async (tx) => {
       if ((await tx.run(lockSite(siteId))) === 0) throw notFound('site not found')
-      const status = await statusOf(tx, siteId, id)
+      const status = await this.#statusIn(tx, siteId, id)
       if (status !== 'uploading' && status !== 'superseded') throw transition('promote', status)
       await tx.run(supersedeLive(siteId))
       return there(await tx.fly(makeLive(id)), 'deploy')
@@ -128,12 +128,6 @@ export class Deploys {
     await this.one(siteId, id)
     throw notFound('deploy not found')
   }
-}
-
-async function statusOf(tx: Tx, siteId: string, id: string): Promise<string> {
-  const [found] = await tx.rows<{ status: string }>(lockDeploy(siteId, id))
-  if (!found) throw notFound('deploy not found')
-  return found.status
 }
 
 const closed = (): AppError => new AppError('conflict', 'deploy is not accepting file uploads')

@@ -198,3 +198,24 @@ test('an announced size beyond the limit is refused before a byte of it is read'
   const { status } = parseRaw(await sendRaw(port, head(10_000_000_000)))
   assert.equal(status, 400)
 })
+
+test('one address cannot take every place for uploads', async () => {
+  const busy = await startServer()
+  const before = leftovers().length
+  const slow = Array.from({ length: 64 }, () => {
+    const socket = connect(Number(new URL(busy.url).port), '127.0.0.1')
+    socket.on('error', () => {})
+    socket.write(head(500_000) + file.slice(0, -2))
+    return socket
+  })
+  await eventually(() => assert.equal(leftovers().length, before + slow.length), { seconds: 30 })
+  const refused = await upload(busy, '/api/storage/pub', { name: 'late.txt' })
+  assert.deepEqual(
+    [refused.status, refused.body.message, refused.headers.get('retry-after')],
+    [503, 'server busy', '1'],
+  )
+  for (const socket of slow) socket.destroy()
+  await eventually(async () => {
+    assert.equal((await upload(busy, '/api/storage/pub', { name: 'late.txt' })).status, 201)
+  })
+})

@@ -201,6 +201,17 @@ test('buckets are set up, changed and deleted by the admin', async () => {
   }
 })
 
+test('where visitors may do nothing, public and signed objects stay readable', async () => {
+  const closed = await startServer({ on: api, config: { 'api.anonymous': 'none' } })
+  assert.equal((await closed.call('GET /api/storage/open/of-nobody.txt')).status, 200)
+  const { body } = await closed.call('POST /api/storage/vault/of-nobody.txt/sign', { as: 'admin' })
+  assert.equal((await closed.call(`GET ${body.url}` as 'GET /')).status, 200)
+  const missingHeader = { code: 401, message: 'missing or invalid authorization header' }
+  assert.deepEqual((await closed.call('GET /api/storage/open')).body, missingHeader)
+  assert.deepEqual((await upload(closed, '/api/storage/open', { name: 'x' })).body, missingHeader)
+  assert.deepEqual((await closed.call('DELETE /api/storage/open/of-nobody.txt')).body, missingHeader)
+})
+
 test('switched off, storage is not there', async () => {
   const off = await startServer({ config: { 'storage.enabled': false } })
   const { status, body } = await off.call('GET /api/storage/open')

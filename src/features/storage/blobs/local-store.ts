@@ -44,6 +44,8 @@ export class LocalStore implements Store {
       await rename(temporary, join(directory, id))
       await sync(directory)
     } catch (error) {
+      // Somebody may have removed the directories; the next writer looks again.
+      this.#made.clear()
       source.destroy()
       await unlink(temporary).catch(() => {})
       await this.remove(id).catch(() => {})
