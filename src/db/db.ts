@@ -26,6 +26,8 @@ export type FlyOptions = {
   maxBytes?: number
 }
 
+export const READS: FlyOptions = { reads: true }
+
 /** One row in the types of PostgreSQL's catalogue: bool, ints and float → JS, json → parsed, text[] → array, timestamptz → Date, else text. */
 export type Row = Record<string, unknown>
 

@@ -170,7 +170,7 @@ export class Connection {
 
   /** A flight that was sent again elsewhere, or whose caller has its answer, need not hold a connection for long. */
   cancelDropped(): void {
-    if (this.#sent[0]?.isOver && this.isHeldUp) this.#cancel()
+    if (this.#sent[0]?.isOver) this.#cancel()
   }
 
   /** Nobody waits for this flight any more. What is at work is cancelled; what waits behind it is not looked at. */

@@ -85,7 +85,7 @@ class PostgresPool implements Pool {
     this.#connect = { url: options.url }
     this.#connectCallers = { url: options.url, login: options.callerLogin }
     this.#session = createSessionStep(options)
-    const own = Math.max(1, Math.floor(options.maxConns * 0.4))
+    const own = Math.max(options.maxConns < 4 ? 1 : 2, Math.floor(options.maxConns * 0.4))
     const callers = Math.max(1, options.maxConns - own)
     this.#own = this.#lane(own, 1, this.#connect, (error) => this.#openFailed(error))
     const callersMin = Math.min(callers, Math.max(1, options.minConns - 1))

@@ -1,7 +1,7 @@
 import { AppError, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
-import type { Db, FlyOptions } from '../../db/db.ts'
+import { type Db, READS } from '../../db/db.ts'
 import type { Place } from '../../db/rows/place.ts'
 import type { Column, SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Sql } from '../../db/sql.ts'
@@ -60,7 +60,7 @@ export function createCollections({ db, schema, log }: CollectionsDeps): { route
         at(call, async (place) => {
           const { asked, statement } = listStatement(known, call.query, place)
           const text = await db
-            .fly(call.who, statement, { reads: true, signal: call.departure })
+            .fly(call.who, statement, { ...READS, signal: call.departure })
             .catch((error: unknown) => {
               throw explainList(error, asked)
             })
@@ -160,8 +160,6 @@ export function createCollections({ db, schema, log }: CollectionsDeps): { route
   ]
   return { routes }
 }
-
-const READS: FlyOptions = { reads: true }
 
 function requireWritable({ table }: Place, how: 'insertable' | 'updatable'): void {
   if (!table[how]) {

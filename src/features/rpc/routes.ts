@@ -2,7 +2,7 @@ import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { ChangeAction } from '../../db/changes/append.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
-import type { Db, FlyOptions } from '../../db/db.ts'
+import { type Db, type FlyOptions, READS } from '../../db/db.ts'
 import { findFunctions, findTable, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
@@ -15,7 +15,7 @@ import { resolveOverload } from './resolve.ts'
 
 /** PostgreSQL itself takes the liberty to call an immutable function once more, or once less. */
 const MANNER: Readonly<Record<Fn['volatility'], FlyOptions>> = {
-  immutable: { reads: true },
+  immutable: READS,
   stable: { lane: 'slow' },
   volatile: { lane: 'slow' },
 }

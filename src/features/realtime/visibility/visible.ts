@@ -52,8 +52,8 @@ export type Visible = Map<number, Sides> | AppError
 const PER_FLIGHT = 40
 const PARALLEL_FLIGHTS = 2
 const CHECK_TIMEOUT_MS = 5_000
-const OPTIONS = { lane: 'slow', timeoutMs: CHECK_TIMEOUT_MS } as const
-const FILTER_OPTIONS = { lane: 'slow', timeoutMs: 3_000 } as const
+const OPTIONS = { lane: 'slow', plain: true, timeoutMs: CHECK_TIMEOUT_MS } as const
+const FILTER_OPTIONS = { lane: 'slow', plain: true, timeoutMs: 3_000 } as const
 
 export async function survey(db: Db, tables: readonly Table[]): Promise<Survey> {
   if (tables.length === 0) return {}
