@@ -61,12 +61,12 @@ export function createPasskeySignIn(deps: {
       if (!response || !isUuid(challengeId)) throw refused()
       const [found] = await db.rows<q.SignIn>(SYSTEM, q.signInChallenge(challengeId, kind, response.id))
       if (!found) throw refused()
-      // A decoy is checked as a real one is, so that the time of a refusal tells nothing about the address.
+      // A decoy is checked as a real one is, handle and signature, so that the time of a refusal tells nothing.
       strangerKey ??= makeStrangerKey()
       const signCount = await verifyAssertion(relyingParty(), response, {
         challenge: found.challenge,
         publicKey: found.public_key ?? strangerKey,
-        userHandle: found.user_id === null ? (response.response.userHandle ?? '') : userHandleOf(found.user_id),
+        userHandle: found.user_id === null ? '' : userHandleOf(found.user_id),
         userHandlePresence: kind === 'discover' ? 'required' : 'optional',
         userVerification: 'required',
       })
