@@ -121,7 +121,8 @@ test('a limit counts over all workers, and so do events', async () => {
   assert.deepEqual(statuses, [400, 400, 400, 429, 429, 429, 429, 429])
 
   await server.sql('create table notes (id int primary key)')
-  const streams = await Promise.all([1, 2, 3, 4].map(() => listenTo(server.url, { query: { tables: 'notes' } })))
+  const { token } = await server.signUp('ana@x.test')
+  const streams = await Promise.all([1, 2, 3, 4].map(() => listenTo(server.url, { token, query: { tables: 'notes' } })))
   for (const stream of streams) await stream.until(({ event }) => event === 'connected')
   await server.call('POST /api/collections/notes', { json: { id: 1 } })
   for (const stream of streams) {

@@ -14,7 +14,7 @@ export type Assignment = { members: number; embeddedUrl: string | undefined }
 /** What a member says when it serves. */
 export type Ready = { url: string; facts: BannerFacts }
 
-type Member = { worker: Worker; peer: Peer; ended: Promise<void> }
+type Member = { worker: Worker; peer: Peer; isServing: boolean; ended: Promise<void> }
 
 /** One that lived shorter than this failed to work, and its successor waits. */
 const SHORT_LIFE_MS = 10_000
@@ -87,7 +87,9 @@ export class Crew implements Server {
       peer.ask('stop').catch(() => {})
       await Promise.race([ended, sleep(shareMs)])
     }
-    await Promise.all([...this.#members].map(({ ended }) => ended))
+    const late = sleep((this.#config.server.shutdown_timeout + 5) * 1000)
+    await Promise.race([late, Promise.all([...this.#members].map(({ ended }) => ended))])
+    for (const { worker } of this.#members) worker.process.kill('SIGKILL')
     await this.#embedded?.stop()
   }
 
@@ -102,21 +104,22 @@ export class Crew implements Server {
     const assignment: Assignment = { members: this.#config.server.workers, embeddedUrl: this.#embedded?.url }
     peer.answer('assignment', () => assignment)
     peer.answer('everyone', (kind) => this.#everyone(String(kind)))
-    let isServing = false
     return new Promise((resolve, reject) => {
       const ended = new Promise<void>((left) => {
         worker.once('exit', (code, signal) => {
           this.#members.delete(member)
           left()
           reject(new Error('a worker ended at its start'))
-          if (isServing) this.#replace(worker, performance.now() - hiredAt, signal ?? `exit code ${code}`)
+          if (member.isServing) this.#replace(worker, performance.now() - hiredAt, signal ?? `exit code ${code}`)
         })
       })
-      const member: Member = { worker, peer, ended }
+      const member: Member = { worker, peer, isServing: false, ended }
       this.#members.add(member)
       peer.answer('failed', (reason) => reject(new Error(String(reason))))
       peer.answer('ready', (ready) => {
-        isServing = true
+        member.isServing = true
+        // It was still starting when the others were told.
+        if (this.#isStopping) peer.ask('stop').catch(() => {})
         resolve(ready as Ready)
       })
     })
@@ -143,16 +146,20 @@ export class Crew implements Server {
     })
   }
 
-  /** One that is just ending, or still starting, has nothing to say. */
+  get #serving(): Member[] {
+    return [...this.#members].filter(({ isServing }) => isServing)
+  }
+
+  /** One that is just ending has nothing to say. */
   async #everyone(kind: string): Promise<unknown[]> {
-    const answers = await Promise.allSettled([...this.#members].map(({ peer }) => peer.ask(`own ${kind}`)))
+    const answers = await Promise.allSettled(this.#serving.map(({ peer }) => peer.ask(`own ${kind}`)))
     return answers.flatMap((answer) =>
       answer.status === 'fulfilled' && answer.value !== undefined ? [answer.value] : [],
     )
   }
 
   async #anyone(kind: string, about?: unknown): Promise<unknown> {
-    for (const { peer } of this.#members) {
+    for (const { peer } of this.#serving) {
       const answer = await peer.ask(kind, about).catch(() => undefined)
       if (answer !== undefined) return answer
     }
