@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { spawnServer } from '../kit.ts'
 import { attacks, endConnections } from './attackers.ts'
 
-const SECONDS = 8
+const SECONDS = 4
 const MAX_RESIDENT_MB = 1_200
 
 const residentMb = (pid: number): number =>
