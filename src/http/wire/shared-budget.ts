@@ -20,10 +20,6 @@ export class SharedBudget {
     this.#share = share
   }
 
-  get total(): number {
-    return this.#total
-  }
-
   hold(address: string, giveWay: () => void): Holding {
     const held: Held = { bytes: 0, giveWay }
     return {

@@ -17,12 +17,10 @@ export class Unsent {
     this.#pace = pace
   }
 
-  get bytes(): number {
-    return this.#budget.total
-  }
-
   /** Of an answer that has been written and did not leave at once. */
   watch(response: ServerResponse, address: string, bytes: number): void {
+    // The reader has left already, and nothing will tell again.
+    if (response.destroyed || response.closed) return
     const end = (): void => void response.socket?.destroy()
     const timer = setTimeout(end, this.#pace.graceMs + (bytes / this.#pace.bytesPerSecond) * 1000).unref()
     const holding = this.#budget.hold(address, end)
