@@ -8,6 +8,7 @@ const checks = [
   ['types', bin('tsc'), '-p', 'tsconfig.json'],
   ['lint and format', bin('biome'), 'check', '--error-on-warnings'],
   ['dead code', bin('knip')],
+  ['code that only tests use', bin('knip'), '--production', '--config', 'knip.production.jsonc'],
   ['guards', process.execPath, 'scripts/test.js', 'test/guards/'],
 ]
 const failed = checks.filter(([name, command, ...args]) => {

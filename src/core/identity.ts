@@ -1,3 +1,5 @@
+import { unauthorized } from './errors.ts'
+
 /** What an API key or OAuth token may do; absent on identities that are not limited. */
 export type Grant = {
   scope: 'readonly' | 'readwrite' | '*'
@@ -62,6 +64,14 @@ export function databaseSession(who: Identity): DatabaseSession {
     case 'mfa':
       throw new TypeError('an identity with a pending second factor has no database session')
   }
+}
+
+type UserIdentity = Extract<Identity, { kind: 'user' }>
+
+/** For routes whose guard let only users through; this says so to the compiler. */
+export function userOf(who: Identity): UserIdentity {
+  if (who.kind !== 'user') throw unauthorized('not authenticated')
+  return who
 }
 
 /** The user behind an identity, if there is one. */

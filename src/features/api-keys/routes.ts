@@ -1,5 +1,5 @@
 import { AppError, badRequest } from '../../core/errors.ts'
-import type { Identity } from '../../core/identity.ts'
+import { type Identity, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
 import type { Db } from '../../db/db.ts'
@@ -62,7 +62,7 @@ export function createApiKeys(deps: {
       summary: 'Own API keys, newest first',
       auth: 'user',
       answers: { 200: t.array(apiKey) },
-      handle: async ({ who }) => json(200, await keys.ofUser(userOf(who))),
+      handle: async ({ who }) => json(200, await keys.ofUser(userOf(who).id)),
     }),
     route('POST /api/auth/api-keys', {
       summary: 'Make an API key',
@@ -75,7 +75,7 @@ export function createApiKeys(deps: {
         if (who.kind === 'key') throw new AppError('forbidden', 'API keys cannot create API keys')
         const wish = readBody(ownWish, body)
         if (wish.appId !== undefined) throw badRequest('appId is not allowed')
-        return json(201, await keys.create({ userId: userOf(who), appId: null, ...rightsOf(wish) }))
+        return json(201, await keys.create({ userId: userOf(who).id, appId: null, ...rightsOf(wish) }))
       },
     }),
     route('DELETE /api/auth/api-keys/{id}', {
@@ -83,7 +83,7 @@ export function createApiKeys(deps: {
       auth: 'user',
       params: { id: t.id('api key') },
       answers: { 204: null },
-      handle: ({ who, params }) => revoke(params.id, userOf(who)),
+      handle: ({ who, params }) => revoke(params.id, userOf(who).id),
     }),
     route('GET /api/admin/api-keys', {
       summary: 'API keys of all users, newest first',
@@ -124,11 +124,6 @@ export function createApiKeys(deps: {
     },
     stop: lastUsed.stop,
   }
-}
-
-function userOf(who: Identity): string {
-  if (who.kind !== 'user') throw new TypeError('the route guard let somebody in who is no user')
-  return who.id
 }
 
 type Rights = Pick<Wish, 'name' | 'scope' | 'allowedTables'>

@@ -2,7 +2,6 @@ import {
   type DocumentNode,
   type FieldNode,
   type FragmentDefinitionNode,
-  GraphQLError,
   Kind,
   Lexer,
   type OperationDefinitionNode,
@@ -120,5 +119,3 @@ export function requireWithin({ depth, fields }: Measure, limits: Limits): void 
 
 /** The tables' names are nobody's business where introspection is refused. */
 export const withoutHints = (message: string): string => message.replace(/ Did you mean .*\?$/s, '')
-
-export const isSyntaxError = (error: unknown): error is GraphQLError => error instanceof GraphQLError

@@ -126,19 +126,3 @@ export function scalarOf(column: Column): GraphQLScalarType {
   const name = column.isArray ? column.baseType.replace(/^_/, '') : column.baseType
   return BY_BASE_TYPE[name] ?? GraphQLString
 }
-
-export const SCALARS: readonly GraphQLScalarType[] = [
-  GraphQLBoolean,
-  GraphQLFloat,
-  GraphQLInt,
-  GraphQLString,
-  Big,
-  Numeric,
-  Uuid,
-  Timestamptz,
-  DateOnly,
-  Bytea,
-  JsonScalar,
-  Geometry,
-  Vector,
-]

@@ -119,5 +119,3 @@ export function createPolicies(deps: {
     },
   }
 }
-
-export type Policies = ReturnType<typeof createPolicies>

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import type { ServerResponse } from 'node:http'
 import { connect } from 'node:net'
 import { test } from 'node:test'
 import { eventually } from '../../../test/eventually.ts'
 import { parseRaw, route, serve } from '../../../test/http.ts'
 import { json } from '../route.ts'
-import { type EventStream, openEventStream } from './sse.ts'
 
 /** A server with one route that answers when told to. */
 async function withSlowRoute(shutdownTimeoutSeconds: number) {
@@ -89,19 +89,18 @@ test('what does not finish in time is cut off and the drain ends', async () => {
 })
 
 test('streams are told to end when the drain begins', async () => {
-  const streams: EventStream[] = []
+  const streams: ServerResponse[] = []
   const onDrain = () => {
     for (const stream of streams) {
-      stream.write('retry: 100\n\n')
-      stream.close()
+      stream.end('retry: 100\n\n')
     }
   }
   const events = route('GET /events', {
     auth: 'none',
     handle: async ({ raw }) => {
-      const stream = openEventStream(raw.response)
-      streams.push(stream)
-      stream.write(': hello\n\n')
+      streams.push(raw.response)
+      raw.response.writeHead(200, { 'Content-Type': 'text/event-stream' })
+      raw.response.write(': hello\n\n')
       return { status: 200, streaming: true }
     },
   })

@@ -1,7 +1,6 @@
 import { emailOf } from '../../../core/contact/email-address.ts'
 import { badRequest, unauthorized } from '../../../core/errors.ts'
-import type { Identity } from '../../../core/identity.ts'
-import { userIdOf } from '../../../core/identity.ts'
+import { userIdOf, userOf } from '../../../core/identity.ts'
 import * as t from '../../../core/json-type.ts'
 import { user } from '../../../core/user.ts'
 import { json, jsonText, noContent, type Route, route } from '../../../http/route.ts'
@@ -11,14 +10,6 @@ import type { Sessions } from '../sessions/sessions.ts'
 import { checkPassword } from '../sign-in/hashing.ts'
 import type { Login } from '../sign-in/password.ts'
 import type { Accounts } from './accounts.ts'
-
-type UserIdentity = Extract<Identity, { kind: 'user' }>
-
-/** The guard let only users through; this says so to the compiler. */
-export function userOf(who: Identity): UserIdentity {
-  if (who.kind !== 'user') throw unauthorized('not authenticated')
-  return who
-}
 
 const email = t.string({ format: 'email' })
 const password = t.string({ format: 'password' })

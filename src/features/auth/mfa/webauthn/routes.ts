@@ -1,6 +1,6 @@
+import { userOf } from '../../../../core/identity.ts'
 import * as t from '../../../../core/json-type.ts'
 import { type Call, json, jsonText, noContent, type Route, route } from '../../../../http/route.ts'
-import { userOf } from '../../accounts/routes.ts'
 import { message, signedIn } from '../../answers.ts'
 import { deviceOf } from '../../sessions/device.ts'
 import type { Enroller } from '../enrolment.ts'
