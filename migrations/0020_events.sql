@@ -78,4 +78,5 @@ create table svc.webhook_deliveries (
   delivered_at timestamptz not null default now()
 );
 create index webhook_deliveries_newest on svc.webhook_deliveries (webhook_id, delivered_at desc, id desc);
+create index webhook_deliveries_failed on svc.webhook_deliveries (webhook_id, delivered_at desc, id desc) where not success;
 create index webhook_deliveries_at on svc.webhook_deliveries (delivered_at);

@@ -22,7 +22,7 @@ export async function resetPassword(context: Context): Promise<number> {
   const password = randomHex(16)
   await withDb(config, async (db) => {
     await setPassword({ db, passwords }, password)
-    await createAudit(db)({ who: SYSTEM, action: 'admin.reset_password' })
+    await createAudit(db)({ who: SYSTEM, action: 'admin.reset_password', target: '', ip: '' })
     // The running server's token died with the old password; its file gets one that lives.
     if (readToken(config.data_dir) !== undefined) {
       const token = await createAdminTokens({ db, passwords, config: config.admin }).issue()

@@ -1,10 +1,10 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import type { AuditEntry } from '../core/audit/entry.ts'
 import { AppError, notFound } from '../core/errors.ts'
-import type { Identity } from '../core/identity.ts'
 import type { Observe } from '../core/observe.ts'
 import { admit, authIsOff, type Identify, needsUser, type Visitors, whoCalls } from './guard.ts'
 import { type Limiter, limitFor, pushLimitHeaders, type Rate, tooMany } from './rate-limit.ts'
-import type { AuditNote, Call, Reply, Route } from './route.ts'
+import type { Call, Reply, Route } from './route.ts'
 import { announcesBody, parseForm, parseJson, readBody, refuseEncoding, requireType } from './wire/body.ts'
 import { addressSubject } from './wire/client-address.ts'
 import { causesOf } from './wire/error-response.ts'
@@ -13,15 +13,6 @@ import type { Receiving } from './wire/receiving.ts'
 import { createRouter, type Match } from './wire/router.ts'
 import { hasDotSegment } from './wire/target.ts'
 
-export type AuditEntry = {
-  action: string
-  who: Identity
-  target: string
-  ip: string
-  requestId: string
-  oldValues?: unknown
-  newValues?: unknown
-}
 export type Audit = (entry: AuditEntry) => Promise<void>
 
 export type PipelineDeps = {
@@ -115,8 +106,8 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   route.check(call)
   if (route.bodyKind !== 'none') await takeBody(deps, exchange, route, call)
   const reply = await route.run(call)
-  if (route.audit !== undefined && reply.status < 400) {
-    await writeAudit(deps, auditEntry(route.audit, exchange, call, reply))
+  if (route.audit !== undefined && !call.isAudited && reply.status < 400) {
+    await writeAudit(deps, withTarget(call.audit(reply.audit), reply))
   }
   return reply
 }
@@ -194,18 +185,8 @@ async function takeBody(deps: PipelineDeps, exchange: Exchange, route: Route, ca
   call.bodyText = text
 }
 
-function auditEntry(action: string, exchange: Exchange, call: HttpCall, reply: Reply): AuditEntry {
-  const note: AuditNote = reply.audit ?? {}
-  return {
-    action,
-    who: exchange.who,
-    target: note.target ?? Object.values(call.params).at(-1) ?? idOf(reply.body),
-    ip: exchange.ip,
-    requestId: exchange.requestId,
-    ...(note.oldValues !== undefined && { oldValues: note.oldValues }),
-    ...(note.newValues !== undefined && { newValues: note.newValues }),
-  }
-}
+const withTarget = (entry: AuditEntry, { body }: Reply): AuditEntry =>
+  entry.target === '' ? { ...entry, target: idOf(body) } : entry
 
 const idOf = (body: unknown): string => {
   if (typeof body !== 'object' || body === null) return ''

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { AuditEntry, AuditNote } from '../core/audit/entry.ts'
 import type { Departure } from '../core/departure.ts'
 import type { AppError } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
@@ -42,6 +43,11 @@ export type Call<Body = unknown, Params = Texts> = {
   readonly badBearer: AppError | undefined
   readonly ip: string
   readonly requestId: string
+  /**
+   * The audit entry of this call, for the flight of its change (db/audit.ts). Only what no handler took is written by the
+   * pipeline, after the change and apart from it.
+   */
+  audit(note?: AuditNote): AuditEntry
   /** Told when the client goes away, for statements on its behalf. */
   readonly departure: Departure
   /** The same for those that take nothing but an AbortSignal, which is dear. */
@@ -63,13 +69,6 @@ export type Reply = {
   streaming?: true
   /** What the audit entry should say beyond the route's action; never secrets. */
   audit?: AuditNote
-}
-
-export type AuditNote = {
-  /** Default: the last path parameter, else the `id` of the answer. */
-  target?: string
-  oldValues?: unknown
-  newValues?: unknown
 }
 
 export type BodyKind = 'none' | 'json' | 'form' | 'raw'

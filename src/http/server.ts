@@ -138,6 +138,7 @@ export function createHttpServer(deps: Deps): HttpServer {
     try {
       if (handling - receiving.count > maxConcurrent) throw unavailable('server busy')
       if (request.headers.host === undefined && request.httpVersion === '1.1') throw badRequest('missing host header')
+      if (hasTwoHosts(request.rawHeaders)) throw badRequest('duplicate host header')
       const reply = pipeline(exchange)
       if (reply instanceof Promise) {
         reply.then(
@@ -292,4 +293,14 @@ export function createHttpServer(deps: Deps): HttpServer {
     },
     stop,
   }
+}
+
+/** Node keeps the first of them, a proxy in front may believe the other (RFC 9112 §3.2). */
+function hasTwoHosts(rawHeaders: readonly string[]): boolean {
+  let count = 0
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]
+    if (name?.length === 4 && name.toLowerCase() === 'host') count++
+  }
+  return count > 1
 }

@@ -1,56 +1,20 @@
+import type { AuditEntry } from '../../core/audit/entry.ts'
 import { badRequest } from '../../core/errors.ts'
-import { type Identity, SYSTEM, userIdOf } from '../../core/identity.ts'
+import { SYSTEM } from '../../core/identity.ts'
 import { limitOf } from '../../core/page.ts'
 import { isUuid } from '../../core/uuid.ts'
+import { auditStatement } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
-import { type AuditFilter, type AuditRow, insertAudit, selectAudit } from './sql.ts'
+import { type AuditFilter, selectAudit } from './sql.ts'
 
-export type AuditEntry = {
-  who: Identity
-  /** Such as `webhook.create`. */
-  action: string
-  /** Resource id or table. */
-  target?: string | undefined
-  ip?: string | undefined
-  oldValues?: unknown
-  newValues?: unknown
-}
 export type Audit = (entry: AuditEntry) => Promise<void>
 
+/** For what has no transaction of its own that the entry could be part of. */
 export const createAudit =
   (db: Db): Audit =>
   async (entry) => {
-    await db.run(SYSTEM, insertAudit(toRow(entry)))
+    await db.run(SYSTEM, auditStatement(entry))
   }
-
-const actorOf = (who: Identity): AuditRow['actor'] => {
-  if (who.kind === 'admin' || who.kind === 'system') return 'admin'
-  return who.kind === 'anonymous' ? 'anonymous' : 'user'
-}
-
-export const toRow = ({ who, action, target = '', ip, oldValues, newValues }: AuditEntry): AuditRow => ({
-  actor: actorOf(who),
-  action,
-  target: target.slice(0, 1000).replaceAll('\0', ''),
-  userId: userIdOf(who),
-  apiKeyId: who.kind === 'key' && isUuid(who.keyId) ? who.keyId : null,
-  oldValues: valuesText(oldValues),
-  newValues: valuesText(newValues),
-  ip: ip ?? null,
-})
-
-const SECRET_NAME = /passw|secret|token|credential|private|(^|_)key$|apiKey$|(^|_)hash$/i
-const MAX_CHARS = 100_000
-
-/** The last line of defence: whoever wrote the entry should not have put a secret into it. */
-function valuesText(values: unknown): string | null {
-  if (values === undefined || values === null) return null
-  const text = JSON.stringify(values, (name, value) => {
-    if (name !== '' && SECRET_NAME.test(name) && typeof value !== 'boolean') return '***'
-    return typeof value === 'string' ? value.replaceAll('\0', '') : value
-  })
-  return text.length > MAX_CHARS ? JSON.stringify({ truncated: true, length: text.length }) : text
-}
 
 /** SQL as the audit keeps it: passwords of roles are not for reading. */
 export const auditableQuery = (query: string): string =>

@@ -81,7 +81,7 @@ export function createAdmin(deps: AdminDeps): Admin {
         } catch (error) {
           // A script that failed may have committed before; the trail shows that it was tried.
           const tried = { ...newValues, error: reasonOf(error) }
-          await audit({ who, ip, action: 'sql.execute', newValues: tried }).catch((lost) => {
+          await audit({ who, ip, action: 'sql.execute', target: '', newValues: tried }).catch((lost) => {
             observe({ level: 'error', message: 'audit entry lost', attrs: { error: reasonOf(lost) } })
           })
           throw error

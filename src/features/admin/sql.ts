@@ -42,22 +42,6 @@ export const forgetExpiredTokens = (): Sql => sql`delete from svc.admin_tokens w
 
 export const endBackend = (pid: number): Sql => sql`select pg_catalog.pg_terminate_backend(${pid}::int)`
 
-export type AuditRow = {
-  actor: 'admin' | 'user' | 'anonymous'
-  action: string
-  target: string
-  userId: string | null
-  apiKeyId: string | null
-  oldValues: string | null
-  newValues: string | null
-  ip: string | null
-}
-
-export const insertAudit = (row: AuditRow): Sql => sql`
-  insert into svc.audit_log (actor, action, target, user_id, api_key_id, old_values, new_values, ip_address)
-  values (${row.actor}, ${row.action}, ${row.target}, ${row.userId}::uuid, ${row.apiKeyId}::uuid,
-          ${row.oldValues}::jsonb, ${row.newValues}::jsonb, ${row.ip})`
-
 export const forgetOldAudit = (days: number): Sql => sql`
   delete from svc.audit_log where at < now() - make_interval(days => ${days}::int)`
 

@@ -2,6 +2,7 @@ import { badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { pageEnvelope, pageOf, pageQuery } from '../../core/page.ts'
+import { audited } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { json, noContent, type Route, route } from '../../http/route.ts'
@@ -15,6 +16,7 @@ import {
   deleteApp,
   insertApp,
   lockApp,
+  MADE,
   revokeKeysOfApp,
   updateApp,
 } from './sql.ts'
@@ -84,10 +86,11 @@ export function createApps(deps: {
       audit: 'app.create',
       body: t.object({ ...appFields, ownerUserId: t.uuid() }),
       answers: { 201: app },
-      handle: async ({ body }) => {
-        const [made] = await db.rows<App>(SYSTEM, insertApp(body.ownerUserId, fieldsOf(body)))
+      handle: async (call) => {
+        const insertion = insertApp(call.body.ownerUserId, fieldsOf(call.body))
+        const [made] = await db.rows<App>(SYSTEM, audited(call.audit(), insertion, MADE))
         if (!made) throw badRequest('owner user not found')
-        return { ...json(201, made), audit: { target: made.id, newValues: made } }
+        return json(201, made)
       },
     }),
     route('GET /api/admin/apps/{id}', {
@@ -104,10 +107,12 @@ export function createApps(deps: {
       params: byId,
       body: change,
       answers: { 200: app },
-      handle: async ({ params: { id }, body }) => {
-        const changed = found(await db.rows<App>(SYSTEM, updateApp(id, fieldsOf(body))))
+      handle: async (call) => {
+        const { id } = call.params
+        const update = audited(call.audit(), updateApp(id, fieldsOf(call.body)), MADE)
+        const changed = found(await db.rows<App>(SYSTEM, update))
         limits.forget(id)
-        return { ...json(200, changed), audit: { target: id, newValues: changed } }
+        return json(200, changed)
       },
     }),
     route('DELETE /api/admin/apps/{id}', {
@@ -116,8 +121,10 @@ export function createApps(deps: {
       audit: 'app.delete',
       params: byId,
       answers: { 204: null },
-      handle: async ({ params: { id } }) => {
-        const gone = await db.run(SYSTEM, [lockApp(id), revokeKeysOfApp(id), ...endWithApp(id), deleteApp(id)])
+      handle: async (call) => {
+        const { id } = call.params
+        const deletion = audited(call.audit(), deleteApp(id))
+        const gone = await db.run(SYSTEM, [lockApp(id), revokeKeysOfApp(id), ...endWithApp(id), deletion])
         if (gone === 0) throw notFound('app not found')
         limits.forget(id)
         return noContent

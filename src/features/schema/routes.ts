@@ -1,25 +1,34 @@
+import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Identity } from '../../core/identity.ts'
 import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
+import { isNotModified } from '../../http/files/conditions.ts'
 import { jsonText, type Route, route } from '../../http/route.ts'
 import { schemaAnswer } from './answers.ts'
 import { type Audience, schemaDocument } from './document.ts'
 
+type Made = { text: string; etag: string; modifiedAt: Date }
+
 /** Each API key with a table list of its own has a document of its own; the two everybody reads stay by being used. */
-const LIMITS = { maxSize: 64 * 1024 * 1024, sizeCalculation: (text: string) => text.length, max: 100 }
+const MAX_DOCUMENTS = 20
 
 export function createSchemaFeature({ schema }: { schema: Pick<SchemaCache, 'read'> }): { routes: Route[] } {
-  const perSnapshot = new WeakMap<Schema, LRUCache<string, string>>()
+  const perSnapshot = new WeakMap<Schema, LRUCache<string, Promise<Made>>>()
 
-  const documentFor = (snapshot: Schema, audience: Audience): string => {
-    const documents = perSnapshot.get(snapshot) ?? new LRUCache<string, string>(LIMITS)
+  const documentFor = (snapshot: Schema, audience: Audience): Promise<Made> => {
+    const documents = perSnapshot.get(snapshot) ?? new LRUCache<string, Promise<Made>>({ max: MAX_DOCUMENTS })
     perSnapshot.set(snapshot, documents)
     const key = JSON.stringify(audience)
-    const known = documents.get(key)
-    if (known !== undefined) return known
-    const made = schemaDocument(snapshot, audience)
+    const made = documents.get(key) ?? make(snapshot, audience)
     documents.set(key, made)
+    // A failure must not be remembered.
+    made.catch(() => documents.delete(key))
     return made
+  }
+
+  const make = async (snapshot: Schema, audience: Audience): Promise<Made> => {
+    const text = await schemaDocument(snapshot, audience)
+    return { text, etag: `"${createHash('sha256').update(text).digest('base64url')}"`, modifiedAt: snapshot.builtAt }
   }
 
   return {
@@ -28,8 +37,13 @@ export function createSchemaFeature({ schema }: { schema: Pick<SchemaCache, 'rea
         summary: 'Tables, columns, relations and functions that requests can reach',
         auth: 'optional',
         access: 'read',
-        answers: { 200: schemaAnswer },
-        handle: async ({ who }) => jsonText(200, documentFor(schema.read(), audienceOf(who))),
+        answers: { 200: schemaAnswer, 304: null },
+        handle: async ({ who, headers }) => {
+          const made = await documentFor(schema.read(), audienceOf(who))
+          const common = { ETag: made.etag, 'Cache-Control': 'no-cache', Vary: 'Authorization' }
+          if (isNotModified(headers, made)) return { status: 304, headers: common }
+          return { ...jsonText(200, made.text), headers: common }
+        },
       }),
     ],
   }

@@ -112,10 +112,10 @@ export function createWebhooks(deps: Deps): Feature {
       audit: 'webhook.create',
       body: newHook,
       answers: { 201: hook },
-      handle: async ({ body }) => {
-        const made = JSON.parse(await hooks.create(body)) as { id: string }
+      handle: async (call) => {
+        const text = await hooks.create(call.body, (note) => call.audit(note))
         delivery.wake()
-        return { ...json(201, made), audit: { target: made.id, newValues: made } }
+        return jsonText(201, text)
       },
     }),
     route('GET /api/webhooks/{id}', {
@@ -132,10 +132,10 @@ export function createWebhooks(deps: Deps): Feature {
       params: byId,
       body: hookChange,
       answers: { 200: hook },
-      handle: async ({ params, body }) => {
-        const text = await hooks.change(params.id, body)
+      handle: async (call) => {
+        const text = await hooks.change(call.params.id, call.body, (note) => call.audit(note))
         delivery.wake()
-        return { ...jsonText(200, text), audit: { newValues: JSON.parse(text) } }
+        return jsonText(200, text)
       },
     }),
     route('DELETE /api/webhooks/{id}', {
@@ -144,8 +144,8 @@ export function createWebhooks(deps: Deps): Feature {
       audit: 'webhook.delete',
       params: byId,
       answers: { 204: null },
-      handle: async ({ params }) => {
-        await hooks.remove(params.id)
+      handle: async (call) => {
+        await hooks.remove(call.params.id, (note) => call.audit(note))
         return noContent
       },
     }),

@@ -22,7 +22,7 @@ export const oneHook = (id: string): Sql => sql`select ${RECORD}::text from svc.
 export const addHook = (id: string, hook: HookFields): Sql => sql`
   insert into svc.webhooks as w (id, url, secret, events, tables, enabled)
   values (${id}::uuid, ${hook.url}, ${hook.secret}, ${hook.events}::text[], ${hook.tables}::text[], ${hook.enabled})
-  returning ${RECORD}::text`
+  returning ${RECORD}::text as record`
 
 /** Undefined = unchanged. Waking up counts as a new beginning: what was committed while it slept does not fire. */
 export const changeHook = (
@@ -40,12 +40,15 @@ export const changeHook = (
         : sql`, enabled = ${change.enabled}::boolean,
       since = case when ${change.enabled}::boolean and not w.enabled then pg_current_snapshot() else w.since end`
     }
-  where w.id = ${id}::uuid returning ${RECORD}::text`
+  where w.id = ${id}::uuid returning ${RECORD}::text as record`
+
+/** What the audit keeps of a change: the webhook as the API shows it. */
+export const NEW_RECORD: Sql = sql`svc_changed.record::jsonb`
 
 export const disableHook = (id: string): Sql =>
   sql`update svc.webhooks set enabled = false, updated_at = now() where id = ${id}::uuid`
 
-export const removeHook = (id: string): Sql => sql`delete from svc.webhooks where id = ${id}::uuid`
+export const removeHook = (id: string): Sql => sql`delete from svc.webhooks where id = ${id}::uuid returning id`
 
 export const hookTarget = (id: string): Sql => sql`select url, secret, enabled from svc.webhooks where id = ${id}::uuid`
 
@@ -97,20 +100,24 @@ const DELIVERY = sql`json_strip_nulls(json_build_object('id', d.id, 'webhookId',
   'attempt', d.attempt, 'durationMs', d.duration_ms, 'error', d.error, 'requestBody', d.request_body,
   'responseBody', d.response_body, 'deliveredAt', ${time(sql`d.delivered_at`)}))`
 
-/** {exists, total, items}: one look for the page and for the 404. */
-export const deliveriesOf = (
-  webhookId: string,
-  ask: { failedOnly: boolean; limit: number; offset: number },
-): Sql => sql`
-  with chosen as (
-    select * from svc.webhook_deliveries
-    where webhook_id = ${webhookId}::uuid and (not ${ask.failedOnly}::boolean or not success)
-  )
+/** Counting on would cost more with every attempt, and nobody turns that many pages. */
+const MAX_COUNTED = 10_000
+
+/**
+ * {exists, total, items}: one look for the page and for the 404. Both the count and the page are read from an index;
+ * bodies are fetched for the rows of the page.
+ */
+export const deliveriesOf = (webhookId: string, ask: { failedOnly: boolean; limit: number; offset: number }): Sql => {
+  const chosen = sql`from svc.webhook_deliveries where webhook_id = ${webhookId}::uuid${ask.failedOnly ? sql` and not success` : EMPTY}`
+  const newest = sql`order by delivered_at desc, id desc`
+  return sql`
   select json_build_object('exists', exists (select from svc.webhooks where id = ${webhookId}::uuid),
-    'total', (select count(*) from chosen), 'items', (
+    'total', (select count(*) from (select ${chosen} ${newest} limit ${MAX_COUNTED}::int) counted), 'items', (
       select coalesce(json_agg(${DELIVERY} order by d.delivered_at desc, d.id desc), '[]')
-      from (select * from chosen order by delivered_at desc, id desc limit ${ask.limit}::int offset ${ask.offset}::bigint) d
+      from (select id ${chosen} ${newest} limit ${ask.limit}::int offset ${ask.offset}::bigint) page
+      join svc.webhook_deliveries d using (id)
     ))::text`
+}
 
 export const oneDelivery = (webhookId: string, id: string): Sql => sql`
   select json_build_object('exists', exists (select from svc.webhooks where id = ${webhookId}::uuid),

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { AuditEntry, AuditNote } from '../../core/audit/entry.ts'
 import type { Departure } from '../../core/departure.ts'
 import type { AppError } from '../../core/errors.ts'
 import { ANONYMOUS, type Identity } from '../../core/identity.ts'
@@ -112,6 +113,22 @@ export class HttpCall implements Call {
   }
   get requestId(): string {
     return this.#exchange.requestId
+  }
+
+  /** A handler took the entry into its own flight. */
+  isAudited = false
+
+  audit({ target, oldValues, newValues }: AuditNote = {}): AuditEntry {
+    this.isAudited = true
+    return {
+      who: this.who,
+      action: this.#exchange.route?.audit ?? '',
+      target: target || (Object.values(this.params).at(-1) ?? ''),
+      ip: this.ip,
+      requestId: this.requestId,
+      ...(oldValues !== undefined && { oldValues }),
+      ...(newValues !== undefined && { newValues }),
+    }
   }
 
   get raw(): Call['raw'] {

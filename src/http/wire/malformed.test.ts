@@ -55,6 +55,11 @@ test('a request without Host is 400 (RFC 9112 §3.2)', async () => {
   assert.deepEqual(JSON.parse(parseRaw(text).body), { code: 400, message: 'missing host header' })
 })
 
+test('two Host headers are 400 (RFC 9112 §3.2)', async () => {
+  const text = await sendRaw(api.port, 'GET /health HTTP/1.1\r\nHost: a\r\nhOST: b\r\nConnection: close\r\n\r\n')
+  assert.deepEqual(JSON.parse(parseRaw(text).body), { code: 400, message: 'duplicate host header' })
+})
+
 test('tunnels and foreign methods are refused in the usual form', async () => {
   await expectEnvelope(405, 'method not allowed', 'CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n')
   for (const method of ['TRACE', 'PROPFIND', 'PURGE']) {

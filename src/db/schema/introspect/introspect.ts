@@ -38,7 +38,7 @@ export function createIntrospection(db: Db, configured: readonly string[]): () =
     for (let tries = 1; ; tries++) {
       try {
         const text = await describe({ without: odd.map(({ oid }) => oid) })
-        return toSchema(JSON.parse(text ?? '{}') as Catalog, schemas, builtAt, odd)
+        return await toSchema(JSON.parse(text ?? '{}') as Catalog, schemas, builtAt, odd)
       } catch (error) {
         if (tries === ATTEMPTS || !isRace(error)) throw error
       }
@@ -69,9 +69,14 @@ export function createFingerprint(db: Db, configured: readonly string[]): () => 
   return async () => (await db.fly(SYSTEM, fingerprintQuery(schemas))) ?? ''
 }
 
-function toSchema(catalog: Catalog, schemas: readonly string[], builtAt: Date, odd: readonly OddObject[]): Schema {
+async function toSchema(
+  catalog: Catalog,
+  schemas: readonly string[],
+  builtAt: Date,
+  odd: readonly OddObject[],
+): Promise<Schema> {
   const types = new Map(catalog.types.map((type) => [type.key, typeFacts(type, catalog.extensions)]))
-  const tables = tablesOf(catalog, types)
+  const tables = await tablesOf(catalog, types)
   const byOid = new Map([...tables.values()].map((table) => [table.oid, table]))
   const functions = catalog.functions.map((row) => functionOf(row, types, byOid))
   const extension = (wanted: string) => {

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Ident } from '../../sql.ts'
 import type { Column, ForeignKey, Index, Table, TableKind } from '../snapshot.ts'
 import type { Catalog, CatalogForeignKey, CatalogTable } from './catalogue.ts'
@@ -11,7 +12,10 @@ type Names = ReadonlyMap<number, ReadonlyMap<number, string>>
 const namesOf = (names: Names, table: number, attnums: readonly number[]): string[] =>
   attnums.map((attnum) => names.get(table)?.get(attnum) ?? '')
 
-export function tablesOf(catalog: Catalog, types: ReadonlyMap<string, TypeFacts>): Map<string, Table> {
+/** Tables put together before requests get their turn. */
+const SLICE = 20
+
+export async function tablesOf(catalog: Catalog, types: ReadonlyMap<string, TypeFacts>): Promise<Map<string, Table>> {
   const names: Names = new Map(
     catalog.tables.map(({ oid, columns }) => [oid, new Map((columns ?? []).map(([attnum, name]) => [attnum, name]))]),
   )
@@ -25,6 +29,7 @@ export function tablesOf(catalog: Catalog, types: ReadonlyMap<string, TypeFacts>
   const withUserCode = writesThatRunUserCode(catalog)
   const tables = new Map<string, Table>()
   for (const row of catalog.tables) {
+    if (tables.size % SLICE === 0) await nextTurn()
     const key = keyOf(row.schema, row.name)
     const { columns, primaryKey } = columnsOf(row, types)
     tables.set(key, {
