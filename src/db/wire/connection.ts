@@ -16,6 +16,8 @@ export type ConnectionEvents = {
 
 /** A flight at work for this many ticks of its lane holds up those behind it. */
 const HELD_UP_TICKS = 3
+/** A cancel that came too early is repeated, but PostgreSQL starts a process for each. */
+const CANCEL_EVERY_TICKS = 10
 
 /** The parts of the driver's connection that are used here; the driver's types do not declare them. */
 type Stream = { readonly writable: boolean; write(bytes: Buffer): void; destroy(): void }
@@ -92,7 +94,7 @@ export class Connection {
   /** Gives it to a transaction, until `release`. */
   hold(): void {
     this.#isHeld = true
-    this.alone = 'slow'
+    this.alone = 'write'
   }
 
   release(): void {
@@ -170,7 +172,7 @@ export class Connection {
 
   /** A flight that was sent again elsewhere, or whose caller has its answer, need not hold a connection for long. */
   cancelDropped(): void {
-    if (this.#sent[0]?.isOver) this.#cancel()
+    if (this.#sent[0]?.isOver && this.age % CANCEL_EVERY_TICKS === 1) this.#cancel()
   }
 
   /** Nobody waits for this flight any more. What is at work is cancelled; what waits behind it is not looked at. */

@@ -85,7 +85,7 @@ export class Lane {
   hold(): Promise<Connection> {
     return new Promise((resolve, reject) => {
       this.add({
-        work: 'slow',
+        work: 'write',
         isOver: false,
         deadline: 0,
         board: (connection) => {
