@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { startServer } from '../../../test/kit.ts'
 import { upload } from '../../../test/upload.ts'
 
-const api = await startServer()
+const api = await startServer({ config: { 'auth.oauth_provider.enabled': true } })
 const [ada, bob] = [await api.signUp('ada@example.test'), await api.signUp('bob@example.test')]
 const keyOf = async (scope: string): Promise<string> => {
   const json = { userId: ada.user.id, name: scope, scope }
@@ -199,6 +199,35 @@ test('buckets are set up, changed and deleted by the admin', async () => {
       message: 'bucket not found',
     })
   }
+})
+
+test('a token of a client alone is a known caller who owns nothing, and keeps to its scope', async () => {
+  const app = await api.call('POST /api/admin/apps', { as: 'admin', json: { name: 'a', ownerUserId: ada.user.id } })
+  const json = {
+    appId: app.body.id,
+    name: 'machine',
+    clientType: 'confidential',
+    redirectUris: ['https://app.test/cb'],
+    scopes: ['readonly', 'readwrite'],
+  }
+  const { body: made } = await api.call('POST /api/admin/oauth/clients', { as: 'admin', json })
+  const tokenOf = async (scope: string): Promise<string> => {
+    const form = {
+      grant_type: 'client_credentials',
+      scope,
+      client_id: made.client.clientId,
+      client_secret: made.clientSecret,
+    }
+    return (await api.call('POST /api/auth/token', { form })).body.access_token
+  }
+  const [reader, writer] = [await tokenOf('readonly'), await tokenOf('readwrite')]
+  const stored = await upload(api, '/api/storage/vault', { as: writer, name: 'of-machine.txt' })
+  assert.deepEqual([stored.status, stored.body.userId], [201, null])
+  assert.equal((await upload(api, '/api/storage/vault', { as: reader, name: 'r.txt' })).status, 403)
+  assert.equal((await api.call('DELETE /api/storage/vault/of-machine.txt', { as: reader })).status, 403)
+  assert.equal((await api.call('GET /api/storage/vault/of-machine.txt', { as: reader })).status, 200)
+  assert.deepEqual((await api.call('GET /api/storage/vault/of-ada.txt', { as: writer })).body, refused)
+  assert.equal((await api.call('DELETE /api/storage/vault/of-machine.txt', { as: writer })).status, 204)
 })
 
 test('where visitors may do nothing, public and signed objects stay readable', async () => {

@@ -30,7 +30,7 @@ export class Uploads {
     this.#places = options.places
   }
 
-  /** Receives the file and hands it to `keep`, which writes the row; a file that nothing keeps is removed again. */
+  /** Receives the file and hands it to `keep`, which writes the row; a file that is refused is removed again. */
   async receive<T>(call: Call, keep: (upload: Upload) => Promise<T>): Promise<T> {
     const mine = this.#byAddress.get(call.ip) ?? 0
     if (this.#under >= this.#places || mine >= Math.max(1, this.#places / SHARE)) throw unavailable('server busy')
@@ -44,7 +44,9 @@ export class Uploads {
         timeout.signal.throwIfAborted()
         return await keep(upload)
       } catch (error) {
-        await this.#blobs.discard(upload.blob)
+        // Refused means rolled back. After anything else the row may still be committed by a database we have lost sight
+        // of, and the bytes must outlive that: the sweep removes them when it is certain.
+        if (error instanceof AppError && error.status < 500) await this.#blobs.discard(upload.blob)
         throw error
       }
     } finally {

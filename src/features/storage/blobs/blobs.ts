@@ -73,13 +73,9 @@ export class Blobs {
     return this.#deps.store.read(id, range)
   }
 
-  /** For a blob whose row may not have been written; when that cannot be known now, the sweep finds out. */
+  /** For a blob that no row means, and none will; when it cannot be removed now, the sweep does it. */
   async discard({ id }: Blob): Promise<void> {
-    try {
-      await this.#remove(await this.#unknown([id]))
-    } catch (error) {
-      this.#tell('upload not discarded', error)
-    }
+    await this.#deps.store.remove(id).catch((error: unknown) => this.#tell('upload not discarded', error))
   }
 
   async removeOrphans(): Promise<number> {
