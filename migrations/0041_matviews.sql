@@ -18,6 +18,6 @@ create function svc.lock_refresh(view_oid oid) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
   if not pg_try_advisory_xact_lock(1937138546, view_oid::int) then
-    raise exception 'refresh already in progress' using errcode = 'lock_not_available';
+    raise exception 'refresh already in progress' using errcode = 'SV001';
   end if;
 end $$;

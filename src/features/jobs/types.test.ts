@@ -19,7 +19,9 @@ await api.sql(`
   create table public.calls (who text, n int);
   grant insert on public.calls to svc_anon, svc_authenticated;
   create function public.note(n int, extra text default '') returns text language sql
-    as $$ insert into public.calls values (current_user, n); select current_user || extra $$;
+    as $$ insert into calls values (current_user, n); select current_user || extra $$;
+  create function public.leaves() returns text language plpgsql
+    as $$ begin perform set_config('role', 'none', true); return (select rolsuper::text from pg_roles where rolname = current_user); end $$;
   create function public.fails() returns void language plpgsql as $$ begin raise exception 'the moon is full'; end $$;
   create function public.sleeps(s float) returns void language sql as $$ select pg_sleep(s) $$;
   create role reporter; grant reporter to current_user;
@@ -37,6 +39,13 @@ test('sql calls a function under the named role', async () => {
     calls.map(({ who }) => who),
     ['reporter', 'svc_anon', 'svc_authenticated'],
   )
+})
+
+test('sql finds its tables as a request does, and a function of the request roles cannot leave them', async () => {
+  for (const role of ['svc_anon', 'svc_authenticated']) {
+    const job = await ends({ type: 'sql', payload: { function: 'leaves', role } }, 'completed')
+    assert.deepEqual(job.log, ['answered "false"'])
+  }
 })
 
 test('sql says why it failed, and never runs as the server itself', async () => {

@@ -21,7 +21,8 @@ import {
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_$]{0,62}$/
 /** A view worth refreshing by hand may be large. */
 const TIMEOUT_MS = 1_800_000
-const LOCK_NOT_AVAILABLE = '55P03'
+/** Raised by svc.lock_refresh. */
+const IN_PROGRESS = 'SV001'
 /** Refreshes of this process at a time: each has a connection of its own. */
 const MAX_AT_ONCE = 4
 
@@ -115,7 +116,7 @@ export class Views {
       })
       return undefined
     } catch (error) {
-      if (sqlStateOf(error) === LOCK_NOT_AVAILABLE) throw conflict('refresh already in progress')
+      if (sqlStateOf(error) === IN_PROGRESS) throw conflict('refresh already in progress')
       return error instanceof Error ? error : new Error(reasonOf(error))
     } finally {
       this.#running--

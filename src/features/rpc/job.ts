@@ -1,5 +1,5 @@
 import { notFound } from '../../core/errors.ts'
-import { SYSTEM } from '../../core/identity.ts'
+import { ANONYMOUS, type Identity } from '../../core/identity.ts'
 import type { JobHandler, JobRun } from '../../core/job.ts'
 import { GiveUp } from '../../db/queue/queue.ts'
 import { findFunctions } from '../../db/schema/lookup.ts'
@@ -16,8 +16,9 @@ const LOGGED_CHARACTERS = 200
 /** The job type `sql`: calls a function of the exposed schemas under a named role. */
 export const sqlJob =
   ({ db, schema, log: changes }: RpcDeps): JobHandler =>
-  async ({ payload, signal, log }) => {
+  async ({ id, payload, signal, log }) => {
     const { name, args, role } = wishOf(payload)
+    const { who, isOthers } = callerOf(role, id)
     const known = schema.read()
     const snapshot = findFunctions(known, name).length > 0 ? known : await schema.refreshIfStale()
     const candidates = findFunctions(snapshot, name)
@@ -25,13 +26,23 @@ export const sqlJob =
     const fn = resolveOverload(candidates, Object.keys(args))
     const call = buildCall(snapshot, fn, JSON.stringify(args), Object.keys(args), undefined)
     const text = await db
-      .fly(SYSTEM, [becomeRole(role), call], { lane: 'own', signal, timeoutMs: TIMEOUT_MS })
+      .fly(who, isOthers ? [becomeRole(role), call] : call, { lane: 'own', signal, timeoutMs: TIMEOUT_MS })
       .catch((error: unknown) => {
         throw explainFailure(error, fn.name)
       })
     changes.wake()
     log(fn.isVoid ? 'called' : `answered ${(text ?? 'null').slice(0, LOGGED_CHARACTERS)}`)
   }
+
+/** The roles of requests run on callers' connections, which lead nowhere else; another role is become from the server's. */
+function callerOf(role: string, jobId: string): { who: Identity; isOthers: boolean } {
+  const name = `job ${jobId}`
+  if (role === 'svc_anon') return { who: ANONYMOUS, isOthers: false }
+  if (role !== 'svc_authenticated') return { who: { kind: 'admin', tokenId: name, expiresAt: 0 }, isOthers: true }
+  const grant = { scope: '*', tables: [], appId: null } as const
+  const who: Identity = { kind: 'key', via: 'oauth', keyId: name, userId: null, email: '', grant, expiresAt: null }
+  return { who, isOthers: false }
+}
 
 /** Until the end of the flight, and PostgreSQL decides whether the server may. */
 const becomeRole = (role: string): Sql => sql`select pg_catalog.set_config('role', ${role}, true)`
