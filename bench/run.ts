@@ -1,10 +1,11 @@
-/** npm run bench [requests | start | limits | realtime | files] [--quick | --large] */
+/** npm run bench [requests | start | limits | realtime | files | jobs] [--quick | --large] */
 const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   requests: () => import('./requests.ts'),
   start: () => import('./start.ts'),
   limits: () => import('./limits.ts'),
   realtime: () => import('./realtime.ts'),
   files: () => import('./files.ts'),
+  jobs: () => import('./jobs.ts'),
 }
 
 const named = process.argv[2] ?? ''

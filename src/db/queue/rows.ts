@@ -28,6 +28,9 @@ type Ask = {
   running: ReadonlyMap<string, number>
 }
 
+/** A claim that a crash of the database forgets is made again; nobody waits for the disk on its account. */
+export const needNotLast: Sql = sql`select set_config('synchronous_commit', 'off', true)`
+
 export const seconds = (n: number): Sql => sql`make_interval(secs => ${n})`
 
 /**

@@ -5,10 +5,12 @@ import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../db.ts'
 import type { Sql } from '../sql.ts'
 import { GiveUp, RetryIn } from './failure.ts'
-import { type Claimed, type Hold, queueRows, type Rows } from './rows.ts'
+import { type Claimed, type Hold, needNotLast, queueRows, type Rows } from './rows.ts'
 
 const LONGEST_BACK_OFF_MS = 5000
 const KEPT_ERROR_CHARACTERS = 1000
+/** Items whose outcome is being written give their place to others, up to this many for each place. */
+const SETTLING_PER_PLACE = 4
 
 /** `attempt` is 1 for the first run. */
 export type Item = Claimed & { readonly worker: string }
@@ -32,7 +34,13 @@ export type WorkOptions = {
   rows?: Rows
 }
 
-type Running = Claimed & { controller: AbortController; finishes: boolean; ended: Promise<void> }
+type Running = Claimed & {
+  controller: AbortController
+  finishes: boolean
+  /** Its handler is through; what came of it is being written. */
+  isSettling: boolean
+  ended: Promise<void>
+}
 type Done = { hold: Hold; item: Running; settled: () => void }
 
 /** What a worker needs of its queue. */
@@ -56,7 +64,8 @@ export class Worker {
   readonly #around: Surroundings
   readonly #running = new Map<string, Running>()
   readonly #beat: NodeJS.Timeout
-  readonly #done: Done[] = []
+  #done: Done[] = []
+  #isWriting = false
   #claiming: Promise<void> | undefined
   /** Somebody asked for a claim while one was under way. */
   #again = false
@@ -104,6 +113,8 @@ export class Worker {
   async #claim(): Promise<void> {
     try {
       do {
+        // Whoever ends in the same turn of the event loop leaves its place to the same claim.
+        await nextTurn()
         this.#again = false
         await this.#claimOnce()
       } while (this.#again && !this.#around.isStopping())
@@ -118,19 +129,24 @@ export class Worker {
   async #claimOnce(): Promise<void> {
     const { db, me, isStopping, fine } = this.#around
     const { concurrency, leaseSeconds, perGroup = concurrency } = this.#options
-    const free = concurrency - this.#running.size
+    const busy = this.#busy()
+    const free = concurrency - busy.length
     this.#more = true
-    if (isStopping() || free <= 0) return
-    const running = perGroups(this.#running.values())
-    const items = await db.rows<Claimed>(
-      SYSTEM,
+    if (isStopping() || free <= 0 || this.#running.size - busy.length >= SETTLING_PER_PLACE * concurrency) return
+    const running = perGroups(busy)
+    const items = await db.rows<Claimed>(SYSTEM, [
+      needNotLast,
       this.rows.claim({ kind: this.kind, worker: me, free, perGroup, leaseSeconds, running }),
-    )
+    ])
     fine()
     if (isStopping()) return // they are given back
     for (const item of items) this.#start(item)
-    const fullGroup = [...perGroups(this.#running.values()).values()].some((count) => count >= perGroup)
+    const fullGroup = [...perGroups(this.#busy()).values()].some((count) => count >= perGroup)
     this.#more = this.#running.size > 0 && (items.length >= free || fullGroup)
+  }
+
+  #busy(): Running[] {
+    return [...this.#running.values()].filter(({ isSettling }) => !isSettling)
   }
 
   #start(claimed: Claimed): void {
@@ -140,6 +156,7 @@ export class Worker {
       ...claimed,
       controller: new AbortController(),
       finishes: typeof finishes === 'function' ? finishes({ ...claimed, worker: me }) : finishes,
+      isSettling: false,
       ended: Promise.resolve(),
     }
     // Our own lease ran out in an outage and we were first to claim it again.
@@ -179,6 +196,8 @@ export class Worker {
     const item: Item = { id, group, payload, attempt, maxAttempts, worker: me }
     const hold: Hold = { id, worker: me, attempt }
     const { error, statement } = await this.#attempt(item, controller.signal)
+    running.isSettling = true
+    if (this.#more) this.wake()
     if (error === undefined) {
       return statement ? this.#settle(running, [statement, this.rows.done([hold])]) : this.#settleDone(running, hold)
     }
@@ -201,18 +220,25 @@ export class Worker {
     return this.#settle(running, [this.rows.bury(hold, kept)])
   }
 
-  /** Items that end in the same turn of the event loop share a commit. */
+  /** Items that end while others are being written share the next commit. */
   #settleDone(item: Running, hold: Hold): Promise<void> {
     return new Promise((settled) => {
       this.#done.push({ hold, item, settled })
-      if (this.#done.length === 1) setImmediate(() => void this.#settleTogether(this.#done.splice(0)))
+      if (this.#isWriting) return
+      this.#isWriting = true
+      setImmediate(() => void this.#settleTogether())
     })
   }
 
-  async #settleTogether(done: readonly Done[]): Promise<void> {
-    const isAbandoned = (): boolean => done.every(({ item }) => item.controller.signal.aborted)
-    await this.#write([this.rows.done(done.map(({ hold }) => hold))], isAbandoned)
-    for (const { settled } of done) settled()
+  async #settleTogether(): Promise<void> {
+    while (this.#done.length > 0) {
+      const done = this.#done
+      this.#done = []
+      const isAbandoned = (): boolean => done.every(({ item }) => item.controller.signal.aborted)
+      await this.#write([this.rows.done(done.map(({ hold }) => hold))], isAbandoned)
+      for (const { settled } of done) settled()
+    }
+    this.#isWriting = false
   }
 
   #settle(item: Running, statements: [Sql, ...Sql[]]): Promise<void> {
@@ -242,6 +268,8 @@ export class Worker {
     for (const id of ids) if (!still.has(id)) this.#running.get(id)?.controller.abort()
   }
 }
+
+const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 function perGroups(items: Iterable<{ group: string }>): Map<string, number> {
   const counts = new Map<string, number>()

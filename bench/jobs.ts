@@ -1,0 +1,100 @@
+/**
+ * npm run bench jobs [-- --quick]
+ * Short jobs through the queue, against pgbench with the bare statements: claim one row and delete it, with as many
+ * clients as there are places for jobs. Rounds are interleaved, so that a noisy machine disturbs both alike.
+ */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { cpus, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { loadConfig } from '../src/config/config.ts'
+import { SYSTEM } from '../src/core/identity.ts'
+import { Queue } from '../src/db/queue/queue.ts'
+import { openDatabase } from '../src/db/setup/database.ts'
+import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
+import { sql } from '../src/db/sql.ts'
+import { Runner } from '../src/features/jobs/runner.ts'
+import { findPgbench, pgbench } from './processes.ts'
+import { median } from './report.ts'
+
+const quick = process.argv.includes('--quick')
+const JOBS = quick ? 3_000 : 10_000
+const ROUNDS = quick ? 1 : 3
+/** As many as pgbench has clients. */
+const PLACES = 8
+const BAR = 0.5
+
+const dataDir = mkdtempSync(join(tmpdir(), 'svc-bench-pg-'))
+const cluster = await startEmbedded({ dataDir, log: () => {}, settings: { shared_buffers: '256MB' } })
+const observe = () => {}
+const { config } = loadConfig({ overrides: { 'database.url': cluster.url } })
+const { pool: db } = await openDatabase({
+  url: cluster.url,
+  config: config.database,
+  api: config.api,
+  observe,
+  progress: observe,
+})
+const binary = findPgbench()
+
+const fill = () =>
+  db.run(
+    SYSTEM,
+    sql`insert into svc.jobs (type, max_attempts) select 'nothing', 3 from generate_series(1, ${JOBS}::int)`,
+  )
+const left = async () =>
+  Number(await db.fly(SYSTEM, sql`select count(*)::text from svc.jobs where state in ('queued', 'running')`))
+
+async function ours(): Promise<number> {
+  await fill()
+  await db.run(SYSTEM, sql`analyze svc.jobs`)
+  const queue = new Queue({ db, observe })
+  const runner = new Runner({ db, queue, config: { worker_concurrency: PLACES, lease_duration: 60 } })
+  let done = 0
+  let all = () => {}
+  const finished = new Promise<void>((resolve) => (all = resolve))
+  const startedAt = performance.now()
+  runner.work({
+    async nothing() {
+      done++
+      if (done === JOBS) all()
+    },
+  })
+  await finished
+  while ((await left()) > 0);
+  const seconds = (performance.now() - startedAt) / 1000
+  await queue.stop()
+  return JOBS / seconds
+}
+
+/** The rows of a plain queue, each claimed and deleted by one statement. */
+async function bare(): Promise<number> {
+  if (!binary) return Number.NaN
+  await db.run(SYSTEM, [
+    sql`drop table if exists public.bare_queue`,
+    sql`create table public.bare_queue (id bigint generated always as identity primary key, payload jsonb, run_at timestamptz default now())`,
+    sql`create index on public.bare_queue (run_at)`,
+    sql`insert into public.bare_queue (payload) select '{}' from generate_series(1, 400000)`,
+    sql`analyze public.bare_queue`,
+  ])
+  const claim = `delete from public.bare_queue where id = (select id from public.bare_queue where run_at <= now() order by run_at limit 1 for update skip locked);`
+  return pgbench(binary, cluster.url, [claim], quick ? 2 : 5)
+}
+
+const rates: { ours: number; bare: number }[] = []
+for (let round = 0; round < ROUNDS; round++) {
+  rates.push({ ours: await ours(), bare: await bare() })
+  const { ours: rate, bare: mark } = rates[round] ?? { ours: 0, bare: 0 }
+  console.log(
+    `round ${round + 1}: ${rate.toFixed(0)} jobs/s, pgbench ${mark.toFixed(0)}/s, ratio ${(rate / mark).toFixed(2)}`,
+  )
+}
+
+const ratio = median(rates.map(({ ours: rate, bare: mark }) => rate / mark))
+console.log(
+  binary
+    ? `${JOBS} jobs, ${PLACES} at a time, ${cpus().length} cores: ratio ${ratio.toFixed(2)}, bar ${BAR} ${ratio >= BAR ? 'ok' : 'BELOW'}`
+    : 'pgbench is not installed: nothing to compare with',
+)
+await db.stop()
+await cluster.stop()
+rmSync(dataDir, { recursive: true, force: true })
