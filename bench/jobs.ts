@@ -19,8 +19,8 @@ import { median } from './report.ts'
 const quick = process.argv.includes('--quick')
 const JOBS = quick ? 3_000 : 10_000
 const ROUNDS = quick ? 1 : 3
-/** As many as pgbench has clients. */
-const PLACES = 8
+/** Jobs at a time, and clients of pgbench. */
+const PLACES = 32
 const BAR = 0.5
 
 const dataDir = mkdtempSync(join(tmpdir(), 'svc-bench-pg-'))
@@ -77,7 +77,7 @@ async function bare(): Promise<number> {
     sql`analyze public.bare_queue`,
   ])
   const claim = `delete from public.bare_queue where id = (select id from public.bare_queue where run_at <= now() order by run_at limit 1 for update skip locked);`
-  return pgbench(binary, cluster.url, [claim], quick ? 2 : 5)
+  return pgbench(binary, cluster.url, [claim], quick ? 2 : 5, PLACES)
 }
 
 const rates: { ours: number; bare: number }[] = []

@@ -142,10 +142,29 @@ export function findPgbench(): string | undefined {
 }
 
 /** The same statements without any HTTP; transactions per second. */
-export async function pgbench(binary: string, databaseUrl: string, lines: string[], seconds: number): Promise<number> {
+export async function pgbench(
+  binary: string,
+  databaseUrl: string,
+  lines: string[],
+  seconds: number,
+  clients = 8,
+): Promise<number> {
   const file = join(mkdtempSync(join(tmpdir(), 'svc-pgbench-')), 'script.sql')
   writeFileSync(file, `${lines.join('\n')}\n`)
-  const args = ['-n', '-M', 'prepared', '-c', '8', '-j', '2', '-T', String(seconds), '-f', file, databaseUrl]
+  const args = [
+    '-n',
+    '-M',
+    'prepared',
+    '-c',
+    String(clients),
+    '-j',
+    '2',
+    '-T',
+    String(seconds),
+    '-f',
+    file,
+    databaseUrl,
+  ]
   const child = spawn(binary, args, { stdio: ['ignore', 'pipe', 'inherit'] })
   const [, tps] = await firstLine(child, /tps = ([\d.]+)/)
   return Number(tps)
