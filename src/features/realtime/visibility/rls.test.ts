@@ -76,10 +76,10 @@ test('a stream needs a good token, and the header and the query must agree', asy
 test('a token in the query never reaches a log, whose it is does', async () => {
   const stream = await listenTo(api.url, { query: { token: bo.token, tables: 'open' } })
   stream.close()
-  const isIt = (path: unknown) => String(path).includes('/api/realtime?') && String(path).includes('tables=open')
+  const isIt = (path: unknown) => String(path).startsWith('/api/realtime')
   await eventually(() => {
-    const line = api.observations.find(({ attrs }) => isIt(attrs?.['path']))
-    assert.equal(line?.attrs?.['userId'], bo.user.id)
+    const lines = api.observations.filter(({ attrs }) => isIt(attrs?.['path']))
+    assert.ok(lines.some(({ attrs }) => attrs?.['userId'] === bo.user.id))
   })
   assert.ok(!JSON.stringify(api.observations).includes(bo.token))
 })
