@@ -211,13 +211,7 @@ test('reset-password ends the old password and every token, and the tool keeps w
 test('cleanups are listed, run one by one, and unknown ones are refused', async () => {
   const listed = await svc(['cleanup', '--json'])
   assert.deepEqual(JSON.parse(listed.out), {
-    items: [
-      'expired_auth_cleanup',
-      'stale_session_cleanup',
-      'anonymous_account_cleanup',
-      'unverified_totp_cleanup',
-      'storage_orphan_sweep',
-    ],
+    items: ['expired_auth_cleanup', 'stale_session_cleanup', 'anonymous_account_cleanup', 'unverified_totp_cleanup'],
   })
   const abandon = `insert into svc.users (is_anonymous, created_at) values
     (true, now() - interval '31 days'), (true, now() - interval '29 days') returning id`
