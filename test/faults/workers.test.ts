@@ -104,11 +104,13 @@ test('stats, metrics and logs are those of all workers together', async () => {
     entries.map(({ time }) => time),
     entries.map(({ time }) => time).sort(),
   )
-  const lines = server
-    .output()
-    .split('\n')
-    .filter((line) => line.includes('/api/collections/{table}'))
-  assert.equal(lines.length, 20)
+  // Lines are written together, a moment later.
+  const lines = () =>
+    server
+      .output()
+      .split('\n')
+      .filter((line) => line.includes('/api/collections/{table}'))
+  await eventually(() => assert.equal(lines().length, 20))
 })
 
 test('a limit counts over all workers, and so do events', async () => {
