@@ -10,7 +10,7 @@ let bo: SignedUp
 const UID = `nullif(current_setting('svc.user_id', true), '')::uuid`
 
 before(async () => {
-  api = await startServer()
+  api = await startServer({ config: { 'log.level': 'info' } })
   await api.sql(`
     create table notes (id serial primary key, owner uuid default ${UID}, title text, shared boolean not null default false, secret text);
     alter table notes enable row level security;
