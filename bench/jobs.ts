@@ -48,7 +48,7 @@ async function ours(): Promise<number> {
   await fill()
   await db.run(SYSTEM, sql`analyze svc.jobs`)
   const queue = new Queue({ db, observe })
-  const runner = new Runner({ db, queue, config: { worker_concurrency: PLACES, lease_duration: 60 } })
+  const runner = new Runner({ db, queue, config: { worker_concurrency: PLACES, lease_duration: 60 }, ran: () => {} })
   let done = 0
   let all = () => {}
   const finished = new Promise<void>((resolve) => (all = resolve))

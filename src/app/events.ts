@@ -1,4 +1,5 @@
 import type { Config } from '../config/config.ts'
+import { appIdOf } from '../core/identity.ts'
 import { createJobs } from '../features/jobs/routes.ts'
 import { createPush } from '../features/push/routes.ts'
 import { createRealtime } from '../features/realtime/routes.ts'
@@ -12,7 +13,7 @@ import type { Platform } from './platform.ts'
 
 /** What happens after a commit, read from the change log, and what happens later. */
 export function createEvents(config: Config, platform: Platform, identity: IdentityGroup, life: Lifecycle) {
-  const { db, schema, changeLog, queue, gateways, observe, metrics } = platform
+  const { db, schema, changeLog, queue, gateways, observe, metrics, usage } = platform
   const { identify, revocations, box } = identity
   const realtime = createRealtime({
     db,
@@ -26,6 +27,7 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     clock: revocations.clock,
     observe,
     metrics,
+    opened: (who) => usage.streamOpened(appIdOf(who)),
   })
   const isPrivateAllowed = config.webhooks.allow_private_networks
   const receivers = createOutgoing({
@@ -42,7 +44,16 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     observe,
     metrics,
   })
-  const jobs = createJobs({ db, queue, observe, metrics, outgoing: receivers, version, config: config.jobs })
+  const jobs = createJobs({
+    db,
+    queue,
+    observe,
+    metrics,
+    outgoing: receivers,
+    version,
+    config: config.jobs,
+    ran: () => usage.jobRan(),
+  })
   const logJobs = { cleanups: { change_log_trim: () => changeLog.trim() } }
   const push = createPush({
     db,

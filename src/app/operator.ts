@@ -1,7 +1,9 @@
 import type { Config } from '../config/config.ts'
 import type { Census } from '../core/census.ts'
+import { appIdOf } from '../core/identity.ts'
 import { createHealth } from '../features/health/routes.ts'
 import { createMetricsFeature } from '../features/metrics/routes.ts'
+import { createUsage } from '../features/usage/routes.ts'
 import type { RequestInfo } from '../http/server.ts'
 import type { IdentityGroup } from './identity.ts'
 import type { Lifecycle } from './lifecycle.ts'
@@ -10,8 +12,8 @@ import type { Platform } from './platform.ts'
 /** What those who run the server look at. */
 export function createOperator(
   config: Config,
-  { db, metrics, observe }: Platform,
-  { admin, passwords }: IdentityGroup,
+  { db, metrics, observe, usage: meter }: Platform,
+  { admin, passwords, revocations }: IdentityGroup,
   life: Lifecycle,
   census: Census,
 ) {
@@ -24,11 +26,14 @@ export function createOperator(
     poolStats: () => db.stats(),
     hashQueue: () => passwords.queued(),
   })
+  const isMetered = config.usage.enabled
+  const usage = createUsage({ db, meter, enabled: isMetered, clock: revocations.clock, observe })
   const isLogged = config.log.level === 'info' || config.log.level === 'debug'
   return {
-    features: [health, monitoring],
+    features: [health, monitoring, usage],
     onRequest: (done: RequestInfo): void => {
       monitoring.requestDone(done.method, done.route, done.status, done.ms)
+      if (isMetered) meter.request(appIdOf(done.who), done.method, done.route, done.status, done.bytes)
       if (isLogged) observe(accessLine(done))
     },
   }

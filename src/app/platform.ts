@@ -1,4 +1,5 @@
 import { type Config, publicBaseUrl } from '../config/config.ts'
+import { UsageMeter } from '../core/metering/usage-meter.ts'
 import { createMetrics, type Metrics } from '../core/metrics.ts'
 import type { Observe } from '../core/observe.ts'
 import { ChangeLog } from '../db/changes/log.ts'
@@ -24,6 +25,7 @@ export type Platform = {
   changeLog: ChangeLog
   limiter: Limiter
   metrics: Metrics
+  usage: UsageMeter
   /** For addresses the operator configured, which may be in the operator's own network. */
   gateways: Outgoing
   /** The origin clients see; known for certain once the server listens. */
@@ -96,6 +98,7 @@ export async function openPlatform(
     changeLog,
     limiter: createLimiter({ counters }),
     metrics,
+    usage: new UsageMeter(),
     gateways,
     publicUrl: new PublicUrl(config),
     warnings: () => [...warnings, ...schema.warnings(), ...openness()],

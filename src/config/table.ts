@@ -267,6 +267,9 @@ export const table = {
   audit: {
     retention_days: int(90, 'days an audit entry is kept', { min: 1, max: 36_500 }),
   },
+  usage: {
+    enabled: bool(true, 'false: nothing is metered, and the usage endpoints answer 503'),
+  },
   graphql: {
     enabled: bool(true, 'false: /api/graphql answers 404'),
     introspection: oneOf(

@@ -74,6 +74,9 @@ export function userOf(who: Identity): UserIdentity {
   return who
 }
 
+/** The app that a key or token belongs to, if it does. */
+export const appIdOf = (who: Identity): string | null => (who.kind === 'key' ? who.grant.appId : null)
+
 /** The user behind an identity, if there is one. */
 export const userIdOf = (who: Identity): string | null => {
   if (who.kind === 'user' || who.kind === 'mfa') return who.id

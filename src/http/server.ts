@@ -33,6 +33,8 @@ export type RequestInfo = {
   requestId: string
   userId: string | null
   who: Identity
+  /** Of the answer's content. */
+  bytes: number
 }
 
 export type Budgets = {
@@ -167,12 +169,15 @@ export function createHttpServer(deps: Deps): HttpServer {
 
   function send(exchange: Exchange, reply: Reply): void {
     const bytes = writeReply(exchange, reply, draining, answerBytes)
+    exchange.sentBytes = bytes
     if (exchange.response.writableLength > 0) unsent.watch(exchange.response, addressSubject(exchange.ip), bytes)
   }
 
   /** A stream no longer counts as work at hand: thousands may be open, and each ends when it will. */
   function stream(exchange: Exchange, reply: Reply): void {
     const { response } = exchange
+    const { socket } = response
+    const before = socket?.bytesWritten ?? 0
     handling--
     streaming++
     closeWhenStalled(response)
@@ -181,6 +186,7 @@ export function createHttpServer(deps: Deps): HttpServer {
     response.on('error', () => response.destroy())
     const ended = (): void => {
       streaming--
+      exchange.sentBytes = (socket?.bytesWritten ?? before) - before
       report(exchange, reply.status)
     }
     if (response.closed) ended()
@@ -219,7 +225,9 @@ export function createHttpServer(deps: Deps): HttpServer {
     report(exchange, status)
   }
 
-  function report({ request, pattern, target, startedAt, ip, requestId, who }: Exchange, status: number): void {
+  function report(exchange: Exchange, status: number): void {
+    const { request, pattern, target, startedAt, ip, requestId, who } = exchange
+
     const info = {
       method: request.method ?? '',
       route: pattern,
@@ -233,6 +241,7 @@ export function createHttpServer(deps: Deps): HttpServer {
       requestId,
       userId: userIdOf(who),
       who,
+      bytes: exchange.sentBytes,
     }
     try {
       onRequest?.(info)

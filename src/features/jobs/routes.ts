@@ -78,14 +78,16 @@ export function createJobs(deps: {
   db: Db
   queue: Queue
   observe: Observe
+  /** Told of each run of a job. */
+  ran: () => void
   metrics: Metrics
   /** For addresses that people choose. */
   outgoing: Outgoing
   version: string
   config: JobsConfig
 }): Jobs {
-  const { db, queue, observe, metrics, config } = deps
-  const runner = new Runner({ db, queue, config })
+  const { db, observe, metrics, config } = deps
+  const runner = new Runner(deps)
   const scheduler = new Scheduler({ db, observe, tickSeconds: config.scheduler_tick, started: () => runner.wake() })
   const schedules = new Schedules({ db, changed: () => scheduler.wake() })
   const timers: NodeJS.Timeout[] = []

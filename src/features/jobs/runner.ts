@@ -21,9 +21,17 @@ export class Runner {
   readonly #db: Db
   readonly #queue: Queue
   readonly #config: { worker_concurrency: number; lease_duration: number }
+  readonly #ran: () => void
   #handlers: ReadonlyMap<string, JobHandler> = new Map()
 
-  constructor(deps: { db: Db; queue: Queue; config: { worker_concurrency: number; lease_duration: number } }) {
+  constructor(deps: {
+    db: Db
+    queue: Queue
+    config: { worker_concurrency: number; lease_duration: number }
+    /** Told of each run, whatever became of it. */
+    ran: () => void
+  }) {
+    this.#ran = deps.ran
     this.#db = deps.db
     this.#queue = deps.queue
     this.#config = deps.config
@@ -56,6 +64,7 @@ export class Runner {
   }
 
   async #run(item: Item, signal: AbortSignal): Promise<void> {
+    this.#ran()
     const { type, handler }: Work = { type: item.group, handler: this.#handlers.get(item.group) }
     if (!handler) throw new GiveUp(`no handler for job type: ${type}`)
     const notes = new Notes(this.#db, item)

@@ -36,6 +36,8 @@ type Deps = {
   clock: Clock
   observe: Observe
   metrics: Metrics
+  /** Told of each stream; what it returns is called when the stream is closed. */
+  opened: (who: Identity) => () => void
 }
 
 export type Realtime = {
@@ -141,9 +143,11 @@ export function createRealtime(deps: Deps): Realtime {
       if (draining) throw unavailable('server is shutting down')
       const { response } = call.raw
       const stream = new Stream(interest, owner, response, config.buffer_size, from)
+      const closed = deps.opened(who)
       response.once('close', () => {
         hub.remove(stream)
         leavePlace(owner)
+        closed()
       })
       begin(call, from, isReset)
       const expiry = expiryOf(who)

@@ -22,6 +22,8 @@ export class Exchange {
   /** The hosted site whose host name was addressed. */
   readonly site: string | undefined
   route: Route | undefined
+  /** Of the content, as far as it was handed to the connection. */
+  sentBytes = 0
   /** Of the path, whatever becomes of the request: for logs and metrics, where no text of a caller may be a label. */
   pattern = 'unmatched'
   who: Identity = ANONYMOUS

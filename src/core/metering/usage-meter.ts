@@ -1,0 +1,84 @@
+/** The tenant of whatever no app's key was used for. */
+export const NO_TENANT = '00000000-0000-0000-0000-000000000000'
+
+export type TenantUsage = {
+  requests: number
+  bandwidth: number
+  functions: number
+  jobRuns: number
+  streamPeak: number
+}
+export type EndpointUsage = { tenant: string; endpoint: string; status: number; requests: number }
+export type UsageBatch = { tenants: Map<string, TenantUsage>; endpoints: Map<string, EndpointUsage> }
+
+const nothing = (): TenantUsage => ({ requests: 0, bandwidth: 0, functions: 0, jobRuns: 0, streamPeak: 0 })
+
+/** Counts what is used, in memory: writing something for every request would cost more than most requests. */
+export class UsageMeter {
+  readonly #open = new Map<string, number>()
+  #batch: UsageBatch = { tenants: new Map(), endpoints: new Map() }
+
+  request(appId: string | null, method: string, route: string, status: number, bytes: number): void {
+    const tenant = appId ?? NO_TENANT
+    const used = this.#of(tenant)
+    used.requests++
+    used.bandwidth += bytes
+    if (route === '/api/rpc/{function}') used.functions++
+    const endpoint = `${method} ${route}`
+    const key = `${tenant} ${status} ${endpoint}`
+    const known = this.#batch.endpoints.get(key)
+    if (known) known.requests++
+    else this.#batch.endpoints.set(key, { tenant, endpoint, status, requests: 1 })
+  }
+
+  /** Returns what to call when the stream is closed. */
+  streamOpened(appId: string | null): () => void {
+    const tenant = appId ?? NO_TENANT
+    const open = (this.#open.get(tenant) ?? 0) + 1
+    this.#open.set(tenant, open)
+    const used = this.#of(tenant)
+    used.streamPeak = Math.max(used.streamPeak, open)
+    return () => {
+      const left = (this.#open.get(tenant) ?? 1) - 1
+      if (left > 0) this.#open.set(tenant, left)
+      else this.#open.delete(tenant)
+    }
+  }
+
+  jobRan(): void {
+    this.#of(NO_TENANT).jobRuns++
+  }
+
+  /** What was counted since the last time; streams that stay open count again. */
+  take(): UsageBatch {
+    const taken = this.#batch
+    this.#batch = { tenants: new Map(), endpoints: new Map() }
+    for (const [tenant, open] of this.#open) this.#of(tenant).streamPeak = open
+    return taken
+  }
+
+  /** A batch that could not be written is counted with the next one. */
+  giveBack({ tenants, endpoints }: UsageBatch): void {
+    for (const [tenant, lost] of tenants) {
+      const used = this.#of(tenant)
+      used.requests += lost.requests
+      used.bandwidth += lost.bandwidth
+      used.functions += lost.functions
+      used.jobRuns += lost.jobRuns
+      used.streamPeak = Math.max(used.streamPeak, lost.streamPeak)
+    }
+    for (const [key, lost] of endpoints) {
+      const known = this.#batch.endpoints.get(key)
+      if (known) known.requests += lost.requests
+      else this.#batch.endpoints.set(key, lost)
+    }
+  }
+
+  #of(tenant: string): TenantUsage {
+    const known = this.#batch.tenants.get(tenant)
+    if (known) return known
+    const made = nothing()
+    this.#batch.tenants.set(tenant, made)
+    return made
+  }
+}

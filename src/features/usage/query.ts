@@ -1,0 +1,66 @@
+import { badRequest } from '../../core/errors.ts'
+import { limitOf } from '../../core/page.ts'
+import type { Sql } from '../../db/sql.ts'
+import { METRICS, type Range, SORTS } from './sql.ts'
+
+type Query = Readonly<Record<string, string | undefined>>
+
+const DAYS: Readonly<Record<string, number>> = { day: 1, week: 7, month: 30 }
+const DAY_MS = 86_400_000
+
+/** Days, both included; what is asked by `period` ends today. */
+export function rangeOf(query: Query, now: number): Range & { period: string } {
+  const { from, to, period = 'month' } = query
+  if (from !== undefined || to !== undefined) {
+    if (!isDate(from) || !isDate(to) || from > to) throw badRequest('invalid date range')
+    return { from, to, period: query['period'] ?? 'custom' }
+  }
+  const days = DAYS[period]
+  if (days === undefined) throw badRequest('invalid period')
+  const date = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
+  return { from: date(now - (days - 1) * DAY_MS), to: date(now), period }
+}
+
+function isDate(text: string | undefined): text is string {
+  if (text === undefined || !/^\d{4}-\d{2}-\d{2}$/.test(text)) return false
+  const parsed = new Date(`${text}T00:00:00Z`)
+  return !Number.isNaN(parsed.getTime()) && parsed.toISOString().startsWith(text)
+}
+
+export function orderOf({ sort }: Query): { by: Sql; isDescending: boolean } {
+  if (sort === undefined || sort === '') return { by: sortNamed('request_count'), isDescending: true }
+  return { by: sortNamed(sort.trim().replace(/^[+-]/, '')), isDescending: sort.startsWith('-') }
+}
+
+function sortNamed(name: string): Sql {
+  const found = Object.hasOwn(SORTS, name) ? SORTS[name] : undefined
+  if (!found) throw badRequest('invalid sort')
+  return found
+}
+
+const MAX_LIMIT = 500
+
+export function windowOf(query: Query): { limit: number; offset: number } {
+  if (Number(query['limit']) > MAX_LIMIT) throw badRequest('invalid limit')
+  return limitOf(query, { limit: 50, maxLimit: MAX_LIMIT })
+}
+
+export function metricOf({ metric }: Query): { name: string; sum: Sql } {
+  if (metric === undefined || metric === '') throw badRequest('metric is required')
+  const sum = Object.hasOwn(METRICS, metric) ? METRICS[metric] : undefined
+  if (!sum) throw badRequest('invalid metric')
+  return { name: metric, sum }
+}
+
+export function granularityOf({ granularity = 'day' }: Query, metric: string): string {
+  const isKnown =
+    ['day', 'week', 'month'].includes(granularity) || (granularity === 'hour' && metric === 'api_requests')
+  if (!isKnown) throw badRequest('invalid granularity')
+  return granularity
+}
+
+export function groupOf({ group_by: group = 'tenant' }: Query, metric: string): 'tenant' | 'endpoint' | 'status_code' {
+  if (group === 'tenant') return group
+  if ((group === 'endpoint' || group === 'status_code') && metric === 'api_requests') return group
+  throw badRequest('invalid group_by')
+}
