@@ -121,6 +121,9 @@ export function join(items: readonly Sql[], glue: Sql): Sql {
 
 export const COMMA: Sql = sql`, `
 
+/** A timestamptz as the API writes it: RFC 3339 in UTC, with milliseconds. */
+export const rfc3339 = (column: Sql): Sql => sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
 /**
  * An expression that PostgreSQL itself deparsed from its catalogue with pg_get_expr, such as a policy's USING clause.
  * It is the operator's own SQL, already accepted by PostgreSQL; nothing else may come through here.

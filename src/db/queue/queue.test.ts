@@ -128,6 +128,53 @@ test('stop gives items back at once, and the interrupted attempt does not count'
   assert.equal(attempt, 1)
 })
 
+test('what cannot be taken back is let finish by a stop, and is done once', async () => {
+  const queue = queueOn(poolA)
+  let runs = 0
+  let finish = () => {}
+  const may = new Promise<void>((resolve) => (finish = resolve))
+  let started = () => {}
+  const running = new Promise<void>((resolve) => (started = resolve))
+  queue.work('letter', { ...options, finishes: true }, async (_item, signal) => {
+    runs++
+    started()
+    await may
+    assert.equal(signal.aborted, false)
+  })
+  await poolA.fly(SYSTEM, queue.push('letter', {}))
+  queue.wake('letter')
+  await running
+  const stopped = queue.stop()
+  const other = queueOn(poolB)
+  other.work('letter', options, async () => void runs++)
+  await poolA.fly(SYSTEM, other.push('after', {}))
+  let isNext = false
+  other.work('after', options, async () => {
+    isNext = true
+  })
+  await eventually(() => assert.ok(isNext, 'the other process is at work'))
+  finish()
+  await stopped
+  await gone('letter')
+  assert.equal(runs, 1)
+})
+
+test('a stop waits for what finishes no longer than it may', async () => {
+  const queue = new Queue({ db: poolA, observe: () => {}, finishMs: 700 })
+  let started = () => {}
+  const running = new Promise<void>((resolve) => (started = resolve))
+  queue.work('endless', { ...options, finishes: true }, async () => {
+    started()
+    await new Promise(() => {})
+  })
+  await poolA.fly(SYSTEM, queue.push('endless', {}))
+  queue.wake('endless')
+  await running
+  await queue.stop()
+  const [row] = await rowsOf('endless')
+  assert.deepEqual({ attempts: row?.attempts, worker: row?.worker }, { attempts: 0, worker: null })
+})
+
 test('a poison item is dead after its last retry, is told to onDead, and blocks nobody', async () => {
   const queue = queueOn(poolA)
   const done: string[] = []

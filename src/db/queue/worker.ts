@@ -44,7 +44,7 @@ type Running = Claimed & {
 type Done = { hold: Hold; item: Running; settled: () => void }
 
 /** What a worker needs of its queue. */
-export type Surroundings = {
+export type WorkerHost = {
   db: Db
   observe: Observe
   /** Names this process in the rows it holds. */
@@ -61,7 +61,7 @@ export class Worker {
   readonly rows: Rows
   readonly #options: WorkOptions
   readonly #handler: Handler
-  readonly #around: Surroundings
+  readonly #host: WorkerHost
   readonly #running = new Map<string, Running>()
   readonly #beat: NodeJS.Timeout
   #done: Done[] = []
@@ -72,13 +72,13 @@ export class Worker {
   /** The last claim left work behind: its slots, or the slots of a group, were used up. */
   #more = false
 
-  constructor(kind: string, options: WorkOptions, handler: Handler, around: Surroundings) {
+  constructor(kind: string, options: WorkOptions, handler: Handler, host: WorkerHost) {
     this.kind = kind
     this.rows = options.rows ?? queueRows
     this.#options = options
     this.#handler = handler
-    this.#around = around
-    const beat = () => void this.#heartbeat().catch((error: unknown) => around.troubled('heartbeat', error))
+    this.#host = host
+    const beat = () => void this.#heartbeat().catch((error: unknown) => host.troubled('heartbeat', error))
     this.#beat = setInterval(beat, (options.leaseSeconds * 1000) / 3).unref()
   }
 
@@ -88,7 +88,7 @@ export class Worker {
   }
 
   wake(): void {
-    if (this.#around.isStopping()) return
+    if (this.#host.isStopping()) return
     if (this.#claiming) this.#again = true
     else this.#claiming = this.#claim()
   }
@@ -117,17 +117,17 @@ export class Worker {
         await nextTurn()
         this.#again = false
         await this.#claimOnce()
-      } while (this.#again && !this.#around.isStopping())
+      } while (this.#again && !this.#host.isStopping())
     } catch (error) {
       this.#more = true
-      this.#around.troubled('claim', error)
+      this.#host.troubled('claim', error)
     } finally {
       this.#claiming = undefined
     }
   }
 
   async #claimOnce(): Promise<void> {
-    const { db, me, isStopping, fine } = this.#around
+    const { db, me, isStopping, fine } = this.#host
     const { concurrency, leaseSeconds, perGroup = concurrency } = this.#options
     const busy = this.#busy()
     const free = concurrency - busy.length
@@ -150,7 +150,7 @@ export class Worker {
   }
 
   #start(claimed: Claimed): void {
-    const { observe, me } = this.#around
+    const { observe, me } = this.#host
     const { finishes = false } = this.#options
     const item: Running = {
       ...claimed,
@@ -191,7 +191,7 @@ export class Worker {
   }
 
   async #run(running: Running): Promise<void> {
-    const { observe, me } = this.#around
+    const { observe, me } = this.#host
     const { controller, id, group, payload, attempt, maxAttempts } = running
     const item: Item = { id, group, payload, attempt, maxAttempts, worker: me }
     const hold: Hold = { id, worker: me, attempt }
@@ -249,11 +249,11 @@ export class Worker {
   async #write(statements: [Sql, ...Sql[]], isAbandoned: () => boolean): Promise<void> {
     for (let wait = 100; ; wait = Math.min(wait * 2, LONGEST_BACK_OFF_MS)) {
       try {
-        await this.#around.db.run(SYSTEM, statements)
+        await this.#host.db.run(SYSTEM, statements)
         return
       } catch (error) {
-        this.#around.troubled('write', error)
-        if (this.#around.isStopping() || isAbandoned()) return
+        this.#host.troubled('write', error)
+        if (this.#host.isStopping() || isAbandoned()) return
         await sleep(wait)
       }
     }
@@ -262,7 +262,7 @@ export class Worker {
   async #heartbeat(): Promise<void> {
     const ids = [...this.#running.keys()]
     if (ids.length === 0) return
-    const { db, me } = this.#around
+    const { db, me } = this.#host
     const kept = await db.rows<{ id: string }>(SYSTEM, this.rows.renew(me, ids, this.#options.leaseSeconds))
     const still = new Set(kept.map(({ id }) => id))
     for (const id of ids) if (!still.has(id)) this.#running.get(id)?.controller.abort()

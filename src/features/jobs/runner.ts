@@ -11,8 +11,6 @@ const LINE_CHARACTERS = 2_000
 /** Longer than anything that should run here; a handler that never ends holds its place no longer. */
 const LONGEST_RUN_MS = 3_600_000
 
-type Work = { type: string; handler: JobHandler | undefined }
-
 /** Seconds before the next attempt: 5, 10, 20, … at most five minutes, and up to one more so that a crowd spreads. */
 export const backOff = (attempt: number): number => Math.min(5 * 2 ** (attempt - 1), 300) + Math.random()
 
@@ -65,8 +63,8 @@ export class Runner {
 
   async #run(item: Item, signal: AbortSignal): Promise<void> {
     this.#ran()
-    const { type, handler }: Work = { type: item.group, handler: this.#handlers.get(item.group) }
-    if (!handler) throw new GiveUp(`no handler for job type: ${type}`)
+    const handler = this.#handlers.get(item.group)
+    if (!handler) throw new GiveUp(`no handler for job type: ${item.group}`)
     const notes = new Notes(this.#db, item)
     const timeout = AbortSignal.timeout(LONGEST_RUN_MS)
     try {

@@ -1,5 +1,4 @@
-import { type Sql, sql } from '../../db/sql.ts'
-import { time } from './sql.ts'
+import { rfc3339, type Sql, sql } from '../../db/sql.ts'
 
 export type Schedule = {
   id: string
@@ -15,9 +14,9 @@ export type NewSchedule = Omit<Schedule, 'id'>
 
 const SCHEDULE = sql`json_strip_nulls(json_build_object('id', s.id, 'name', s.name, 'jobType', s.job_type,
     'cronExpr', s.cron_expr, 'timezone', s.timezone, 'enabled', s.enabled, 'maxAttempts', s.max_attempts,
-    'lastRunAt', ${time(sql`s.last_run_at`)}, 'createdAt', ${time(sql`s.created_at`)},
-    'updatedAt', ${time(sql`s.updated_at`)}))::jsonb
-  || jsonb_build_object('payload', s.payload, 'nextRunAt', ${time(sql`s.next_run_at`)})`
+    'lastRunAt', ${rfc3339(sql`s.last_run_at`)}, 'createdAt', ${rfc3339(sql`s.created_at`)},
+    'updatedAt', ${rfc3339(sql`s.updated_at`)}))::jsonb
+  || jsonb_build_object('payload', s.payload, 'nextRunAt', ${rfc3339(sql`s.next_run_at`)})`
 
 const ROW = sql`s.id::text as id, s.name, s.job_type as "jobType", s.cron_expr as "cronExpr", s.timezone,
   s.payload::text as payload, s.enabled, s.max_attempts as "maxAttempts"`

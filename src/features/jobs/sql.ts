@@ -1,9 +1,7 @@
-import { EMPTY, type Sql, sql } from '../../db/sql.ts'
+import { EMPTY, rfc3339, type Sql, sql } from '../../db/sql.ts'
 
 export const STATES = ['queued', 'running', 'completed', 'failed', 'canceled'] as const
 export type JobState = (typeof STATES)[number]
-
-export const time = (column: Sql): Sql => sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
 /** A job whose process died waits for the next claim, so it is queued, whatever its row says. */
 const IS_RUNNING = sql`j.state = 'running' and j.lease_until > now()`
@@ -11,13 +9,13 @@ const IS_QUEUED = sql`(j.state = 'queued' or j.state = 'running' and j.lease_unt
 
 const JOB = sql`json_strip_nulls(json_build_object('id', j.id, 'type', j.type,
     'state', case when ${IS_QUEUED} then 'queued' else j.state end,
-    'attempts', j.attempts, 'maxAttempts', j.max_attempts, 'runAt', ${time(sql`j.planned_at`)},
-    'leaseUntil', ${time(sql`j.lease_until`)}, 'workerId', j.worker, 'lastRunAt', ${time(sql`j.last_run_at`)},
+    'attempts', j.attempts, 'maxAttempts', j.max_attempts, 'runAt', ${rfc3339(sql`j.planned_at`)},
+    'leaseUntil', ${rfc3339(sql`j.lease_until`)}, 'workerId', j.worker, 'lastRunAt', ${rfc3339(sql`j.last_run_at`)},
     'lastError', j.last_error, 'idempotencyKey', j.idempotency_key, 'scheduleId', j.schedule_id,
     'progress', j.progress, 'log', nullif(j.log, '{}'),
-    'completedAt', case when j.state = 'completed' then ${time(sql`j.finished_at`)} end,
-    'canceledAt', case when j.state = 'canceled' then ${time(sql`j.finished_at`)} end,
-    'createdAt', ${time(sql`j.created_at`)}, 'updatedAt', ${time(sql`j.updated_at`)}))::jsonb
+    'completedAt', case when j.state = 'completed' then ${rfc3339(sql`j.finished_at`)} end,
+    'canceledAt', case when j.state = 'canceled' then ${rfc3339(sql`j.finished_at`)} end,
+    'createdAt', ${rfc3339(sql`j.created_at`)}, 'updatedAt', ${rfc3339(sql`j.updated_at`)}))::jsonb
   || jsonb_build_object('payload', j.payload)`
 
 export type NewJob = {

@@ -1,14 +1,12 @@
-import { Ident, type Sql, sql } from '../../db/sql.ts'
+import { Ident, rfc3339, type Sql, sql } from '../../db/sql.ts'
 
 export type RefreshMode = 'standard' | 'concurrent'
 export const MODES: readonly RefreshMode[] = ['standard', 'concurrent']
 
-const time = (column: Sql): Sql => sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
-
 const RECORD = sql`json_build_object('id', m.id, 'schemaName', m.schema_name, 'viewName', m.view_name,
-  'refreshMode', m.refresh_mode, 'lastRefreshAt', ${time(sql`m.last_refresh_at`)},
+  'refreshMode', m.refresh_mode, 'lastRefreshAt', ${rfc3339(sql`m.last_refresh_at`)},
   'lastRefreshDurationMs', m.last_refresh_duration_ms, 'lastRefreshStatus', m.last_refresh_status,
-  'lastRefreshError', m.last_refresh_error, 'createdAt', ${time(sql`m.created_at`)}, 'updatedAt', ${time(sql`m.updated_at`)})`
+  'lastRefreshError', m.last_refresh_error, 'createdAt', ${rfc3339(sql`m.created_at`)}, 'updatedAt', ${rfc3339(sql`m.updated_at`)})`
 
 export const allViews: Sql = sql`
   select json_build_object('items', coalesce(json_agg(${RECORD} order by m.schema_name, m.view_name), '[]'),

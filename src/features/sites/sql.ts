@@ -1,14 +1,12 @@
-import { type Sql, sql } from '../../db/sql.ts'
-
-const time = (column: Sql): Sql => sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+import { rfc3339, type Sql, sql } from '../../db/sql.ts'
 
 const SITE = sql`json_strip_nulls(json_build_object('id', s.id, 'name', s.name, 'slug', s.slug, 'spaMode', s.spa_mode,
   'liveDeployId', (select d.id from svc.site_deploys d where d.site_id = s.id and d.status = 'live'),
-  'createdAt', ${time(sql`s.created_at`)}, 'updatedAt', ${time(sql`s.updated_at`)}))`
+  'createdAt', ${rfc3339(sql`s.created_at`)}, 'updatedAt', ${rfc3339(sql`s.updated_at`)}))`
 
 const DEPLOY = sql`json_strip_nulls(json_build_object('id', d.id, 'siteId', d.site_id, 'status', d.status,
   'fileCount', d.file_count, 'totalBytes', d.total_bytes, 'errorMessage', d.error_message,
-  'createdAt', ${time(sql`d.created_at`)}, 'updatedAt', ${time(sql`d.updated_at`)}))`
+  'createdAt', ${rfc3339(sql`d.created_at`)}, 'updatedAt', ${rfc3339(sql`d.updated_at`)}))`
 
 type Page = { page: number; perPage: number; offset: number }
 

@@ -1,12 +1,10 @@
-import { EMPTY, type Sql, sql } from '../../db/sql.ts'
-
-const time = (column: Sql): Sql => sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+import { EMPTY, rfc3339, type Sql, sql } from '../../db/sql.ts'
 
 const isPublic = (bucket: string): Sql =>
   sql`coalesce((select public from svc.storage_buckets where name = ${bucket}), true)`
 
 const FIELDS = sql`'id', o.id, 'bucket', o.bucket, 'name', o.name, 'size', b.size, 'contentType', o.content_type,
-  'userId', o.user_id, 'createdAt', ${time(sql`o.created_at`)}, 'updatedAt', ${time(sql`o.updated_at`)}`
+  'userId', o.user_id, 'createdAt', ${rfc3339(sql`o.created_at`)}, 'updatedAt', ${rfc3339(sql`o.updated_at`)}`
 
 /** As the API shows it. Objects of private buckets have no public address. */
 const record = (isInPublic: Sql, baseUrl: string): Sql => sql`case when ${isInPublic}
@@ -98,7 +96,7 @@ export const urlsOfBucket = (bucket: string, baseUrl: string): Sql => sql`
   group by o.portion`
 
 const BUCKET = sql`json_build_object('id', s.id, 'name', s.name, 'public', s.public, 'inline', s.inline,
-  'createdAt', ${time(sql`s.created_at`)}, 'updatedAt', ${time(sql`s.updated_at`)})`
+  'createdAt', ${rfc3339(sql`s.created_at`)}, 'updatedAt', ${rfc3339(sql`s.updated_at`)})`
 
 export const allBuckets: Sql = sql`
   select json_build_object('items', coalesce(json_agg(${BUCKET} order by s.name), '[]'))::text from svc.storage_buckets s`

@@ -1,4 +1,4 @@
-import { EMPTY, type Sql, sql } from '../../db/sql.ts'
+import { EMPTY, rfc3339, type Sql, sql } from '../../db/sql.ts'
 
 export type HookFields = {
   url: string
@@ -8,11 +8,9 @@ export type HookFields = {
   enabled: boolean
 }
 
-const time = (column: Sql): Sql => sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
-
 /** As the API shows it: never the secret. */
 const RECORD = sql`json_build_object('id', w.id, 'url', w.url, 'hasSecret', w.secret is not null, 'events', w.events,
-  'tables', w.tables, 'enabled', w.enabled, 'createdAt', ${time(sql`w.created_at`)}, 'updatedAt', ${time(sql`w.updated_at`)})`
+  'tables', w.tables, 'enabled', w.enabled, 'createdAt', ${rfc3339(sql`w.created_at`)}, 'updatedAt', ${rfc3339(sql`w.updated_at`)})`
 
 export const allHooks: Sql = sql`
   select coalesce(json_agg(${RECORD} order by w.created_at, w.id), '[]')::text from svc.webhooks w`
@@ -98,7 +96,7 @@ export const recordAttempt = (a: Attempt): Sql => sql`
 const DELIVERY = sql`json_strip_nulls(json_build_object('id', d.id, 'webhookId', d.webhook_id, 'eventId', d.event_id,
   'eventAction', d.event_action, 'eventTable', d.event_table, 'success', d.success, 'statusCode', d.status_code,
   'attempt', d.attempt, 'durationMs', d.duration_ms, 'error', d.error, 'requestBody', d.request_body,
-  'responseBody', d.response_body, 'deliveredAt', ${time(sql`d.delivered_at`)}))`
+  'responseBody', d.response_body, 'deliveredAt', ${rfc3339(sql`d.delivered_at`)}))`
 
 /** Counting on would cost more with every attempt, and nobody turns that many pages. */
 const MAX_COUNTED = 10_000
