@@ -14,12 +14,17 @@ import type { Platform } from './platform.ts'
 
 /** The user's own tables and functions. */
 export async function createData(config: Config, platform: Platform, routes: () => readonly Route[]) {
-  const { db, schema, changeLog, observe, publicUrl } = platform
+  const { db, schema, changeLog, candidates, observe, publicUrl } = platform
   await watchTables({ db, schema, observe }, config.realtime.watch)
   return {
     features: [
       createSchemaFeature({ schema }),
-      createCollections({ db, schema, log: changeLog }),
+      createCollections({
+        db,
+        schema,
+        log: changeLog,
+        means: { candidates, textSearchConfig: config.api.text_search_config },
+      }),
       createRpc({ db, schema, log: changeLog }),
       createGraphql({
         db,

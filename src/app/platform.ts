@@ -6,6 +6,7 @@ import { ChangeLog } from '../db/changes/log.ts'
 import { createCounters } from '../db/counters.ts'
 import { Queue } from '../db/queue/queue.ts'
 import { openSchemaCache } from '../db/schema/cache.ts'
+import { Candidates } from '../db/schema/candidates.ts'
 import { openTablesWarning, reportOpenTables } from '../db/schema/open-tables.ts'
 import type { SchemaCache } from '../db/schema/snapshot.ts'
 import { openDatabase } from '../db/setup/database.ts'
@@ -23,6 +24,7 @@ export type Platform = {
   schema: SchemaCache
   queue: Queue
   changeLog: ChangeLog
+  candidates: Candidates
   limiter: Limiter
   metrics: Metrics
   usage: UsageMeter
@@ -96,6 +98,7 @@ export async function openPlatform(
       finishMs: config.server.shutdown_timeout * 1000,
     }),
     changeLog,
+    candidates: new Candidates(logKey),
     limiter: createLimiter({ counters }),
     metrics,
     usage: new UsageMeter(),

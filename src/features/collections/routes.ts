@@ -12,6 +12,7 @@ import { parseBatch } from './batch/parse.ts'
 import { parseKey } from './key.ts'
 import { KnownStatements } from './known-statements.ts'
 import { explainList, listStatement, readStatement } from './list/list.ts'
+import type { ListMeans } from './list/plan.ts'
 import { atTable } from './place.ts'
 import { writtenColumns } from './write/body.ts'
 import { buildCreate, buildDelete, buildUpdate } from './write/build.ts'
@@ -22,9 +23,10 @@ export type CollectionsDeps = {
   schema: SchemaCache
   /** Writes are logged, and its reader woken when they are committed. */
   log: Pick<ChangeLog, 'appender' | 'wake'>
+  means: ListMeans
 }
 
-export function createCollections({ db, schema, log }: CollectionsDeps): { routes: Route[] } {
+export function createCollections({ db, schema, log, means }: CollectionsDeps): { routes: Route[] } {
   const at = <T>(call: Call, work: (place: Place) => Promise<T>): Promise<T> =>
     atTable(schema, call.params['table'] ?? '', call.who, work)
 
@@ -58,7 +60,7 @@ export function createCollections({ db, schema, log }: CollectionsDeps): { route
       answers: { 200: answers.rows },
       handle: async (call) =>
         at(call, async (place) => {
-          const { asked, statement } = listStatement(known, call.query, place)
+          const { asked, statement } = listStatement(known, call.query, place, means)
           const text = await db
             .fly(call.who, statement, { ...READS, signal: call.departure })
             .catch((error: unknown) => {

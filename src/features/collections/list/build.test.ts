@@ -4,12 +4,15 @@ import { startServer } from '../../../../test/kit.ts'
 import { ANONYMOUS } from '../../../core/identity.ts'
 import { Appender } from '../../../db/changes/append.ts'
 import { openSchemaCache } from '../../../db/schema/cache.ts'
+import { Candidates } from '../../../db/schema/candidates.ts'
 import { viewerOf } from '../../../db/schema/viewer.ts'
 import { openPool } from '../../../db/wire/pool.ts'
 import { KnownStatements } from '../known-statements.ts'
 import { columnFinder } from '../write/body.ts'
 import { buildCreate, buildUpdate } from '../write/build.ts'
 import { listStatement } from './list.ts'
+
+const MEANS = { candidates: new Candidates(''), textSearchConfig: 'english' }
 
 async function snapshotOf(databaseUrl: string) {
   const observe = () => {}
@@ -45,7 +48,7 @@ test('a list with total, filter and expansion is one statement that walks indexe
   assert.ok(table)
   const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
   const render = (query: Record<string, string>) =>
-    listStatement(new KnownStatements(), query, place).statement.render()
+    listStatement(new KnownStatements(), query, place, MEANS).statement.render()
 
   const explain = async (query: Record<string, string>): Promise<string> => {
     const { text, values } = render(query)
@@ -80,7 +83,7 @@ test('values travel as parameters and the text stays the same', async () => {
   assert.ok(table)
   const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
   const render = (filter: string, page = '1') =>
-    listStatement(new KnownStatements(), { filter, page }, place).statement.render()
+    listStatement(new KnownStatements(), { filter, page }, place, MEANS).statement.render()
   const [one, other] = [render("title='x'"), render("title=''' or 1=1 --'")]
   assert.equal(one.text, other.text)
   assert.ok(other.values.includes("' or 1=1 --"))
@@ -98,7 +101,7 @@ test('pages of every size need few texts', async () => {
   const texts = new Set<string>()
   for (let perPage = 1; perPage <= 500; perPage++) {
     for (const page of ['1', '2', '77', '99999']) {
-      texts.add(listStatement(known, { perPage: String(perPage), page }, place).statement.render().text)
+      texts.add(listStatement(known, { perPage: String(perPage), page }, place, MEANS).statement.render().text)
     }
   }
   assert.ok(texts.size <= 24, `${texts.size} texts`)
@@ -122,13 +125,18 @@ test('lists that differ in their literals share one statement, made once', async
   }
   const known = new Counting()
   const texts = [1, 2, 3].map(
-    (n) => listStatement(known, { filter: `id>${n} and title='${n}'` }, place).statement.render().text,
+    (n) => listStatement(known, { filter: `id>${n} and title='${n}'` }, place, MEANS).statement.render().text,
   )
   assert.deepEqual([made, new Set(texts).size], [1, 1])
   // The same names in another place are another question.
-  listStatement(known, { filter: `title='1' and id>1` }, place)
-  listStatement(known, { filter: `id>1 and title='1'`, sort: '-id' }, place)
-  listStatement(known, { filter: `id>1 and title='1'` }, { ...place, viewer: { role: 'none', allowedTables: [] } })
+  listStatement(known, { filter: `title='1' and id>1` }, place, MEANS)
+  listStatement(known, { filter: `id>1 and title='1'`, sort: '-id' }, place, MEANS)
+  listStatement(
+    known,
+    { filter: `id>1 and title='1'` },
+    { ...place, viewer: { role: 'none', allowedTables: [] } },
+    MEANS,
+  )
   assert.equal(made, 4)
 })
 

@@ -14,16 +14,55 @@ const MAX_EXPANDED = 1000
  * other's plan.
  */
 export function buildList(plan: ListPlan, schema: Schema): Sql {
-  const { shape, window } = plan
-  const where = plan.filter ? sql` where ${buildFilter(plan.filter, shape.table, ROW)}` : EMPTY
-  const reached = sql`select ${rowSelect(schema, shape, ROW)} from ${shape.table.ident} as ${ROW}${where}${orderBy(plan.order, ROW)}`
-  const items = sql`(select pg_catalog.json_agg(svc_page.*)::text from (${windowOf(reached, window)}) as svc_page)`
-  const head = sql`'{"items":', coalesce(${items}, '[]'), ',"page":', ${window.page}::int8, ',"perPage":', ${window.perPage}::int8`
-  if (plan.skipTotal) return sql`select pg_catalog.concat(${head}, ',"totalItems":-1,"totalPages":-1}')`
-  return sql`select pg_catalog.concat(${head}, ',"totalItems":', svc_total.n, ',"totalPages":',
+  const { shape, window, stages } = plan
+  const found = foundOnce(plan)
+  const rows = found ? sql`svc_found as ${ROW}` : sql`${shape.table.ident} as ${ROW}${whereOf(plan)}`
+  const order = orderBy([...stages.flatMap((stage) => stage.order ?? []), ...orderKeys(plan.order, ROW)])
+  const select = join([rowSelect(schema, shape, ROW), ...stages.flatMap((stage) => stage.keys ?? [])], COMMA)
+  // Keys of items may be dear: of rows that are found once, those of the page alone get them.
+  const page = found
+    ? sql`select ${select} from (${windowOf(sql`select * from ${rows}${order}`, window)}) as ${ROW}`
+    : windowOf(sql`select ${select} from ${rows}${order}`, window)
+  const items = sql`(select pg_catalog.json_agg(svc_page.*)::text from (${page}) as svc_page)`
+  const more = stages.flatMap((stage) => (stage.envelope ? sql`, ${stage.envelope(rows)}` : []))
+  const head = sql`${found ?? EMPTY}select pg_catalog.concat('{"items":', coalesce(${items}, '[]'),
+    ',"page":', ${window.page}::int8, ',"perPage":', ${window.perPage}::int8${join(more, EMPTY)}`
+  if (plan.skipTotal) return sql`${head}, ',"totalItems":-1,"totalPages":-1}')`
+  return sql`${head}, ',"totalItems":', svc_total.n, ',"totalPages":',
       (svc_total.n + ${window.perPage}::int8 - 1) / ${window.perPage}::int8, '}')
-    from (select pg_catalog.count(*) as n from ${shape.table.ident} as ${ROW}${where}) as svc_total`
+    from (select pg_catalog.count(*) as n from ${rows}) as svc_total`
 }
+
+function whereOf({ filter, shape, stages }: ListPlan, ...more: Sql[]): Sql {
+  const filters = filter ? [buildFilter(filter, shape.table, ROW)] : []
+  const conditions = [...more, ...filters, ...stages.flatMap((stage) => stage.conditions ?? [])]
+  return conditions.length > 0 ? sql` where ${join(conditions, AND)}` : EMPTY
+}
+
+/**
+ * The rows of the list as the table `svc_found`, where a stage works something out for each. Candidates are fetched by
+ * their place in the table, which a policy does not forbid; when they are too many, the table is read as without them.
+ */
+function foundOnce(plan: ListPlan): Sql | undefined {
+  const { stages, readable, shape } = plan
+  const worked = stages.flatMap((stage) => stage.worked ?? [])
+  const candidates = stages.flatMap((stage) => stage.candidates ?? [])
+  if (worked.length === 0 && candidates.length === 0) return undefined
+  const columns = join([...readable.map(({ ident }) => sql`${ROW}.${ident}`), ...worked], COMMA)
+  const found = (...conditions: Sql[]): Sql =>
+    sql`select ${columns} from ${shape.table.ident} as ${ROW}${whereOf(plan, ...conditions)}`
+  if (candidates.length === 0) return sql`with svc_found as materialized (${found()}) `
+  const sets = candidates.map((tids, i) => sql`${setAt(i)} as materialized (select ${tids} as tids)`)
+  const anySet = candidates.map((_, i) => sql`(select tids is not null from ${setAt(i)})`)
+  const isIn = candidates.map(
+    (_, i) => sql`${ROW}.ctid operator(pg_catalog.=) any ((select tids from ${setAt(i)})::pg_catalog.tid[])`,
+  )
+  return sql`with ${join(sets, COMMA)}, svc_found as materialized (
+    ${found(...isIn)} union all ${found(sql`not (${join(anySet, AND)})`)}) `
+}
+
+const AND = sql` and `
+const setAt = (i: number): Ident => new Ident(`svc_set${i}`)
 
 /**
  * How far a list reaches stands in the text: of an unknown limit PostgreSQL expects a tenth of the table, and sorts it
@@ -63,15 +102,13 @@ function expanded(schema: Schema, expansion: Expansion, from: Table, row: Ident,
     return sql`(select pg_catalog.to_json(j.*) from (${rows} limit 1) as j)`
   }
   return sql`coalesce((select pg_catalog.json_agg(j.*) from (
-    ${rows}${orderBy(order, there)} limit ${integer(MAX_EXPANDED)}) as j), '[]'::pg_catalog.json)`
+    ${rows}${orderBy(orderKeys(order, there))} limit ${integer(MAX_EXPANDED)}) as j), '[]'::pg_catalog.json)`
 }
 
-function orderBy(order: readonly Order[], row: Ident): Sql {
-  const keys = order.map(({ column, descending }) =>
-    descending ? sql`${row}.${column.ident} desc` : sql`${row}.${column.ident}`,
-  )
-  return keys.length > 0 ? sql` order by ${join(keys, COMMA)}` : EMPTY
-}
+const orderKeys = (order: readonly Order[], row: Ident): Sql[] =>
+  order.map(({ column, descending }) => (descending ? sql`${row}.${column.ident} desc` : sql`${row}.${column.ident}`))
+
+const orderBy = (keys: readonly Sql[]): Sql => (keys.length > 0 ? sql` order by ${join(keys, COMMA)}` : EMPTY)
 
 const DIGITS = [sql`0`, sql`1`, sql`2`, sql`3`, sql`4`, sql`5`, sql`6`, sql`7`, sql`8`, sql`9`]
 

@@ -5,7 +5,7 @@ import { Slots, type Sql } from '../../../db/sql.ts'
 import type { KnownStatements } from '../known-statements.ts'
 import { buildList, buildRead } from './build.ts'
 import { type ListQuery, parseList, parseRow } from './parse.ts'
-import { planList, planRow } from './plan.ts'
+import { type ListMeans, planList, planRow } from './plan.ts'
 
 type Query = Readonly<Record<string, string>>
 
@@ -14,11 +14,12 @@ export function listStatement(
   known: KnownStatements,
   query: Query,
   place: Place,
+  means: ListMeans,
 ): { asked: ListQuery; statement: Sql } {
   const slots = new Slots()
   const asked = parseList(query, slots)
   const shape = `list ${JSON.stringify(asked)}`
-  const statement = known.get(place, shape, () => buildList(planList(asked, place), place.schema))
+  const statement = known.get(place, shape, () => buildList(planList(asked, place, means), place.schema))
   return { asked, statement: statement.fill(slots.values) }
 }
 

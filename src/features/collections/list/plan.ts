@@ -1,10 +1,12 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Place } from '../../../db/rows/place.ts'
+import type { Candidates } from '../../../db/schema/candidates.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
 import { type PlannedFilter, planFilter } from '../../../db/schema/filter/plan.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
 import { columnFor, columnsFor, isAllowed, keyFor, relationFor, type Step } from '../../../db/schema/viewer.ts'
 import type { ListQuery, RowQuery, SortKey, Window } from './parse.ts'
+import type { Stage } from './stage.ts'
 
 /** Which columns and relations one JSON object shows. */
 export type Shape = {
@@ -28,9 +30,19 @@ export type ListPlan = {
   readonly order: readonly Order[]
   readonly window: Window
   readonly skipTotal: boolean
+  readonly stages: readonly Stage[]
+  /** All columns that a stage may carry along. */
+  readonly readable: readonly Column[]
 }
 
-export function planList(query: ListQuery, place: Place): ListPlan {
+/** What stages are made with. */
+export type ListMeans = {
+  readonly candidates: Candidates
+  /** `api.text_search_config` */
+  readonly textSearchConfig: string
+}
+
+export function planList(query: ListQuery, place: Place, means: ListMeans): ListPlan {
   const { schema, table, viewer } = place
   return {
     shape: planRow(query, place),
@@ -38,7 +50,13 @@ export function planList(query: ListQuery, place: Place): ListPlan {
     order: planOrder(query.sort, place),
     window: query.window,
     skipTotal: query.skipTotal,
+    stages: planStages(query, place, means),
+    readable: columnsFor(table, viewer.role),
   }
+}
+
+function planStages(_query: ListQuery, _place: Place, _means: ListMeans): Stage[] {
+  return []
 }
 
 export function planRow({ fields, expand }: RowQuery, place: Place): Shape {
