@@ -11,6 +11,39 @@ begin
   return true;
 end $$;
 
+-- INSERT … ON CONFLICT DO UPDATE does not return the row it replaced. Its WHERE is evaluated on that row, under the lock,
+-- right before RETURNING is evaluated on the new one: the first notes the image, the second takes it away again. Null:
+-- nothing was replaced, the row is new.
+create function svc.note_replaced(image jsonb) returns boolean
+language plpgsql as $$
+begin
+  perform pg_catalog.set_config('svc.replaced', coalesce(image, '{}')::text, true);
+  return true;
+end $$;
+
+create function svc.take_replaced() returns jsonb
+language plpgsql as $$
+declare
+  noted text := pg_catalog.current_setting('svc.replaced', true);
+begin
+  if noted <> '' then
+    perform pg_catalog.set_config('svc.replaced', '', true);
+    return noted::jsonb;
+  end if;
+  return null;
+end $$;
+
+-- Neither inserted nor seen: another transaction deleted the row between two statements, which another try finds out,
+-- or the caller's policies hide it.
+create function svc.require_seen(seen boolean) returns boolean
+language plpgsql as $$
+begin
+  if not seen then
+    raise exception 'conflicting row is not visible' using errcode = 'serialization_failure';
+  end if;
+  return true;
+end $$;
+
 -- What must be laid over to_jsonb() of a row to show its columns as the API does: GeoJSON with all digits and
 -- without a reference system, and vectors as arrays, which is how pgvector writes them. Null = nothing.
 create function svc.converted_columns(relation oid, row_name text) returns text

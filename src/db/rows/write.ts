@@ -1,9 +1,9 @@
-import type { Appender, ChangeAction } from '../changes/append.ts'
+import type { Appender, ChangeAction, ChangedRows } from '../changes/append.ts'
 import { isSpatial } from '../schema/row-image.ts'
 import { rowJson, rowJsonb } from '../schema/row-json.ts'
 import type { Column, Schema, Table } from '../schema/snapshot.ts'
 import { columnsFor, keyFor } from '../schema/viewer.ts'
-import { COMMA, Ident, join, type Sql, sql } from '../sql.ts'
+import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../sql.ts'
 import { equals } from './keys.ts'
 import type { Place } from './place.ts'
 
@@ -98,9 +98,12 @@ export const logOne = (place: Place, log: Appender, action: ChangeAction): Sql =
 
 /** As logOne, for all rows that a statement changed, in `order`. */
 export const logAll = (place: Place, log: Appender, action: ChangeAction, order: Sql): Sql =>
-  log.append(place.table, {
-    action,
-    pks: sql`pg_catalog.array_agg(${MADE}.svc_pk${order})`,
-    records: action === 'delete' ? NONE : sql`pg_catalog.array_agg(${newImage(place, log)}${order})`,
-    oldRecords: action === 'create' ? NONE : sql`pg_catalog.array_agg(${MADE}.svc_old${order})`,
-  })
+  log.append(place.table, rowsMade(place, log, action, order, EMPTY))
+
+/** All rows that a statement changed and `filter` lets through, aggregated for the log. */
+export const rowsMade = (place: Place, log: Appender, action: ChangeAction, order: Sql, filter: Sql): ChangedRows => ({
+  action,
+  pks: sql`pg_catalog.array_agg(${MADE}.svc_pk${order})${filter}`,
+  records: action === 'delete' ? NONE : sql`pg_catalog.array_agg(${newImage(place, log)}${order})${filter}`,
+  oldRecords: action === 'create' ? NONE : sql`pg_catalog.array_agg(${MADE}.svc_old${order})${filter}`,
+})

@@ -60,6 +60,7 @@ function table(schema: string, name: string, more: Partial<Table> = {}): Table {
     relations: [],
     checkConstraints: [],
     indexes: [],
+    uniqueKeys: [],
     rlsEnabled: false,
     rlsPolicies: [],
     privileges: { svc_anon: none, svc_authenticated: none },

@@ -40,6 +40,8 @@ export type Table = {
   readonly relations: readonly Relation[]
   readonly checkConstraints: readonly { name: string; definition: string }[]
   readonly indexes: readonly Index[]
+  /** Unique indexes that decide what a conflict is: valid, not deferrable, on plain columns and all rows. */
+  readonly uniqueKeys: readonly { readonly name: string; readonly columns: readonly string[] }[]
   readonly rlsEnabled: boolean
   readonly rlsPolicies: readonly Policy[]
   /** Table-level or any column-level privilege. */

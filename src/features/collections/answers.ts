@@ -23,14 +23,24 @@ export const listQuery = {
   skipTotal: t.boolean({ default: false, description: 'leave the rows uncounted: totals are -1' }),
 }
 
+const onConflict = t.string({ description: 'columns of a unique key: a row with the same key is changed instead' })
+const merge = t.oneOf(['true', 'ignore'], {
+  default: 'true',
+  description: '`ignore`: a row that is there stays as it is',
+  refusal: 'merge must be true or ignore',
+})
+export const upsertQuery = { onConflict, merge }
+
 export const rows = t.pageOf(t.row)
 
 export const batch = t.object({
   operations: t.array(
     t.object({
-      method: t.oneOf(['create', 'update', 'delete']),
+      method: t.oneOf(['create', 'update', 'delete', 'upsert']),
       id: t.optional(t.union(t.string(), t.number())),
       body: t.optional(t.row),
+      onConflict: t.optional(onConflict),
+      merge: t.optional(t.union(t.boolean(), merge)),
     }),
     { maxItems: 1000 },
   ),

@@ -5,7 +5,7 @@ import { type Db, READS } from '../../db/db.ts'
 import type { Place } from '../../db/rows/place.ts'
 import type { Column, SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Sql } from '../../db/sql.ts'
-import { type Call, jsonText, noContent, type Route, route } from '../../http/route.ts'
+import { type Call, jsonText, noContent, type Reply, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { runBatch } from './batch/batch.ts'
 import { parseBatch } from './batch/parse.ts'
@@ -16,7 +16,9 @@ import type { ListMeans } from './list/plan.ts'
 import { atTable } from './place.ts'
 import { writtenColumns } from './write/body.ts'
 import { buildCreate, buildDelete, buildUpdate } from './write/build.ts'
+import { conflictOf } from './write/conflict.ts'
 import { explainWrite } from './write/errors.ts'
+import { buildUpsert, explainUpsert, upserted } from './write/upsert.ts'
 
 export type CollectionsDeps = {
   db: Db
@@ -35,18 +37,32 @@ export function createCollections({ db, schema, log, means }: CollectionsDeps): 
   const keyOf = (call: Call, place: Place): string[] =>
     parseKey(place.table, call.params['id'] ?? '', call.rawParams['id'] ?? '')
 
-  const write = async (
+  const writeAll = async (
     call: Call,
     { table }: Place,
-    statement: Sql,
+    statements: readonly [Sql, ...Sql[]],
     columns: readonly Column[] = [],
-  ): Promise<string | null> => {
+  ): Promise<(string | null)[]> => {
     const options = { signal: call.departure, plain: !table.runsUserCode }
-    const answer = await db.fly(call.who, statement, options).catch((error: unknown) => {
+    const answers = await db.flyAll(call.who, statements, options).catch((error: unknown) => {
       throw error instanceof AppError ? explainWrite(error, columns) : error
     })
     log.wake()
-    return answer
+    return answers
+  }
+
+  const write = async (call: Call, place: Place, statement: Sql, columns?: readonly Column[]) =>
+    (await writeAll(call, place, [statement], columns))[0] ?? null
+
+  const upsert = async (call: Call, place: Place, columns: readonly Column[]): Promise<Reply> => {
+    const { onConflict = '', merge } = call.query
+    const conflict = conflictOf(place.table, onConflict, merge, columns)
+    const statements = buildUpsert(place, { columns, bodies: [call.bodyText], conflict, log: log.appender(call.who) })
+    const texts = await writeAll(call, place, statements, columns).catch((error: unknown) => {
+      throw error instanceof AppError ? explainUpsert(error) : error
+    })
+    const { status, text } = upserted(texts)
+    return jsonText(status, text)
   }
 
   const routes = [
@@ -71,17 +87,19 @@ export function createCollections({ db, schema, log, means }: CollectionsDeps): 
     }),
 
     route('POST /api/collections/{table}', {
-      summary: 'Create a row',
+      summary: 'Create a row; with `onConflict`, or change the one that is there',
       auth: 'optional',
       access: 'write',
       limit: 'api',
       params: { table: answers.table },
+      query: answers.upsertQuery,
       accepts: t.row,
-      answers: { 201: t.row },
+      answers: { 200: t.row, 201: t.row },
       handle: async (call) =>
         at(call, async (place) => {
           requireWritable(place, 'insertable')
           const columns = writtenColumns(place.table, call.body, call.bodyText)
+          if (call.query['onConflict'] !== undefined) return upsert(call, place, columns)
           const statement = buildCreate(place, { columns, body: call.bodyText, log: log.appender(call.who) })
           const text = await write(call, place, statement, columns)
           // A trigger of the table swallowed the row.

@@ -215,6 +215,42 @@ test('when one mutation fails nothing is kept, and the failing one is named', as
   })
 })
 
+test('an insert says what becomes of rows that are there, and the log tells which it was', async () => {
+  await api.sql('truncate svc.changes')
+  const insert = (rows: string, update: string) =>
+    data(`mutation { insert_authors(objects: [${rows}], on_conflict: {constraint: authors_pkey, update_columns: [${update}]})
+      { affected_rows returning { id name } } }`)
+  assert.deepEqual((await insert('{id: 71, name: "Cy"}', 'name')).insert_authors.affected_rows, 1)
+  assert.deepEqual(await insert('{id: 71, name: "Cyd"}, {id: 72, name: "Di"}', 'name'), {
+    insert_authors: {
+      affected_rows: 2,
+      returning: [
+        { id: 71, name: 'Cyd' },
+        { id: 72, name: 'Di' },
+      ],
+    },
+  })
+  assert.deepEqual(await insert('{id: 71, name: "no"}, {id: 73, name: "Ed"}', ''), {
+    insert_authors: { affected_rows: 1, returning: [{ id: 73, name: 'Ed' }] },
+  })
+  const logged = await api.sql(`select action, record ->> 'name' as now, old_record ->> 'name' as before
+    from svc.changes order by (record ->> 'id')::int, id`)
+  assert.deepEqual(
+    logged.map(({ action, now, before }) => [action, now, before]),
+    [
+      ['create', 'Cy', null],
+      ['update', 'Cyd', 'Cy'],
+      ['create', 'Di', null],
+      ['create', 'Ed', null],
+    ],
+  )
+  await api.sql('delete from authors where id > 70')
+  const [code] = await failure(
+    'mutation { insert_authors(objects: [], on_conflict: {constraint: by_chance}) { affected_rows } }',
+  )
+  assert.equal(code, 400)
+})
+
 test('jsonb grows at both ends', async () => {
   await data('mutation { insert_posts(objects: {id: 100, title: "j", meta: [2]}) { affected_rows } }')
   await data('mutation { update_posts(where: {id: {_eq: 100}}, _append: {meta: [3]}) { affected_rows } }')

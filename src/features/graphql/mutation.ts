@@ -3,6 +3,7 @@ import { getNamedType } from 'graphql'
 import { badRequest } from '../../core/errors.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
 import type { Place } from '../../db/rows/place.ts'
+import { logUpserts, onConflict, replaced } from '../../db/rows/upsert.ts'
 import {
   assignments,
   BEFORE,
@@ -23,6 +24,7 @@ import { columnsFor } from '../../db/schema/viewer.ts'
 import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../db/sql.ts'
 import { jsonOf } from './input-json.ts'
 import type { NamedTable } from './names.ts'
+import { conflictOf } from './on-conflict.ts'
 import { argumentsOf, type Compilation, reachOf, requireAllowed, selectList } from './query.ts'
 import { meaningOf, type Selected, selectionOf } from './selection.ts'
 import { type Input, parameter, whereClause } from './where.ts'
@@ -39,7 +41,7 @@ export function compileMutation(selected: Selected, c: Compilation, log: Appende
   const write = { table, place: { schema: c.schema, table: table.table, viewer: c.viewer }, c, log }
   switch (meaning.kind) {
     case 'insert':
-      return answer(write, selected, inserted(write, args), 'create')
+      return answer(write, selected, inserted(write, args), 'upsert')
     case 'update':
       return answer(write, selected, updated(write, args), 'update')
     case 'delete':
@@ -72,9 +74,11 @@ function inserted(write: Write, args: Input): Sql {
     kind.bodies.push(rowJson(row, columns))
     kinds.set(key, kind)
   }
+  const conflict = conflictOf(write.table, args['on_conflict'])
+  const instead = conflict ? onConflict(write.place, conflict, write.log) : EMPTY
   const parts = [...kinds.values()].map(({ columns, bodies }, i) => ({
     name: new Ident(`svc_made${i}`),
-    statement: sql`${insertOf(write.place, columns, bodies)} ${returning(write)}`,
+    statement: sql`${insertOf(write.place, columns, bodies)}${instead} ${returning(write)}, ${replaced(conflict)}`,
   }))
   const ctes = parts.map(({ name, statement }) => sql`${name} as (${statement})`)
   const all = parts.map(({ name }) => sql`select * from ${name}`)
@@ -96,7 +100,8 @@ function insertOf(place: Place, columns: readonly Column[], bodies: readonly str
 
 /** No row, in the form of rows that were made. */
 const emptyOf = ({ place }: Write): Sql =>
-  sql`select null::pg_catalog.json as svc_json, null::pg_catalog.jsonb as svc_pk, ${visible(place)} from ${place.table.ident} as ${ROW} where false`
+  sql`select null::pg_catalog.json as svc_json, null::pg_catalog.jsonb as svc_pk, ${visible(place)},
+    null::pg_catalog.jsonb as svc_old from ${place.table.ident} as ${ROW} where false`
 
 function updated(write: Write, args: Input): Sql {
   const { place, table, c, log } = write
@@ -163,7 +168,7 @@ function deleted(write: Write, args: Input): Sql {
     )`
 }
 
-function answer({ table, place, c, log }: Write, selected: Selected, made: Sql, action: ChangeAction): Sql {
+function answer({ table, place, c, log }: Write, selected: Selected, made: Sql, action: 'upsert' | ChangeAction): Sql {
   const type = getNamedType(selected.field?.type) as GraphQLObjectType
   const fields = selectionOf(selected.inner, type, c.operation, c.variables).map((field) => {
     const kind = field.field && meaningOf(field.field).kind
@@ -173,7 +178,8 @@ function answer({ table, place, c, log }: Write, selected: Selected, made: Sql, 
     const rows = sql`select ${selectList(field, table, MADE, c, 0)} from ${MADE}`
     return sql`coalesce((select pg_catalog.json_agg(j.*) from (${rows}) as j), '[]'::pg_catalog.json) as ${key}`
   })
-  const logged = sql`case when pg_catalog.count(*) > 0 then ${logAll(place, log, action, EMPTY)} end`
+  const entries = action === 'upsert' ? logUpserts(place, log) : logAll(place, log, action, EMPTY)
+  const logged = sql`case when pg_catalog.count(*) > 0 then ${entries} end`
   return sql`with ${made}
     select (select pg_catalog.to_json(svc_out.*)::text from (select ${join(fields, COMMA)}) as svc_out),
       (select ${logged} from ${MADE})`

@@ -11,8 +11,10 @@ const LABEL_WORDS = new Set(['true', 'false', 'null'])
 /** The labels of an enum that are names in GraphQL too; undefined where they are not and the column is a String. */
 export function enumLabels({ enumValues }: Column): readonly string[] | undefined {
   if (enumValues === undefined || enumValues.length === 0) return undefined
-  return enumValues.every((label) => isLegal(label) && !LABEL_WORDS.has(label)) ? enumValues : undefined
+  return enumValues.every(isEnumValue) ? enumValues : undefined
 }
+
+export const isEnumValue = (label: string): boolean => isLegal(label) && !LABEL_WORDS.has(label)
 
 /** A table as GraphQL shows it to a role; what has no legal name is left out. */
 export class NamedTable {

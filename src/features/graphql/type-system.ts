@@ -16,6 +16,7 @@ import {
 import { isIncomparable, isSortable } from '../../db/schema/filter/operators.ts'
 import type { Column } from '../../db/schema/snapshot.ts'
 import { enumLabels, type NamedTable, type Names } from './names.ts'
+import { hasUniqueKeys, onConflictType } from './on-conflict.ts'
 import { JsonScalar, scalarOf } from './scalars.ts'
 
 /** What a field of the type system stands for; the compiler reads it back. */
@@ -94,6 +95,7 @@ export class TypeSystem {
         type,
         args: {
           objects: { type: nonNull(listOf(this.#insertInput(named))) },
+          ...this.#onConflict(named),
         },
         extensions: { kind: 'insert', of: named } satisfies Meaning,
       }
@@ -264,6 +266,12 @@ export class TypeSystem {
     const made = this.#columnsInput(named, 'insert_input', [...named.columns.values()])
     if (!made) throw new TypeError(`table ${named.field} has no columns`)
     return made
+  }
+
+  #onConflict(named: NamedTable): Record<string, { type: GraphQLInputType }> {
+    if (!hasUniqueKeys(named)) return {}
+    const free = (suffix: string): string => this.#names.typeName(`${named.typeName}_${suffix}`)
+    return { on_conflict: { type: this.#once(free('on_conflict'), (name) => onConflictType(named, name, free)) } }
   }
 
   #changes(named: NamedTable): Record<string, { type: GraphQLInputType }> {

@@ -94,6 +94,8 @@ export type Catalog = {
     isUnique: boolean
     isPrimary: boolean
     method: string
+    /** See Table.uniqueKeys. */
+    isUniqueKey: boolean
     /** 0 where the key is an expression. */
     columns: number[]
     expressions: (string | null)[] | null

@@ -108,6 +108,7 @@ const checks = sql`
 const indexes = sql`
   select i.indrelid::pg_catalog.int8 as "table", x.relname as name, i.indisunique as "isUnique",
     i.indisprimary as "isPrimary", m.amname as method,
+    i.indisunique and i.indimmediate and i.indisvalid and i.indpred is null and i.indexprs is null as "isUniqueKey",
     (i.indkey::pg_catalog.int2[])[0:i.indnkeyatts - 1] as columns,
     case when i.indexprs is not null then (
       select pg_catalog.json_agg(pg_catalog.pg_get_indexdef(i.indexrelid, p, true) order by p)

@@ -47,6 +47,9 @@ export async function tablesOf(catalog: Catalog, types: ReadonlyMap<string, Type
         definition === null ? [] : { name, definition },
       ),
       indexes: (indexes.get(row.oid) ?? []).flatMap((index) => indexOf(index, names)),
+      uniqueKeys: (indexes.get(row.oid) ?? [])
+        .filter(({ isUniqueKey }) => isUniqueKey)
+        .map((index) => ({ name: index.name, columns: namesOf(names, index.table, index.columns) })),
       rlsEnabled: row.rls,
       rlsPolicies: (policies.get(row.oid) ?? []).map(({ table: _, ...policy }) => policy),
       privileges: privilegesOf(row),
@@ -116,7 +119,7 @@ function isWritable(row: CatalogTable, wanted: number): boolean {
 }
 
 function indexOf(row: Catalog['indexes'][number], names: Names): Index | [] {
-  const { table, columns, expressions, definition, ...index } = row
+  const { table, columns, expressions, definition, isUniqueKey: _, ...index } = row
   if (definition === null) return [] // dropped while the catalogue was read
   const keys = namesOf(names, table, columns).map((name, i) => name || (expressions?.[i] ?? ''))
   return { ...index, columns: keys, definition }

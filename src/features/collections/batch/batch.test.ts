@@ -180,7 +180,10 @@ test('a batch is checked before anything is run', async () => {
   assert.equal(await message(undefined), 'operations array is empty')
   assert.equal(await message('x'), 'invalid JSON body')
   const expected = '(expected create, update, or delete)'
-  assert.equal(await message([create('a'), { method: 'upsert' }]), `operation[1]: unknown method "upsert" ${expected}`)
+  assert.equal(
+    await message([create('a'), { method: 'replace' }]),
+    `operation[1]: unknown method "replace" ${expected}`,
+  )
   assert.equal(await message([null]), `operation[0]: unknown method "" ${expected}`)
   assert.equal(await message([{ method: '__proto__' }]), `operation[0]: unknown method "__proto__" ${expected}`)
   assert.equal(await message([{ method: 'update', body: { n: 1 } }]), 'operation[0]: update requires an id')

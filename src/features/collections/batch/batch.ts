@@ -5,13 +5,13 @@ import type { Appender } from '../../../db/changes/append.ts'
 import type { Db } from '../../../db/db.ts'
 import { failedStatement, sqlStateOf } from '../../../db/pg-errors.ts'
 import type { Place } from '../../../db/rows/place.ts'
+import { isHiddenConflict } from '../../../db/rows/upsert.ts'
 import type { Sql } from '../../../db/sql.ts'
 import { explainWrite } from '../write/errors.ts'
-import { buildLocks, buildRun, mergeRuns, type Run, resultsOf, splitRun } from './build.ts'
+import { explainUpsert, ROWS_MISSING } from '../write/upsert.ts'
+import { buildLocks, buildRun, mergeRuns, ownersOf, type Run, resultsOf, splitRun } from './build.ts'
 import { type BatchMethod, blame, type Operation } from './parse.ts'
 
-/** Raised by svc.require_rows. */
-const ROWS_MISSING = 'SV404'
 /** More than this may hold up the reads behind it on the same connection. */
 const MANY = 50
 
@@ -27,9 +27,11 @@ export async function runBatch(
   const lane = operations.length > MANY ? 'slow' : 'fast'
   const runWith = (preface: readonly Sql[]) => {
     const attempt = async (runs: readonly Run[]): Promise<string> => {
-      const statements = [...preface, ...runs.map((run) => buildRun(place, run, log))] as [Sql, ...Sql[]]
-      const texts = await db.flyAll(who, statements, { lane, signal, plain: !place.table.runsUserCode })
-      return `[${runs.map((run, i) => resultsOf(run, texts[preface.length + i] ?? null)).join(',')}]`
+      const statements = [...preface, ...runs.flatMap((run) => buildRun(place, run, log))] as [Sql, ...Sql[]]
+      const options = { lane, signal, plain: !place.table.runsUserCode } as const
+      const texts = (await db.flyAll(who, statements, options)).slice(preface.length)
+      const owners = ownersOf(runs)
+      return `[${runs.map((run) => resultsOf(run, texts.slice(owners.indexOf(run)))).join(',')}]`
     }
     return findingTheCulprit(mergeRuns(operations), attempt, preface.length)
   }
@@ -56,7 +58,7 @@ async function findingTheCulprit(
     return await attempt(runs)
   } catch (error) {
     const failed = failedStatement(error)
-    const run = failed === undefined ? undefined : runs[failed - prefaceLength]
+    const run = failed === undefined ? undefined : ownersOf(runs)[failed - prefaceLength]
     if (!run || !(error instanceof AppError) || isAboutTheServer(error)) throw error
     if (run.length === 1) throw blame(explain(error, run[0]), run[0].index)
     const smaller = runs.flatMap((each) => (each === run || tries > 1 ? splitRun(each) : [each]))
@@ -65,13 +67,15 @@ async function findingTheCulprit(
 }
 
 const SERVER_TROUBLE: readonly ErrorKind[] = ['unavailable', 'timeout', 'request_timeout']
-const isAboutTheServer = (error: unknown): boolean => error instanceof AppError && SERVER_TROUBLE.includes(error.kind)
+const isAboutTheServer = (error: unknown): boolean =>
+  error instanceof AppError && SERVER_TROUBLE.includes(error.kind) && !isHiddenConflict(error)
 
 function explain(error: AppError, { method, columns }: Operation): AppError {
+  if (method === 'upsert') return explainWrite(explainUpsert(error), columns)
   return sqlStateOf(error) === ROWS_MISSING ? missing[method]() : explainWrite(error, columns)
 }
 
-const missing: Record<BatchMethod, () => AppError> = {
+const missing: Record<Exclude<BatchMethod, 'upsert'>, () => AppError> = {
   // A trigger swallowed the row.
   create: () => new AppError('forbidden', 'insufficient permissions'),
   update: () => notFound('record not found'),

@@ -1,6 +1,7 @@
-import type { Appender } from '../../../db/changes/append.ts'
+import type { Appender, ChangeAction } from '../../../db/changes/append.ts'
 import { equals } from '../../../db/rows/keys.ts'
 import type { Place } from '../../../db/rows/place.ts'
+import type { Conflict } from '../../../db/rows/upsert.ts'
 import {
   assignments,
   BEFORE,
@@ -19,7 +20,8 @@ import {
 import { mayDo } from '../../../db/schema/lookup.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../../db/sql.ts'
-import type { BatchMethod, Operation } from './parse.ts'
+import { buildUpsert, SEPARATOR, upserted } from '../write/upsert.ts'
+import type { Operation } from './parse.ts'
 
 /** Operations that one statement can do; never empty. */
 export type Run = readonly [Operation, ...Operation[]]
@@ -44,11 +46,19 @@ export function mergeRuns(operations: readonly Operation[]): Run[] {
 /** One statement changes a row once and looks keys up only at its start: keys stay as they are within a run. */
 function canFollow(first: Operation, next: Operation): boolean {
   if (first.method !== next.method || !isSame(first.columns, next.columns)) return false
+  if (first.conflict) return first.conflict.merged.length > 0 && isSameConflict(first.conflict, next.conflict)
   return first.method === 'create' || !first.columns.some((column) => column.isPrimaryKey)
 }
 
 const isSame = (some: readonly Column[], others: readonly Column[]): boolean =>
   some === others || (some.length === others.length && some.every((column, i) => column === others[i]))
+
+const isSameConflict = (one: Conflict, other: Conflict | undefined): boolean =>
+  other !== undefined && isSame(one.on, other.on) && isSame(one.merged, other.merged)
+
+/** Whose each statement of a batch is; leaving alone what is there takes two. */
+export const ownersOf = (runs: readonly Run[]): Run[] =>
+  runs.flatMap((run) => (run[0].conflict?.merged.length === 0 ? [run, run] : [run]))
 
 export const splitRun = (run: Run): Run[] => run.map((operation): Run => [operation])
 
@@ -58,7 +68,7 @@ export const splitRun = (run: Run): Run[] => run.map((operation): Run => [operat
  */
 export function buildLocks(place: Place, operations: readonly Operation[]): Sql | undefined {
   const { table, viewer } = place
-  const changes = operations.filter(({ method }) => method !== 'create')
+  const changes = operations.filter(({ key }) => key.length > 0)
   if (changes.length < 2 || !mayDo(table, viewer.role, 'update')) return undefined
   const columns = table.primaryKey.map(({ ident }) => sql`${ROW}.${ident}`)
   const strength = changes.some(({ method }) => method === 'delete') ? sql`update` : sql`no key update`
@@ -69,18 +79,17 @@ export function buildLocks(place: Place, operations: readonly Operation[]): Sql 
     ) as svc_locked`
 }
 
-/** RFC 7464 parts JSON texts with it, because no JSON text can hold it. */
-const SEPARATOR = '\x1e'
-
 /** Answers what resultsOf() reads, or fails with svc.require_rows. */
-export function buildRun(place: Place, run: Run, log: Appender): Sql {
-  switch (run[0].method) {
-    case 'create':
-      return createRun(place, run, log)
+export function buildRun(place: Place, run: Run, log: Appender): readonly Sql[] {
+  const [{ method, columns, conflict }] = run
+  if (conflict) return buildUpsert(place, { columns, bodies: run.map(({ body }) => body), conflict, log })
+  switch (method) {
     case 'update':
-      return updateRun(place, run, log)
+      return [updateRun(place, run, log)]
     case 'delete':
-      return deleteRun(place, run, log)
+      return [deleteRun(place, run, log)]
+    default:
+      return [createRun(place, run, log)]
   }
 }
 
@@ -89,7 +98,7 @@ function createRun(place: Place, run: Run, log: Appender): Sql {
   const input = sql`pg_catalog.json_to_recordset(${bodies(run)}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
   // PostgreSQL inserts, and returns, in the order of the input.
   return sql`with ${MADE} as (${insert(place, columns, input)} returning ${outcome(place)})
-    ${answer(place, run, log, EMPTY)}`
+    ${answer(place, run, log, 'create', EMPTY)}`
 }
 
 function updateRun(place: Place, run: Run, log: Appender): Sql {
@@ -100,7 +109,7 @@ function updateRun(place: Place, run: Run, log: Appender): Sql {
       where ${sameKey(table)} and ${BEFORE}.svc_n = ${INPUT}.svc_n
       returning ${INPUT}.svc_n, ${outcome(place)}, ${BEFORE}.svc_old
     )
-    ${answer(place, run, log, BY_NUMBER)}`
+    ${answer(place, run, log, 'update', BY_NUMBER)}`
 }
 
 function deleteRun(place: Place, run: Run, log: Appender): Sql {
@@ -115,7 +124,7 @@ function deleteRun(place: Place, run: Run, log: Appender): Sql {
       returning ${BEFORE}.svc_n, ${outcome(place)}, ${BEFORE}.svc_old
     )`
   return sql`with ${keyedInput(place, run, [])}, ${made}
-    ${answer(place, run, log, BY_NUMBER)}`
+    ${answer(place, run, log, 'delete', BY_NUMBER)}`
 }
 
 const before = (place: Place, log: Appender, strength: Sql): Sql => sql`${BEFORE} as (
@@ -154,25 +163,33 @@ const keysMatch = ({ table }: Place): Sql =>
 const BY_NUMBER = sql` order by ${MADE}.svc_n`
 
 /** The count is checked inside the statement: a missing row must roll back what the others did. */
-function answer(place: Place, run: Run, log: Appender, order: Sql): Sql {
-  const [{ method }] = run
+function answer(place: Place, run: Run, log: Appender, method: ChangeAction, order: Sql): Sql {
   const texts =
     method === 'delete' ? sql`''` : sql`pg_catalog.string_agg(${MADE}.svc_json::text, ${SEPARATOR}::text${order})`
   return sql`select ${texts}, ${logAll(place, log, method, order)}
     from ${MADE} having svc.require_rows(pg_catalog.count(*), ${run.length}::int8)`
 }
 
-const STATUS: Record<BatchMethod, number> = { create: 201, update: 200, delete: 204 }
+const STATUS = { create: 201, update: 200, delete: 204 }
 
-/** The JSON texts of what the operations of a run answer. */
-export function resultsOf(run: Run, text: string | null): string {
+/** The JSON texts of what the operations of a run answer; `texts` begins with those of its statements. */
+export function resultsOf(run: Run, texts: readonly (string | null)[]): string {
   const [{ index: first, method }] = run
+  if (method === 'upsert') return upsertResults(first, texts)
   const status = `,"status":${STATUS[method]}`
   if (method === 'delete') return run.map(({ index }) => `{"index":${index}${status}}`).join(',')
-  const bodies = (text ?? '').split(SEPARATOR)
+  const bodies = (texts[0] ?? '').split(SEPARATOR)
   let results = ''
   for (let i = 0; i < bodies.length; i++) {
     results += `${i === 0 ? '' : ','}{"index":${first + i}${status},"body":${bodies[i]}}`
   }
   return results
+}
+
+function upsertResults(first: number, [answer, found]: readonly (string | null)[]): string {
+  const results = (answer ?? found ?? '').split(SEPARATOR).map((each, i) => {
+    const { status, text } = upserted([each])
+    return `{"index":${first + i},"status":${status},"body":${text}}`
+  })
+  return results.join(',')
 }

@@ -1,20 +1,24 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
+import type { Conflict } from '../../../db/rows/upsert.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
 import { parseKey } from '../key.ts'
 import { columnFinder, type Fields, isFields } from '../write/body.ts'
+import { conflictOf } from '../write/conflict.ts'
 import { memberTextsOfEach } from './json-slices.ts'
 
-export type BatchMethod = 'create' | 'update' | 'delete'
+export type BatchMethod = 'create' | 'update' | 'delete' | 'upsert'
 
 export type Operation = {
   readonly index: number
   readonly method: BatchMethod
-  /** One text per primary-key column; empty for create. */
+  /** One text per primary-key column; empty for create and upsert. */
   readonly key: readonly string[]
   /** Empty for delete. */
   readonly columns: readonly Column[]
   /** The body as the client wrote it. */
   readonly body: string
+  /** Of an upsert. */
+  readonly conflict?: Conflict
 }
 
 const MAX_OPERATIONS = 1000
@@ -35,7 +39,8 @@ export function parseBatch(table: Table, body: unknown, bodyText: string): Opera
   )
 }
 
-const isMethod = (name: unknown): name is BatchMethod => name === 'create' || name === 'update' || name === 'delete'
+const METHODS: readonly unknown[] = ['create', 'update', 'delete', 'upsert'] satisfies BatchMethod[]
+const isMethod = (name: unknown): name is BatchMethod => METHODS.includes(name)
 
 const refusal = (index: number, why: string): AppError => badRequest(`operation[${index}]: ${why}`)
 
@@ -45,18 +50,22 @@ function parseOperation(
   input: unknown,
   { index, idText, bodyText }: { index: number; idText: string | undefined; bodyText: string },
 ): Operation {
-  const { method, id: givenId, body }: Fields = isFields(input) ? input : {}
+  const { method, id: givenId, body, onConflict, merge }: Fields = isFields(input) ? input : {}
   if (!isMethod(method)) {
     const shown = typeof method === 'string' ? method.slice(0, 100) : ''
     throw refusal(index, `unknown method "${shown}" (expected create, update, or delete)`)
   }
-  const id = method === 'create' ? undefined : keyText(givenId, idText)
-  if (method !== 'create' && id === undefined) throw refusal(index, `${method} requires an id`)
+  const isInsert = method === 'create' || method === 'upsert'
+  const id = isInsert ? undefined : keyText(givenId, idText)
+  if (!isInsert && id === undefined) throw refusal(index, `${method} requires an id`)
   if (method !== 'delete' && !isFields(body)) throw refusal(index, `${method} requires a body`)
   try {
     const columns = method === 'delete' ? NO_COLUMNS : columnsOf(body as Fields)
     if (method !== 'delete' && columns.length === 0) throw refusal(index, 'no recognized columns in body')
-    return { index, method, key: id === undefined ? NO_KEY : parseKey(table, id, id), columns, body: bodyText }
+    const key = id === undefined ? NO_KEY : parseKey(table, id, id)
+    if (method !== 'upsert') return { index, method, key, columns, body: bodyText }
+    const conflict = conflictOf(table, typeof onConflict === 'string' ? onConflict : '', merge, columns)
+    return { index, method, key, columns, body: bodyText, conflict }
   } catch (error) {
     throw error instanceof AppError && !error.message.startsWith('operation[') ? blame(error, index) : error
   }

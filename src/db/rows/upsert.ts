@@ -1,0 +1,72 @@
+import type { Appender } from '../changes/append.ts'
+import { databaseMessage } from '../pg-errors.ts'
+import type { Column, Table } from '../schema/snapshot.ts'
+import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../sql.ts'
+import { equals } from './keys.ts'
+import type { Place } from './place.ts'
+import { INPUT, image, isSeenWhole, MADE, ROW, rowsMade } from './write.ts'
+
+/** What an insert does about a row that is there already. */
+export type Conflict = {
+  /** Of a unique key of the table. */
+  readonly on: readonly Column[]
+  /** Columns it takes over from the new row; empty: it stays as it is, and is not returned. */
+  readonly merged: readonly Column[]
+}
+
+/** The columns of the unique key that has exactly these names, in any order. */
+export function uniqueKeyOf(table: Table, names: readonly string[]): readonly Column[] | undefined {
+  const key = table.uniqueKeys.find(
+    ({ columns }) => columns.length === names.length && columns.every((name) => names.includes(name)),
+  )
+  return key?.columns.flatMap((name) => table.columns.get(name) ?? [])
+}
+
+/** A row that brings nothing but its key still counts as an update of the one that was there. */
+export function mergedColumns(on: readonly Column[], written: readonly Column[]): readonly Column[] {
+  const others = written.filter((column) => !on.includes(column))
+  return others.length > 0 ? others : on
+}
+
+const EXCLUDED = new Ident('excluded')
+
+/** The clause between an insert and its RETURNING, which must hold `replaced`. */
+export function onConflict(place: Place, { on, merged }: Conflict, log: Appender): Sql {
+  const target = sql` on conflict (${names(on)}) do`
+  if (merged.length === 0) return sql`${target} nothing`
+  const set = merged.map(({ ident }) => sql`${ident} = ${EXCLUDED}.${ident}`)
+  return sql`${target} update set ${join(set, COMMA)} where svc.note_replaced(${replacedImage(place, log)})`
+}
+
+/** The image of the row that was there; null of a new one. */
+export const replaced = (conflict: Conflict | undefined): Sql =>
+  conflict && conflict.merged.length > 0 ? sql`svc.take_replaced() as svc_old` : sql`null::pg_catalog.jsonb as svc_old`
+
+function replacedImage(place: Place, log: Appender): Sql {
+  if (isSeenWhole(place)) return image(place)
+  const pk = place.table.primaryKey.map(({ name, ident }) => sql`${name}::text, ${ROW}.${ident}`)
+  return log.wholeRow(place.table, sql`pg_catalog.jsonb_build_object(${join(pk, COMMA)})`)
+}
+
+export const IS_NEW = sql`${MADE}.svc_old is null`
+
+/** Logs new rows as created and the others as updated. A statement changes a row once, so their order is free. */
+export const logUpserts = (place: Place, log: Appender): Sql =>
+  sql`${log.append(place.table, rowsMade(place, log, 'create', EMPTY, sql` filter (where ${IS_NEW})`))}
+    and ${log.append(place.table, rowsMade(place, log, 'update', EMPTY, sql` filter (where not ${IS_NEW})`))}`
+
+/** The row of the table that the input is in conflict with. */
+export const conflicts = (on: readonly Column[]): Sql =>
+  join(
+    on.map((column) => equals(column, ROW, sql`${INPUT}.${column.ident}`)),
+    sql` and `,
+  )
+
+/** Raised by svc.require_seen, after the flight was tried often enough. */
+export const isHiddenConflict = (error: unknown): boolean => databaseMessage(error) === 'conflicting row is not visible'
+
+const names = (columns: readonly Column[]): Sql =>
+  join(
+    columns.map(({ ident }) => sql`${ident}`),
+    COMMA,
+  )

@@ -1,0 +1,84 @@
+import { AppError } from '../../../core/errors.ts'
+import type { Appender } from '../../../db/changes/append.ts'
+import { sqlStateOf } from '../../../db/pg-errors.ts'
+import type { Place } from '../../../db/rows/place.ts'
+import {
+  type Conflict,
+  conflicts,
+  IS_NEW,
+  isHiddenConflict,
+  logUpserts,
+  onConflict,
+  replaced,
+} from '../../../db/rows/upsert.ts'
+import { definitions, INPUT, insert, logOne, MADE, outcome, ROW } from '../../../db/rows/write.ts'
+import { rowJson } from '../../../db/schema/row-json.ts'
+import type { Column } from '../../../db/schema/snapshot.ts'
+import { Ident, type Sql, sql } from '../../../db/sql.ts'
+
+/** Rows of the same columns, as the texts of their JSON objects. */
+export type Upsert = {
+  readonly columns: readonly Column[]
+  readonly bodies: readonly string[]
+  readonly conflict: Conflict
+  readonly log: Appender
+}
+
+/** RFC 7464 parts JSON texts with it, because no JSON text can hold it. */
+export const SEPARATOR = '\x1e'
+/** Raised by svc.require_rows. */
+export const ROWS_MISSING = 'SV404'
+
+/**
+ * Each row that came of it as status and JSON text, such as `201{"id":1}`. Of a row that may be left as it is the second
+ * statement, which sees what the first was in conflict with, answers it; it is flown for one row at a time.
+ */
+export function buildUpsert(place: Place, upsert: Upsert): readonly [Sql, ...Sql[]] {
+  return upsert.conflict.merged.length > 0 ? [merging(place, upsert)] : ignoring(place, upsert)
+}
+
+const made = (place: Place, { columns, bodies, conflict, log }: Upsert): Sql =>
+  sql`${MADE} as (${insert(place, columns, inputOf(columns, bodies))}${onConflict(place, conflict, log)}
+    returning ${outcome(place)}, ${replaced(conflict)})`
+
+function merging(place: Place, upsert: Upsert): Sql {
+  const text = sql`pg_catalog.concat(case when ${IS_NEW} then '201' else '200' end, ${MADE}.svc_json)`
+  return sql`with ${made(place, upsert)}
+    select pg_catalog.string_agg(${text}, ${SEPARATOR}::text), ${logUpserts(place, upsert.log)}
+    from ${MADE} having svc.require_rows(pg_catalog.count(*), ${upsert.bodies.length}::int8)`
+}
+
+const FOUND = new Ident('svc_found')
+
+function ignoring(place: Place, upsert: Upsert): [Sql, Sql] {
+  const { columns, bodies, conflict, log } = upsert
+  const { schema, table, viewer } = place
+  const known = inputOf([...columns, ...conflict.on.filter((column) => !columns.includes(column))], bodies)
+  return [
+    sql`with ${made(place, upsert)}
+      select (select pg_catalog.concat('201', ${MADE}.svc_json) from ${MADE}),
+        pg_catalog.set_config('svc.inserted', (select pg_catalog.count(*)::text from ${MADE}), true),
+        (select ${logOne(place, log, 'create')} from ${MADE})`,
+    sql`with ${FOUND} as (
+        select ${rowJson(schema, table, viewer.role, ROW)} as svc_json
+        from ${known} join ${table.ident} as ${ROW} on ${conflicts(conflict.on)} limit 1
+      )
+      select (select pg_catalog.concat('200', ${FOUND}.svc_json) from ${FOUND}),
+        svc.require_seen(exists (select from ${FOUND}) or pg_catalog.current_setting('svc.inserted') = '1')`,
+  ]
+}
+
+const inputOf = (columns: readonly Column[], bodies: readonly string[]): Sql =>
+  sql`pg_catalog.json_to_recordset(${`[${bodies.join(',')}]`}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
+
+/** A row that policies hide, or that a trigger swallowed. */
+export const explainUpsert = (error: AppError): AppError =>
+  isHiddenConflict(error) || sqlStateOf(error) === ROWS_MISSING
+    ? new AppError('forbidden', 'insufficient permissions', { cause: error.cause })
+    : error
+
+/** What the statements of one row answered. */
+export function upserted(texts: readonly (string | null)[]): { status: number; text: string } {
+  const text = texts.find((each) => each !== null) ?? ''
+  return { status: Number(text.slice(0, 3)), text: text.slice(3) }
+}

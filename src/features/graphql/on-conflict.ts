@@ -1,0 +1,52 @@
+import { GraphQLEnumType, GraphQLInputObjectType, GraphQLList, GraphQLNonNull } from 'graphql'
+import type { Conflict } from '../../db/rows/upsert.ts'
+import type { Column } from '../../db/schema/snapshot.ts'
+import { isEnumValue, type NamedTable } from './names.ts'
+import type { Input } from './where.ts'
+
+/** Unique keys that GraphQL can name, all of whose columns the role sees. */
+const keysOf = (named: NamedTable): ReadonlyMap<string, readonly Column[]> =>
+  new Map(
+    named.table.uniqueKeys
+      .filter(({ name, columns }) => isEnumValue(name) && columns.every((column) => named.columns.has(column)))
+      .map(({ name, columns }) => [name, columnsOf(named, columns)]),
+  )
+
+const columnsOf = (named: NamedTable, names: readonly string[]): Column[] =>
+  names.flatMap((name) => named.columns.get(name) ?? [])
+
+export const hasUniqueKeys = (named: NamedTable): boolean => keysOf(named).size > 0
+
+/** `{constraint, update_columns}`; `free` makes names of types out of suffixes. */
+export function onConflictType(
+  named: NamedTable,
+  name: string,
+  free: (suffix: string) => string,
+): GraphQLInputObjectType {
+  const enumOf = (suffix: string, values: Iterable<string>): GraphQLEnumType =>
+    new GraphQLEnumType({
+      name: free(suffix),
+      values: Object.fromEntries([...values].map((value) => [value, {}])),
+    })
+  const column = enumOf('update_column', [...named.columns.keys()].filter(isEnumValue))
+  return new GraphQLInputObjectType({
+    name,
+    fields: {
+      constraint: { type: new GraphQLNonNull(enumOf('constraint', keysOf(named).keys())) },
+      update_columns: {
+        type: new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(column))),
+        defaultValue: [],
+        description: 'what a row that is there takes over; empty: it stays as it is',
+      },
+    },
+  })
+}
+
+/** The argument of an insert, already checked against the type. */
+export function conflictOf(named: NamedTable, given: unknown): Conflict | undefined {
+  if (given === undefined || given === null) return undefined
+  const { constraint, update_columns: merged } = given as Input
+  const on = keysOf(named).get(constraint as string)
+  if (!on) throw new TypeError(`no unique key ${String(constraint)}`)
+  return { on, merged: columnsOf(named, [...new Set(merged as string[])]) }
+}
