@@ -6,7 +6,7 @@ import { type Sql, sql } from '../sql.ts'
 export type ChangeAction = 'create' | 'update' | 'delete'
 
 /** Who made a change, as the log keeps it. */
-export function actorOf(who: Identity): string {
+function actorOf(who: Identity): string {
   switch (who.kind) {
     case 'user':
     case 'mfa':

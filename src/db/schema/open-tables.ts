@@ -5,7 +5,7 @@ import type { Schema, SchemaCache } from './snapshot.ts'
 const WRITES = ['insert', 'update', 'delete'] as const
 
 /** Tables that everybody may write, because nothing says otherwise: `schema.table`. */
-export const openTables = (schema: Schema): string[] =>
+const openTables = (schema: Schema): string[] =>
   [...schema.tables]
     .filter(([, { kind }]) => kind === 'table' || kind === 'partitioned_table' || kind === 'foreign_table')
     .filter(([, { rlsEnabled, privileges }]) => !rlsEnabled && WRITES.some((write) => privileges.svc_anon.has(write)))

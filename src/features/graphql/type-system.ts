@@ -29,7 +29,7 @@ export type Meaning =
 
 type Field = GraphQLFieldConfig<unknown, unknown>
 
-export const OrderBy = new GraphQLEnumType({ name: 'OrderBy', values: { ASC: {}, DESC: {} } })
+const OrderBy = new GraphQLEnumType({ name: 'OrderBy', values: { ASC: {}, DESC: {} } })
 
 const COMPARISONS = ['_eq', '_neq', '_gt', '_gte', '_lt', '_lte'] as const
 const nonNull = (type: GraphQLInputType): GraphQLInputType => new GraphQLNonNull(type)

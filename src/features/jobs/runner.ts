@@ -12,7 +12,7 @@ const LINE_CHARACTERS = 2_000
 const LONGEST_RUN_MS = 3_600_000
 
 /** Seconds before the next attempt: 5, 10, 20, … at most five minutes, and up to one more so that a crowd spreads. */
-export const backOff = (attempt: number): number => Math.min(5 * 2 ** (attempt - 1), 300) + Math.random()
+const backOff = (attempt: number): number => Math.min(5 * 2 ** (attempt - 1), 300) + Math.random()
 
 /** Runs the jobs of this process, with the handlers that the features brought. */
 export class Runner {

@@ -32,7 +32,7 @@ export const mayHave = ({ scopes }: Pick<Client, 'scopes'>, scope: string): bool
  * RFC 6749, section 4.1.1, in its order. The client is known by now. Nothing is ever redirected with an error: whoever
  * is asked sees what is wrong (RFC 9700, section 4.11.2).
  */
-export const authorizeChecks: readonly Check[] = [
+const authorizeChecks: readonly Check[] = [
   function redirectUriIsPresent(ask) {
     return ask.redirectUri === '' ? refuse('invalid_request', 'redirect_uri is required') : undefined
   },

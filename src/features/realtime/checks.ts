@@ -11,7 +11,7 @@ export type Batch = {
 const ROUND_BYTES = 8 * 1024 * 1024
 const MAX_PAUSE_MS = 150
 
-export const bytesOf = (changes: readonly Change[]): number =>
+const bytesOf = (changes: readonly Change[]): number =>
   changes.reduce((sum, { record, oldRecord }) => sum + 200 + (record?.length ?? 0) + (oldRecord?.length ?? 0), 0)
 
 /**
