@@ -7,6 +7,7 @@ import { createOpenApi } from '../features/openapi/routes.ts'
 import { createRls } from '../features/rls/routes.ts'
 import { createRpc } from '../features/rpc/routes.ts'
 import { createSchemaFeature } from '../features/schema/routes.ts'
+import { createVector } from '../features/vector/routes.ts'
 import { isLoopbackHost } from '../http/out/address-guard.ts'
 import type { Route } from '../http/route.ts'
 import { version } from '../version.ts'
@@ -43,6 +44,7 @@ export async function createData(config: Config, platform: Platform, routes: () 
         publicBaseUrl: () => publicUrl.get(),
       }),
       createMatviews({ db, observe }),
+      createVector({ db, schema }),
       createRls({ db, schema, schemas: config.api.schemas }),
     ],
   }

@@ -124,6 +124,15 @@ export const COMMA: Sql = sql`, `
 /** A timestamptz as the API writes it: RFC 3339 in UTC, with milliseconds. */
 export const rfc3339 = (column: Sql): Sql => sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
+const DIGITS = [sql`0`, sql`1`, sql`2`, sql`3`, sql`4`, sql`5`, sql`6`, sql`7`, sql`8`, sql`9`]
+
+/** A whole number in the text itself, where PostgreSQL takes no parameter or plans better when it sees the number. */
+export const integer = (n: number): Sql =>
+  join(
+    [...String(n)].map((digit) => DIGITS[Number(digit)] ?? EMPTY),
+    EMPTY,
+  )
+
 /**
  * An expression that PostgreSQL itself deparsed from its catalogue with pg_get_expr, such as a policy's USING clause.
  * It is the operator's own SQL, already accepted by PostgreSQL; nothing else may come through here.

@@ -2,7 +2,7 @@ import { keyIs } from '../../../db/rows/keys.ts'
 import { buildFilter, joined } from '../../../db/schema/filter/build.ts'
 import { jsonColumns } from '../../../db/schema/row-json.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
-import { COMMA, EMPTY, Ident, join, type Sql, slotAt, sql } from '../../../db/sql.ts'
+import { COMMA, EMPTY, Ident, integer, join, type Sql, slotAt, sql } from '../../../db/sql.ts'
 import type { Window } from './parse.ts'
 import type { Expansion, ListPlan, Order, Shape } from './plan.ts'
 
@@ -109,11 +109,3 @@ const orderKeys = (order: readonly Order[], row: Ident): Sql[] =>
   order.map(({ column, descending }) => (descending ? sql`${row}.${column.ident} desc` : sql`${row}.${column.ident}`))
 
 const orderBy = (keys: readonly Sql[]): Sql => (keys.length > 0 ? sql` order by ${join(keys, COMMA)}` : EMPTY)
-
-const DIGITS = [sql`0`, sql`1`, sql`2`, sql`3`, sql`4`, sql`5`, sql`6`, sql`7`, sql`8`, sql`9`]
-
-const integer = (n: number): Sql =>
-  join(
-    [...String(n)].map((digit) => DIGITS[Number(digit)] ?? EMPTY),
-    EMPTY,
-  )

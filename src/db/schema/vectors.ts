@@ -1,0 +1,13 @@
+import type { Column } from './snapshot.ts'
+
+/** `real[]` or `double precision[]`: can be searched as vectors without any extension, row by row. */
+export const isNumberArray = ({ baseType }: Column): boolean => baseType === '_float4' || baseType === '_float8'
+
+/** A column that holds something to be near to. */
+export const holdsVectors = (column: Column): boolean => column.isVector || isNumberArray(column)
+
+/** Numbers as PostgreSQL reads a value of the column. */
+export const vectorText = (column: Column, numbers: readonly number[]): string =>
+  column.isVector ? `[${numbers.join()}]` : `{${numbers.join()}}`
+
+export const notAVector = (name: string): string => `column "${name}" is not a vector column`

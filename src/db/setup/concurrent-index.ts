@@ -1,0 +1,151 @@
+import type pg from 'pg'
+import { AppError, badRequest, notFound, unavailable } from '../../core/errors.ts'
+import { fromPg, type PgError } from '../pg-errors.ts'
+import { Ident, type Sql, sql } from '../sql.ts'
+import type { Pool } from '../wire/pool.ts'
+
+export type NewIndex = {
+  table: { readonly schema: string; readonly ident: Ident; readonly oid: number }
+  name: string
+  /** What stands behind the table's name, such as `using gin (…)`. */
+  using: Sql
+  /** Whether an index of that name is the one that is wanted: a condition over `i`, a row of pg_index. */
+  isSame: Sql
+}
+
+/** Marks the locks of builds among the advisory locks of the database; the other half is the table. */
+const LOCK_SPACE = 0x53_56_43_69
+/** A large table takes hours, and whoever asked may be gone by then. */
+const TIMEOUT_MS = 24 * 3_600_000
+/** Builds of this process at a time: each has a connection of its own, and PostgreSQL's memory for maintenance. */
+const MAX_AT_ONCE = 2
+const MAX_NAME_BYTES = 63
+const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_$]{0,62}$/
+
+const inProgress = (): AppError => new AppError('conflict', 'index build already in progress')
+const taken = (name: string): AppError => new AppError('conflict', `relation "${name}" already exists`)
+
+/** The name an operator chose, or the one that follows from what is indexed, as long as PostgreSQL lets names be. */
+export function indexName(asked: string | undefined, parts: readonly string[]): string {
+  if (asked !== undefined && asked !== '') {
+    if (!IDENTIFIER.test(asked)) throw badRequest(`invalid identifier: ${asked.slice(0, 100)}`)
+    return asked
+  }
+  let name = ['idx', ...parts].join('_')
+  while (Buffer.byteLength(name) > MAX_NAME_BYTES) name = [...name].slice(0, -1).join('')
+  return name
+}
+
+/**
+ * Indexes built CONCURRENTLY: writers go on, so that no transaction can hold the statement and a failure leaves an invalid
+ * index behind. One build of a table at a time over all processes. A build goes on when the one who asked for it leaves.
+ */
+export class ConcurrentIndexes {
+  readonly #db: Pick<Pool, 'openConnection'>
+  readonly #open = new Set<pg.Client>()
+
+  constructor(db: Pick<Pool, 'openConnection'>) {
+    this.#db = db
+  }
+
+  /** Resolves when the index is there and valid, whoever built it. */
+  async build(wanted: NewIndex): Promise<void> {
+    const { table, name, using } = wanted
+    await this.#connected(async (client) => {
+      const run = (statement: Sql) => query(client, statement)
+      if ((await this.#found(client, wanted)) === 'valid') return
+      const [lock] = await run(
+        sql`select pg_catalog.pg_try_advisory_lock(${LOCK_SPACE}, ${table.oid}::oid::int) as mine`,
+      )
+      if (lock?.['mine'] !== 't') throw inProgress()
+      const found = await this.#found(client, wanted)
+      if (found === 'valid') return
+      if (found === 'building') throw inProgress()
+      const index = new Ident(table.schema, name)
+      if (found === 'invalid') await run(sql`drop index concurrently if exists ${index}`)
+      try {
+        await run(sql`create index concurrently if not exists ${new Ident(name)} on ${table.ident} ${using}`)
+      } catch (error) {
+        if ((await this.#found(client, wanted)) === 'invalid') {
+          await run(sql`drop index concurrently if exists ${index}`)
+        }
+        throw explained(error)
+      }
+    })
+  }
+
+  /** `name` as the catalogue has it. */
+  async drop(schema: string, name: string): Promise<void> {
+    await this.#connected(async (client) => {
+      const [lock] = await query(
+        client,
+        sql`select pg_catalog.pg_try_advisory_lock(${LOCK_SPACE}, i.indrelid::int) as mine
+          from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indexrelid
+          join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+          where n.nspname = ${schema} and c.relname = ${name}`,
+      )
+      if (!lock) throw notFound('index not found')
+      if (lock['mine'] !== 't') throw inProgress()
+      await query(client, sql`drop index concurrently if exists ${new Ident(schema, name)}`)
+    })
+  }
+
+  /** What PostgreSQL already began it also ends, valid or not; an invalid one is dropped by the next build. */
+  async stop(): Promise<void> {
+    await Promise.all([...this.#open].map((client) => client.end().catch(() => undefined)))
+  }
+
+  async #connected(work: (client: pg.Client) => Promise<void>): Promise<void> {
+    if (this.#open.size >= MAX_AT_ONCE) throw unavailable('server busy')
+    const client = await this.#db.openConnection()
+    this.#open.add(client)
+    try {
+      await query(
+        client,
+        sql`select pg_catalog.set_config('statement_timeout', ${String(TIMEOUT_MS)}, false),
+          pg_catalog.set_config('lock_timeout', '0', false), pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)`,
+      )
+      await work(client)
+    } catch (error) {
+      throw error instanceof AppError ? error : fromPg(error as PgError)
+    } finally {
+      this.#open.delete(client)
+      await client.end().catch(() => undefined)
+    }
+  }
+
+  async #found(
+    client: pg.Client,
+    { table, name, isSame }: NewIndex,
+  ): Promise<'valid' | 'building' | 'invalid' | undefined> {
+    const [found] = await query(
+      client,
+      sql`select i.indisvalid as valid, i.indrelid = ${table.oid}::oid as ours,
+          (${isSame}) as same,
+          exists (select from pg_catalog.pg_stat_progress_create_index p where p.index_relid = c.oid) as building
+        from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+        left join pg_catalog.pg_index i on i.indexrelid = c.oid
+        where n.nspname = ${table.schema} and c.relname = ${name}`,
+    )
+    if (!found) return undefined
+    if (found['ours'] !== 't') throw taken(name)
+    if (found['valid'] === 't') {
+      if (found['same'] !== 't') throw taken(name)
+      return 'valid'
+    }
+    return found['building'] === 't' ? 'building' : 'invalid'
+  }
+}
+
+async function query(client: pg.Client, statement: Sql): Promise<Record<string, string | null>[]> {
+  const { text, values } = statement.render()
+  return (await client.query(text, [...values])).rows
+}
+
+/** What PostgreSQL refuses about an index is the asker's to know: too many dimensions, a view, a missing operator class. */
+const REFUSED = /^(22|54|0A)|^(42809|42704|42P17|42883)$/
+
+function explained(error: unknown): unknown {
+  const { code = '', severity, message } = error as PgError
+  return severity !== undefined && REFUSED.test(code) ? badRequest(message) : error
+}

@@ -1,0 +1,61 @@
+import { badRequest, notFound } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Db } from '../../db/db.ts'
+import type { SchemaCache } from '../../db/schema/snapshot.ts'
+import { type ConcurrentIndexes, indexName } from '../../db/setup/concurrent-index.ts'
+import { EMPTY, Ident, integer, type Sql, sql } from '../../db/sql.ts'
+import { allIndexes, hasOperators, schemaOfIndex } from './sql.ts'
+import { tableOf, vectorColumnOf } from './tables.ts'
+
+export const METHODS = ['hnsw', 'ivfflat'] as const
+export const METRICS = ['cosine', 'l2', 'inner_product'] as const
+type Method = (typeof METHODS)[number]
+type Metric = (typeof METRICS)[number]
+
+export type AskedIndex = {
+  table: string
+  column: string
+  method: Method
+  metric: Metric
+  schema?: string
+  index_name?: string
+  lists?: number
+}
+
+const using: Record<Method, Sql> = { hnsw: sql`using hnsw`, ivfflat: sql`using ivfflat` }
+const opclass: Record<Metric, string> = { cosine: 'cosine_ops', l2: 'l2_ops', inner_product: 'ip_ops' }
+
+type Deps = { db: Db; schema: SchemaCache; indexes: ConcurrentIndexes }
+
+export function createIndexes({ db, schema, indexes }: Deps) {
+  return {
+    async all(): Promise<string> {
+      return (await db.fly(SYSTEM, allIndexes(schema.read().schemas))) ?? ''
+    },
+
+    async build(asked: AskedIndex) {
+      const { method, metric, lists } = asked
+      const table = await tableOf(schema, asked.table, asked.schema)
+      const column = vectorColumnOf(table, asked.column)
+      const pgVector = schema.read().pgVector
+      // Arrays are searched without an index, and without any extension.
+      if (!column.isVector || !pgVector) throw badRequest(`column "${column.name}" is not a vector column`)
+      const name = indexName(asked.index_name, [table.name, column.name, method])
+      const operators = `${column.baseType}_${opclass[metric]}`
+      const options = method === 'ivfflat' && lists !== undefined ? sql` with (lists = ${integer(lists)})` : EMPTY
+      await indexes.build({
+        table,
+        name,
+        using: sql`${using[method]} (${column.ident} ${new Ident(pgVector.schema, operators)})${options}`,
+        isSame: hasOperators(column, method, operators),
+      })
+      return { index_name: name, method, metric, table: table.name, column: column.name }
+    },
+
+    async drop(name: string): Promise<void> {
+      const found = await db.fly(SYSTEM, schemaOfIndex(name, schema.read().schemas))
+      if (found === null) throw notFound('index not found')
+      await indexes.drop(found, name)
+    },
+  }
+}
