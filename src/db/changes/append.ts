@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Identity } from '../../core/identity.ts'
 import type { Table } from '../schema/snapshot.ts'
-import { type Sql, sql } from '../sql.ts'
+import { type Slot, type Slots, type Sql, sql } from '../sql.ts'
 
 export type ChangeAction = 'create' | 'update' | 'delete'
 
@@ -32,12 +32,22 @@ export type ChangedRows = { action: ChangeAction; pks: Sql; records: Sql; oldRec
 
 /** Writes the log for one caller. Only with the server's key does PostgreSQL take its word; see svc.append_changes(). */
 export class Appender {
-  readonly #key: string
-  readonly #actor: string
+  readonly #key: string | Slot
+  readonly #actor: string | Slot
 
-  constructor(key: string, who: Identity) {
+  private constructor(key: string | Slot, actor: string | Slot) {
     this.#key = key
-    this.#actor = actorOf(who)
+    this.#actor = actor
+  }
+
+  static of(key: string, who: Identity): Appender {
+    return new Appender(key, actorOf(who))
+  }
+
+  /** The same for a statement that is made once for many callers. */
+  within(slots: Slots): Appender {
+    const put = (value: string | Slot): Slot => (typeof value === 'string' ? slots.put(value) : value)
+    return new Appender(put(this.#key), put(this.#actor))
   }
 
   /** An expression for the select list of the statement that made the changes: both are committed or neither. */

@@ -156,7 +156,7 @@ export class ChangeLog {
 
   /** Writes the changes of one caller. */
   appender(who: Identity): Appender {
-    return new Appender(this.#key, who)
+    return Appender.of(this.#key, who)
   }
 
   /** Call after a commit that appended. */

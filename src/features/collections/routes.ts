@@ -2,6 +2,7 @@ import { AppError, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import { type Db, READS } from '../../db/db.ts'
+import { KnownStatements } from '../../db/rows/known-statements.ts'
 import type { Place } from '../../db/rows/place.ts'
 import type { Column, SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Sql } from '../../db/sql.ts'
@@ -10,15 +11,14 @@ import * as answers from './answers.ts'
 import { runBatch } from './batch/batch.ts'
 import { parseBatch } from './batch/parse.ts'
 import { parseKey } from './key.ts'
-import { KnownStatements } from './known-statements.ts'
 import { explainList, listStatement, readStatement } from './list/list.ts'
 import type { ListMeans } from './list/plan.ts'
 import { atTable } from './place.ts'
 import { writtenColumns } from './write/body.ts'
-import { buildCreate, buildDelete, buildUpdate } from './write/build.ts'
 import { conflictOf } from './write/conflict.ts'
 import { explainWrite } from './write/errors.ts'
 import { buildUpsert, explainUpsert, upserted } from './write/upsert.ts'
+import { createStatement, deleteStatement, updateStatement } from './write/write.ts'
 
 export type CollectionsDeps = {
   db: Db
@@ -100,7 +100,7 @@ export function createCollections({ db, schema, log, means }: CollectionsDeps): 
           requireWritable(place, 'insertable')
           const columns = writtenColumns(place.table, call.body, call.bodyText)
           if (call.query['onConflict'] !== undefined) return upsert(call, place, columns)
-          const statement = buildCreate(place, { columns, body: call.bodyText, log: log.appender(call.who) })
+          const statement = createStatement(known, place, { columns, body: call.bodyText, log: log.appender(call.who) })
           const text = await write(call, place, statement, columns)
           // A trigger of the table swallowed the row.
           if (text === null) throw new AppError('forbidden', 'insufficient permissions')
@@ -120,7 +120,8 @@ export function createCollections({ db, schema, log, means }: CollectionsDeps): 
         at(call, async (place) => {
           requireWritable(place, 'insertable')
           const operations = parseBatch(place.table, call.body, call.bodyText)
-          const text = await runBatch(db, call.who, place, operations, log.appender(call.who), call.departure)
+          const batch = { known, place, who: call.who, log: log.appender(call.who), signal: call.departure }
+          const text = await runBatch(db, batch, operations)
           log.wake()
           return jsonText(200, text)
         }),
@@ -155,7 +156,8 @@ export function createCollections({ db, schema, log, means }: CollectionsDeps): 
           requireWritable(place, 'updatable')
           const key = keyOf(call, place)
           const columns = writtenColumns(place.table, call.body, call.bodyText)
-          const statement = buildUpdate(place, key, { columns, body: call.bodyText, log: log.appender(call.who) })
+          const written = { columns, body: call.bodyText, log: log.appender(call.who) }
+          const statement = updateStatement(known, place, key, written)
           const text = await write(call, place, statement, columns)
           if (text === null) throw notFound('record not found')
           return jsonText(200, text)
@@ -172,7 +174,7 @@ export function createCollections({ db, schema, log, means }: CollectionsDeps): 
       handle: async (call) =>
         at(call, async (place) => {
           requireWritable(place, 'updatable')
-          const statement = buildDelete(place, keyOf(call, place), log.appender(call.who))
+          const statement = deleteStatement(known, place, keyOf(call, place), log.appender(call.who))
           if ((await write(call, place, statement)) === null) throw notFound('record not found')
           return noContent
         }),

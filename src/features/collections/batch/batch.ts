@@ -4,30 +4,37 @@ import type { Identity } from '../../../core/identity.ts'
 import type { Appender } from '../../../db/changes/append.ts'
 import type { Db } from '../../../db/db.ts'
 import { failedStatement, sqlStateOf } from '../../../db/pg-errors.ts'
+import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { isHiddenConflict } from '../../../db/rows/upsert.ts'
 import type { Sql } from '../../../db/sql.ts'
 import { explainWrite } from '../write/errors.ts'
 import { explainUpsert, ROWS_MISSING } from '../write/upsert.ts'
-import { buildLocks, buildRun, mergeRuns, ownersOf, type Run, resultsOf, splitRun } from './build.ts'
 import { type BatchMethod, blame, type Operation } from './parse.ts'
+import { mergeRuns, ownersOf, type Run, splitRun } from './runs.ts'
+import { lockStatement, resultsOf, runStatements } from './statements.ts'
 
 /** More than this may hold up the reads behind it on the same connection. */
 const MANY = 50
 
+export type Batch = {
+  readonly known: KnownStatements
+  readonly place: Place
+  readonly who: Identity
+  readonly log: Appender
+  readonly signal: Departure
+}
+
 /** All operations in one flight, all or nothing. Resolves to the JSON text of the results. */
-export async function runBatch(
-  db: Db,
-  who: Identity,
-  place: Place,
-  operations: readonly Operation[],
-  log: Appender,
-  signal: Departure,
-): Promise<string> {
+export async function runBatch(db: Db, batch: Batch, operations: readonly Operation[]): Promise<string> {
+  const { known, place, who, log, signal } = batch
   const lane = operations.length > MANY ? 'slow' : 'fast'
   const runWith = (preface: readonly Sql[]) => {
     const attempt = async (runs: readonly Run[]): Promise<string> => {
-      const statements = [...preface, ...runs.flatMap((run) => buildRun(place, run, log))] as [Sql, ...Sql[]]
+      const statements = [...preface, ...runs.flatMap((run) => runStatements(known, place, run, log))] as [
+        Sql,
+        ...Sql[],
+      ]
       const options = { lane, signal, plain: !place.table.runsUserCode } as const
       const texts = (await db.flyAll(who, statements, options)).slice(preface.length)
       const owners = ownersOf(runs)
@@ -35,7 +42,7 @@ export async function runBatch(
     }
     return findingTheCulprit(mergeRuns(operations), attempt, preface.length)
   }
-  const locks = buildLocks(place, operations)
+  const locks = lockStatement(known, place, operations)
   if (!locks) return runWith([])
   return runWith([locks]).catch((error: unknown) => {
     // One bad key spoils the locking of all; the operation that brought it must say so.

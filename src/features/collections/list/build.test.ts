@@ -1,18 +1,32 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startServer } from '../../../../test/kit.ts'
-import { ANONYMOUS } from '../../../core/identity.ts'
+import { ANONYMOUS, type Identity } from '../../../core/identity.ts'
 import { Appender } from '../../../db/changes/append.ts'
+import { KnownStatements } from '../../../db/rows/known-statements.ts'
 import { openSchemaCache } from '../../../db/schema/cache.ts'
 import { Candidates } from '../../../db/schema/candidates.ts'
 import { viewerOf } from '../../../db/schema/viewer.ts'
 import { openPool } from '../../../db/wire/pool.ts'
-import { KnownStatements } from '../known-statements.ts'
+import { parseBatch } from '../batch/parse.ts'
+import { mergeRuns } from '../batch/runs.ts'
+import { runStatements } from '../batch/statements.ts'
 import { columnFinder } from '../write/body.ts'
-import { buildCreate, buildUpdate } from '../write/build.ts'
+import { createStatement, deleteStatement, updateStatement } from '../write/write.ts'
 import { listStatement } from './list.ts'
 
 const MEANS = { candidates: new Candidates(''), textSearchConfig: 'english' }
+
+class Counting extends KnownStatements {
+  made = 0
+
+  override about(...[subject, shape, make]: Parameters<KnownStatements['about']>) {
+    return super.about(subject, shape, () => {
+      this.made++
+      return make()
+    })
+  }
+}
 
 async function snapshotOf(databaseUrl: string) {
   const observe = () => {}
@@ -114,20 +128,11 @@ test('lists that differ in their literals share one statement, made once', async
   const table = schema.tables.get('public.posts')
   assert.ok(table)
   const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
-  let made = 0
-  class Counting extends KnownStatements {
-    override get(...[at, shape, make]: Parameters<KnownStatements['get']>) {
-      return super.get(at, shape, () => {
-        made++
-        return make()
-      })
-    }
-  }
   const known = new Counting()
   const texts = [1, 2, 3].map(
     (n) => listStatement(known, { filter: `id>${n} and title='${n}'` }, place, MEANS).statement.render().text,
   )
-  assert.deepEqual([made, new Set(texts).size], [1, 1])
+  assert.deepEqual([known.made, new Set(texts).size], [1, 1])
   // The same names in another place are another question.
   listStatement(known, { filter: `title='1' and id>1` }, place, MEANS)
   listStatement(known, { filter: `id>1 and title='1'`, sort: '-id' }, place, MEANS)
@@ -137,10 +142,10 @@ test('lists that differ in their literals share one statement, made once', async
     { ...place, viewer: { role: 'none', allowedTables: [] } },
     MEANS,
   )
-  assert.equal(made, 4)
+  assert.equal(known.made, 4)
 })
 
-test('the text of a write depends on the table and the set of columns alone', async () => {
+test('writes of the same columns share one statement, made once, whoever writes what', async () => {
   const api = await startServer()
   await api.sql('create table posts (id int primary key, title text, n int)')
   const schema = await snapshotOf(api.databaseUrl)
@@ -148,19 +153,48 @@ test('the text of a write depends on the table and the set of columns alone', as
   assert.ok(table)
   const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
   const columnsOf = columnFinder(table)
-  const create = (body: Record<string, unknown>) =>
-    buildCreate(place, {
-      columns: columnsOf(body),
-      body: JSON.stringify(body),
-      log: new Appender('', ANONYMOUS),
-    }).render().text
-  assert.equal(create({ title: 'a', n: 1 }), create({ n: null, nope: true, title: 'b' }))
-  assert.notEqual(create({ title: 'a' }), create({ n: 1 }))
+  const known = new Counting()
+  const ana: Identity = { kind: 'admin', tokenId: 'ana', expiresAt: 0 }
+  const written = (body: Record<string, unknown>, who: Identity = ANONYMOUS) => ({
+    columns: columnsOf(body),
+    body: JSON.stringify(body),
+    log: Appender.of('key', who),
+  })
+  const create = (...args: Parameters<typeof written>) => createStatement(known, place, written(...args)).render()
+  const [one, other] = [create({ title: 'a', n: 1 }), create({ n: null, nope: true, title: 'b' }, ana)]
+  assert.deepEqual([one.text === other.text, known.made], [true, 1])
+  assert.ok(one.values.includes('{"title":"a","n":1}') && one.values.includes('{"kind":"anonymous"}'))
+  assert.ok(other.values.includes('{"kind":"admin","id":"ana"}') && !other.values.includes('{"kind":"anonymous"}'))
+  assert.notEqual(create({ title: 'a' }).text, create({ n: 1 }).text)
+  assert.equal(known.made, 3)
+
   const update = (key: string, body: Record<string, unknown>) =>
-    buildUpdate(place, [key], {
-      columns: columnsOf(body),
-      body: JSON.stringify(body),
-      log: new Appender('', ANONYMOUS),
-    }).render().text
-  assert.equal(update('1', { n: 1 }), update('2', { n: 'x' }))
+    updateStatement(known, place, [key], written(body)).render()
+  assert.equal(update('1', { n: 1 }).text, update('2', { n: 'x' }).text)
+  assert.ok(update('3', { n: 2 }).values.includes('3'))
+  const [first, second] = ['4', '5'].map((key) =>
+    deleteStatement(known, place, [key], Appender.of('key', ana)).render(),
+  )
+  assert.deepEqual([first?.text === second?.text, second?.values.includes('5'), known.made], [true, true, 5])
+})
+
+test('a batch makes a statement for each kind of run, not for each run', async () => {
+  const api = await startServer()
+  await api.sql('create table posts (id int primary key, title text, n int)')
+  const schema = await snapshotOf(api.databaseUrl)
+  const table = schema.tables.get('public.posts')
+  assert.ok(table)
+  const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
+  const known = new Counting()
+  const text = JSON.stringify({
+    operations: [1, 2, 3].flatMap((id) => [
+      { method: 'create', body: { id, title: 'x' } },
+      { method: 'update', id, body: { n: id } },
+      { method: 'delete', id },
+    ]),
+  })
+  const runs = mergeRuns(parseBatch(table, JSON.parse(text), text))
+  const statements = runs.flatMap((run) => runStatements(known, place, run, Appender.of('key', ANONYMOUS)))
+  const texts = statements.map((statement) => statement.render().text)
+  assert.deepEqual([texts.length, new Set(texts).size, known.made], [9, 3, 3])
 })

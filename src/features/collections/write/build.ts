@@ -17,10 +17,10 @@ import {
   sameKey,
 } from '../../../db/rows/write.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
-import { type Sql, sql } from '../../../db/sql.ts'
+import { type Slot, type Sql, sql } from '../../../db/sql.ts'
 
 /** One write: which columns, the JSON text of the client that holds their values, and who logs it. */
-export type Write = { readonly columns: readonly Column[]; readonly body: string; readonly log: Appender }
+export type Write = { readonly columns: readonly Column[]; readonly body: Slot; readonly log: Appender }
 
 /** Answers the new record as JSON text, or no row. */
 export function buildCreate(place: Place, { columns, body, log }: Write): Sql {
@@ -29,7 +29,7 @@ export function buildCreate(place: Place, { columns, body, log }: Write): Sql {
 }
 
 /** Answers the whole updated record as JSON text, or no row. */
-export function buildUpdate(place: Place, key: readonly string[], { columns, body, log }: Write): Sql {
+export function buildUpdate(place: Place, key: readonly Slot[], { columns, body, log }: Write): Sql {
   const { table } = place
   return sql`with ${BEFORE} as (
       select ${oldImage(place, log)} from ${table.ident} as ${ROW} where ${keyIs(table, ROW, key)} for no key update
@@ -41,7 +41,7 @@ export function buildUpdate(place: Place, key: readonly string[], { columns, bod
 }
 
 /** Answers one row if there was one to delete. */
-export function buildDelete(place: Place, key: readonly string[], log: Appender): Sql {
+export function buildDelete(place: Place, key: readonly Slot[], log: Appender): Sql {
   const { table } = place
   const where = keyIs(table, ROW, key)
   const deletion = isSeenWhole(place)
@@ -54,5 +54,5 @@ export function buildDelete(place: Place, key: readonly string[], log: Appender)
 }
 
 /** json_to_record with our column definitions: what a value means is decided by PostgreSQL's types. */
-const oneInput = (columns: readonly Column[], body: string): Sql =>
+const oneInput = (columns: readonly Column[], body: Slot): Sql =>
   sql`pg_catalog.json_to_record(${body}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`

@@ -1,7 +1,6 @@
 import { LRUCache } from 'lru-cache'
-import type { Place } from '../../db/rows/place.ts'
-import type { Table } from '../../db/schema/snapshot.ts'
-import type { Sql } from '../../db/sql.ts'
+import type { Sql } from '../sql.ts'
+import type { Place } from './place.ts'
 
 /** Characters of text and shape together. The longest are made anew each time: few clients share them. */
 const MAX_TOTAL = 8 * 1024 * 1024
@@ -9,16 +8,22 @@ const MAX_EACH = 64 * 1024
 
 /**
  * Statements by what they look like. Requests of one shape differ in their values alone: their statement is made once
- * for a table, a role and a shape, and then only filled. Tables belong to one snapshot, so a new one starts anew.
+ * for a table, a role and a shape, and then only filled. Tables and functions belong to one snapshot, so a new one
+ * starts anew.
  */
 export class KnownStatements {
   readonly #byShape = new LRUCache<string, Sql>({ maxSize: MAX_TOTAL, maxEntrySize: MAX_EACH })
-  readonly #numbers = new WeakMap<Table, number>()
+  readonly #numbers = new WeakMap<object, number>()
   #lastNumber = 0
 
   get({ table, viewer }: Place, shape: string, make: () => Sql): Sql {
     const tables = viewer.allowedTables.length === 0 ? '' : JSON.stringify(viewer.allowedTables)
-    const key = `${this.#numberOf(table)} ${viewer.role} ${tables} ${shape}`
+    return this.about(table, `${viewer.role} ${tables} ${shape}`, make)
+  }
+
+  /** `subject` is a table or function of a snapshot; `shape` says whose eyes see it, where that matters. */
+  about(subject: object, shape: string, make: () => Sql): Sql {
+    const key = `${this.#numberOf(subject)} ${shape}`
     const known = this.#byShape.get(key)
     if (known) return known
     const made = make()
@@ -26,10 +31,10 @@ export class KnownStatements {
     return made
   }
 
-  #numberOf(table: Table): number {
-    const known = this.#numbers.get(table)
+  #numberOf(subject: object): number {
+    const known = this.#numbers.get(subject)
     if (known !== undefined) return known
-    this.#numbers.set(table, ++this.#lastNumber)
+    this.#numbers.set(subject, ++this.#lastNumber)
     return this.#lastNumber
   }
 }

@@ -1,0 +1,66 @@
+import type { Appender } from '../../../db/changes/append.ts'
+import type { KnownStatements } from '../../../db/rows/known-statements.ts'
+import type { Place } from '../../../db/rows/place.ts'
+import { mayDo } from '../../../db/schema/lookup.ts'
+import { type Slot, Slots, type Sql } from '../../../db/sql.ts'
+import { buildUpsert, SEPARATOR, upserted } from '../write/upsert.ts'
+import { shapeOf } from '../write/write.ts'
+import { buildLocks, buildRun } from './build.ts'
+import type { Operation } from './parse.ts'
+import type { Run } from './runs.ts'
+
+/** Made once for a method and its columns, however many operations it does. */
+export function runStatements(known: KnownStatements, place: Place, run: Run, log: Appender): readonly Sql[] {
+  const [{ method, columns, conflict }] = run
+  if (conflict) return buildUpsert(place, { columns, bodies: run.map(({ body }) => body), conflict, log })
+  const slots = new Slots()
+  const where = {
+    keys: keySlots(place, run, slots),
+    bodies: slots.put(`[${run.map(({ body }) => body).join(',')}]`),
+    count: slots.put(run.length),
+  }
+  const logged = log.within(slots)
+  const shape = `batch ${method} ${shapeOf(columns)}`
+  return [known.get(place, shape, () => buildRun(place, run[0], where, logged)).fill(slots.values)]
+}
+
+/**
+ * Locks what the batch is going to change in the order of the keys, so that two batches over the same rows wait for
+ * each other instead of locking each other out. Undefined when there is nothing to gain, or no right to lock.
+ */
+export function lockStatement(known: KnownStatements, place: Place, operations: readonly Operation[]): Sql | undefined {
+  const changes = operations.filter(({ key }) => key.length > 0)
+  if (changes.length < 2 || !mayDo(place.table, place.viewer.role, 'update')) return undefined
+  const isForDelete = changes.some(({ method }) => method === 'delete')
+  const slots = new Slots()
+  const keys = keySlots(place, changes, slots)
+  const shape = isForDelete ? 'lock for delete' : 'lock for update'
+  return known.get(place, shape, () => buildLocks(place, keys, isForDelete)).fill(slots.values)
+}
+
+const keySlots = ({ table }: Place, operations: readonly Operation[], slots: Slots): Slot[] =>
+  table.primaryKey.map((_, i) => slots.put(operations.map(({ key }) => key[i] ?? '')))
+
+const STATUS = { create: 201, update: 200, delete: 204 }
+
+/** The JSON texts of what the operations of a run answer; `texts` begins with those of its statements. */
+export function resultsOf(run: Run, texts: readonly (string | null)[]): string {
+  const [{ index: first, method }] = run
+  if (method === 'upsert') return upsertResults(first, texts)
+  const status = `,"status":${STATUS[method]}`
+  if (method === 'delete') return run.map(({ index }) => `{"index":${index}${status}}`).join(',')
+  const bodies = (texts[0] ?? '').split(SEPARATOR)
+  let results = ''
+  for (let i = 0; i < bodies.length; i++) {
+    results += `${i === 0 ? '' : ','}{"index":${first + i}${status},"body":${bodies[i]}}`
+  }
+  return results
+}
+
+function upsertResults(first: number, [answer, found]: readonly (string | null)[]): string {
+  const results = (answer ?? found ?? '').split(SEPARATOR).map((each, i) => {
+    const { status, text } = upserted([each])
+    return `{"index":${first + i},"status":${status},"body":${text}}`
+  })
+  return results.join(',')
+}
