@@ -44,13 +44,29 @@ begin
   return true;
 end $$;
 
--- What must be laid over to_jsonb() of a row to show its columns as the API does: GeoJSON with all digits and
--- without a reference system, and vectors as arrays, which is how pgvector writes them. Null = nothing.
+-- A geometry of another reference system in WGS 84. What cannot be transformed is null: writers that know nothing of the
+-- log must not fail for it.
+create function svc.transformed_geojson(geometry text, postgis text) returns jsonb
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+  shown jsonb;
+begin
+  execute format('select %1$I.st_asgeojson(%1$I.st_transform($1::%1$I.geometry, 4326), 12, 0)::jsonb', postgis)
+    into shown using geometry;
+  return shown;
+exception when internal_error or data_exception then
+  return null;
+end $$;
+
+-- What must be laid over to_jsonb() of a row to show its columns as the API does: GeoJSON in WGS 84 with all
+-- digits, and vectors as arrays, which is how pgvector writes them. Null = nothing.
 create function svc.converted_columns(relation oid, row_name text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select string_agg(case e.extname
       -- Cast, so that nobody's function for a domain of theirs is called instead.
-      when 'postgis' then format('jsonb_build_object(%1$L, %2$I.st_asgeojson(%4$s.%1$I::%2$I.%3$I, 15, 0)::jsonb)', a.attname, n.nspname, t.typname, row_name)
+      when 'postgis' then format('jsonb_build_object(%1$L, case when coalesce(%2$I.st_srid(%3$s.%1$I::%2$I.geometry), 0) in (0, 4326)
+          then %2$I.st_asgeojson(%3$s.%1$I::%2$I.geometry, 15, 0)::jsonb
+          else svc.transformed_geojson(%3$s.%1$I::%2$I.geometry::text, %2$L) end)', a.attname, n.nspname, row_name)
       else format('jsonb_build_object(%1$L, %2$s.%1$I::text::jsonb)', a.attname, row_name)
     end, ' || ')
   from pg_attribute a

@@ -8,6 +8,8 @@ export type PgError = Error & {
   column?: string
   dataType?: string
   severity?: string
+  /** Of PostgreSQL's source, or an extension's. */
+  file?: string
   /** Position in the flight of the statement that failed; see failedStatement. */
   statementIndex?: number
 }
@@ -41,6 +43,8 @@ const constraintFailures: Record<string, [kind: ErrorKind, message: string, code
   '23514': ['unprocessable', 'check constraint violation', 'check_violation'],
   '23503': ['bad_request', 'foreign key violation', 'foreign_key_violation'],
 }
+
+const POSTGIS_SOURCE = /^(?:lwgeom|geography|gserialized|postgis)_/
 
 /** SQLSTATE becomes AppError here and nowhere else. */
 export function fromPg(error: PgError): AppError {
@@ -81,6 +85,11 @@ export function fromPg(error: PgError): AppError {
       return new AppError('not_found', 'collection not found', { cause: error })
     case '42703':
       return new AppError('bad_request', 'unknown column', { cause: error })
+    case 'XX000': // PostGIS has no SQLSTATE of its own for a geometry it cannot read, transform or compare
+      if (POSTGIS_SOURCE.test(error.file ?? '')) {
+        return new AppError('bad_request', 'geometry cannot be read, transformed or compared', { cause: error })
+      }
+      return new AppError('internal', 'internal error', { cause: error })
     default:
       return new AppError('internal', 'internal error', { cause: error })
   }

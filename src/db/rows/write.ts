@@ -1,7 +1,7 @@
 import type { Appender, ChangeAction, ChangedRows } from '../changes/append.ts'
-import { isSpatial } from '../schema/row-image.ts'
 import { rowJson, rowJsonb } from '../schema/row-json.ts'
 import type { Column, Schema, Table } from '../schema/snapshot.ts'
+import { fromGeoJson, isSpatial } from '../schema/spatial/convert.ts'
 import { columnsFor, keyFor } from '../schema/viewer.ts'
 import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../sql.ts'
 import { equals } from './keys.ts'
@@ -39,15 +39,9 @@ export const assignments = (schema: Schema, columns: readonly Column[]): Sql =>
     COMMA,
   )
 
-/** Coordinates are in the column's own reference system. */
 function inputValue(schema: Schema, column: Column): Sql {
   const value = sql`${INPUT}.${column.ident}`
-  if (!isSpatial(column)) return value
-  const postGis = schema.postGIS?.schema ?? 'public'
-  const geometry = sql`${new Ident(postGis, 'st_geomfromgeojson')}(${value}::text)`
-  const placed =
-    column.srid > 0 ? sql`${new Ident(postGis, 'st_setsrid')}(${geometry}, ${column.srid}::int4)` : geometry
-  return column.isGeography ? sql`${placed}::${column.castType}` : placed
+  return isSpatial(column) ? fromGeoJson(schema, column, sql`${value}::text`) : value
 }
 
 /** What RETURNING hands on: the record for the client, and its key. */

@@ -84,6 +84,8 @@ const fn = (schema: string, name: string): Fn => ({
   isVoid: false,
   returnsRow: false,
   rowOf: undefined,
+  columns: [],
+  resultForm: undefined,
   volatility: 'volatile',
   executableBy: new Set(['svc_authenticated']),
 })

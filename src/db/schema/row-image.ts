@@ -1,13 +1,12 @@
 import { COMMA, Ident, join, type Sql, sql } from '../sql.ts'
-import type { Column, Schema, Table } from './snapshot.ts'
+import type { Schema, Table } from './snapshot.ts'
+import { fromGeoJson, isSpatial } from './spatial/convert.ts'
 
 /** Policies and filters are evaluated over a row that goes by its table's own name, as pg_get_expr writes it. */
 export const rowAlias = (table: Table): Ident => new Ident(table.name)
 
 /** A table and the snapshot it belongs to. */
 export type TableIn = { readonly schema: Schema; readonly table: Table }
-
-export const isSpatial = (column: Column): boolean => column.isGeometry || column.isGeography
 
 /** JSON as the change log keeps it, as a row of its table under the table's name. */
 export function rowImage({ schema, table }: TableIn, json: Sql): Sql {
@@ -18,16 +17,13 @@ export function rowImage({ schema, table }: TableIn, json: Sql): Sql {
   }
   // GeoJSON does not say its reference system, so PostGIS would take another one than the column's.
   const base = join(
-    columns.map((column) => (isSpatial(column) ? fromGeoJson(schema, column, json) : sql`null`)),
+    columns.map((column) =>
+      isSpatial(column) ? fromGeoJson(schema, column, memberText(json, column.name)) : sql`null`,
+    ),
     COMMA,
   )
   const names = spatial.map((column) => column.name)
   return sql`pg_catalog.jsonb_populate_record(row(${base})::${table.ident}, (${json}) - ${names}::text[]) as ${rowAlias(table)}`
 }
 
-function fromGeoJson(schema: Schema, column: Column, json: Sql): Sql {
-  const postGis = schema.postGIS?.schema ?? 'public'
-  const geometry = sql`${new Ident(postGis, 'st_geomfromgeojson')}(nullif((${json}) -> ${column.name}::text, 'null')::text)`
-  const placed = column.srid > 0 ? sql`${new Ident(postGis, 'st_setsrid')}(${geometry}, ${column.srid}::int)` : geometry
-  return column.isGeography ? sql`${placed}::${column.castType}` : placed
-}
+const memberText = (json: Sql, name: string): Sql => sql`nullif((${json}) -> ${name}::text, 'null')::text`

@@ -1,21 +1,22 @@
 import type { DatabaseRole } from '../../core/identity.ts'
-import { COMMA, Ident, join, type Sql, sql } from '../sql.ts'
-import type { Column, Schema, Table } from './snapshot.ts'
+import { COMMA, type Ident, join, type Sql, sql } from '../sql.ts'
+import type { Column, JsonForm, Schema, Table } from './snapshot.ts'
+import { isSpatial, toGeoJson } from './spatial/convert.ts'
 import { columnsFor } from './viewer.ts'
 
-/** Full precision, and neither crs nor bbox: a geometry is its type and coordinates. */
-const geoJson = (schema: Schema, value: Sql): Sql =>
-  sql`${new Ident(schema.postGIS?.schema ?? 'public', 'st_asgeojson')}(${value}, 15, 0)::pg_catalog.json`
+/** Whether JSON shows values of this type in another form than PostgreSQL would. */
+export const isConverted = (type: JsonForm): boolean => isSpatial(type) || type.isVector
 
-const isConverted = (column: Column): boolean => column.isGeometry || column.isGeography || column.isVector
-
-/** A column's value as it appears in JSON. */
-export function columnJson(schema: Schema, column: Column, alias: Ident): Sql {
-  const value = sql`${alias}.${column.ident}`
-  if (column.isGeometry || column.isGeography) return geoJson(schema, value)
+/** A value of the type as it appears in JSON. */
+export function valueJson(schema: Schema, type: JsonForm, value: Sql): Sql {
+  if (isSpatial(type)) return toGeoJson(schema, type, value)
   // pgvector writes a vector the way JSON writes an array of numbers.
-  return column.isVector ? sql`${value}::text::pg_catalog.json` : value
+  return type.isVector ? sql`${value}::text::pg_catalog.json` : value
 }
+
+/** The same of a row's column. */
+export const columnJson = (schema: Schema, column: Column, alias: Ident): Sql =>
+  valueJson(schema, column, sql`${alias}.${column.ident}`)
 
 /** The same under the column's own name. */
 const jsonColumn = (schema: Schema, column: Column, alias: Ident): Sql => {

@@ -90,6 +90,9 @@ export type Column = {
   readonly privileges: Privileges<'select' | 'insert' | 'update'>
 }
 
+/** How values of a type look as JSON. */
+export type JsonForm = Pick<Column, 'isGeometry' | 'isGeography' | 'isVector' | 'srid' | 'castType'>
+
 export type ForeignKey = {
   readonly constraintName: string
   readonly columns: readonly string[]
@@ -149,19 +152,21 @@ export type Fn = {
   readonly returnsRow: boolean
   /** The table of the snapshot whose rows it returns. */
   readonly rowOf: Table | undefined
+  /** OUT, INOUT and TABLE parameters in order; empty when the type of the result says it all. */
+  readonly columns: readonly (JsonForm & { readonly name: string })[]
+  /** Of the result or of each of its values; undefined for types without a form, such as pseudo-types. */
+  readonly resultForm: JsonForm | undefined
   readonly volatility: 'immutable' | 'stable' | 'volatile'
   /** Request roles that hold EXECUTE. */
   readonly executableBy: ReadonlySet<Exclude<DatabaseRole, 'none'>>
 }
 
-export type Parameter = {
+export type Parameter = JsonForm & {
   /** Empty when unnamed. */
   readonly name: string
   readonly ident: Ident
   /** Formatted SQL type. */
   readonly type: string
-  /** For a cast; array types included. */
-  readonly castType: Ident
   readonly baseType: string
   readonly isArray: boolean
   readonly position: number

@@ -1,8 +1,9 @@
 import type { DatabaseRole } from '../../core/identity.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
 import { operator } from '../../db/schema/filter/operators.ts'
-import { convertedRow, rowJsonb } from '../../db/schema/row-json.ts'
-import type { Fn, Schema, Table } from '../../db/schema/snapshot.ts'
+import { convertedRow, isConverted, rowJsonb, valueJson } from '../../db/schema/row-json.ts'
+import type { Fn, Parameter, Schema, Table } from '../../db/schema/snapshot.ts'
+import { fromGeoJson, isSpatial } from '../../db/schema/spatial/convert.ts'
 import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../db/sql.ts'
 
 /** What the caller says about the returned rows. The database looks whether it is so before it is logged. */
@@ -27,14 +28,16 @@ export function buildCall(
 ): Sql {
   const given = fn.parameters.filter(({ name }) => supplied.includes(name))
   const call = sql`${fn.ident}(${join(
-    given.map(({ ident, isVariadic }) => {
-      const value = sql`${ident} => ${ARGUMENTS}.${ident}`
-      return isVariadic ? sql`variadic ${value}` : value
+    given.map((parameter) => {
+      const value = sql`${parameter.ident} => ${argument(schema, parameter)}`
+      return parameter.isVariadic ? sql`variadic ${value}` : value
     }),
     COMMA,
   )})`
   // Typed by PostgreSQL from the client's own text, so that no digit is lost.
-  const definitions = given.map(({ ident, castType }) => sql`${ident} ${castType}`)
+  const definitions = given.map(
+    (parameter) => sql`${parameter.ident} ${isSpatial(parameter) ? JSON_TYPE : parameter.castType}`,
+  )
   const input =
     given.length > 0
       ? sql` from pg_catalog.json_to_record(${args}::pg_catalog.json) as ${ARGUMENTS}(${join(definitions, COMMA)})`
@@ -48,25 +51,53 @@ export function buildCall(
   return sql`with ${called}, ${noted(schema, notice)} select ${answer}, ${logged(notice)} from ${CALLED}`
 }
 
+const JSON_TYPE = new Ident('pg_catalog', 'json')
+
+function argument(schema: Schema, parameter: Parameter): Sql {
+  const value = sql`${ARGUMENTS}.${parameter.ident}`
+  return isSpatial(parameter) ? fromGeoJson(schema, parameter, sql`${value}::text`) : value
+}
+
 /** One row per result, as JSON. */
 function resultOf(schema: Schema, fn: Fn, call: Sql, input: Sql): Sql {
   // A record that has no columns before it is called can only be called in the select list.
   const isAnonymousRecord = fn.returnType === 'SETOF record'
   if (!fn.returnsSet || isAnonymousRecord) {
-    const converted = fn.rowOf && convertedRow(schema, fn.rowOf, ROW)
     // Called once (`offset 0`), though each of its columns is asked for.
-    if (converted) {
+    const once = sql`(select ${call} as v${input} offset 0) as svc_result`
+    const converted = convertedResult(schema, fn, ROW)
+    if (fn.returnsRow && converted) {
       return sql`select case when svc_result.v is distinct from null then (
-          select pg_catalog.to_json(j.*) from (select ${converted} from (select (svc_result.v).*) as ${ROW}) as j
-        ) end as svc_value from (select ${call} as v${input} offset 0) as svc_result`
+          select pg_catalog.to_json(j.*) from (select ${converted.select} from (select (svc_result.v).*) as ${converted.alias}) as j
+        ) end as svc_value from ${once}`
     }
-    return sql`select pg_catalog.to_json(svc_result.v) as svc_value from (select ${call} as v${input}) as svc_result`
+    const value = fn.resultForm ? valueJson(schema, fn.resultForm, sql`svc_result.v`) : sql`svc_result.v`
+    return sql`select pg_catalog.to_json(${value}) as svc_value from ${once}`
   }
   // In FROM the columns get the names the function declared; a plain scalar gets that of the function.
   const alias = new Ident(fn.name)
-  const columns = (fn.rowOf && convertedRow(schema, fn.rowOf, alias)) ?? sql`${alias}.*`
-  const from = input === EMPTY ? sql` from ${call} as ${alias}` : sql`${input}, lateral ${call} as ${alias}`
-  return sql`select pg_catalog.to_json(svc_result.*) as svc_value from (select ${columns}${from}) as svc_result`
+  const shown = convertedResult(schema, fn, alias) ?? { select: sql`${alias}.*`, alias: sql`${alias}` }
+  const from = input === EMPTY ? sql` from ${call} as ${shown.alias}` : sql`${input}, lateral ${call} as ${shown.alias}`
+  return sql`select pg_catalog.to_json(svc_result.*) as svc_value from (select ${shown.select}${from}) as svc_result`
+}
+
+/** The columns of a result in their JSON form, and how to call the row they are read from; undefined when they have it. */
+function convertedResult(schema: Schema, fn: Fn, row: Ident): { select: Sql; alias: Sql } | undefined {
+  if (fn.rowOf) {
+    const select = convertedRow(schema, fn.rowOf, row)
+    return select && { select, alias: sql`${row}` }
+  }
+  const scalar = fn.resultForm && !fn.returnsRow ? [{ name: fn.name, ...fn.resultForm }] : []
+  const columns = fn.columns.length > 0 ? fn.columns : scalar
+  if (!columns.some(isConverted)) return undefined
+  // By position: a function may leave its columns without names.
+  const at = columns.map((_, i) => new Ident(`svc_c${i + 1}`))
+  const select = columns.map((column, i) => {
+    const value = valueJson(schema, column, sql`${row}.${at[i] ?? row}`)
+    return sql`${value} as ${new Ident(column.name || `column${i + 1}`)}`
+  })
+  const names = at.map((ident) => sql`${ident}`)
+  return { select: join(select, COMMA), alias: sql`${row}(${join(names, COMMA)})` }
 }
 
 const NOTED = new Ident('svc_noted')

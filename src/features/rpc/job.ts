@@ -8,6 +8,7 @@ import { buildCall } from './build-call.ts'
 import { explainFailure } from './failure.ts'
 import { resolveOverload } from './resolve.ts'
 import type { RpcDeps } from './routes.ts'
+import { requireGeoJson } from './spatial-arguments.ts'
 
 /** Far beyond a request's time: what people put into a nightly function may take a while. */
 const TIMEOUT_MS = 1_800_000
@@ -24,6 +25,7 @@ export const sqlJob =
     const candidates = findFunctions(snapshot, name)
     if (candidates.length === 0) throw notFound(`function not found: ${name}`)
     const fn = resolveOverload(candidates, Object.keys(args))
+    requireGeoJson(fn, args as Readonly<Record<string, unknown>>)
     const call = buildCall(snapshot, fn, JSON.stringify(args), Object.keys(args), undefined)
     const text = await db
       .fly(who, isOthers ? [becomeRole(role), call] : call, { lane: 'own', signal, timeoutMs: TIMEOUT_MS })

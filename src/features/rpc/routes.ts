@@ -12,6 +12,7 @@ import { buildCall, type Notice } from './build-call.ts'
 import { explainFailure } from './failure.ts'
 import { sqlJob } from './job.ts'
 import { resolveOverload } from './resolve.ts'
+import { requireGeoJson } from './spatial-arguments.ts'
 
 /** PostgreSQL itself takes the liberty to call an immutable function once more, or once less. */
 const MANNER: Readonly<Record<Fn['volatility'], FlyOptions>> = {
@@ -31,6 +32,7 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
   const run = async (call: Call, snapshot: Schema, candidates: readonly Fn[]): Promise<Reply> => {
     const args = argumentsOf(call)
     const fn = resolveOverload(candidates, Object.keys(args))
+    requireGeoJson(fn, args)
     const mayWrite = fn.volatility === 'volatile'
     const notice = mayWrite ? noticeOf(call, snapshot, fn, log) : undefined
     const statement = buildCall(snapshot, fn, call.bodyText, Object.keys(args), notice)

@@ -73,6 +73,8 @@ export type CatalogFunction = {
   arguments: [name: string, type: string, mode: string][] | null
   defaults: number
   returnType: string
+  /** Key of its type. */
+  result: string
   returnsSet: boolean
   isVoid: boolean
   returnsRow: boolean

@@ -1,8 +1,10 @@
 import { Ident } from '../../sql.ts'
-import type { Fn, Parameter, Table } from '../snapshot.ts'
+import type { Fn, JsonForm, Parameter, Table } from '../snapshot.ts'
 import type { CatalogFunction } from './catalogue.ts'
 import type { TypeFacts } from './column.ts'
 
+/** OUT, INOUT and TABLE (pg_proc.proargmodes). */
+const OUTPUTS: ReadonlySet<string> = new Set(['o', 'b', 't'])
 const VOLATILITY = { i: 'immutable', s: 'stable', v: 'volatile' } as const
 
 export function functionOf(
@@ -11,6 +13,7 @@ export function functionOf(
   tables: ReadonlyMap<number, Table>,
 ): Fn {
   const [anon, authenticated] = row.executable
+  const resultType = types.get(row.result)
   return {
     schema: row.schema,
     name: row.name,
@@ -23,6 +26,11 @@ export function functionOf(
     isVoid: row.isVoid,
     returnsRow: row.returnsRow,
     rowOf: row.rowOf === null ? undefined : tables.get(row.rowOf),
+    columns: (row.arguments ?? []).flatMap(([name, typeKey, mode]) => {
+      const type = types.get(typeKey)
+      return type && OUTPUTS.has(mode) ? { name, ...jsonForm(type) } : []
+    }),
+    resultForm: resultType && jsonForm(resultType),
     volatility: VOLATILITY[row.volatility],
     executableBy: new Set([
       ...(anon ? ['svc_anon' as const] : []),
@@ -42,7 +50,7 @@ function parametersOf(row: CatalogFunction, types: ReadonlyMap<string, TypeFacts
       name,
       ident: new Ident(name),
       type: type.type,
-      castType: type.castType,
+      ...jsonForm(type),
       baseType: type.baseType,
       isArray: type.isArray,
       position: index + 1,
@@ -51,3 +59,11 @@ function parametersOf(row: CatalogFunction, types: ReadonlyMap<string, TypeFacts
     }
   })
 }
+
+const jsonForm = ({ isGeometry, isGeography, isVector, srid, castType }: TypeFacts): JsonForm => ({
+  isGeometry,
+  isGeography,
+  isVector,
+  srid,
+  castType,
+})

@@ -138,6 +138,7 @@ const functions = sql`
         coalesce(f.proargnames[u.ord], ''), u.type::text || ':-1', coalesce(f.proargmodes[u.ord], 'i')) order by u.ord)
      from pg_catalog.unnest(f.all_types) with ordinality as u(type, ord)) as arguments,
     f.pronargdefaults as defaults, pg_catalog.pg_get_function_result(f.oid) as "returnType",
+    f.prorettype::text || ':-1' as result,
     f.proretset as "returnsSet", f.prorettype = 'pg_catalog.void'::pg_catalog.regtype as "isVoid",
     (r.typtype = 'c' or r.oid = 'pg_catalog.record'::pg_catalog.regtype or coalesce('t' = any(f.proargmodes), false)
       or exists (select from pg_catalog.pg_type b where b.oid = r.typbasetype and b.typtype = 'c')) as "returnsRow",
@@ -236,7 +237,7 @@ export const catalogueQuery = (schemas: readonly string[], described: Described)
     from relations t
     join pg_catalog.pg_attribute a on a.attrelid = t.oid and a.attnum > 0 and not a.attisdropped
     union
-    select u.type, -1 from routines p cross join pg_catalog.unnest(p.all_types) as u(type)
+    select u.type, -1 from routines p cross join pg_catalog.unnest(p.all_types || p.prorettype) as u(type)
   ), domains(oid, base, modifier, not_null) as (
     select t.oid, t.typbasetype, t.typtypmod, t.typnotnull
     from pg_catalog.pg_type t

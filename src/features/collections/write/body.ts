@@ -1,7 +1,7 @@
 import { badRequest } from '../../../core/errors.ts'
-import { isSpatial } from '../../../db/schema/row-image.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
-import { isGeoJson } from './geojson.ts'
+import { isSpatial } from '../../../db/schema/spatial/convert.ts'
+import { invalidGeoJson, isGeoJson } from '../../../db/schema/spatial/geojson.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
 
@@ -44,8 +44,6 @@ function checkSpatial(body: Fields, columns: readonly Column[]): void {
     if (isSpatial(column) && body[column.name] !== null && !isGeoJson(body[column.name])) throw invalidGeoJson()
   }
 }
-
-export const invalidGeoJson = () => badRequest('invalid GeoJSON geometry')
 
 export const isFields = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value)

@@ -1,3 +1,5 @@
+import { badRequest } from '../../../core/errors.ts'
+
 type Form = (coordinates: unknown) => boolean
 
 const listOf =
@@ -6,7 +8,7 @@ const listOf =
     Array.isArray(value) && value.length >= atLeast && value.every(part)
 
 const isPosition: Form = (value) =>
-  Array.isArray(value) && value.length >= 2 && value.length <= 4 && value.every((part) => typeof part === 'number')
+  Array.isArray(value) && value.length >= 2 && value.length <= 4 && value.every(Number.isFinite)
 
 const isLine = listOf(isPosition, 2)
 
@@ -34,6 +36,8 @@ const FORMS: ReadonlyMap<unknown, Form> = new Map([
   ['MultiPolygon', listOf(isPolygon)],
 ])
 const MAX_COLLECTION_DEPTH = 8
+
+export const invalidGeoJson = () => badRequest('invalid GeoJSON geometry')
 
 /**
  * Whether a value has the form of a GeoJSON geometry. It is checked here because PostGIS reads some bad ones as if
