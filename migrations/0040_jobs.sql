@@ -23,6 +23,7 @@ create table svc.jobs (
   finished_at     timestamptz
 );
 create index jobs_claims on svc.jobs (type, run_at, id) where state in ('queued', 'running');
+create index jobs_held on svc.jobs (run_at) where worker is not null;
 create index jobs_next on svc.jobs (run_at) where state in ('queued', 'running');
 create index jobs_newest on svc.jobs (created_at desc, id desc);
 create index jobs_by_state on svc.jobs (state, created_at desc, id desc);

@@ -131,7 +131,7 @@ export class Queue {
   async #poll(): Promise<void> {
     try {
       for (const [rows, kinds] of this.#kindsByRows()) {
-        const due = await this.#db.rows<{ kind: string }>(SYSTEM, rows.due(kinds))
+        const due = await this.#db.rows<{ kind: string }>(SYSTEM, [rows.returnExpired(), rows.due(kinds)])
         for (const { kind } of due) this.#workers.get(kind)?.wake()
       }
       if (this.#failures > 0) this.#observe({ level: 'info', message: 'queue: database is back' })

@@ -44,6 +44,10 @@ export class Rows {
   protected readonly maxAttempts: Sql = sql`null::int`
   /** What else a claim sets. */
   protected readonly onClaim: Sql = sql``
+  /** When the item was first due: an interrupted one keeps its place among those that wait. */
+  protected readonly firstDue: Sql = sql`created_at`
+  /** What else is set on an item that goes back. */
+  protected readonly onReturn: Sql = sql``
 
   /** The rows, called q, that wait or run and are of this kind. */
   protected isOf(kind: Sql): Sql {
@@ -86,6 +90,13 @@ export class Rows {
   returning q.id::text as id, q.${group} as "group", q.payload, q.attempts as attempt, ${this.maxAttempts} as "maxAttempts"`
   }
 
+  /** Items whose lease ran out go back to where they stood, so that a dead process does not put them behind the others. */
+  returnExpired(): Sql {
+    return sql`
+  update ${this.table} q set worker = null, lease_until = null, run_at = ${this.firstDue}${this.onReturn}
+  where q.id in (select e.id from ${this.table} e where e.worker is not null and e.run_at <= now() for update skip locked)`
+  }
+
   /** Which kinds have something to do. `min` is one probe of an index, however long the backlog is. */
   due(kinds: readonly string[]): Sql {
     return sql`
@@ -120,7 +131,7 @@ export class Rows {
   /** An interrupted attempt does not count. `but` are the ids that the worker keeps. */
   giveBack(worker: string, but: readonly string[]): Sql {
     return sql`
-  update ${this.table} set worker = null, lease_until = null, run_at = now(), attempts = greatest(0, attempts - 1)
+  update ${this.table} q set worker = null, lease_until = null, run_at = ${this.firstDue}, attempts = greatest(0, attempts - 1)
   where worker = ${worker} and id <> all(${but}::${this.idType}[])`
   }
 

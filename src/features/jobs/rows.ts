@@ -12,6 +12,9 @@ export class JobRows extends Rows {
   protected override readonly onClaim = sql`, state = 'running', last_run_at = now(), updated_at = now(),
       progress = null, log = case when q.attempts = 0 then '{}' else q.log end`
 
+  protected override readonly firstDue = sql`planned_at`
+  protected override readonly onReturn = sql`, state = 'queued', updated_at = now()`
+
   /** There is one kind, and its indexes hold what is not over. */
   protected override isOf(): Sql {
     return sql`q.state in ('queued', 'running')`
@@ -33,7 +36,7 @@ export class JobRows extends Rows {
 
   /** The attempt counts: a job is started at most max_attempts times, whatever ended the runs. */
   override giveBack(worker: string, but: readonly string[]): Sql {
-    return sql`update svc.jobs set state = 'queued', worker = null, lease_until = null, run_at = now(), planned_at = now(),
+    return sql`update svc.jobs set state = 'queued', worker = null, lease_until = null, run_at = planned_at,
       updated_at = now() where worker = ${worker} and id <> all(${but}::uuid[])`
   }
 }

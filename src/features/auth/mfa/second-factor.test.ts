@@ -71,7 +71,7 @@ test('keys and admin tokens have no business with second factors', async () => {
   const { token } = await api.signUp('keys@x.test')
   const { key } = (await api.call('POST /api/auth/api-keys', { as: token, json: { name: 'x' } })).body
   const routes = api.app.routes.filter(({ path }) => path.startsWith('/api/auth/mfa/'))
-  assert.equal(routes.length, 17)
+  assert.ok(routes.length >= 17)
   for (const { method, path } of routes) {
     const line = `${method} ${path as `/${string}`}` as const
     const json = method === 'POST' ? { json: {} } : {}
