@@ -15,6 +15,7 @@ const catalogue = {
   range_not_satisfiable: 416,
   expectation_failed: 417,
   unprocessable: 422,
+  upgrade_required: 426,
   rate_limited: 429,
   headers_too_large: 431,
   internal: 500,

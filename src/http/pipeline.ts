@@ -12,6 +12,7 @@ import { type Exchange, HttpCall } from './wire/exchange.ts'
 import type { Receiving } from './wire/receiving.ts'
 import { createRouter, type Match } from './wire/router.ts'
 import { hasDotSegment } from './wire/target.ts'
+import { requireHandshake } from './wire/upgrade.ts'
 
 export type Audit = (entry: AuditEntry) => Promise<void>
 
@@ -26,6 +27,8 @@ export type PipelineDeps = {
   receiving: Receiving
   rateLimits: Readonly<Record<string, Rate | null>>
   visitors: Visitors
+  /** Whether pages of this origin may call. */
+  allowsOrigin: (origin: string) => boolean
   /** The limit of an app whose key or token calls; null = none. */
   appLimit?: ((appId: string) => Rate | null | Promise<Rate | null>) | undefined
   sites?: HostedSites
@@ -92,6 +95,7 @@ const isPlain = (route: Route): boolean =>
 
 async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<Reply> {
   if (!deps.authEnabled && needsUser(route.auth)) throw authIsOff()
+  if (route.upgrade) admitHandshake(deps, exchange)
   const inQuery = route.tokenInQuery ? call.query['token'] || undefined : undefined
   const { authorization } = exchange.request.headers
   if (route.auth === 'lenient') await believeGoodBearer(exchange, authorization, deps.identify)
@@ -110,6 +114,14 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
     await writeAudit(deps, withTarget(call.audit(reply.audit), reply))
   }
   return reply
+}
+
+/** Browsers ask no preflight before a WebSocket, so the server has to look at the origin itself. Its own pages may call. */
+function admitHandshake({ allowsOrigin }: PipelineDeps, { request, upgradeHead }: Exchange): void {
+  requireHandshake(request, upgradeHead !== undefined)
+  const { origin, host } = request.headers
+  if (origin === undefined || allowsOrigin(origin) || origin.replace(/^https?:\/\//, '') === host) return
+  throw new AppError('forbidden', 'origin not allowed')
 }
 
 async function believeGoodBearer(exchange: Exchange, authorization: string | undefined, identify: Identify) {

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { AuditEntry, AuditNote } from '../core/audit/entry.ts'
 import type { Departure } from '../core/departure.ts'
 import type { AppError } from '../core/errors.ts'
@@ -54,6 +55,17 @@ export type Call<Body = unknown, Params = Texts> = {
   readonly signal: AbortSignal
   /** For streaming answers and uploads only; the headers every answer carries are already set on the response. */
   readonly raw: { readonly request: IncomingMessage; readonly response: ServerResponse }
+  /** On routes with `upgrade`: the connection, on which the handler answers from here on. */
+  takeConnection(): Connection
+}
+
+export type Connection = {
+  readonly request: IncomingMessage
+  readonly socket: Socket
+  /** What came behind the request. */
+  readonly head: Buffer
+  /** Names and values in turn, which every answer carries. */
+  readonly headers: readonly string[]
 }
 
 export type Reply = {
@@ -82,6 +94,8 @@ export type Route = {
   readonly openToVisitors?: true
   /** The bearer may also stand in the URL as `token`: a browser's EventSource cannot send headers. */
   readonly tokenInQuery?: true
+  /** Answers nothing but the opening handshake of a WebSocket, from pages of origins that `server.cors_origins` allows. */
+  readonly upgrade?: true
   readonly limit?: LimitName
   /** Action name of the audit entry written for each success; every admin write has one. */
   readonly audit?: string
@@ -129,6 +143,7 @@ export type Definition<At extends string, Body> = Omit<Contract, 'body'> & {
   access?: Access
   openToVisitors?: true
   tokenInQuery?: true
+  upgrade?: true
   limit?: LimitName
   audit?: string
   bodyKind?: BodyKind

@@ -18,6 +18,7 @@ import { closeWhenStalled, writeReply } from './wire/reply.ts'
 import type { Share } from './wire/shared-budget.ts'
 import { loggedPath, splitTarget } from './wire/target.ts'
 import { type ReadingPace, Unsent } from './wire/unsent.ts'
+import { isAnswering, lastResponseOn, requestsUpgradedAt } from './wire/upgrade.ts'
 
 /** One finished request, for the access log and the metrics. Never bodies or bearers. */
 export type RequestInfo = {
@@ -64,7 +65,7 @@ export type HttpServerConfig = {
   budgets?: Partial<Budgets>
 }
 
-type Deps = Omit<PipelineDeps, 'bodyLimit' | 'rateLimits' | 'receiving' | 'visitors'> & {
+type Deps = Omit<PipelineDeps, 'bodyLimit' | 'rateLimits' | 'receiving' | 'visitors' | 'allowsOrigin'> & {
   onRequest?: (info: RequestInfo) => void
   /** Runs when the drain begins; for long streams, which would otherwise hold it up. */
   onDrain?: () => void
@@ -86,11 +87,20 @@ export function createHttpServer(deps: Deps): HttpServer {
   const { arriving, arrivalPace, unsent: unsentShare, readingPace, answerBytes } = { ...budgets, ...config.budgets }
   const receiving = new Receiving(arriving, arrivalPace)
   const unsent = new Unsent(unsentShare, readingPace)
-  const pipeline = createPipeline({ ...deps, bodyLimit, rateLimits, receiving, visitors: config.anonymous ?? 'all' })
   const headers = createHeaders(config)
+  const pipeline = createPipeline({
+    ...deps,
+    bodyLimit,
+    rateLimits,
+    receiving,
+    visitors: config.anonymous ?? 'all',
+    allowsOrigin: headers.allows,
+  })
   const openPaths = new Set(deps.routes.filter(({ anyOrigin }) => anyOrigin).map(({ path }) => path))
   const clientAddress = createClientAddress(config.trustedProxies)
   const maxConcurrent = config.maxConcurrent ?? 10_000
+  /** Node knows no more of these. */
+  const upgraded = new Set<Socket>()
   let draining = false
   let handling = 0
   let streaming = 0
@@ -103,6 +113,7 @@ export function createHttpServer(deps: Deps): HttpServer {
     maxHeaderSize: HEADER_BYTES,
     // Checked here instead, because node's own refusal has no body.
     requireHostHeader: false,
+    IncomingMessage: requestsUpgradedAt(deps.routes),
   })
 
   function open(request: IncomingMessage, response: ServerResponse): Exchange {
@@ -133,10 +144,16 @@ export function createHttpServer(deps: Deps): HttpServer {
     else response.once('socket', () => setImmediate(handle, request, response, awaitsContinue))
   }
 
-  function handle(request: IncomingMessage, response: ServerResponse, awaitsContinue: boolean): void {
+  function handle(
+    request: IncomingMessage,
+    response: ServerResponse,
+    awaitsContinue: boolean,
+    upgradeHead?: Buffer,
+  ): void {
     handling++
     const exchange = open(request, response)
     exchange.awaitsContinue = awaitsContinue
+    exchange.upgradeHead = upgradeHead
     try {
       if (handling - receiving.count > maxConcurrent) throw unavailable('server busy')
       if (request.headers.host === undefined && request.httpVersion === '1.1') throw badRequest('missing host header')
@@ -168,29 +185,32 @@ export function createHttpServer(deps: Deps): HttpServer {
   }
 
   function send(exchange: Exchange, reply: Reply): void {
-    const bytes = writeReply(exchange, reply, draining, answerBytes)
+    const bytes = writeReply(exchange, reply, draining || exchange.upgradeHead !== undefined, answerBytes)
     exchange.sentBytes = bytes
     if (exchange.response.writableLength > 0) unsent.watch(exchange.response, addressSubject(exchange.ip), bytes)
   }
 
   /** A stream no longer counts as work at hand: thousands may be open, and each ends when it will. */
   function stream(exchange: Exchange, reply: Reply): void {
-    const { response } = exchange
-    const { socket } = response
-    const before = socket?.bytesWritten ?? 0
+    const { response, connectionTaken } = exchange
+    const { socket } = exchange.request
+    const before = socket.bytesWritten
     handling--
     streaming++
-    closeWhenStalled(response)
-    // Events are few and far between; their buffer has a bound of its own.
-    if (response.getHeader('content-type') !== 'text/event-stream') unsent.watchStream(response)
-    response.on('error', () => response.destroy())
+    if (!connectionTaken) {
+      closeWhenStalled(response)
+      // Events are few and far between; their buffer has a bound of its own.
+      if (response.getHeader('content-type') !== 'text/event-stream') unsent.watchStream(response)
+      response.on('error', () => response.destroy())
+    }
     const ended = (): void => {
       streaming--
-      exchange.sentBytes = (socket?.bytesWritten ?? before) - before
+      exchange.sentBytes = socket.bytesWritten - before
       report(exchange, reply.status)
     }
-    if (response.closed) ended()
-    else response.once('close', ended)
+    const lasting = connectionTaken ? socket : response
+    if (lasting.closed) ended()
+    else lasting.once('close', ended)
   }
 
   function fail(exchange: Exchange, thrown: unknown): void {
@@ -208,7 +228,8 @@ export function createHttpServer(deps: Deps): HttpServer {
       })
     }
     try {
-      if (response.headersSent) response.destroy()
+      if (exchange.connectionTaken) exchange.request.socket.destroy()
+      else if (response.headersSent) response.destroy()
       else {
         const body = route?.errorBody ? route.errorBody(error) : error.toJSON()
         send(exchange, { status: error.status, body, ...(error.headers && { headers: error.headers }) })
@@ -262,6 +283,13 @@ export function createHttpServer(deps: Deps): HttpServer {
     handling++
     fail(open(request, response), new AppError('expectation_failed', 'expectation failed'))
   })
+  server.on('upgrade', (request: IncomingMessage, socket: Socket, head: Buffer) => {
+    upgraded.add(socket)
+    socket.once('close', () => upgraded.delete(socket)).on('error', () => socket.destroy())
+    // Nobody asks for an upgrade before the answer to an earlier request has come.
+    if (isAnswering(socket)) socket.destroy()
+    else handle(request, lastResponseOn(socket, request), false, head)
+  })
   server.on('connect', (_request: IncomingMessage, socket: Socket) => {
     refuse(socket, new AppError('method_not_allowed', 'method not allowed'))
   })
@@ -281,6 +309,9 @@ export function createHttpServer(deps: Deps): HttpServer {
       onDrain,
       isBusy: () => handling + streaming > 0,
       timeoutMs: config.shutdownTimeoutSeconds * 1000,
+      cutUpgraded: () => {
+        for (const socket of upgraded) socket.destroy()
+      },
     })
   }
 

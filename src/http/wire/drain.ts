@@ -10,7 +10,12 @@ const LOOK_EVERY_MS = 25
 /** Ends a server without failing anybody: whoever waits for an answer gets it, as far as the time allows. */
 export async function drain(
   server: Server,
-  { onDrain, isBusy, timeoutMs }: { onDrain: () => void; isBusy: () => boolean; timeoutMs: number },
+  {
+    onDrain,
+    isBusy,
+    timeoutMs,
+    cutUpgraded,
+  }: { onDrain: () => void; isBusy: () => boolean; timeoutMs: number; cutUpgraded: () => void },
 ): Promise<void> {
   const began = performance.now()
   // The listener alone: http's own close would also cut idle connections whose next request is already in the kernel.
@@ -24,7 +29,9 @@ export async function drain(
     const waited = performance.now() - began
     if (waited > IDLE_GRACE_MS) server.closeIdleConnections()
     const onlySilentLeft = !isBusy() && waited > SILENT_GRACE_MS
-    if (onlySilentLeft || waited > timeoutMs) server.closeAllConnections()
+    if (!onlySilentLeft && waited <= timeoutMs) return
+    server.closeAllConnections()
+    cutUpgraded()
   }
   await closed
   clearInterval(look)

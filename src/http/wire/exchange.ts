@@ -3,7 +3,7 @@ import type { AuditEntry, AuditNote } from '../../core/audit/entry.ts'
 import type { Departure } from '../../core/departure.ts'
 import type { AppError } from '../../core/errors.ts'
 import { ANONYMOUS, type Identity } from '../../core/identity.ts'
-import type { Call, Route } from '../route.ts'
+import type { Call, Connection, Route } from '../route.ts'
 import { announcesBody } from './body.ts'
 import type { CommonHeaders, FlatHeaders } from './headers.ts'
 import { decodeParam, type Pairs, parsePairs, type Target } from './target.ts'
@@ -32,6 +32,10 @@ export class Exchange {
   rawTaken = false
   /** The client waits for `100 Continue` before it sends its body (RFC 9110 §10.1.1). */
   awaitsContinue = false
+  /** What came behind a request for an upgrade; undefined: it asks for none. */
+  upgradeHead: Buffer | undefined
+  /** The handler answers on the connection itself. */
+  connectionTaken = false
 
   constructor(
     known: Pick<Exchange, 'request' | 'response' | 'requestId' | 'ip' | 'target' | 'common' | 'own' | 'site'>,
@@ -141,6 +145,15 @@ export class HttpCall implements Call {
       this.#raw = { request, response }
     }
     return this.#raw
+  }
+
+  takeConnection(): Connection {
+    const exchange = this.#exchange
+    const { request, response, flatHeaders: headers, upgradeHead: head } = exchange
+    if (head === undefined) throw new TypeError('only the connection of an upgrade can be taken')
+    exchange.connectionTaken = true
+    response.detachSocket(request.socket)
+    return { request, socket: request.socket, head, headers }
   }
 
   get departure(): Departure {

@@ -51,6 +51,7 @@ export function createHeaders({ publicBaseUrl, corsOrigins }: HeaderConfig) {
   const allows = (origin: string | undefined): boolean => anyOrigin || (origin !== undefined && listed.has(origin))
 
   return {
+    allows,
     /** Hosted sites say themselves how they may be framed and shared. */
     site: commonOf(['X-Content-Type-Options', 'nosniff']),
     common: (path: string): CommonHeaders => (isSecretPath(path) ? secret : open),
