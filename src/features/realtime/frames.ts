@@ -1,21 +1,22 @@
-import type { Change, Position } from '../../db/changes/log.ts'
+import type { Position } from '../../db/changes/log.ts'
+import type { Format } from './subscriber.ts'
 
 // The format of the HTML standard, "Server-sent events". JSON text never holds a raw newline, so one data line is enough.
 
 const RETRY_MS = 2_000
 
-export const changeFrame = (position: Position, action: Change['action'], table: string, record: string): Buffer =>
-  Buffer.from(`id: ${position}\ndata: {"action":"${action}","table":${JSON.stringify(table)},"record":${record}}\n\n`)
+export const EVENT_STREAM: Format = {
+  change: ({ position, action, table, record }) =>
+    Buffer.from(
+      `id: ${position}\ndata: {"action":"${action}","table":${JSON.stringify(table)},"record":${record}}\n\n`,
+    ),
+  reset: (position) => Buffer.from(`event: reset\nid: ${position}\ndata: ${JSON.stringify({ position })}\n\n`),
+  /** EventSource alone would come back with the old token and stay closed: the client opens a stream with a new one. */
+  expiring: (expiresAt) => Buffer.from(`event: expiring\ndata: ${JSON.stringify({ expires_at: expiresAt })}\n\n`),
+}
 
 export const connectedFrame = (clientId: string, position: Position): string =>
   `event: connected\nid: ${position}\ndata: ${JSON.stringify({ clientId, position })}\nretry: ${RETRY_MS}\n\n`
-
-export const resetFrame = (position: Position): Buffer =>
-  Buffer.from(`event: reset\nid: ${position}\ndata: ${JSON.stringify({ position })}\n\n`)
-
-/** EventSource alone would come back with the old token and stay closed: the client opens a stream with a new one. */
-export const expiringFrame = (expiresAt: number): string =>
-  `event: expiring\ndata: ${JSON.stringify({ expires_at: expiresAt })}\n\n`
 
 export const errorFrame = (code: number, message: string): string =>
   `event: error\ndata: ${JSON.stringify({ code, message })}\n\n`

@@ -3,16 +3,18 @@ import type { Observe } from '../../core/observe.ts'
 import type { Change, ChangeLog, Follower, Position } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Schema } from '../../db/schema/snapshot.ts'
+import { catchingUp } from './catch-up.ts'
 import type { Channel } from './channel.ts'
 import { type Batch, Checks } from './checks.ts'
 import { FilterBudget, tooDear } from './filter-budget.ts'
-import { resetFrame } from './frames.ts'
 import { createRecent } from './recent.ts'
-import type { Stream } from './stream.ts'
+import type { Subscriber } from './subscriber.ts'
+import { joined } from './told-change.ts'
 import { Turns } from './turns.ts'
 import type { Interest } from './visibility/interest.ts'
-import { type Frame, type Judged, judge, type Verdict } from './visibility/judge.ts'
+import { type Judged, judge, type Verdict } from './visibility/judge.ts'
 import { isTransient } from './visibility/visible.ts'
+import type { Wanted } from './visibility/wanted.ts'
 
 export type HubDeps = {
   db: Db
@@ -24,21 +26,20 @@ export type HubDeps = {
 
 /** Bytes that may wait for their checks before the reader is held up. */
 const MAX_WAITING = 32 * 1024 * 1024
-/** The same for the filters of one identity, which hold up nobody: its streams read on at their own pace. */
+/** The same for the filters of one identity, which hold up nobody: its subscribers read on at their own pace. */
 const MAX_WAITING_FOR_FILTER = 8 * 1024 * 1024
 /** Identities whose filters are judged at once. */
 const FILTER_SLOTS = 2
 const IDLE_MS = 30_000
 const RETRY_MS = 250
-const FRAMES_PER_WRITE = 50
 
 type Part = { seq: number; changes: readonly Change[]; verdict: Verdict }
 
-/** Reads the log once for all streams of this process, as long as there are any, and tells each what it may hear. */
+/** Reads the log once for all subscribers of this process, as long as there are any, and tells each what it may hear. */
 export class Hub {
   readonly #deps: HubDeps
   readonly #channels = new Map<string, Channel>()
-  readonly #all = new Set<Stream>()
+  readonly #all = new Set<Subscriber>()
   readonly #recent = createRecent()
   /** Row security, for everybody without a filter: the operator wrote the policies. */
   readonly #checks = new Checks((round) => this.#check(round))
@@ -46,6 +47,14 @@ export class Hub {
   readonly #filterChecks = new Map<string, Checks>()
   readonly #filterTurns = new Turns(FILTER_SLOTS)
   readonly #budget = new FilterBudget()
+  readonly #catchUp = catchingUp({
+    here: () => this.#here,
+    join: (subscriber) => this.#join(subscriber),
+    after: (position) => this.#after(position),
+    isKnown: (position) => this.#again(() => this.#deps.log.isKnown(position)),
+    judge: (interest, changes) => this.#replayed(interest, changes),
+    fail: (subscriber, interest, error) => this.#failAll({ interest, members: new Set([subscriber]) }, error),
+  })
   #follower: Promise<Follower> | undefined
   #here: Position = '0-0'
   #seq = 0
@@ -57,7 +66,7 @@ export class Hub {
     this.#deps = deps
   }
 
-  /** Where a new stream begins. */
+  /** Where a new subscriber begins. */
   async position(): Promise<Position> {
     await this.#running()
     return this.#here
@@ -70,22 +79,33 @@ export class Hub {
   }
 
   /** Throws while the filters of this identity have taken too much of the database's time. */
-  requireBudget({ filter, sessionKey }: Interest): void {
-    if (filter !== undefined && this.#budget.isSpent(sessionKey)) throw tooDear()
+  requireBudget({ isFiltered, sessionKey }: Interest): void {
+    if (isFiltered && this.#budget.isSpent(sessionKey)) throw tooDear()
   }
 
   /** From `from` on, replayed first if that is in the past. */
-  add(stream: Stream, from: Position): void {
-    this.#all.add(stream)
-    if (from === this.#here) this.#join(stream)
-    else this.#bring(stream, from)
+  add(subscriber: Subscriber, from: Position): void {
+    this.#all.add(subscriber)
+    subscriber.at = from
+    if (from === this.#here) this.#join(subscriber)
+    else this.#bring(subscriber)
   }
 
-  remove(stream: Stream): void {
-    this.#all.delete(stream)
-    const channel = this.#channels.get(stream.interest.key)
-    channel?.streams.delete(stream)
-    if (channel?.streams.size === 0) this.#channels.delete(stream.interest.key)
+  /**
+   * From the place that is returned, it hears of something else; of what it goes on hearing of, nothing is lost or told
+   * twice. `missed` was asked for from an earlier place, and is told before that.
+   */
+  change(subscriber: Subscriber, interest: Interest, missed?: { wanted: Wanted; from: Position }): Position {
+    const isSame = interest.key === subscriber.interest.key && !missed
+    subscriber.interest = interest
+    if (missed) subscriber.missed.push(missed)
+    if (!isSame && this.#leave(subscriber)) this.#bring(subscriber)
+    return subscriber.at
+  }
+
+  remove(subscriber: Subscriber): void {
+    this.#all.delete(subscriber)
+    this.#leave(subscriber)
     if (this.#all.size > 0 || this.#stopped) return
     clearTimeout(this.#idleTimer)
     this.#idleTimer = setTimeout(() => {
@@ -95,18 +115,10 @@ export class Hub {
     }, IDLE_MS).unref()
   }
 
-  streams(): Iterable<Stream> {
-    return this.#all
-  }
-
-  size(): number {
-    return this.#all.size
-  }
-
-  /** The place up to which this stream has been told everything; undefined while that is under way. */
-  settledFor(stream: Stream): Position | undefined {
+  /** The place up to which this one has been told everything; undefined while that is under way. */
+  settledFor(subscriber: Subscriber): Position | undefined {
     const isBusy = this.#dispatching || this.#checks.running || this.#filterChecks.size > 0
-    return isBusy || stream.joinedAt > this.#seq ? undefined : this.#here
+    return isBusy || subscriber.joinedAt > this.#seq ? undefined : this.#here
   }
 
   async stop(): Promise<void> {
@@ -167,11 +179,13 @@ export class Hub {
     const toCheck = new Set<Channel>()
     for (const channel of audience) {
       const { interest } = channel
-      if (!judged.concerns(interest)) continue
-      if (interest.filter !== undefined) this.#checkFilter(batch, before, channel)
       // Behind an unfinished check nothing may overtake.
-      else if (channel.pending > 0 || !judged.isFree(interest)) toCheck.add(channel)
-      else this.#tell(channel, [{ ...batch, verdict: judged.free(interest) }])
+      const isFree = channel.pending === 0
+      if (!judged.concerns(interest)) {
+        if (isFree) settle(channel, batch)
+      } else if (isFree && judged.isFree(interest)) this.#tell(channel, [{ ...batch, verdict: judged.free(interest) }])
+      else if (interest.isFiltered) this.#checkFilter(batch, before, channel)
+      else toCheck.add(channel)
     }
     if (toCheck.size > 0) this.#checks.push({ ...batch, channels: toCheck })
   }
@@ -182,11 +196,15 @@ export class Hub {
     else this.#leaveBehind(channel, before, checks)
   }
 
-  /** Its streams are told what waits for them already, and then read the log from there by themselves. */
+  /** Its members are told what waits for them already, and then read the log from there by themselves. */
   #leaveBehind(channel: Channel, from: Position, checks: Checks): void {
     this.#channels.delete(channel.interest.key)
     void Promise.resolve(checks.running).then(() => {
-      for (const stream of channel.streams) if (this.#all.has(stream)) this.#bring(stream, from)
+      for (const subscriber of [...channel.members]) {
+        this.#leave(subscriber)
+        subscriber.at = from
+        if (this.#all.has(subscriber)) this.#bring(subscriber)
+      }
     })
   }
 
@@ -208,7 +226,7 @@ export class Hub {
 
   async #check(round: readonly Batch[]): Promise<void> {
     const changes = [...new Set(round.map((batch) => batch.changes))].flat()
-    const asked = [...new Set(round.flatMap((batch) => [...batch.channels]))].filter(({ streams }) => streams.size > 0)
+    const asked = [...new Set(round.flatMap((batch) => [...batch.channels]))].filter(({ members }) => members.size > 0)
     if (asked.length === 0) return
     try {
       const verdicts = await this.#again(async () =>
@@ -227,13 +245,14 @@ export class Hub {
   }
 
   #tell(channel: Channel, parts: readonly Part[]): void {
-    for (const { seq, changes, verdict } of parts) {
+    for (const part of parts) {
+      const { seq, changes, verdict } = part
       if (verdict instanceof AppError) return void this.#failAll(channel, verdict)
+      settle(channel, part)
       const lastFrame = verdict.at(-1)
       if (!lastFrame) continue
-      const bytes = joined(verdict)
       const id = changes[lastFrame.n]?.position ?? this.#here
-      for (const stream of channel.streams) if (stream.joinedAt < seq) stream.send(bytes, id)
+      for (const one of channel.members) if (one.joinedAt < seq) one.send(joined(verdict, one.format), id)
     }
   }
 
@@ -242,10 +261,10 @@ export class Hub {
     const { observe } = this.#deps
     if (!this.#stopped)
       observe({ level: 'error', message: 'realtime: batch failed', attrs: { error: reasonOf(error) } })
-    for (const { streams } of audience) for (const stream of streams) stream.drop()
+    for (const { members } of audience) for (const one of members) one.drop()
   }
 
-  #failAll({ streams, interest }: Pick<Channel, 'streams' | 'interest'>, error: AppError): void {
+  #failAll({ members, interest }: Pick<Channel, 'members' | 'interest'>, error: AppError): void {
     const isTooDear = error.kind === 'rate_limited'
     const message = isTooDear ? error.message : 'row security check failed'
     this.#deps.observe({
@@ -253,7 +272,7 @@ export class Hub {
       message: `realtime: ${message}`,
       attrs: { error: causeOf(error), session: interest.session.userId },
     })
-    for (const stream of streams) stream.fail(isTooDear ? 429 : 403, message)
+    for (const one of members) one.fail(isTooDear ? 429 : 403, message)
   }
 
   /** The database is away: the changes are still in the log, so they are judged when it is back. */
@@ -272,51 +291,44 @@ export class Hub {
     this.#here = position
     this.#seq++
     this.#recent.restart(position)
-    this.#deps.observe({ level: 'warn', message: 'realtime: position lost, streams start anew' })
-    for (const stream of this.#all) stream.send(resetFrame(position), position)
+    this.#deps.observe({ level: 'warn', message: 'realtime: position lost, subscribers start anew' })
+    for (const channel of this.#channels.values()) channel.told = { seq: this.#seq, at: position }
+    for (const one of this.#all) one.reset(position)
   }
 
-  #join(stream: Stream): void {
-    const { interest } = stream
-    const channel = this.#channels.get(interest.key) ?? { interest, streams: new Set(), pending: 0 }
+  #join(subscriber: Subscriber): void {
+    const { interest } = subscriber
+    const told = { seq: this.#seq, at: this.#here }
+    const channel = this.#channels.get(interest.key) ?? { interest, members: new Set(), pending: 0, told }
     this.#channels.set(interest.key, channel)
-    stream.joinedAt = this.#seq
-    channel.streams.add(stream)
+    subscriber.channel = channel
+    subscriber.joinedAt = this.#seq
+    subscriber.at = this.#here
+    channel.members.add(subscriber)
   }
 
-  #bring(stream: Stream, from: Position): void {
-    this.#replay(stream, from).catch((error: unknown) => {
+  /** False when it was in no channel. */
+  #leave(subscriber: Subscriber): boolean {
+    const { channel } = subscriber
+    if (!channel) return false
+    const { key } = channel.interest
+    channel.members.delete(subscriber)
+    if (channel.members.size === 0 && this.#channels.get(key) === channel) this.#channels.delete(key)
+    if (channel.told.seq > subscriber.joinedAt) subscriber.at = channel.told.at
+    subscriber.joinedAt = Number.POSITIVE_INFINITY
+    subscriber.channel = undefined
+    return true
+  }
+
+  #bring(subscriber: Subscriber): void {
+    this.#catchUp(subscriber).catch((error: unknown) => {
       this.#deps.observe({ level: 'error', message: 'realtime: replay failed', attrs: { error: reasonOf(error) } })
-      stream.fail(500, 'internal error')
+      subscriber.fail(500, 'internal error')
     })
   }
 
-  /** Brings a stream from the past to the present; it joins the others at the moment it has caught up. */
-  async #replay(stream: Stream, from: Position): Promise<void> {
-    const { log } = this.#deps
-    const { interest } = stream
-    let position = from
-    while (!stream.closed) {
-      if (position === this.#here) return this.#join(stream)
-      const changes = this.#recent.after(position) ?? (await this.#again(() => log.read(position)))
-      const last = changes.at(-1)
-      if (!last) {
-        // Read everything, but the live streams are elsewhere: behind us for a moment, or in another life of the log.
-        if (!(await this.#again(() => log.isKnown(position)))) {
-          position = this.#here
-          stream.send(resetFrame(position), position)
-        } else await new Promise((resolve) => setTimeout(resolve, 20).unref())
-        continue
-      }
-      const verdict = await this.#replayed(interest, changes)
-      if (verdict instanceof AppError) return this.#failAll({ interest, streams: new Set([stream]) }, verdict)
-      for (let i = 0; i < verdict.length && !stream.closed; i += FRAMES_PER_WRITE) {
-        const part = verdict.slice(i, i + FRAMES_PER_WRITE)
-        stream.send(joined(part), changes[part.at(-1)?.n ?? 0]?.position ?? position)
-        await stream.drained()
-      }
-      position = last.position
-    }
+  async #after(position: Position): Promise<readonly Change[]> {
+    return this.#recent.after(position) ?? (await this.#again(() => this.#deps.log.read(position)))
   }
 
   async #replayed(interest: Interest, changes: readonly Change[]): Promise<Verdict> {
@@ -326,7 +338,7 @@ export class Hub {
         if (judged.isFree(interest)) return judged.free(interest)
         return (await judged.checked([interest])).get(interest) ?? []
       })
-    if (interest.filter === undefined) return ask()
+    if (!interest.isFiltered) return ask()
     return this.#filterTurns.run(async () => (this.#budget.isSpent(interest.sessionKey) ? tooDear() : ask()))
   }
 }
@@ -336,15 +348,9 @@ const namesIn = (changes: readonly Change[]): string[] => [
 ]
 const causeOf = (error: AppError): string => (error.cause ? reasonOf(error.cause) : error.message)
 
-const joinedFrames = new WeakMap<readonly Frame[], Buffer>()
-/** One buffer for all who are sent the same frames. */
-function joined(frames: readonly Frame[]): Buffer {
-  const known = joinedFrames.get(frames)
-  if (known) return known
-  const [first] = frames
-  const bytes = frames.length === 1 && first ? first.bytes : Buffer.concat(frames.map((frame) => frame.bytes))
-  joinedFrames.set(frames, bytes)
-  return bytes
+function settle(channel: Channel, { seq, changes }: { seq: number; changes: readonly Change[] }): void {
+  const at = changes.at(-1)?.position
+  if (at !== undefined && seq > channel.told.seq) channel.told = { seq, at }
 }
 
 /** The verdict on several batches, batch by batch again, numbered within each; those that are not for the channel are left out. */

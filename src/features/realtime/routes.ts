@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../../core/clock.ts'
 import { AppError, notFound, unauthorized, unavailable } from '../../core/errors.ts'
-import { type Identity, userIdOf } from '../../core/identity.ts'
+import type { Identity } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -11,10 +11,12 @@ import { findTable } from '../../db/schema/lookup.ts'
 import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { bearerOf } from '../../http/guard.ts'
 import { type Call, type Reply, type Route, route } from '../../http/route.ts'
-import { connectedFrame, PING, pingAt, resetFrame } from './frames.ts'
+import { Connections, EXPIRED } from './connections.ts'
+import { connectedFrame } from './frames.ts'
 import { Hub } from './hub.ts'
-import { type Ends, expiryOf, Stream } from './stream.ts'
-import { interestOf } from './visibility/interest.ts'
+import { Stream } from './stream.ts'
+import type { Subscriber } from './subscriber.ts'
+import { interestOf, wantedBy } from './visibility/interest.ts'
 
 export type RealtimeConfig = {
   enabled: boolean
@@ -32,62 +34,50 @@ type Deps = {
   retentionSeconds: number
   authEnabled: boolean
   identify: (bearer: string) => Identity | Promise<Identity>
-  onRevoked: (heard: (ends: Ends) => void) => void
+  onRevoked: (heard: (ends: (who: Identity) => boolean) => void) => void
   clock: Clock
   observe: Observe
   metrics: Metrics
-  /** Told of each stream; what it returns is called when the stream is closed. */
+  /** A connection of theirs counts as open until the answer is called. */
   opened: (who: Identity) => () => void
 }
 
 export type Realtime = {
   routes: Route[]
   stats(): { realtime_connections: number }
-  /** Ends the streams; their clients come back to another process. */
+  /** Ends the connections; their clients come back to another process. */
   drain(): void
   stop(): Promise<void>
 }
 
-const TICK_MS = 500
 const LOOK_AGAIN_MS = 1_000
 const HEADERS = { 'Content-Type': 'text/event-stream', 'Cache-Control': 'no-cache', 'X-Accel-Buffering': 'no' }
-const EXPIRED = 'invalid or expired token'
 
 export function createRealtime(deps: Deps): Realtime {
-  const { db, schema, config, identify, clock } = deps
+  const { db, schema, config, identify } = deps
   const hub = new Hub({ db, log: deps.log, schemaWith, observe: deps.observe })
-  const missedAt = new Map<string, number>()
-  const perOwner = new Map<string, number>()
-  let draining = false
-  let tick = 0
-
-  deps.metrics.gauge('svc_realtime_connections', 'Open realtime streams.', [], () => hub.size())
-  deps.onRevoked((ends) => {
-    for (const stream of hub.streams()) if (ends(stream.interest.who)) stream.fail(401, EXPIRED)
+  const connections = new Connections({
+    clock: deps.clock,
+    heartbeatSeconds: config.heartbeat_interval,
+    maxPerOwner: config.max_connections_per_user,
+    opened: deps.opened,
+    worthSaying,
   })
+  const lookup = {
+    db,
+    schema: () => schema.read(),
+    findTable: async (name: string) => findTable(await schemaWith([name]), name),
+  }
+  const missedAt = new Map<string, number>()
+  let draining = false
 
-  /** One timer for all: thousands of idle streams cost no timers of their own. */
-  const timer = setInterval(() => {
-    const now = clock.now()
-    const beats = Math.max(1, Math.round((config.heartbeat_interval * 1000) / TICK_MS))
-    const turn = tick++ % beats
-    let i = 0
-    for (const stream of hub.streams()) {
-      const expiry = expiryOf(stream.interest.who)
-      if (expiry !== undefined && now >= expiry) stream.fail(401, EXPIRED)
-      else {
-        if (expiry !== undefined) stream.warnOfExpiry(now, expiry)
-        if (i++ % beats === turn) beat(stream)
-      }
-    }
-  }, TICK_MS).unref()
+  deps.metrics.gauge('svc_realtime_connections', 'Open realtime streams.', [], () => connections.size)
+  deps.onRevoked((ends) => connections.endThose(ends))
 
-  function beat(stream: Stream): void {
-    // A client whose tables are quiet would otherwise hold an id that is about to be trimmed.
-    const isOld = Date.now() - stream.lastIdAt > deps.retentionSeconds * 250
-    const at = isOld ? hub.settledFor(stream) : undefined
-    if (at !== undefined) stream.send(pingAt(at), at)
-    else stream.write(PING)
+  /** A client whose tables are quiet would otherwise hold an id that is about to be trimmed. */
+  function worthSaying(subscriber: Subscriber): Position | undefined {
+    const isOld = Date.now() - subscriber.lastIdAt > deps.retentionSeconds * 250
+    return isOld ? hub.settledFor(subscriber) : undefined
   }
 
   /** A table the snapshot does not know may be a moment old; one that was looked for just now is not. */
@@ -101,24 +91,6 @@ export function createRealtime(deps: Deps): Realtime {
     return schema.refreshIfStale()
   }
 
-  function takePlace(who: Identity): string | undefined {
-    const owner = userIdOf(who) ?? (who.kind === 'key' ? who.keyId : undefined)
-    if (owner === undefined) return undefined
-    const open = perOwner.get(owner) ?? 0
-    if (open >= config.max_connections_per_user) {
-      throw new AppError('rate_limited', 'connection limit exceeded', { headers: { 'Retry-After': '5' } })
-    }
-    perOwner.set(owner, open + 1)
-    return owner
-  }
-
-  function leavePlace(owner: string | undefined): void {
-    if (owner === undefined) return
-    const open = (perOwner.get(owner) ?? 1) - 1
-    if (open > 0) perOwner.set(owner, open)
-    else perOwner.delete(owner)
-  }
-
   async function startAt(asked: string | undefined): Promise<{ from: Position; isReset: boolean }> {
     const present = await hub.position()
     if (asked === undefined) return { from: present, isReset: false }
@@ -126,60 +98,62 @@ export function createRealtime(deps: Deps): Realtime {
     return { from: await hub.position(), isReset: true }
   }
 
-  async function open(call: Call): Promise<Reply> {
+  const refuseWhileDraining = (): void => {
     if (draining) throw unavailable('server is shutting down')
-    const { who } = call
+  }
+
+  async function open(call: Call): Promise<Reply> {
+    refuseWhileDraining()
+    const { who, query } = call
     if (who.kind === 'anonymous' && deps.authEnabled) throw unauthorized('authentication required')
-    const interest = await interestOf(who, call.query, {
-      db,
-      schema: () => schema.read(),
-      findTable: async (name) => findTable(await schemaWith([name]), name),
-    })
+    const asked = { tables: namesIn(query['tables']), filter: query['filter'] }
+    const interest = interestOf(who, await wantedBy(who, asked, lookup))
     hub.requireBudget(interest)
     if (call.raw.request.method === 'HEAD') return { status: 200, headers: HEADERS }
-    const owner = takePlace(who)
+    const leavePlace = connections.takePlace(who)
     try {
       const { from, isReset } = await startAt(positionAskedFor(call))
-      if (draining) throw unavailable('server is shutting down')
+      refuseWhileDraining()
       const { response } = call.raw
-      const stream = new Stream(interest, owner, response, config.buffer_size, from)
-      const closed = deps.opened(who)
+      const stream = new Stream(interest, response, config.buffer_size)
       response.once('close', () => {
+        connections.remove(stream)
         hub.remove(stream)
-        leavePlace(owner)
-        closed()
+        leavePlace()
       })
-      begin(call, from, isReset)
-      const expiry = expiryOf(who)
-      if (expiry !== undefined) stream.warnOfExpiry(clock.now(), expiry)
+      begin(call, from)
+      if (isReset) stream.reset(from)
+      connections.add(stream)
       hub.add(stream, from)
-      if (response.destroyed) hub.remove(stream)
+      if (response.destroyed) {
+        connections.remove(stream)
+        hub.remove(stream)
+      }
       await stillGood(call, stream)
       return { status: 200, streaming: true }
     } catch (error) {
-      if (!call.raw.response.headersSent) leavePlace(owner)
+      if (!call.raw.response.headersSent) leavePlace()
       throw error
     }
   }
 
-  function begin({ raw: { request, response } }: Call, from: Position, isReset: boolean): void {
+  function begin({ raw: { request, response } }: Call, from: Position): void {
     request.socket.setTimeout(0)
     request.socket.setNoDelay(true)
     // The body ends with the connection, so events need no chunk around them and are the same bytes for everybody.
     response.useChunkedEncodingByDefault = false
     response.writeHead(200, HEADERS)
     response.write(connectedFrame(randomUUID(), from))
-    if (isReset) response.write(resetFrame(from))
   }
 
-  /** The token may have been revoked between its check and the moment the stream could hear of it. */
-  async function stillGood({ headers, query }: Call, stream: Stream): Promise<void> {
+  /** The token may have been revoked between its check and the moment the subscriber could hear of it. */
+  async function stillGood({ headers, query }: Call, subscriber: Subscriber): Promise<void> {
     const bearer = bearerOf(headers['authorization'], query['token'] || undefined)
     if (bearer === undefined) return
     try {
       await identify(bearer)
     } catch (error) {
-      if (error instanceof AppError && error.kind === 'unauthorized') stream.fail(401, EXPIRED)
+      if (error instanceof AppError && error.kind === 'unauthorized') subscriber.fail(401, EXPIRED)
     }
   }
 
@@ -203,18 +177,26 @@ export function createRealtime(deps: Deps): Realtime {
         handle: open,
       }),
     ],
-    stats: () => ({ realtime_connections: hub.size() }),
+    stats: () => ({ realtime_connections: connections.size }),
     drain() {
       draining = true
-      for (const stream of hub.streams()) stream.leave()
+      connections.sendAway()
     },
     async stop() {
       draining = true
-      clearInterval(timer)
-      for (const stream of hub.streams()) stream.leave()
+      connections.stop()
       await hub.stop()
     },
   }
+}
+
+/** `a, b` → ['a', 'b']; undefined when there is no name. */
+function namesIn(text: string | undefined): string[] | undefined {
+  const names = (text ?? '')
+    .split(',')
+    .map((name) => name.trim())
+    .filter(Boolean)
+  return names.length === 0 ? undefined : names
 }
 
 /** A browser that reconnects sends the header; the URL still holds what the page began with. */

@@ -10,6 +10,7 @@ import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import { isAllowed, notAllowed, type Viewer, viewerOf } from '../../../db/schema/viewer.ts'
 import type { Sql } from '../../../db/sql.ts'
 import { filterOnNothing } from './sql.ts'
+import { boundedNames, EVERYTHING, hasFilter, type Wanted, wantedTables, wants } from './wanted.ts'
 
 /** What one subscriber wants to hear of. Streams with the same key always hear the same. */
 export type Interest = {
@@ -18,51 +19,52 @@ export type Interest = {
   readonly session: DatabaseSession
   /** Subscribers with the same database session see the same rows. */
   readonly sessionKey: string
-  /** Keys of Schema.tables; undefined = all that the caller may read. */
-  readonly tables: ReadonlySet<string> | undefined
-  readonly filter: string | undefined
+  readonly wanted: Wanted
+  /** Callers write filters, so what they cost is counted on them. */
+  readonly isFiltered: boolean
   readonly key: string
 }
 
-const MAX_TABLES = 100
+/** `tables` undefined = all that the caller may read. */
+export type Asked = { tables: readonly string[] | undefined; filter?: string | undefined }
 
-export async function interestOf(
-  who: Identity,
-  asked: { tables?: string | undefined; filter?: string | undefined },
-  deps: { db: Db; findTable: (name: string) => Promise<Table | undefined>; schema: () => Schema },
-): Promise<Interest> {
+export type InterestDeps = {
+  db: Db
+  findTable: (name: string) => Promise<Table | undefined>
+  schema: () => Schema
+}
+
+/** What is asked for, if it is there and the caller may. */
+export async function wantedBy(who: Identity, asked: Asked, deps: InterestDeps): Promise<Wanted> {
   const viewer = viewerOf(who)
-  const found = await tablesOf(asked.tables ?? '', viewer, deps)
+  const found = await tablesOf(asked.tables, viewer, deps)
   const filter = asked.filter?.trim() ? asked.filter : undefined
   const [only] = found ?? []
   if (filter !== undefined) {
     if (!only || found?.length !== 1) throw badRequest('filter requires exactly one table')
     await tryFilter(deps.db, who, filter, only, { schema: deps.schema(), viewer })
   }
+  return found ? wantedTables(found.map(keyOf), filter) : EVERYTHING
+}
+
+export function interestOf(who: Identity, wanted: Wanted): Interest {
+  const viewer = viewerOf(who)
   const session = databaseSession(who)
   const sessionKey = JSON.stringify([session.role, session.userId, session.email, session.aal])
-  const tables = found && new Set(found.map(keyOf))
-  const key = JSON.stringify([sessionKey, viewer.allowedTables, tables && [...tables].sort(), filter])
-  return { who, viewer, session, sessionKey, tables, filter, key }
+  const key = JSON.stringify([sessionKey, viewer.allowedTables, wanted.others, [...wanted.tables].sort()])
+  return { who, viewer, session, sessionKey, wanted, isFiltered: hasFilter(wanted), key }
 }
 
 export const keyOf = ({ schema, name }: { schema: string; name: string }): string => `${schema}.${name}`
 
 async function tablesOf(
-  text: string,
+  names: readonly string[] | undefined,
   viewer: Viewer,
-  deps: { findTable: (name: string) => Promise<Table | undefined>; schema: () => Schema },
+  deps: InterestDeps,
 ): Promise<Table[] | undefined> {
-  const names = new Set(
-    text
-      .split(',')
-      .map((name) => name.trim())
-      .filter(Boolean),
-  )
-  if (names.size === 0) return undefined
-  if (names.size > MAX_TABLES) throw badRequest(`too many tables: max ${MAX_TABLES}`)
+  if (names === undefined) return undefined
   const found: Table[] = []
-  for (const name of names) {
+  for (const name of boundedNames(names)) {
     const table = findTable(deps.schema(), name) ?? (await deps.findTable(name))
     if (!table || !mayDo(table, viewer.role, 'select')) throw badRequest(`unknown table: ${name}`)
     if (!isAllowed(deps.schema(), table, viewer)) throw notAllowed(table)
@@ -95,7 +97,7 @@ export const compile = (text: string, table: Table, { schema, viewer }: { schema
 
 /** May this subscriber hear of changes of this table at all? A view's rows belong to tables whose policies cannot be asked. */
 export function listensTo(interest: Interest, key: string, table: Table | undefined, schema: Schema): boolean {
-  if (interest.tables && !interest.tables.has(key)) return false
+  if (!wants(interest.wanted, key)) return false
   if (interest.viewer.role === 'none') return true
   if (!table || table.kind === 'view' || table.kind === 'materialized_view') return false
   return mayDo(table, interest.viewer.role, 'select') && isAllowed(schema, table, interest.viewer)

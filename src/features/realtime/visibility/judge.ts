@@ -6,7 +6,7 @@ import type { Db } from '../../../db/db.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import { columnsFor } from '../../../db/schema/viewer.ts'
 import { TIMED_OUT_MS, tooDear } from '../filter-budget.ts'
-import { changeFrame } from '../frames.ts'
+import { ToldChange } from '../told-change.ts'
 import { compile, type Interest, keyOf, listensTo } from './interest.ts'
 import {
   BOTH,
@@ -22,9 +22,9 @@ import {
   type Visible,
   visibleTo,
 } from './visible.ts'
+import { filterOn } from './wanted.ts'
 
-/** One event as the bytes that every subscriber of the same kind is sent. */
-export type Frame = { readonly n: number; readonly bytes: Buffer }
+export type Frame = { readonly n: number; readonly told: ToldChange }
 /** What a subscriber is sent, or why it cannot be told. */
 export type Verdict = readonly Frame[] | AppError
 
@@ -84,9 +84,11 @@ export async function judge(
   const needsCheck = (interest: Interest, key: string): boolean =>
     interest.viewer.role !== 'none' && batches.get(key)?.rls === true
   const isFree = (interest: Interest): boolean =>
-    interest.filter === undefined &&
     relevant(interest).every(
-      ({ key, table }) => !needsCheck(interest, key) && hiddenOf(table, interest.viewer.role).length === 0,
+      ({ key, table }) =>
+        filterOn(interest.wanted, key) === undefined &&
+        !needsCheck(interest, key) &&
+        hiddenOf(table, interest.viewer.role).length === 0,
     )
 
   function frameOf({ n, change }: Numbered, form: 'full' | 'key', view: string, records: Records): Frame {
@@ -95,7 +97,7 @@ export async function judge(
     if (made) return made
     const action = form === 'full' ? change.action : 'delete'
     const record = form === 'full' ? (records.full.get(n) ?? change.record ?? '{}') : (records.key.get(n) ?? change.pk)
-    const frame = { n, bytes: changeFrame(change.position, action, change.name, record) }
+    const frame = { n, told: new ToldChange(change.position, action, change.name, record) }
     frames.set(key, frame)
     return frame
   }
@@ -103,14 +105,14 @@ export async function judge(
   function compose(
     interest: Interest,
     seen: (key: string, n: number) => Sides,
-    match: (n: number) => Sides,
+    match: (key: string, n: number) => Sides,
     records: (key: string) => { view: string; records: Records },
   ): Frame[] {
     const made: Frame[] = []
     for (const { key, items } of relevant(interest)) {
       const { view, records: texts } = records(key)
       for (const item of items) {
-        const form = formOf(item.change.action, seen(key, item.n), match(item.n))
+        const form = formOf(item.change.action, seen(key, item.n), match(key, item.n))
         if (form) made.push(frameOf(item, form, view, texts))
       }
     }
@@ -140,15 +142,19 @@ export async function judge(
       return new Map(
         interests.map((interest): [Interest, Verdict] => {
           const seen = visible.get(interest.sessionKey)
-          const matched = interest.filter === undefined ? undefined : matches.get(filterKey(interest))
-          const failed = failure(seen) ?? failure(matched)
+          const matched = (key: string): Visible | undefined => matches.get(filterKey(interest, key))
+          const failed =
+            failure(seen) ??
+            relevant(interest)
+              .map(({ key }) => failure(matched(key)))
+              .find(Boolean)
           if (failed) return [interest, failed]
           return [
             interest,
             compose(
               interest,
               (key, n) => (needsCheck(interest, key) ? (sideOf(seen, n) ?? NEITHER) : BOTH),
-              (n) => (interest.filter === undefined ? BOTH : (sideOf(matched, n) ?? NEITHER)),
+              (key, n) => (filterOn(interest.wanted, key) === undefined ? BOTH : (sideOf(matched(key), n) ?? NEITHER)),
               (key) => records.get(`${interest.viewer.role} ${key}`) ?? UNCUT,
             ),
           ]
@@ -207,8 +213,8 @@ async function cutRecords(
   return cut
 }
 
-const filterKey = ({ viewer, tables, filter }: Interest): string =>
-  JSON.stringify([viewer.role, [...(tables ?? [])], filter])
+const filterKey = ({ viewer, wanted }: Interest, table: string): string =>
+  JSON.stringify([viewer.role, table, filterOn(wanted, table)])
 
 async function matchesOfAll(
   deps: Pick<JudgeDeps, 'db' | 'spend'>,
@@ -218,10 +224,12 @@ async function matchesOfAll(
 ): Promise<Map<string, Visible>> {
   const found = new Map<string, Visible>()
   for (const interest of interests) {
-    const [only] = interest.tables ?? []
-    const batch = batches.get(only ?? '')
-    if (interest.filter === undefined || !batch || found.has(filterKey(interest))) continue
-    found.set(filterKey(interest), await tryMatches(deps, schema, interest, interest.filter, batch))
+    for (const [table, batch] of batches) {
+      const filter = filterOn(interest.wanted, table)
+      const key = filterKey(interest, table)
+      if (filter !== undefined && !found.has(key))
+        found.set(key, await tryMatches(deps, schema, interest, filter, batch))
+    }
   }
   return found
 }
