@@ -181,7 +181,8 @@ export class GraphEngine {
     }
     const [first, ...rest] = statements.map(({ statement }) => statement)
     if (!first) return failures
-    const fly = (list: readonly [Sql, ...Sql[]]) => this.#deps.db.flyAll(who, list, { lane: 'slow', signal })
+    const options = { lane: 'slow', plain: true, signal } as const
+    const fly = (list: readonly [Sql, ...Sql[]]) => this.#deps.db.flyAll(who, list, options)
     try {
       const texts = await fly([first, ...rest])
       for (const [i, { key }] of statements.entries()) data.set(key, texts[i] ?? '[]')
@@ -223,7 +224,8 @@ export class GraphEngine {
       }
       const [first, ...rest] = statements
       if (!first) return answered(selected, data, [], false)
-      const texts = await this.#deps.db.flyAll(who, [first, ...rest], { lane: 'slow', signal }).catch((error) => {
+      const options = { lane: 'slow', plain: !selected.some(runsUserCode), signal } as const
+      const texts = await this.#deps.db.flyAll(who, [first, ...rest], options).catch((error) => {
         at = keys[failedStatement(error) ?? 0] ?? at
         throw error
       })
@@ -262,6 +264,12 @@ function coerced(system: TypeSystem, { node }: Operation, given: Readonly<Record
   const result = getVariableValues(system.schema, node.variableDefinitions ?? [], given, { maxErrors: 10 })
   if (result.errors) throw new GraphQLError(result.errors[0]?.message ?? 'invalid variables')
   return result.coerced
+}
+
+/** Of a root field of a mutation. */
+function runsUserCode({ field }: Selected): boolean {
+  const meaning = field && meaningOf(field)
+  return meaning !== undefined && 'of' in meaning && meaning.of.table.runsUserCode
 }
 
 const isOutage = (error: unknown): boolean => error instanceof AppError && error.kind === 'unavailable'

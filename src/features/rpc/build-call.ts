@@ -4,7 +4,7 @@ import { operator } from '../../db/schema/filter/operators.ts'
 import { convertedRow, isConverted, rowJsonb, valueJson } from '../../db/schema/row-json.ts'
 import type { Fn, Parameter, Schema, Table } from '../../db/schema/snapshot.ts'
 import { fromGeoJson, isSpatial } from '../../db/schema/spatial/convert.ts'
-import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../db/sql.ts'
+import { COMMA, EMPTY, Ident, join, type Slot, type Sql, sql } from '../../db/sql.ts'
 
 /** What the caller says about the returned rows. The database looks whether it is so before it is logged. */
 export type Notice = {
@@ -18,15 +18,14 @@ const ARGUMENTS = new Ident('svc_in')
 const CALLED = new Ident('svc_called')
 const ROW = new Ident('svc_t')
 
-/** `args` is the JSON object of the client, `supplied` the names in it. Answers the result as JSON text. */
+/** `args` is the JSON object of the client, `given` the parameters it has. Answers the result as JSON text. */
 export function buildCall(
   schema: Schema,
   fn: Fn,
-  args: string,
-  supplied: readonly string[],
+  args: string | Slot,
+  given: readonly Parameter[],
   notice: Notice | undefined,
 ): Sql {
-  const given = fn.parameters.filter(({ name }) => supplied.includes(name))
   const call = sql`${fn.ident}(${join(
     given.map((parameter) => {
       const value = sql`${parameter.ident} => ${argument(schema, parameter)}`

@@ -6,7 +6,7 @@ import { findFunctions } from '../../db/schema/lookup.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { buildCall } from './build-call.ts'
 import { explainFailure } from './failure.ts'
-import { resolveOverload } from './resolve.ts'
+import { givenTo, resolveOverload } from './resolve.ts'
 import type { RpcDeps } from './routes.ts'
 import { requireGeoJson } from './spatial-arguments.ts'
 
@@ -26,7 +26,7 @@ export const sqlJob =
     if (candidates.length === 0) throw notFound(`function not found: ${name}`)
     const fn = resolveOverload(candidates, Object.keys(args))
     requireGeoJson(fn, args as Readonly<Record<string, unknown>>)
-    const call = buildCall(snapshot, fn, JSON.stringify(args), Object.keys(args), undefined)
+    const call = buildCall(snapshot, fn, JSON.stringify(args), givenTo(fn, Object.keys(args)), undefined)
     const text = await db
       .fly(who, isOthers ? [becomeRole(role), call] : call, { lane: 'own', signal, timeoutMs: TIMEOUT_MS })
       .catch((error: unknown) => {

@@ -1,5 +1,5 @@
 import { badRequest } from '../../core/errors.ts'
-import type { Fn } from '../../db/schema/snapshot.ts'
+import type { Fn, Parameter } from '../../db/schema/snapshot.ts'
 
 /**
  * The overload a call means. `candidates` are the functions of one name that the caller may execute, fewest
@@ -15,6 +15,10 @@ export function resolveOverload(candidates: readonly Fn[], supplied: readonly st
   if (next && next.parameters.length === best.parameters.length) throw ambiguous(name)
   return best
 }
+
+/** The parameters that a call has arguments for, in the order of their declaration. */
+export const givenTo = (fn: Fn, supplied: readonly string[]): Parameter[] =>
+  fn.parameters.filter(({ name }) => supplied.includes(name))
 
 export const ambiguous = (name: string) => badRequest(`ambiguous call to function "${name}"`)
 

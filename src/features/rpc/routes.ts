@@ -1,20 +1,25 @@
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
-import type { ChangeAction } from '../../db/changes/append.ts'
+import type { Appender, ChangeAction } from '../../db/changes/append.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import { type Db, type FlyOptions, READS } from '../../db/db.ts'
+import { KnownStatements } from '../../db/rows/known-statements.ts'
 import { findFunctions, findTable, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
+import { Slots } from '../../db/sql.ts'
 import type { Feature } from '../../http/feature.ts'
 import { type Call, jsonText, noContent, type Reply, route } from '../../http/route.ts'
 import { buildCall, type Notice } from './build-call.ts'
 import { explainFailure } from './failure.ts'
 import { sqlJob } from './job.ts'
-import { resolveOverload } from './resolve.ts'
+import { givenTo, resolveOverload } from './resolve.ts'
 import { requireGeoJson } from './spatial-arguments.ts'
 
-/** PostgreSQL itself takes the liberty to call an immutable function once more, or once less. */
+/**
+ * PostgreSQL itself takes the liberty to call an immutable function once more, or once less. A stable one cannot write,
+ * but may take long, and may leave settings and locks in its session; see docs/decisions/0027-stable-functions.md.
+ */
 const MANNER: Readonly<Record<Fn['volatility'], FlyOptions>> = {
   immutable: READS,
   stable: { lane: 'slow' },
@@ -29,15 +34,22 @@ export type RpcDeps = {
 }
 
 export function createRpc({ db, schema, log }: RpcDeps): Feature {
+  const statements = new KnownStatements()
+
   const run = async (call: Call, snapshot: Schema, candidates: readonly Fn[]): Promise<Reply> => {
     const args = argumentsOf(call)
     const fn = resolveOverload(candidates, Object.keys(args))
     requireGeoJson(fn, args)
     const mayWrite = fn.volatility === 'volatile'
-    const notice = mayWrite ? noticeOf(call, snapshot, fn, log) : undefined
-    const statement = buildCall(snapshot, fn, call.bodyText, Object.keys(args), notice)
+    // Calls with arguments of the same names share a statement; what they hold, and who calls, are values.
+    const slots = new Slots()
+    const body = slots.put(call.bodyText)
+    const given = givenTo(fn, Object.keys(args))
+    const notice = mayWrite ? noticeOf(call, snapshot, fn, log.appender(call.who).within(slots)) : undefined
+    const shape = `${given.map(({ position }) => position)} ${notice?.action} ${notice?.role}`
+    const statement = statements.about(fn, shape, () => buildCall(snapshot, fn, body, given, notice))
     const text = await db
-      .fly(call.who, statement, { ...MANNER[fn.volatility], signal: call.departure })
+      .fly(call.who, statement.fill(slots.values), { ...MANNER[fn.volatility], signal: call.departure })
       .catch((error: unknown) => {
         throw explainFailure(error, fn.name)
       })
@@ -90,12 +102,12 @@ const PRIVILEGE: ReadonlyMap<string, Privilege> = new Map([
 ])
 
 /** The headers are a hint: what makes no sense is ignored, and nobody announces a change they could not make. */
-function noticeOf({ headers, who }: Call, schema: Schema, fn: Fn, log: RpcDeps['log']): Notice | undefined {
+function noticeOf({ headers, who }: Call, schema: Schema, fn: Fn, log: Appender): Notice | undefined {
   const action = headers['x-notify-action'] ?? ''
   const privilege = PRIVILEGE.get(action)
   const table = findTable(schema, headers['x-notify-table'] ?? '')
   const { role } = viewerOf(who)
   if (!privilege || !table || fn.rowOf !== table || !mayDo(table, role, privilege)) return undefined
   if (keyFor(table, role).length === 0) return undefined
-  return { table, action: action as ChangeAction, role, log: log.appender(who) }
+  return { table, action: action as ChangeAction, role, log }
 }
