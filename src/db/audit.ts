@@ -1,6 +1,8 @@
 import type { AuditEntry } from '../core/audit/entry.ts'
-import { type Identity, userIdOf } from '../core/identity.ts'
+import { reasonOf } from '../core/errors.ts'
+import { type Identity, SYSTEM, userIdOf } from '../core/identity.ts'
 import { isUuid } from '../core/uuid.ts'
+import type { Db, Tx } from './db.ts'
 import { type Sql, sql } from './sql.ts'
 
 /** An entry for the flight or the transaction of the change that it is about: both are committed or neither. */
@@ -19,7 +21,43 @@ export const audited = (entry: AuditEntry, change: Sql, made: Made = {}): Sql =>
   )
   select * from svc_changed`
 
+/**
+ * A change of several statements, or one whose outcome the entry tells: `change` throws when there is nothing to change,
+ * and `entry` is told what it made.
+ */
+export const changeAudited = <T>(db: Db, change: (tx: Tx) => Promise<T>, entry: (made: T) => AuditEntry): Promise<T> =>
+  db.tx(SYSTEM, async (tx) => {
+    const made = await change(tx)
+    await tx.run(auditStatement(entry(made)))
+    return made
+  })
+
+/**
+ * For effects that no transaction holds, such as a mail: the entry stands before them, so that no crash loses it, and
+ * tells of their failure, which may be that of the answer alone.
+ */
+export async function auditedEffect<T>(db: Db, entry: AuditEntry, effect: () => Promise<T>): Promise<T> {
+  const id = await db.fly(SYSTEM, sql`${auditStatement(entry)} returning id`)
+  try {
+    return await effect()
+  } catch (error) {
+    // Whatever becomes of this, who tried is written down.
+    await db.run(SYSTEM, addFailure(id, reasonOf(error))).catch(() => undefined)
+    throw error
+  }
+}
+
+const addFailure = (id: string | null, reason: string): Sql => sql`
+  update svc.audit_log set new_values = coalesce(new_values, '{}') || jsonb_build_object('error', ${reason.replaceAll('\0', '')}::text)
+  where id = ${id}::uuid`
+
 type Made = { target?: Sql; newValues?: Sql }
+
+/** What the entry says of a change that returns the thing as its columns. */
+export const MADE_ROW = { target: sql`svc_changed.id`, newValues: sql`to_jsonb(svc_changed)` }
+
+/** The same where it returns JSON text, `record`. */
+export const MADE_RECORD = { target: sql`svc_changed.record::jsonb->>'id'`, newValues: sql`svc_changed.record::jsonb` }
 
 function valuesOf({ who, action, target, ip, oldValues, newValues }: AuditEntry, made: Made = {}): Sql {
   const apiKeyId = who.kind === 'key' && isUuid(who.keyId) ? who.keyId : null

@@ -20,3 +20,6 @@ export type AuditNote = {
   oldValues?: unknown
   newValues?: unknown
 }
+
+/** What somebody does and answers for: a call is one. The rules of a feature take its entry into their transaction. */
+export type Act = { audit(note?: AuditNote): AuditEntry }

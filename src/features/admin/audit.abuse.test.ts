@@ -1,40 +1,206 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startServer } from '../../../test/kit.ts'
+import { upload } from '../../../test/upload.ts'
 
-test('a change and its audit entry are one transaction: without the entry there is no change', async () => {
-  const api = await startServer()
-  const { user } = await api.signUp('ana@x.test')
-  const admin = (line: Parameters<typeof api.call>[0], json?: unknown) =>
-    api.call(line, { as: 'admin', ...(json !== undefined && { json }) })
-  const hook = (await admin('POST /api/webhooks', { url: 'https://x.test/' })).body
-  const app = (await admin('POST /api/admin/apps', { name: 'a', ownerUserId: user.id })).body
-  const entries = async () => api.sql('select action, target from svc.audit_log order by seq')
-  assert.deepEqual(await entries(), [
-    { action: 'webhook.create', target: hook.id },
-    { action: 'app.create', target: app.id },
-  ])
+/** These change nothing, so that nothing can happen without its entry; they are noted when the answer is known. */
+const NOTED_AFTERWARDS = ['POST /api/admin/rls/explain', 'POST /api/admin/email/templates/{key}/preview']
+
+const api = await startServer({ config: { 'push.enabled': true, 'auth.oauth_provider.enabled': true } })
+const admin = async (line: string, json?: unknown) =>
+  api.call(line as 'GET /', { as: 'admin', ...(json !== undefined && { json }) })
+const made = async (line: string, json?: unknown) => {
+  const { status, body } = await admin(line, json)
+  assert.ok(status < 300, `${line}: ${status} ${JSON.stringify(body)}`)
+  return body
+}
+
+/** One of everything an administrator can write to, and for each audited route a request that would succeed. */
+async function everyWrite(): Promise<Record<string, () => Promise<{ status: number }>>> {
+  await api.sql(`
+    create table notes (id int primary key);
+    create materialized view totals as select count(*) from notes;
+    create materialized view others as select count(*) from notes;
+    insert into notes values (1)`)
+  const [ana, bo] = [await api.signUp('ana@x.test'), await api.signUp('bo@x.test')]
+  const userId = ana.user.id
+  const hook = await made('POST /api/webhooks', { url: `${api.url}/health` })
+  const app = await made('POST /api/admin/apps', { name: 'a', ownerUserId: userId })
+  const lost = await made('POST /api/admin/apps', { name: 'b', ownerUserId: userId })
+  const { apiKey } = await made('POST /api/admin/api-keys', { userId, name: 'k' })
+  const later = { type: 'http', payload: {}, runAt: '2999-01-01T00:00:00Z' }
+  const [failed, queued] = [await made('POST /api/admin/jobs', later), await made('POST /api/admin/jobs', later)]
+  await api.sql(`update svc.jobs set state = 'failed' where id = '${failed.id}'`)
+  const schedule = { name: 's', jobType: 'http', cronExpr: '0 0 1 1 *' }
+  const kept = await made('POST /api/admin/schedules', schedule)
+  const view = await made('POST /api/admin/matviews', { viewName: 'totals' })
+  const phone = { app_id: app.id, user_id: userId, provider: 'fcm', platform: 'android' }
+  const device = await made('POST /api/admin/push/devices', { ...phone, token: 't' })
+  const template = { subjectTemplate: 'x', htmlTemplate: 'x' }
+  await made('PUT /api/admin/email/templates/app.hello', template)
+  const clientWish = { name: 'c', redirectUris: ['https://app.test/cb'], scopes: ['readonly'] }
+  const { client } = await made('POST /api/admin/oauth/clients', { ...clientWish, appId: app.id })
+  await made('POST /api/admin/storage/buckets', { name: 'kept' })
+  const site = await made('POST /api/admin/sites', { name: 'a', slug: 'a' })
+  const deploys = `/api/admin/sites/${site.id}/deploys`
+  const deploy = async (status?: 'promote') => {
+    const { id } = await made(`POST ${deploys}`)
+    if (status) await made(`POST ${deploys}/${id}/${status}`)
+    return `${deploys}/${id}`
+  }
+  await deploy('promote')
+  await deploy('promote')
+  const [open, doomed, next] = [await deploy(), await deploy(), await deploy()]
+  const message = { title: 't', body: 'b' }
+  const policy = { table: 'notes', name: 'p', using: 'true' }
+  await made('POST /api/admin/rls', { ...policy, name: 'old' })
+  const settings = { totp_enabled: true }
+
+  const requests: [route: string, line: string, json?: unknown][] = [
+    ['POST /api/admin/sql', 'POST /api/admin/sql', { query: 'create table made ()' }],
+    ['POST /api/webhooks', 'POST /api/webhooks', { url: 'https://y.test/' }],
+    ['PATCH /api/webhooks/{id}', `PATCH /api/webhooks/${hook.id}`, { enabled: false }],
+    ['POST /api/webhooks/{id}/test', `POST /api/webhooks/${hook.id}/test`],
+    ['DELETE /api/webhooks/{id}', `DELETE /api/webhooks/${hook.id}`],
+    ['POST /api/admin/apps', 'POST /api/admin/apps', { name: 'c', ownerUserId: userId }],
+    ['PUT /api/admin/apps/{id}', `PUT /api/admin/apps/${app.id}`, { name: 'd' }],
+    ['DELETE /api/admin/apps/{id}', `DELETE /api/admin/apps/${lost.id}`],
+    ['POST /api/admin/api-keys', 'POST /api/admin/api-keys', { userId, name: 'new' }],
+    ['DELETE /api/admin/api-keys/{id}', `DELETE /api/admin/api-keys/${apiKey.id}`],
+    ['POST /api/admin/jobs', 'POST /api/admin/jobs', later],
+    ['POST /api/admin/jobs/{id}/retry', `POST /api/admin/jobs/${failed.id}/retry`],
+    ['POST /api/admin/jobs/{id}/cancel', `POST /api/admin/jobs/${queued.id}/cancel`],
+    ['POST /api/admin/schedules', 'POST /api/admin/schedules', { ...schedule, name: 'new' }],
+    ['PUT /api/admin/schedules/{id}', `PUT /api/admin/schedules/${kept.id}`, { maxAttempts: 1 }],
+    ['POST /api/admin/schedules/{id}/disable', `POST /api/admin/schedules/${kept.id}/disable`],
+    ['POST /api/admin/schedules/{id}/enable', `POST /api/admin/schedules/${kept.id}/enable`],
+    ['POST /api/admin/schedules/{id}/run', `POST /api/admin/schedules/${kept.id}/run`],
+    ['DELETE /api/admin/schedules/{id}', `DELETE /api/admin/schedules/${kept.id}`],
+    ['POST /api/admin/matviews', 'POST /api/admin/matviews', { viewName: 'others' }],
+    ['PUT /api/admin/matviews/{id}', `PUT /api/admin/matviews/${view.id}`, { refreshMode: 'standard' }],
+    ['POST /api/admin/matviews/{id}/refresh', `POST /api/admin/matviews/${view.id}/refresh`],
+    ['DELETE /api/admin/matviews/{id}', `DELETE /api/admin/matviews/${view.id}`],
+    ['POST /api/admin/push/devices', 'POST /api/admin/push/devices', { ...phone, token: 'new' }],
+    ['POST /api/admin/push/send', 'POST /api/admin/push/send', { app_id: app.id, user_id: userId, ...message }],
+    ['POST /api/admin/push/send-to-token', 'POST /api/admin/push/send-to-token', { token_id: device.id, ...message }],
+    ['DELETE /api/admin/push/devices/{id}', `DELETE /api/admin/push/devices/${device.id}`],
+    ['PUT /api/admin/email/templates/{key}', 'PUT /api/admin/email/templates/app.hello', template],
+    ['PATCH /api/admin/email/templates/{key}', 'PATCH /api/admin/email/templates/app.hello', { enabled: true }],
+    ['POST /api/admin/email/send', 'POST /api/admin/email/send', { templateKey: 'app.hello', to: 'x@x.test' }],
+    ['DELETE /api/admin/email/templates/{key}', 'DELETE /api/admin/email/templates/app.hello'],
+    [
+      'POST /api/admin/email/templates/{key}/preview',
+      'POST /api/admin/email/templates/app.x/preview',
+      { ...template, variables: {} },
+    ],
+    ['POST /api/admin/oauth/clients', 'POST /api/admin/oauth/clients', { ...clientWish, appId: app.id }],
+    ['PUT /api/admin/oauth/clients/{clientId}', `PUT /api/admin/oauth/clients/${client.clientId}`, clientWish],
+    [
+      'POST /api/admin/oauth/clients/{clientId}/rotate-secret',
+      `POST /api/admin/oauth/clients/${client.clientId}/rotate-secret`,
+    ],
+    ['DELETE /api/admin/oauth/clients/{clientId}', `DELETE /api/admin/oauth/clients/${client.clientId}`],
+    ['POST /api/admin/storage/buckets', 'POST /api/admin/storage/buckets', { name: 'new' }],
+    ['PUT /api/admin/storage/buckets/{name}', 'PUT /api/admin/storage/buckets/kept', { public: false }],
+    ['DELETE /api/admin/storage/buckets/{name}', 'DELETE /api/admin/storage/buckets/kept'],
+    ['POST /api/admin/storage/cdn/purge', 'POST /api/admin/storage/cdn/purge', { urls: ['https://x.test/a'] }],
+    ['POST /api/admin/sites', 'POST /api/admin/sites', { name: 'b', slug: 'b' }],
+    ['PUT /api/admin/sites/{siteId}', `PUT /api/admin/sites/${site.id}`, { name: 'c' }],
+    ['POST /api/admin/sites/{siteId}/deploys', `POST ${deploys}`],
+    ['POST /api/admin/sites/{siteId}/deploys/rollback', `POST ${deploys}/rollback`],
+    ['POST /api/admin/sites/{siteId}/deploys/{deployId}/manifest', `POST ${open}/manifest`, { files: [] }],
+    ['POST /api/admin/sites/{siteId}/deploys/{deployId}/promote', `POST ${next}/promote`],
+    ['POST /api/admin/sites/{siteId}/deploys/{deployId}/fail', `POST ${doomed}/fail`, {}],
+    ['POST /api/admin/rls', 'POST /api/admin/rls', policy],
+    ['POST /api/admin/rls/{table}/enable', 'POST /api/admin/rls/notes/enable'],
+    ['POST /api/admin/rls/{table}/disable', 'POST /api/admin/rls/notes/disable'],
+    [
+      'POST /api/admin/rls/explain',
+      'POST /api/admin/rls/explain',
+      { table: 'notes', operation: 'insert', row: { id: 1 } },
+    ],
+    ['DELETE /api/admin/rls/{table}/{policy}', 'DELETE /api/admin/rls/notes/old'],
+    ['PATCH /api/admin/auth-settings', 'PATCH /api/admin/auth-settings', settings],
+    ['PUT /api/admin/auth-settings', 'PUT /api/admin/auth-settings', settings],
+    ['DELETE /api/admin/users/{id}', `DELETE /api/admin/users/${bo.user.id}`],
+    ['POST /api/admin/secrets/rotate', 'POST /api/admin/secrets/rotate'],
+  ]
+  const writes = requests.map(([route, line, json]) => [route, () => admin(line, json)] as const)
+  const file = () => upload(api, `${open}/files`, { as: 'admin', name: 'a.txt', content: 'x' })
+  return {
+    'POST /api/admin/sites/{siteId}/deploys/{deployId}/files': file,
+    ...Object.fromEntries(writes),
+    'DELETE /api/admin/sites/{siteId}': () => admin(`DELETE /api/admin/sites/${site.id}`),
+  }
+}
+
+/** What administrators write to, but for what moves by itself. */
+async function state(): Promise<unknown> {
+  const tables = `webhooks apps api_keys jobs schedules push_devices push_deliveries email_templates oauth_clients
+    storage_buckets sites site_deploys site_files settings users sessions`
+  const known = await api.sql(
+    `select table_name as name from information_schema.tables where table_schema = 'svc' and table_name = any($1)`,
+    [tables.split(/\s+/)],
+  )
+  const rows = known.map(
+    ({ name }) => `select '${name}' as of, md5(string_agg(t::text, '|' order by t::text)) as is from svc.${name} t`,
+  )
+  return api.sql(`${rows.join(' union all ')}
+    union all select 'registered views', string_agg(view_name || refresh_mode, ',' order by view_name) from svc.matviews
+    union all select 'a view', count::text from totals
+    union all select 'policies', string_agg(policyname, ',' order by policyname) from pg_policies
+    union all select 'row security', string_agg(relname, ',' order by relname) from pg_class
+      where relnamespace = 'public'::regnamespace and (relrowsecurity or relkind = 'r')`)
+}
+
+test('every admin write and its entry are one: without the entry nothing happens, with it exactly one is there', async () => {
+  const writes = await everyWrite()
+  const routes = api.app.routes.filter(({ audit }) => audit !== undefined)
+  const names = routes.map(({ method, path }) => `${method} ${path}`)
+  assert.deepEqual(Object.keys(writes).sort(), names.toSorted(), 'a new audited route has a request here')
+
   await api.sql(`
     create function svc.refuse() returns trigger language plpgsql as $$ begin raise exception 'disk full'; end $$;
     create trigger refuse before insert on svc.audit_log for each row execute function svc.refuse()`)
-  for (const [line, json] of [
-    ['POST /api/webhooks', { url: 'https://y.test/' }],
-    [`PATCH /api/webhooks/${hook.id}`, { enabled: false }],
-    [`DELETE /api/webhooks/${hook.id}`, undefined],
-    ['POST /api/admin/apps', { name: 'b', ownerUserId: user.id }],
-    [`PUT /api/admin/apps/${app.id}`, { name: 'c' }],
-    [`DELETE /api/admin/apps/${app.id}`, undefined],
-  ] as [Parameters<typeof api.call>[0], unknown][]) {
-    assert.ok((await admin(line, json)).status >= 400, line)
+  const before = await state()
+  const late: string[] = []
+  for (const [name, write] of Object.entries(writes)) {
+    if ((await write()).status < 400) late.push(name)
+    assert.deepEqual(await state(), before, `${name} changed something without an entry`)
   }
+  assert.deepEqual(late.sort(), NOTED_AFTERWARDS.toSorted())
+
   await api.sql('drop trigger refuse on svc.audit_log')
-  assert.deepEqual((await admin('GET /api/webhooks')).body, [hook])
-  assert.deepEqual((await admin('GET /api/admin/apps')).body.items, [app])
-  // What changes nothing leaves no entry.
+  for (const [name, write] of Object.entries(writes)) {
+    await api.sql('delete from svc.audit_log')
+    const { status } = await write()
+    assert.ok(status < 300, `${name} answered ${status}`)
+    const expected = routes.find(({ method, path }) => `${method} ${path}` === name)?.audit
+    const entries = await api.sql('select action, target from svc.audit_log')
+    assert.deepEqual(
+      entries.map(({ action }) => action),
+      [expected],
+    )
+    const hasTarget = entries[0].target !== '' || expected === 'sql.execute' || expected === 'secrets.rotate'
+    assert.ok(hasTarget, `${name} does not say what it changed`)
+  }
+})
+
+test('what changes nothing leaves no entry', async () => {
+  await api.sql('delete from svc.audit_log')
   const nobody = '00000000-0000-4000-8000-000000000000'
-  assert.equal((await admin(`DELETE /api/webhooks/${nobody}`)).status, 404)
-  assert.equal((await admin(`PUT /api/admin/apps/${nobody}`, { name: 'x' })).status, 404)
-  assert.equal((await entries()).length, 2)
-  assert.equal((await admin(`DELETE /api/admin/apps/${app.id}`)).status, 204)
-  assert.deepEqual((await entries()).at(-1), { action: 'app.delete', target: app.id })
+  for (const line of [
+    `DELETE /api/webhooks/${nobody}`,
+    `DELETE /api/admin/users/${nobody}`,
+    `DELETE /api/admin/api-keys/${nobody}`,
+    `POST /api/admin/jobs/${nobody}/cancel`,
+    `DELETE /api/admin/schedules/${nobody}`,
+    `DELETE /api/admin/sites/${nobody}`,
+    'DELETE /api/admin/oauth/clients/nobody',
+    'DELETE /api/admin/storage/buckets/nobody',
+    'DELETE /api/admin/email/templates/no.body',
+  ]) {
+    assert.equal((await admin(line)).status, 404, line)
+  }
+  assert.deepEqual(await api.sql('select action from svc.audit_log'), [])
 })

@@ -2,6 +2,7 @@ import { AppError, notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { LogEntry, Observe } from '../../core/observe.ts'
+import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { json, jsonText, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
@@ -73,19 +74,12 @@ export function createAdmin(deps: AdminDeps): Admin {
       audit: 'sql.execute',
       body: t.object({ query: t.string() }),
       answers: { 200: answers.sqlResult },
-      handle: async ({ body: { query }, who, ip, signal }) => {
+      handle: async (call) => {
+        const { query } = call.body
         if (query.trim() === '') throw new AppError('bad_request', 'query is required')
-        const newValues = { query: auditableQuery(query) }
-        try {
-          return { ...jsonText(200, await runSql(query, signal)), audit: { newValues } }
-        } catch (error) {
-          // A script that failed may have committed before; the trail shows that it was tried.
-          const tried = { ...newValues, error: reasonOf(error) }
-          await audit({ who, ip, action: 'sql.execute', target: '', newValues: tried }).catch((lost) => {
-            observe({ level: 'error', message: 'audit entry lost', attrs: { error: reasonOf(lost) } })
-          })
-          throw error
-        }
+        // The query has a connection of its own, and may commit and still fail: that it was tried is written first.
+        const entry = call.audit({ newValues: { query: auditableQuery(query) } })
+        return jsonText(200, await auditedEffect(db, entry, () => runSql(query, call.signal)))
       },
     }),
 

@@ -1,7 +1,9 @@
+import type { Act } from '../../core/audit/entry.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { pageEnvelope } from '../../core/page.ts'
 import { randomHex, sha256 } from '../../core/secret.ts'
+import { audited, auditStatement, MADE_ROW } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import {
   countKeys,
@@ -41,10 +43,11 @@ export function createKeys(db: Db) {
       return pageEnvelope(items, page, perPage, count?.total ?? 0)
     },
 
-    async create(wish: Wish): Promise<{ key: string; apiKey: KeyRecord }> {
+    /** Users answer for their own keys; what an administrator does is `act`. */
+    async create(wish: Wish, act?: Act): Promise<{ key: string; apiKey: KeyRecord }> {
       const key = `svc_${randomHex(24)}`
-      const made = { ...wish, hash: sha256(key), prefix: key.slice(0, PREFIX_LENGTH) }
-      const [apiKey] = await db.rows<KeyRecord>(SYSTEM, insertKey(made))
+      const insertion = insertKey({ ...wish, hash: sha256(key), prefix: key.slice(0, PREFIX_LENGTH) })
+      const [apiKey] = await db.rows<KeyRecord>(SYSTEM, act ? audited(act.audit(), insertion, MADE_ROW) : insertion)
       if (!apiKey) throw new AppError('internal', 'failed to create api key')
       return { key, apiKey }
     },
@@ -56,8 +59,11 @@ export function createKeys(db: Db) {
     },
 
     /** `owner` null: any key, for an administrator. */
-    async revoke(id: string, owner: string | null): Promise<void> {
-      if ((await db.run(SYSTEM, revokeKey(id, owner))) === 0) throw notFound('api key not found')
+    async revoke(id: string, owner: string | null, act?: Act): Promise<void> {
+      await db.tx(SYSTEM, async (tx) => {
+        if ((await tx.run(revokeKey(id, owner))) === 0) throw notFound('api key not found')
+        if (act) await tx.run(auditStatement(act.audit()))
+      })
     },
 
     /** The identity a key stands for; undefined for unknown, revoked and expired keys. */

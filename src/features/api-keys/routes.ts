@@ -1,3 +1,4 @@
+import type { Act } from '../../core/audit/entry.ts'
 import { AppError, badRequest } from '../../core/errors.ts'
 import { type Identity, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
@@ -51,8 +52,8 @@ export function createApiKeys(deps: {
   const keys = createKeys(db)
   const lastUsed = createLastUsed(db)
 
-  const revoke = async (id: string, owner: string | null): Promise<Reply> => {
-    await keys.revoke(id, owner)
+  const revoke = async (id: string, owner: string | null, act?: Act): Promise<Reply> => {
+    await keys.revoke(id, owner, act)
     deps.revoked(id)
     return noContent
   }
@@ -98,11 +99,11 @@ export function createApiKeys(deps: {
       audit: 'api_key.create',
       body: adminWish,
       answers: { 201: madeKey },
-      handle: async ({ body }) => {
+      handle: async (call) => {
+        const { body } = call
         const wish = { userId: body.userId, appId: body.appId ?? null, ...rightsOf(body) }
         await keys.requireOwners(wish.userId, wish.appId)
-        const made = await keys.create(wish)
-        return { ...json(201, made), audit: { target: made.apiKey.id, newValues: made.apiKey } }
+        return json(201, await keys.create(wish, call))
       },
     }),
     route('DELETE /api/admin/api-keys/{id}', {
@@ -111,7 +112,7 @@ export function createApiKeys(deps: {
       audit: 'api_key.revoke',
       params: { id: t.id('api key') },
       answers: { 204: null },
-      handle: ({ params }) => revoke(params.id, null),
+      handle: (call) => revoke(call.params.id, null, call),
     }),
   ]
   return {

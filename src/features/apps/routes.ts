@@ -2,7 +2,7 @@ import { badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { pageEnvelope, pageOf, pageQuery } from '../../core/page.ts'
-import { audited } from '../../db/audit.ts'
+import { audited, MADE_ROW } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { json, noContent, type Route, route } from '../../http/route.ts'
@@ -16,7 +16,6 @@ import {
   deleteApp,
   insertApp,
   lockApp,
-  MADE,
   revokeKeysOfApp,
   updateApp,
 } from './sql.ts'
@@ -88,7 +87,7 @@ export function createApps(deps: {
       answers: { 201: app },
       handle: async (call) => {
         const insertion = insertApp(call.body.ownerUserId, fieldsOf(call.body))
-        const [made] = await db.rows<App>(SYSTEM, audited(call.audit(), insertion, MADE))
+        const [made] = await db.rows<App>(SYSTEM, audited(call.audit(), insertion, MADE_ROW))
         if (!made) throw badRequest('owner user not found')
         return json(201, made)
       },
@@ -109,7 +108,7 @@ export function createApps(deps: {
       answers: { 200: app },
       handle: async (call) => {
         const { id } = call.params
-        const update = audited(call.audit(), updateApp(id, fieldsOf(call.body)), MADE)
+        const update = audited(call.audit(), updateApp(id, fieldsOf(call.body)), MADE_ROW)
         const changed = found(await db.rows<App>(SYSTEM, update))
         limits.forget(id)
         return json(200, changed)

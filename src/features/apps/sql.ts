@@ -50,6 +50,3 @@ export const deleteApp = (id: string): Sql => sql`delete from svc.apps where id 
 export const limitOfApp = (id: string): Sql => sql`
   select rate_limit_rps as max, coalesce(nullif(rate_limit_window_seconds, 0), 60) as seconds
   from svc.apps where id = ${id}::uuid and rate_limit_rps > 0`
-
-/** What the audit keeps of an app that was made or changed. */
-export const MADE = { target: sql`svc_changed.id`, newValues: sql`to_jsonb(svc_changed)` }

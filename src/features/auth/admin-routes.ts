@@ -1,13 +1,14 @@
+import type { Act } from '../../core/audit/entry.ts'
 import { AppError } from '../../core/errors.ts'
-import { json, type Reply, type Route, route } from '../../http/route.ts'
+import { type Call, json, type Reply, type Route, route } from '../../http/route.ts'
 import { message } from './answers.ts'
 import { parseSettings, type SettingsStore, settingsType } from './settings.ts'
 
-export function authAdminRoutes(deps: { settings: SettingsStore; rotate: () => Promise<void> }): Route[] {
-  const replace = async ({ body }: { body: unknown }): Promise<Reply> => {
-    const after = parseSettings(body)
-    const before = await deps.settings.replace(after)
-    return { ...json(200, after), audit: { target: 'auth_settings', oldValues: before, newValues: after } }
+export function authAdminRoutes(deps: { settings: SettingsStore; rotate: (act: Act) => Promise<void> }): Route[] {
+  const replace = async (call: Call): Promise<Reply> => {
+    const after = parseSettings(call.body)
+    await deps.settings.replace(after, call)
+    return json(200, after)
   }
   const change = {
     summary: 'Switch ways to sign in; one that is left out is off',
@@ -32,8 +33,8 @@ export function authAdminRoutes(deps: { settings: SettingsStore; rotate: () => P
       answers: { 200: message },
       audit: 'secrets.rotate',
       bodyKind: 'none',
-      handle: async () => {
-        await deps.rotate().catch((error) => {
+      handle: async (call) => {
+        await deps.rotate(call).catch((error) => {
           if (error instanceof AppError && error.kind === 'unavailable') throw error
           throw new AppError('internal', 'failed to rotate secret', { cause: error })
         })

@@ -1,8 +1,10 @@
+import type { Act } from '../../core/audit/entry.ts'
 import { notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import { deriveKey } from '../../core/secret.ts'
 import type { SecretBox } from '../../core/secret-box.ts'
+import { auditStatement } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
@@ -118,7 +120,7 @@ export function createAuth(deps: AuthDeps): Auth {
   const accounts = createAccounts(account)
   const sweep = new Sweep(deps)
 
-  async function rotate(): Promise<void> {
+  async function rotate(act: Act): Promise<void> {
     await db.run(
       SYSTEM,
       [
@@ -127,6 +129,7 @@ export function createAuth(deps: AuthDeps): Auth {
         sql`delete from svc.pending_logins`,
         sql`delete from svc.oauth_states`,
         sql`select svc.revoke('all_users', '')`,
+        auditStatement(act.audit()),
       ],
       { lane: 'slow', timeoutMs: ROTATION_MS },
     )

@@ -1,6 +1,7 @@
+import type { Act } from '../../core/audit/entry.ts'
 import { badRequest } from '../../core/errors.ts'
-import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
+import { changeAudited } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { readBody } from '../../http/contract.ts'
@@ -39,8 +40,8 @@ export function parseSettings(body: unknown): AuthSettings {
 
 export type SettingsStore = {
   current(): AuthSettings
-  /** Live everywhere within a second. Resolves to what was in force before. */
-  replace(next: AuthSettings): Promise<AuthSettings>
+  /** Live everywhere within a second. */
+  replace(next: AuthSettings, act: Act): Promise<void>
 }
 
 type Known = { settings(): unknown; refresh(): Promise<void> }
@@ -52,17 +53,20 @@ export function createSettings(deps: { db: Db; configured: AuthSettings; known: 
   }
   return {
     current: () => inForce(deps.known.settings()),
-    replace: async (next) => {
-      const before = await deps.db.tx(SYSTEM, async (tx) => {
-        // The table lock orders two admins, so that each audit entry tells the change it really made.
-        await tx.run(sql`lock table svc.settings in share row exclusive mode`)
-        const [row] = await tx.rows<{ value: unknown }>(storedSettings)
-        await tx.run(store(next))
-        await tx.run(sql`select pg_notify('svc_revocations', '')`)
-        return inForce(row?.value)
-      })
+    replace: async (next, act) => {
+      await changeAudited(
+        deps.db,
+        async (tx) => {
+          // The table lock orders two admins, so that each audit entry tells the change it really made.
+          await tx.run(sql`lock table svc.settings in share row exclusive mode`)
+          const [row] = await tx.rows<{ value: unknown }>(storedSettings)
+          await tx.run(store(next))
+          await tx.run(sql`select pg_notify('svc_revocations', '')`)
+          return inForce(row?.value)
+        },
+        (before) => act.audit({ target: 'auth_settings', oldValues: before, newValues: next }),
+      )
       await deps.known.refresh()
-      return before
     },
   }
 }

@@ -57,8 +57,7 @@ export function createMailer(deps: {
     wakeMail: (): void => queue.wake(KIND),
 
     /** For an administrator who waits for the outcome. */
-    async sendNow(template: string, to: string, variables: Variables): Promise<void> {
-      const rendered = await templates.render(template, variables)
+    async sendNow(template: string, to: string, rendered: Rendered): Promise<void> {
       try {
         await deliver(randomUUID(), to, rendered)
       } catch (error) {

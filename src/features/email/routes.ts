@@ -2,6 +2,7 @@ import { isEmail } from '../../core/contact/email-address.ts'
 import { badRequest } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
+import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Queue } from '../../db/queue/queue.ts'
 import type { Sql } from '../../db/sql.ts'
@@ -94,7 +95,7 @@ export function createEmail(deps: {
       params: byKey,
       body: t.object(source),
       answers: { 200: saved },
-      handle: async ({ params, body }) => json(200, await templates.save(templateKey(params.key), sourceOf(body))),
+      handle: async (call) => json(200, await templates.save(templateKey(call.params.key), sourceOf(call.body), call)),
     }),
     route('PATCH /api/admin/email/templates/{key}', {
       summary: 'Switch an override on or off',
@@ -103,10 +104,11 @@ export function createEmail(deps: {
       params: byKey,
       body: t.object({ enabled: t.optional(t.boolean({ description: 'required' })) }),
       answers: { 200: t.object({ templateKey: t.string(), enabled: t.boolean() }) },
-      handle: async ({ params, body: { enabled } }) => {
-        const key = templateKey(params.key)
+      handle: async (call) => {
+        const { enabled } = call.body
+        const key = templateKey(call.params.key)
         if (enabled === undefined) throw badRequest('enabled field is required')
-        await templates.enable(key, enabled)
+        await templates.enable(key, enabled, call)
         return json(200, { templateKey: key, enabled })
       },
     }),
@@ -116,8 +118,8 @@ export function createEmail(deps: {
       audit: 'email_template.delete',
       params: byKey,
       answers: { 204: null },
-      handle: async ({ params }) => {
-        await templates.remove(templateKey(params.key))
+      handle: async (call) => {
+        await templates.remove(templateKey(call.params.key), call)
         return noContent
       },
     }),
@@ -141,9 +143,13 @@ export function createEmail(deps: {
       audit: 'email.send',
       body: t.object({ templateKey: t.string(), to: t.string({ format: 'email' }), variables }),
       answers: { 200: t.object({ status: t.oneOf(['sent']) }) },
-      handle: async ({ body }) => {
+      handle: async (call) => {
+        const { body } = call
         const key = templateKey(body.templateKey)
-        await mailer.sendNow(key, mailAddress(body.to), body.variables ?? {})
+        const to = mailAddress(body.to)
+        const rendered = await templates.render(key, body.variables ?? {})
+        // What a mail server took cannot be taken back.
+        await auditedEffect(db, call.audit({ target: key }), () => mailer.sendNow(key, to, rendered))
         return json(200, { status: 'sent' })
       },
     }),

@@ -24,7 +24,14 @@ export const saveOverride = (key: string, subject: string, html: string): Sql =>
   set subject_template = excluded.subject_template, html_template = excluded.html_template, updated_at = now()
   returning ${columns}`
 
-export const enableOverride = (key: string, enabled: boolean): Sql =>
-  sql`update svc.email_templates set enabled = ${enabled}, updated_at = now() where template_key = ${key}`
+/** What the audit keeps of it: the text may be long, and is there to be read. */
+export const NEW_OVERRIDE = {
+  newValues: sql`jsonb_build_object('subjectTemplate', svc_changed."subjectTemplate", 'enabled', svc_changed.enabled)`,
+}
 
-export const deleteOverride = (key: string): Sql => sql`delete from svc.email_templates where template_key = ${key}`
+export const enableOverride = (key: string, enabled: boolean): Sql =>
+  sql`update svc.email_templates set enabled = ${enabled}, updated_at = now() where template_key = ${key}
+  returning template_key`
+
+export const deleteOverride = (key: string): Sql =>
+  sql`delete from svc.email_templates where template_key = ${key} returning template_key`

@@ -1,9 +1,19 @@
+import type { Act } from '../../core/audit/entry.ts'
 import { AppError, notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
+import { audited } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { type Builtin, builtins } from './builtin.ts'
-import { allOverrides, deleteOverride, enableOverride, type Override, overrideOf, saveOverride } from './sql.ts'
+import {
+  allOverrides,
+  deleteOverride,
+  enableOverride,
+  NEW_OVERRIDE,
+  type Override,
+  overrideOf,
+  saveOverride,
+} from './sql.ts'
 import { checkTemplate, escapeHtml, type Rendered, renderTemplate, type Source, type Variables } from './template.ts'
 
 const missing = (): AppError => notFound('template not found')
@@ -83,19 +93,21 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
       }
     },
 
-    async save(key: string, source: Source): Promise<Override> {
+    async save(key: string, source: Source, act: Act): Promise<Override> {
       checkTemplate(source)
-      const [saved] = await db.rows<Override>(SYSTEM, saveOverride(key, source.subject, source.html))
+      const saving = audited(act.audit({ target: key }), saveOverride(key, source.subject, source.html), NEW_OVERRIDE)
+      const [saved] = await db.rows<Override>(SYSTEM, saving)
       if (!saved) throw new AppError('internal', 'failed to save template')
       return saved
     },
 
-    async enable(key: string, enabled: boolean): Promise<void> {
-      if ((await db.run(SYSTEM, enableOverride(key, enabled))) === 0) throw missing()
+    async enable(key: string, enabled: boolean, act: Act): Promise<void> {
+      const entry = act.audit({ target: key, newValues: { enabled } })
+      if ((await db.run(SYSTEM, audited(entry, enableOverride(key, enabled)))) === 0) throw missing()
     },
 
-    async remove(key: string): Promise<void> {
-      if ((await db.run(SYSTEM, deleteOverride(key))) === 0) throw missing()
+    async remove(key: string, act: Act): Promise<void> {
+      if ((await db.run(SYSTEM, audited(act.audit({ target: key }), deleteOverride(key)))) === 0) throw missing()
     },
 
     /** For an administrator: what is wrong with the template is said, not worked around. */

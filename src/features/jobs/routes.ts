@@ -1,3 +1,4 @@
+import type { Act } from '../../core/audit/entry.ts'
 import { AppError, badRequest, notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { JobHandler } from '../../core/job.ts'
@@ -5,6 +6,7 @@ import * as t from '../../core/json-type.ts'
 import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
 import { limitOf } from '../../core/page.ts'
+import { audited, changeAudited, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Queue } from '../../db/queue/queue.ts'
 import type { Sql } from '../../db/sql.ts'
@@ -141,12 +143,18 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
   const { db, runner, requires } = deps
   const params = { id: t.id('job') }
   /** The job after a change that only its right state allows. */
-  const changed = (text: string | null, wrongState: string): string => {
-    const { exists, job: after } = JSON.parse(text ?? '{}') as { exists: boolean; job: string | null }
-    if (!exists) throw notFound('job not found')
-    if (after === null) throw new AppError('conflict', wrongState)
-    return after
-  }
+  const change = (act: Act, statement: Sql, wrongState: string): Promise<string> =>
+    changeAudited(
+      db,
+      async (tx) => {
+        const text = (await tx.fly(statement)) ?? '{}'
+        const { exists, job: after } = JSON.parse(text) as { exists: boolean; job: string | null }
+        if (!exists) throw notFound('job not found')
+        if (after === null) throw new AppError('conflict', wrongState)
+        return after
+      },
+      () => act.audit(),
+    )
   return [
     route('GET /api/admin/jobs', {
       summary: 'Jobs, newest first',
@@ -171,7 +179,8 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
       requires,
       body: newJob,
       answers: { 201: job, 200: job },
-      handle: async ({ body }) => {
+      handle: async (call) => {
+        const { body } = call
         if (!runner.knows(body.type)) throw badRequest(`unknown job type: ${body.type}`)
         const runAt = body.runAt || undefined
         if (runAt !== undefined && !(RFC3339.test(runAt) && Number.isFinite(Date.parse(runAt)))) {
@@ -186,11 +195,12 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
           runAt,
           idempotencyKey,
         }
-        const [made, before] = await db.flyAll(SYSTEM, [addJob(wish), jobByKey(idempotencyKey ?? '')])
+        const entry = call.audit({ newValues: { type: body.type } })
+        const addition = audited(entry, addJob(wish), { target: MADE_RECORD.target })
+        const [made, before] = await db.flyAll(SYSTEM, [addition, jobByKey(idempotencyKey ?? '')])
         if (!made) return jsonText(200, before ?? '')
         runner.wake()
-        const { id, type } = JSON.parse(made) as { id: string; type: string }
-        return { ...jsonText(201, made), audit: { target: id, newValues: { type } } }
+        return jsonText(201, made)
       },
     }),
     route('GET /api/admin/jobs/stats', {
@@ -219,8 +229,8 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
       requires,
       params,
       answers: { 200: job },
-      handle: async ({ params: { id } }) => {
-        const after = changed(await db.fly(SYSTEM, retryJob(id)), 'job is not failed')
+      handle: async (call) => {
+        const after = await change(call, retryJob(call.params.id), 'job is not failed')
         runner.wake()
         return jsonText(200, after)
       },
@@ -232,8 +242,7 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
       requires,
       params,
       answers: { 200: job },
-      handle: async ({ params: { id } }) =>
-        jsonText(200, changed(await db.fly(SYSTEM, cancelJob(id)), 'job is not queued')),
+      handle: async (call) => jsonText(200, await change(call, cancelJob(call.params.id), 'job is not queued')),
     }),
   ]
 }

@@ -52,7 +52,8 @@ export function scheduleRoutes(deps: {
       requires,
       params,
       answers: { 200: schedule },
-      handle: async (call) => jsonText(200, await schedules.change(call.params.id, { enabled: word === 'enable' })),
+      handle: async (call) =>
+        jsonText(200, await schedules.change(call.params.id, { enabled: word === 'enable' }, call)),
     })
 
   return [
@@ -70,10 +71,11 @@ export function scheduleRoutes(deps: {
       requires,
       body: newSchedule,
       answers: { 201: schedule },
-      handle: async ({ body }) => {
+      handle: async (call) => {
+        const { body } = call
         const name = body.name.trim()
         if (name === '') throw badRequest('name is required')
-        const made = await schedules.create({
+        const wish = {
           name,
           jobType: body.jobType,
           cronExpr: body.cronExpr,
@@ -81,8 +83,8 @@ export function scheduleRoutes(deps: {
           payload: JSON.stringify(body.payload ?? {}),
           enabled: body.enabled ?? true,
           maxAttempts: body.maxAttempts ?? DEFAULT_ATTEMPTS,
-        })
-        return jsonText(201, made)
+        }
+        return jsonText(201, await schedules.create(wish, call))
       },
     }),
     route('PUT /api/admin/schedules/{id}', {
@@ -95,14 +97,14 @@ export function scheduleRoutes(deps: {
       answers: { 200: schedule },
       handle: async (call) => {
         const { cronExpr, timezone, payload, enabled, maxAttempts } = call.body
-        const changed = await schedules.change(call.params.id, {
+        const change = {
           ...(cronExpr && { cronExpr }),
           ...(timezone && { timezone }),
           ...(payload && { payload: JSON.stringify(payload) }),
           ...(enabled !== undefined && { enabled }),
           ...(maxAttempts !== undefined && { maxAttempts }),
-        })
-        return jsonText(200, changed)
+        }
+        return jsonText(200, await schedules.change(call.params.id, change, call))
       },
     }),
     route('DELETE /api/admin/schedules/{id}', {
@@ -113,7 +115,7 @@ export function scheduleRoutes(deps: {
       params,
       answers: { 204: null },
       handle: async (call) => {
-        await schedules.remove(call.params.id)
+        await schedules.remove(call.params.id, call)
         return noContent
       },
     }),
@@ -127,7 +129,7 @@ export function scheduleRoutes(deps: {
       params,
       answers: { 201: job },
       handle: async (call) => {
-        const made = await schedules.run(call.params.id)
+        const made = await schedules.run(call.params.id, call)
         deps.started()
         return jsonText(201, made)
       },

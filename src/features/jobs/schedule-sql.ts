@@ -33,7 +33,7 @@ export const addSchedule = (schedule: NewSchedule, nextRunAt: Date | null): Sql 
   insert into svc.schedules as s (name, job_type, cron_expr, timezone, payload, enabled, max_attempts, next_run_at)
   values (${schedule.name}, ${schedule.jobType}, ${schedule.cronExpr}, ${schedule.timezone}, ${schedule.payload}::jsonb,
     ${schedule.enabled}, ${schedule.maxAttempts}::int, ${nextRunAt}::timestamptz)
-  on conflict (name) do nothing returning (${SCHEDULE})::text`
+  on conflict (name) do nothing returning (${SCHEDULE})::text as record`
 
 /** Returns nothing when the server made the schedule before, in whatever shape it is now, or the name is taken. */
 export const addDefaultSchedule = (schedule: NewSchedule, nextRunAt: Date | null): Sql => sql`
@@ -53,7 +53,7 @@ export const changeSchedule = (schedule: Schedule, nextRunAt: Date | null): Sql 
     next_run_at = ${nextRunAt}::timestamptz, updated_at = now()
   where s.id = ${schedule.id}::uuid returning (${SCHEDULE})::text`
 
-export const removeSchedule = (id: string): Sql => sql`delete from svc.schedules where id = ${id}::uuid`
+export const removeSchedule = (id: string): Sql => sql`delete from svc.schedules where id = ${id}::uuid returning id`
 
 /** Who holds these rows moves them on before anybody else sees them: one job per due time over all processes. */
 export const dueSchedules = (limit: number): Sql => sql`

@@ -1,5 +1,7 @@
+import type { Act } from '../../core/audit/entry.ts'
 import { AppError, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import { audited, changeAudited, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import {
   addDefaultSchedule,
@@ -44,37 +46,49 @@ export class Schedules {
     return (await this.#db.fly(SYSTEM, listSchedules)) ?? ''
   }
 
-  async create(schedule: NewSchedule): Promise<string> {
-    const made = await this.#db.fly(SYSTEM, addSchedule(schedule, nextRun(schedule, await this.#now())))
+  async create(schedule: NewSchedule, act: Act): Promise<string> {
+    const addition = addSchedule(schedule, nextRun(schedule, await this.#now()))
+    const { name, jobType, cronExpr, timezone, enabled } = schedule
+    const entry = act.audit({ newValues: { name, jobType, cronExpr, timezone, enabled } })
+    const made = await this.#db.fly(SYSTEM, audited(entry, addition, { target: MADE_RECORD.target }))
     if (made === null) throw new AppError('conflict', 'schedule name already exists')
     this.#changed()
     return made
   }
 
   /** Every change reckons the next run anew, from now. */
-  async change(id: string, change: ScheduleChange): Promise<string> {
-    const changed = await this.#db.tx(SYSTEM, async (tx) => {
-      const [found] = await tx.rows<Schedule & { now: Date }>(lockSchedule(id))
-      if (!found) throw notFound('schedule not found')
-      const wanted = { ...found, ...change }
-      return tx.fly(changeSchedule(wanted, nextRun(wanted, found.now)))
-    })
+  async change(id: string, change: ScheduleChange, act: Act): Promise<string> {
+    const changed = await changeAudited(
+      this.#db,
+      async (tx) => {
+        const [found] = await tx.rows<Schedule & { now: Date }>(lockSchedule(id))
+        if (!found) throw notFound('schedule not found')
+        const wanted = { ...found, ...change }
+        return tx.fly(changeSchedule(wanted, nextRun(wanted, found.now)))
+      },
+      () => act.audit(),
+    )
     this.#changed()
     return changed ?? ''
   }
 
-  async remove(id: string): Promise<void> {
-    if ((await this.#db.run(SYSTEM, removeSchedule(id))) === 0) throw notFound('schedule not found')
+  async remove(id: string, act: Act): Promise<void> {
+    const removal = audited(act.audit(), removeSchedule(id))
+    if ((await this.#db.run(SYSTEM, removal)) === 0) throw notFound('schedule not found')
   }
 
   /** A job now, whether the schedule is enabled or not; the next planned run stays where it is. */
-  async run(id: string): Promise<string> {
-    const job = await this.#db.tx(SYSTEM, async (tx) => {
-      const [found] = await tx.rows<Schedule>(lockSchedule(id))
-      if (!found) throw notFound('schedule not found')
-      const { jobType: type, payload, maxAttempts } = found
-      return tx.fly(addJob({ type, payload, maxAttempts, scheduleId: id }))
-    })
+  async run(id: string, act: Act): Promise<string> {
+    const job = await changeAudited(
+      this.#db,
+      async (tx) => {
+        const [found] = await tx.rows<Schedule>(lockSchedule(id))
+        if (!found) throw notFound('schedule not found')
+        const { jobType: type, payload, maxAttempts } = found
+        return tx.fly(addJob({ type, payload, maxAttempts, scheduleId: id }))
+      },
+      () => act.audit(),
+    )
     return job ?? ''
   }
 

@@ -34,7 +34,7 @@ export const addJob = (job: NewJob): Sql => sql`
     ${job.scheduleId ?? null}::uuid
   from coalesce(${job.runAt ?? null}::timestamptz, now()) as at
   on conflict (idempotency_key) do nothing
-  returning (${JOB})::text`
+  returning (${JOB})::text as record`
 
 /** A job for each row (id, payload) of a query. */
 export const addJobs = (type: string, rows: Sql, maxAttempts: number): Sql => sql`

@@ -40,11 +40,10 @@ export function createMatviews({ db, observe }: { db: Db; observe: Observe }): F
       audit: 'matview.create',
       body: t.object({ viewName: t.string(), schema: t.optional(t.string()), refreshMode: t.optional(refreshMode) }),
       answers: { 201: registration },
-      handle: async ({ body }) =>
-        jsonText(
-          201,
-          await views.register(body.schema || 'public', body.viewName, modeOf(body.refreshMode || 'standard')),
-        ),
+      handle: async (call) => {
+        const { schema, viewName, refreshMode: mode } = call.body
+        return jsonText(201, await views.register(schema || 'public', viewName, modeOf(mode || 'standard'), call))
+      },
     }),
     route('GET /api/admin/matviews/{id}', {
       summary: 'One registration',
@@ -61,7 +60,7 @@ export function createMatviews({ db, observe }: { db: Db; observe: Observe }): F
       body: t.object({ refreshMode: t.optional(refreshMode) }),
       answers: { 200: registration },
       handle: async (call) =>
-        jsonText(200, await views.changeMode(call.params.id, modeOf(call.body.refreshMode ?? ''))),
+        jsonText(200, await views.changeMode(call.params.id, modeOf(call.body.refreshMode ?? ''), call)),
     }),
     route('DELETE /api/admin/matviews/{id}', {
       summary: 'Forget the registration; the view stays',
@@ -70,7 +69,7 @@ export function createMatviews({ db, observe }: { db: Db; observe: Observe }): F
       params,
       answers: { 204: null },
       handle: async (call) => {
-        await views.remove(call.params.id)
+        await views.remove(call.params.id, call)
         return noContent
       },
     }),
@@ -81,7 +80,7 @@ export function createMatviews({ db, observe }: { db: Db; observe: Observe }): F
       params,
       answers: { 200: t.object({ registration, durationMs: t.integer() }) },
       handle: async (call) => {
-        const refreshed = await views.refreshRegistered(call.params.id, call.signal)
+        const refreshed = await views.refreshRegistered(call.params.id, call.signal, call)
         return json(200, {
           registration: JSON.parse(refreshed.registration ?? 'null'),
           durationMs: refreshed.durationMs,

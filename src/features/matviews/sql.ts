@@ -17,12 +17,12 @@ export const oneView = (id: string): Sql => sql`select ${RECORD}::text from svc.
 /** Returns nothing when the view is registered already. */
 export const addView = (view: { schema: string; name: string }, mode: RefreshMode): Sql => sql`
   insert into svc.matviews as m (schema_name, view_name, refresh_mode) values (${view.schema}, ${view.name}, ${mode})
-  on conflict (schema_name, view_name) do nothing returning ${RECORD}::text`
+  on conflict (schema_name, view_name) do nothing returning ${RECORD}::text as record`
 
 export const changeMode = (id: string, mode: RefreshMode): Sql => sql`
-  update svc.matviews m set refresh_mode = ${mode}, updated_at = now() where m.id = ${id}::uuid returning ${RECORD}::text`
+  update svc.matviews m set refresh_mode = ${mode}, updated_at = now() where m.id = ${id}::uuid returning ${RECORD}::text as record`
 
-export const removeView = (id: string): Sql => sql`delete from svc.matviews where id = ${id}::uuid`
+export const removeView = (id: string): Sql => sql`delete from svc.matviews where id = ${id}::uuid returning id`
 
 export const modeOf = (schema: string, name: string): Sql =>
   sql`select refresh_mode as mode from svc.matviews where schema_name = ${schema} and view_name = ${name}`

@@ -1,9 +1,12 @@
+import type { Act } from '../../core/audit/entry.ts'
 import type { Departure } from '../../core/departure.ts'
 import { AppError, badRequest, notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
+import { audited, auditStatement, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { sqlStateOf } from '../../db/pg-errors.ts'
+import type { Sql } from '../../db/sql.ts'
 import {
   addView,
   allViews,
@@ -49,31 +52,32 @@ export class Views {
     return registered(await this.#db.fly(SYSTEM, oneView(id)))
   }
 
-  async register(schema: string, name: string, mode: RefreshMode): Promise<string> {
+  async register(schema: string, name: string, mode: RefreshMode, act: Act): Promise<string> {
     checkName(schema)
     checkName(name)
     const found = await this.#find(schema, name)
     if (!found) throw notFound('materialized view not found in database')
-    const made = await this.#db.fly(SYSTEM, addView(found, mode))
+    const made = await this.#db.fly(SYSTEM, audited(act.audit(), addView(found, mode), MADE_RECORD))
     if (made === null) throw conflict('materialized view already registered')
     return made
   }
 
-  async changeMode(id: string, mode: RefreshMode): Promise<string> {
-    return registered(await this.#db.fly(SYSTEM, changeMode(id, mode)))
+  async changeMode(id: string, mode: RefreshMode, act: Act): Promise<string> {
+    return registered(await this.#db.fly(SYSTEM, audited(act.audit(), changeMode(id, mode), MADE_RECORD)))
   }
 
-  async remove(id: string): Promise<void> {
-    if ((await this.#db.run(SYSTEM, removeView(id))) === 0) throw notFound('registration not found')
+  async remove(id: string, act: Act): Promise<void> {
+    if ((await this.#db.run(SYSTEM, audited(act.audit(), removeView(id)))) === 0)
+      throw notFound('registration not found')
   }
 
-  async refreshRegistered(id: string, signal: Departure): Promise<Refreshed> {
+  async refreshRegistered(id: string, signal: Departure, act: Act): Promise<Refreshed> {
     const { schemaName, viewName, refreshMode } = JSON.parse(await this.one(id)) as {
       schemaName: string
       viewName: string
       refreshMode: RefreshMode
     }
-    return this.#refresh(schemaName, viewName, refreshMode, signal)
+    return this.#refresh(schemaName, viewName, refreshMode, signal, auditStatement(act.audit()))
   }
 
   /** Needs no registration; where there is one, its mode counts and it is told the outcome. */
@@ -82,7 +86,13 @@ export class Views {
     return this.#refresh(schema, name, registration?.mode ?? 'standard', signal)
   }
 
-  async #refresh(schema: string, name: string, mode: RefreshMode, signal: Departure): Promise<Refreshed> {
+  async #refresh(
+    schema: string,
+    name: string,
+    mode: RefreshMode,
+    signal: Departure,
+    ...entry: Sql[]
+  ): Promise<Refreshed> {
     const found = await this.#find(schema, name)
     if (!found) throw notFound('materialized view no longer exists in database')
     if (mode === 'concurrent') {
@@ -92,7 +102,7 @@ export class Views {
       if (!found.isPopulated) throw conflict('concurrent refresh requires a populated materialized view')
     }
     const startedAt = performance.now()
-    const failure = await this.#run(found, mode, signal)
+    const failure = await this.#run(found, mode, signal, entry)
     const durationMs = Math.round(performance.now() - startedAt)
     const error = failure && (databaseReason(failure) ?? failure.message)
     const registration = await this.#db.fly(SYSTEM, recordRefresh(found, { durationMs, error: error ?? null }))
@@ -104,12 +114,12 @@ export class Views {
   }
 
   /** What went wrong, if something did. A refresh that runs already is no outcome of this one, and recorded by nobody. */
-  async #run(found: Found, mode: RefreshMode, signal: Departure): Promise<Error | undefined> {
+  async #run(found: Found, mode: RefreshMode, signal: Departure, entry: readonly Sql[]): Promise<Error | undefined> {
     if (this.#running >= MAX_AT_ONCE)
       throw new AppError('unavailable', 'server busy', { headers: { 'Retry-After': '1' } })
     this.#running++
     try {
-      await this.#db.run(SYSTEM, [lockRefresh(found.oid), refresh(found.schema, found.name, mode)], {
+      await this.#db.run(SYSTEM, [lockRefresh(found.oid), refresh(found.schema, found.name, mode), ...entry], {
         lane: 'own',
         timeoutMs: TIMEOUT_MS,
         signal,

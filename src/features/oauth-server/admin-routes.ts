@@ -51,10 +51,9 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
       requires,
       body: newClient,
       answers: { 201: t.object({ clientSecret: t.optional(t.string()), client }) },
-      handle: async ({ body }) => {
-        const { appId, clientType = 'confidential', name, redirectUris = [], scopes = [] } = body
-        const made = await clients.create(appId, clientType, { name, redirectUris, scopes })
-        return { ...json(201, made), audit: { target: made.client.id, newValues: made.client } }
+      handle: async (call) => {
+        const { appId, clientType = 'confidential', name, redirectUris = [], scopes = [] } = call.body
+        return json(201, await clients.create(appId, clientType, { name, redirectUris, scopes }, call))
       },
     }),
     route('GET /api/admin/oauth/clients/{clientId}', {
@@ -73,9 +72,9 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
       params: { clientId },
       body: wish,
       answers: { 200: client },
-      handle: async ({ params, body: { name, redirectUris = [], scopes = [] } }) => {
-        const text = await clients.update(params.clientId, { name, redirectUris, scopes })
-        return { ...jsonText(200, text), audit: { newValues: JSON.parse(text) } }
+      handle: async (call) => {
+        const { name, redirectUris = [], scopes = [] } = call.body
+        return jsonText(200, await clients.update(call.params.clientId, { name, redirectUris, scopes }, call))
       },
     }),
     route('DELETE /api/admin/oauth/clients/{clientId}', {
@@ -85,8 +84,8 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
       requires,
       params: { clientId },
       answers: { 204: null },
-      handle: async ({ params }) => {
-        await clients.revoke(params.clientId)
+      handle: async (call) => {
+        await clients.revoke(call.params.clientId, call)
         return noContent
       },
     }),
@@ -98,7 +97,7 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
       bodyKind: 'none',
       params: { clientId },
       answers: { 200: t.object({ clientSecret: t.string() }) },
-      handle: async ({ params }) => json(200, { clientSecret: await clients.rotateSecret(params.clientId) }),
+      handle: async (call) => json(200, { clientSecret: await clients.rotateSecret(call.params.clientId, call) }),
     }),
   ]
 }

@@ -1,7 +1,9 @@
+import type { Act } from '../../core/audit/entry.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { randomHex, sha256 } from '../../core/secret.ts'
-import type { Db } from '../../db/db.ts'
+import { changeAudited } from '../../db/audit.ts'
+import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { isRegistrable, isScope } from './checks.ts'
 import * as q from './sql.ts'
@@ -23,15 +25,14 @@ export class Clients {
   }
 
   async one(clientId: string): Promise<string> {
-    const text = await this.#db.fly(SYSTEM, q.oneClient(clientId))
-    if (text === null) throw notFound('oauth client not found')
-    return text
+    return found(await this.#db.fly(SYSTEM, q.oneClient(clientId)))
   }
 
   async create(
     appId: string,
     type: string,
     wish: ClientWish,
+    act: Act,
   ): Promise<{ clientSecret?: string; client: { id: string } }> {
     if (type !== 'confidential' && type !== 'public') throw badRequest('invalid client type')
     const checked = check(wish)
@@ -44,37 +45,69 @@ export class Clients {
       clientType: type,
       secretHash: secret === undefined ? null : sha256(secret),
     } as const
-    if ((await this.#db.run(SYSTEM, q.insertClient(made))) === 0) throw badRequest('app not found')
-    return { ...(secret !== undefined && { clientSecret: secret }), client: JSON.parse(await this.one(clientId)) }
+    const client = await changeAudited(
+      this.#db,
+      async (tx) => {
+        if ((await tx.run(q.insertClient(made))) === 0) throw badRequest('app not found')
+        return JSON.parse(await oneIn(tx, clientId)) as { id: string }
+      },
+      (newValues) => act.audit({ target: newValues.id, newValues }),
+    )
+    return { ...(secret !== undefined && { clientSecret: secret }), client }
   }
 
-  async update(clientId: string, wish: ClientWish): Promise<string> {
+  async update(clientId: string, wish: ClientWish, act: Act): Promise<string> {
     const checked = check(wish)
-    await this.#living(clientId)
-    await this.#db.run(SYSTEM, q.updateClient(clientId, checked))
-    return this.one(clientId)
+    return changeAudited(
+      this.#db,
+      async (tx) => {
+        await livingIn(tx, clientId)
+        await tx.run(q.updateClient(clientId, checked))
+        return oneIn(tx, clientId)
+      },
+      (text) => act.audit({ newValues: JSON.parse(text) }),
+    )
   }
 
-  async rotateSecret(clientId: string): Promise<string> {
-    const client = await this.#living(clientId)
-    if (client.clientType === 'public') throw badRequest('public clients have no secret')
+  async rotateSecret(clientId: string, act: Act): Promise<string> {
     const secret = newSecret()
-    await this.#db.run(SYSTEM, q.replaceSecret(clientId, sha256(secret)))
+    await changeAudited(
+      this.#db,
+      async (tx) => {
+        const client = await livingIn(tx, clientId)
+        if (client.clientType === 'public') throw badRequest('public clients have no secret')
+        await tx.run(q.replaceSecret(clientId, sha256(secret)))
+      },
+      () => act.audit(),
+    )
     return secret
   }
 
   /** Its tokens end everywhere with it. */
-  async revoke(clientId: string): Promise<void> {
-    await this.one(clientId)
-    await this.#db.run(SYSTEM, q.revokeClients(q.isClient(clientId)))
+  async revoke(clientId: string, act: Act): Promise<void> {
+    await changeAudited(
+      this.#db,
+      async (tx) => {
+        await oneIn(tx, clientId)
+        await tx.run(q.revokeClients(q.isClient(clientId)))
+      },
+      () => act.audit(),
+    )
   }
+}
 
-  async #living(clientId: string): Promise<q.Client> {
-    const [client] = await this.#db.rows<q.Client>(SYSTEM, q.clientNamed(clientId))
-    if (!client) throw notFound('oauth client not found')
-    if (client.revokedAt) throw badRequest('oauth client has been revoked')
-    return client
-  }
+const found = (text: string | null): string => {
+  if (text === null) throw notFound('oauth client not found')
+  return text
+}
+
+const oneIn = async (tx: Tx, clientId: string): Promise<string> => found(await tx.fly(q.oneClient(clientId)))
+
+async function livingIn(tx: Tx, clientId: string): Promise<q.Client> {
+  const [client] = await tx.rows<q.Client>(q.clientNamed(clientId))
+  if (!client) throw notFound('oauth client not found')
+  if (client.revokedAt) throw badRequest('oauth client has been revoked')
+  return client
 }
 
 /** For the flight that deletes an app. */

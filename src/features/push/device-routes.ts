@@ -3,6 +3,7 @@ import { SYSTEM, userIdOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { limitOf } from '../../core/page.ts'
 import { isUuid } from '../../core/uuid.ts'
+import { audited, changeAudited } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { type Call, json, jsonText, noContent, type Route, route } from '../../http/route.ts'
 import { type Device, listDevices, registerDevice, revokeDevice } from './sql.ts'
@@ -52,12 +53,9 @@ export function uuidIn(query: Readonly<Record<string, string>>, name: string): s
 }
 
 export function deviceRoutes({ db, requires }: { db: Db; requires: () => void }): Route[] {
-  const register = async (wish: Device) => {
-    const { device: made } = found<{ device: unknown }>(await db.fly(SYSTEM, registerDevice(wish)))
-    return json(201, made)
-  }
-  const revoke = async (id: string, userId?: string) => {
-    if ((await db.run(SYSTEM, revokeDevice(id, userId))) === 0) throw notFound('device token not found')
+  const registered = (text: string | null) => found<{ device: { id: string } }>(text).device
+  const revoked = (count: number) => {
+    if (count === 0) throw notFound('device token not found')
     return noContent
   }
   return [
@@ -90,7 +88,15 @@ export function deviceRoutes({ db, requires }: { db: Db; requires: () => void })
       requires,
       body: t.object({ app_id: t.uuid(), user_id: t.uuid(), ...deviceFields }),
       answers: { 201: device },
-      handle: ({ body }) => register(deviceOf(body, body.user_id)),
+      handle: async (call) => {
+        const registration = registerDevice(deviceOf(call.body, call.body.user_id))
+        const made = await changeAudited(
+          db,
+          async (tx) => registered(await tx.fly(registration)),
+          ({ id }) => call.audit({ target: id }),
+        )
+        return json(201, made)
+      },
     }),
     route('DELETE /api/admin/push/devices/{id}', {
       summary: 'Send to it no more',
@@ -99,7 +105,7 @@ export function deviceRoutes({ db, requires }: { db: Db; requires: () => void })
       requires,
       params,
       answers: { 204: null },
-      handle: (call) => revoke(call.params.id),
+      handle: async (call) => revoked(await db.run(SYSTEM, audited(call.audit(), revokeDevice(call.params.id)))),
     }),
     route('POST /api/push/devices', {
       summary: "Register one of the caller's devices",
@@ -107,7 +113,8 @@ export function deviceRoutes({ db, requires }: { db: Db; requires: () => void })
       requires,
       body: t.object({ app_id: t.uuid(), ...deviceFields }),
       answers: { 201: device },
-      handle: (call) => register(deviceOf(call.body, callerOf(call))),
+      handle: async (call) =>
+        json(201, registered(await db.fly(SYSTEM, registerDevice(deviceOf(call.body, callerOf(call)))))),
     }),
     route('GET /api/push/devices', {
       summary: "The caller's active devices of an app",
@@ -128,7 +135,7 @@ export function deviceRoutes({ db, requires }: { db: Db; requires: () => void })
       requires,
       params,
       answers: { 204: null },
-      handle: (call) => revoke(call.params.id, callerOf(call)),
+      handle: async (call) => revoked(await db.run(SYSTEM, revokeDevice(call.params.id, callerOf(call)))),
     }),
   ]
 }

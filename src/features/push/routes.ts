@@ -4,6 +4,7 @@ import type { JobHandler } from '../../core/job.ts'
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
 import { limitOf } from '../../core/page.ts'
+import { changeAudited } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Feature } from '../../http/feature.ts'
@@ -130,11 +131,16 @@ function sendRoutes({ db, queueJobs, wakeJobs }: Deps, requires: () => void): Ro
       requires,
       body: t.object({ app_id: t.uuid(), user_id: t.uuid(), ...message }),
       answers: { 200: t.object({ deliveries: t.array(delivery) }) },
-      handle: async ({ body }) => {
-        const sent = await db.fly(SYSTEM, sendToUser(body.app_id, body.user_id, messageOf(body), queueEach))
-        const { deliveries } = found<{ deliveries: unknown[] }>(sent)
+      handle: async (call) => {
+        const { app_id: appId, user_id: userId } = call.body
+        const sending = sendToUser(appId, userId, messageOf(call.body), queueEach)
+        const { deliveries } = await changeAudited(
+          db,
+          async (tx) => found<{ deliveries: unknown[] }>(await tx.fly(sending)),
+          () => call.audit({ target: userId }),
+        )
         wakeJobs()
-        return { ...json(200, { deliveries }), audit: { target: body.user_id } }
+        return json(200, { deliveries })
       },
     }),
     route('POST /api/admin/push/send-to-token', {
@@ -144,11 +150,20 @@ function sendRoutes({ db, queueJobs, wakeJobs }: Deps, requires: () => void): Ro
       requires,
       body: t.object({ token_id: t.uuid(), ...message }),
       answers: { 200: delivery },
-      handle: async ({ body }) => {
-        const sent = await db.fly(SYSTEM, sendToDevice(body.token_id, messageOf(body), queueEach))
-        if (sent === null) throw notFound('device token not found')
+      handle: async (call) => {
+        const { token_id: target } = call.body
+        const sending = sendToDevice(target, messageOf(call.body), queueEach)
+        const sent = await changeAudited(
+          db,
+          async (tx) => {
+            const text = await tx.fly(sending)
+            if (text === null) throw notFound('device token not found')
+            return text
+          },
+          () => call.audit({ target }),
+        )
         wakeJobs()
-        return { ...jsonText(200, sent), audit: { target: body.token_id } }
+        return jsonText(200, sent)
       },
     }),
   ]

@@ -53,9 +53,9 @@ export const listDevices = (ask: {
       ${ask.userId === undefined ? EMPTY : sql`and d.user_id = ${ask.userId}::uuid`}
     order by d.created_at desc, d.id desc limit ${ask.limit}::int offset ${ask.offset}::bigint) page`
 
-export const revokeDevice = (id: string, userId: string | undefined): Sql => sql`
+export const revokeDevice = (id: string, userId?: string): Sql => sql`
   update svc.push_devices set is_active = false, updated_at = now() where id = ${id}::uuid and is_active
-    ${userId === undefined ? EMPTY : sql`and user_id = ${userId}::uuid`}`
+    ${userId === undefined ? EMPTY : sql`and user_id = ${userId}::uuid`} returning id`
 
 /** A job for each row, made together with the rows. */
 export type QueueEach = (rows: Sql) => Sql

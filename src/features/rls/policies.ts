@@ -1,5 +1,7 @@
+import type { Act, AuditEntry } from '../../core/audit/entry.ts'
 import { badRequest, notFound } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
+import { auditStatement } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { databaseMessage, isSyntaxError } from '../../db/pg-errors.ts'
 import { Ident, type Sql } from '../../db/sql.ts'
@@ -55,9 +57,9 @@ export function createPolicies(deps: {
   }
 
   /** On the search path of requests, so that an expression finds the operator's functions as a request would. */
-  async function change(admin: Identity, what: string, statement: Sql): Promise<void> {
+  async function change(what: string, statement: Sql, entry: AuditEntry): Promise<void> {
     try {
-      await db.run(admin, statement)
+      await db.run(entry.who, [statement, auditStatement(entry)])
     } catch (error) {
       const said = databaseMessage(error)
       throw said === undefined ? error : badRequest(`failed to ${what}: ${said}`)
@@ -89,7 +91,7 @@ export function createPolicies(deps: {
       return status
     },
 
-    async create(admin: Identity, wish: PolicyWish): Promise<void> {
+    async create(wish: PolicyWish, act: Act): Promise<void> {
       const { table, name, using, withCheck, permissive = true } = wish
       if (!isName(table)) throw badRequest('invalid table name')
       if (wish.schema !== undefined && !(isName(wish.schema) && isExposed(wish.schema))) {
@@ -100,22 +102,23 @@ export function createPolicies(deps: {
       if (!COMMANDS.includes(command)) throw badRequest(`command must be one of: ${COMMANDS.join(', ')}`)
       const roles = wish.roles ?? []
       for (const role of roles) if (!isName(role)) throw badRequest(`invalid role name: ${role}`)
-      await requireExpression(admin, using, 'USING')
-      await requireExpression(admin, withCheck, 'WITH CHECK')
+      const entry = act.audit({ target: name, newValues: wish })
+      await requireExpression(entry.who, using, 'USING')
+      await requireExpression(entry.who, withCheck, 'WITH CHECK')
       const schema = wish.schema ?? (await bare(table)).schema
       const policy = { name, command: command as q.Command, permissive, roles, using, withCheck }
-      await change(admin, 'create policy', q.createPolicy(new Ident(schema, table), policy))
+      await change('create policy', q.createPolicy(new Ident(schema, table), policy), entry)
     },
 
-    async drop(admin: Identity, text: string, policy: string): Promise<void> {
+    async drop(text: string, policy: string, act: Act): Promise<void> {
       const { schema, name } = await exposedTable(text)
       if (!isName(policy)) throw badRequest('invalid policy name')
-      await change(admin, 'drop policy', q.dropPolicy(new Ident(schema, name), policy))
+      await change('drop policy', q.dropPolicy(new Ident(schema, name), policy), act.audit())
     },
 
-    async switch(admin: Identity, text: string, on: boolean): Promise<void> {
+    async switch(text: string, on: boolean, act: Act): Promise<void> {
       const { schema, name } = await exposedTable(text)
-      await change(admin, `${on ? 'enable' : 'disable'} RLS`, q.switchRls(new Ident(schema, name), on))
+      await change(`${on ? 'enable' : 'disable'} RLS`, q.switchRls(new Ident(schema, name), on), act.audit())
     },
   }
 }

@@ -84,9 +84,9 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
       audit: 'rls_policy.create',
       body: newPolicy,
       answers: { 201: message },
-      handle: async ({ who, body }) => {
-        await policies.create(who, body)
-        return { ...json(201, { message: 'policy created' }), audit: { target: body.name, newValues: body } }
+      handle: async (call) => {
+        await policies.create(call.body, call)
+        return json(201, { message: 'policy created' })
       },
     }),
     route('POST /api/admin/rls/explain', {
@@ -124,9 +124,9 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
       audit: 'rls.enable',
       bodyKind: 'none',
       answers: { 200: message },
-      handle: async ({ who, params }) => {
-        await policies.switch(who, params.table, true)
-        return json(200, { message: `RLS enabled on ${params.table}` })
+      handle: async (call) => {
+        await policies.switch(call.params.table, true, call)
+        return json(200, { message: `RLS enabled on ${call.params.table}` })
       },
     }),
     route('POST /api/admin/rls/{table}/disable', {
@@ -135,9 +135,9 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
       audit: 'rls.disable',
       bodyKind: 'none',
       answers: { 200: message },
-      handle: async ({ who, params }) => {
-        await policies.switch(who, params.table, false)
-        return json(200, { message: `RLS disabled on ${params.table}` })
+      handle: async (call) => {
+        await policies.switch(call.params.table, false, call)
+        return json(200, { message: `RLS disabled on ${call.params.table}` })
       },
     }),
     route('DELETE /api/admin/rls/{table}/{policy}', {
@@ -145,8 +145,8 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
       auth: 'admin',
       audit: 'rls_policy.delete',
       answers: { 204: null },
-      handle: async ({ who, params }) => {
-        await policies.drop(who, params.table, params.policy)
+      handle: async (call) => {
+        await policies.drop(call.params.table, call.params.policy, call)
         return noContent
       },
     }),

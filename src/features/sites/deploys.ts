@@ -1,5 +1,7 @@
+import type { Act } from '../../core/audit/entry.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import { audited, changeAudited, MADE_RECORD } from '../../db/audit.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { contentTypeOf } from '../../http/files/content-type.ts'
@@ -21,6 +23,8 @@ import {
 
 /** Bytes that are durable; whatever keeps them adds their row in its transaction. */
 export type StoredBytes = { id: string; size: number; sha256: string }
+
+type NewFile = { name: string; contentType: string; blob: StoredBytes }
 
 type Deps = { db: Db; addBlob: (blob: StoredBytes) => Sql; isObjectName: (name: string) => boolean }
 type Page = { page: number; perPage: number; offset: number }
@@ -49,12 +53,12 @@ export class Deploys {
     return found.deploy
   }
 
-  async create(siteId: string): Promise<string> {
-    return there(await this.#deps.db.fly(SYSTEM, addDeploy(siteId)), 'site')
+  async create(siteId: string, act: Act): Promise<string> {
+    return there(await this.#deps.db.fly(SYSTEM, audited(act.audit(), addDeploy(siteId), MADE_RECORD)), 'site')
   }
 
-  promote(siteId: string, id: string): Promise<string> {
-    return this.#deps.db.tx(SYSTEM, async (tx) => {
+  promote(siteId: string, id: string, act: Act): Promise<string> {
+    return this.#change(act, async (tx) => {
       if ((await tx.run(lockSite(siteId))) === 0) throw notFound('site not found')
       const status = await this.#statusIn(tx, siteId, id)
       if (status !== 'uploading' && status !== 'superseded') throw transition('promote', status)
@@ -63,8 +67,8 @@ export class Deploys {
     })
   }
 
-  rollback(siteId: string): Promise<string> {
-    return this.#deps.db.tx(SYSTEM, async (tx) => {
+  rollback(siteId: string, act: Act): Promise<string> {
+    return this.#change(act, async (tx) => {
       if ((await tx.run(lockSite(siteId))) === 0) throw notFound('site not found')
       // Looked for before the live one joins the superseded, so that rolling back twice comes back.
       const [previous] = await tx.rows<{ id: string }>(lastSuperseded(siteId))
@@ -74,8 +78,8 @@ export class Deploys {
     })
   }
 
-  fail(siteId: string, id: string, errorMessage: string | undefined): Promise<string> {
-    return this.#deps.db.tx(SYSTEM, async (tx) => {
+  fail(siteId: string, id: string, errorMessage: string | undefined, act: Act): Promise<string> {
+    return this.#change(act, async (tx) => {
       const status = await this.#statusIn(tx, siteId, id)
       if (status !== 'uploading') throw transition('fail', status)
       return there(await tx.fly(failDeploy(id, errorMessage ?? null)), 'deploy')
@@ -93,9 +97,9 @@ export class Deploys {
   }
 
   /** Adds a file, or replaces the one of that path, unless the deploy was promoted while it was on its way. */
-  putFile(siteId: string, id: string, name: string, said: string, blob: StoredBytes): Promise<string> {
+  putFile(siteId: string, id: string, { name, contentType: said, blob }: NewFile, act: Act): Promise<string> {
     const path = this.#path(name)
-    return this.#deps.db.tx(SYSTEM, async (tx) => {
+    return this.#change(act, async (tx) => {
       if ((await this.#statusIn(tx, siteId, id)) !== 'uploading') throw closed()
       await tx.run(this.#deps.addBlob(blob))
       const counted = there(await tx.fly(countFile(id, path, blob.size)), 'deploy')
@@ -105,13 +109,25 @@ export class Deploys {
   }
 
   /** JSON text of {missing, deploy}. */
-  adopt(siteId: string, id: string, files: readonly { path: string; sha256: string }[]): Promise<string> {
+  adopt(siteId: string, id: string, files: readonly { path: string; sha256: string }[], act: Act): Promise<string> {
     const listed = new Map(files.map(({ path, sha256 }) => [this.#path(path), sha256]))
     const wanted = [...listed].map(([path, sha256]) => ({ path, sha256, contentType: contentTypeOf(path) }))
-    return this.#deps.db.tx(SYSTEM, async (tx) => {
-      if ((await this.#statusIn(tx, siteId, id)) !== 'uploading') throw closed()
-      const missing = (await tx.fly(adoptFiles(siteId, id, wanted))) ?? '[]'
-      return `{"missing":${missing},"deploy":${there(await tx.fly(recount(id)), 'deploy')}}`
+    return changeAudited(
+      this.#deps.db,
+      async (tx) => {
+        if ((await this.#statusIn(tx, siteId, id)) !== 'uploading') throw closed()
+        const missing = (await tx.fly(adoptFiles(siteId, id, wanted))) ?? '[]'
+        return `{"missing":${missing},"deploy":${there(await tx.fly(recount(id)), 'deploy')}}`
+      },
+      () => act.audit({ target: id, newValues: { files: files.length } }),
+    )
+  }
+
+  /** A change that answers the deploy as it is then. */
+  #change(act: Act, change: (tx: Tx) => Promise<string>): Promise<string> {
+    return changeAudited(this.#deps.db, change, (text) => {
+      const newValues = JSON.parse(text) as { id: string }
+      return act.audit({ target: newValues.id, newValues })
     })
   }
 

@@ -3,6 +3,7 @@ import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { pageOf } from '../../core/page.ts'
+import { audited, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Feature } from '../../http/feature.ts'
@@ -72,11 +73,6 @@ export function createSites(deps: Deps): Sites {
   }
 }
 
-const audited = (status: number, text: string, target?: string): Reply => {
-  const newValues = JSON.parse(text) as { id: string }
-  return { ...jsonText(status, text), audit: { target: target ?? newValues.id, newValues } }
-}
-
 function siteRoutes(db: Db): Route[] {
   const found = (text: string | null): string => {
     if (text === null) throw notFound('site not found')
@@ -100,14 +96,15 @@ function siteRoutes(db: Db): Route[] {
         spaMode: t.optional(t.boolean()),
       }),
       answers: { 201: site },
-      handle: async ({ body }) => {
+      handle: async (call) => {
+        const { body } = call
         const name = siteName(body.name ?? '')
         const { slug = '', spaMode = false } = body
         if (slug === '') throw badRequest('site slug is required')
         if (!isSlug(slug)) throw badRequest('invalid site slug')
-        const made = await db.fly(SYSTEM, addSite({ name, slug, spaMode }))
+        const made = await db.fly(SYSTEM, audited(call.audit(), addSite({ name, slug, spaMode }), MADE_RECORD))
         if (made === null) throw new AppError('conflict', 'site slug already taken')
-        return audited(201, made)
+        return jsonText(201, made)
       },
     }),
     route('GET /api/admin/sites/{siteId}', {
@@ -124,10 +121,11 @@ function siteRoutes(db: Db): Route[] {
       params: ofSite,
       body: t.object({ name: t.optional(t.string()), spaMode: t.optional(t.boolean()) }),
       answers: { 200: site },
-      handle: async ({ params, body }) => {
+      handle: async (call) => {
+        const { body } = call
         const name = body.name === undefined ? null : siteName(body.name)
-        const change = { name, spaMode: body.spaMode ?? null }
-        return audited(200, found(await db.fly(SYSTEM, changeSite(params.siteId, change))))
+        const change = changeSite(call.params.siteId, { name, spaMode: body.spaMode ?? null })
+        return jsonText(200, found(await db.fly(SYSTEM, audited(call.audit(), change, MADE_RECORD))))
       },
     }),
     route('DELETE /api/admin/sites/{siteId}', {
@@ -136,8 +134,9 @@ function siteRoutes(db: Db): Route[] {
       audit: 'site.delete',
       params: ofSite,
       answers: { 204: null },
-      handle: async ({ params }) => {
-        if ((await db.run(SYSTEM, deleteSite(params.siteId))) === 0) throw notFound('site not found')
+      handle: async (call) => {
+        const deletion = audited(call.audit(), deleteSite(call.params.siteId))
+        if ((await db.run(SYSTEM, deletion)) === 0) throw notFound('site not found')
         return noContent
       },
     }),
@@ -169,7 +168,7 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
       params: ofSite,
       bodyKind: 'none',
       answers: { 201: deploy },
-      handle: async ({ params }) => audited(201, await deploys.create(params.siteId)),
+      handle: async (call) => jsonText(201, await deploys.create(call.params.siteId, call)),
     }),
     route(`POST ${at}/rollback`, {
       summary: 'Make the previous live deploy live again',
@@ -178,7 +177,7 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
       params: ofSite,
       bodyKind: 'none',
       answers: { 200: deploy },
-      handle: async ({ params }) => audited(200, await deploys.rollback(params.siteId)),
+      handle: async (call) => jsonText(200, await deploys.rollback(call.params.siteId, call)),
     }),
     route(`GET ${at}/{deployId}`, {
       summary: 'One deploy',
@@ -208,10 +207,10 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
         files: t.array(t.object({ path: t.string(), sha256: t.string() }), { maxItems: MAX_LISTED }),
       }),
       answers: { 200: t.object({ missing: t.array(t.string()), deploy }) },
-      handle: async ({ params, body }) => ({
-        ...jsonText(200, await deploys.adopt(params.siteId, params.deployId, body.files)),
-        audit: { target: params.deployId, newValues: { files: body.files.length } },
-      }),
+      handle: async (call) => {
+        const { siteId, deployId } = call.params
+        return jsonText(200, await deploys.adopt(siteId, deployId, call.body.files, call))
+      },
     }),
     route(`POST ${at}/{deployId}/promote`, {
       summary: 'Make a deploy live',
@@ -220,7 +219,7 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
       params: ofDeploy,
       bodyKind: 'none',
       answers: { 200: deploy },
-      handle: async ({ params }) => audited(200, await deploys.promote(params.siteId, params.deployId)),
+      handle: async (call) => jsonText(200, await deploys.promote(call.params.siteId, call.params.deployId, call)),
     }),
     route(`POST ${at}/{deployId}/fail`, {
       summary: 'Give a deploy up',
@@ -229,8 +228,10 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
       params: ofDeploy,
       body: t.object({ errorMessage: t.optional(t.string({ maxLength: MAX_ERROR })) }),
       answers: { 200: deploy },
-      handle: async ({ params, body }) =>
-        audited(200, await deploys.fail(params.siteId, params.deployId, body.errorMessage)),
+      handle: async (call) => {
+        const { siteId, deployId } = call.params
+        return jsonText(200, await deploys.fail(siteId, deployId, call.body.errorMessage, call))
+      },
     }),
   ]
 }
@@ -244,9 +245,9 @@ async function takeFile(
   await deploys.acceptsFiles(siteId, deployId)
   try {
     const text = await receive(call, ({ name, contentType, blob }) =>
-      deploys.putFile(siteId, deployId, name, contentType, blob),
+      deploys.putFile(siteId, deployId, { name, contentType, blob }, call),
     )
-    return audited(201, text, deployId)
+    return jsonText(201, text)
   } catch (error) {
     // What the client did wrong, or the server had no time for, can be tried again; what could not be kept spoils the deploy.
     if (!(error instanceof AppError) || error.kind === 'insufficient_storage') await deploys.spoil(deployId)

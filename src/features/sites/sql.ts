@@ -21,14 +21,14 @@ export const oneSite = (id: string): Sql => sql`select ${SITE}::text from svc.si
 /** No row when the slug is taken. */
 export const addSite = (site: { name: string; slug: string; spaMode: boolean }): Sql => sql`
   insert into svc.sites as s (name, slug, spa_mode) values (${site.name}, ${site.slug}, ${site.spaMode})
-  on conflict (slug) do nothing returning ${SITE}::text`
+  on conflict (slug) do nothing returning ${SITE}::text as record`
 
 export const changeSite = (id: string, change: { name: string | null; spaMode: boolean | null }): Sql => sql`
   update svc.sites s set name = coalesce(${change.name}, s.name), spa_mode = coalesce(${change.spaMode}::boolean, s.spa_mode),
     updated_at = now()
-  where s.id = ${id}::uuid returning ${SITE}::text`
+  where s.id = ${id}::uuid returning ${SITE}::text as record`
 
-export const deleteSite = (id: string): Sql => sql`delete from svc.sites where id = ${id}::uuid`
+export const deleteSite = (id: string): Sql => sql`delete from svc.sites where id = ${id}::uuid returning id`
 
 /** Whoever changes which deploy is live holds this, so that each change begins where the last one ended. */
 export const lockSite = (id: string): Sql => sql`select from svc.sites where id = ${id}::uuid for update`
@@ -50,7 +50,7 @@ export const oneDeploy = (siteId: string, id: string): Sql => sql`
 /** No row when there is no such site. */
 export const addDeploy = (siteId: string): Sql => sql`
   insert into svc.site_deploys as d (site_id) select id from svc.sites where id = ${siteId}::uuid for key share
-  returning ${DEPLOY}::text`
+  returning ${DEPLOY}::text as record`
 
 export const lockDeploy = (siteId: string, id: string): Sql =>
   sql`select status from svc.site_deploys where id = ${id}::uuid and site_id = ${siteId}::uuid for update`

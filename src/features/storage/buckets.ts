@@ -1,6 +1,7 @@
 import { AppError, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
+import { audited, auditStatement, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { jsonText, noContent, type Route, route } from '../../http/route.ts'
@@ -40,11 +41,16 @@ export function bucketRoutes(deps: {
       requires,
       body: t.object({ name: t.string(), public: t.optional(t.boolean()), inline: t.optional(t.boolean()) }),
       answers: { 201: bucket },
-      handle: async ({ body }) => {
+      handle: async (call) => {
+        const { body } = call
         const name = bucketName(body.name)
-        const made = await db.fly(SYSTEM, addBucket(name, body.public ?? true, body.inline ?? false))
+        const addition = addBucket(name, body.public ?? true, body.inline ?? false)
+        const made = await db.fly(
+          SYSTEM,
+          audited(call.audit({ target: name }), addition, { newValues: MADE_RECORD.newValues }),
+        )
         if (made === null) throw new AppError('conflict', 'bucket already exists')
-        return { ...jsonText(201, made), audit: { target: name, newValues: JSON.parse(made) } }
+        return jsonText(201, made)
       },
     }),
     route('PUT /api/admin/storage/buckets/{name}', {
@@ -54,14 +60,18 @@ export function bucketRoutes(deps: {
       requires,
       body: t.object({ public: t.optional(t.boolean()), inline: t.optional(t.boolean()) }),
       answers: { 200: bucket },
-      handle: async ({ params, body }) => {
-        const name = bucketName(params.name)
+      handle: async (call) => {
+        const { body } = call
+        const name = bucketName(call.params.name)
         // What becomes private must not live on in caches.
         const purges = body.public === false ? purgeBucket(name) : []
-        const [changed = null] = await db.flyAll(SYSTEM, [changeBucket(name, body), ...purges])
+        const change = audited(call.audit({ target: name }), changeBucket(name, body), {
+          newValues: MADE_RECORD.newValues,
+        })
+        const [changed = null] = await db.flyAll(SYSTEM, [change, ...purges])
         if (changed === null) throw notFound('bucket not found')
         wakePurge()
-        return { ...jsonText(200, changed), audit: { target: name, newValues: JSON.parse(changed) } }
+        return jsonText(200, changed)
       },
     }),
     route('DELETE /api/admin/storage/buckets/{name}', {
@@ -71,17 +81,18 @@ export function bucketRoutes(deps: {
       requires,
       query: { force: t.boolean() },
       answers: { 204: null },
-      handle: async ({ params, query }) => {
-        const name = bucketName(params.name)
+      handle: async (call) => {
+        const name = bucketName(call.params.name)
         await db.tx(SYSTEM, async (tx) => {
           if ((await tx.run(lockBucket(name))) === 0) throw notFound('bucket not found')
-          if (query['force'] === 'true') {
+          if (call.query['force'] === 'true') {
             for (const purge of purgeBucket(name)) await tx.run(purge)
             await tx.run(deleteObjectsOf(name))
           } else if ((await tx.run(hasObjects(name))) > 0) {
             throw new AppError('conflict', 'bucket has objects; use force=true to delete')
           }
           await tx.run(deleteBucket(name))
+          await tx.run(auditStatement(call.audit({ target: name })))
         })
         wakePurge()
         return noContent

@@ -104,12 +104,12 @@ export const allBuckets: Sql = sql`
 /** No row when there is one already. */
 export const addBucket = (name: string, isOpen: boolean, inline: boolean): Sql => sql`
   insert into svc.storage_buckets as s (name, public, inline) values (${name}, ${isOpen}, ${inline})
-  on conflict (name) do nothing returning ${BUCKET}::text`
+  on conflict (name) do nothing returning ${BUCKET}::text as record`
 
 export const changeBucket = (name: string, change: { public?: boolean; inline?: boolean }): Sql => sql`
   update svc.storage_buckets s set public = coalesce(${change.public ?? null}, s.public),
     inline = coalesce(${change.inline ?? null}, s.inline), updated_at = now()
-  where s.name = ${name} returning ${BUCKET}::text`
+  where s.name = ${name} returning ${BUCKET}::text as record`
 
 export const lockBucket = (name: string): Sql => sql`select from svc.storage_buckets where name = ${name} for update`
 

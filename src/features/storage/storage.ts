@@ -70,7 +70,7 @@ export function createStorage(deps: Deps): Storage {
     routes: [
       ...objectRoutes({ objects, blobs, uploads, signatures: new Signatures(deps.signingKey), requires }),
       ...bucketRoutes({ db, purgeBucket, wakePurge: purges.wake, requires }),
-      purgeRoute({ provider, countPurgeAll: deps.countPurgeAll, requires }),
+      purgeRoute({ db, provider, countPurgeAll: deps.countPurgeAll, requires }),
     ],
     cleanups: { storage_orphan_sweep: () => blobs.removeOrphans() },
     start() {

@@ -3,6 +3,7 @@ import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
 import { user } from '../../core/user.ts'
+import { changeAudited } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { jsonText, noContent, type Route, route } from '../../http/route.ts'
 import { deleteUser, listUsers } from './sql.ts'
@@ -36,8 +37,15 @@ export function createUsers(deps: {
       requires: requireAuth,
       params: { id: t.id('user') },
       answers: { 204: null },
-      handle: async ({ params: { id } }) => {
-        if ((await db.run(SYSTEM, deleteUser(id))) === 0) throw notFound('user not found')
+      handle: async (call) => {
+        const { id } = call.params
+        await changeAudited(
+          db,
+          async (tx) => {
+            if ((await tx.run(deleteUser(id))) === 0) throw notFound('user not found')
+          },
+          () => call.audit(),
+        )
         deps.revoked(id)
         return noContent
       },

@@ -1,26 +1,16 @@
 import { randomUUID } from 'node:crypto'
-import type { AuditEntry } from '../../core/audit/entry.ts'
+import type { Act } from '../../core/audit/entry.ts'
 import { badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { pageEnvelope } from '../../core/page.ts'
 import type { SecretBox } from '../../core/secret-box.ts'
-import { audited } from '../../db/audit.ts'
+import { audited, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Receiver } from './attempt.ts'
 import { webhookSecrets } from './sealed.ts'
-import {
-  addHook,
-  allHooks,
-  changeHook,
-  deliveriesOf,
-  hookTarget,
-  NEW_RECORD,
-  oneDelivery,
-  oneHook,
-  removeHook,
-} from './sql.ts'
+import { addHook, allHooks, changeHook, deliveriesOf, hookTarget, oneDelivery, oneHook, removeHook } from './sql.ts'
 
 export const EVENTS = ['create', 'update', 'delete'] as const
 const MAX_SECRET = 1_024
@@ -40,16 +30,14 @@ export type Hooks = {
   all(): Promise<string>
   one(id: string): Promise<string>
   /** The entries of changes are part of their flights. */
-  create(wish: Wish, audit: TakeEntry): Promise<string>
-  change(id: string, wish: Wish, audit: TakeEntry): Promise<string>
-  remove(id: string, audit: TakeEntry): Promise<void>
+  create(wish: Wish, act: Act): Promise<string>
+  change(id: string, wish: Wish, act: Act): Promise<string>
+  remove(id: string, act: Act): Promise<void>
   /** Where to send; undefined when the webhook is gone. */
   target(id: string): Promise<(Receiver & { enabled: boolean }) | undefined>
   deliveries(id: string, ask: { failedOnly: boolean; page: number; perPage: number; offset: number }): Promise<object>
   delivery(id: string, deliveryId: string): Promise<unknown>
 }
-
-type TakeEntry = (note: { target: string }) => AuditEntry
 
 type Deps = {
   db: Db
@@ -85,21 +73,21 @@ export function createHooks({ db, box, assertAllowedUrl, clearQueue }: Deps): Ho
     all: async () => (await db.fly(SYSTEM, allHooks)) ?? '[]',
     one: async (id) => found(await db.fly(SYSTEM, oneHook(id))),
 
-    async create(wish, audit) {
+    async create(wish, act) {
       const id = randomUUID()
       const { url, secret = null, events = EVENTS, tables = [], enabled = true } = settled(wish, id)
       if (url === undefined) throw badRequest('url is required')
       const added = addHook(id, { url, secret, events, tables, enabled })
-      return found(await db.fly(SYSTEM, audited(audit({ target: id }), added, { newValues: NEW_RECORD })))
+      return found(await db.fly(SYSTEM, audited(act.audit({ target: id }), added, MADE_RECORD)))
     },
 
-    async change(id, wish, audit) {
-      const change = audited(audit({ target: id }), changeHook(id, settled(wish, id)), { newValues: NEW_RECORD })
+    async change(id, wish, act) {
+      const change = audited(act.audit({ target: id }), changeHook(id, settled(wish, id)), MADE_RECORD)
       return found(await db.fly(SYSTEM, wish.enabled === false ? [clearQueue(id), change] : change))
     },
 
-    async remove(id, audit) {
-      const removal = audited(audit({ target: id }), removeHook(id))
+    async remove(id, act) {
+      const removal = audited(act.audit({ target: id }), removeHook(id))
       if ((await db.run(SYSTEM, [clearQueue(id), removal])) === 0) throw notFound('webhook not found')
     },
 

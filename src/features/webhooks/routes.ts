@@ -6,6 +6,7 @@ import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
 import type { SecretBox } from '../../core/secret-box.ts'
+import { auditedEffect } from '../../db/audit.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Queue } from '../../db/queue/queue.ts'
@@ -113,7 +114,7 @@ export function createWebhooks(deps: Deps): Feature {
       body: newHook,
       answers: { 201: hook },
       handle: async (call) => {
-        const text = await hooks.create(call.body, (note) => call.audit(note))
+        const text = await hooks.create(call.body, call)
         delivery.wake()
         return jsonText(201, text)
       },
@@ -133,7 +134,7 @@ export function createWebhooks(deps: Deps): Feature {
       body: hookChange,
       answers: { 200: hook },
       handle: async (call) => {
-        const text = await hooks.change(call.params.id, call.body, (note) => call.audit(note))
+        const text = await hooks.change(call.params.id, call.body, call)
         delivery.wake()
         return jsonText(200, text)
       },
@@ -145,7 +146,7 @@ export function createWebhooks(deps: Deps): Feature {
       params: byId,
       answers: { 204: null },
       handle: async (call) => {
-        await hooks.remove(call.params.id, (note) => call.audit(note))
+        await hooks.remove(call.params.id, call)
         return noContent
       },
     }),
@@ -156,11 +157,14 @@ export function createWebhooks(deps: Deps): Feature {
       params: byId,
       bodyKind: 'none',
       answers: { 200: t.object(outcome) },
-      handle: async ({ params }) => {
-        const target = await hooks.target(params.id)
+      handle: async (call) => {
+        const target = await hooks.target(call.params.id)
         if (!target) throw notFound('webhook not found')
         const message = { deliveryId: randomUUID(), eventId: randomUUID(), action: 'test', body: TEST_BODY }
-        const { success, statusCode, durationMs, error } = await attempt({ ...deps, now: Date.now }, target, message)
+        // What the receiver heard cannot be taken back.
+        const { success, statusCode, durationMs, error } = await auditedEffect(db, call.audit(), () =>
+          attempt({ ...deps, now: Date.now }, target, message),
+        )
         return json(200, { success, statusCode, durationMs, error })
       },
     }),

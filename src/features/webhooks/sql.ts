@@ -40,9 +40,6 @@ export const changeHook = (
     }
   where w.id = ${id}::uuid returning ${RECORD}::text as record`
 
-/** What the audit keeps of a change: the webhook as the API shows it. */
-export const NEW_RECORD: Sql = sql`svc_changed.record::jsonb`
-
 export const disableHook = (id: string): Sql =>
   sql`update svc.webhooks set enabled = false, updated_at = now() where id = ${id}::uuid`
 

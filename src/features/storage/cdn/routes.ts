@@ -1,5 +1,7 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import * as t from '../../../core/json-type.ts'
+import { auditedEffect } from '../../../db/audit.ts'
+import type { Db } from '../../../db/db.ts'
 import { type Allowance, limitHeaders, tooMany } from '../../../http/rate-limit.ts'
 import { type Call, type Reply, type Route, route } from '../../../http/route.ts'
 import type { Provider } from './provider.ts'
@@ -14,12 +16,13 @@ const answer = t.object({
 
 /** A purge on demand goes to the provider at once, so that the operator hears of a failure. */
 export function purgeRoute(deps: {
+  db: Db
   provider: Provider | undefined
   /** Undefined: not limited. */
   countPurgeAll: (ip: string) => Promise<Allowance | undefined>
   requires: () => void
 }): Route {
-  const { provider, countPurgeAll, requires } = deps
+  const { db, provider, countPurgeAll, requires } = deps
 
   async function purge(call: Call): Promise<Reply> {
     const urls = urlsOf(call.body)
@@ -27,14 +30,17 @@ export function purgeRoute(deps: {
     const allowance = urls === 'all' ? await countPurgeAll(call.ip) : undefined
     const headers = allowance && limitHeaders(allowance)
     if (allowance && !allowance.allowed) throw overLimit(allowance)
-    try {
-      await (urls === 'all' ? provider?.purgeAll() : provider?.purge(urls))
-    } catch (cause) {
-      throw new AppError('bad_gateway', 'cdn purge failed', { cause, ...(headers && { headers }) })
-    }
     const submitted = urls === 'all' ? 0 : urls.length
     const body = { operation, submitted, provider: provider?.name ?? 'noop' }
-    return { status: 202, body, ...(headers && { headers }), audit: { target: operation, newValues: body } }
+    // What the provider dropped cannot be taken back.
+    await auditedEffect(db, call.audit({ target: operation, newValues: body }), async () => {
+      try {
+        await (urls === 'all' ? provider?.purgeAll() : provider?.purge(urls))
+      } catch (cause) {
+        throw new AppError('bad_gateway', 'cdn purge failed', { cause, ...(headers && { headers }) })
+      }
+    })
+    return { status: 202, body, ...(headers && { headers }) }
   }
 
   return route('POST /api/admin/storage/cdn/purge', {
