@@ -25,6 +25,7 @@ export async function createData(config: Config, platform: Platform, routes: () 
         schema,
         log: changeLog,
         means: { candidates, textSearchConfig: config.api.text_search_config },
+        embed: undefined,
       }),
       createRpc({ db, schema, log: changeLog }),
       createGraphql({

@@ -21,6 +21,11 @@ export const listQuery = {
   sort: t.string({ description: 'columns separated by commas, `-` in front for descending' }),
   ...rowQuery,
   skipTotal: t.boolean({ default: false, description: 'leave the rows uncounted: totals are -1' }),
+  nearest: t.string({ description: 'a vector such as `[0.1,0.2]`: the rows nearest to it, with their `_distance`' }),
+  semantic_query: t.string({ description: 'a text: the rows nearest to its meaning' }),
+  semantic: t.boolean({ default: false, description: 'with `search`: ranks of words and of meaning together' }),
+  vector_column: t.string({ description: 'which column the vectors are in, where that is not clear' }),
+  distance: t.string({ default: 'cosine', description: '`cosine`, `l2` or `inner_product`' }),
 }
 
 const onConflict = t.string({ description: 'columns of a unique key: a row with the same key is changed instead' })

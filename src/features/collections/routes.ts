@@ -1,7 +1,7 @@
 import { AppError, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
-import { type Db, READS } from '../../db/db.ts'
+import { type Db, type FlyOptions, READS } from '../../db/db.ts'
 import { KnownStatements } from '../../db/rows/known-statements.ts'
 import type { Place } from '../../db/rows/place.ts'
 import type { Column, SchemaCache } from '../../db/schema/snapshot.ts'
@@ -13,6 +13,8 @@ import { parseBatch } from './batch/parse.ts'
 import { parseKey } from './key.ts'
 import { explainList, listStatement, readStatement } from './list/list.ts'
 import type { ListMeans } from './list/plan.ts'
+import { parseVectors, type VectorQuery } from './list/vectors/parse.ts'
+import { type Embed, vectorStatements } from './list/vectors/vectors.ts'
 import { atTable } from './place.ts'
 import { writtenColumns } from './write/body.ts'
 import { conflictOf } from './write/conflict.ts'
@@ -26,9 +28,11 @@ export type CollectionsDeps = {
   /** Writes are logged, and its reader woken when they are committed. */
   log: Pick<ChangeLog, 'appender' | 'wake'>
   means: ListMeans
+  /** Undefined: no provider is configured. */
+  embed: Embed | undefined
 }
 
-export function createCollections({ db, schema, log, means }: CollectionsDeps): { routes: Route[] } {
+export function createCollections({ db, schema, log, means, embed }: CollectionsDeps): { routes: Route[] } {
   const at = <T>(call: Call, work: (place: Place) => Promise<T>): Promise<T> =>
     atTable(schema, call.params['table'] ?? '', call.who, work)
 
@@ -65,6 +69,15 @@ export function createCollections({ db, schema, log, means }: CollectionsDeps): 
     return jsonText(status, text)
   }
 
+  const listNear = async (call: Call, place: Place, near: VectorQuery): Promise<string> => {
+    const { asked, statements, mayBeSlow } = await vectorStatements(known, call.query, near, place, { ...means, embed })
+    const options: FlyOptions = mayBeSlow ? { lane: 'slow', plain: true } : READS
+    const text = await db.fly(call.who, statements, { ...options, signal: call.departure }).catch((error: unknown) => {
+      throw explainList(error, asked)
+    })
+    return text ?? ''
+  }
+
   const routes = [
     route('GET /api/collections/{table}', {
       summary: 'List rows',
@@ -76,6 +89,8 @@ export function createCollections({ db, schema, log, means }: CollectionsDeps): 
       answers: { 200: answers.rows },
       handle: async (call) =>
         at(call, async (place) => {
+          const near = parseVectors(call.query)
+          if (near) return jsonText(200, await listNear(call, place, near))
           const { asked, statement } = listStatement(known, call.query, place, means)
           const text = await db
             .fly(call.who, statement, { ...READS, signal: call.departure })

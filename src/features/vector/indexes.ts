@@ -49,6 +49,7 @@ export function createIndexes({ db, schema, indexes }: Deps) {
         using: sql`${using[method]} (${column.ident} ${new Ident(pgVector.schema, operators)})${options}`,
         isSame: hasOperators(column, method, operators),
       })
+      await schema.refreshIfStale()
       return { index_name: name, method, metric, table: table.name, column: column.name }
     },
 

@@ -33,7 +33,7 @@ export function buildList(plan: ListPlan, schema: Schema): Sql {
     from (select pg_catalog.count(*) as n from ${rows}) as svc_total`
 }
 
-function whereOf({ filter, shape, stages }: ListPlan, ...more: Sql[]): Sql {
+export function whereOf({ filter, shape, stages }: ListPlan, ...more: Sql[]): Sql {
   const filters = filter ? [buildFilter(filter, shape.table, ROW)] : []
   const conditions = [...more, ...filters, ...stages.flatMap((stage) => stage.conditions ?? [])]
   return conditions.length > 0 ? sql` where ${join(conditions, AND)}` : EMPTY
@@ -80,7 +80,7 @@ export function buildRead(shape: Shape, schema: Schema): Sql {
 }
 
 /** The select list of a shape: its columns and, when asked for, the object of its relations. */
-function rowSelect(schema: Schema, { table, columns, expand }: Shape, row: Ident, depth = 1): Sql {
+export function rowSelect(schema: Schema, { table, columns, expand }: Shape, row: Ident, depth = 1): Sql {
   if (expand.length === 0) return jsonColumns(schema, columns, row)
   const relations = expand.map(
     (expansion) => sql`${expansion.key}::text, ${expanded(schema, expansion, table, row, depth)}`,
@@ -105,7 +105,7 @@ function expanded(schema: Schema, expansion: Expansion, from: Table, row: Ident,
     ${rows}${orderBy(orderKeys(order, there))} limit ${integer(MAX_EXPANDED)}) as j), '[]'::pg_catalog.json)`
 }
 
-const orderKeys = (order: readonly Order[], row: Ident): Sql[] =>
+export const orderKeys = (order: readonly Order[], row: Ident): Sql[] =>
   order.map(({ column, descending }) => (descending ? sql`${row}.${column.ident} desc` : sql`${row}.${column.ident}`))
 
 const orderBy = (keys: readonly Sql[]): Sql => (keys.length > 0 ? sql` order by ${join(keys, COMMA)}` : EMPTY)

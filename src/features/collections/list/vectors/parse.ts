@@ -1,0 +1,68 @@
+import { badRequest } from '../../../../core/errors.ts'
+
+type Query = Readonly<Record<string, string>>
+
+export const METRICS = ['cosine', 'l2', 'inner_product'] as const
+export type Metric = (typeof METRICS)[number]
+
+/** What a list is to be near to: numbers as they are, or a text whose meaning is worked out first. */
+export type VectorQuery = {
+  readonly near: readonly number[] | string
+  /** Together with full-text search for the same text. */
+  readonly hybrid: boolean
+  readonly column: string | undefined
+  readonly metric: Metric
+}
+
+/** Full-text search and its trimmings have no meaning where all rows are near, more or less. */
+const UNSUPPORTED = ['fuzzy', 'typo_threshold', 'facets', 'highlight']
+const MAX_TEXT = 10_000
+
+/** Undefined: a list without vectors. */
+export function parseVectors(query: Query): VectorQuery | undefined {
+  const { nearest, semantic_query: text, search = '' } = query
+  const semantic = query['semantic'] === 'true'
+  if (nearest === undefined && text === undefined && !semantic) return undefined
+  if ((nearest !== undefined && text !== undefined) || (semantic && (nearest ?? text) !== undefined)) {
+    throw badRequest('choose one of nearest, semantic_query, semantic')
+  }
+  if (semantic && search.trim() === '') return undefined
+  const unsupported = UNSUPPORTED.find((name) => query[name] !== undefined)
+  if (unsupported) throw badRequest(`unsupported parameter "${unsupported}" in vector mode`)
+  return {
+    near: nearest === undefined ? parseText(semantic ? search : (text ?? '')) : parseNumbers(nearest),
+    hybrid: semantic,
+    column: query['vector_column'] || undefined,
+    metric: parseMetric(query['distance']),
+  }
+}
+
+function parseMetric(text: string | undefined): Metric {
+  const metric = METRICS.find((one) => one === (text || 'cosine'))
+  if (!metric) throw badRequest('distance must be cosine, l2 or inner_product')
+  return metric
+}
+
+function parseNumbers(text: string): number[] {
+  const numbers = parsed(text)
+  if (!Array.isArray(numbers) || !numbers.every(Number.isFinite)) {
+    throw badRequest('nearest must be a JSON array of numbers')
+  }
+  if (numbers.length === 0) throw badRequest('nearest must not be empty')
+  return numbers
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function parseText(text: string): string {
+  const trimmed = text.trim()
+  if (trimmed === '') throw badRequest('semantic_query must not be empty')
+  if (trimmed.length > MAX_TEXT) throw badRequest('semantic_query too long')
+  return trimmed
+}

@@ -1,0 +1,60 @@
+import { AppError, badRequest } from '../../../../core/errors.ts'
+import type { Place } from '../../../../db/rows/place.ts'
+import type { Column } from '../../../../db/schema/snapshot.ts'
+import { holdsVectors, isNumberArray, notAVector } from '../../../../db/schema/vectors.ts'
+import { columnFor, columnsFor } from '../../../../db/schema/viewer.ts'
+import type { Metric } from './parse.ts'
+
+/** pgvector's own limit; arrays have none but ours. */
+const MAX_DIMENSIONS = 16_000
+/** Beyond these a square or a product of sums would not fit a double; see distance.ts. */
+export const LARGEST = 1e50
+export const SMALLEST = 1e-50
+const LARGEST_OF: Record<string, number> = { vector: 3.4028235677973366e38, halfvec: 65_520 }
+
+/** The column that is searched: the one that is named, or the only one of a vector type. */
+export function vectorColumn(name: string | undefined, { table, viewer }: Place): Column {
+  if (name !== undefined) {
+    const column = columnFor(table, name, viewer.role)
+    if (!column || !holdsVectors(column)) throw badRequest(notAVector(name))
+    return column
+  }
+  const readable = columnsFor(table, viewer.role).filter(holdsVectors)
+  const typed = readable.filter((column) => column.isVector)
+  const [only] = typed
+  if (only && typed.length === 1) return only
+  if (readable.length === 0) throw badRequest('no vector column on table')
+  const choices = (typed.length > 0 ? typed : readable).map((column) => column.name)
+  throw badRequest(`vector_column is required: one of ${choices.join(', ')}`)
+}
+
+/** Numbers a client gave, as numbers of the column. PostgreSQL would refuse the same, in other words and later. */
+export function fitted(column: Column, numbers: readonly number[], metric: Metric): readonly number[] {
+  const { vectorDim } = column
+  if (vectorDim !== undefined && vectorDim !== numbers.length) {
+    throw badRequest(`vector dimension mismatch: expected ${vectorDim}, got ${numbers.length}`)
+  }
+  const largest = LARGEST_OF[column.baseType] ?? LARGEST
+  if (numbers.length > MAX_DIMENSIONS || numbers.some((n) => Math.abs(n) >= largest)) {
+    throw badRequest('invalid vector value')
+  }
+  const rounded = isNumberArray(column) ? numbers.map(flushed) : numbers
+  if (metric === 'cosine' && hasNoDirection(column, rounded)) throw badRequest('zero vector has no cosine distance')
+  return rounded
+}
+
+const flushed = (n: number): number => (Math.abs(n) < SMALLEST ? 0 : n)
+
+/** pgvector adds up squares in single precision, so very small numbers are zero to it. */
+function hasNoDirection(column: Column, numbers: readonly number[]): boolean {
+  if (!column.isVector) return numbers.every((n) => n === 0)
+  return numbers.every((n) => Math.fround(Math.fround(n) ** 2) === 0)
+}
+
+/** Numbers of a provider: what does not fit is the operator's to mend. */
+export function fittedEmbedding(column: Column, numbers: readonly number[], metric: Metric): readonly number[] {
+  if (column.vectorDim !== undefined && column.vectorDim !== numbers.length) {
+    throw new AppError('internal', 'embedding dimension mismatch')
+  }
+  return fitted(column, numbers, metric)
+}

@@ -1,0 +1,65 @@
+import { AppError, badRequest } from '../../../../core/errors.ts'
+import type { KnownStatements } from '../../../../db/rows/known-statements.ts'
+import type { Place } from '../../../../db/rows/place.ts'
+import type { Column } from '../../../../db/schema/snapshot.ts'
+import { vectorText } from '../../../../db/schema/vectors.ts'
+import { Slots, type Sql } from '../../../../db/sql.ts'
+
+import { type ListQuery, parseList } from '../parse.ts'
+import { type ListMeans, planList } from '../plan.ts'
+import { buildNearest } from './build.ts'
+import type { VectorQuery } from './parse.ts'
+import { isIndexed, scanSettings } from './scan.ts'
+import { fitted, fittedEmbedding, vectorColumn } from './target.ts'
+
+/** A text as a vector of the provider's, with as many dimensions as the column declares if it declares any. */
+export type Embed = (text: string, dimensions: number | undefined) => Promise<readonly number[]>
+
+type Query = Readonly<Record<string, string>>
+type Statements = {
+  asked: ListQuery
+  statements: [Sql, ...Sql[]]
+  /** Without an index every row is looked at. */
+  mayBeSlow: boolean
+}
+
+/** The way of a list that is near to something: as listStatement goes it, with the vector as one more value. */
+export async function vectorStatements(
+  known: KnownStatements,
+  query: Query,
+  near: VectorQuery,
+  place: Place,
+  means: ListMeans & { embed: Embed | undefined },
+): Promise<Statements> {
+  const column = vectorColumn(near.column, place)
+  const numbers = await numbersOf(near, column, means.embed)
+  const slots = new Slots()
+  // Nearness is the order, and there is one page of it.
+  const asked = parseList({ ...query, page: '', sort: '' }, slots)
+  const vector = {
+    column,
+    metric: near.metric,
+    dimensions: numbers.length,
+    query: slots.put(vectorText(column, numbers)),
+  }
+  const shape = `near ${near.metric} ${numbers.length} ${JSON.stringify([column.name, asked])}`
+  const statement = known.get(place, shape, () => buildNearest(planList(asked, place, means), vector, place.schema))
+  const settings = scanSettings(column, place.schema)
+  const filled = statement.fill(slots.values)
+  return { asked, statements: settings ? [settings, filled] : [filled], mayBeSlow: !isIndexed(place.table, column) }
+}
+
+async function numbersOf(
+  { near, hybrid, metric }: VectorQuery,
+  column: Column,
+  embed: Embed | undefined,
+): Promise<readonly number[]> {
+  if (typeof near !== 'string') return fitted(column, near, metric)
+  if (!embed) throw notConfigured(hybrid)
+  return fittedEmbedding(column, await embed(near, column.vectorDim), metric)
+}
+
+function notConfigured(hybrid: boolean): AppError {
+  const message = 'semantic search is not configured: no embedding provider available'
+  return hybrid ? new AppError('not_implemented', message) : badRequest(message)
+}
