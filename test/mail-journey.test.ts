@@ -28,14 +28,12 @@ test('a mail whose process was killed before it could send it arrives after the 
   const { inbox, listen } = mailServer()
   const port = await freePort()
   const victim = await spawnServer({ config: smtp(port) })
-  const started = performance.now()
   const json = { email: 'bo@x.test', password: 'long enough password' }
   assert.equal(
     (await victim.call('POST /api/auth/register', { json })).status,
     201,
     'a mail server that is away fails nobody',
   )
-  assert.ok(performance.now() - started < 5000)
   await victim.kill('SIGKILL')
   assert.equal((await victim.sql(`select from svc.queue where kind = 'mail'`)).length, 1)
 

@@ -169,7 +169,7 @@ test('a table made here is a collection in the very next request', async () => {
   assert.equal(status, 200)
 })
 
-async function withShortTimeout(query: string, signal = new AbortController().signal): Promise<string> {
+async function withTimeout(seconds: number, query: string, signal = new AbortController().signal): Promise<string> {
   const { Client } = (await import('pg')).default
   const openConnection = async () => {
     const client = new Client({ connectionString: api.databaseUrl, application_name: 'short' })
@@ -189,7 +189,7 @@ async function withShortTimeout(query: string, signal = new AbortController().si
     reloadSchema: async () => {},
     observe: () => {},
     schemas: ['public'],
-    timeoutMs: 1000,
+    timeoutMs: seconds * 1000,
   })
   return runSql(query, signal).catch((error: Error) => error.message)
 }
@@ -198,10 +198,10 @@ const backends = async () =>
   Number((await api.sql(`select count(*) from pg_stat_activity where application_name = 'short'`))[0].count)
 
 test('a query that takes too long is stopped, in PostgreSQL too', async () => {
-  assert.equal(await withShortTimeout('select pg_sleep(60)'), 'query timed out after 1 seconds')
+  assert.equal(await withTimeout(1, 'select pg_sleep(60)'), 'query timed out after 1 seconds')
   assert.equal(await backends(), 0)
   assert.equal(
-    await withShortTimeout('set statement_timeout = 0; select pg_sleep(60)'),
+    await withTimeout(1, 'set statement_timeout = 0; select pg_sleep(60)'),
     'query timed out after 1 seconds',
   )
   assert.equal(await backends(), 0)
@@ -210,8 +210,6 @@ test('a query that takes too long is stopped, in PostgreSQL too', async () => {
 test('a caller who goes away takes the query along', async () => {
   const caller = new AbortController()
   setTimeout(() => caller.abort(), 100)
-  const startedAt = performance.now()
-  await withShortTimeout('select pg_sleep(60)', caller.signal)
-  assert.ok(performance.now() - startedAt < 900)
+  assert.doesNotMatch(await withTimeout(120, 'select pg_sleep(600)', caller.signal), /timed out/)
   assert.equal(await backends(), 0)
 })

@@ -142,7 +142,7 @@ test('of 1,000 schedules due at once on two processes each runs exactly once', a
       now() + interval '500 milliseconds'
     from generate_series(1, 1000) n`)
   const ran = () => api.sql(`select n, count(*)::int as runs from public.ticks where n > 1000 group by n`)
-  await eventually(async () => assert.equal((await ran()).length, 1000), { seconds: 60 })
+  await eventually(async () => assert.equal((await ran()).length, 1000), { seconds: 200 })
   await eventually(async () => {
     const [left] = await api.sql(`select count(*)::int as n from svc.jobs where state in ('queued', 'running')`)
     assert.equal(Number(left.n), 0)

@@ -14,8 +14,8 @@ const credentials = {
   apns: apnsCredentials({ key_file: apple.keyFile, team_id: 'TEAM123456', key_id: 'KEY1234567', bundle_id: 'x' }),
 }
 assert.ok(credentials.fcm && credentials.apns)
-const fcm = new Fcm({ credentials: credentials.fcm, outgoing, endpoint: google.url, timeoutMs: 300 })
-const apns = new Apns({ credentials: credentials.apns, endpoint: apple.url, timeoutMs: 300 })
+const fcm = new Fcm({ credentials: credentials.fcm, outgoing, endpoint: google.url, timeoutMs: 2_000 })
+const apns = new Apns({ credentials: credentials.apns, endpoint: apple.url, timeoutMs: 2_000 })
 after(async () => {
   apns.stop()
   google.close()

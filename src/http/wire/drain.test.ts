@@ -53,15 +53,13 @@ test('requests in flight finish, on connections that then close; new connections
   await closed
 })
 
-test('idle connections are closed, so a drain without work takes no time', async () => {
-  const { api } = await withSlowRoute(5)
+test('idle connections are closed, so a drain without work does not wait for its timeout', async () => {
+  const { api } = await withSlowRoute(3600)
   await (await fetch(`${api.url}/health`)).text()
   const idle = connect(api.port, '127.0.0.1')
   idle.write('GET /health HTTP/1.1\r\nHost: x\r\n\r\n')
   await once(idle, 'data')
-  const began = performance.now()
   await Promise.all([api.server.stop(), once(idle, 'close')])
-  assert.ok(performance.now() - began < 1000)
 })
 
 test('a request that was on its way when the drain began is answered', async () => {
@@ -82,9 +80,7 @@ test('what does not finish in time is cut off and the drain ends', async () => {
   const { api, waiting } = await withSlowRoute(1)
   const stuck = fetch(`${api.url}/slow`).catch((error: Error) => error)
   await eventually(() => assert.equal(waiting(), 1))
-  const began = performance.now()
   await api.server.stop()
-  assert.ok(performance.now() - began < 3000)
   assert.ok((await stuck) instanceof Error)
 })
 
@@ -104,10 +100,8 @@ test('streams are told to end when the drain begins', async () => {
       return { status: 200, streaming: true }
     },
   })
-  const api = await serve([events], { onDrain })
+  const api = await serve([events], { onDrain, shutdownTimeoutSeconds: 3600 })
   const readers = await Promise.all(Array.from({ length: 5 }, () => fetch(`${api.url}/events`)))
-  const began = performance.now()
   await api.server.stop()
-  assert.ok(performance.now() - began < 2000)
   for (const reader of readers) assert.equal(await reader.text(), ': hello\n\nretry: 100\n\n')
 })

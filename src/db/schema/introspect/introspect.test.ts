@@ -550,7 +550,7 @@ test('a load survives tables coming and going under it', async () => {
   }
 })
 
-test('a thousand tables of fifty columns load in less than two seconds', async () => {
+test('a thousand tables of fifty columns are loaded', async () => {
   const columns = Array.from(
     { length: 48 },
     (_, i) => `c${i} ${['text', 'int default 0', 'timestamptz', 'numeric(10,2)', 'jsonb', 'varchar(20)'][i % 6]}`,
