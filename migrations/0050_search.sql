@@ -20,8 +20,9 @@ end $$;
 -- PostgreSQL uses no index whose operator might tell about rows that the caller may not see. What comes back is places
 -- in the table, to be read with the caller's rights in the same statement, under the same condition. NULL = not to be
 -- known from here: more than `most`, rows in tables that inherit from this one, a definer who is under policies itself,
--- or a row for which the condition fails.
-create function svc.candidates(given_key text, target regclass, condition text, given text[], most int) returns tid[]
+-- or a row for which the condition fails. `similarity` is what pg_trgm's operators take from a setting.
+create function svc.candidates(given_key text, target regclass, condition text, given text[], most int, similarity text)
+returns tid[]
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp set row_security = off set enable_seqscan = off as $$
 declare
@@ -30,6 +31,9 @@ begin
   perform svc.require_log_key(given_key);
   if exists (select from pg_inherits i where i.inhparent = target) then
     return null;
+  end if;
+  if similarity is not null then
+    perform set_config('pg_trgm.word_similarity_threshold', similarity, true);
   end if;
   begin
     execute format('select array_agg(f.ctid) from (select svc_t.ctid from only %s as svc_t where %s limit $2) f',

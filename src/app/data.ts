@@ -1,4 +1,5 @@
 import type { Config } from '../config/config.ts'
+import { findTextSearchConfig } from '../db/schema/text-search-config.ts'
 import { createCollections } from '../features/collections/routes.ts'
 import { watchTables } from '../features/collections/watched-tables.ts'
 import { createGraphql } from '../features/graphql/routes.ts'
@@ -24,7 +25,7 @@ export async function createData(config: Config, platform: Platform, routes: () 
         db,
         schema,
         log: changeLog,
-        means: { candidates, textSearchConfig: config.api.text_search_config },
+        means: { candidates, textSearchConfig: await findTextSearchConfig(db, config.api.text_search_config) },
         embed: undefined,
       }),
       createRpc({ db, schema, log: changeLog }),

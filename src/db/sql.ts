@@ -139,5 +139,8 @@ export const integer = (n: number): Sql =>
  */
 export const catalogueExpression = (text: string): Sql => sql(Object.assign([text], { raw: [text] }))
 
+/** A name as text, for a cast to regclass or regconfig where it must be a constant of the statement. */
+export const nameLiteral = ({ quoted }: Ident): Sql => catalogueExpression(`'${quoted.replaceAll("'", "''")}'`)
+
 /** SQL that the operator wrote and sent with the admin token, such as the expression of a new policy. */
 export const operatorSql = (text: string): Sql => sql(Object.assign([text], { raw: [text] }))

@@ -21,6 +21,19 @@ export const listQuery = {
   sort: t.string({ description: 'columns separated by commas, `-` in front for descending' }),
   ...rowQuery,
   skipTotal: t.boolean({ default: false, description: 'leave the rows uncounted: totals are -1' }),
+  search: t.string({ description: 'words in the text columns, `"a phrase"`, `or`, `-excluded`; best matches first' }),
+  fuzzy: t.boolean({ default: false, description: 'with `search`: also rows with similar words' }),
+  typo_threshold: t.number({
+    default: 0.2,
+    minimum: 0,
+    maximum: 1,
+    description: 'with `fuzzy`: similarity above which rows are found',
+  }),
+  highlight: t.boolean({
+    default: false,
+    description: 'with `search`: items carry `_highlight` and `_highlightResult`',
+  }),
+  facets: t.string({ description: 'columns whose values are counted over all rows of the list, separated by commas' }),
   nearest: t.string({ description: 'a vector such as `[0.1,0.2]`: the rows nearest to it, with their `_distance`' }),
   semantic_query: t.string({ description: 'a text: the rows nearest to its meaning' }),
   semantic: t.boolean({ default: false, description: 'with `search`: ranks of words and of meaning together' }),
@@ -36,7 +49,12 @@ const merge = t.oneOf(['true', 'ignore'], {
 })
 export const upsertQuery = { onConflict, merge }
 
-export const rows = t.pageOf(t.row)
+export const rows = t.merged(
+  t.pageOf(t.row),
+  t.object({
+    facets: t.optional(t.record(t.array(t.object({ value: t.any(), count: t.integer() })))),
+  }),
+)
 
 export const batch = t.object({
   operations: t.array(

@@ -11,8 +11,10 @@ import * as answers from './answers.ts'
 import { runBatch } from './batch/batch.ts'
 import { parseBatch } from './batch/parse.ts'
 import { parseKey } from './key.ts'
-import { explainList, listStatement, readStatement } from './list/list.ts'
+import { explainList, listStatement, mayBeSlow, readStatement } from './list/list.ts'
 import type { ListMeans } from './list/plan.ts'
+import { needsTrigrams } from './list/search/parse.ts'
+import { Trigrams } from './list/search/trigrams.ts'
 import { parseVectors, type VectorQuery } from './list/vectors/parse.ts'
 import { type Embed, vectorStatements } from './list/vectors/vectors.ts'
 import { atTable } from './place.ts'
@@ -21,6 +23,8 @@ import { conflictOf } from './write/conflict.ts'
 import { explainWrite } from './write/errors.ts'
 import { buildUpsert, explainUpsert, upserted } from './write/upsert.ts'
 import { createStatement, deleteStatement, updateStatement } from './write/write.ts'
+
+const SLOW: FlyOptions = { lane: 'slow', plain: true }
 
 export type CollectionsDeps = {
   db: Db
@@ -37,6 +41,7 @@ export function createCollections({ db, schema, log, means, embed }: Collections
     atTable(schema, call.params['table'] ?? '', call.who, work)
 
   const known = new KnownStatements()
+  const trigrams = new Trigrams({ db, schema })
 
   const keyOf = (call: Call, place: Place): string[] =>
     parseKey(place.table, call.params['id'] ?? '', call.rawParams['id'] ?? '')
@@ -87,18 +92,20 @@ export function createCollections({ db, schema, log, means, embed }: Collections
       params: { table: answers.table },
       query: answers.listQuery,
       answers: { 200: answers.rows },
-      handle: async (call) =>
-        at(call, async (place) => {
-          const near = parseVectors(call.query)
-          if (near) return jsonText(200, await listNear(call, place, near))
+      handle: async (call) => {
+        const near = parseVectors(call.query)
+        if (near) return at(call, async (place) => jsonText(200, await listNear(call, place, near)))
+        if (needsTrigrams(call.query)) await trigrams.need()
+        return at(call, async (place) => {
           const { asked, statement } = listStatement(known, call.query, place, means)
           const text = await db
-            .fly(call.who, statement, { ...READS, signal: call.departure })
+            .fly(call.who, statement, { ...(mayBeSlow(asked) ? SLOW : READS), signal: call.departure })
             .catch((error: unknown) => {
               throw explainList(error, asked)
             })
           return jsonText(200, text ?? '')
-        }),
+        })
+      },
     }),
 
     route('POST /api/collections/{table}', {

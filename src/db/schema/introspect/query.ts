@@ -115,7 +115,7 @@ const indexes = sql`
       from pg_catalog.generate_series(1, i.indnkeyatts::pg_catalog.int4) as p) end as expressions,
     pg_catalog.pg_get_indexdef(i.indexrelid) as definition
   from relations t
-  join pg_catalog.pg_index i on i.indrelid = t.oid and i.indislive
+  join pg_catalog.pg_index i on i.indrelid = t.oid and i.indislive and i.indisvalid
   join pg_catalog.pg_class x on x.oid = i.indexrelid
   join pg_catalog.pg_am m on m.oid = x.relam
   order by x.relname`

@@ -15,7 +15,7 @@ import { columnFinder } from '../write/body.ts'
 import { createStatement, deleteStatement, updateStatement } from '../write/write.ts'
 import { listStatement } from './list.ts'
 
-const MEANS = { candidates: new Candidates(''), textSearchConfig: 'english' }
+const MEANS = { candidates: new Candidates(''), textSearchConfig: { schema: 'pg_catalog', name: 'english' } }
 
 class Counting extends KnownStatements {
   made = 0

@@ -1,5 +1,5 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
-import { sqlStateOf } from '../../../db/pg-errors.ts'
+import { databaseMessage, sqlStateOf } from '../../../db/pg-errors.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { Slots, type Sql } from '../../../db/sql.ts'
@@ -30,14 +30,20 @@ export function readStatement(known: KnownStatements, query: Query, key: readonl
   return known.get(place, shape, () => buildRead(planRow(asked, place), place.schema)).fill(key)
 }
 
-/** Literals are cast and compared by PostgreSQL; what does not fit its column is the filter's or the sort's fault. */
-export function explainList(error: unknown, { filter, sort }: ListQuery): unknown {
+/** What looks at many rows keeps out of the way of what looks at few. */
+export const mayBeSlow = ({ search, facets }: ListQuery): boolean => search !== undefined || facets.length > 0
+
+/** Values are read and compared by PostgreSQL; what does not fit is the fault of the parameter that it came in. */
+export function explainList(error: unknown, { filter, sort, search, facets }: ListQuery): unknown {
+  if (!(error instanceof AppError)) return error
   const state = sqlStateOf(error) ?? ''
-  if (!(error instanceof AppError) || (!filter && sort.length === 0)) return error
+  if (search && state === 'XX000' && databaseMessage(error)?.startsWith('tsquery')) {
+    return badRequest('invalid search syntax')
+  }
   if (state === '42883') {
-    return badRequest(
-      filter ? 'invalid filter: operator is not supported by the column type' : 'unsupported column in sort parameter',
-    )
+    if (filter) return badRequest('invalid filter: operator is not supported by the column type')
+    if (facets.length > 0) return badRequest('unsupported column in facets parameter')
+    return sort.length > 0 ? badRequest('unsupported column in sort parameter') : error
   }
   return filter && (state.startsWith('22') || state === '23514')
     ? badRequest(`invalid filter: ${error.message}`)

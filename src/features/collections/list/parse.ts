@@ -2,6 +2,7 @@ import { badRequest } from '../../../core/errors.ts'
 import { pageOf } from '../../../core/page.ts'
 import { type Filter, parseFilter } from '../../../db/schema/filter/parse.ts'
 import type { Slot, Slots } from '../../../db/sql.ts'
+import { parseSearch, type SearchQuery } from './search/parse.ts'
 
 type Query = Readonly<Record<string, string>>
 
@@ -21,6 +22,8 @@ export type ListQuery = RowQuery & {
   readonly sort: readonly SortKey[]
   readonly window: Window
   readonly skipTotal: boolean
+  readonly search: SearchQuery | undefined
+  readonly facets: readonly string[]
 }
 
 /** Which of the rows, in their order. */
@@ -49,6 +52,8 @@ export function parseList(query: Query, slots: Slots): ListQuery {
     sort: parseSort(query['sort']),
     window: parseWindow(query, slots),
     skipTotal: query['skipTotal'] === 'true',
+    search: parseSearch(query, slots),
+    facets: [...new Set(names(query['facets']))],
   }
 }
 

@@ -3,9 +3,12 @@ import type { Place } from '../../../db/rows/place.ts'
 import type { Candidates } from '../../../db/schema/candidates.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
 import { type PlannedFilter, planFilter } from '../../../db/schema/filter/plan.ts'
+import type { TextSearchConfig } from '../../../db/schema/search-text.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
 import { columnFor, columnsFor, isAllowed, keyFor, relationFor, type Step } from '../../../db/schema/viewer.ts'
 import type { ListQuery, RowQuery, SortKey, Window } from './parse.ts'
+import { planFacets } from './search/facets.ts'
+import { planSearch } from './search/plan.ts'
 import type { Stage } from './stage.ts'
 
 /** Which columns and relations one JSON object shows. */
@@ -39,7 +42,7 @@ export type ListPlan = {
 export type ListMeans = {
   readonly candidates: Candidates
   /** `api.text_search_config` */
-  readonly textSearchConfig: string
+  readonly textSearchConfig: TextSearchConfig
 }
 
 export function planList(query: ListQuery, place: Place, means: ListMeans): ListPlan {
@@ -55,9 +58,10 @@ export function planList(query: ListQuery, place: Place, means: ListMeans): List
   }
 }
 
-function planStages(_query: ListQuery, _place: Place, _means: ListMeans): Stage[] {
-  return []
-}
+const planStages = (query: ListQuery, place: Place, means: ListMeans): Stage[] => [
+  ...(query.search ? [planSearch(query.search, place, means)] : []),
+  ...(query.facets.length > 0 ? [planFacets(query.facets, place)] : []),
+]
 
 export function planRow({ fields, expand }: RowQuery, place: Place): Shape {
   const { table, viewer } = place

@@ -1,0 +1,59 @@
+import { COMMA, EMPTY, Ident, join, nameLiteral, type Sql, sql } from '../sql.ts'
+import type { Column, Schema, Table } from './snapshot.ts'
+
+/** Of each text column; one large row must not end the search of all. */
+const SEARCHED = sql`200000`
+
+/**
+ * What is searched. An index serves a search only when both are made of the same expression, so it is written here
+ * alone; `row` is missing in the definition of an index.
+ */
+export const searchedText = ({ ident }: Column, row?: Ident): Sql =>
+  sql`pg_catalog.left(${row ? sql`${row}.` : EMPTY}${ident}::text, ${SEARCHED})`
+
+/** All text columns as one text, which no column's NULL makes NULL. */
+export const documentOf = (columns: readonly Column[], row?: Ident): Sql =>
+  join(
+    columns.map((column) => sql`coalesce(${searchedText(column, row)}, '')`),
+    sql` operator(pg_catalog.||) ' ' operator(pg_catalog.||) `,
+  )
+
+/** A text search configuration as a constant: a parameter would hide the index. */
+export type TextSearchConfig = { readonly schema: string; readonly name: string }
+
+export const configOf = ({ schema, name }: TextSearchConfig): Sql =>
+  sql`${nameLiteral(new Ident(schema, name))}::pg_catalog.regconfig`
+
+export const vectorOf = (config: TextSearchConfig, columns: readonly Column[], row?: Ident): Sql =>
+  sql`svc.search_vector(${configOf(config)}, ${documentOf(columns, row)})`
+
+/** A name of pg_trgm, in whichever schema it is installed. */
+export const trigram = (schema: Schema, name: string): Ident => new Ident(schema.pgTrgm?.schema ?? 'public', name)
+
+export const textColumns = (columns: Iterable<Column>): Column[] => [...columns].filter(({ isText }) => isText)
+
+export const fullTextKey = (config: TextSearchConfig, table: Table): Sql =>
+  vectorOf(config, textColumns(table.columns.values()))
+
+export const trigramKeys = (schema: Schema, table: Table): Sql =>
+  join(
+    textColumns(table.columns.values()).map(
+      (column) => sql`(${searchedText(column)}) ${trigram(schema, 'gin_trgm_ops')}`,
+    ),
+    COMMA,
+  )
+
+/** Has the table an index of this key? Compared without what PostgreSQL adds and leaves out when it writes a definition. */
+export function hasGinIndex(table: Table, key: Sql): boolean {
+  const wanted = essence(key.text)
+  return table.indexes.some(
+    ({ method, definition }) =>
+      method === 'gin' && !definition.includes(' WHERE ') && essence(definition).includes(wanted),
+  )
+}
+
+const essence = (text: string): string =>
+  text
+    .toLowerCase()
+    .replace(/operator\(pg_catalog\.\|\|\)/g, '||')
+    .replace(/::(pg_catalog\.)?(text|regconfig)|pg_catalog"?\.|[\s"()]/g, '')

@@ -1,0 +1,36 @@
+import { badRequest } from '../../../../core/errors.ts'
+import type { Place } from '../../../../db/rows/place.ts'
+import { isIncomparable, isSortable } from '../../../../db/schema/filter/operators.ts'
+import type { Column } from '../../../../db/schema/snapshot.ts'
+import { columnFor } from '../../../../db/schema/viewer.ts'
+import { COMMA, Ident, join, type Sql, sql } from '../../../../db/sql.ts'
+import type { Stage } from '../stage.ts'
+
+const ROW = new Ident('svc_t')
+const MAX_BUCKETS = sql`1000`
+
+/** How often each value of a column is among the rows of the list. */
+export function planFacets(names: readonly string[], { table, viewer }: Place): Stage {
+  const columns = names.map((name) => {
+    const column = columnFor(table, name, viewer.role)
+    if (!column) throw badRequest(`unknown column "${name}" in facets parameter`)
+    if (!isCountable(column)) throw badRequest(`unsupported facet column "${name}" with type "${column.type}"`)
+    return column
+  })
+  return {
+    envelope: (rows) => {
+      const facets = columns.map((column) => sql`(${buckets(column, rows)}) as ${column.ident}`)
+      return sql`',"facets":', (select pg_catalog.to_json(f.*)::text from (select ${join(facets, COMMA)}) as f)`
+    },
+  }
+}
+
+const COMPOSITE = 'c'
+
+const isCountable = (column: Column): boolean =>
+  !column.isArray && column.typeKind !== COMPOSITE && !isIncomparable(column) && isSortable(column)
+
+const buckets = ({ ident }: Column, rows: Sql): Sql =>
+  sql`select coalesce(pg_catalog.json_agg(b.*), '[]'::pg_catalog.json) from (
+    select ${ROW}.${ident} as value, pg_catalog.count(*) as count from ${rows}
+    group by ${ROW}.${ident} order by pg_catalog.count(*) desc, ${ROW}.${ident} limit ${MAX_BUCKETS}) as b`

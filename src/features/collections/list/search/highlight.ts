@@ -1,0 +1,44 @@
+import { badRequest } from '../../../../core/errors.ts'
+import { configOf, documentOf, searchedText, type TextSearchConfig } from '../../../../db/schema/search-text.ts'
+import type { Column, Table } from '../../../../db/schema/snapshot.ts'
+import { COMMA, Ident, join, type Sql, sql } from '../../../../db/sql.ts'
+
+const ROW = new Ident('svc_t')
+const EXCERPT = '_highlight'
+const BY_COLUMN = '_highlightResult'
+/** Characters of a column that are shown. */
+const SHOWN = sql`10240`
+
+type Asked = { config: TextSearchConfig; columns: readonly Column[]; query: Sql }
+
+/** The excerpt and the columns of an item with their matches marked. */
+export function highlightKeys(table: Table, asked: Asked): Sql[] {
+  const taken = [EXCERPT, BY_COLUMN].find((name) => table.columns.has(name))
+  if (taken !== undefined) throw badRequest(`highlight conflicts with column "${taken}"`)
+  const columns = asked.columns.map((column) => sql`(${columnHighlight(column, asked)}) as ${column.ident}`)
+  return [
+    sql`${headline(documentOf(asked.columns, ROW), asked, sql``)} as ${new Ident(EXCERPT)}`,
+    sql`(select pg_catalog.to_json(h.*) from (select ${join(columns, COMMA)}) as h) as ${new Ident(BY_COLUMN)}`,
+  ]
+}
+
+/** The source is escaped before it is marked, so that every `<b>` in the result is a mark. */
+const headline = (text: Sql, { config, query }: Asked, options: Sql): Sql =>
+  sql`pg_catalog.ts_headline(${configOf(config)}, ${escaped(text)}, ${query}${options})`
+
+const WHOLE = sql`, 'HighlightAll=true'`
+
+function columnHighlight(column: Column, asked: Asked): Sql {
+  const text = sql`coalesce(${ROW}.${column.ident}::text, '')`
+  const rest = headline(sql`coalesce(${searchedText(column, ROW)}, '')`, asked, WHOLE)
+  return sql`select pg_catalog.json_build_object('value', v.value, 'matchLevel',
+      case when ${hasMark(sql`v.value`)} or pg_catalog.length(${text}) operator(pg_catalog.>) ${SHOWN} and ${hasMark(rest)}
+        then 'full' else 'none' end)
+    from (select ${headline(sql`pg_catalog.left(${text}, ${SHOWN})`, asked, WHOLE)} as value offset 0) as v`
+}
+
+const hasMark = (text: Sql): Sql => sql`pg_catalog.strpos(${text}, '<b>') operator(pg_catalog.>) 0`
+
+const ENTITIES = [sql`'&', '&amp;'`, sql`'<', '&lt;'`, sql`'>', '&gt;'`, sql`'"', '&quot;'`, sql`'''', '&#39;'`]
+
+const escaped = (text: Sql): Sql => ENTITIES.reduce((all, entity) => sql`pg_catalog.replace(${all}, ${entity})`, text)

@@ -1,0 +1,84 @@
+import { badRequest } from '../../../../core/errors.ts'
+import type { Place } from '../../../../db/rows/place.ts'
+import { hidesRows, isFlat } from '../../../../db/schema/candidates.ts'
+import {
+  configOf,
+  fullTextKey,
+  hasGinIndex,
+  searchedText,
+  textColumns,
+  trigram,
+  trigramKeys,
+  vectorOf,
+} from '../../../../db/schema/search-text.ts'
+import type { Column } from '../../../../db/schema/snapshot.ts'
+import { columnsFor } from '../../../../db/schema/viewer.ts'
+import { Ident, join, type Sql, sql } from '../../../../db/sql.ts'
+import type { ListMeans } from '../plan.ts'
+import type { Stage } from '../stage.ts'
+import { highlightKeys } from './highlight.ts'
+import type { FuzzyQuery, SearchQuery } from './parse.ts'
+
+const ROW = new Ident('svc_t')
+const OR = sql` or `
+
+/** The text columns this caller may search. */
+export function searchedColumns({ table, viewer }: Place): Column[] {
+  const columns = textColumns(columnsFor(table, viewer.role))
+  if (columns.length === 0) throw badRequest('search not supported: table has no text columns')
+  return columns
+}
+
+export function planSearch(search: SearchQuery, place: Place, means: ListMeans): Stage {
+  const { textSearchConfig: config } = means
+  const columns = searchedColumns(place)
+  const vector = vectorOf(config, columns, ROW)
+  // A subselect is worked out once, also when the plan is kept.
+  const asked = (term: Sql): Sql => sql`(select pg_catalog.websearch_to_tsquery(${configOf(config)}, ${term}::text))`
+  const query = asked(sql`${search.term}`)
+  const contains = (what: Sql): Sql => sql`${vector} operator(pg_catalog.@@) ${what}`
+  const rank = sql`pg_catalog.ts_rank(${vector}, ${query})`
+  const keys = search.highlight ? highlightKeys(place.table, { config, columns, query }) : []
+  const candidates = candidatesFor(search, columns, place, means)
+  const base: Stage = { order: [sql`${ROW}.svc_rank desc`], keys, ...(candidates && { candidates }) }
+  if (!search.fuzzy) return { ...base, conditions: [contains(query)], worked: [sql`${rank} as svc_rank`] }
+
+  const { words, excluded, threshold } = search.fuzzy
+  const best = bestSimilarity(columns, words, place)
+  return {
+    ...base,
+    conditions: [
+      sql`(${contains(query)} or ${best} operator(pg_catalog.>) ${threshold}::pg_catalog.float4)`,
+      ...(excluded ? [sql`not (${contains(asked(sql`${excluded}`))})`] : []),
+    ],
+    worked: [sql`${rank} operator(pg_catalog.+) ${best} as svc_rank`],
+  }
+}
+
+function bestSimilarity(columns: readonly Column[], words: FuzzyQuery['words'], { schema }: Place): Sql {
+  const similarity = trigram(schema, 'word_similarity')
+  const each = columns.map((column) => sql`coalesce(${similarity}(${words}::text, ${searchedText(column, ROW)}), 0)`)
+  return sql`greatest(${join(each, sql`, `)})`
+}
+
+/**
+ * Where PostgreSQL itself would not use the indexes that are there: under a policy, and for similarity, whose operators
+ * read the threshold from a setting. An index is over all text columns, so it serves those who may read them all.
+ */
+function candidatesFor(
+  { term, fuzzy }: SearchQuery,
+  columns: readonly Column[],
+  { schema, table, viewer }: Place,
+  { candidates, textSearchConfig: config }: ListMeans,
+): Sql | undefined {
+  const isWhole = columns.length === textColumns(table.columns.values()).length
+  if (!isWhole || !isFlat(table) || !hasGinIndex(table, fullTextKey(config, table))) return undefined
+  const found = sql`${vectorOf(config, columns, ROW)}
+    operator(pg_catalog.@@) pg_catalog.websearch_to_tsquery(${configOf(config)}, $1[1])`
+  if (!fuzzy) return hidesRows(table, viewer.role) ? candidates.of(table, found, [sql`${term}`]) : undefined
+  if (!hasGinIndex(table, trigramKeys(schema, table))) return undefined
+  const isLike = sql`operator(${new Ident(schema.pgTrgm?.schema ?? 'public')}.<%)`
+  const similar = columns.map((column) => sql`$1[2] ${isLike} ${searchedText(column, ROW)}`)
+  const either = join([found, ...similar], OR)
+  return candidates.of(table, either, [sql`${term}`, sql`${fuzzy.words}`], sql`${fuzzy.threshold}`)
+}

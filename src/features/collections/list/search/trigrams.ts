@@ -1,0 +1,32 @@
+import { badRequest } from '../../../../core/errors.ts'
+import { SYSTEM } from '../../../../core/identity.ts'
+import type { Db } from '../../../../db/db.ts'
+import type { SchemaCache } from '../../../../db/schema/snapshot.ts'
+import { sql } from '../../../../db/sql.ts'
+
+/** pg_trgm comes with PostgreSQL, and is made part of the database when somebody first needs it. */
+export class Trigrams {
+  readonly #db: Db
+  readonly #schema: SchemaCache
+  #installing: Promise<void> | undefined
+
+  constructor({ db, schema }: { db: Db; schema: SchemaCache }) {
+    this.#db = db
+    this.#schema = schema
+  }
+
+  async need(): Promise<void> {
+    if (this.#schema.read().pgTrgm) return
+    this.#installing ??= this.#install().finally(() => {
+      this.#installing = undefined
+    })
+    await this.#installing
+  }
+
+  async #install(): Promise<void> {
+    await this.#db.run(SYSTEM, sql`create extension if not exists pg_trgm`).catch(() => {})
+    // Not whether this went well counts: another process may have been faster.
+    const { pgTrgm } = await this.#schema.reload()
+    if (!pgTrgm) throw badRequest('fuzzy search is unavailable because pg_trgm is not installed')
+  }
+}
