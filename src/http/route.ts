@@ -182,7 +182,7 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
       ...(query && { query }),
       ...(documented && { body: documented }),
     },
-    file: callerFile(),
+    file: IS_SOURCE ? callerFile() : '',
     check(call) {
       if (params) readParams(call.params as Record<string, string>, params)
       requires?.()
@@ -196,16 +196,14 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
 /** In place, because a call makes its parts when asked for them: a copy would make them all. */
 const withBody = <Body>(call: Call, body: Body): Call<Body> => Object.assign(call as Call<Body>, { body })
 
+/** The bundle has one file for all, and two hundred stacks are a tenth of a start. */
+const IS_SOURCE = import.meta.url.endsWith('.ts')
+
 /** The source file that called `route`, read from the stack once at start. */
 function callerFile(): string {
   const frames = (new Error().stack ?? '').split('\n').slice(3)
   const frame = frames.find((line) => !line.includes('/http/route.')) ?? ''
-  return (
-    /\/((?:src|dist)\/[^:)]+)/
-      .exec(frame)?.[1]
-      ?.replace(/^dist\//, 'src/')
-      .replace(/\.js$/, '.ts') ?? ''
-  )
+  return /\/(src\/[^:)]+)/.exec(frame)?.[1] ?? ''
 }
 
 export const json = (status: number, body: unknown): Reply => ({ status, body })

@@ -9,7 +9,12 @@ export type AppLimit = { /** Requests … */ max: number /** … per window. */;
 const FRESH_MS = 1000
 
 export function createAppLimits(db: Db) {
-  const cache = new LRUCache<string, { limit: Promise<AppLimit | null> }>({ max: 10_000, ttl: FRESH_MS })
+  const cache = new LRUCache<string, { limit: Promise<AppLimit | null> }>({
+    // A size, because `max` would take the room for all of them at once.
+    maxSize: 10_000,
+    sizeCalculation: () => 1,
+    ttl: FRESH_MS,
+  })
 
   return {
     /** Null: the app has no limit. Concurrent requests share one lookup. */

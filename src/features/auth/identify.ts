@@ -36,7 +36,8 @@ const invalid = () => unauthorized('invalid or expired token')
 /** The one place where a bearer becomes an identity. A verdict that is known and fresh costs no query. */
 export function createIdentify(deps: IdentifyDeps): Identify {
   const { revocations } = deps
-  const verdicts = new LRUCache<string, KnownBearer>({ max: MAX_VERDICTS })
+  // A size, because `max` would take the room for all of them at once.
+  const verdicts = new LRUCache<string, KnownBearer>({ maxSize: MAX_VERDICTS, sizeCalculation: () => 1 })
 
   revocations.onRevoked((ends) => {
     for (const [bearer, { who }] of verdicts.entries()) if (ends(who)) verdicts.delete(bearer)
