@@ -55,7 +55,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     const messages = createMessages(config, platform)
     const identity = await createIdentity(config, platform, messages, life, { logEntries, stats, census })
     const operator = createOperator(config, platform, identity, life, census)
-    const data = await createData(config, platform, () => routes)
+    const data = await createData(config, platform, identity, () => routes)
     const events = createEvents(config, platform, identity, life)
     const files = createFiles(config, platform, identity)
     features.push(...[operator, identity, messages, data, events, files].flatMap((group): Feature[] => group.features))

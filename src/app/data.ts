@@ -12,10 +12,16 @@ import { createVector } from '../features/vector/routes.ts'
 import { isLoopbackHost } from '../http/out/address-guard.ts'
 import type { Route } from '../http/route.ts'
 import { version } from '../version.ts'
+import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
 
 /** The user's own tables and functions. */
-export async function createData(config: Config, platform: Platform, routes: () => readonly Route[]) {
+export async function createData(
+  config: Config,
+  platform: Platform,
+  { keyFor }: IdentityGroup,
+  routes: () => readonly Route[],
+) {
   const { db, schema, changeLog, candidates, observe, publicUrl } = platform
   await watchTables({ db, schema, observe }, config.realtime.watch)
   return {
@@ -25,6 +31,7 @@ export async function createData(config: Config, platform: Platform, routes: () 
         db,
         schema,
         log: changeLog,
+        cursorKey: keyFor('cursors'),
         means: { candidates, textSearchConfig: await findTextSearchConfig(db, config.api.text_search_config) },
         embed: undefined,
       }),

@@ -20,6 +20,8 @@ export const listQuery = {
   filter: t.string({ description: "such as `views > 10 AND (title ~ '%a%' OR author.name = 'Bo')`" }),
   sort: t.string({ description: 'columns separated by commas, `-` in front for descending' }),
   ...rowQuery,
+  cursor: t.string({ description: 'instead of `page`: empty for the first page, then the `nextCursor` of the last' }),
+  total: t.oneOf(['exact', 'estimate', 'none'], { refusal: 'total must be exact, estimate or none' }),
   skipTotal: t.boolean({ default: false, description: 'leave the rows uncounted: totals are -1' }),
   search: t.string({ description: 'words in the text columns, `"a phrase"`, `or`, `-excluded`; best matches first' }),
   fuzzy: t.boolean({ default: false, description: 'with `search`: also rows with similar words' }),
@@ -49,12 +51,20 @@ const merge = t.oneOf(['true', 'ignore'], {
 })
 export const upsertQuery = { onConflict, merge }
 
-export const rows = t.merged(
-  t.pageOf(t.row),
-  t.object({
-    facets: t.optional(t.record(t.array(t.object({ value: t.any(), count: t.integer() })))),
-  }),
-)
+const cursorPage = t.object({
+  items: t.array(t.row),
+  perPage: t.integer(),
+  nextCursor: t.nullable(t.string()),
+  totalItems: t.optional(t.integer()),
+  totalPages: t.optional(t.integer()),
+})
+
+const more = t.object({
+  totalIsEstimate: t.optional(t.boolean()),
+  facets: t.optional(t.record(t.array(t.object({ value: t.any(), count: t.integer() })))),
+})
+
+export const rows = t.union(t.merged(t.pageOf(t.row), more), t.merged(cursorPage, more))
 
 export const batch = t.object({
   operations: t.array(

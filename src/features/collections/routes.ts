@@ -11,7 +11,8 @@ import * as answers from './answers.ts'
 import { runBatch } from './batch/batch.ts'
 import { parseBatch } from './batch/parse.ts'
 import { parseKey } from './key.ts'
-import { explainList, listStatement, mayBeSlow, readStatement } from './list/list.ts'
+import { Cursors } from './list/cursor.ts'
+import { explainList, listRows, readStatement } from './list/list.ts'
 import type { ListMeans } from './list/plan.ts'
 import { needsTrigrams } from './list/search/parse.ts'
 import { Trigrams } from './list/search/trigrams.ts'
@@ -24,8 +25,6 @@ import { explainWrite } from './write/errors.ts'
 import { buildUpsert, explainUpsert, upserted } from './write/upsert.ts'
 import { createStatement, deleteStatement, updateStatement } from './write/write.ts'
 
-const SLOW: FlyOptions = { lane: 'slow', plain: true }
-
 export type CollectionsDeps = {
   db: Db
   schema: SchemaCache
@@ -34,14 +33,17 @@ export type CollectionsDeps = {
   means: ListMeans
   /** Undefined: no provider is configured. */
   embed: Embed | undefined
+  /** The same in all processes. */
+  cursorKey: Buffer
 }
 
-export function createCollections({ db, schema, log, means, embed }: CollectionsDeps): { routes: Route[] } {
+export function createCollections({ db, schema, log, means, embed, cursorKey }: CollectionsDeps): { routes: Route[] } {
   const at = <T>(call: Call, work: (place: Place) => Promise<T>): Promise<T> =>
     atTable(schema, call.params['table'] ?? '', call.who, work)
 
   const known = new KnownStatements()
   const trigrams = new Trigrams({ db, schema })
+  const reader = { db, known, means, cursors: new Cursors(cursorKey) }
 
   const keyOf = (call: Call, place: Place): string[] =>
     parseKey(place.table, call.params['id'] ?? '', call.rawParams['id'] ?? '')
@@ -93,18 +95,11 @@ export function createCollections({ db, schema, log, means, embed }: Collections
       query: answers.listQuery,
       answers: { 200: answers.rows },
       handle: async (call) => {
-        const near = parseVectors(call.query)
+        // A cursor with a vector mode is refused, and says so.
+        const near = call.query['cursor'] === undefined ? parseVectors(call.query) : undefined
         if (near) return at(call, async (place) => jsonText(200, await listNear(call, place, near)))
         if (needsTrigrams(call.query)) await trigrams.need()
-        return at(call, async (place) => {
-          const { asked, statement } = listStatement(known, call.query, place, means)
-          const text = await db
-            .fly(call.who, statement, { ...(mayBeSlow(asked) ? SLOW : READS), signal: call.departure })
-            .catch((error: unknown) => {
-              throw explainList(error, asked)
-            })
-          return jsonText(200, text ?? '')
-        })
+        return at(call, async (place) => jsonText(200, await listRows(reader, call, place)))
       },
     }),
 

@@ -6,7 +6,7 @@ import { COMMA, EMPTY, Ident, integer, join, type Sql, slotAt, sql } from '../..
 import type { Window } from './parse.ts'
 import type { Expansion, ListPlan, Order, Shape } from './plan.ts'
 
-const ROW = new Ident('svc_t')
+export const ROW = new Ident('svc_t')
 const MAX_EXPANDED = 1000
 
 /**
@@ -27,11 +27,27 @@ export function buildList(plan: ListPlan, schema: Schema): Sql {
   const more = stages.flatMap((stage) => (stage.envelope ? sql`, ${stage.envelope(rows)}` : []))
   const head = sql`${found ?? EMPTY}select pg_catalog.concat('{"items":', coalesce(${items}, '[]'),
     ',"page":', ${window.page}::int8, ',"perPage":', ${window.perPage}::int8${join(more, EMPTY)}`
-  if (plan.skipTotal) return sql`${head}, ',"totalItems":-1,"totalPages":-1}')`
-  return sql`${head}, ',"totalItems":', svc_total.n, ',"totalPages":',
-      (svc_total.n + ${window.perPage}::int8 - 1) / ${window.perPage}::int8, '}')
-    from (select pg_catalog.count(*) as n from ${rows}) as svc_total`
+  const { text, from } = totalOf(plan, rows)
+  return sql`${head}, ${plan.skipTotal ? UNCOUNTED : text}, '}')${from}`
 }
+
+const UNCOUNTED = sql`',"totalItems":-1,"totalPages":-1'`
+
+/** The totals as text of JSON, and the FROM it reads; nothing of either when they are skipped. */
+export function totalOf({ skipTotal, estimate, window }: ListPlan, rows: Sql): { text: Sql; from: Sql } {
+  const totals = (n: Sql): Sql =>
+    sql`',"totalItems":', ${n}, ',"totalPages":', (${n} + ${window.perPage}::int8 - 1) / ${window.perPage}::int8`
+  if (estimate) return { text: sql`${totals(sql`${estimate}::int8`)}, ',"totalIsEstimate":true'`, from: EMPTY }
+  if (skipTotal) return { text: sql`''`, from: EMPTY }
+  return {
+    text: totals(sql`svc_total.n`),
+    from: sql` from (select pg_catalog.count(*) as n from ${rows}) as svc_total`,
+  }
+}
+
+/** What the planner is asked for the number of rows of. */
+export const buildExplain = (plan: ListPlan): Sql =>
+  sql`explain (format json) select from ${plan.shape.table.ident} as ${ROW}${whereOf(plan)}`
 
 export function whereOf({ filter, shape, stages }: ListPlan, ...more: Sql[]): Sql {
   const filters = filter ? [buildFilter(filter, shape.table, ROW)] : []
@@ -108,4 +124,4 @@ function expanded(schema: Schema, expansion: Expansion, from: Table, row: Ident,
 export const orderKeys = (order: readonly Order[], row: Ident): Sql[] =>
   order.map(({ column, descending }) => (descending ? sql`${row}.${column.ident} desc` : sql`${row}.${column.ident}`))
 
-const orderBy = (keys: readonly Sql[]): Sql => (keys.length > 0 ? sql` order by ${join(keys, COMMA)}` : EMPTY)
+export const orderBy = (keys: readonly Sql[]): Sql => (keys.length > 0 ? sql` order by ${join(keys, COMMA)}` : EMPTY)

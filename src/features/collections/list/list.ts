@@ -1,11 +1,18 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
+import { type Db, type FlyOptions, READS } from '../../../db/db.ts'
 import { databaseMessage, sqlStateOf } from '../../../db/pg-errors.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { Slots, type Sql } from '../../../db/sql.ts'
+import type { Call } from '../../../http/route.ts'
 import { buildList, buildRead } from './build.ts'
+import type { Cursors } from './cursor.ts'
+import { buildCursorPage, SEPARATOR } from './cursor-build.ts'
 import { type ListQuery, parseList, parseRow } from './parse.ts'
 import { type ListMeans, planList, planRow } from './plan.ts'
+import { estimatedRows } from './total.ts'
+
+const SLOW: FlyOptions = { lane: 'slow', plain: true }
 
 type Query = Readonly<Record<string, string>>
 
@@ -15,12 +22,53 @@ export function listStatement(
   query: Query,
   place: Place,
   means: ListMeans,
+  estimate?: number,
 ): { asked: ListQuery; statement: Sql } {
   const slots = new Slots()
-  const asked = parseList(query, slots)
+  const asked = parseList(query, slots, estimate)
   const shape = `list ${JSON.stringify(asked)}`
   const statement = known.get(place, shape, () => buildList(planList(asked, place, means), place.schema))
   return { asked, statement: statement.fill(slots.values) }
+}
+
+export type ListReader = {
+  readonly db: Db
+  readonly known: KnownStatements
+  readonly means: ListMeans
+  readonly cursors: Cursors
+}
+
+/** One page, by its number or by a cursor, as the JSON text of the answer. */
+export async function listRows(reader: ListReader, call: Call, place: Place): Promise<string> {
+  const { db, known, means, cursors } = reader
+  const { query } = call
+  const isByCursor = query['cursor'] !== undefined
+  const parse = (slots: Slots, estimate?: number): ListQuery =>
+    isByCursor ? cursors.parse(query, slots, place, estimate) : parseList(query, slots, estimate)
+  const estimate = query['total'] === 'estimate' ? await estimatedRows(db, call, place, parse, means) : undefined
+  const { asked, statement } = isByCursor
+    ? cursorStatement(reader, query, place, estimate)
+    : listStatement(known, query, place, means, estimate)
+  const options = { ...(mayBeSlow(asked) ? SLOW : READS), signal: call.departure }
+  const text = await db.fly(call.who, statement, options).catch((error: unknown) => {
+    throw explainList(error, asked)
+  })
+  return isByCursor ? withCursor(text ?? '', (keys) => cursors.seal(keys, asked, place)) : (text ?? '')
+}
+
+function cursorStatement({ known, means, cursors }: ListReader, query: Query, place: Place, estimate?: number) {
+  const slots = new Slots()
+  const asked = cursors.parse(query, slots, place, estimate)
+  const shape = `cursor ${JSON.stringify(asked)}`
+  const build = (): Sql => buildCursorPage(planList(asked, place, means), asked, place.schema)
+  return { asked, statement: known.get(place, shape, build).fill(slots.values) }
+}
+
+/** See buildCursorPage. */
+function withCursor(text: string, seal: (keys: string) => string): string {
+  const end = text.indexOf(SEPARATOR)
+  const next = end > 0 ? JSON.stringify(seal(text.slice(0, end))) : 'null'
+  return `${text.slice(end + 1)},"nextCursor":${next}}`
 }
 
 /** The same for one record; `key` holds one text per primary-key column. */
@@ -31,7 +79,7 @@ export function readStatement(known: KnownStatements, query: Query, key: readonl
 }
 
 /** What looks at many rows keeps out of the way of what looks at few. */
-export const mayBeSlow = ({ search, facets }: ListQuery): boolean => search !== undefined || facets.length > 0
+const mayBeSlow = ({ search, facets }: ListQuery): boolean => search !== undefined || facets.length > 0
 
 /** Values are read and compared by PostgreSQL; what does not fit is the fault of the parameter that it came in. */
 export function explainList(error: unknown, { filter, sort, search, facets }: ListQuery): unknown {

@@ -24,6 +24,8 @@ export type ListQuery = RowQuery & {
   readonly skipTotal: boolean
   readonly search: SearchQuery | undefined
   readonly facets: readonly string[]
+  /** The total as the planner guesses it, instead of counting. */
+  readonly estimate: Slot | undefined
 }
 
 /** Which of the rows, in their order. */
@@ -45,15 +47,16 @@ export function parseRow(query: Query): RowQuery {
   return { fields: fields.length > 0 ? [...new Set(fields)] : undefined, expand: parseExpand(query['expand']) }
 }
 
-export function parseList(query: Query, slots: Slots): ListQuery {
+export function parseList(query: Query, slots: Slots, estimate?: number): ListQuery {
   return {
     ...parseRow(query),
     filter: parseFilter(query['filter'] ?? '', slots),
     sort: parseSort(query['sort']),
     window: parseWindow(query, slots),
-    skipTotal: query['skipTotal'] === 'true',
     search: parseSearch(query, slots),
     facets: [...new Set(names(query['facets']))],
+    skipTotal: query['total'] === 'none' || (query['total'] === undefined && query['skipTotal'] === 'true'),
+    estimate: estimate === undefined ? undefined : slots.put(estimate),
   }
 }
 
@@ -68,7 +71,7 @@ function parseWindow(query: Query, slots: Slots): Window {
 }
 
 /** To 1, 2 or 5 times a power of ten. */
-function roundedUp(rows: number): number {
+export function roundedUp(rows: number): number {
   for (let power = 1; ; power *= 10) {
     for (const step of [power, 2 * power, 5 * power]) if (rows <= step) return step
   }
@@ -88,7 +91,7 @@ function parseExpand(text: string | undefined): string[][] {
   return paths
 }
 
-const names = (text = ''): string[] => {
+export const names = (text = ''): string[] => {
   if (text === '') return []
   return text
     .split(',')

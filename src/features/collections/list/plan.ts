@@ -6,6 +6,7 @@ import { type PlannedFilter, planFilter } from '../../../db/schema/filter/plan.t
 import type { TextSearchConfig } from '../../../db/schema/search-text.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
 import { columnFor, columnsFor, isAllowed, keyFor, relationFor, type Step } from '../../../db/schema/viewer.ts'
+import type { Slot } from '../../../db/sql.ts'
 import type { ListQuery, RowQuery, SortKey, Window } from './parse.ts'
 import { planFacets } from './search/facets.ts'
 import { planSearch } from './search/plan.ts'
@@ -33,6 +34,7 @@ export type ListPlan = {
   readonly order: readonly Order[]
   readonly window: Window
   readonly skipTotal: boolean
+  readonly estimate: Slot | undefined
   readonly stages: readonly Stage[]
   /** All columns that a stage may carry along. */
   readonly readable: readonly Column[]
@@ -53,6 +55,7 @@ export function planList(query: ListQuery, place: Place, means: ListMeans): List
     order: planOrder(query.sort, place),
     window: query.window,
     skipTotal: query.skipTotal,
+    estimate: query.estimate,
     stages: planStages(query, place, means),
     readable: columnsFor(table, viewer.role),
   }
@@ -100,13 +103,14 @@ function planExpand(paths: RowQuery['expand'], { schema, table, viewer }: Place)
 }
 
 /** The primary key is always last, so that pages never overlap. */
-function planOrder(sort: readonly SortKey[], { table, viewer }: Place): Order[] {
-  const asked = sort.map(({ name, descending }) => {
+export function planOrder(sort: readonly SortKey[], { table, viewer }: Place): Order[] {
+  const all = sort.map(({ name, descending }) => {
     const column = columnFor(table, name, viewer.role)
     if (!column) throw badRequest(`unknown column "${name}" in sort parameter`)
     if (!isSortable(column)) throw badRequest(`unsupported sort column "${name}" with type "${column.type}"`)
     return { column, descending }
   })
+  const asked = all.filter(({ column }, i) => all.findIndex((other) => other.column === column) === i)
   const missing = keyFor(table, viewer.role).filter((key) => !asked.some(({ column }) => column === key))
   return [...asked, ...missing.map((column) => ({ column, descending: false }))]
 }

@@ -1,0 +1,34 @@
+import { type Db, READS } from '../../../db/db.ts'
+import type { Place } from '../../../db/rows/place.ts'
+import { Slots, type Sql, sql } from '../../../db/sql.ts'
+import type { Call } from '../../../http/route.ts'
+import { buildExplain } from './build.ts'
+import type { ListQuery } from './parse.ts'
+import { type ListMeans, planList } from './plan.ts'
+
+/** Fewer rows than this are counted. */
+const WORTH_GUESSING = 1000
+
+const wasAnalysed = (place: Place): Sql =>
+  sql`select reltuples >= 0 from pg_catalog.pg_class where oid = ${place.table.oid}::pg_catalog.oid`
+
+/**
+ * How many rows the planner expects of a list, read from its plan without running it. Undefined where counting is cheap,
+ * or where the planner knows nothing of the table.
+ */
+export async function estimatedRows(
+  db: Db,
+  call: Call,
+  place: Place,
+  parse: (slots: Slots) => ListQuery,
+  means: ListMeans,
+): Promise<number | undefined> {
+  const slots = new Slots()
+  const asked = parse(slots)
+  const explain = buildExplain(planList(asked, place, means)).fill(slots.values)
+  const options = { ...READS, signal: call.departure }
+  const [analysed, plan] = await db.flyAll(call.who, [wasAnalysed(place), explain], options)
+  const [{ Plan: root } = { Plan: undefined }] = JSON.parse(plan ?? '[]') as { Plan?: { 'Plan Rows': number } }[]
+  const rows = root?.['Plan Rows'] ?? 0
+  return analysed === 't' && rows >= WORTH_GUESSING ? rows : undefined
+}
