@@ -22,8 +22,9 @@ export async function createData(
   { keyFor }: IdentityGroup,
   routes: () => readonly Route[],
 ) {
-  const { db, schema, changeLog, candidates, observe, publicUrl } = platform
+  const { db, schema, changeLog, candidates, gateways, observe, publicUrl } = platform
   await watchTables({ db, schema, observe }, config.realtime.watch)
+  const vector = createVector({ db, schema, outgoing: gateways, config: config.ai, observe })
   return {
     features: [
       createSchemaFeature({ schema }),
@@ -33,7 +34,7 @@ export async function createData(
         log: changeLog,
         cursorKey: keyFor('cursors'),
         means: { candidates, textSearchConfig: await findTextSearchConfig(db, config.api.text_search_config) },
-        embed: undefined,
+        embed: vector.embed,
       }),
       createRpc({ db, schema, log: changeLog }),
       createGraphql({
@@ -53,7 +54,7 @@ export async function createData(
         publicBaseUrl: () => publicUrl.get(),
       }),
       createMatviews({ db, observe }),
-      createVector({ db, schema }),
+      vector,
       createRls({ db, schema, schemas: config.api.schemas }),
     ],
   }

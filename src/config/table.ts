@@ -280,6 +280,27 @@ export const table = {
     max_depth: int(0, 'most fields from the root to a leaf; 0 = no limit'),
     max_complexity: int(0, 'most fields of a document; 0 = no limit'),
   },
+  ai: {
+    embedding_provider: oneOf(
+      ['', 'openai', 'ollama', 'hash'],
+      '',
+      'what turns texts into vectors; openai = any server that speaks its interface, hash = built in, without a network',
+    ),
+    embedding_model: str('', 'empty = text-embedding-3-small (openai), nomic-embed-text (ollama)'),
+    timeout: duration(30, 'per attempt', { max: 600 }),
+    max_retries: int(2, 'after connection failures, timeouts, 429 and 5xx', { max: 10 }),
+    openai: {
+      api_key: str('', 'sent as a bearer; empty = none'),
+      base_url: url('http', '`/embeddings` is appended', 'https://api.openai.com/v1'),
+    },
+    ollama: {
+      base_url: url('http', '`/api/embed` is appended', 'http://127.0.0.1:11434'),
+    },
+    breaker: {
+      failure_threshold: int(5, 'failed requests in a row that open the breaker', { min: 1 }),
+      open_seconds: int(30, 'until a request is tried again', { min: 1, max: 86_400 }),
+    },
+  },
   log: {
     level: oneOf(['debug', 'info', 'warn', 'error'], 'info', 'least level that is logged'),
     format: oneOf(['json', 'text'], 'json', 'form of a line'),

@@ -1,10 +1,13 @@
 import * as t from '../../core/json-type.ts'
+import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { ConcurrentIndexes } from '../../db/setup/concurrent-index.ts'
 import type { Pool } from '../../db/wire/pool.ts'
 import type { Feature } from '../../http/feature.ts'
+import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, jsonText, noContent, route } from '../../http/route.ts'
+import { type AiConfig, cachedQuestions, createProvider } from './embedding/embedder.ts'
 import { createIndexes, METHODS, METRICS } from './indexes.ts'
 
 const index = t.object({
@@ -15,9 +18,21 @@ const index = t.object({
   definition: t.string(),
 })
 
-type Deps = { db: Db & Pick<Pool, 'openConnection'>; schema: SchemaCache }
+type Deps = {
+  db: Db & Pick<Pool, 'openConnection'>
+  schema: SchemaCache
+  outgoing: Outgoing
+  config: AiConfig
+  observe: Observe
+}
 
-export function createVector({ db, schema }: Deps): Feature {
+type Vectors = Feature & {
+  /** The vector of a question; undefined without a provider. */
+  embed: ReturnType<typeof cachedQuestions> | undefined
+}
+
+export function createVector({ db, schema, outgoing, config, observe }: Deps): Vectors {
+  const provider = createProvider({ config, outgoing, observe })
   const concurrent = new ConcurrentIndexes(db)
   const indexes = createIndexes({ db, schema, indexes: concurrent })
   const routes = [
@@ -66,5 +81,5 @@ export function createVector({ db, schema }: Deps): Feature {
       },
     }),
   ]
-  return { routes, stop: () => concurrent.stop() }
+  return { routes, embed: provider && cachedQuestions(provider), stop: () => concurrent.stop() }
 }

@@ -1,0 +1,14 @@
+import { AppError } from '../../../core/errors.ts'
+
+/** Turns texts into vectors, one each and in their order. */
+export interface Provider {
+  /** `dimensions`: how many the column declares; who cannot choose answers with as many as it has. */
+  embed(texts: readonly string[], dimensions: number | undefined): Promise<readonly (readonly number[])[]>
+}
+
+/** The provider answered, and wants nothing of these texts: trying again cannot help. */
+export class Refused extends AppError {
+  constructor(cause?: unknown) {
+    super('bad_gateway', 'embedding provider refused the text', { cause })
+  }
+}

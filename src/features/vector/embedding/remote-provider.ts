@@ -1,0 +1,94 @@
+import { sleep } from '../../../core/clock.ts'
+import { AppError, unavailable } from '../../../core/errors.ts'
+import type { Observe } from '../../../core/observe.ts'
+import { type Outgoing, OutgoingError } from '../../../http/out/outgoing.ts'
+import { retryAfterOf } from '../../../http/out/retry-after.ts'
+import { Breaker } from './breaker.ts'
+import { type Provider, Refused } from './provider.ts'
+import { ask, type Dialect, readVectors } from './remote.ts'
+
+type Options = {
+  outgoing: Outgoing
+  dialect: Dialect
+  /** Seconds, per attempt. */
+  timeout: number
+  maxRetries: number
+  breaker: { failure_threshold: number; open_seconds: number }
+  observe: Observe
+}
+
+/** Requests of this process at a time; a provider that hangs must not gather all callers. */
+const MAX_AT_ONCE = 32
+const FIRST_WAIT_MS = 100
+const LONGEST_WAIT_MS = 2_000
+
+/** A provider that is asked over the network, may be slow, and may be away. */
+export class RemoteProvider implements Provider {
+  readonly #options: Options
+  readonly #breaker: Breaker
+  #running = 0
+
+  constructor(options: Options) {
+    this.#options = options
+    const { failure_threshold: threshold, open_seconds: openSeconds } = options.breaker
+    this.#breaker = new Breaker({ threshold, openSeconds })
+  }
+
+  async embed(texts: readonly string[]): Promise<readonly (readonly number[])[]> {
+    if (this.#running >= MAX_AT_ONCE) throw unavailable('server busy')
+    this.#running++
+    try {
+      return await this.#breaker.run(() => this.#tryAll(texts), isFailure)
+    } finally {
+      this.#running--
+    }
+  }
+
+  async #tryAll(texts: readonly string[]): Promise<number[][]> {
+    for (let retries = 0; ; retries++) {
+      const outcome = await this.#tryOnce(texts)
+      if (Array.isArray(outcome)) return outcome
+      const { error, again } = outcome
+      if (again === undefined || retries >= this.#options.maxRetries) {
+        this.#options.observe({
+          level: 'warn',
+          message: error.message,
+          attrs: { retries, reason: String(error.cause) },
+        })
+        throw error
+      }
+      await sleep(Math.min(Math.max(again * 1000, FIRST_WAIT_MS * 2 ** retries), LONGEST_WAIT_MS))
+    }
+  }
+
+  /** The vectors, or why not and in how many seconds it may be tried again. */
+  async #tryOnce(texts: readonly string[]): Promise<number[][] | { error: AppError; again?: number }> {
+    const { outgoing, dialect, timeout } = this.#options
+    try {
+      const answer = await ask(outgoing, dialect, texts, timeout * 1000)
+      const { status } = answer
+      const cause = `answered ${status}`
+      const again = retryAfterOf(answer.headers['retry-after'], Date.now()) ?? 0
+      if (status === 429) return { error: overLimit(cause, again), again }
+      if (status >= 500) return { error: failed(cause), again }
+      if (status === 400 || status === 413 || status === 422) return { error: new Refused(cause) }
+      if (status < 200 || status >= 300) return { error: failed(cause) }
+      return readVectors(dialect, answer, texts.length) ?? { error: failed('answered something else than vectors') }
+    } catch (error) {
+      if (!(error instanceof OutgoingError)) throw error
+      return { error: error.reason === 'timeout' ? timedOut() : failed(error.message), again: 0 }
+    }
+  }
+}
+
+const failed = (cause: string): AppError => new AppError('bad_gateway', 'embedding provider failed', { cause })
+const timedOut = (): AppError => new AppError('timeout', 'embedding provider timed out', { cause: 'timeout' })
+const overLimit = (cause: string, seconds: number): AppError =>
+  new AppError('rate_limited', 'embedding provider is over its limit', {
+    cause,
+    headers: { 'Retry-After': String(Math.max(1, seconds)) },
+  })
+
+/** Being over a limit, or asked for something impossible, is no sign of being away. */
+const isFailure = (error: unknown): boolean =>
+  !(error instanceof AppError && error.kind === 'rate_limited') && !(error instanceof Refused)
