@@ -1,7 +1,7 @@
 import type { Config } from '../config/config.ts'
+import { watchTables } from '../db/changes/watch.ts'
 import { findTextSearchConfig } from '../db/schema/text-search-config.ts'
 import { createCollections } from '../features/collections/routes.ts'
-import { watchTables } from '../features/collections/watched-tables.ts'
 import { createGraphql } from '../features/graphql/routes.ts'
 import { createMatviews } from '../features/matviews/routes.ts'
 import { createOpenApi } from '../features/openapi/routes.ts'

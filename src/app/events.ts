@@ -1,5 +1,6 @@
 import type { Config } from '../config/config.ts'
 import { appIdOf } from '../core/identity.ts'
+import { createAuditTrail } from '../features/audit/routes.ts'
 import { createJobs } from '../features/jobs/routes.ts'
 import { createPush } from '../features/push/routes.ts'
 import { createRealtime } from '../features/realtime/routes.ts'
@@ -55,6 +56,8 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     ran: () => usage.jobRan(),
   })
   const logJobs = { cleanups: { change_log_trim: () => changeLog.trim() } }
+  const { retention_days: retentionDays, ...settings } = config.audit
+  const trail = createAuditTrail({ db, schema, log: changeLog, settings, retentionDays, observe })
   const push = createPush({
     db,
     observe,
@@ -63,5 +66,5 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     wakeJobs: jobs.wake,
     config: config.push,
   })
-  return { jobs, features: [realtime, webhooks, jobs, logJobs, push] }
+  return { jobs, features: [realtime, webhooks, trail, jobs, logJobs, push] }
 }

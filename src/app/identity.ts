@@ -4,6 +4,7 @@ import { createAdmin } from '../features/admin/routes.ts'
 import { createApiKeys } from '../features/api-keys/routes.ts'
 import { revokeKeysOf } from '../features/api-keys/sql.ts'
 import { createApps } from '../features/apps/routes.ts'
+import { unknownTables } from '../features/audit/data-audit.ts'
 import { createAuth } from '../features/auth/routes.ts'
 import { createPasswords } from '../features/auth/sign-in/hashing.ts'
 import { loadRootSecret } from '../features/auth/tokens/keys.ts'
@@ -45,10 +46,13 @@ export async function createIdentity(
   const admin = createAdmin({
     db,
     config: config.admin,
-    audit: config.audit,
     passwords,
     observe,
-    warnings: () => [...platform.warnings(), ...secrets.warnings()],
+    warnings: () => [
+      ...platform.warnings(),
+      ...secrets.warnings(),
+      ...unknownTables(schema.read(), config.audit.tables),
+    ],
     logs: { size: config.log.buffer_size, entries: census('logs', logEntries) },
     openConnection: () => db.openConnection(),
     reloadSchema: async () => void (await schema.reload()),

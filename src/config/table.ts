@@ -265,6 +265,8 @@ export const table = {
     },
   },
   audit: {
+    all_tables: bool(false, 'true: changes of data are audited, of every table'),
+    tables: list([], 'audited tables, `table` or `schema.table`'),
     retention_days: int(90, 'days an audit entry is kept', { min: 1, max: 36_500 }),
   },
   usage: {

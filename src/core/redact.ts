@@ -20,6 +20,9 @@ const SECRET_NAMES = [
   'apikey',
 ]
 
+/** Names of columns whose values are not for the trail. */
+export const SECRET_COLUMN: RegExp = /password|secret|token/i
+
 const PARAMETER = new RegExp(`(^|[?&;#\\s"])(${SECRET_NAMES.join('|')})=[^&;#\\s"']*`, 'gi')
 const BEARER = /\b(bearer|basic) +[\w.~+/=-]+/gi
 const URL_PASSWORD = /(:\/\/[^\s/:@]*):[^\s/@]+@/g

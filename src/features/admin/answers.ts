@@ -42,37 +42,3 @@ export const stats = t.open(
     db_pool_max: t.integer(),
   }),
 )
-
-export const auditPage = t.object({
-  items: t.array(
-    t.object({
-      id: t.uuid(),
-      timestamp: t.time(),
-      actor: t.oneOf(['admin', 'user', 'anonymous']),
-      action: t.string({ description: 'such as `webhook.create`' }),
-      target: t.string({ description: 'id of the thing, or the table' }),
-      user_id: t.optional(t.uuid()),
-      api_key_id: t.optional(t.uuid()),
-      table_name: t.optional(t.string()),
-      record_id: t.optional(t.any()),
-      operation: t.optional(t.oneOf(['INSERT', 'UPDATE', 'DELETE'])),
-      old_values: t.optional(t.any()),
-      new_values: t.optional(t.any()),
-      ip_address: t.optional(t.string()),
-    }),
-  ),
-  count: t.integer({ description: 'items in this answer' }),
-  limit: t.integer(),
-  offset: t.integer(),
-})
-
-export const auditQuery = {
-  table: t.string(),
-  user_id: t.uuid(),
-  operation: t.string({ description: 'INSERT, UPDATE or DELETE, in any case' }),
-  action: t.string(),
-  from: t.string({ description: 'RFC 3339 time or date' }),
-  to: t.string({ description: 'RFC 3339 time, or a date, which is included' }),
-  limit: t.integer({ default: 100, maximum: 500 }),
-  offset: t.integer({ default: 0 }),
-}

@@ -1,11 +1,7 @@
 import type { AuditEntry } from '../../core/audit/entry.ts'
-import { badRequest } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
-import { limitOf } from '../../core/page.ts'
-import { isUuid } from '../../core/uuid.ts'
 import { auditStatement } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
-import { type AuditFilter, selectAudit } from './sql.ts'
 
 export type Audit = (entry: AuditEntry) => Promise<void>
 
@@ -19,50 +15,3 @@ export const createAudit =
 /** SQL as the audit keeps it: passwords of roles are not for reading. */
 export const auditableQuery = (query: string): string =>
   query.slice(0, 50_000).replace(/\b(password\s+)(e?'(?:[^'\\]|''|\\.)*'|\$(\w*)\$.*?\$\3\$)/gis, "$1'***'")
-
-/** The query string of GET /api/admin/audit → the JSON text of its answer. */
-export const readAudit = async (db: Db, query: Readonly<Record<string, string>>): Promise<string> =>
-  (await db.fly(SYSTEM, selectAudit(parseFilter(query)), { lane: 'slow' })) ?? '{}'
-
-const OPERATIONS = new Set(['INSERT', 'UPDATE', 'DELETE'])
-
-export function parseFilter(query: Readonly<Record<string, string>>): AuditFilter {
-  const given = (name: string) => (query[name] === '' ? undefined : query[name]?.replaceAll('\0', ''))
-  const filter: AuditFilter = limitOf(query, { limit: 100, maxLimit: 500 })
-  const [table, action, userId] = [given('table'), given('action'), given('user_id')]
-  if (table !== undefined) filter.table = table
-  if (action !== undefined) filter.action = action
-  if (userId !== undefined) {
-    if (!isUuid(userId)) throw badRequest('invalid user_id format')
-    filter.userId = userId
-  }
-  const operation = given('operation')?.toUpperCase()
-  if (operation !== undefined) {
-    if (!OPERATIONS.has(operation)) throw badRequest('invalid operation')
-    filter.operation = operation
-  }
-  const [from, to] = [given('from'), given('to')]
-  if (from !== undefined) filter.from = moment(from, 'from').at
-  if (to !== undefined) {
-    const { at, isDate } = moment(to, 'to')
-    if (isDate) filter.until = new Date(at.getTime() + 86_400_000)
-    else filter.to = at
-  }
-  return filter
-}
-
-const DATE = /^\d{4}-\d\d-\d\d$/
-// RFC 3339 section 5.6; a `+` that was not percent-encoded arrives as a space.
-const TIME = /^(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d(?:\.\d+)?)(?:[Zz]|([+ -])(\d\d:\d\d))$/
-
-function moment(text: string, name: string): { at: Date; isDate: boolean } {
-  const isDate = DATE.test(text)
-  const [, date = text, time = '00:00:00', sign, offset] = TIME.exec(text) ?? []
-  if (!isDate && time === '00:00:00' && date === text) throw badRequest(`invalid ${name}`)
-  const zone = offset === undefined ? 'Z' : `${sign === ' ' ? '+' : sign}${offset}`
-  const at = new Date(`${date}T${time}${zone}`)
-  // Date rolls 31 February over into March; such a day does not exist.
-  const isReal = new Date(`${date}T00:00:00Z`).toJSON()?.startsWith(date) ?? false
-  if (Number.isNaN(at.getTime()) || !isReal) throw badRequest(`invalid ${name}`)
-  return { at, isDate }
-}

@@ -6,17 +6,16 @@ import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { json, jsonText, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
-import { type Audit, auditableQuery, createAudit, readAudit } from './audit.ts'
+import { type Audit, auditableQuery, createAudit } from './audit.ts'
 import { type Passwords, settlePassword } from './password.ts'
 import { createRunSql, type RunSqlDeps } from './run-sql.ts'
-import { forgetExpiredTokens, forgetOldAudit } from './sql.ts'
+import { forgetExpiredTokens } from './sql.ts'
 import { createStats, type StatsDeps } from './stats.ts'
 import { type AdminTokens, createAdminTokens } from './tokens.ts'
 
 export type AdminDeps = {
   db: Db
   config: { enabled: boolean; password: string; token_duration: number }
-  audit: { retention_days: number }
   passwords: Passwords
   observe: Observe
   /** Sentences for the operator, shown by /api/admin/status. */
@@ -33,7 +32,6 @@ export type Admin = {
   start(): Promise<void>
   /** The password that this process generated at its start, if it did. */
   generatedPassword(): string | undefined
-  readonly cleanups: Readonly<Record<string, () => Promise<number>>>
   stop(): void
 }
 
@@ -100,22 +98,12 @@ export function createAdmin(deps: AdminDeps): Admin {
       answers: { 200: answers.stats },
       handle: async () => json(200, await stats()),
     }),
-
-    route('GET /api/admin/audit', {
-      summary: 'Who changed what, newest first',
-      auth: 'admin',
-      query: answers.auditQuery,
-      answers: { 200: answers.auditPage },
-      handle: async ({ query }) => jsonText(200, await readAudit(db, query)),
-    }),
   ]
 
   const tidy = () => {
-    db.run(SYSTEM, [forgetExpiredTokens(), forgetOldAudit(deps.audit.retention_days)], { lane: 'slow' }).catch(
-      (error) => {
-        observe({ level: 'warn', message: 'admin housekeeping failed', attrs: { error: reasonOf(error) } })
-      },
-    )
+    db.run(SYSTEM, forgetExpiredTokens(), { lane: 'slow' }).catch((error) => {
+      observe({ level: 'warn', message: 'admin housekeeping failed', attrs: { error: reasonOf(error) } })
+    })
   }
 
   return {
@@ -127,9 +115,6 @@ export function createAdmin(deps: AdminDeps): Admin {
       if (config.enabled) generatedPassword = await settlePassword(deps, config.password)
     },
     generatedPassword: () => generatedPassword,
-    cleanups: {
-      audit_log_retention: () => db.run(SYSTEM, forgetOldAudit(deps.audit.retention_days), { lane: 'slow' }),
-    },
     stop: () => clearInterval(housekeeping),
   }
 }

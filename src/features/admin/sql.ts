@@ -1,4 +1,4 @@
-import { EMPTY, join, type Sql, sql } from '../../db/sql.ts'
+import { type Sql, sql } from '../../db/sql.ts'
 
 const PASSWORD_KEY = 'admin.password'
 
@@ -41,47 +41,3 @@ export const endToken = (tokenHash: string): Sql => sql`
 export const forgetExpiredTokens = (): Sql => sql`delete from svc.admin_tokens where expires_at < now()`
 
 export const endBackend = (pid: number): Sql => sql`select pg_catalog.pg_terminate_backend(${pid}::int)`
-
-export const forgetOldAudit = (days: number): Sql => sql`
-  delete from svc.audit_log where at < now() - make_interval(days => ${days}::int)`
-
-export type AuditFilter = {
-  table?: string
-  userId?: string
-  operation?: string
-  action?: string
-  from?: Date
-  /** `until`: up to but not including; `to`: included. */
-  to?: Date
-  until?: Date
-  limit: number
-  offset: number
-}
-
-/** One JSON text: `{items, count, limit, offset}`. Absent facts are left out of an item, its values keep their nulls. */
-export function selectAudit(filter: AuditFilter): Sql {
-  const conditions: Sql[] = []
-  if (filter.table !== undefined) conditions.push(sql`table_name = ${filter.table}`)
-  if (filter.userId !== undefined) conditions.push(sql`user_id = ${filter.userId}::uuid`)
-  if (filter.operation !== undefined) conditions.push(sql`operation = ${filter.operation}`)
-  if (filter.action !== undefined) conditions.push(sql`action = ${filter.action}`)
-  if (filter.from !== undefined) conditions.push(sql`at >= ${filter.from}`)
-  if (filter.to !== undefined) conditions.push(sql`at <= ${filter.to}`)
-  if (filter.until !== undefined) conditions.push(sql`at < ${filter.until}`)
-  const where = conditions.length > 0 ? sql` where ${join(conditions, sql` and `)}` : EMPTY
-  return sql`
-    with found as (
-      select * from svc.audit_log${where} order by at desc, seq desc limit ${filter.limit} offset ${filter.offset}
-    )
-    select json_build_object(
-      'items', coalesce(json_agg(
-        jsonb_strip_nulls(jsonb_build_object(
-          'id', id, 'timestamp', to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-          'actor', actor, 'action', action, 'target', target, 'user_id', user_id, 'api_key_id', api_key_id,
-          'table_name', table_name, 'record_id', record_id, 'operation', operation, 'ip_address', ip_address))
-        || case when old_values is null then '{}' else jsonb_build_object('old_values', old_values) end
-        || case when new_values is null then '{}' else jsonb_build_object('new_values', new_values) end
-        order by at desc, seq desc), '[]'),
-      'count', count(*), 'limit', ${filter.limit}::int, 'offset', ${filter.offset}::bigint)::text
-    from found`
-}

@@ -1,0 +1,95 @@
+import { SYSTEM } from '../../core/identity.ts'
+import type { Observe } from '../../core/observe.ts'
+import { auditStatement } from '../../db/audit.ts'
+import type { ChangeLog } from '../../db/changes/log.ts'
+import { watchTable } from '../../db/changes/watch.ts'
+import type { Db } from '../../db/db.ts'
+import type { Schema, SchemaCache, Table } from '../../db/schema/snapshot.ts'
+import {
+  type AuditSettings,
+  adoptSettings,
+  anyAudited,
+  auditedChanges,
+  currentSettings,
+  lockSettings,
+  switchSettings,
+} from './sql.ts'
+
+export type DataAuditDeps = {
+  db: Db
+  schema: SchemaCache
+  log: ChangeLog
+  settings: AuditSettings
+  observe: Observe
+}
+
+const OFF: AuditSettings = { all_tables: false, tables: [] }
+
+/**
+ * Entries for changes of data, made from the change log by one process at a time, exactly one for each change. What counts
+ * is the settings of the process that started last, kept in the database: all processes agree on what is audited.
+ */
+export class DataAudit {
+  readonly #deps: DataAuditDeps
+  /** Tables whose trigger could not be made; said once. */
+  readonly #hopeless = new Set<number>()
+
+  #isWatching = false
+  #isAskedToWatch = false
+
+  constructor(deps: DataAuditDeps) {
+    this.#deps = deps
+  }
+
+  async start(): Promise<void> {
+    const { schema, log } = this.#deps
+    await this.#settle()
+    // Before the server listens, so that no change of its own callers is missed while a trigger is made.
+    await this.#watch()
+    schema.onChange(() => void this.#watch())
+    log.followDurably('audit', { wanted: anyAudited, effect: auditedChanges, onBatch: () => undefined })
+  }
+
+  /** Nobody changes what is audited without a trace: the switch is an entry itself. */
+  async #settle(): Promise<void> {
+    const { all_tables, tables } = this.#deps.settings
+    const wanted = { all_tables, tables: [...new Set(tables)].sort() }
+    await this.#deps.db.tx(SYSTEM, async (tx) => {
+      await tx.run(lockSettings)
+      await tx.run(adoptSettings)
+      const [before = OFF] = await tx.rows<AuditSettings>(currentSettings)
+      if (JSON.stringify(before) === JSON.stringify(wanted)) return
+      await tx.run(switchSettings(wanted))
+      const entry = { who: SYSTEM, action: 'audit.settings', target: 'audit', ip: '' }
+      await tx.run(auditStatement({ ...entry, oldValues: before, newValues: wanted }))
+    })
+  }
+
+  /** Audited tables are watched, so that changes past the API are in the log too. Each trigger is a change of the schema. */
+  async #watch(): Promise<void> {
+    this.#isAskedToWatch = true
+    if (this.#isWatching) return
+    this.#isWatching = true
+    while (this.#isAskedToWatch) {
+      this.#isAskedToWatch = false
+      for (const table of this.#deps.schema.read().tables.values()) {
+        if (table.watched || this.#hopeless.has(table.oid) || !this.#isAudited(table)) continue
+        if (!(await watchTable(this.#deps, table))) this.#hopeless.add(table.oid)
+      }
+    }
+    this.#isWatching = false
+  }
+
+  #isAudited({ schema, name, kind }: Table): boolean {
+    if (kind !== 'table' && kind !== 'partitioned_table') return false
+    const { all_tables: all, tables } = this.#deps.settings
+    return all || tables.includes(name) || tables.includes(`${schema}.${name}`)
+  }
+}
+
+/** A sentence for the operator when `audit.tables` names what is not there. */
+export function unknownTables(snapshot: Schema, names: readonly string[]): string[] {
+  const known = new Set([...snapshot.tables.values()].flatMap(({ schema, name }) => [name, `${schema}.${name}`]))
+  const unknown = names.filter((name) => !known.has(name))
+  return unknown.length === 0 ? [] : [`audit.tables names tables that are not there: ${unknown.join(', ')}`]
+}

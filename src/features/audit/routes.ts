@@ -1,0 +1,82 @@
+import { reasonOf } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import * as t from '../../core/json-type.ts'
+import type { Feature } from '../../http/feature.ts'
+import { jsonText, route } from '../../http/route.ts'
+import { DataAudit, type DataAuditDeps } from './data-audit.ts'
+import { readAudit } from './query.ts'
+import { forgetOldAudit } from './sql.ts'
+
+const HOUSEKEEPING_MS = 3_600_000
+const SLICE = 5_000
+
+const auditPage = t.object({
+  items: t.array(
+    t.object({
+      id: t.uuid(),
+      timestamp: t.time(),
+      actor: t.oneOf(['admin', 'user', 'anonymous']),
+      action: t.string({ description: 'such as `webhook.create`' }),
+      target: t.string({ description: 'id of the thing, or the table' }),
+      user_id: t.optional(t.uuid()),
+      api_key_id: t.optional(t.uuid()),
+      table_name: t.optional(t.string()),
+      record_id: t.optional(t.any({ description: 'key columns of the record' })),
+      operation: t.optional(t.oneOf(['INSERT', 'UPDATE', 'DELETE'])),
+      old_values: t.optional(t.any()),
+      new_values: t.optional(t.any()),
+      ip_address: t.optional(t.string()),
+    }),
+  ),
+  count: t.integer({ description: 'items in this answer' }),
+  limit: t.integer(),
+  offset: t.integer(),
+})
+
+const auditQuery = {
+  table: t.string({ description: 'table or schema.table' }),
+  user_id: t.uuid(),
+  operation: t.string({ description: 'INSERT, UPDATE or DELETE, in any case' }),
+  action: t.string(),
+  from: t.string({ description: 'RFC 3339 time or date' }),
+  to: t.string({ description: 'RFC 3339 time, or a date, which is included' }),
+  limit: t.integer({ default: 100, maximum: 500 }),
+  offset: t.integer({ default: 0 }),
+}
+
+/** The trail: who changed what. Admin writes leave their entries themselves; those of data are made here. */
+export function createAuditTrail(deps: DataAuditDeps & { retentionDays: number }): Feature {
+  const { db, observe, retentionDays } = deps
+  const data = new DataAudit(deps)
+  let housekeeping: NodeJS.Timeout | undefined
+
+  async function forget(): Promise<number> {
+    let total = 0
+    for (let slice = SLICE; slice === SLICE; total += slice) {
+      slice = await db.run(SYSTEM, forgetOldAudit(retentionDays, SLICE), { lane: 'slow' })
+    }
+    return total
+  }
+
+  return {
+    routes: [
+      route('GET /api/admin/audit', {
+        summary: 'Who changed what, newest first',
+        auth: 'admin',
+        query: auditQuery,
+        answers: { 200: auditPage },
+        handle: async ({ query }) => jsonText(200, await readAudit(db, query)),
+      }),
+    ],
+    async start() {
+      await data.start()
+      housekeeping = setInterval(() => {
+        forget().catch((error: unknown) => {
+          observe({ level: 'warn', message: 'old audit entries not removed', attrs: { error: reasonOf(error) } })
+        })
+      }, HOUSEKEEPING_MS).unref()
+    },
+    cleanups: { audit_log_retention: forget },
+    stop: () => clearInterval(housekeeping),
+  }
+}

@@ -1,0 +1,101 @@
+import { SECRET_COLUMN } from '../../core/redact.ts'
+import { EMPTY, join, type Sql, sql } from '../../db/sql.ts'
+
+export type AuditSettings = { all_tables: boolean; tables: readonly string[] }
+
+/** Two processes that start at once switch once. */
+export const lockSettings: Sql = sql`lock table svc.audit_settings in share row exclusive mode`
+
+export const currentSettings: Sql = sql`
+  select all_tables, to_json(tables) as tables from svc.audit_settings order by id desc limit 1`
+
+export const switchSettings = ({ all_tables: all, tables }: AuditSettings): Sql => sql`
+  insert into svc.audit_settings (all_tables, tables) values (${all}, ${tables}::text[])`
+
+/** Moments of another cluster's life, brought by a dump, are before everything that this one committed. */
+export const adoptSettings: Sql = sql`
+  update svc.audit_settings set since = '1:1:' where pg_snapshot_xmax(since) > pg_snapshot_xmax(pg_current_snapshot())`
+
+/** Once switched off, the log is still read: what was committed before may come late. */
+export const anyAudited: Sql = sql`exists (select from svc.audit_settings where all_tables or tables <> '{}')`
+
+/** Every column by whose name one may guess a secret is there without its value. */
+const masked = (image: Sql): Sql => sql`(
+  select jsonb_object_agg(key, case when key ~* ${SECRET_COLUMN.source} then '"***"' else value end)
+  from jsonb_each(${image}))`
+
+/** What a table is called in an entry, and may be called in the settings: the usual schema need not be named. */
+const NAME = sql`case c.schema_name when 'public' then '' else c.schema_name || '.' end || c.table_name`
+
+/** Entries for the changes of the reader's batch. Whoever writes past the API holds the database: an administrator. */
+export const auditedChanges: Sql = sql`
+  insert into svc.audit_log (at, actor, action, target, user_id, api_key_id, table_name, record_id, operation, old_values, new_values)
+  select c.at,
+    case c.actor->>'kind' when 'user' then 'user' when 'key' then 'user' when 'admin' then 'admin' when 'system' then 'admin'
+      else 'anonymous' end,
+    'record.' || c.action, ${NAME},
+    case c.actor->>'kind' when 'user' then (c.actor->>'id')::uuid when 'key' then (c.actor->>'userId')::uuid end,
+    case when c.actor->>'kind' = 'key' and c.actor->>'id' ~ '^[0-9a-f-]{36}$' then (c.actor->>'id')::uuid end,
+    c.table_name, ${masked(sql`c.pk`)},
+    case c.action when 'create' then 'INSERT' when 'update' then 'UPDATE' else 'DELETE' end,
+    ${masked(sql`c.old_record`)}, ${masked(sql`c.record`)}
+  from batch c cross join lateral (
+    select s.all_tables, s.tables from svc.audit_settings s where not pg_visible_in_snapshot(c.xid, s.since)
+    order by s.id desc limit 1
+  ) s
+  where s.all_tables or c.table_name = any(s.tables) or c.schema_name || '.' || c.table_name = any(s.tables)
+  order by c.id`
+
+/** One slice, oldest first. */
+export const forgetOldAudit = (days: number, limit: number): Sql => sql`
+  delete from svc.audit_log where id in (
+    select id from svc.audit_log where at < now() - make_interval(days => ${days}::int) order by at limit ${limit}::int)`
+
+/** `table` of any schema, or `schema.table`. */
+function isTable(name: string): Sql {
+  const dot = name.indexOf('.')
+  if (dot === -1) return sql`table_name = ${name}`
+  const target = name.startsWith('public.') ? name.slice(dot + 1) : name
+  return sql`(table_name = ${name} or table_name = ${name.slice(dot + 1)} and target = ${target})`
+}
+
+export type AuditFilter = {
+  table?: string
+  userId?: string
+  operation?: string
+  action?: string
+  from?: Date
+  /** `until`: up to but not including; `to`: included. */
+  to?: Date
+  until?: Date
+  limit: number
+  offset: number
+}
+
+/** One JSON text: `{items, count, limit, offset}`. Absent facts are left out of an item, its values keep their nulls. */
+export function selectAudit(filter: AuditFilter): Sql {
+  const conditions: Sql[] = []
+  if (filter.table !== undefined) conditions.push(isTable(filter.table))
+  if (filter.userId !== undefined) conditions.push(sql`user_id = ${filter.userId}::uuid`)
+  if (filter.operation !== undefined) conditions.push(sql`operation = ${filter.operation}`)
+  if (filter.action !== undefined) conditions.push(sql`action = ${filter.action}`)
+  if (filter.from !== undefined) conditions.push(sql`at >= ${filter.from}`)
+  if (filter.to !== undefined) conditions.push(sql`at <= ${filter.to}`)
+  if (filter.until !== undefined) conditions.push(sql`at < ${filter.until}`)
+  const where = conditions.length > 0 ? sql` where ${join(conditions, sql` and `)}` : EMPTY
+  return sql`
+    with found as (
+      select * from svc.audit_log${where} order by at desc, seq desc limit ${filter.limit} offset ${filter.offset}
+    )
+    select json_build_object(
+      'items', coalesce(json_agg(
+        jsonb_strip_nulls(jsonb_build_object(
+          'id', id, 'timestamp', to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+          'actor', actor, 'action', action, 'target', target, 'user_id', user_id, 'api_key_id', api_key_id,
+          'table_name', table_name, 'record_id', record_id, 'operation', operation, 'ip_address', ip_address))
+        || case when old_values is null then '{}' else jsonb_build_object('old_values', old_values) end
+        || case when new_values is null then '{}' else jsonb_build_object('new_values', new_values) end
+        order by at desc, seq desc), '[]'),
+      'count', count(*), 'limit', ${filter.limit}::int, 'offset', ${filter.offset}::bigint)::text
+    from found`
+}
