@@ -22,6 +22,10 @@ export const listQuery = {
   ...rowQuery,
   cursor: t.string({ description: 'instead of `page`: empty for the first page, then the `nextCursor` of the last' }),
   total: t.oneOf(['exact', 'estimate', 'none'], { refusal: 'total must be exact, estimate or none' }),
+  aggregate: t.string({
+    description: '`count`, `count_distinct(col)`, `sum(col)`, `avg(col)`, `min(col)`, `max(col)`',
+  }),
+  group: t.string({ description: 'with `aggregate`: columns that make the groups, separated by commas' }),
   skipTotal: t.boolean({ default: false, description: 'leave the rows uncounted: totals are -1' }),
   search: t.string({ description: 'words in the text columns, `"a phrase"`, `or`, `-excluded`; best matches first' }),
   fuzzy: t.boolean({ default: false, description: 'with `search`: also rows with similar words' }),

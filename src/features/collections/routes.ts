@@ -12,7 +12,7 @@ import { runBatch } from './batch/batch.ts'
 import { parseBatch } from './batch/parse.ts'
 import { parseKey } from './key.ts'
 import { Cursors } from './list/cursor.ts'
-import { explainList, listRows, readStatement } from './list/list.ts'
+import { explainList, listAggregates, listRows, readStatement } from './list/list.ts'
 import type { ListMeans } from './list/plan.ts'
 import { needsTrigrams } from './list/search/parse.ts'
 import { Trigrams } from './list/search/trigrams.ts'
@@ -95,6 +95,9 @@ export function createCollections({ db, schema, log, means, embed, cursorKey }: 
       query: answers.listQuery,
       answers: { 200: answers.rows },
       handle: async (call) => {
+        if (call.query['aggregate'] !== undefined) {
+          return at(call, async (place) => jsonText(200, await listAggregates(reader, call, place)))
+        }
         // A cursor with a vector mode is refused, and says so.
         const near = call.query['cursor'] === undefined ? parseVectors(call.query) : undefined
         if (near) return at(call, async (place) => jsonText(200, await listNear(call, place, near)))

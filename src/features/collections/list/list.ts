@@ -5,6 +5,7 @@ import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { Slots, type Sql } from '../../../db/sql.ts'
 import type { Call } from '../../../http/route.ts'
+import { buildAggregate, explainAggregate, parseAggregate } from './aggregate.ts'
 import { buildList, buildRead } from './build.ts'
 import type { Cursors } from './cursor.ts'
 import { buildCursorPage, SEPARATOR } from './cursor-build.ts'
@@ -54,6 +55,19 @@ export async function listRows(reader: ListReader, call: Call, place: Place): Pr
     throw explainList(error, asked)
   })
   return isByCursor ? withCursor(text ?? '', (keys) => cursors.seal(keys, asked, place)) : (text ?? '')
+}
+
+/** Aggregates of groups of rows, as the JSON text of the answer. */
+export async function listAggregates({ db, known, means }: ListReader, call: Call, place: Place): Promise<string> {
+  const slots = new Slots()
+  const asked = parseAggregate(call.query, slots)
+  const shape = `aggregate ${JSON.stringify(asked)}`
+  const statement = known.get(place, shape, () => buildAggregate(asked, planList(asked, place, means), place))
+  const options = { ...SLOW, signal: call.departure }
+  const text = await db.fly(call.who, statement.fill(slots.values), options).catch((error: unknown) => {
+    throw explainAggregate(explainList(error, asked))
+  })
+  return text ?? ''
 }
 
 function cursorStatement({ known, means, cursors }: ListReader, query: Query, place: Place, estimate?: number) {

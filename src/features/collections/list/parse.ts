@@ -77,7 +77,7 @@ export function roundedUp(rows: number): number {
   }
 }
 
-function parseSort(text: string | undefined): SortKey[] {
+export function parseSort(text: string | undefined): SortKey[] {
   // An unencoded plus arrives as a space, which is trimmed away: ascending either way.
   const keys = names(text).map((name) => ({ name: name.replace(/^[+-]\s*/, ''), descending: name.startsWith('-') }))
   if (keys.length > MAX_SORT) throw badRequest('too many sort fields')

@@ -1,0 +1,118 @@
+import { type AppError, badRequest } from '../../../core/errors.ts'
+import { sqlStateOf } from '../../../db/pg-errors.ts'
+import type { Place } from '../../../db/rows/place.ts'
+import { isSortable } from '../../../db/schema/filter/operators.ts'
+import type { Column } from '../../../db/schema/snapshot.ts'
+import { columnFor } from '../../../db/schema/viewer.ts'
+import { COMMA, EMPTY, Ident, join, type Slots, type Sql, sql } from '../../../db/sql.ts'
+import { orderBy, ROW, totalOf, whereOf } from './build.ts'
+import { type ListQuery, names, parseList, parseSort, type SortKey } from './parse.ts'
+import type { ListPlan } from './plan.ts'
+
+type Query = Readonly<Record<string, string>>
+
+/** What a list of aggregates asks for, in the client's own names; `sort` of the list itself is empty. */
+export type AggregateQuery = ListQuery & {
+  readonly aggregates: readonly { readonly fn: string; readonly name: string | undefined }[]
+  readonly group: readonly string[]
+  readonly groupSort: readonly SortKey[]
+}
+
+/** What shows rows, or orders them in a way that groups have not. */
+const FOREIGN = ['expand', 'fields', 'search', 'cursor', 'facets', 'highlight', 'nearest', 'semantic_query', 'semantic']
+const MAX_AGGREGATES = 20
+
+export function parseAggregate(query: Query, slots: Slots): AggregateQuery {
+  const foreign = FOREIGN.find((name) => query[name] !== undefined)
+  if (foreign !== undefined) throw badRequest(`aggregate cannot be combined with "${foreign}"`)
+  const { aggregate, group, sort, ...rest } = query
+  const aggregates = [...new Set(names(aggregate))].map((text) => {
+    const [, fn = '', name] = /^([^()]*)(?:\((.*)\))?$/s.exec(text) ?? []
+    return { fn: fn.trim(), name: name?.trim() }
+  })
+  if (aggregates.length === 0) throw unknownFunction('')
+  if (aggregates.length > MAX_AGGREGATES) throw badRequest('too many aggregates')
+  return {
+    ...parseList(rest, slots),
+    aggregates,
+    group: [...new Set(names(group))],
+    groupSort: parseSort(sort),
+  }
+}
+
+const unknownFunction = (fn: string): AppError => badRequest(`unknown aggregate function: ${fn.slice(0, 100)}`)
+
+/** A column of the answer. */
+type Output = { readonly name: string; readonly value: Sql }
+
+const FUNCTIONS: Readonly<Record<string, (value: Sql) => Sql>> = {
+  count_distinct: (value) => sql`pg_catalog.count(distinct ${value})`,
+  sum: (value) => sql`pg_catalog.sum(${value})`,
+  avg: (value) => sql`pg_catalog.avg(${value})`,
+  min: (value) => sql`pg_catalog.min(${value})`,
+  max: (value) => sql`pg_catalog.max(${value})`,
+}
+
+const isNumeric = ({ baseType }: Column): boolean => /^(int[248]|float[48]|numeric)$/.test(baseType)
+
+/** The whole answer in one statement: groups are made once, for the page and their number. */
+export function buildAggregate(query: AggregateQuery, plan: ListPlan, place: Place): Sql {
+  const groups = query.group.map((name) => groupOf(name, place))
+  const aggregates = query.aggregates.map(({ fn, name }) => aggregateOf(fn, name, place))
+  const outputs = [...groups, ...aggregates]
+  const twice = outputs.find(({ name }, i) => outputs.findIndex((other) => other.name === name) !== i)
+  if (twice) throw badRequest(`aggregate conflicts with column "${twice.name}"`)
+  const select = outputs.map(({ name, value }) => sql`${value} as ${new Ident(name)}`)
+  const by =
+    groups.length > 0
+      ? sql` group by ${join(
+          groups.map(({ value }) => value),
+          COMMA,
+        )}`
+      : EMPTY
+  const order = orderBy([...sortKeys(query.groupSort, outputs), ...groups.map(({ name }) => sql`${new Ident(name)}`)])
+  const { perPage, page, offset } = plan.window
+  const { text, from } = totalOf({ ...plan, skipTotal: false, estimate: undefined }, sql`svc_groups`)
+  return sql`with svc_groups as materialized (
+      select ${join(select, COMMA)} from ${plan.shape.table.ident} as ${ROW}${whereOf(plan)}${by}
+    )
+    select pg_catalog.concat('{"items":', coalesce((select pg_catalog.json_agg(svc_page.*)::text from (
+        select * from svc_groups${order} limit ${perPage}::int8 offset ${offset}::int8) as svc_page), '[]'),
+      ',"page":', ${page}::int8, ',"perPage":', ${perPage}::int8, ${text}, '}')${from}`
+}
+
+function groupOf(name: string, place: Place): Output {
+  const column = columnFor(place.table, name, place.viewer.role)
+  if (!column) throw badRequest(`unknown column "${name}" in group parameter`)
+  if (!isSortable(column) || column.isVector) {
+    throw badRequest(`unsupported group column "${name}" with type "${column.type}"`)
+  }
+  return { name, value: sql`${ROW}.${column.ident}` }
+}
+
+function aggregateOf(fn: string, name: string | undefined, { table, viewer }: Place): Output {
+  if (fn === 'count' && name === undefined) return { name: 'count', value: sql`pg_catalog.count(*)` }
+  const make = Object.hasOwn(FUNCTIONS, fn) ? FUNCTIONS[fn] : undefined
+  if (!make) throw unknownFunction(fn)
+  const column = columnFor(table, name ?? '', viewer.role)
+  if (!column) throw badRequest(`unknown column "${name ?? ''}" in aggregate parameter`)
+  if ((fn === 'sum' || fn === 'avg') && !isNumeric(column)) {
+    throw badRequest(`aggregate ${fn} requires a numeric column`)
+  }
+  if (!isSortable(column) || column.isVector) throw unsupported(column)
+  return { name: `${fn}_${column.name}`, value: make(sql`${ROW}.${column.ident}`) }
+}
+
+const unsupported = ({ name, type }: Column): AppError =>
+  badRequest(`unsupported aggregate column "${name}" with type "${type}"`)
+
+const sortKeys = (sort: readonly SortKey[], outputs: readonly Output[]): Sql[] =>
+  sort.map(({ name, descending }) => {
+    const output = outputs.find((each) => each.name === name)
+    if (!output) throw badRequest(`unknown column "${name}" in sort parameter`)
+    return descending ? sql`${new Ident(output.name)} desc` : sql`${new Ident(output.name)}`
+  })
+
+/** PostgreSQL has no minimum of some types, such as uuid before 18. */
+export const explainAggregate = (error: unknown): unknown =>
+  sqlStateOf(error) === '42883' ? badRequest('unsupported column in aggregate parameter') : error
