@@ -22,7 +22,7 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     log: changeLog,
     config: config.realtime,
     retentionSeconds: config.events.retention,
-    authEnabled: config.auth.enabled,
+    visitorsMayListen: !config.auth.enabled && config.api.anonymous !== 'none',
     identify,
     onRevoked: (heard) => revocations.onRevoked(heard),
     clock: revocations.clock,

@@ -227,7 +227,7 @@ export const table = {
   realtime: {
     enabled: bool(true, 'false: /api/realtime answers 404'),
     watch: list([], 'tables whose changes from outside the API are heard too'),
-    max_connections_per_user: int(100, 'open streams', { min: 1 }),
+    max_connections_per_user: int(100, 'open streams and WebSockets', { min: 1 }),
     heartbeat_interval: duration(25, 'pause between signs of life'),
     buffer_size: size('1MB', 'unread bytes after which a slow client is closed'),
   },

@@ -9,14 +9,16 @@ import type { ChangeLog, Position } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import { findTable } from '../../db/schema/lookup.ts'
 import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
-import { bearerOf } from '../../http/guard.ts'
+import { admit, bearerOf } from '../../http/guard.ts'
 import { type Call, type Reply, type Route, route } from '../../http/route.ts'
 import { Connections, EXPIRED } from './connections.ts'
 import { connectedFrame } from './frames.ts'
 import { Hub } from './hub.ts'
 import { Stream } from './stream.ts'
 import type { Subscriber } from './subscriber.ts'
-import { interestOf, wantedBy } from './visibility/interest.ts'
+import { type Asked, interestOf, keyOf, wantedBy } from './visibility/interest.ts'
+import { accept, SocketClient } from './websocket/client.ts'
+import { Conversation } from './websocket/conversation.ts'
 
 export type RealtimeConfig = {
   enabled: boolean
@@ -32,7 +34,8 @@ type Deps = {
   config: RealtimeConfig
   /** `events.retention` */
   retentionSeconds: number
-  authEnabled: boolean
+  /** Whether callers without a token may listen. */
+  visitorsMayListen: boolean
   identify: (bearer: string) => Identity | Promise<Identity>
   onRevoked: (heard: (ends: (who: Identity) => boolean) => void) => void
   clock: Clock
@@ -105,7 +108,7 @@ export function createRealtime(deps: Deps): Realtime {
   async function open(call: Call): Promise<Reply> {
     refuseWhileDraining()
     const { who, query } = call
-    if (who.kind === 'anonymous' && deps.authEnabled) throw unauthorized('authentication required')
+    if (who.kind === 'anonymous' && !deps.visitorsMayListen) throw unauthorized('authentication required')
     const asked = { tables: namesIn(query['tables']), filter: query['filter'] }
     const interest = interestOf(who, await wantedBy(who, asked, lookup))
     hub.requireBudget(interest)
@@ -157,6 +160,67 @@ export function createRealtime(deps: Deps): Realtime {
     }
   }
 
+  const talk = {
+    hub,
+    identify,
+    admit: (who: Identity) => admit(socketRoute, who, 'all'),
+    visitorsMayListen: deps.visitorsMayListen,
+    takePlace: (who: Identity) => connections.takePlace(who),
+    wantedBy: (who: Identity, asked: Asked) => wantedBy(who, asked, lookup),
+    tableKeys: (names: readonly string[]) =>
+      names.flatMap((name) => {
+        const table = findTable(schema.read(), name)
+        return table ? [keyOf(table)] : []
+      }),
+    startAt,
+    now: () => deps.clock.now(),
+    observe: deps.observe,
+  }
+
+  async function openSocket(call: Call): Promise<Reply> {
+    refuseWhileDraining()
+    const { who } = call
+    const isKnown = who.kind !== 'anonymous' || deps.visitorsMayListen
+    const leavePlace = isKnown ? connections.takePlace(who) : undefined
+    const connection = call.takeConnection()
+    const ws = accept(connection)
+    if (!ws) {
+      leavePlace?.()
+      return { status: 499, streaming: true }
+    }
+    const client = new SocketClient(ws, connection.socket, who, config.buffer_size)
+    const conversation = new Conversation(client, talk, leavePlace)
+    connection.socket.once('close', () => {
+      connections.remove(client)
+      hub.remove(client)
+      conversation.ended()
+    })
+    ws.on('message', (data: Buffer, isBinary: boolean) => conversation.hear(data, isBinary))
+    client.say({ type: 'connected', client_id: randomUUID() })
+    connections.add(client)
+    await stillGood(call, client)
+    return { status: 101, streaming: true }
+  }
+
+  const requires = (): void => {
+    if (!config.enabled) throw notFound('realtime is not enabled')
+  }
+  const token = t.string({ description: 'the bearer, for clients that cannot send headers' })
+  const socketRoute = route('GET /api/realtime/ws', {
+    summary: 'Changes as they are committed, over a WebSocket',
+    auth: 'optional',
+    access: 'read',
+    // Who sends no token with the handshake sends it as a message.
+    openToVisitors: true,
+    tokenInQuery: true,
+    upgrade: true,
+    limit: 'api',
+    requires,
+    query: { token },
+    answers: { 101: null },
+    handle: openSocket,
+  })
+
   return {
     routes: [
       route('GET /api/realtime', {
@@ -165,17 +229,16 @@ export function createRealtime(deps: Deps): Realtime {
         access: 'read',
         tokenInQuery: true,
         limit: 'api',
-        requires: () => {
-          if (!config.enabled) throw notFound('realtime is not enabled')
-        },
+        requires,
         query: {
           tables: t.string({ description: 'tables to listen to, separated by commas' }),
-          token: t.string({ description: 'the bearer, for clients that cannot send headers' }),
+          token,
           lastEventId: t.string({ description: 'go on after this event' }),
         },
         answers: { 200: { content: 'text/event-stream' } },
         handle: open,
       }),
+      socketRoute,
     ],
     stats: () => ({ realtime_connections: connections.size }),
     drain() {

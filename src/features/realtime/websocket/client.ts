@@ -1,0 +1,110 @@
+import type { Socket } from 'node:net'
+import { WebSocket, WebSocketServer } from 'ws'
+import type { Identity } from '../../../core/identity.ts'
+import type { Connection } from '../../../http/route.ts'
+import { Subscriber } from '../subscriber.ts'
+import { interestOf } from '../visibility/interest.ts'
+import { NOTHING } from '../visibility/wanted.ts'
+import { MESSAGES, messageFrame, PING_FRAME, pongFrame } from './messages.ts'
+
+/** Those of RFC 6455 §7.4.1, and of our own 4000 + the status that HTTP would have. */
+export const CLOSE = { binary: 1003, policy: 1008, restart: 1012, tooSlow: 1013 } as const
+
+/** How long a client may take to read the last words and to close. */
+const CLOSE_GRACE_MS = 5_000
+
+// Without compression, which would hold hundreds of kilobytes for each connection. Pings are answered by hand, within the
+// bounds of everything that is sent.
+const server = new WebSocketServer({
+  noServer: true,
+  clientTracking: false,
+  perMessageDeflate: false,
+  autoPong: false,
+  maxPayload: 64 * 1024,
+  maxFragments: 1024,
+})
+
+/** Finishes the opening handshake; undefined when the client is gone. */
+export function accept({ request, socket, head, headers }: Connection): WebSocket | undefined {
+  let opened: WebSocket | undefined
+  const addHeaders = (lines: string[]): void => {
+    for (let i = 0; i < headers.length; i += 2) lines.push(`${headers[i]}: ${headers[i + 1]}`)
+  }
+  socket.setTimeout(0)
+  socket.setNoDelay(true)
+  server.once('headers', addHeaders)
+  server.handleUpgrade(request, socket, head, (ws) => {
+    opened = ws
+  })
+  server.off('headers', addHeaders)
+  return opened
+}
+
+/** A subscriber that talks over a WebSocket. Frames are written to its socket as they are made for everybody. */
+export class SocketClient extends Subscriber {
+  readonly #ws: WebSocket
+  readonly #socket: Socket
+  #answersPings = true
+
+  constructor(ws: WebSocket, socket: Socket, who: Identity, bufferSize: number) {
+    super(interestOf(who, NOTHING), socket, MESSAGES, bufferSize)
+    this.#ws = ws
+    this.#socket = socket
+    ws.on('ping', (content: Buffer) => this.write(pongFrame(content)))
+    ws.on('pong', () => this.heard())
+    // The library closes with the code of what the client did wrong: 1002, 1007, 1009.
+    ws.on('error', () => this.#closeInTime())
+  }
+
+  override get closed(): boolean {
+    return this.#ws.readyState !== WebSocket.OPEN || this.#socket.destroyed
+  }
+
+  say(message: object): void {
+    this.write(messageFrame(message))
+  }
+
+  /** Something came from it, so it is there. */
+  heard(): void {
+    this.#answersPings = true
+  }
+
+  /** A peer that vanished without a word is found out by its silence. */
+  override beat(): void {
+    if (!this.#answersPings) return void this.#socket.destroy()
+    this.#answersPings = false
+    this.write(PING_FRAME)
+  }
+
+  override drop(): void {
+    this.end(CLOSE.tooSlow, 'too far behind, resume by last_id')
+  }
+
+  override fail(code: number, message: string): void {
+    this.say({ type: 'error', code, message })
+    this.end(4000 + code, message)
+  }
+
+  override leave(): void {
+    this.end(CLOSE.restart, 'server is shutting down')
+  }
+
+  end(code: number, reason: string): void {
+    if (this.closed) return
+    this.#ws.close(code, reason)
+    this.#closeInTime()
+  }
+
+  /** Of a client that says more than can be answered, no more is read for the moment. */
+  holdBack(isTooMuch: boolean): void {
+    if (isTooMuch) this.#ws.pause()
+    else this.#ws.resume()
+  }
+
+  #closeInTime(): void {
+    // Its own closing frame has to be read.
+    this.#ws.resume()
+    const timer = setTimeout(() => this.#socket.destroy(), CLOSE_GRACE_MS)
+    this.#socket.once('close', () => clearTimeout(timer))
+  }
+}

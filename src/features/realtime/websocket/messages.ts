@@ -1,0 +1,80 @@
+import * as t from '../../../core/json-type.ts'
+import type { Format } from '../subscriber.ts'
+
+const TYPES = ['auth', 'subscribe', 'unsubscribe', 'ping'] as const
+
+export type ClientMessage = {
+  type: (typeof TYPES)[number]
+  /** Echoed in the reply, so that the client knows what is answered. */
+  ref: string | number | null
+  fields: object
+}
+
+/** Undefined for what is no message at all. */
+export function parseMessage(text: string): ClientMessage | undefined {
+  const fields = parsed(text)
+  if (typeof fields !== 'object' || fields === null || Array.isArray(fields)) return undefined
+  const { type: named, ref = null } = fields as Record<string, unknown>
+  const type = TYPES.find((known) => known === named)
+  if (type === undefined || (ref !== null && typeof ref !== 'string' && typeof ref !== 'number')) return undefined
+  return { type, ref, fields }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+const tableNames = t.union(t.array(t.string()), t.string())
+
+export const authFields = t.object({ token: t.string() })
+export const unsubscribeFields = t.object({ tables: tableNames })
+export const subscribeFields = t.object({
+  tables: t.optional(tableNames),
+  filter: t.optional(t.string()),
+  last_id: t.optional(t.string()),
+})
+
+const TEXT = 0x1
+const PING = 0x9
+const PONG = 0xa
+
+/**
+ * A whole frame as a server sends it (RFC 6455 §5.2): it is not masked, so the same bytes are good for every client, and
+ * many frames for one write.
+ */
+function frame(opcode: number, content: Buffer): Buffer {
+  const { length } = content
+  const start = length < 126 ? 2 : length < 65_536 ? 4 : 10
+  const bytes = Buffer.allocUnsafe(start + length)
+  bytes[0] = 0x80 | opcode
+  if (start === 2) bytes[1] = length
+  else if (start === 4) {
+    bytes[1] = 126
+    bytes.writeUInt16BE(length, 2)
+  } else {
+    bytes[1] = 127
+    bytes.writeBigUInt64BE(BigInt(length), 2)
+  }
+  content.copy(bytes, start)
+  return bytes
+}
+
+const textFrame = (text: string): Buffer => frame(TEXT, Buffer.from(text))
+
+export const messageFrame = (message: object): Buffer => textFrame(JSON.stringify(message))
+export const PING_FRAME: Buffer = frame(PING, Buffer.alloc(0))
+export const pongFrame = (content: Buffer): Buffer => frame(PONG, content)
+
+export const MESSAGES: Format = {
+  // The record is passed on as PostgreSQL wrote it, with all its digits.
+  change: ({ position, action, table, record }) =>
+    textFrame(
+      `{"type":"event","id":"${position}","action":"${action}","table":${JSON.stringify(table)},"record":${record}}`,
+    ),
+  reset: (position) => messageFrame({ type: 'reset', position }),
+  expiring: (expiresAt) => messageFrame({ type: 'expiring', expires_at: expiresAt }),
+}
