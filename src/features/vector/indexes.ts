@@ -1,5 +1,7 @@
+import type { Act } from '../../core/audit/entry.ts'
 import { badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { type ConcurrentIndexes, indexName } from '../../db/setup/concurrent-index.ts'
@@ -33,7 +35,7 @@ export function createIndexes({ db, schema, indexes }: Deps) {
       return (await db.fly(SYSTEM, allIndexes(schema.read().schemas))) ?? ''
     },
 
-    async build(asked: AskedIndex) {
+    async build(asked: AskedIndex, act: Act) {
       const { method, metric, lists } = asked
       const table = await tableOf(schema, asked.table, asked.schema)
       const column = vectorColumnOf(table, asked.column)
@@ -43,20 +45,23 @@ export function createIndexes({ db, schema, indexes }: Deps) {
       const name = indexName(asked.index_name, [table.name, column.name, method])
       const operators = `${column.baseType}_${opclass[metric]}`
       const options = method === 'ivfflat' && lists !== undefined ? sql` with (lists = ${integer(lists)})` : EMPTY
-      await indexes.build({
+      const wanted = {
         table,
         name,
         using: sql`${using[method]} (${column.ident} ${new Ident(pgVector.schema, operators)})${options}`,
         isSame: hasOperators(column, method, operators),
-      })
+      }
+      const made = { index_name: name, method, metric, table: table.name, column: column.name }
+      // No transaction holds CONCURRENTLY, here and below.
+      await auditedEffect(db, act.audit({ target: name, newValues: made }), () => indexes.build(wanted))
       await schema.refreshIfStale()
-      return { index_name: name, method, metric, table: table.name, column: column.name }
+      return made
     },
 
-    async drop(name: string): Promise<void> {
+    async drop(name: string, act: Act): Promise<void> {
       const found = await db.fly(SYSTEM, schemaOfIndex(name, schema.read().schemas))
       if (found === null) throw notFound('index not found')
-      await indexes.drop(found, name)
+      await auditedEffect(db, act.audit({ target: name }), () => indexes.drop(found, name))
     },
   }
 }

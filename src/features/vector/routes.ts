@@ -64,10 +64,7 @@ export function createVector({ db, schema, outgoing, config, observe }: Deps): V
           column: t.string(),
         }),
       },
-      handle: async ({ body }) => {
-        const made = await indexes.build(body)
-        return { ...json(201, made), audit: { target: made.index_name } }
-      },
+      handle: async (call) => json(201, await indexes.build(call.body, call)),
     }),
     route('DELETE /api/admin/vector/indexes/{name}', {
       summary: 'Drop an index over vectors',
@@ -75,8 +72,8 @@ export function createVector({ db, schema, outgoing, config, observe }: Deps): V
       audit: 'vector_index.delete',
       params: { name: t.string() },
       answers: { 204: null },
-      handle: async ({ params }) => {
-        await indexes.drop(params.name)
+      handle: async (call) => {
+        await indexes.drop(call.params.name, call)
         return noContent
       },
     }),
