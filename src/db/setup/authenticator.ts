@@ -16,6 +16,9 @@ export async function prepareAuthenticator(
   client: pg.Client,
   address: ConnectOptions,
 ): Promise<{ login: Login | undefined; warnings: string[] }> {
+  // Should even this fail, the attempt below says why.
+  const ready = await readyLogin(client).catch(() => undefined)
+  if (ready && (await logsIn(address, ready))) return { login: ready, warnings: [] }
   return withLock(client, async () => {
     try {
       const { rows } = await client.query<{ version: string; own: string; secret: string | null }>(`
@@ -34,6 +37,23 @@ export async function prepareAuthenticator(
       return { login: undefined, warnings: [warning] }
     }
   })
+}
+
+/** The login as an earlier start left it, which nearly every start finds, and then needs neither the lock nor a change. */
+async function readyLogin(client: pg.Client): Promise<Login | undefined> {
+  const { rows } = await client.query<{ name: string; secret: string | null }>(`
+    select r.rolname as name, known.secret
+    from (select (select value ->> 'password' from svc.settings where key = 'authenticator') as secret) known
+    join pg_catalog.pg_roles r on r.rolname = '${TRUSTED}' || case when known.secret is null then ''
+      else '_' || (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database()) end
+    where r.rolcanlogin and not (r.rolsuper or r.rolbypassrls or r.rolinherit)
+      and (select pg_catalog.count(*) from pg_catalog.pg_auth_members m
+           join pg_catalog.pg_roles requests on requests.oid = m.roleid
+           where m.member = r.oid and requests.rolname in ('svc_anon', 'svc_authenticated')) >= 2
+      and pg_catalog.has_schema_privilege(r.oid, 'svc', 'usage')
+      and pg_catalog.has_database_privilege(r.oid, pg_catalog.current_database(), 'connect')`)
+  const [found] = rows
+  return found && { user: found.name, ...(found.secret !== null && { password: found.secret }) }
 }
 
 /** Passwords belong to the whole cluster but are kept in one database, so each database has a role of its own. */

@@ -12,6 +12,24 @@ const quote = (name: string) => new Ident(name).quoted
  * is exposed: an operator's REVOKE stays. Returns sentences for the operator about what could not be done.
  */
 export async function prepareRoles(client: pg.Client, schemas: readonly string[]): Promise<string[]> {
+  const warnings = (await areReady(client, schemas)) ? [] : await makeReady(client, schemas)
+  return [...warnings, ...(await unsafeRoles(client))]
+}
+
+/** Nearly every start finds them ready, and then needs neither the lock nor a change. */
+async function areReady(client: pg.Client, schemas: readonly string[]): Promise<boolean> {
+  const { rows } = await client.query<{ ready: string; granted: string | null }>(`
+    select (select pg_catalog.count(*) from pg_catalog.pg_roles r
+        where r.rolname in ('svc_anon', 'svc_authenticated')
+          and pg_catalog.pg_has_role(r.oid,
+            case when pg_catalog.current_setting('server_version_num')::int >= 160000 then 'SET' else 'MEMBER' end)
+          and pg_catalog.has_schema_privilege(r.oid, 'svc', 'usage')) as ready,
+      (select value::text from svc.settings where key = 'granted_schemas') as granted`)
+  const granted = JSON.parse(rows[0]?.granted ?? '[]') as string[]
+  return Number(rows[0]?.ready) === ROLES.length && schemas.every((schema) => granted.includes(schema))
+}
+
+async function makeReady(client: pg.Client, schemas: readonly string[]): Promise<string[]> {
   const warnings: string[] = []
   const attempt = async (what: string, text: string) => {
     try {
@@ -44,7 +62,7 @@ export async function prepareRoles(client: pg.Client, schemas: readonly string[]
       [JSON.stringify([...granted])],
     )
   })
-  return [...warnings, ...(await unsafeRoles(client))]
+  return warnings
 }
 
 // Roles belong to the whole cluster, so another database's server may be making them at this very moment.

@@ -53,8 +53,13 @@ const MAX_BACKOFF_MS = 500
 
 export async function openPool(options: PoolOptions): Promise<Pool> {
   const pool = new PostgresPool(options)
-  await pool.start()
-  return pool
+  try {
+    await pool.start()
+    return pool
+  } catch (error) {
+    await pool.stop()
+    throw error
+  }
 }
 
 /** On our own machine PostgreSQL has no more cores than we do, and more processes at work only get in each other's way. */
@@ -118,8 +123,7 @@ class PostgresPool implements Pool {
   }
 
   async start(): Promise<void> {
-    await this.#monitor.start()
-    await Promise.all(this.#lanes().map((lane) => lane.warm()))
+    await Promise.all([this.#monitor.start(), ...this.#lanes().map((lane) => lane.warm())])
   }
 
   state(): 'ok' | 'unreachable' {
