@@ -59,7 +59,7 @@ export function whereOf({ filter, shape, stages }: ListPlan, ...more: Sql[]): Sq
  * The rows of the list as the table `svc_found`, where a stage works something out for each. Candidates are fetched by
  * their place in the table, which a policy does not forbid; when they are too many, the table is read as without them.
  */
-function foundOnce(plan: ListPlan): Sql | undefined {
+export function foundOnce(plan: ListPlan): Sql | undefined {
   const { stages, readable, shape } = plan
   const worked = stages.flatMap((stage) => stage.worked ?? [])
   const candidates = stages.flatMap((stage) => stage.candidates ?? [])

@@ -40,7 +40,7 @@ export type Window = {
 const MAX_SORT = 10
 const MAX_EXPAND = 10
 const MAX_EXPAND_DEPTH = 3
-const PAGES = { perPage: 20, maxPerPage: 500 }
+export const PAGES = { perPage: 20, maxPerPage: 500 }
 
 export function parseRow(query: Query): RowQuery {
   const fields = names(query['fields'])

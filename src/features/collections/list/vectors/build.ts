@@ -1,34 +1,40 @@
 import type { Schema } from '../../../../db/schema/snapshot.ts'
-import { COMMA, Ident, integer, join, type Sql, sql } from '../../../../db/sql.ts'
-import { orderKeys, rowSelect, whereOf } from '../build.ts'
+import { COMMA, integer, join, type Sql, sql } from '../../../../db/sql.ts'
+import { orderKeys, ROW, rowSelect, whereOf } from '../build.ts'
 import type { ListPlan } from '../plan.ts'
 import { distanceOf, type Vector } from './distance.ts'
-
-const ROW = new Ident('svc_t')
 
 /** NaN counts as greater than everything: a vector of zeros, or sums beyond what a number holds. */
 const isDistance = (value: Sql): Sql => sql`${value} > '-infinity'::float8 and ${value} < 'infinity'::float8`
 
 /**
  * The nearest rows and nothing else in order, so that an index over the vectors can be walked. What has no distance
- * comes last there and is dropped afterwards; so are equals put in the order of their keys.
+ * comes last there and is dropped afterwards.
  */
+export function nearestRows(
+  plan: ListPlan,
+  vector: Vector,
+  schema: Schema,
+  columns: readonly Sql[],
+  limit: number,
+): Sql {
+  const { from, value, conditions } = distanceOf(vector, schema)
+  const nearest = sql`select ${join(columns, COMMA)}, ${value}::float8 as svc_distance
+    from ${plan.shape.table.ident} as ${ROW}${from}${whereOf(plan, ...conditions)} order by ${value} limit ${integer(limit)}`
+  return sql`select * from (${nearest}) as svc_n where ${isDistance(sql`svc_n.svc_distance`)}`
+}
+
+/** The whole answer; equals are in the order of their keys. */
 export function buildNearest(plan: ListPlan, vector: Vector, schema: Schema): Sql {
   const { shape, window, readable } = plan
-  const { from, value, conditions } = distanceOf(vector, schema)
-  const columns = join(
-    readable.map(({ ident }) => sql`${ROW}.${ident}`),
-    COMMA,
-  )
-  const nearest = sql`select ${columns}, ${value}::float8 as svc_distance from ${shape.table.ident} as ${ROW}${from}
-    ${whereOf(plan, ...conditions)} order by ${value} limit ${integer(window.reach)}`
+  const columns = readable.map(({ ident }) => sql`${ROW}.${ident}`)
   const order = join([sql`${ROW}.svc_distance`, ...orderKeys(plan.order, ROW)], COMMA)
   return sql`select pg_catalog.concat('{"items":', coalesce(pg_catalog.json_agg(svc_page.*)::text, '[]'),
       ',"page":1,"perPage":', ${window.perPage}::int8, ',"totalItems":', pg_catalog.count(*),
       ',"totalPages":', least(pg_catalog.count(*), 1), '}')
     from (
       select ${rowSelect(schema, shape, ROW)}, ${ROW}.svc_distance as _distance
-      from (${nearest}) as ${ROW} where ${isDistance(sql`${ROW}.svc_distance`)}
+      from (${nearestRows(plan, vector, schema, columns, window.reach)}) as ${ROW}
       order by ${order} limit ${window.perPage}::int8
     ) as svc_page`
 }

@@ -1,5 +1,6 @@
 import type { Column, Schema } from '../../../../db/schema/snapshot.ts'
 import { EMPTY, Ident, integer, type Slot, type Sql, sql } from '../../../../db/sql.ts'
+import { ROW } from '../build.ts'
 import type { Metric } from './parse.ts'
 
 /** How far each row is, as parts of a statement whose row is `svc_t`. */
@@ -11,7 +12,6 @@ export type Distance = {
   readonly conditions: readonly Sql[]
 }
 
-const ROW = new Ident('svc_t')
 const operators: Record<Metric, Sql> = { cosine: sql`<=>`, l2: sql`<->`, inner_product: sql`<#>` }
 
 export type Vector = {

@@ -1,13 +1,16 @@
 import { AppError, badRequest } from '../../../../core/errors.ts'
+import { pageOf } from '../../../../core/page.ts'
 import type { KnownStatements } from '../../../../db/rows/known-statements.ts'
 import type { Place } from '../../../../db/rows/place.ts'
 import type { Column } from '../../../../db/schema/snapshot.ts'
 import { vectorText } from '../../../../db/schema/vectors.ts'
 import { Slots, type Sql } from '../../../../db/sql.ts'
 
-import { type ListQuery, parseList } from '../parse.ts'
+import { type ListQuery, PAGES, parseList } from '../parse.ts'
 import { type ListMeans, planList } from '../plan.ts'
 import { buildNearest } from './build.ts'
+import type { Vector } from './distance.ts'
+import { buildHybrid } from './hybrid.ts'
 import type { VectorQuery } from './parse.ts'
 import { isIndexed, scanSettings } from './scan.ts'
 import { fitted, fittedEmbedding, vectorColumn } from './target.ts'
@@ -34,19 +37,37 @@ export async function vectorStatements(
   const column = vectorColumn(near.column, place)
   const numbers = await numbersOf(near, column, means.embed)
   const slots = new Slots()
-  // Nearness is the order, and there is one page of it.
-  const asked = parseList({ ...query, page: '', sort: '' }, slots)
-  const vector = {
+  // Nearness is the order; without words beside it there is one page of it.
+  const asked = parseList({ ...query, sort: '', ...(!near.hybrid && { page: '' }) }, slots)
+  const vector: Vector = {
     column,
     metric: near.metric,
     dimensions: numbers.length,
     query: slots.put(vectorText(column, numbers)),
   }
-  const shape = `near ${near.metric} ${numbers.length} ${JSON.stringify([column.name, asked])}`
-  const statement = known.get(place, shape, () => buildNearest(planList(asked, place, means), vector, place.schema))
+  const length = near.hybrid ? lengthOf(query) : 0
+  const shape = `near ${near.metric} ${numbers.length} ${length} ${JSON.stringify([column.name, asked])}`
+  const statement = known.get(place, shape, () => {
+    const plan = planList(asked, place, means)
+    if (!near.hybrid) return buildNearest(plan, vector, place.schema)
+    const all = planList({ ...asked, search: undefined }, place, means)
+    return buildHybrid(plan, all, vector, length, place.schema)
+  })
   const settings = scanSettings(column, place.schema)
   const filled = statement.fill(slots.values)
-  return { asked, statements: settings ? [settings, filled] : [filled], mayBeSlow: !isIndexed(place.table, column) }
+  return {
+    asked,
+    statements: settings ? [settings, filled] : [filled],
+    mayBeSlow: near.hybrid || !isIndexed(place.table, column),
+  }
+}
+
+const MAX_LENGTH = 500
+
+/** Of each of the two lists of a hybrid search: what is far down in one may be far up in the other. */
+function lengthOf(query: Query): number {
+  const { offset, perPage } = pageOf({ page: query['page'], perPage: query['perPage'] }, PAGES)
+  return Math.min((offset + perPage) * 3, MAX_LENGTH)
 }
 
 async function numbersOf(

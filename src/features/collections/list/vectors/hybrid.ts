@@ -1,0 +1,80 @@
+import { badRequest } from '../../../../core/errors.ts'
+import { equals } from '../../../../db/rows/keys.ts'
+import type { Schema } from '../../../../db/schema/snapshot.ts'
+import { COMMA, Ident, integer, join, type Sql, sql } from '../../../../db/sql.ts'
+import { foundOnce, ROW, rowSelect } from '../build.ts'
+import type { ListPlan } from '../plan.ts'
+import { nearestRows } from './build.ts'
+import type { Vector } from './distance.ts'
+
+/** What tells rows apart in both lists: the key, or without one the place in the table. */
+type Identity = {
+  /** Of the row `svc_t`, `… as svc_k0`. */
+  readonly columns: readonly Sql[]
+  /** Is the row `svc_t` the one of `svc_fused`? */
+  readonly isSame: Sql
+  readonly names: Sql
+}
+
+const FUSED = new Ident('svc_fused')
+const keyAt = (i: number): Ident => new Ident(`svc_k${i}`)
+
+function identityOf({ order, shape }: ListPlan): Identity {
+  if (order.length === 0 && (shape.table.kind === 'view' || shape.table.kind === 'foreign_table')) {
+    throw badRequest('semantic search with words needs a primary key')
+  }
+  const places = [sql`tableoid`, sql`ctid`]
+  const count = order.length > 0 ? order.length : places.length
+  const same =
+    order.length > 0
+      ? order.map(({ column }, i) => equals(column, ROW, sql`${FUSED}.${keyAt(i)}`))
+      : places.map((place, i) => sql`${ROW}.${place} = ${FUSED}.${keyAt(i)}`)
+  const own = order.length > 0 ? order.map(({ column }) => sql`${column.ident}`) : places
+  return {
+    columns: own.map((name, i) => sql`${ROW}.${name} as ${keyAt(i)}`),
+    isSame: join(same, sql` and `),
+    names: join(
+      Array.from({ length: count }, (_, i) => sql`${keyAt(i)}`),
+      COMMA,
+    ),
+  }
+}
+
+/**
+ * Two lists of one length, by words and by meaning, and a row counts the more the further up it is in either:
+ * reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009), with their constant of 60.
+ */
+export function buildHybrid(words: ListPlan, near: ListPlan, vector: Vector, length: number, schema: Schema): Sql {
+  const { shape, window } = words
+  const { columns, isSame, names } = identityOf(words)
+  const found = foundOnce({ ...words, stages: [...words.stages, { worked: columns }] })
+  const nearest = nearestRows(near, vector, schema, columns, length)
+  const first = integer(length)
+  const byScore = sql`${FUSED}.svc_score desc, ${names}`
+  const item = sql`pg_catalog.concat(pg_catalog.left(pg_catalog.row_to_json(svc_row.*)::text, -1),
+    ',"_hybrid_score":', ${FUSED}.svc_score, ',"_fts_rank":' || ${FUSED}.svc_rank::text,
+    ',"_vector_distance":' || ${FUSED}.svc_distance::text, '}')`
+  if (!found) throw new TypeError('a search works out a rank for each row')
+  return sql`${found}, svc_words as materialized (
+      select ${names}, svc_rank, pg_catalog.row_number() over (order by svc_rank desc, ${names}) as place
+      from svc_found order by place limit ${first}
+    ), svc_near as materialized (
+      select ${names}, svc_distance, pg_catalog.row_number() over (order by svc_distance, ${names}) as place
+      from (${nearest}) as svc_n
+    ), ${FUSED} as materialized (
+      select ${names}, pg_catalog.sum(1::float8 / (60 + place)::float8) as svc_score,
+        pg_catalog.max(svc_rank) as svc_rank, pg_catalog.max(svc_distance) as svc_distance
+      from (
+        select ${names}, place, svc_rank, null::float8 as svc_distance from svc_words
+        union all select ${names}, place, null, svc_distance from svc_near
+      ) as svc_both group by ${names}
+    )
+    select pg_catalog.concat('{"items":[', (
+        select pg_catalog.string_agg(${item}, ',' order by ${byScore}) from (
+          select * from ${FUSED} order by ${byScore} limit ${window.perPage}::int8 offset ${window.offset}::int8
+        ) as ${FUSED} join ${shape.table.ident} as ${ROW} on ${isSame}
+        cross join lateral (select ${rowSelect(schema, shape, ROW)}) as svc_row
+      ), '],"page":', ${window.page}::int8, ',"perPage":', ${window.perPage}::int8, ',"totalItems":', svc_total.n,
+      ',"totalPages":', (svc_total.n + ${window.perPage}::int8 - 1) / ${window.perPage}::int8, '}')
+    from (select pg_catalog.count(*) as n from ${FUSED}) as svc_total`
+}
