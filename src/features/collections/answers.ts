@@ -18,7 +18,10 @@ export const listQuery = {
   ...pageQuery,
   perPage: t.integer({ default: 20, maximum: 500 }),
   filter: t.string({ description: "such as `views > 10 AND (title ~ '%a%' OR author.name = 'Bo')`" }),
-  sort: t.string({ description: 'columns separated by commas, `-` in front for descending' }),
+  sort: t.string({
+    description:
+      'columns separated by commas, `-` in front for descending; with PostGIS first `column.distance(lng,lat)`',
+  }),
   ...rowQuery,
   cursor: t.string({ description: 'instead of `page`: empty for the first page, then the `nextCursor` of the last' }),
   total: t.oneOf(['exact', 'estimate', 'none'], { refusal: 'total must be exact, estimate or none' }),
@@ -45,6 +48,10 @@ export const listQuery = {
   semantic: t.boolean({ default: false, description: 'with `search`: ranks of words and of meaning together' }),
   vector_column: t.string({ description: 'which column the vectors are in, where that is not clear' }),
   distance: t.string({ default: 'cosine', description: '`cosine`, `l2` or `inner_product`' }),
+  near: t.string({ description: '`column,lng,lat,meters`: rows within a distance; needs PostGIS' }),
+  within: t.string({ description: '`column,<GeoJSON Polygon or MultiPolygon>`: rows covered by an area' }),
+  intersects: t.string({ description: '`column,<GeoJSON>`: rows that share a point with a geometry' }),
+  bbox: t.string({ description: '`column,minLng,minLat,maxLng,maxLat`; minLng > maxLng crosses the date line' }),
 }
 
 const onConflict = t.string({ description: 'columns of a unique key: a row with the same key is changed instead' })

@@ -22,7 +22,7 @@ export type AggregateQuery = ListQuery & {
 const FOREIGN = ['expand', 'fields', 'search', 'cursor', 'facets', 'highlight', 'nearest', 'semantic_query', 'semantic']
 const MAX_AGGREGATES = 20
 
-export function parseAggregate(query: Query, slots: Slots): AggregateQuery {
+export function parseAggregate(query: Query, slots: Slots, place: Place): AggregateQuery {
   const foreign = FOREIGN.find((name) => query[name] !== undefined)
   if (foreign !== undefined) throw badRequest(`aggregate cannot be combined with "${foreign}"`)
   const { aggregate, group, sort, ...rest } = query
@@ -33,7 +33,7 @@ export function parseAggregate(query: Query, slots: Slots): AggregateQuery {
   if (aggregates.length === 0) throw unknownFunction('')
   if (aggregates.length > MAX_AGGREGATES) throw badRequest('too many aggregates')
   return {
-    ...parseList(rest, slots),
+    ...parseList(rest, slots, place),
     aggregates,
     group: [...new Set(names(group))],
     groupSort: parseSort(sort),

@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startServer } from '../../../../test/kit.ts'
+import { snapshotOf } from '../../../../test/snapshot.ts'
 import { ANONYMOUS, type Identity } from '../../../core/identity.ts'
 import { Appender } from '../../../db/changes/append.ts'
 import { KnownStatements } from '../../../db/rows/known-statements.ts'
-import { openSchemaCache } from '../../../db/schema/cache.ts'
 import { Candidates } from '../../../db/schema/candidates.ts'
 import { viewerOf } from '../../../db/schema/viewer.ts'
-import { openPool } from '../../../db/wire/pool.ts'
 import { parseBatch } from '../batch/parse.ts'
 import { mergeRuns } from '../batch/runs.ts'
 import { runStatements } from '../batch/statements.ts'
@@ -26,25 +25,6 @@ class Counting extends KnownStatements {
       return make()
     })
   }
-}
-
-async function snapshotOf(databaseUrl: string) {
-  const observe = () => {}
-  const db = await openPool({
-    url: databaseUrl,
-    maxConns: 2,
-    minConns: 1,
-    acquireTimeoutMs: 5000,
-    preparedStatements: true,
-    schemas: ['public'],
-    statementTimeoutMs: 5000,
-    observe,
-  })
-  const cache = await openSchemaCache({ db, schemas: ['public'], observe })
-  const schema = cache.read()
-  await cache.stop()
-  await db.stop()
-  return schema
 }
 
 test('a list with total, filter and expansion is one statement that walks indexes, also when its plan is kept', async () => {

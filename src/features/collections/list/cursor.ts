@@ -41,7 +41,7 @@ export class Cursors {
     if (combined !== undefined) throw badRequest(`cursor cannot be combined with "${combined}"`)
     if (keyFor(place.table, place.viewer.role).length === 0) throw badRequest('cursor requires a primary key')
     const total = query['total'] ?? 'none'
-    const asked = parseList({ ...query, total }, slots, estimate)
+    const asked = parseList({ ...query, total }, slots, place, estimate)
     const keys = query['cursor'] ? this.#open(query['cursor'], asked, place) : undefined
     return {
       ...asked,

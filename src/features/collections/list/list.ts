@@ -26,7 +26,7 @@ export function listStatement(
   estimate?: number,
 ): { asked: ListQuery; statement: Sql } {
   const slots = new Slots()
-  const asked = parseList(query, slots, estimate)
+  const asked = parseList(query, slots, place, estimate)
   const shape = `list ${JSON.stringify(asked)}`
   const statement = known.get(place, shape, () => buildList(planList(asked, place, means), place.schema))
   return { asked, statement: statement.fill(slots.values) }
@@ -45,7 +45,7 @@ export async function listRows(reader: ListReader, call: Call, place: Place): Pr
   const { query } = call
   const isByCursor = query['cursor'] !== undefined
   const parse = (slots: Slots, estimate?: number): ListQuery =>
-    isByCursor ? cursors.parse(query, slots, place, estimate) : parseList(query, slots, estimate)
+    isByCursor ? cursors.parse(query, slots, place, estimate) : parseList(query, slots, place, estimate)
   const estimate = query['total'] === 'estimate' ? await estimatedRows(db, call, place, parse, means) : undefined
   const { asked, statement } = isByCursor
     ? cursorStatement(reader, query, place, estimate)
@@ -60,7 +60,7 @@ export async function listRows(reader: ListReader, call: Call, place: Place): Pr
 /** Aggregates of groups of rows, as the JSON text of the answer. */
 export async function listAggregates({ db, known, means }: ListReader, call: Call, place: Place): Promise<string> {
   const slots = new Slots()
-  const asked = parseAggregate(call.query, slots)
+  const asked = parseAggregate(call.query, slots, place)
   const shape = `aggregate ${JSON.stringify(asked)}`
   const statement = known.get(place, shape, () => buildAggregate(asked, planList(asked, place, means), place))
   const options = { ...SLOW, signal: call.departure }
@@ -93,7 +93,8 @@ export function readStatement(known: KnownStatements, query: Query, key: readonl
 }
 
 /** What looks at many rows keeps out of the way of what looks at few. */
-const mayBeSlow = ({ search, facets }: ListQuery): boolean => search !== undefined || facets.length > 0
+const mayBeSlow = ({ search, facets, places, distance }: ListQuery): boolean =>
+  search !== undefined || facets.length > 0 || places.length > 0 || distance !== undefined
 
 /** Values are read and compared by PostgreSQL; what does not fit is the fault of the parameter that it came in. */
 export function explainList(error: unknown, { filter, sort, search, facets }: ListQuery): unknown {

@@ -1,8 +1,10 @@
 import { badRequest } from '../../../core/errors.ts'
 import { pageOf } from '../../../core/page.ts'
+import type { Place } from '../../../db/rows/place.ts'
 import { type Filter, parseFilter } from '../../../db/schema/filter/parse.ts'
 import type { Slot, Slots } from '../../../db/sql.ts'
 import { parseSearch, type SearchQuery } from './search/parse.ts'
+import { type DistanceKey, type PlacedFilter, parseDistance, parsePlaces } from './spatial/parse.ts'
 
 type Query = Readonly<Record<string, string>>
 
@@ -26,6 +28,8 @@ export type ListQuery = RowQuery & {
   readonly facets: readonly string[]
   /** The total as the planner guesses it, instead of counting. */
   readonly estimate: Slot | undefined
+  readonly places: readonly PlacedFilter[]
+  readonly distance: DistanceKey | undefined
 }
 
 /** Which of the rows, in their order. */
@@ -47,16 +51,19 @@ export function parseRow(query: Query): RowQuery {
   return { fields: fields.length > 0 ? [...new Set(fields)] : undefined, expand: parseExpand(query['expand']) }
 }
 
-export function parseList(query: Query, slots: Slots, estimate?: number): ListQuery {
+export function parseList(query: Query, slots: Slots, place: Place, estimate?: number): ListQuery {
+  const { distance, rest } = parseDistance(query['sort'], place, slots)
   return {
     ...parseRow(query),
     filter: parseFilter(query['filter'] ?? '', slots),
-    sort: parseSort(query['sort']),
+    sort: parseSort(rest),
     window: parseWindow(query, slots),
     search: parseSearch(query, slots),
     facets: [...new Set(names(query['facets']))],
     skipTotal: query['total'] === 'none' || (query['total'] === undefined && query['skipTotal'] === 'true'),
     estimate: estimate === undefined ? undefined : slots.put(estimate),
+    places: parsePlaces(query, place, slots),
+    distance,
   }
 }
 

@@ -10,6 +10,7 @@ import type { Slot } from '../../../db/sql.ts'
 import type { ListQuery, RowQuery, SortKey, Window } from './parse.ts'
 import { planFacets } from './search/facets.ts'
 import { planSearch } from './search/plan.ts'
+import { planDistance, planPlace } from './spatial/plan.ts'
 import type { Stage } from './stage.ts'
 
 /** Which columns and relations one JSON object shows. */
@@ -64,6 +65,8 @@ export function planList(query: ListQuery, place: Place, means: ListMeans): List
 const planStages = (query: ListQuery, place: Place, means: ListMeans): Stage[] => [
   ...(query.search ? [planSearch(query.search, place, means)] : []),
   ...(query.facets.length > 0 ? [planFacets(query.facets, place)] : []),
+  ...query.places.map((filter) => planPlace(filter, place, means.candidates)),
+  ...(query.distance ? [planDistance(query.distance, place)] : []),
 ]
 
 export function planRow({ fields, expand }: RowQuery, place: Place): Shape {

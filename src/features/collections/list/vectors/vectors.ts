@@ -38,7 +38,7 @@ export async function vectorStatements(
   const numbers = await numbersOf(near, column, means.embed)
   const slots = new Slots()
   // Nearness is the order; without words beside it there is one page of it.
-  const asked = parseList({ ...query, sort: '', ...(!near.hybrid && { page: '' }) }, slots)
+  const asked = parseList({ ...query, sort: '', ...(!near.hybrid && { page: '' }) }, slots, place)
   const vector: Vector = {
     column,
     metric: near.metric,

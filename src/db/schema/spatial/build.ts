@@ -1,0 +1,126 @@
+import { Ident, integer, join, type Sql, sql } from '../../sql.ts'
+import type { Column, Schema } from '../snapshot.ts'
+import { postGis, WGS84 } from './convert.ts'
+import type { GivenBox, SpatialFilter } from './parse.ts'
+
+const OR = sql` or `
+const SYSTEM = sql`4326`
+
+/** SQL over one spatial column of the row called `row`. */
+export class SpatialSql {
+  readonly #schema: Schema
+  readonly #column: Column
+  readonly #value: Sql
+
+  constructor(schema: Schema, column: Column, row: Ident) {
+    this.#schema = schema
+    this.#column = column
+    this.#value = sql`${row}.${column.ident}`
+  }
+
+  /** Whether the row fulfils the filter: first what an index can find, then what decides. */
+  conditions(filter: SpatialFilter): Sql[] {
+    const found = this.candidates(filter)
+    if (filter.name === 'bbox' && this.#isFlat) return found ? [found] : []
+    return [...(found ? [found] : []), this.#exact(filter)]
+  }
+
+  /** What rows that may fulfil the filter have in common, said so that a GiST index of the column serves. */
+  candidates(filter: SpatialFilter): Sql | undefined {
+    if (filter.name === 'near' && this.#column.isGeography) return this.#isNear(filter)
+    if (filter.candidates.length === 0) return undefined
+    return this.#overlaps(
+      this.#value,
+      filter.candidates.map((box) => this.#indexBox(box)),
+    )
+  }
+
+  /** Metres to a point. */
+  distance(lng: Sql, lat: Sql): Sql {
+    return sql`${this.#fn('st_distance')}(${this.#onGlobe}, ${this.#point(lng, lat)})`
+  }
+
+  #exact(filter: SpatialFilter): Sql {
+    const [first] = filter.values
+    switch (filter.name) {
+      case 'near':
+        return this.#isNear(filter)
+      case 'bbox':
+        return this.#overlaps(
+          this.#inDegrees,
+          filter.boxes.map((box) => this.#envelope(box)),
+        )
+      case 'within':
+        return sql`${this.#fn('st_coveredby')}(${this.#valid}, ${this.#asked(sql`${first ?? null}`)})`
+      case 'intersects':
+        return sql`${this.#fn('st_intersects')}(${this.#valid}, ${this.#asked(sql`${first ?? null}`)})`
+    }
+  }
+
+  #isNear({ values: [lng = null, lat = null, meters = null] }: SpatialFilter): Sql {
+    const point = this.#point(sql`${lng}`, sql`${lat}`)
+    return sql`${this.#fn('st_dwithin')}(${this.#onGlobe}, ${point}, ${meters}::float8)`
+  }
+
+  #point(lng: Sql, lat: Sql): Sql {
+    const point = sql`${this.#fn('st_makepoint')}(${lng}::float8, ${lat}::float8)`
+    return sql`${this.#fn('st_setsrid')}(${point}, ${SYSTEM})::${this.#fn('geography')}`
+  }
+
+  /** Once for the whole statement. Rings may cross themselves; what they enclose is what is meant. */
+  #asked(text: Sql): Sql {
+    const geometry = sql`${this.#fn('st_setsrid')}(${this.#fn('st_geomfromgeojson')}(${text}::text), ${SYSTEM})`
+    return sql`(select ${this.#fn('st_makevalid')}(${geometry}))`
+  }
+
+  #overlaps(value: Sql, boxes: readonly Sql[]): Sql {
+    const { postGIS } = this.#schema
+    const overlaps = boxes.map((box) => sql`${value} operator(${new Ident(postGIS?.schema ?? 'public')}.&&) ${box}`)
+    return sql`(${join(overlaps, OR)})`
+  }
+
+  #envelope([west = null, south = null, east = null, north = null]: GivenBox): Sql {
+    return sql`${this.#fn('st_makeenvelope')}(${west}::float8, ${south}::float8, ${east}::float8, ${north}::float8, ${SYSTEM})`
+  }
+
+  /** The box as the column's index knows it: its edges in steps of a degree, because they become curves. */
+  #indexBox(box: GivenBox): Sql {
+    if (this.#isFlat) return this.#envelope(box)
+    const stepped = sql`${this.#fn('st_segmentize')}(${this.#envelope(box)}, 1)`
+    return this.#column.isGeography
+      ? sql`${stepped}::${this.#fn('geography')}`
+      : sql`${this.#fn('st_transform')}(${stepped}, ${integer(this.#column.srid)})`
+  }
+
+  /** Its coordinates are those of GeoJSON already. */
+  get #isFlat(): boolean {
+    const { isGeometry, srid } = this.#column
+    return isGeometry && (srid === WGS84 || srid === 0)
+  }
+
+  get #inDegrees(): Sql {
+    const { isGeography, srid } = this.#column
+    if (isGeography) return sql`${this.#value}::${this.#fn('geometry')}`
+    if (srid === WGS84) return this.#value
+    return srid === 0
+      ? sql`${this.#fn('st_setsrid')}(${this.#value}, ${SYSTEM})`
+      : sql`${this.#fn('st_transform')}(${this.#value}, ${SYSTEM})`
+  }
+
+  get #onGlobe(): Sql {
+    return this.#column.isGeography ? this.#value : sql`${this.#inDegrees}::${this.#fn('geography')}`
+  }
+
+  /** One polygon that crosses itself must not end everybody's search: PostGIS refuses to compare some of them. */
+  get #valid(): Sql {
+    if (!MAY_BE_INVALID.has(this.#column.geometryType)) return this.#inDegrees
+    const value = this.#inDegrees
+    return sql`case when ${this.#fn('st_isvalid')}(${value}) then ${value} else ${this.#fn('st_makevalid')}(${value}) end`
+  }
+
+  #fn(name: string): Ident {
+    return postGis(this.#schema, name)
+  }
+}
+
+const MAY_BE_INVALID: ReadonlySet<string> = new Set(['Geometry', 'Polygon', 'MultiPolygon', 'GeometryCollection'])

@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict'
+import { before, test } from 'node:test'
+import { withoutExtensions } from '../../../../../test/cluster.ts'
+import { eventually, type InProcessServer, type SignedUp, startServer } from '../../../../../test/kit.ts'
+import { snapshotOf } from '../../../../../test/snapshot.ts'
+import { ANONYMOUS } from '../../../../core/identity.ts'
+import { KnownStatements } from '../../../../db/rows/known-statements.ts'
+import { Candidates } from '../../../../db/schema/candidates.ts'
+import { viewerOf } from '../../../../db/schema/viewer.ts'
+import { listStatement } from '../list.ts'
+
+let api: InProcessServer
+let ana: SignedUp
+let bo: SignedUp
+
+const COLUMNS = ['round', 'flat', 'bare', 'mercator']
+const AREA = JSON.stringify({
+  type: 'Polygon',
+  coordinates: [
+    [
+      [7, 46],
+      [7.5, 46],
+      [7.5, 46.5],
+      [7, 46.5],
+      [7, 46],
+    ],
+  ],
+})
+const filters = (column: string): [string, string][] => [
+  ['near', `${column},7.2,46.2,5000`],
+  ['within', `${column},${AREA}`],
+  ['intersects', `${column},${AREA}`],
+  ['bbox', `${column},7,46,7.5,46.5`],
+]
+
+/** A place for every half degree, so that few are in any one neighbourhood. */
+const PLACES = `select st_setsrid(st_makepoint(x / 2.0 - 170, y / 2.0 - 70), 4326) as p
+  from generate_series(0, 679) x, generate_series(0, 279, 4) y`
+
+before(async () => {
+  if (withoutExtensions) return
+  api = await startServer({ postgres: 'extensions' })
+  ana = await api.signUp('ana@example.com')
+  bo = await api.signUp('bo@example.com')
+  const columns = `id int generated always as identity primary key, owner uuid, round geography(Point),
+    flat geometry(Point, 4326), bare geometry, mercator geometry(Point, 3857)`
+  for (const table of ['open_places', 'own_places']) {
+    await api.sql(`create extension if not exists postgis; create table ${table} (${columns})`)
+    await api.sql(
+      `insert into ${table} (owner, round, flat, bare, mercator)
+       select case when random() < 0.01 then $1::uuid else $2::uuid end, p, p, p, st_transform(p, 3857) from (${PLACES}) places`,
+      [ana.user.id, bo.user.id],
+    )
+    await api.sql(
+      `insert into ${table} (owner, round, flat, bare, mercator)
+       select o.owner, p, p, p, st_transform(p, 3857)
+       from unnest(array[$1, $2]::uuid[]) o(owner), st_setsrid(st_makepoint(7.2, 46.2), 4326) as p`,
+      [ana.user.id, bo.user.id],
+    )
+    for (const column of COLUMNS) await api.sql(`create index ${table}_${column} on ${table} using gist (${column})`)
+  }
+  await api.sql(`analyze open_places; analyze own_places; grant select on open_places, own_places to svc_anon, svc_authenticated;
+    alter table own_places enable row level security;
+    create policy own on own_places using (owner = (select nullif(current_setting('svc.user_id', true), '')::uuid))`)
+  await eventually(async () => assert.equal((await api.call('GET /api/collections/own_places')).status, 200))
+})
+
+const scans = async (): Promise<Map<string, number>> => {
+  const rows = await api.sql(`select indexrelname, idx_scan from pg_stat_user_indexes where relname = 'own_places'`)
+  return new Map(rows.map(({ indexrelname, idx_scan }) => [indexrelname, Number(idx_scan)]))
+}
+
+test('spatial filters are found by the GiST index of the column', { skip: withoutExtensions }, async () => {
+  const schema = await snapshotOf(api.databaseUrl)
+  const table = schema.tables.get('public.open_places')
+  assert.ok(table)
+  const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
+  const means = { candidates: new Candidates(''), textSearchConfig: { schema: 'pg_catalog', name: 'english' } }
+  for (const column of COLUMNS) {
+    for (const [name, value] of filters(column)) {
+      const { text, values } = listStatement(new KnownStatements(), { [name]: value }, place, means).statement.render()
+      const plan = await api.sql(`explain ${text}`, [...values])
+      const lines = plan.map((row) => row['QUERY PLAN']).join('\n')
+      assert.match(lines, new RegExp(`open_places_${column}\\b`), `${name} ${column}: ${lines}`)
+      assert.doesNotMatch(lines, /Seq Scan on open_places/, `${name} ${column}`)
+    }
+  }
+})
+
+test('a policy keeps nobody from the index, and the index tells nobody of other rows', {
+  skip: withoutExtensions,
+}, async () => {
+  const before = await scans()
+  for (const column of COLUMNS) {
+    for (const [name, value] of filters(column)) {
+      const query = new URLSearchParams({ [name]: value, sort: `${column}.distance(7.2,46.2)`, fields: 'owner' })
+      const { status, body } = await api.call(`GET /api/collections/own_places?${query}`, { as: ana.token })
+      assert.equal(status, 200, JSON.stringify(body))
+      assert.equal(body.totalItems, body.items.length)
+      assert.ok(body.items.every(({ owner }: { owner: string }) => owner === ana.user.id))
+      assert.ok(body.items[0]._distance < 0.01, `${name} ${column}`)
+    }
+  }
+  // A backend reports its counters up to ten seconds after it became idle.
+  const isReported = async () => {
+    const now = await scans()
+    for (const column of COLUMNS) {
+      const index = `own_places_${column}`
+      assert.ok((now.get(index) ?? 0) - (before.get(index) ?? 0) >= filters(column).length, `${column} is used`)
+    }
+  }
+  await eventually(isReported, { seconds: 30 })
+  const anyone = await api.call('GET /api/collections/own_places?near=flat,7.2,46.2,5000')
+  assert.deepEqual([anyone.status, anyone.body.totalItems ?? anyone.body.message], [200, 0])
+})

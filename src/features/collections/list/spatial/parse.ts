@@ -1,0 +1,60 @@
+import { badRequest } from '../../../../core/errors.ts'
+import type { Place } from '../../../../db/rows/place.ts'
+import {
+  numbersOf,
+  parseSpatial,
+  requirePoint,
+  requirePostGis,
+  requireSpatial,
+  SPATIAL_NAMES,
+  type SpatialFilter,
+} from '../../../../db/schema/spatial/parse.ts'
+import { columnFor } from '../../../../db/schema/viewer.ts'
+import type { Slot, Slots } from '../../../../db/sql.ts'
+
+type Query = Readonly<Record<string, string>>
+
+/** Spatial filters with the names of their columns. */
+export type PlacedFilter = SpatialFilter & { readonly column: string }
+
+export type DistanceKey = {
+  readonly column: string
+  readonly descending: boolean
+  readonly lng: Slot
+  readonly lat: Slot
+}
+
+/** `near=column,…` and the others. Whether a value is a good one depends on the column. */
+export function parsePlaces(query: Query, { schema, table, viewer }: Place, slots: Slots): PlacedFilter[] {
+  return SPATIAL_NAMES.flatMap((name) => {
+    const text = query[name]
+    if (text === undefined || text === '') return []
+    requirePostGis(schema)
+    const comma = text.indexOf(',')
+    const column = (comma === -1 ? text : text.slice(0, comma)).trim()
+    const found = requireSpatial(columnFor(table, column, viewer.role), column)
+    const given = comma === -1 ? '' : text.slice(comma + 1)
+    return [{ ...parseSpatial(name, given, found, (value) => slots.put(value)), column }]
+  })
+}
+
+const DISTANCE = /^\s*([+-]?)\s*([^,()]+)\.distance\(([^()]*)\)\s*(?:,|$)/
+
+/** `sort=column.distance(lng,lat)`, and what is left of the sort beside it. */
+export function parseDistance(
+  sort: string | undefined,
+  { schema, table, viewer }: Place,
+  slots: Slots,
+): { distance: DistanceKey | undefined; rest: string | undefined } {
+  if (sort === undefined || !sort.includes('.distance(')) return { distance: undefined, rest: sort }
+  requirePostGis(schema)
+  const [matched, sign, column = '', point = ''] = DISTANCE.exec(sort) ?? []
+  const rest = sort.slice(matched?.length ?? 0)
+  if (matched === undefined || rest.includes('.distance(')) {
+    throw badRequest('invalid sort parameter: a distance is written column.distance(lng,lat) and comes first')
+  }
+  requireSpatial(columnFor(table, column, viewer.role), column)
+  const [lng, lat] = numbersOf('sort', point, ['longitude', 'latitude'])
+  requirePoint('sort', lng, lat)
+  return { distance: { column, descending: sign === '-', lng: slots.put(lng), lat: slots.put(lat) }, rest }
+}

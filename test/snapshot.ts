@@ -1,0 +1,23 @@
+import { openSchemaCache } from '../src/db/schema/cache.ts'
+import type { Schema } from '../src/db/schema/snapshot.ts'
+import { openPool } from '../src/db/wire/pool.ts'
+
+/** What a database looks like to a server. */
+export async function snapshotOf(databaseUrl: string): Promise<Schema> {
+  const observe = () => {}
+  const db = await openPool({
+    url: databaseUrl,
+    maxConns: 2,
+    minConns: 1,
+    acquireTimeoutMs: 5000,
+    preparedStatements: true,
+    schemas: ['public'],
+    statementTimeoutMs: 5000,
+    observe,
+  })
+  const cache = await openSchemaCache({ db, schemas: ['public'], observe })
+  const schema = cache.read()
+  await cache.stop()
+  await db.stop()
+  return schema
+}
