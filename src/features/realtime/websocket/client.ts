@@ -71,6 +71,7 @@ export class SocketClient extends Subscriber {
 
   /** A peer that vanished without a word is found out by its silence. */
   override beat(): void {
+    if (this.closed) return
     if (!this.#answersPings) return void this.#socket.destroy()
     this.#answersPings = false
     this.write(PING_FRAME)

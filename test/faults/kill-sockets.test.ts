@@ -1,0 +1,108 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { freePort } from '../free-port.ts'
+import { eventually, type SpawnedServer, spawnServer } from '../kit.ts'
+import { type Talker, talkTo } from '../web-socket.ts'
+
+/** KILL_SOCKETS=300 KILL_SECONDS=20 makes the long version of it. */
+const SOCKETS = Number(process.env['KILL_SOCKETS'] ?? 40)
+const SECONDS = Number(process.env['KILL_SECONDS'] ?? 3)
+const WRITES_PER_SECOND = SOCKETS > 100 ? 400 : 100
+const CONFIG = { 'auth.enabled': false }
+
+const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
+/** Listens until told to stop, on whichever server answers, resuming by its last id. */
+function listener(urls: readonly string[], first: number) {
+  const seen = new Map<string, number>()
+  const resets: unknown[] = []
+  let lastId: string | undefined
+  let stopped = false
+  let current: Talker | undefined
+  const take = (): void => {
+    for (const { type, id, record } of current?.heard.splice(0) ?? []) {
+      if (type === 'reset') resets.push(id)
+      if (type === 'event') {
+        seen.set(id, record.n)
+        lastId = id
+      }
+    }
+  }
+  const done = (async () => {
+    for (let turn = first; !stopped; turn++) {
+      try {
+        current = await talkTo(urls[turn % urls.length] ?? '')
+        current.say({ type: 'subscribe', tables: ['events'], ...(lastId !== undefined && { last_id: lastId }), ref: 1 })
+        if (lastId === undefined) {
+          const { position } = await current.until(({ ref }) => ref === 1)
+          lastId = position
+        }
+        while (current.ws.readyState === 1 && !stopped) {
+          take()
+          await sleep(50)
+        }
+        take()
+      } catch {
+        await sleep(100)
+      }
+    }
+    current?.close()
+  })()
+  const stop = async (): Promise<void> => {
+    stopped = true
+    await done
+  }
+  return { seen, resets, isReady: () => lastId !== undefined, stop }
+}
+
+test('kill -9 of one of two servers: every WebSocket resumes by its last id and misses nothing', {
+  timeout: 240_000,
+}, async (t) => {
+  const ports = [await freePort(), await freePort()] as const
+  const stays = await spawnServer({ port: ports[0], config: CONFIG })
+  const dies: SpawnedServer = await spawnServer({ port: ports[1], on: stays, config: CONFIG })
+  await stays.sql('create table events (n int primary key); grant all on events to svc_anon')
+  await eventually(async () => {
+    for (const { call } of [stays, dies]) assert.equal((await call('GET /api/collections/events')).status, 200)
+  })
+  const listeners = Array.from({ length: SOCKETS }, (_, i) => listener([stays.url, dies.url], i))
+  let writing = true
+  t.after(async () => {
+    writing = false
+    await Promise.all(listeners.map(({ stop }) => stop()))
+  })
+  await eventually(() => assert.ok(listeners.every(({ isReady }) => isReady())), { seconds: 60 })
+
+  const acknowledged = new Set<number>()
+  let next = 0
+  const begun = Date.now()
+  const writers = Array.from({ length: 16 }, async (_, worker) => {
+    while (writing) {
+      const n = next++
+      const due = begun + (n * 1000) / WRITES_PER_SECOND
+      if (due > Date.now()) await sleep(due - Date.now())
+      const { call } = worker % 2 === 0 ? stays : dies
+      try {
+        if ((await call('POST /api/collections/events', { json: { n } })).status === 201) acknowledged.add(n)
+      } catch {
+        await sleep(50)
+      }
+    }
+  })
+  await sleep((SECONDS * 1000) / 2)
+  await dies.kill('SIGKILL')
+  await sleep((SECONDS * 1000) / 2)
+  writing = false
+  await Promise.all(writers)
+  const committed = (await stays.sql('select n from events')).map(({ n }) => Number(n)).sort((a, b) => a - b)
+  t.diagnostic(`${SOCKETS} WebSockets, ${committed.length} writes in ${(Date.now() - begun) / 1000} s`)
+  for (const n of acknowledged) assert.ok(committed.includes(n), `acknowledged ${n} is lost`)
+  for (const { seen, resets } of listeners) {
+    await eventually(() => assert.equal(seen.size, committed.length), { seconds: 60 })
+    assert.deepEqual(
+      [...seen.values()].sort((a, b) => a - b),
+      committed,
+    )
+    assert.deepEqual(resets, [])
+  }
+})
