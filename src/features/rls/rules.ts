@@ -1,4 +1,5 @@
-import { catalogueExpression, EMPTY, join, type Sql, sql } from '../../db/sql.ts'
+import { policyRule } from '../../db/schema/policy-rule.ts'
+import { type Sql, sql } from '../../db/sql.ts'
 import type { StoredPolicy } from './sql.ts'
 
 export type Operation = 'select' | 'insert' | 'update' | 'delete'
@@ -39,13 +40,5 @@ export function questionsFor(operation: Operation, policies: readonly StoredPoli
 }
 
 /** The answer of a group as one boolean expression over the row; never null. */
-export function groupExpression({ questions }: Group): Sql {
-  const of = (permissive: boolean): Sql[] =>
-    questions
-      .filter(({ policy }) => policy.permissive === permissive)
-      .map(({ expression }) => sql`coalesce((${catalogueExpression(expression)}), false)`)
-  const permissive = of(true)
-  if (permissive.length === 0) return sql`false`
-  const restrictive = of(false).map((expression) => sql` and ${expression}`)
-  return sql`(${join(permissive, sql` or `)})${join(restrictive, EMPTY)}`
-}
+export const groupExpression = ({ questions }: Group): Sql =>
+  sql`coalesce(${policyRule(questions.map(({ policy, expression }) => ({ permissive: policy.permissive, expression })))}, false)`

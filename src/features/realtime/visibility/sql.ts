@@ -2,12 +2,11 @@ import type { DatabaseSession } from '../../../core/identity.ts'
 import { operator } from '../../../db/schema/filter/operators.ts'
 import { rowAlias, rowImage, type TableIn } from '../../../db/schema/row-image.ts'
 import type { Table } from '../../../db/schema/snapshot.ts'
-import { catalogueExpression, Ident, join, type Sql, sql } from '../../../db/sql.ts'
+import { Ident, join, type Sql, sql } from '../../../db/sql.ts'
 
 const AND = sql` and `
-const OR = sql` or `
 
-export type PolicyState = { permissive: boolean; using: string }
+export type PolicyState = { permissive: boolean; expression: string }
 /** Keyed by table oid; a table that is not there any more is missing. */
 export type Survey = Record<string, { rls: boolean; policies: Record<string, PolicyState[]>; asked: string[] }>
 
@@ -28,7 +27,7 @@ const ASKED_COLUMNS = sql`(
 export const surveyTables = (oids: readonly number[]): Sql => sql`
   select coalesce(json_object_agg(c.oid, json_build_object('rls', c.relrowsecurity, 'policies', (
     select coalesce(json_object_agg(r.rolname, (
-      select coalesce(json_agg(json_build_object('permissive', p.polpermissive, 'using', pg_get_expr(p.polqual, p.polrelid))), '[]')
+      select coalesce(json_agg(json_build_object('permissive', p.polpermissive, 'expression', pg_get_expr(p.polqual, p.polrelid))), '[]')
       from pg_policy p
       where p.polrelid = c.oid and p.polcmd in ('r', '*') and p.polqual is not null
         and (p.polroles @> '{0}' or exists (select from unnest(p.polroles) as o(oid) where pg_has_role(r.oid, o.oid, 'USAGE')))
@@ -36,20 +35,6 @@ export const surveyTables = (oids: readonly number[]): Sql => sql`
     from pg_roles r where c.relrowsecurity and r.rolname in ('svc_anon', 'svc_authenticated')
   ), 'asked', ${ASKED_COLUMNS})), '{}')::text
   from pg_class c where c.oid = any(${oids}::oid[])`
-
-/** PostgreSQL's own rule: one permissive policy must hold, and every restrictive one; none at all means no. */
-export function policyExpression(policies: readonly PolicyState[]): Sql {
-  const of = (permissive: boolean): Sql[] =>
-    policies
-      .filter((policy) => policy.permissive === permissive)
-      .map(({ using }) => sql`(${catalogueExpression(using)})`)
-  const permissive = of(true)
-  if (permissive.length === 0) return sql`false`
-  return sql`(${join(permissive, OR)})${join(
-    of(false).map((restrictive) => sql` and ${restrictive}`),
-    sql``,
-  )}`
-}
 
 const sameKey = (table: Table, a: Ident, b: Ident): Sql =>
   join(

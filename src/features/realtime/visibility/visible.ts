@@ -2,6 +2,7 @@ import { AppError } from '../../../core/errors.ts'
 import { type DatabaseRole, type DatabaseSession, type Identity, SYSTEM } from '../../../core/identity.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
+import { policyRule } from '../../../db/schema/policy-rule.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import { keyFor } from '../../../db/schema/viewer.ts'
 import type { Sql } from '../../../db/sql.ts'
@@ -11,8 +12,8 @@ import {
   imagesOf,
   matchesOf,
   NO_ROWS,
+  type PolicyState,
   planOnce,
-  policyExpression,
   type Rows,
   type Survey,
   surveyTables,
@@ -35,7 +36,7 @@ export type TableBatch = {
   readonly table: Table
   readonly items: readonly Numbered[]
   readonly rls: boolean
-  readonly policies: Record<string, { permissive: boolean; using: string }[]>
+  readonly policies: Record<string, PolicyState[]>
   /** Columns that the policies read: an image without one of them cannot be asked. */
   readonly asked: readonly string[]
 }
@@ -74,7 +75,7 @@ export async function visibleTo(db: Db, viewings: readonly Viewing[]): Promise<M
   const ask = (batch: TableBatch, role: DatabaseRole): Sql => {
     const key = `${batch.table.oid} ${role}`
     const mayReadKey = keyFor(batch.table, role).length > 0
-    const policies = policyExpression(batch.policies[role] ?? [])
+    const policies = policyRule(batch.policies[role] ?? [])
     const question =
       questions.get(key) ?? visibilityOf(batch.table, policies, images.get(batch) ?? NO_IMAGES, mayReadKey)
     questions.set(key, question)
