@@ -1,6 +1,7 @@
 import type { Config } from '../config/config.ts'
 import { watchTables } from '../db/changes/watch.ts'
 import { findTextSearchConfig } from '../db/schema/text-search-config.ts'
+import { Trigrams } from '../db/schema/trigrams.ts'
 import { createCollections } from '../features/collections/routes.ts'
 import { createGraphql } from '../features/graphql/routes.ts'
 import { createMatviews } from '../features/matviews/routes.ts'
@@ -8,6 +9,7 @@ import { createOpenApi } from '../features/openapi/routes.ts'
 import { createRls } from '../features/rls/routes.ts'
 import { createRpc } from '../features/rpc/routes.ts'
 import { createSchemaFeature } from '../features/schema/routes.ts'
+import { createSearch } from '../features/search/routes.ts'
 import { createVector } from '../features/vector/routes.ts'
 import { isLoopbackHost } from '../http/out/address-guard.ts'
 import type { Route } from '../http/route.ts'
@@ -23,6 +25,8 @@ export async function createData(
   routes: () => readonly Route[],
 ) {
   const { db, schema, changeLog, candidates, gateways, observe, publicUrl } = platform
+  const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)
+  const trigrams = new Trigrams({ db, schema })
   await watchTables({ db, schema, observe }, config.realtime.watch)
   const vector = createVector({ db, schema, outgoing: gateways, config: config.ai, observe })
   return {
@@ -33,9 +37,11 @@ export async function createData(
         schema,
         log: changeLog,
         cursorKey: keyFor('cursors'),
-        means: { candidates, textSearchConfig: await findTextSearchConfig(db, config.api.text_search_config) },
+        means: { candidates, textSearchConfig },
+        trigrams,
         embed: vector.embed,
       }),
+      createSearch({ db, schema, textSearchConfig, needTrigrams: () => trigrams.need() }),
       createRpc({ db, schema, log: changeLog }),
       createGraphql({
         db,

@@ -44,7 +44,7 @@ export const trigramKeys = (schema: Schema, table: Table): Sql =>
   )
 
 /** Has the table an index of this key? Compared without what PostgreSQL adds and leaves out when it writes a definition. */
-export function hasGinIndex(table: Table, key: Sql): boolean {
+export function hasGinIndex(table: Pick<Table, 'indexes'>, key: Sql): boolean {
   const wanted = essence(key.text)
   return table.indexes.some(
     ({ method, definition }) =>
@@ -56,4 +56,6 @@ const essence = (text: string): string =>
   text
     .toLowerCase()
     .replace(/operator\(pg_catalog\.\|\|\)/g, '||')
+    .replace(/("[^"]*"|\w+)\."?gin_trgm_ops"?/g, 'gin_trgm_ops')
     .replace(/::(pg_catalog\.)?(text|regconfig)|pg_catalog"?\.|[\s"()]/g, '')
+    .replace(/'[^'.]*\./g, "'")

@@ -5,6 +5,7 @@ import { type Db, type FlyOptions, READS } from '../../db/db.ts'
 import { KnownStatements } from '../../db/rows/known-statements.ts'
 import type { Place } from '../../db/rows/place.ts'
 import type { Column, SchemaCache } from '../../db/schema/snapshot.ts'
+import type { Trigrams } from '../../db/schema/trigrams.ts'
 import type { Sql } from '../../db/sql.ts'
 import { type Call, jsonText, noContent, type Reply, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
@@ -15,7 +16,6 @@ import { Cursors } from './list/cursor.ts'
 import { explainList, listAggregates, listRows, readStatement } from './list/list.ts'
 import type { ListMeans } from './list/plan.ts'
 import { needsTrigrams } from './list/search/parse.ts'
-import { Trigrams } from './list/search/trigrams.ts'
 import { parseVectors, type VectorQuery } from './list/vectors/parse.ts'
 import { type Embed, vectorStatements } from './list/vectors/vectors.ts'
 import { atTable } from './place.ts'
@@ -31,18 +31,20 @@ export type CollectionsDeps = {
   /** Writes are logged, and its reader woken when they are committed. */
   log: Pick<ChangeLog, 'appender' | 'wake'>
   means: ListMeans
+  trigrams: Trigrams
   /** Undefined: no provider is configured. */
   embed: Embed | undefined
   /** The same in all processes. */
   cursorKey: Buffer
 }
 
-export function createCollections({ db, schema, log, means, embed, cursorKey }: CollectionsDeps): { routes: Route[] } {
+export function createCollections({ db, schema, log, means, trigrams, embed, cursorKey }: CollectionsDeps): {
+  routes: Route[]
+} {
   const at = <T>(call: Call, work: (place: Place) => Promise<T>): Promise<T> =>
     atTable(schema, call.params['table'] ?? '', call.who, work)
 
   const known = new KnownStatements()
-  const trigrams = new Trigrams({ db, schema })
   const reader = { db, known, means, cursors: new Cursors(cursorKey) }
 
   const keyOf = (call: Call, place: Place): string[] =>

@@ -1,8 +1,8 @@
-import { badRequest } from '../../../../core/errors.ts'
-import { SYSTEM } from '../../../../core/identity.ts'
-import type { Db } from '../../../../db/db.ts'
-import type { SchemaCache } from '../../../../db/schema/snapshot.ts'
-import { sql } from '../../../../db/sql.ts'
+import { badRequest } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Db } from '../db.ts'
+import { sql } from '../sql.ts'
+import type { SchemaCache } from './snapshot.ts'
 
 /** pg_trgm comes with PostgreSQL, and is made part of the database when somebody first needs it. */
 export class Trigrams {
@@ -24,7 +24,7 @@ export class Trigrams {
   }
 
   async #install(): Promise<void> {
-    await this.#db.run(SYSTEM, sql`create extension if not exists pg_trgm`).catch(() => {})
+    await this.#db.run(SYSTEM, sql`create extension if not exists pg_trgm with schema public`).catch(() => {})
     // Not whether this went well counts: another process may have been faster.
     const { pgTrgm } = await this.#schema.reload()
     if (!pgTrgm) throw badRequest('fuzzy search is unavailable because pg_trgm is not installed')

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type Answer, eventually, startServer } from '../../../test/kit.ts'
+import { openConnection } from '../../db/wire/connect.ts'
+
+const api = await startServer()
+const asAdmin = { as: 'admin' }
+const told = ({ status, body }: Answer) => `${status} ${body.message}`
+const build = (json: object, server = api) => server.call('POST /api/admin/search/indexes', { ...asAdmin, json })
+const drop = (name: string) => api.call(`DELETE /api/admin/search/indexes/${name}`, asAdmin)
+const listed = async () => (await api.call('GET /api/admin/search/indexes', asAdmin)).body
+
+await api.sql(`
+  create table notes (id int primary key, title varchar(80), body text, code char(3), kind text);
+  insert into notes select i,
+      'note ' || i, case when i % 50 = 0 then 'a rare walrus number ' || i else 'plain words only' end, 'abc', 'k' || i % 3
+    from generate_series(1, 6000) i;
+  create table numbers (id int primary key);
+  create view seen as select * from notes;
+  analyze`)
+
+test('indexes are built, listed, built again without effect, and dropped', async () => {
+  const made = await build({ table: 'notes', method: 'fulltext' })
+  assert.deepEqual(
+    [made.status, made.body],
+    [201, { index_name: 'idx_notes_fulltext', method: 'fulltext', table: 'notes' }],
+  )
+  assert.equal((await build({ table: 'notes', method: 'fulltext' })).status, 201)
+  const similar = await build({ table: 'notes', schema: 'public', method: 'trigram', index_name: 'notes_like' })
+  assert.deepEqual(similar.body, { index_name: 'notes_like', method: 'trigram', table: 'notes' })
+  assert.equal((await build({ table: 'notes', method: 'trigram', index_name: 'notes_like' })).status, 201)
+  const { indexes, building } = await listed()
+  assert.deepEqual(building, [])
+  assert.deepEqual(
+    indexes.map(({ definition, ...index }: { definition: string }) => index),
+    [
+      { name: 'idx_notes_fulltext', schema: 'public', table: 'notes', method: 'fulltext' },
+      { name: 'notes_like', schema: 'public', table: 'notes', method: 'trigram' },
+    ],
+  )
+  assert.match(indexes[0].definition, /USING gin \(svc\.search_vector\('english'::regconfig/)
+  assert.equal(
+    told(await build({ table: 'notes', method: 'trigram', index_name: 'idx_notes_fulltext' })).slice(0, 3),
+    '409',
+  )
+  assert.equal((await build({ table: 'notes', method: 'fulltext', index_name: 'spare' })).status, 201)
+  assert.equal((await drop('spare')).status, 204)
+  assert.equal(told(await drop('spare')), '404 index not found')
+  assert.equal(told(await drop('notes_pkey')), '404 index not found')
+})
+
+test('what cannot be indexed is refused in the words of the contract', async () => {
+  assert.equal(told(await build({ method: 'fulltext' })), '400 table is required')
+  assert.equal(told(await build({ table: 'notes', method: 'btree' })), '400 method must be fulltext or trigram')
+  assert.equal(told(await build({ table: 'numbers', method: 'fulltext' })), '400 table has no text columns')
+  assert.equal(told(await build({ table: 'nowhere', method: 'trigram' })), '404 table not found')
+  assert.equal(
+    told(await build({ table: 'notes', method: 'trigram', index_name: 'a b' })),
+    '400 invalid identifier: a b',
+  )
+  assert.equal((await build({ table: 'seen', method: 'fulltext' })).status, 400)
+  assert.equal((await api.call('GET /api/admin/search/indexes')).status, 401)
+})
+
+test('a build that fails leaves nothing behind, and a broken leftover is built anew', async () => {
+  await api.sql(`
+    create table pages (id int primary key, text text);
+    insert into pages values (1, 'one');
+    create index idx_pages_fulltext on pages (id);
+    update pg_index set indisvalid = false where indexrelid = 'idx_pages_fulltext'::regclass`)
+  assert.equal((await build({ table: 'pages', method: 'fulltext' })).status, 201)
+  const [pages] = (await listed()).indexes.filter(({ table }: { table: string }) => table === 'pages')
+  assert.match(pages.definition, /USING gin \(svc\.search_vector/)
+})
+
+test('one build of a table at a time over all processes, and its progress is told', async () => {
+  const other = await startServer({ on: api })
+  const writer = await openConnection({ url: api.databaseUrl })
+  await writer.query('begin')
+  await writer.query(`update notes set kind = 'k9' where id = 1`)
+  const first = build({ table: 'notes', method: 'fulltext', index_name: 'slow_one' })
+  await eventually(async () => {
+    const { building } = await listed()
+    assert.deepEqual([building[0]?.name, building[0]?.table], ['slow_one', 'notes'])
+    assert.equal(typeof building[0].phase, 'string')
+    assert.deepEqual([typeof building[0].done, typeof building[0].total], ['number', 'number'])
+  })
+  for (const server of [api, other]) {
+    assert.equal(
+      told(await build({ table: 'notes', method: 'trigram', index_name: 'second' }, server)),
+      '409 index build already in progress',
+    )
+  }
+  await writer.query('commit')
+  await writer.end()
+  assert.equal((await first).status, 201)
+  assert.deepEqual((await listed()).building, [])
+  assert.equal((await drop('slow_one')).status, 204)
+})

@@ -1,0 +1,68 @@
+import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Db } from '../../db/db.ts'
+import {
+  fullTextKey,
+  hasGinIndex,
+  type TextSearchConfig,
+  textColumns,
+  trigramKeys,
+} from '../../db/schema/search-text.ts'
+import type { SchemaCache } from '../../db/schema/snapshot.ts'
+import { tableOf } from '../../db/schema/table-of.ts'
+import { type ConcurrentIndexes, indexName } from '../../db/setup/concurrent-index.ts'
+import { sql } from '../../db/sql.ts'
+import { allIndexes, schemaOfIndex } from './sql.ts'
+
+export const METHODS = ['fulltext', 'trigram'] as const
+type Method = (typeof METHODS)[number]
+
+export type AskedIndex = { table: string; method: Method; schema?: string; index_name?: string }
+
+export type IndexesDeps = {
+  db: Db
+  schema: SchemaCache
+  indexes: ConcurrentIndexes
+  textSearchConfig: TextSearchConfig
+  /** Makes pg_trgm part of the database, or throws. */
+  needTrigrams: () => Promise<void>
+}
+
+export function createIndexes({ db, schema, indexes, textSearchConfig, needTrigrams }: IndexesDeps) {
+  const { schemas } = schema.read()
+  return {
+    async all(): Promise<string> {
+      return (await db.fly(SYSTEM, allIndexes(schemas))) ?? ''
+    },
+
+    async build({ method, ...asked }: AskedIndex) {
+      if (method === 'trigram') await needTrigrams()
+      // An index of that name may have come or gone a moment ago.
+      await schema.refreshIfStale()
+      const table = await tableOf(schema, asked.table, asked.schema)
+      if (textColumns(table.columns.values()).length === 0) throw badRequest('table has no text columns')
+      const name = indexName(asked.index_name, [table.name, method])
+      const key = method === 'fulltext' ? fullTextKey(textSearchConfig, table) : trigramKeys(schema.read(), table)
+      const isSame = hasGinIndex({ indexes: table.indexes.filter((index) => index.name === name) }, key)
+      await indexes.build({
+        table,
+        name,
+        using: method === 'fulltext' ? sql`using gin ((${key}))` : sql`using gin (${key})`,
+        isSame: sql`${isSame}::boolean`,
+      })
+      // Of an expression PostgreSQL knows how often its values occur only when it has looked.
+      await db.run(SYSTEM, sql`analyze ${table.ident}`, { lane: 'own' }).catch((error: unknown) => {
+        if (!(error instanceof AppError)) throw error
+      })
+      await schema.reload()
+      return { index_name: name, method, table: table.name }
+    },
+
+    async drop(name: string): Promise<void> {
+      const found = await db.fly(SYSTEM, schemaOfIndex(name, schemas))
+      if (found === null) throw notFound('index not found')
+      await indexes.drop(found, name)
+      await schema.reload()
+    },
+  }
+}
