@@ -31,7 +31,7 @@ for (const table of ['notes', 'owned']) {
 const search = (table: string, query: Record<string, string>, as?: string) =>
   api.call(`GET /api/collections/${table}?${new URLSearchParams(query)}`, as === undefined ? {} : { as })
 
-/** How often an index was asked while `work` ran; PostgreSQL counts with a delay. */
+/** PostgreSQL counts the uses of an index with a delay, when the connection has something to do again. */
 async function scansDuring<T>(index: string, work: () => Promise<T>): Promise<T> {
   const scans = async () =>
     Number(
@@ -44,9 +44,11 @@ async function scansDuring<T>(index: string, work: () => Promise<T>): Promise<T>
         .at(0),
     )
   const before = await scans()
-  const done = await work()
-  await eventually(async () => assert.ok((await scans()) > before, `${index} was not used`))
-  return done
+  return eventually(async () => {
+    const done = await work()
+    assert.ok((await scans()) > before, `${index} was not used`)
+    return done
+  })
 }
 
 const totals = ({ status, body }: Answer): unknown[] => {
