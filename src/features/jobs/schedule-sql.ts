@@ -35,6 +35,9 @@ export const addSchedule = (schedule: NewSchedule, nextRunAt: Date | null): Sql 
     ${schedule.enabled}, ${schedule.maxAttempts}::int, ${nextRunAt}::timestamptz)
   on conflict (name) do nothing returning (${SCHEDULE})::text as record`
 
+/** The default schedules that the server made before; nearly every start finds them all. */
+export const knownDefaults: Sql = sql`select now() as now, array(select name from svc.default_schedules) as names`
+
 /** Returns nothing when the server made the schedule before, in whatever shape it is now, or the name is taken. */
 export const addDefaultSchedule = (schedule: NewSchedule, nextRunAt: Date | null): Sql => sql`
   with fresh as (insert into svc.default_schedules (name) values (${schedule.name}) on conflict do nothing returning name)

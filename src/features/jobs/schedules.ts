@@ -8,6 +8,7 @@ import {
   addSchedule,
   changeSchedule,
   databaseNow,
+  knownDefaults,
   listSchedules,
   lockSchedule,
   type NewSchedule,
@@ -93,9 +94,11 @@ export class Schedules {
   }
 
   async createDefaults(hasType: (type: string) => boolean): Promise<void> {
-    const now = await this.#now()
-    const statements = DEFAULTS.filter(({ jobType }) => hasType(jobType)).map((known) => {
-      const schedule = { ...known, timezone: 'UTC', payload: '{}', enabled: true, maxAttempts: DEFAULT_ATTEMPTS }
+    const [known] = await this.#db.rows<{ now: Date; names: string[] }>(SYSTEM, knownDefaults)
+    const missing = DEFAULTS.filter(({ name, jobType }) => hasType(jobType) && !known?.names.includes(name))
+    const now = known?.now ?? new Date()
+    const statements = missing.map((one) => {
+      const schedule = { ...one, timezone: 'UTC', payload: '{}', enabled: true, maxAttempts: DEFAULT_ATTEMPTS }
       return addDefaultSchedule(schedule, nextRun(schedule, now))
     })
     const [first, ...rest] = statements

@@ -17,7 +17,6 @@ import { Hub } from './hub.ts'
 import { Stream } from './stream.ts'
 import type { Subscriber } from './subscriber.ts'
 import { type Asked, interestOf, keyOf, wantedBy } from './visibility/interest.ts'
-import { accept, SocketClient } from './websocket/client.ts'
 import { Conversation } from './websocket/conversation.ts'
 
 export type RealtimeConfig = {
@@ -178,6 +177,7 @@ export function createRealtime(deps: Deps): Realtime {
   }
 
   async function openSocket(call: Call): Promise<Reply> {
+    const { accept, SocketClient } = await import('./websocket/client.ts')
     refuseWhileDraining()
     const { who } = call
     const isKnown = who.kind !== 'anonymous' || deps.visitorsMayListen

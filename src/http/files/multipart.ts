@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import type { Readable } from 'node:stream'
-import { Busboy, type BusboyFileStream, type BusboyInstance } from '@fastify/busboy'
+import type { BusboyFileStream, BusboyInstance } from '@fastify/busboy'
 import { type AppError, badRequest } from '../../core/errors.ts'
 
 export type FilePart = {
@@ -30,15 +30,16 @@ const LIMITS = { parts: 32, fields: 32, files: 1, fieldSize: 8 * 1024, headerPai
 const badForm = (): AppError => badRequest('invalid multipart form or file too large')
 
 /** A multipart/form-data body (RFC 7578) with one `file`, streamed: memory does not grow with the file. */
-export function readForm<T>(request: IncomingMessage, reading: Reading<T>): Promise<Form<T>> {
-  const parser = parserFor(request, reading.maxFileBytes)
+export async function readForm<T>(request: IncomingMessage, reading: Reading<T>): Promise<Form<T>> {
+  const parser = await parserFor(request, reading.maxFileBytes)
   return new Promise((resolve, reject) => new FormReader(request, parser, reading, resolve, reject))
 }
 
-function parserFor({ headers }: IncomingMessage, maxFileBytes: number): BusboyInstance {
+async function parserFor({ headers }: IncomingMessage, maxFileBytes: number): Promise<BusboyInstance> {
   const type = headers['content-type'] ?? ''
   const announced = Number(headers['content-length'] ?? 0)
   if (!/^multipart\/form-data\s*;/i.test(type) || announced > maxFileBytes + MAX_OVERHEAD_BYTES) throw badForm()
+  const { Busboy } = await import('@fastify/busboy')
   try {
     return new Busboy({ headers: { 'content-type': type }, limits: { ...LIMITS, fileSize: maxFileBytes } })
   } catch {

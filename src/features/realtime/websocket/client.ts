@@ -5,10 +5,7 @@ import type { Connection } from '../../../http/route.ts'
 import { Subscriber } from '../subscriber.ts'
 import { interestOf } from '../visibility/interest.ts'
 import { NOTHING } from '../visibility/wanted.ts'
-import { MESSAGES, messageFrame, PING_FRAME, pongFrame } from './messages.ts'
-
-/** Those of RFC 6455 §7.4.1, and of our own 4000 + the status that HTTP would have. */
-export const CLOSE = { binary: 1003, policy: 1008, restart: 1012, tooSlow: 1013 } as const
+import { CLOSE, MESSAGES, messageFrame, PING_FRAME, pongFrame } from './messages.ts'
 
 /** How long a client may take to read the last words and to close. */
 const CLOSE_GRACE_MS = 5_000

@@ -8,8 +8,8 @@ import { EXPIRED, ownerOf } from '../connections.ts'
 import type { Hub } from '../hub.ts'
 import { type Asked, interestOf } from '../visibility/interest.ts'
 import { minus, plus, type Wanted } from '../visibility/wanted.ts'
-import { CLOSE, type SocketClient } from './client.ts'
-import { authFields, type ClientMessage, parseMessage, subscribeFields, unsubscribeFields } from './messages.ts'
+import type { SocketClient } from './client.ts'
+import { authFields, CLOSE, type ClientMessage, parseMessage, subscribeFields, unsubscribeFields } from './messages.ts'
 
 export type ConversationDeps = {
   hub: Hub
