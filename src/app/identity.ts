@@ -5,6 +5,7 @@ import { createApiKeys } from '../features/api-keys/routes.ts'
 import { revokeKeysOf } from '../features/api-keys/sql.ts'
 import { createApps } from '../features/apps/routes.ts'
 import { unknownTables } from '../features/audit/data-audit.ts'
+import { deleteUser } from '../features/auth/accounts/sql.ts'
 import { createAuth } from '../features/auth/routes.ts'
 import { createPasswords } from '../features/auth/sign-in/hashing.ts'
 import { loadRootSecret } from '../features/auth/tokens/keys.ts'
@@ -104,6 +105,7 @@ export async function createIdentity(
   const users = createUsers({
     db,
     authEnabled: config.auth.enabled,
+    deleteUser,
     revoked: (id) => revocations.apply([{ kind: 'user', subject: id }]),
   })
   return {

@@ -1,6 +1,8 @@
-const MASK = '***'
+/** What stands for a secret, in logs and in the audit. */
+export const MASK = '***'
 
-const SECRET_NAMES = [
+/** Parameters of URLs and forms. */
+const SECRET_PARAMETERS = [
   'token',
   'code',
   'state',
@@ -20,10 +22,13 @@ const SECRET_NAMES = [
   'apikey',
 ]
 
-/** Names of columns whose values are not for the trail. */
+/** Fields of the server's own records. */
+export const SECRET_FIELD: RegExp = /passw|secret|token|credential|private|(^|_)key$|apiKey$|(^|_)hash$/i
+
+/** Columns of the user's tables. */
 export const SECRET_COLUMN: RegExp = /password|secret|token/i
 
-const PARAMETER = new RegExp(`(^|[?&;#\\s"])(${SECRET_NAMES.join('|')})=[^&;#\\s"']*`, 'gi')
+const PARAMETER = new RegExp(`(^|[?&;#\\s"])(${SECRET_PARAMETERS.join('|')})=[^&;#\\s"']*`, 'gi')
 const BEARER = /\b(bearer|basic) +[\w.~+/=-]+/gi
 const URL_PASSWORD = /(:\/\/[^\s/:@]*):[^\s/@]+@/g
 

@@ -1,6 +1,7 @@
 import type { AuditEntry } from '../core/audit/entry.ts'
 import { reasonOf } from '../core/errors.ts'
 import { type Identity, SYSTEM, userIdOf } from '../core/identity.ts'
+import { MASK, SECRET_FIELD } from '../core/redact.ts'
 import { isUuid } from '../core/uuid.ts'
 import type { Db, Tx } from './db.ts'
 import { type Sql, sql } from './sql.ts'
@@ -70,14 +71,13 @@ const actorOf = (who: Identity): 'admin' | 'user' | 'anonymous' => {
   return who.kind === 'anonymous' ? 'anonymous' : 'user'
 }
 
-const SECRET_NAME = /passw|secret|token|credential|private|(^|_)key$|apiKey$|(^|_)hash$/i
 const MAX_CHARS = 100_000
 
 /** The last line of defence: whoever wrote the entry should not have put a secret into it. */
 function valuesText(values: unknown): string | null {
   if (values === undefined || values === null) return null
   const text = JSON.stringify(values, (name, value) => {
-    if (name !== '' && SECRET_NAME.test(name) && typeof value !== 'boolean') return '***'
+    if (name !== '' && SECRET_FIELD.test(name) && typeof value !== 'boolean') return MASK
     return typeof value === 'string' ? value.replaceAll('\0', '') : value
   })
   return text.length > MAX_CHARS ? JSON.stringify({ truncated: true, length: text.length }) : text

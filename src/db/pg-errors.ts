@@ -21,7 +21,7 @@ export function failedStatement(error: unknown): number | undefined {
 }
 
 /** The SQLSTATE behind an error, if PostgreSQL raised it. */
-export function sqlStateOf(error: unknown): string | undefined {
+function sqlStateOf(error: unknown): string | undefined {
   const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
   // Errors of the socket have codes too (EPIPE looks like a SQLSTATE); only PostgreSQL's have a severity.
   return cause?.severity === undefined ? undefined : cause.code
@@ -33,8 +33,42 @@ export function databaseMessage(error: unknown): string | undefined {
   return cause?.severity === undefined ? undefined : cause.message
 }
 
+/** A question about an error; whoever asks it need not know the SQLSTATEs. */
+type Is = (error: unknown) => boolean
+const raised =
+  (...states: readonly string[]): Is =>
+  (error) =>
+    states.includes(sqlStateOf(error) ?? '')
+const raisedLike =
+  (pattern: RegExp): Is =>
+  (error) =>
+    pattern.test(sqlStateOf(error) ?? '')
+
 /** The grammar itself refused the text. */
-export const isSyntaxError = (error: unknown): boolean => sqlStateOf(error) === '42601'
+export const isSyntaxError: Is = raised('42601')
+export const isMissingTable: Is = raised('42P01')
+export const isMissingColumn: Is = raised('42703')
+/** The statement names something that is gone, or the plan of something that has another shape now. */
+export const isOutdated: Is = raised('42P01', '42703', '42704')
+/** Or operator. */
+export const isMissingFunction: Is = raised('42883')
+export const isAmbiguousFunction: Is = raised('42725')
+/** A value that its type, or the domain of its type, does not take. */
+export const isBadValue: Is = raisedLike(/^22|^23514$/)
+/** What extensions and parsers raise that have no SQLSTATE of their own. */
+export const isUnnamedError: Is = raised('XX000')
+/** PostGIS has none for a geometry that it cannot read (XX000) or that does not fit the column (22023). */
+export const isBadGeometry: Is = raised('XX000', '22023')
+/** By its timeout, or because somebody asked. */
+export const isCanceled: Is = raised('57014')
+/** The connection broke, or was never there. */
+export const isConnectionLost: Is = raisedLike(/^(?:08(?!P01)|57P0|53300|$)/)
+/** Trouble of the server rather than of the statement: resources, shutdown, corruption. */
+export const isServerTrouble: Is = raisedLike(/^(?:08|53|57|58|XX00[12])/)
+/** Raised by svc.require_rows. */
+export const isRowMissing: Is = raised('SV404')
+/** Raised by svc.lock_refresh. */
+export const isRefreshing: Is = raised('SV001')
 
 const constraintFailures: Record<string, [kind: ErrorKind, message: string, code: string]> = {
   '23505': ['conflict', 'unique constraint violation', 'unique_violation'],

@@ -3,7 +3,7 @@ import { AppError, badRequest, reasonOf, unavailable } from '../../core/errors.t
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
-import { sqlStateOf } from '../../db/pg-errors.ts'
+import { isCanceled, isConnectionLost } from '../../db/pg-errors.ts'
 import { Ident } from '../../db/sql.ts'
 import { endBackend } from './sql.ts'
 import { toJsonRows } from './sql-values.ts'
@@ -60,7 +60,7 @@ export function createRunSql(deps: RunSqlDeps): RunSql {
         return answer(outcome, rows, durationMs)
       } catch (error) {
         const isLate = performance.now() - startedAt >= timeoutMs - 50
-        if (timedOut.signal.aborted || (isLate && sqlStateOf(error) === '57014')) {
+        if (timedOut.signal.aborted || (isLate && isCanceled(error))) {
           throw badRequest(`query timed out after ${timeoutMs / 1000} seconds`)
         }
         throw refusal(error)
@@ -99,9 +99,7 @@ async function reload({ reloadSchema, observe }: RunSqlDeps): Promise<void> {
 function refusal(error: unknown): AppError {
   if (error instanceof AppError) return error
   if (error instanceof TooLarge) return badRequest('the result has a value that is too large')
-  const state = sqlStateOf(error)
-  const isLost = state === undefined || /^(08(?!P01)|57P0|53300)/.test(state)
-  if (!isLost) return new AppError('bad_request', reasonOf(error), { cause: error })
+  if (!isConnectionLost(error)) return new AppError('bad_request', reasonOf(error), { cause: error })
   return new AppError('unavailable', 'database unavailable', { cause: error, headers: { 'Retry-After': '1' } })
 }
 

@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { isSyntaxError } from '../../db/pg-errors.ts'
 
 /** Beyond either, a result is cut; the server's memory is not the place for a table. */
 export const MAX_ROWS = 10_000
@@ -49,8 +50,8 @@ export async function execute(client: pg.Client, text: string): Promise<Outcome>
   try {
     return await single.on(client)
   } catch (error) {
-    // 42601 before ParseComplete: several statements, or a syntax error that the second try reports as well.
-    const isUnparsed = !single.isParsed && (error as { code?: string }).code === '42601'
+    // Before ParseComplete: several statements, or a syntax error that the second try reports as well.
+    const isUnparsed = !single.isParsed && isSyntaxError(error)
     if (!isUnparsed) throw error
     return new Execution(text, 'script').on(client)
   }

@@ -1,4 +1,4 @@
-import { SECRET_COLUMN } from '../../core/redact.ts'
+import { MASK, SECRET_COLUMN } from '../../core/redact.ts'
 import { EMPTY, join, type Sql, sql } from '../../db/sql.ts'
 
 export type AuditSettings = { all_tables: boolean; tables: readonly string[] }
@@ -21,7 +21,7 @@ export const anyAudited: Sql = sql`exists (select from svc.audit_settings where 
 
 /** Every column by whose name one may guess a secret is there without its value. */
 const masked = (image: Sql): Sql => sql`(
-  select jsonb_object_agg(key, case when key ~* ${SECRET_COLUMN.source} then '"***"' else value end)
+  select jsonb_object_agg(key, case when key ~* ${SECRET_COLUMN.source} then to_jsonb(${MASK}::text) else value end)
   from jsonb_each(${image}))`
 
 /** What a table is called in an entry, and may be called in the settings: the usual schema need not be named. */

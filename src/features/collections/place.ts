@@ -1,6 +1,6 @@
 import { AppError, notFound } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
-import { sqlStateOf } from '../../db/pg-errors.ts'
+import { isMissingTable, isOutdated } from '../../db/pg-errors.ts'
 import type { Place } from '../../db/rows/place.ts'
 import { findTable, isVisible } from '../../db/schema/lookup.ts'
 import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
@@ -18,9 +18,6 @@ function locate(schema: Schema, name: string, viewer: Viewer): Place | undefined
   return { schema, table, viewer }
 }
 
-/** The statement names something that is gone, or the plan of something that has another shape now. */
-const CHANGED_UNDER_US = new Set(['42P01', '42703', '42704'])
-
 /**
  * Runs `work` on the table called `name`. The snapshot may lag behind the database by a moment, so a miss looks once
  * more before it is believed.
@@ -37,17 +34,15 @@ export async function atTable<T>(
   try {
     if (place) return await work(place)
   } catch (error) {
-    const state = sqlStateOf(error) ?? ''
-    if (!CHANGED_UNDER_US.has(state)) throw error
-    if ((await cache.refreshIfStale()) === schema) throw stillMissing(error, state, name)
+    if (!isOutdated(error)) throw error
+    if ((await cache.refreshIfStale()) === schema) throw stillMissing(error, name)
   }
   const fresh = locate(place ? cache.read() : await cache.refreshIfStale(), name, viewer)
   if (!fresh) throw collectionNotFound(name)
   return work(fresh).catch((error: unknown) => {
-    throw stillMissing(error, sqlStateOf(error) ?? '', name)
+    throw stillMissing(error, name)
   })
 }
 
-function stillMissing(error: unknown, state: string, name: string): unknown {
-  return state === '42P01' ? collectionNotFound(name) : error
-}
+const stillMissing = (error: unknown, name: string): unknown =>
+  isMissingTable(error) ? collectionNotFound(name) : error

@@ -5,7 +5,7 @@ import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import { audited, auditStatement, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
-import { sqlStateOf } from '../../db/pg-errors.ts'
+import { isRefreshing } from '../../db/pg-errors.ts'
 import type { Sql } from '../../db/sql.ts'
 import {
   addView,
@@ -24,8 +24,6 @@ import {
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_$]{0,62}$/
 /** A view worth refreshing by hand may be large. */
 const TIMEOUT_MS = 1_800_000
-/** Raised by svc.lock_refresh. */
-const IN_PROGRESS = 'SV001'
 /** Refreshes of this process at a time: each has a connection of its own. */
 const MAX_AT_ONCE = 4
 
@@ -126,7 +124,7 @@ export class Views {
       })
       return undefined
     } catch (error) {
-      if (sqlStateOf(error) === IN_PROGRESS) throw conflict('refresh already in progress')
+      if (isRefreshing(error)) throw conflict('refresh already in progress')
       return error instanceof Error ? error : new Error(reasonOf(error))
     } finally {
       this.#running--

@@ -5,12 +5,15 @@ import { pageOf, pageQuery } from '../../core/page.ts'
 import { user } from '../../core/user.ts'
 import { changeAudited } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
+import type { Sql } from '../../db/sql.ts'
 import { jsonText, noContent, type Route, route } from '../../http/route.ts'
-import { deleteUser, listUsers } from './sql.ts'
+import { listUsers } from './sql.ts'
 
 export function createUsers(deps: {
   db: Db
   authEnabled: boolean
+  /** No row when there is no such user. */
+  deleteUser: (id: string) => Sql
   /** Makes the end of a user's tokens count at once in this process. */
   revoked: (userId: string) => void
 }): { routes: Route[] } {
@@ -42,7 +45,7 @@ export function createUsers(deps: {
         await changeAudited(
           db,
           async (tx) => {
-            if ((await tx.run(deleteUser(id))) === 0) throw notFound('user not found')
+            if ((await tx.run(deps.deleteUser(id))) === 0) throw notFound('user not found')
           },
           () => call.audit(),
         )

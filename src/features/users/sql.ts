@@ -18,8 +18,3 @@ export function listUsers({ page, perPage, offset }: Page, search: string): Sql 
       'totalPages', ceil(total::numeric / ${perPage}::int)::int)::text
     from matching`
 }
-
-/** Everything that hangs on a user goes with it, by its foreign keys. */
-export const deleteUser = (id: string): Sql => sql`
-  with gone as (delete from svc.users where id = ${id}::uuid returning id)
-  select svc.revoke('user', id::text) from gone`

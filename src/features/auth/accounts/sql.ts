@@ -26,8 +26,9 @@ export const linkAnonymous = (
   where id = ${id}::uuid and is_anonymous
   returning id::text`
 
+/** Everything that hangs on a user goes with it, by its foreign keys. */
 export const deleteUser = (id: string): Sql => sql`
   with gone as (delete from svc.users where id = ${id}::uuid returning id)
-  select svc.revoke('user', id::text), id::text from gone`
+  select svc.revoke('user', id::text) from gone`
 
 export const idByEmail = (email: string): Sql => sql`select id::text from svc.users where email = ${email}`

@@ -3,13 +3,13 @@ import { AppError, type ErrorKind, notFound } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { Appender } from '../../../db/changes/append.ts'
 import type { Db } from '../../../db/db.ts'
-import { failedStatement, sqlStateOf } from '../../../db/pg-errors.ts'
+import { failedStatement, isRowMissing } from '../../../db/pg-errors.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { isHiddenConflict } from '../../../db/rows/upsert.ts'
 import type { Sql } from '../../../db/sql.ts'
 import { explainWrite } from '../write/errors.ts'
-import { explainUpsert, ROWS_MISSING } from '../write/upsert.ts'
+import { explainUpsert } from '../write/upsert.ts'
 import { type BatchMethod, blame, type Operation } from './parse.ts'
 import { mergeRuns, ownersOf, type Run, splitRun } from './runs.ts'
 import { lockStatement, resultsOf, runStatements } from './statements.ts'
@@ -79,7 +79,7 @@ const isAboutTheServer = (error: unknown): boolean =>
 
 function explain(error: AppError, { method, columns }: Operation): AppError {
   if (method === 'upsert') return explainWrite(explainUpsert(error), columns)
-  return sqlStateOf(error) === ROWS_MISSING ? missing[method]() : explainWrite(error, columns)
+  return isRowMissing(error) ? missing[method]() : explainWrite(error, columns)
 }
 
 const missing: Record<Exclude<BatchMethod, 'upsert'>, () => AppError> = {

@@ -1,5 +1,5 @@
 import { type AppError, badRequest } from '../../../core/errors.ts'
-import { sqlStateOf } from '../../../db/pg-errors.ts'
+import { isMissingFunction } from '../../../db/pg-errors.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
@@ -115,4 +115,4 @@ const sortKeys = (sort: readonly SortKey[], outputs: readonly Output[]): Sql[] =
 
 /** PostgreSQL has no minimum of some types, such as uuid before 18. */
 export const explainAggregate = (error: unknown): unknown =>
-  sqlStateOf(error) === '42883' ? badRequest('unsupported column in aggregate parameter') : error
+  isMissingFunction(error) ? badRequest('unsupported column in aggregate parameter') : error

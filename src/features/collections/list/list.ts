@@ -1,6 +1,6 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import { type Db, type FlyOptions, READS } from '../../../db/db.ts'
-import { databaseMessage, sqlStateOf } from '../../../db/pg-errors.ts'
+import { databaseMessage, isBadValue, isMissingFunction, isUnnamedError } from '../../../db/pg-errors.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { Slots, type Sql } from '../../../db/sql.ts'
@@ -99,16 +99,13 @@ const mayBeSlow = ({ search, facets, places, distance }: ListQuery): boolean =>
 /** Values are read and compared by PostgreSQL; what does not fit is the fault of the parameter that it came in. */
 export function explainList(error: unknown, { filter, sort, search, facets }: ListQuery): unknown {
   if (!(error instanceof AppError)) return error
-  const state = sqlStateOf(error) ?? ''
-  if (search && state === 'XX000' && databaseMessage(error)?.startsWith('tsquery')) {
+  if (search && isUnnamedError(error) && databaseMessage(error)?.startsWith('tsquery')) {
     return badRequest('invalid search syntax')
   }
-  if (state === '42883') {
+  if (isMissingFunction(error)) {
     if (filter) return badRequest('invalid filter: operator is not supported by the column type')
     if (facets.length > 0) return badRequest('unsupported column in facets parameter')
     return sort.length > 0 ? badRequest('unsupported column in sort parameter') : error
   }
-  return filter && (state.startsWith('22') || state === '23514')
-    ? badRequest(`invalid filter: ${error.message}`)
-    : error
+  return filter && isBadValue(error) ? badRequest(`invalid filter: ${error.message}`) : error
 }

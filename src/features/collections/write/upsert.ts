@@ -1,6 +1,6 @@
 import { AppError } from '../../../core/errors.ts'
 import type { Appender } from '../../../db/changes/append.ts'
-import { sqlStateOf } from '../../../db/pg-errors.ts'
+import { isRowMissing } from '../../../db/pg-errors.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import {
   type Conflict,
@@ -26,8 +26,6 @@ export type Upsert = {
 
 /** RFC 7464 parts JSON texts with it, because no JSON text can hold it. */
 export const SEPARATOR = '\x1e'
-/** Raised by svc.require_rows. */
-export const ROWS_MISSING = 'SV404'
 
 /**
  * Each row that came of it as status and JSON text, such as `201{"id":1}`. Of a row that may be left as it is the second
@@ -73,7 +71,7 @@ const inputOf = (columns: readonly Column[], bodies: readonly string[]): Sql =>
 
 /** A row that policies hide, or that a trigger swallowed. */
 export const explainUpsert = (error: AppError): AppError =>
-  isHiddenConflict(error) || sqlStateOf(error) === ROWS_MISSING
+  isHiddenConflict(error) || isRowMissing(error)
     ? new AppError('forbidden', 'insufficient permissions', { cause: error.cause })
     : error
 

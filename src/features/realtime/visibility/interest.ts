@@ -1,7 +1,7 @@
 import { badRequest } from '../../../core/errors.ts'
 import { type DatabaseSession, databaseSession, type Identity } from '../../../core/identity.ts'
 import type { Db } from '../../../db/db.ts'
-import { sqlStateOf } from '../../../db/pg-errors.ts'
+import { isBadValue } from '../../../db/pg-errors.ts'
 import { compileFilter } from '../../../db/schema/filter/filter.ts'
 import { invalidFilter } from '../../../db/schema/filter/parse.ts'
 import { findTable, mayDo } from '../../../db/schema/lookup.ts'
@@ -84,7 +84,7 @@ async function tryFilter(
   try {
     await db.fly(who, filterOnNothing({ schema: scope.schema, table }, compile(text, table, scope)))
   } catch (error) {
-    if (sqlStateOf(error)?.startsWith('22')) throw invalidFilter((error as Error).message)
+    if (isBadValue(error)) throw invalidFilter((error as Error).message)
     throw error
   }
 }
