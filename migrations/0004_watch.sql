@@ -44,6 +44,13 @@ begin
   return true;
 end $$;
 
+-- Ends a statement whose values turn out to be bad ones.
+create function svc.refuse(reason text) returns boolean
+language plpgsql as $$
+begin
+  raise exception '%', reason;
+end $$;
+
 -- A geometry of another reference system in WGS 84. What cannot be transformed is null: writers that know nothing of the
 -- log must not fail for it.
 create function svc.transformed_geojson(geometry text, postgis text) returns jsonb

@@ -7,6 +7,7 @@ import { isAllowed, notAllowed, type Viewer } from '../../db/schema/viewer.ts'
 import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../db/sql.ts'
 import type { Operation } from './document.ts'
 import type { NamedTable, Names } from './names.ts'
+import { placesOf } from './places.ts'
 import { meaningOf, type Selected, selectionOf, type Variables } from './selection.ts'
 import { type Input, type Reach, whereOf } from './where.ts'
 
@@ -44,7 +45,8 @@ function rowsOf(
 ): Sql {
   const args = argumentsOf(selected, c)
   const asked = args['where'] ? whereOf(args['where'] as Input, table, row, reachOf(c)) : undefined
-  const conditions = [belongs, asked].filter((condition) => condition !== undefined)
+  const places = placesOf(args, table, row, c.schema)
+  const conditions = [belongs, asked, ...places].filter((condition) => condition !== undefined)
   const where = conditions.length > 0 ? sql` where ${join(conditions, sql` and `)}` : EMPTY
   const order = orderOf(args['order_by'], table, row)
   return sql`select ${selectList(selected, table, row, c, depth)} from ${table.table.ident} as ${row}${where}${order}

@@ -15,6 +15,8 @@ import {
 } from 'graphql'
 import { isIncomparable, isSortable } from '../../db/schema/filter/operators.ts'
 import type { Column } from '../../db/schema/snapshot.ts'
+import { isSpatial } from '../../db/schema/spatial/convert.ts'
+import { SPATIAL_NAMES } from '../../db/schema/spatial/parse.ts'
 import { enumLabels, type NamedTable, type Names } from './names.ts'
 import { hasUniqueKeys, onConflictType } from './on-conflict.ts'
 import { JsonScalar, scalarOf } from './scalars.ts'
@@ -133,9 +135,21 @@ export class TypeSystem {
         order_by: { type: listOf(this.#orderBy(named)) },
         limit: { type: GraphQLInt },
         offset: { type: GraphQLInt },
+        ...this.#places(named),
       },
       extensions: meaning,
     }
+  }
+
+  /** Spatial filters, where the table has columns for them. */
+  #places(named: NamedTable): Record<string, { type: GraphQLInputType }> {
+    const columns = [...named.columns.values()].filter(isSpatial)
+    if (columns.length === 0) return {}
+    const type = this.#once(this.#names.typeName(`${named.typeName}_places`), (name) => {
+      const fields = Object.fromEntries(columns.map((column) => [column.name, { type: GraphQLString }]))
+      return new GraphQLInputObjectType({ name, fields })
+    })
+    return Object.fromEntries(SPATIAL_NAMES.map((name) => [name, { type }]))
   }
 
   #object(named: NamedTable): GraphQLObjectType {

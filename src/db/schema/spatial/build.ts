@@ -1,7 +1,7 @@
 import { Ident, integer, join, type Sql, sql } from '../../sql.ts'
 import type { Column, Schema } from '../snapshot.ts'
 import { postGis, WGS84 } from './convert.ts'
-import type { GivenBox, SpatialFilter } from './parse.ts'
+import type { Given, GivenBox, SpatialFilter, SpatialName } from './parse.ts'
 
 const OR = sql` or `
 const SYSTEM = sql`4326`
@@ -51,9 +51,13 @@ export class SpatialSql {
           filter.boxes.map((box) => this.#envelope(box)),
         )
       case 'within':
-        return sql`${this.#fn('st_coveredby')}(${this.#valid}, ${this.#asked(sql`${first ?? null}`)})`
+        return this.#comparable(
+          sql`${this.#fn('st_coveredby')}(${this.#inDegrees}, ${this.#asked(filter.name, first)})`,
+        )
       case 'intersects':
-        return sql`${this.#fn('st_intersects')}(${this.#valid}, ${this.#asked(sql`${first ?? null}`)})`
+        return this.#comparable(
+          sql`${this.#fn('st_intersects')}(${this.#inDegrees}, ${this.#asked(filter.name, first)})`,
+        )
     }
   }
 
@@ -67,10 +71,15 @@ export class SpatialSql {
     return sql`${this.#fn('st_setsrid')}(${point}, ${SYSTEM})::${this.#fn('geography')}`
   }
 
-  /** Once for the whole statement. Rings may cross themselves; what they enclose is what is meant. */
-  #asked(text: Sql): Sql {
+  /**
+   * Read once for the whole statement. Areas whose edges cross are refused: to compare them fails or, like making them
+   * valid, may take hours that no timeout ends.
+   */
+  #asked(name: SpatialName, text: Given = null): Sql {
     const geometry = sql`${this.#fn('st_setsrid')}(${this.#fn('st_geomfromgeojson')}(${text}::text), ${SYSTEM})`
-    return sql`(select ${this.#fn('st_makevalid')}(${geometry}))`
+    const refusal = `invalid ${name} parameter: edges cross each other`
+    return sql`(select case when ${this.#fn('st_isvalid')}(svc_asked.g) then svc_asked.g
+      when svc.refuse(${refusal}::text) then null end from (select ${geometry} as g offset 0) as svc_asked)`
   }
 
   #overlaps(value: Sql, boxes: readonly Sql[]): Sql {
@@ -111,11 +120,10 @@ export class SpatialSql {
     return this.#column.isGeography ? this.#value : sql`${this.#inDegrees}::${this.#fn('geography')}`
   }
 
-  /** One polygon that crosses itself must not end everybody's search: PostGIS refuses to compare some of them. */
-  get #valid(): Sql {
-    if (!MAY_BE_INVALID.has(this.#column.geometryType)) return this.#inDegrees
-    const value = this.#inDegrees
-    return sql`case when ${this.#fn('st_isvalid')}(${value}) then ${value} else ${this.#fn('st_makevalid')}(${value}) end`
+  /** For the same reasons rows with such areas are not found; one of them must not end everybody's search. */
+  #comparable(comparison: Sql): Sql {
+    if (!MAY_BE_INVALID.has(this.#column.geometryType)) return comparison
+    return sql`case when ${this.#fn('st_isvalid')}(${this.#inDegrees}) then ${comparison} else false end`
   }
 
   #fn(name: string): Ident {

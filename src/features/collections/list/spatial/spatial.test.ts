@@ -123,7 +123,9 @@ test('the nearest come first, with their distance', { skip: withoutExtensions },
   )
 })
 
-test('shapes that cross themselves are compared by what they enclose', { skip: withoutExtensions }, async () => {
+test('shapes that cross themselves are neither asked for nor found, and end nobody’s search', {
+  skip: withoutExtensions,
+}, async () => {
   const bow = {
     type: 'Polygon',
     coordinates: [
@@ -141,12 +143,19 @@ test('shapes that cross themselves are compared by what they enclose', { skip: w
       (1, 'srid=4326;polygon((0 0,2 2,2 0,0 2,0 0))'::geometry),
       (2, 'srid=4326;geometrycollection(point(1 1),linestring(0 0,1 1))'),
       (3, 'srid=4326;polygon((0 0,10 0,10 10,0 10,0 0),(20 20,21 20,21 21,20 20))'),
-      (4, 'srid=4326;multipolygon(((0 0,5 0,5 5,0 5,0 0)),((1 1,3 1,3 3,1 3,1 1)))')) v(id, g)`)
+      (4, 'srid=4326;multipolygon(((0 0,5 0,5 5,0 5,0 0)),((1 1,3 1,3 3,1 3,1 1)))'),
+      (5, 'srid=4326;polygon((0 0,10 0,10 10,0 10,0 0))')) v(id, g)`)
   await eventually(async () => assert.equal((await list({}, 'areas')).status, 200))
   for (const column of ['flat', 'round']) {
-    assert.deepEqual(await found({ intersects: `${column},${JSON.stringify(bow)}` }, 'areas'), [1, 2, 3, 4])
-    assert.deepEqual(await found({ within: `${column},${JSON.stringify(square(-1, -1, 6, 6))}` }, 'areas'), [1, 2, 4])
-    assert.deepEqual(await found({ near: `${column},30,5,2300000` }, 'areas'), [3])
+    for (const name of ['intersects', 'within']) {
+      const { status, body } = await list({ [name]: `${column},${JSON.stringify(bow)}` }, 'areas')
+      assert.deepEqual([status, body.message], [400, `invalid ${name} parameter: edges cross each other`])
+    }
+    const around = JSON.stringify(square(-1, -1, 6, 6))
+    assert.deepEqual(await found({ intersects: `${column},${around}` }, 'areas'), [2, 5])
+    assert.deepEqual(await found({ within: `${column},${around}` }, 'areas'), [2])
+    assert.deepEqual(await found({ bbox: `${column},-1,-1,6,6` }, 'areas'), [1, 2, 3, 4, 5])
+    assert.deepEqual(await found({ near: `${column},30,5,2300000` }, 'areas'), [3, 5])
   }
 })
 
