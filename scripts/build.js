@@ -47,7 +47,7 @@ async function bundle() {
     // An optional addon that pg looks for.
     external: ['pg-native'],
     // pg makes a Response to learn whether it is at Cloudflare; on Node 20, which has no navigator to ask, that loads
-    // all of fetch: 3 MB, and a tenth of a start.
+    // all of fetch: 9 MB and 30 ms in a bare process.
     define: { navigator: '{"userAgent":"Node.js"}' },
     plugins: [lazyPackagesStayOutside],
     // Packages that are CommonJS call it.
