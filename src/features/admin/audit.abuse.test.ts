@@ -68,12 +68,17 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
   const index = { table: 'meanings', column: 'v', method: 'hnsw', metric: 'l2' }
   if (hasVectors) await made('POST /api/admin/vector/indexes', { ...index, index_name: 'old' })
 
+  await api.sql('create table pages (id int primary key, body text)')
+  await made('POST /api/admin/search/indexes', { table: 'pages', method: 'fulltext', index_name: 'words' })
+
   const vectorRequests: Request[] = [
     ['POST /api/admin/vector/indexes', 'POST /api/admin/vector/indexes', index],
     ['DELETE /api/admin/vector/indexes/{name}', 'DELETE /api/admin/vector/indexes/old'],
   ]
   const requests: Request[] = [
     ...(hasVectors ? vectorRequests : []),
+    ['POST /api/admin/search/indexes', 'POST /api/admin/search/indexes', { table: 'pages', method: 'fulltext' }],
+    ['DELETE /api/admin/search/indexes/{name}', 'DELETE /api/admin/search/indexes/words'],
     ['POST /api/admin/sql', 'POST /api/admin/sql', { query: 'create table made ()' }],
     ['POST /api/webhooks', 'POST /api/webhooks', { url: 'https://y.test/' }],
     ['PATCH /api/webhooks/{id}', `PATCH /api/webhooks/${hook.id}`, { enabled: false }],

@@ -1,5 +1,7 @@
+import type { Act } from '../../core/audit/entry.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import {
   fullTextKey,
@@ -35,7 +37,7 @@ export function createIndexes({ db, schema, indexes, textSearchConfig, needTrigr
       return (await db.fly(SYSTEM, allIndexes(schemas))) ?? ''
     },
 
-    async build({ method, ...asked }: AskedIndex) {
+    async build({ method, ...asked }: AskedIndex, act: Act) {
       if (method === 'trigram') await needTrigrams()
       // An index of that name may have come or gone a moment ago.
       await schema.refreshIfStale()
@@ -44,24 +46,27 @@ export function createIndexes({ db, schema, indexes, textSearchConfig, needTrigr
       const name = indexName(asked.index_name, [table.name, method])
       const key = method === 'fulltext' ? fullTextKey(textSearchConfig, table) : trigramKeys(schema.read(), table)
       const isSame = hasGinIndex({ indexes: table.indexes.filter((index) => index.name === name) }, key)
-      await indexes.build({
+      const wanted = {
         table,
         name,
         using: method === 'fulltext' ? sql`using gin ((${key}))` : sql`using gin (${key})`,
         isSame: sql`${isSame}::boolean`,
-      })
+      }
+      const made = { index_name: name, method, table: table.name }
+      // No transaction holds CONCURRENTLY, here and below.
+      await auditedEffect(db, act.audit({ target: name, newValues: made }), () => indexes.build(wanted))
       // Of an expression PostgreSQL knows how often its values occur only when it has looked.
       await db.run(SYSTEM, sql`analyze ${table.ident}`, { lane: 'own' }).catch((error: unknown) => {
         if (!(error instanceof AppError)) throw error
       })
       await schema.reload()
-      return { index_name: name, method, table: table.name }
+      return made
     },
 
-    async drop(name: string): Promise<void> {
+    async drop(name: string, act: Act): Promise<void> {
       const found = await db.fly(SYSTEM, schemaOfIndex(name, schemas))
       if (found === null) throw notFound('index not found')
-      await indexes.drop(found, name)
+      await auditedEffect(db, act.audit({ target: name }), () => indexes.drop(found, name))
       await schema.reload()
     },
   }

@@ -44,10 +44,7 @@ export function createSearch(deps: Deps): Feature {
         index_name: t.optional(t.string()),
       }),
       answers: { 201: t.object({ index_name: t.string(), method: t.oneOf(METHODS), table: t.string() }) },
-      handle: async ({ body }) => {
-        const made = await indexes.build(body)
-        return { ...json(201, made), audit: { target: made.index_name } }
-      },
+      handle: async (call) => json(201, await indexes.build(call.body, call)),
     }),
     route('DELETE /api/admin/search/indexes/{name}', {
       summary: 'Drop an index that serves searches',
@@ -55,8 +52,8 @@ export function createSearch(deps: Deps): Feature {
       audit: 'search_index.delete',
       params: { name: t.string() },
       answers: { 204: null },
-      handle: async ({ params }) => {
-        await indexes.drop(params.name)
+      handle: async (call) => {
+        await indexes.drop(call.params.name, call)
         return noContent
       },
     }),
