@@ -1,5 +1,5 @@
 /**
- * npm run bench realtime [-- fan-out singles row-security idle identities]
+ * npm run bench realtime [-- fan-out singles row-security idle idle-sockets identities]
  * Lag is from the request of the writer to the arrival at the reader. Starts everything itself: PostgreSQL, the built server, a bare node:http fan-out as the mark, and the clients.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
@@ -35,9 +35,15 @@ function script(name: string): ChildProcess {
 const line = (child: ChildProcess): Promise<string> =>
   new Promise((resolve) => child.stdout?.once('data', (chunk: Buffer) => resolve(chunk.toString())))
 
-async function clients(port: number, paths: string[], { perSecond = 500, lag = false } = {}): Promise<Clients> {
+type Ways = { perSecond?: number; lag?: boolean; message?: string }
+
+async function clients(
+  port: number,
+  paths: string[],
+  { perSecond = 500, lag = false, message }: Ways = {},
+): Promise<Clients> {
   const child = script('stream-client.ts')
-  child.stdin?.write(`${JSON.stringify({ port, paths, perSecond, lag })}\n`)
+  child.stdin?.write(`${JSON.stringify({ port, paths, perSecond, lag, message })}\n`)
   const report = async (): Promise<Report> => {
     const answer = line(child)
     child.stdin?.write('report\n')
@@ -92,6 +98,7 @@ async function users(count: number): Promise<User[]> {
   return made.slice(0, count)
 }
 await db.query(`create table fan (id bigint generated always as identity primary key, body text);
+  create table fan_sockets (like fan including all);
   create table timed (id bigint generated always as identity primary key, sent_at bigint, body text);
   create table own (id bigint generated always as identity primary key, owner uuid, sent_at bigint, body text);
   alter table own enable row level security;
@@ -146,6 +153,11 @@ async function fanOut(): Promise<void> {
     server.port,
     Array.from({ length: SUBSCRIBERS }, () => `/api/realtime?tables=fan&token=${admin}`),
   )
+  const sockets = await clients(
+    server.port,
+    Array.from({ length: SUBSCRIBERS }, () => `/api/realtime/ws?token=${admin}`),
+    { message: subscribeTo('fan_sockets') },
+  )
   const operations = Array.from({ length: 1_000 }, () => ({ method: 'create', body: { body: 'x'.repeat(100) } }))
   const received = async (from: Clients, send: () => Promise<unknown>): Promise<number> => {
     await from.report()
@@ -161,16 +173,23 @@ async function fanOut(): Promise<void> {
   }
   for (let round = 0; round < 3; round++) {
     const mark = await received(bare, () => fetch(`http://127.0.0.1:${barePort}/?count=${EVENTS}`, { method: 'POST' }))
-    const ours = await received(own, async () => {
+    const write = (table: string) => async () => {
       for (let i = 0; i < EVENTS; i += 1_000) {
-        const { status } = await post('/api/collections/fan/batch', { operations }, admin)
+        const { status } = await post(`/api/collections/${table}/batch`, { operations }, admin)
         if (status !== 200) throw new Error(`batch answered ${status}`)
       }
-    })
+    }
+    const ours = await received(own, write('fan'))
     show('fan-out', { 'deliveries/s': Math.round(ours), bare: Math.round(mark), ratio: (ours / mark).toFixed(2) })
+    const overSockets = await received(sockets, write('fan_sockets'))
+    show('over sockets', {
+      'deliveries/s': Math.round(overSockets),
+      streams: Math.round(ours),
+      ratio: (overSockets / ours).toFixed(2),
+      bar: 0.9,
+    })
   }
-  bare.stop()
-  own.stop()
+  for (const group of [bare, own, sockets]) group.stop()
 }
 
 /** Writes one by one, as applications make them: what matters is how few socket writes they become. */
@@ -244,29 +263,35 @@ async function rowSecurity(people: readonly User[]): Promise<void> {
   streams.stop()
 }
 
-async function idle(): Promise<void> {
+const subscribeTo = (table: string): string => JSON.stringify({ type: 'subscribe', tables: [table], ref: 1 })
+
+/** In a process of its own: memory that another scenario left behind would be taken for that of connections. */
+async function idle(name: string, path: string, ways: Ways): Promise<void> {
   const STREAMS = Number(process.env['IDLE_STREAMS'] ?? 10_000)
-  await sleep(2_000)
-  const before = server.residentBytes()
-  const half = Array.from({ length: STREAMS / 2 }, () => `/api/realtime?tables=fan&token=${admin}`)
+  const fresh = await startBuilt(cluster.url, env)
+  await sleep(3_000)
+  const before = fresh.residentBytes()
+  const half = Array.from({ length: STREAMS / 2 }, () => `${path}token=${admin}`)
   const groups = [
-    await clients(server.port, half, { perSecond: 1_000 }),
-    await clients(server.port, half, { perSecond: 1_000 }),
+    await clients(fresh.port, half, { perSecond: 1_000, ...ways }),
+    await clients(fresh.port, half, { perSecond: 1_000, ...ways }),
   ]
   await sleep(5_000)
-  const after = server.residentBytes()
+  const after = fresh.residentBytes()
   const perStream = (after - before) / STREAMS / 1024
   await post('/api/collections/fan', { body: 'hello' }, admin)
   await sleep(3_000)
   const reports = await Promise.all(groups.map((group) => group.report()))
-  show('idle', {
-    streams: STREAMS,
+  show(name, {
+    connections: STREAMS,
     'kB each': perStream.toFixed(1),
+    bar: 12,
     'total MB': Math.round(after / 2 ** 20),
     delivered: reports.reduce((sum, { events }) => sum + events, 0),
     'client MB': Math.round(groups.reduce((sum, { pid }) => sum + residentBytes(pid), 0) / 2 ** 20),
   })
   for (const group of groups) group.stop()
+  await fresh.stop()
 }
 
 /** Every identity receives as many events as PostgreSQL says it can see rows. */
@@ -314,7 +339,8 @@ async function countingReader(token: string): Promise<{ ids(): string; close(): 
 try {
   if (runs('fan-out')) await fanOut()
   if (runs('singles')) await singles()
-  if (runs('idle')) await idle()
+  if (runs('idle')) await idle('idle', '/api/realtime?tables=fan&', {})
+  if (runs('idle-sockets')) await idle('idle-sockets', '/api/realtime/ws?', { message: subscribeTo('fan') })
   const people = runs('row-security') || runs('identities') ? await users(1_000) : []
   if (runs('row-security')) await rowSecurity(people)
   if (runs('identities')) await identities(people.slice(0, 500))
