@@ -192,23 +192,32 @@ export function createHttpServer(deps: Deps): HttpServer {
 
   /** A stream no longer counts as work at hand: thousands may be open, and each ends when it will. */
   function stream(exchange: Exchange, reply: Reply): void {
-    const { response, connectionTaken } = exchange
-    const { socket } = exchange.request
+    const { request, response } = exchange
+    if (exchange.connectionTaken) {
+      reportAtEnd(request.socket, reported(exchange), reply.status)
+      return
+    }
+    closeWhenStalled(response)
+    // Events are few and far between; their buffer has a bound of its own.
+    if (response.getHeader('content-type') !== 'text/event-stream') unsent.watchStream(response)
+    response.on('error', () => response.destroy())
+    reportAtEnd(request.socket, exchange, reply.status, response)
+  }
+
+  function reportAtEnd(
+    socket: Socket,
+    what: Reported,
+    status: number,
+    lasting: Socket | ServerResponse = socket,
+  ): void {
     const before = socket.bytesWritten
     handling--
     streaming++
-    if (!connectionTaken) {
-      closeWhenStalled(response)
-      // Events are few and far between; their buffer has a bound of its own.
-      if (response.getHeader('content-type') !== 'text/event-stream') unsent.watchStream(response)
-      response.on('error', () => response.destroy())
-    }
     const ended = (): void => {
       streaming--
-      exchange.sentBytes = socket.bytesWritten - before
-      report(exchange, reply.status)
+      what.sentBytes = socket.bytesWritten - before
+      report(what, status)
     }
-    const lasting = connectionTaken ? socket : response
     if (lasting.closed) ended()
     else lasting.once('close', ended)
   }
@@ -246,11 +255,12 @@ export function createHttpServer(deps: Deps): HttpServer {
     report(exchange, status)
   }
 
-  function report(exchange: Exchange, status: number): void {
-    const { request, pattern, target, startedAt, ip, requestId, who } = exchange
-
+  function report(
+    { method, pattern, target, startedAt, ip, requestId, who, sentBytes }: Reported,
+    status: number,
+  ): void {
     const info = {
-      method: request.method ?? '',
+      method,
       route: pattern,
       // Made when somebody logs it.
       get path() {
@@ -262,7 +272,7 @@ export function createHttpServer(deps: Deps): HttpServer {
       requestId,
       userId: userIdOf(who),
       who,
-      bytes: exchange.sentBytes,
+      bytes: sentBytes,
     }
     try {
       onRequest?.(info)
@@ -334,6 +344,21 @@ export function createHttpServer(deps: Deps): HttpServer {
     stop,
   }
 }
+
+/** What is told of a request when it is over. */
+type Reported = Pick<Exchange, 'method' | 'pattern' | 'target' | 'startedAt' | 'ip' | 'requestId' | 'who' | 'sentBytes'>
+
+/** A connection that was taken may stay for days, and the rest of its request would stay with it. */
+const reported = ({ method, pattern, target, startedAt, ip, requestId, who, sentBytes }: Exchange): Reported => ({
+  method,
+  pattern,
+  target,
+  startedAt,
+  ip,
+  requestId,
+  who,
+  sentBytes,
+})
 
 /** Node keeps the first of them, a proxy in front may believe the other (RFC 9112 §3.2). */
 function hasTwoHosts(rawHeaders: readonly string[]): boolean {

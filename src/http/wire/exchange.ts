@@ -50,6 +50,10 @@ export class Exchange {
     this.site = known.site
   }
 
+  get method(): string {
+    return this.request.method ?? ''
+  }
+
   get flatHeaders(): FlatHeaders {
     return [...this.common.flat, ...this.own, 'X-Request-Id', this.requestId]
   }
