@@ -24,11 +24,11 @@ export async function createData(
   { keyFor }: IdentityGroup,
   routes: () => readonly Route[],
 ) {
-  const { db, schema, changeLog, candidates, gateways, observe, publicUrl } = platform
+  const { db, schema, changeLog, queue, candidates, gateways, observe, publicUrl } = platform
   const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)
   const trigrams = new Trigrams({ db, schema })
   await watchTables({ db, schema, observe }, config.realtime.watch)
-  const vector = createVector({ db, schema, outgoing: gateways, config: config.ai, observe })
+  const vector = createVector({ db, schema, log: changeLog, queue, outgoing: gateways, config: config.ai, observe })
   return {
     features: [
       createSchemaFeature({ schema }),

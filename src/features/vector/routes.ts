@@ -1,12 +1,16 @@
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
+import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
+import type { Queue } from '../../db/queue/queue.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { ConcurrentIndexes } from '../../db/setup/concurrent-index.ts'
 import type { Pool } from '../../db/wire/pool.ts'
 import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, jsonText, noContent, route } from '../../http/route.ts'
+import { createEmbeddings } from './embed/embeddings.ts'
+import { startFilling } from './embed/filling.ts'
 import { type AiConfig, cachedQuestions, createProvider } from './embedding/embedder.ts'
 import { createIndexes, METHODS, METRICS } from './indexes.ts'
 
@@ -18,9 +22,26 @@ const index = t.object({
   definition: t.string(),
 })
 
+const embedding = t.object({
+  id: t.uuid(),
+  schema: t.string(),
+  table: t.string(),
+  columns: t.array(t.string()),
+  vector_column: t.string(),
+  status: t.oneOf(['filling', 'following']),
+  embedded: t.integer({ description: 'vectors made so far' }),
+  refused: t.integer({ description: 'texts the provider did not want' }),
+  waiting: t.integer({ description: 'parts of the work in the queue' }),
+  last_error: t.nullable(t.string()),
+  last_embedded_at: t.nullable(t.time()),
+  created_at: t.time(),
+})
+
 type Deps = {
   db: Db & Pick<Pool, 'openConnection'>
   schema: SchemaCache
+  log: ChangeLog
+  queue: Queue
   outgoing: Outgoing
   config: AiConfig
   observe: Observe
@@ -31,10 +52,11 @@ type Vectors = Feature & {
   embed: ReturnType<typeof cachedQuestions> | undefined
 }
 
-export function createVector({ db, schema, outgoing, config, observe }: Deps): Vectors {
+export function createVector({ db, schema, log, queue, outgoing, config, observe }: Deps): Vectors {
   const provider = createProvider({ config, outgoing, observe })
   const concurrent = new ConcurrentIndexes(db)
   const indexes = createIndexes({ db, schema, indexes: concurrent })
+  const embeddings = createEmbeddings({ db, schema, queue, hasProvider: provider !== undefined })
   const routes = [
     route('GET /api/admin/vector/indexes', {
       summary: 'Indexes over vectors',
@@ -77,6 +99,37 @@ export function createVector({ db, schema, outgoing, config, observe }: Deps): V
         return noContent
       },
     }),
+    route('GET /api/admin/vector/embed', {
+      summary: 'Vector columns that are kept filled, oldest first, and how far they are',
+      auth: 'admin',
+      answers: { 200: t.object({ embeddings: t.array(embedding) }) },
+      handle: async () => jsonText(200, await embeddings.all()),
+    }),
+    route('POST /api/admin/vector/embed', {
+      summary: 'Fill a vector column from text columns, and keep it filled as rows change',
+      auth: 'admin',
+      audit: 'embedding.create',
+      body: t.object({
+        table: t.string(),
+        columns: t.array(t.string(), { maxItems: 50 }),
+        vector_column: t.string(),
+        schema: t.optional(t.string()),
+      }),
+      answers: { 202: embedding },
+      handle: async (call) => jsonText(202, await embeddings.add(call.body, (note) => call.audit(note))),
+    }),
+    route('DELETE /api/admin/vector/embed/{id}', {
+      summary: 'Keep it filled no longer; vectors stay',
+      auth: 'admin',
+      audit: 'embedding.delete',
+      params: { id: t.id('embedding') },
+      answers: { 204: null },
+      handle: async (call) => {
+        await embeddings.remove(call.params.id, (note) => call.audit(note))
+        return noContent
+      },
+    }),
   ]
+  startFilling({ db, schema, log, queue, provider })
   return { routes, embed: provider && cachedQuestions(provider), stop: () => concurrent.stop() }
 }

@@ -6,6 +6,8 @@ export interface Provider {
   embed(texts: readonly string[], dimensions: number | undefined): Promise<readonly (readonly number[])[]>
 }
 
+export const NO_PROVIDER = 'semantic search is not configured: no embedding provider available'
+
 /** The provider answered, and wants nothing of these texts: trying again cannot help. */
 export class Refused extends AppError {
   constructor(cause?: unknown) {

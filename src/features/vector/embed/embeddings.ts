@@ -1,0 +1,55 @@
+import type { AuditEntry, AuditNote } from '../../../core/audit/entry.ts'
+import { badRequest, notFound } from '../../../core/errors.ts'
+import { SYSTEM } from '../../../core/identity.ts'
+import { auditStatement } from '../../../db/audit.ts'
+import type { Db } from '../../../db/db.ts'
+import type { Queue } from '../../../db/queue/queue.ts'
+import type { SchemaCache } from '../../../db/schema/snapshot.ts'
+import { tableOf } from '../../../db/schema/table-of.ts'
+import { NO_PROVIDER } from '../embedding/provider.ts'
+import { vectorColumnOf } from '../tables.ts'
+import { addEmbedding, allEmbeddings, KIND, removeEmbedding, watch } from './sql.ts'
+
+export type AskedEmbedding = { table: string; columns: string[]; vector_column: string; schema?: string }
+type Audit = (note?: AuditNote) => AuditEntry
+type Deps = { db: Db; schema: SchemaCache; queue: Queue; hasProvider: boolean }
+
+/** What the operator says about vector columns that are kept filled. */
+export function createEmbeddings({ db, schema, queue, hasProvider }: Deps) {
+  return {
+    all: async (): Promise<string> => (await db.fly(SYSTEM, allEmbeddings)) ?? '',
+
+    async add(asked: AskedEmbedding, audit: Audit): Promise<string> {
+      const table = await tableOf(schema, asked.table, asked.schema)
+      const columns = [...new Set(asked.columns)]
+      if (columns.length === 0) throw badRequest('columns is required')
+      for (const name of columns) {
+        if (!table.columns.get(name)?.isText) throw badRequest(`column "${name}" is not a text column`)
+      }
+      const vector = vectorColumnOf(table, asked.vector_column)
+      if (table.kind !== 'table' && table.kind !== 'partitioned_table')
+        throw badRequest('only tables can be kept filled')
+      if (table.primaryKey.length === 0) throw badRequest('table has no primary key')
+      if (!hasProvider) throw badRequest(NO_PROVIDER)
+      const made = { schema: table.schema, table: table.name, columns, vector_column: vector.name }
+      const text = await db.tx(SYSTEM, async (tx) => {
+        await tx.run(watch(table))
+        const added = (await tx.fly(addEmbedding(made))) ?? ''
+        const { id } = JSON.parse(added) as { id: string }
+        await tx.run(queue.push(KIND, { embedding: id }, { group: id }))
+        await tx.run(auditStatement(audit({ target: id, newValues: made })))
+        return added
+      })
+      queue.wake(KIND)
+      return text
+    },
+
+    async remove(id: string, audit: Audit): Promise<void> {
+      await db.tx(SYSTEM, async (tx) => {
+        if ((await tx.run(removeEmbedding(id))) === 0) throw notFound('embedding not found')
+        await tx.run(queue.clear(KIND, id))
+        await tx.run(auditStatement(audit()))
+      })
+    },
+  }
+}

@@ -1,0 +1,142 @@
+import { reasonOf } from '../../../core/errors.ts'
+import { SYSTEM } from '../../../core/identity.ts'
+import type { ChangeLog } from '../../../db/changes/log.ts'
+import type { Db } from '../../../db/db.ts'
+import { GiveUp, type Queue, RetryIn } from '../../../db/queue/queue.ts'
+import type { SchemaCache } from '../../../db/schema/snapshot.ts'
+import { tableOf } from '../../../db/schema/table-of.ts'
+import { vectorText } from '../../../db/schema/vectors.ts'
+import { Ident, sql } from '../../../db/sql.ts'
+import { NO_PROVIDER, type Provider, Refused } from '../embedding/provider.ts'
+import { vectorColumnOf } from '../tables.ts'
+import {
+  anyEmbedding,
+  type Embedding,
+  KIND,
+  oneEmbedding,
+  type Progress,
+  recordFailure,
+  recordFilled,
+  recordProgress,
+  rowsAfter,
+  rowsByKey,
+  type Source,
+  type Target,
+  wantedVectors,
+  writeVectors,
+} from './sql.ts'
+
+const LEASE_SECONDS = 15
+const CONCURRENCY = 4
+const LONGEST_WAIT_SECONDS = 300
+const FIRST_PLACE = '0 (0,0)'
+
+type Deps = { db: Db; schema: SchemaCache; log: ChangeLog; queue: Queue; provider: Provider | undefined }
+/** Rows that changed; without keys it is a pass over the whole table. */
+type Payload = { embedding: string; keys?: string[] }
+type Row = { key: string; text: string; vector: string | null }
+
+/**
+ * Changes become queue rows in the reader's statement, queue rows become vectors: nothing is only in memory. A provider
+ * that is away for long loses nothing, its work waits.
+ */
+export function startFilling({ db, schema, log, queue, provider }: Deps): void {
+  async function targetOf({ schema: space, table: name, columns, vector_column }: Embedding): Promise<Target> {
+    const table = await tableOf(schema, name, space)
+    const sources = columns.map((column) => {
+      const found = table.columns.get(column)
+      if (!found?.isText) throw new GiveUp(`column "${column}" is not a text column`)
+      return found
+    })
+    return { table, sources, vector: vectorColumnOf(table, vector_column) }
+  }
+
+  const embed = async (target: Target, texts: readonly string[], give: Provider): Promise<readonly string[]> => {
+    const vectors = await give.embed(texts, target.vector.vectorDim)
+    const { vectorDim } = target.vector
+    if (vectorDim !== undefined && vectors.some(({ length }) => length !== vectorDim)) {
+      throw new Error('embedding dimension mismatch')
+    }
+    return vectors.map((vector) => vectorText(target.vector, vector))
+  }
+
+  /** One text that a provider refuses must not keep the others from their vectors. */
+  async function embedEach(target: Target, sources: readonly Source[], give: Provider): Promise<Row[]> {
+    try {
+      const vectors = await embed(
+        target,
+        sources.map(({ text }) => text),
+        give,
+      )
+      return sources.map(({ key, text }, i) => ({ key, text, vector: vectors[i] ?? null }))
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error
+      if (sources.length <= 1) return []
+      const rows: Row[] = []
+      for (const source of sources) rows.push(...(await embedEach(target, [source], give)))
+      return rows
+    }
+  }
+
+  async function fill(id: string, target: Target, found: readonly Source[], give: Provider): Promise<Progress> {
+    const sources = found.filter(({ text }) => text !== '')
+    const blank = found.filter(({ text, isNull }) => text === '' && !isNull)
+    const rows = sources.length > 0 ? await embedEach(target, sources, give) : []
+    const written = [...rows, ...blank.map(({ key, text }) => ({ key, text, vector: null }))]
+    if (written.length > 0) {
+      // Triggers of the operator's find their tables as they do elsewhere.
+      const path = schema.read().schemas.map((name) => new Ident(name).quoted)
+      const search = sql`select pg_catalog.set_config('search_path', ${path.join()}, true)`
+      await db.run(SYSTEM, [search, writeVectors(target, written)], { lane: 'slow' })
+      log.wake()
+    }
+    const progress = { embedded: rows.length, refused: sources.length - rows.length }
+    await db.run(SYSTEM, recordProgress(id, progress))
+    return progress
+  }
+
+  /** Passes go on until one finds nothing to do: rows may move while it is under way. */
+  async function fillAll(id: string, target: Target, give: Provider, signal: AbortSignal): Promise<void> {
+    for (let embedded = 1; embedded > 0; ) {
+      embedded = 0
+      for (let place = FIRST_PLACE; ; ) {
+        if (signal.aborted) throw new Error('interrupted')
+        const found = await db.rows<Source>(SYSTEM, rowsAfter(target, place), { lane: 'slow' })
+        const last = found.at(-1)
+        if (!last) break
+        embedded += (await fill(id, target, found, give)).embedded
+        place = last.place
+      }
+    }
+    await db.run(SYSTEM, recordFilled(id))
+  }
+
+  async function work({ embedding: id, keys }: Payload, signal: AbortSignal): Promise<void> {
+    const [embedding] = await db.rows<Embedding>(SYSTEM, oneEmbedding(id))
+    if (!embedding) return
+    try {
+      if (!provider) throw new RetryIn(LONGEST_WAIT_SECONDS, NO_PROVIDER)
+      const target = await targetOf(embedding)
+      if (!keys) return await fillAll(id, target, provider, signal)
+      await fill(id, target, await db.rows<Source>(SYSTEM, rowsByKey(target, keys)), provider)
+    } catch (error) {
+      if (!signal.aborted) await db.run(SYSTEM, recordFailure(id, reasonOf(error)))
+      throw error
+    }
+  }
+
+  queue.work(
+    KIND,
+    {
+      concurrency: CONCURRENCY,
+      leaseSeconds: LEASE_SECONDS,
+      retryDelays: (_, attempt) => Math.min(2 ** Math.min(attempt, 10), LONGEST_WAIT_SECONDS),
+    },
+    ({ payload }, signal) => work(payload as Payload, signal),
+  )
+  log.followDurably('embeddings', {
+    wanted: anyEmbedding,
+    effect: queue.pushEach(KIND, wantedVectors),
+    onBatch: () => queue.wake(KIND),
+  })
+}

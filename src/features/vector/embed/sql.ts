@@ -1,0 +1,127 @@
+import { equals } from '../../../db/rows/keys.ts'
+import { definitions } from '../../../db/rows/write.ts'
+import type { Column, Table } from '../../../db/schema/snapshot.ts'
+import { COMMA, Ident, integer, join, rfc3339, type Sql, sql } from '../../../db/sql.ts'
+
+export type Embedding = { id: string; schema: string; table: string; columns: string[]; vector_column: string }
+
+export const KIND = 'embed'
+
+const RECORD = sql`json_build_object('id', e.id, 'schema', e.schema_name, 'table', e.table_name, 'columns', e.columns,
+  'vector_column', e.vector_column, 'status', case when e.filled then 'following' else 'filling' end,
+  'embedded', e.embedded, 'refused', e.refused,
+  'waiting', (select count(*) from (select from svc.queue q where q.kind = ${KIND} and q.group_key = e.id::text limit 10000) w),
+  'last_error', e.last_error, 'last_embedded_at', ${rfc3339(sql`e.last_embedded_at`)}, 'created_at', ${rfc3339(sql`e.created_at`)})`
+
+export const allEmbeddings: Sql = sql`
+  select json_build_object('embeddings', coalesce(json_agg(${RECORD} order by e.created_at, e.id), '[]'))::text
+  from svc.embeddings e`
+
+/** Asked for again it begins anew, perhaps with other columns. */
+export const addEmbedding = (asked: Omit<Embedding, 'id'>): Sql => sql`
+  insert into svc.embeddings as e (schema_name, table_name, columns, vector_column)
+  values (${asked.schema}, ${asked.table}, ${asked.columns}::text[], ${asked.vector_column})
+  on conflict (schema_name, table_name, vector_column)
+  do update set columns = excluded.columns, filled = false, last_error = null
+  returning ${RECORD}::text`
+
+export const removeEmbedding = (id: string): Sql => sql`delete from svc.embeddings where id = ${id}::uuid returning id`
+
+export const oneEmbedding = (id: string): Sql => sql`
+  select id, schema_name as schema, table_name as "table", columns, vector_column from svc.embeddings where id = ${id}::uuid`
+
+export const watch = (table: Table): Sql => sql`select svc.watch(${table.ident.quoted}::regclass)`
+
+export type Progress = { embedded: number; refused: number }
+
+export const recordProgress = (id: string, { embedded, refused }: Progress): Sql => sql`
+  update svc.embeddings set embedded = embedded + ${embedded}::int, refused = refused + ${refused}::int, last_error = null,
+    last_embedded_at = case when ${embedded}::int > 0 then now() else last_embedded_at end
+  where id = ${id}::uuid`
+
+export const recordFailure = (id: string, error: string): Sql =>
+  sql`update svc.embeddings set last_error = ${error} where id = ${id}::uuid`
+
+export const recordFilled = (id: string): Sql => sql`update svc.embeddings set filled = true where id = ${id}::uuid`
+
+export const anyEmbedding: Sql = sql`exists (select from svc.embeddings)`
+
+/** Rows that one item of the queue is about: as many as a provider takes at once. */
+export const CHUNK = 50
+
+/**
+ * Which rows of the reader's batch want a vector: those without one, and those whose text changed while the vector did
+ * not. A client that writes both knows better; what the server writes itself changes no text.
+ */
+export const wantedVectors: Sql = sql`
+  select id::text as group_key, jsonb_build_object('embedding', id, 'keys', jsonb_agg(distinct pk::text)) as payload
+  from (
+    select e.id, c.pk, (row_number() over (partition by e.id order by c.id) - 1) / ${integer(CHUNK)} as chunk
+    from batch c join svc.embeddings e on c.schema_name = e.schema_name and c.table_name = e.table_name
+    where c.action in ('create', 'update') and c.pk <> '{}' and (
+      coalesce(c.record -> e.vector_column, 'null') = 'null'
+      or c.old_record -> e.vector_column = c.record -> e.vector_column and exists (
+        select from unnest(e.columns) as source where c.record -> source is distinct from c.old_record -> source)
+    )
+  ) wanted group by id, chunk`
+
+/** A text as long as most models read; more would be refused or cut off by them. */
+const MAX_CHARACTERS = 8_000
+const ROW = new Ident('svc_t')
+const GIVEN = new Ident('svc_given')
+
+const textOf = (columns: readonly Column[]): Sql => {
+  const texts = columns.map(({ ident }) => sql`${ROW}.${ident}::text`)
+  return sql`pg_catalog.btrim(pg_catalog.left(pg_catalog.concat_ws(E'\n', ${join(texts, COMMA)}), ${integer(MAX_CHARACTERS)}), E' \t\r\n')`
+}
+
+const keyOf = (table: Table): Sql => {
+  const parts = table.primaryKey.map(({ name, ident }) => sql`${name}::text, ${ROW}.${ident}`)
+  return sql`pg_catalog.jsonb_build_object(${join(parts, COMMA)})::text`
+}
+
+const isGiven = (table: Table): Sql =>
+  join(
+    table.primaryKey.map((column) => equals(column, ROW, sql`${GIVEN}.${column.ident}`)),
+    sql` and `,
+  )
+
+const keysFrom = (table: Table, key: Sql): Sql =>
+  sql`pg_catalog.jsonb_to_record(${key}::jsonb) as ${GIVEN}(${definitions(table.primaryKey)})`
+
+export type Target = { table: Table; sources: readonly Column[]; vector: Column }
+/** `place` is where in the table it is, for the next page. */
+export type Source = { key: string; text: string; isNull: boolean; place: string }
+
+const SELECT = ({ table, sources, vector }: Target): Sql => sql`
+  select ${keyOf(table)} as key, ${textOf(sources)} as text, ${ROW}.${vector.ident} is null as "isNull",
+    ${ROW}.tableoid::text || ' ' || ${ROW}.ctid::text as place`
+
+export const rowsByKey = (target: Target, keys: readonly string[]): Sql => sql`
+  ${SELECT(target)} from unnest(${keys}::text[]) as svc_keys(key)
+  cross join lateral ${keysFrom(target.table, sql`svc_keys.key`)}
+  join ${target.table.ident} as ${ROW} on ${isGiven(target.table)}`
+
+/** The next rows without a vector in the order of their places, which costs the same however far the pass is. */
+export function rowsAfter(target: Target, place: string): Sql {
+  const { table, sources, vector } = target
+  const [oid = '0', tid = '(0,0)'] = place.split(' ')
+  const isAfter =
+    table.kind === 'partitioned_table'
+      ? sql`(${ROW}.tableoid, ${ROW}.ctid) > (${oid}::oid, ${tid}::tid)`
+      : sql`${ROW}.ctid > ${tid}::tid`
+  return sql`${SELECT(target)} from ${table.ident} as ${ROW}
+    where ${isAfter} and ${ROW}.${vector.ident} is null and ${textOf(sources)} <> ''
+    order by ${table.kind === 'partitioned_table' ? sql`${ROW}.tableoid, ${ROW}.ctid` : sql`${ROW}.ctid`} limit ${integer(CHUNK)}`
+}
+
+/** A text that changed meanwhile has its own place in the queue. `vector` null: there is nothing to embed any more. */
+export const writeVectors = (
+  { table, sources, vector }: Target,
+  rows: readonly { key: string; text: string; vector: string | null }[],
+): Sql => sql`
+  update ${table.ident} as ${ROW} set ${vector.ident} = svc_new.vector::${vector.castType}
+  from unnest(${rows.map(({ key }) => key)}::text[], ${rows.map(({ text }) => text)}::text[],
+    ${rows.map((row) => row.vector)}::text[]) as svc_new(key, text, vector)
+  cross join lateral ${keysFrom(table, sql`svc_new.key`)}
+  where ${isGiven(table)} and ${textOf(sources)} = svc_new.text`
