@@ -1,12 +1,17 @@
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { test } from 'node:test'
+import { authenticator } from '../../../test/authenticator.ts'
 import { eventually, startServer, type TestServer } from '../../../test/kit.ts'
 import { mailbox } from '../../../test/mailbox.ts'
 
 const CONFIG = { 'auth.oauth_provider.enabled': true, 'server.cors_origins': ['https://app.test'] }
 const api = await startServer({ config: CONFIG })
 const other = await startServer({ config: CONFIG, on: api })
+const guests = await startServer({
+  config: { ...CONFIG, 'auth.anonymous_auth_enabled': true, 'auth.totp_enabled': true },
+  on: api,
+})
 const [ana, bo] = [await api.signUp('ana@x.test'), await api.signUp('bo@x.test')]
 await api.sql(`create table notes (id int primary key, owner text); create table tasks (id int primary key);
   insert into notes values (1, 'x');
@@ -179,6 +184,33 @@ test('only a person with a session of their own can be asked', async () => {
   }
   assert.equal((await api.call(`GET /api/auth/authorize?${queryOf(asking())}`)).status, 401)
   assert.equal((await authorize({}, await api.adminToken())).status, 401)
+
+  const visitor = (await guests.call('POST /api/auth/anonymous')).body.token
+  assert.deepEqual((await authorize({}, visitor)).body, { code: 401, message: 'not authenticated' })
+  assert.equal((await consent({}, visitor)).status, 401)
+  const mia = await guests.signUp('mia@x.test')
+  const enrolled = await guests.call('POST /api/auth/mfa/totp/enroll', { as: mia.token })
+  const json = { code: authenticator(enrolled.body.uri).code() }
+  await guests.call('POST /api/auth/mfa/totp/enroll/confirm', { as: mia.token, json })
+  const login = { email: 'mia@x.test', password: 'long enough password' }
+  const pending = (await guests.call('POST /api/auth/login', { json: login })).body.mfa_token
+  assert.deepEqual((await authorize({}, pending)).body, { code: 401, message: 'MFA verification required' })
+})
+
+test('tokens count on the limit of their app', async () => {
+  const made = (
+    await api.call('POST /api/admin/apps', { as: 'admin', json: { name: 'limited', ownerUserId: ana.user.id } })
+  ).body
+  const limits = { name: 'limited', rateLimitRps: 2, rateLimitWindowSeconds: 600 }
+  await api.call(`PUT /api/admin/apps/${made.id}`, { as: 'admin', json: limits })
+  const client = await register({ appId: made.id })
+  const form = { grant_type: 'client_credentials', scope: 'readonly' }
+  const { access_token } = (await token(form, { authorization: basic(client) })).body
+  const calls = [await works(access_token), await works(access_token)]
+  assert.deepEqual(calls, [200, 200])
+  const over = await other.call('GET /api/collections/notes', { as: access_token })
+  assert.deepEqual([over.status, over.body.message], [429, 'app rate limit exceeded'])
+  assert.equal(over.headers.get('x-app-ratelimit-limit'), '2')
 })
 
 test('a loopback address may have any port, and no other address may', async () => {
