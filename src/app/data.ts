@@ -37,6 +37,7 @@ export async function createData(
         schema,
         log: changeLog,
         cursorKey: keyFor('cursors'),
+        limits: { exportMaxRows: config.api.export_max_rows, importMaxBytes: config.api.import_max_size },
         means: { candidates, textSearchConfig },
         trigrams,
         embed: vector.embed,

@@ -164,6 +164,8 @@ export const table = {
       'what callers without a bearer may do on collections, functions, GraphQL, schema and storage',
     ),
     text_search_config: str('english', 'full-text configuration'),
+    export_max_rows: int(1_000_000, 'rows of one export, more is 413', { min: 1 }),
+    import_max_size: size('100MB', 'largest body of an import'),
     statement_timeout: duration(30, 'time a data request may take in the database, then 504'),
   },
   rate_limit: {

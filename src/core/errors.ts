@@ -27,7 +27,9 @@ const catalogue = {
 } as const
 
 export type ErrorKind = keyof typeof catalogue
-export type FieldErrors = Record<string, { code: string; message: string }>
+export type FieldErrors = Record<string, { code: string; message: string } | LineErrors>
+/** What is wrong with rows of an import. */
+type LineErrors = readonly { line: number; message: string }[]
 type Details = { data?: FieldErrors; headers?: Record<string, string>; cause?: unknown }
 
 export class AppError extends Error {

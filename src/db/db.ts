@@ -50,11 +50,25 @@ export interface Db {
   run(who: Identity, statements: Sql | readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<number>
   /** For work whose next statement depends on the last answer. Retried whole on serialisation failure or deadlock. */
   tx<T>(who: Identity, work: (tx: Tx) => Promise<T>): Promise<T>
+  /**
+   * As `tx`, on a connection outside the pool, opened for it: for work that takes long because its caller does, such as
+   * exports. Not retried. Whoever asks for it bounds how many there are at once.
+   */
+  txApart<T>(who: Identity, work: (tx: Tx) => Promise<T>, options?: ApartOptions): Promise<T>
   /** Calls `heard` for each NOTIFY, survives reconnects; `reconnected` runs after a gap in which notifications were lost. */
   listen(channel: string, heard: (payload: string) => void, reconnected?: () => void): Promise<() => Promise<void>>
 }
 
+export type ApartOptions = {
+  /** Aborting ends the connection, and with it the transaction. */
+  signal?: Departure
+  /** One snapshot for all statements, none of which writes. */
+  isSnapshot?: boolean
+}
+
 export interface Tx {
+  /** The rows as PostgreSQL wrote their values. */
+  texts(statement: Sql): Promise<(string | null)[][]>
   fly(statement: Sql): Promise<string | null>
   rows<T extends object = Row>(statement: Sql): Promise<T[]>
   run(statement: Sql): Promise<number>

@@ -55,6 +55,8 @@ export const isMissingFunction: Is = raised('42883')
 export const isAmbiguousFunction: Is = raised('42725')
 /** A value that its type, or the domain of its type, does not take. */
 export const isBadValue: Is = raisedLike(/^22|^23514$/)
+/** A row that does not fit its table, alone or beside the other rows of its statement. */
+export const isBadRow: Is = raisedLike(/^(?:21|22|23|42804|44|P0001|54|XX000)/)
 /** What extensions and parsers raise that have no SQLSTATE of their own. */
 export const isUnnamedError: Is = raised('XX000')
 /** PostGIS has none for a geometry that it cannot read (XX000) or that does not fit the column (22023). */

@@ -4,7 +4,7 @@ import { sleep } from '../../core/clock.ts'
 import { AppError, unavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
-import type { Db, FlyOptions, Row, Tx } from '../db.ts'
+import type { ApartOptions, Db, FlyOptions, Row, Tx } from '../db.ts'
 import { fromPg, type PgError } from '../pg-errors.ts'
 import { Sql } from '../sql.ts'
 import { toRow, toText } from '../values.ts'
@@ -180,6 +180,28 @@ class PostgresPool implements Pool {
     }
   }
 
+  async txApart<T>(who: Identity, work: (tx: Tx) => Promise<T>, options: ApartOptions = {}): Promise<T> {
+    this.#requireDatabase()
+    const { signal, isSnapshot } = options
+    const session = this.#session(who)
+    const connect = session.role === 'none' ? this.#connect : this.#connectCallers
+    const idle = { onFreed: () => {}, onClosed: () => {} }
+    const connection = await Connection.open(connect, true, idle).catch((error: unknown) => {
+      throw toAppError(error)
+    })
+    const leave = (): void => connection.destroy()
+    signal?.addEventListener('abort', leave, { once: true })
+    try {
+      if (signal?.aborted) throw new AppError('request_timeout', 'request was aborted')
+      return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin')
+    } catch (error) {
+      throw toAppError(error)
+    } finally {
+      signal?.removeEventListener('abort', leave)
+      void connection.close()
+    }
+  }
+
   listen(channel: string, heard: (payload: string) => void, reconnected?: () => void): Promise<() => Promise<void>> {
     return this.#monitor.listen(channel, heard, reconnected)
   }
@@ -313,6 +335,7 @@ class PostgresPool implements Pool {
 }
 
 const NO_OPTIONS: FlyOptions = {}
+const SNAPSHOT = 'begin isolation level repeatable read, read only'
 
 function workOf(who: Identity, { lane, reads }: FlyOptions): Work {
   // The operator's requests share the server's own connections, but never more of them than slow work may take.

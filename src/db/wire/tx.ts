@@ -13,6 +13,7 @@ export async function runTransaction<T>(
   connection: Connection,
   session: { step: Step; role: string },
   work: (tx: Tx) => Promise<T>,
+  begin = 'begin',
 ): Promise<T> {
   const fly = (steps: readonly Step[], wantsRows = false): Promise<Flight> =>
     new Promise((resolve, reject) => {
@@ -40,9 +41,10 @@ export async function runTransaction<T>(
       const { found, fields } = await send(sql, true)
       return found.map((texts) => toRow(fields, texts) as R)
     },
+    texts: async (sql) => (await send(sql, true)).found,
     run: async (sql) => (await send(sql)).count,
   }
-  await fly([statement('begin'), session.step])
+  await fly([statement(begin), session.step])
   let result: T
   try {
     result = await work(tx)

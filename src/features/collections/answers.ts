@@ -77,6 +77,21 @@ const more = t.object({
 
 export const rows = t.union(t.merged(t.pageOf(t.row), more), t.merged(cursorPage, more))
 
+const { filter, sort, fields, search } = listQuery
+export const exportQuery = { filter, sort, fields, search }
+
+export const importQuery = {
+  ...upsertQuery,
+  dry_run: t.boolean({ default: false, description: 'find out what would happen, and keep nothing' }),
+}
+
+export const imported = t.object({
+  created: t.integer(),
+  updated: t.integer(),
+  skipped: t.integer(),
+  dry_run: t.boolean(),
+})
+
 export const batch = t.object({
   operations: t.array(
     t.object({

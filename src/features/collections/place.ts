@@ -46,3 +46,9 @@ export async function atTable<T>(
 
 const stillMissing = (error: unknown, name: string): unknown =>
   isMissingTable(error) ? collectionNotFound(name) : error
+
+export function requireWritable({ table }: Place, how: 'insertable' | 'updatable'): void {
+  if (!table[how]) {
+    throw new AppError('method_not_allowed', 'write operations not allowed on view', { headers: { Allow: 'GET' } })
+  }
+}

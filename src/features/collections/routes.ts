@@ -11,6 +11,7 @@ import { type Call, jsonText, noContent, type Reply, type Route, route } from '.
 import * as answers from './answers.ts'
 import { runBatch } from './batch/batch.ts'
 import { parseBatch } from './batch/parse.ts'
+import { bulkRoutes } from './bulk/routes.ts'
 import { parseKey } from './key.ts'
 import { Cursors } from './list/cursor.ts'
 import { explainList, listAggregates, listRows, readStatement } from './list/list.ts'
@@ -18,7 +19,7 @@ import type { ListMeans } from './list/plan.ts'
 import { needsTrigrams } from './list/search/parse.ts'
 import { parseVectors, type VectorQuery } from './list/vectors/parse.ts'
 import { type Embed, vectorStatements } from './list/vectors/vectors.ts'
-import { atTable } from './place.ts'
+import { atTable, requireWritable } from './place.ts'
 import { writtenColumns } from './write/body.ts'
 import { conflictOf } from './write/conflict.ts'
 import { explainWrite } from './write/errors.ts'
@@ -36,9 +37,10 @@ export type CollectionsDeps = {
   embed: Embed | undefined
   /** The same in all processes. */
   cursorKey: Buffer
+  limits: { exportMaxRows: number; importMaxBytes: number }
 }
 
-export function createCollections({ db, schema, log, means, trigrams, embed, cursorKey }: CollectionsDeps): {
+export function createCollections({ db, schema, log, means, trigrams, embed, cursorKey, limits }: CollectionsDeps): {
   routes: Route[]
 } {
   const at = <T>(call: Call, work: (place: Place) => Promise<T>): Promise<T> =>
@@ -202,11 +204,6 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
         }),
     }),
   ]
-  return { routes }
-}
-
-function requireWritable({ table }: Place, how: 'insertable' | 'updatable'): void {
-  if (!table[how]) {
-    throw new AppError('method_not_allowed', 'write operations not allowed on view', { headers: { Allow: 'GET' } })
-  }
+  const { exportMaxRows: maxRows, importMaxBytes: maxBytes } = limits
+  return { routes: [...bulkRoutes({ db, log, means, maxRows, maxBytes, at }), ...routes] }
 }

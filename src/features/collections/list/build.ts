@@ -15,9 +15,7 @@ const MAX_EXPANDED = 1000
  */
 export function buildList(plan: ListPlan, schema: Schema): Sql {
   const { shape, window, stages } = plan
-  const found = foundOnce(plan)
-  const rows = found ? sql`svc_found as ${ROW}` : sql`${shape.table.ident} as ${ROW}${whereOf(plan)}`
-  const order = orderBy([...stages.flatMap((stage) => stage.order ?? []), ...orderKeys(plan.order, ROW)])
+  const { found, rows, order } = sourceOf(plan)
   const select = join([rowSelect(schema, shape, ROW), ...stages.flatMap((stage) => stage.keys ?? [])], COMMA)
   // Keys of items may be dear: of rows that are found once, those of the page alone get them.
   const page = found
@@ -29,6 +27,15 @@ export function buildList(plan: ListPlan, schema: Schema): Sql {
     ',"page":', ${window.page}::int8, ',"perPage":', ${window.perPage}::int8${join(more, EMPTY)}`
   const { text, from } = totalOf(plan, rows)
   return sql`${head}, ${plan.skipTotal ? UNCOUNTED : text}, '}')${from}`
+}
+
+/** A WITH where one is needed, a FROM with its WHERE, and an ORDER BY. */
+export function sourceOf(plan: ListPlan): { found: Sql | undefined; rows: Sql; order: Sql } {
+  const { shape, stages } = plan
+  const found = foundOnce(plan)
+  const rows = found ? sql`svc_found as ${ROW}` : sql`${shape.table.ident} as ${ROW}${whereOf(plan)}`
+  const order = orderBy([...stages.flatMap((stage) => stage.order ?? []), ...orderKeys(plan.order, ROW)])
+  return { found, rows, order }
 }
 
 const UNCOUNTED = sql`',"totalItems":-1,"totalPages":-1'`

@@ -1,0 +1,45 @@
+import type { IncomingMessage } from 'node:http'
+import { budgets } from '../../../core/budgets.ts'
+import { AppError, badRequest } from '../../../core/errors.ts'
+
+const tooLarge = (): AppError => new AppError('too_large', 'request body too large')
+
+/**
+ * The text of a body as it arrives, no faster than it is read here. A sender who is slower than other bodies may be is
+ * refused: a transaction waits for it.
+ */
+export async function* textOf(request: IncomingMessage, maxBytes: number): AsyncGenerator<string> {
+  if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge()
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+  const { graceMs, bytesPerSecond } = budgets.arrivalPace
+  const chunks = request[Symbol.asyncIterator]() as AsyncIterator<Buffer>
+  let bytes = 0
+  let waitedMs = 0
+  for (;;) {
+    const since = performance.now()
+    const patience = graceMs + (bytes / bytesPerSecond) * 1000 - waitedMs
+    const { value, done } = await within(Math.max(0, patience), chunks.next())
+    waitedMs += performance.now() - since
+    if (done) break
+    bytes += value.length
+    if (bytes > maxBytes) throw tooLarge()
+    yield decode(() => decoder.decode(value, { stream: true }))
+  }
+  if (!request.complete) throw badRequest('request body was cut off')
+  yield decode(() => decoder.decode())
+}
+
+function decode(read: () => string): string {
+  try {
+    return read()
+  } catch {
+    throw badRequest('request body must be UTF-8')
+  }
+}
+
+function within<T>(ms: number, promise: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new AppError('request_timeout', 'request timeout')), ms)
+    promise.then(resolve, () => reject(badRequest('request body was cut off'))).finally(() => clearTimeout(timer))
+  })
+}

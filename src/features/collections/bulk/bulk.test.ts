@@ -1,0 +1,177 @@
+import assert from 'node:assert/strict'
+import { before, beforeEach, test } from 'node:test'
+import { type InProcessServer, startServer } from '../../../../test/kit.ts'
+
+let api: InProcessServer
+before(async () => {
+  api = await startServer({ config: { 'api.export_max_rows': 5000, 'api.import_max_size': '20MB' } })
+  await api.sql(`
+    create table people (id int primary key, name text, age int check (age < 200), tags text[], meta jsonb, made timestamptz, twice int generated always as (id * 2) stored);
+    create table one (v text);
+    create table owned (id int primary key, owner text);
+    alter table owned enable row level security;
+    create policy own on owned using (owner = 'me') with check (owner = 'me');
+    create table later (id int primary key, other int references later deferrable initially deferred);
+    create view shown as select count(*) from people;
+  `)
+})
+beforeEach(() => api.sql('truncate people, one, owned, later; truncate svc.changes'))
+
+const CSV = { 'content-type': 'text/csv' }
+const NDJSON = { 'content-type': 'application/x-ndjson' }
+const put = (table: string, body: string | Uint8Array, headers: Record<string, string> = CSV, query = '') =>
+  api.call(`POST /api/collections/${table}/import${query}`, { body, headers })
+const rowsOf = async (table: string) => Number((await api.sql(`select count(*) as n from ${table}`))[0]?.n)
+const counts = (created: number, updated = 0, skipped = 0, dry_run = false) => ({
+  created,
+  updated,
+  skipped,
+  dry_run,
+})
+
+test('an export is a file in each format, sorted and filtered as a list', async () => {
+  await api.sql(`insert into people values (1, 'a "b", c', null, '{x,"y z"}', '{"k": [1]}', '2026-01-02T03:04:05Z'),
+    (2, '', 7, null, 'null', null), (3, e'two\\nlines', 1, '{}', null, null)`)
+  const csv = await api.call('GET /api/collections/people/export.csv?sort=id&fields=id,name,age,tags,meta,made')
+  assert.equal(csv.status, 200)
+  assert.equal(csv.headers.get('content-disposition'), 'attachment; filename="people.csv"')
+  assert.match(csv.headers.get('content-type') ?? '', /^text\/csv/)
+  assert.equal(
+    csv.text,
+    `id,name,age,tags,meta,made\r
+1,"a ""b"", c",,"[""x"",""y z""]","{""k"": [1]}",2026-01-02T03:04:05+00:00\r
+2,"",7,,null,\r
+3,"two\nlines",1,[],,\r\n`,
+  )
+  const { body } = await api.call('GET /api/collections/people/export.json?sort=-id&fields=id')
+  assert.deepEqual(body, [{ id: 3 }, { id: 2 }, { id: 1 }])
+  const lines = await api.call('GET /api/collections/people/export.ndjson?fields=id,name&filter=id>1')
+  assert.equal(lines.text, '{"id":2,"name":""}\n{"id":3,"name":"two\\nlines"}\n')
+  assert.deepEqual((await api.call('GET /api/collections/people/export.json?filter=id>99')).body, [])
+})
+
+test('more rows than allowed are refused before the first byte', async () => {
+  await api.sql('insert into people (id) select generate_series(1, 5001)')
+  const { status, body } = await api.call('GET /api/collections/people/export.csv')
+  assert.deepEqual([status, body.message], [413, 'more than 5000 rows to export'])
+  const fewer = await api.call('GET /api/collections/people/export.csv?filter=id<=5000')
+  assert.equal(fewer.text.split('\r\n').length, 5002)
+  assert.equal((await api.call('GET /api/collections/people/export.csv?filter=no>1')).status, 400)
+  assert.equal((await api.call('GET /api/collections/nothing/export.csv')).status, 404)
+})
+
+test('spreadsheets are read: byte order mark, line ends, quoted line breaks', async () => {
+  const { status, body } = await put('people', '\ufeffid,name\r\n1,"a ""b""\r\nc"\r\n\r\n2,\r\n3,""')
+  assert.deepEqual([status, body], [200, counts(3)])
+  assert.deepEqual(await api.sql('select id, name from people order by id'), [
+    { id: '1', name: 'a "b"\r\nc' },
+    { id: '2', name: null },
+    { id: '3', name: '' },
+  ])
+  const refused = await put('people', 'id;name\r\n1;a')
+  assert.deepEqual([refused.status, refused.body.message], [400, 'columns must be separated by commas, not semicolons'])
+  assert.equal((await put('one', 'v\n\na\n')).body.created, 2)
+})
+
+test('each row is in the change log as a create, or as what an upsert made of it', async () => {
+  await put('people', 'id,name,twice\n1,a,9\n2,b,9')
+  const json = JSON.stringify([
+    { id: 2, name: 'B', x: 1 },
+    { id: 3, meta: { a: null } },
+  ])
+  const upsert = await put('people', json, { 'content-type': 'application/json' }, '?onConflict=id')
+  assert.deepEqual([upsert.status, upsert.body], [200, counts(1, 1)])
+  const ignored = await put('people', '{"id":3}\n\n{"id":4}\n{"id":4}\n', NDJSON, '?onConflict=id&merge=ignore')
+  assert.deepEqual([ignored.status, ignored.body], [200, counts(1, 0, 2)])
+  assert.deepEqual(
+    (
+      await api.sql(
+        `select action, pk ->> 'id' as id, old_record ->> 'name' as old from svc.changes order by pk ->> 'id', id`,
+      )
+    ).map(({ action, id, old }) => [action, id, old]),
+    [
+      ['create', '1', null],
+      ['create', '2', null],
+      ['update', '2', 'b'],
+      ['create', '3', null],
+      ['create', '4', null],
+    ],
+  )
+  const twice = await put('people', 'id,name\n9,a\n9,b', CSV, '?onConflict=id')
+  assert.deepEqual([twice.status, twice.body], [200, counts(1, 1)])
+})
+
+test('a dry run tells what would happen and keeps nothing', async () => {
+  const { body } = await put('people', 'id\n1\n2', CSV, '?dry_run=true')
+  assert.deepEqual(body, counts(2, 0, 0, true))
+  assert.equal(await rowsOf('people'), 0)
+  assert.deepEqual(await api.sql('select from svc.changes'), [])
+})
+
+test('bad rows are named by their lines, and nothing is kept', async () => {
+  const lines = Array.from({ length: 1200 }, (_, i) => `${i + 1},${i === 7 ? 'old' : i === 1100 ? 300 : 5}`)
+  const { status, body } = await put('people', `id,age\n${lines.join('\n')}\n5,1\n6`)
+  assert.deepEqual([status, body.message], [422, 'import failed'])
+  assert.deepEqual(
+    body.data.rows.map(({ line }: { line: number }) => line),
+    [9, 1102, 1202, 1203],
+  )
+  assert.match(body.data.rows[0].message, /invalid integer value/)
+  assert.equal(await rowsOf('people'), 0)
+  const all = await put('people', `id\n${'x\n'.repeat(100)}`)
+  assert.equal(all.body.data.rows.length, 20)
+  const json = await put('people', '[{"id":1},{"id":"x"},5,{"no":1},{"id":1}]', { 'content-type': 'application/json' })
+  assert.deepEqual(
+    json.body.data.rows.map(({ line }: { line: number }) => line),
+    [2, 3, 4, 5],
+  )
+})
+
+test('rights hold, and constraints that wait for the end', async () => {
+  const refused = await put('owned', 'id,owner\n1,me\n2,you')
+  assert.deepEqual([refused.status, refused.body.message], [403, 'insufficient permissions'])
+  assert.equal(await rowsOf('owned'), 0)
+  assert.equal((await put('later', 'id,other\n1,2\n2,1')).status, 200)
+  assert.equal((await put('later', 'id,other\n3,9')).status, 400)
+  assert.equal(await rowsOf('later'), 2)
+  assert.equal((await put('shown', 'count\n1')).status, 405)
+})
+
+test('what is no import is refused with a sentence', async () => {
+  const cases: [string | Uint8Array, Record<string, string>, number, string][] = [
+    ['', CSV, 400, 'no rows to import'],
+    ['id,name\r\n', CSV, 400, 'no rows to import'],
+    ['[]', { 'content-type': 'application/json' }, 400, 'no rows to import'],
+    ['{}', { 'content-type': 'application/json' }, 400, 'invalid JSON body'],
+    ['[1', { 'content-type': 'application/json' }, 400, 'invalid JSON body'],
+    ['[1,,2]', { 'content-type': 'application/json' }, 400, 'invalid JSON body'],
+    ['id,no\n1,2', CSV, 400, 'unknown column "no"'],
+    ['id,id\n1,2', CSV, 400, 'column "id" stands twice'],
+    [new Uint8Array([0x69, 0x64, 0x0a, 0xff]), CSV, 400, 'request body must be UTF-8'],
+    [
+      'x',
+      { 'content-type': 'text/plain' },
+      415,
+      'content type must be text/csv, application/json or application/x-ndjson',
+    ],
+  ]
+  for (const [sent, headers, status, message] of cases) {
+    const answer = await put('people', sent, headers)
+    assert.deepEqual([answer.status, answer.body.message], [status, message])
+  }
+  const conflict = await put('people', 'id\n1', CSV, '?onConflict=name')
+  assert.deepEqual([conflict.status, conflict.body.message], [400, 'onConflict needs a unique constraint on (name)'])
+})
+
+test('endless rows, open quotes and bodies beyond the limit are refused early', async () => {
+  const quotes = await put('people', `id,name\n1,"${'x'.repeat(9 * 2 ** 20)}`)
+  assert.deepEqual([quotes.status, quotes.body.data?.rows], [422, [{ line: 2, message: 'row is too long' }]])
+  const open = await put('people', 'id,name\n1,"x\n2,y\n')
+  assert.deepEqual(open.body.data?.rows, [{ line: 2, message: 'a quote is not closed' }])
+  const line = await put('people', `{"id":1}\n{"name":"${'x'.repeat(9 * 2 ** 20)}"}`, NDJSON)
+  assert.deepEqual(line.body.data?.rows, [{ line: 2, message: 'row is too long' }])
+  const commas = await put('people', `id\n${','.repeat(9 * 2 ** 20)}`)
+  assert.deepEqual(commas.body.data?.rows, [{ line: 2, message: 'row is too long' }])
+  const large = await put('people', 'id\n'.repeat(7 * 2 ** 20))
+  assert.equal(large.status, 413)
+})

@@ -1,0 +1,192 @@
+import { AppError, badRequest } from '../../../core/errors.ts'
+import type { Column, Table } from '../../../db/schema/snapshot.ts'
+import { isSpatial } from '../../../db/schema/spatial/convert.ts'
+import { isGeoJson } from '../../../db/schema/spatial/geojson.ts'
+import { columnFinder, isFields } from '../write/body.ts'
+import { CsvError, CsvReader, type CsvRow } from './csv.ts'
+import { isJsonCell } from './export.ts'
+import { ElementReader } from './json-elements.ts'
+
+/** Characters of one row: what a client may make the server hold before anything is known to be wrong. */
+const MAX_ROW = 8 * 2 ** 20
+
+/** One row of an import: its columns and its JSON object, or what is wrong with it. */
+export type Incoming = { readonly line: number } & (
+  | { readonly columns: readonly Column[]; readonly body: string }
+  | { readonly fault: string }
+)
+
+/** Text in pieces, rows out. A fault that leaves the rest unreadable is thrown as an Unreadable. */
+export interface RowReader {
+  /** Values of json columns are texts that hold JSON. */
+  readonly hasJsonAsText: boolean
+  read(piece: string): Incoming[]
+  end(): Incoming[]
+}
+
+export class Unreadable extends Error {
+  readonly line: number
+  constructor(line: number, message: string) {
+    super(message)
+    this.line = line
+  }
+}
+
+export function readerOf(contentType: string, table: Table): RowReader {
+  switch (contentType.split(';')[0]?.trim().toLowerCase()) {
+    case 'text/csv':
+      return new CsvRows(table)
+    case 'application/json':
+      return new JsonRows(table)
+    case 'application/x-ndjson':
+      return new JsonLines(table)
+    default:
+      throw new AppError(
+        'unsupported_media_type',
+        'content type must be text/csv, application/json or application/x-ndjson',
+      )
+  }
+}
+
+class CsvRows implements RowReader {
+  readonly hasJsonAsText = true
+  readonly #table: Table
+  readonly #csv = new CsvReader(MAX_ROW)
+  /** By position; undefined: the cell is skipped. */
+  #header: (Column | undefined)[] | undefined
+  #columns: Column[] = []
+
+  constructor(table: Table) {
+    this.#table = table
+  }
+
+  read(piece: string): Incoming[] {
+    return this.#rows(() => this.#csv.read(piece))
+  }
+  end(): Incoming[] {
+    return this.#rows(() => this.#csv.end())
+  }
+
+  #rows(read: () => CsvRow[]): Incoming[] {
+    try {
+      const rows = read()
+      if (!this.#header && rows[0]) this.#header = this.#headerOf((rows.shift() as CsvRow).cells)
+      return rows.flatMap((row) => this.#incoming(row))
+    } catch (error) {
+      throw error instanceof CsvError ? new Unreadable(error.line, error.message) : error
+    }
+  }
+
+  #headerOf(names: readonly (string | null)[]): (Column | undefined)[] {
+    const header = names.map((name) => {
+      const column = this.#table.columns.get((name ?? '').trim())
+      if (column) return column
+      if (names.length === 1 && name?.includes(';')) {
+        throw badRequest('columns must be separated by commas, not semicolons')
+      }
+      throw badRequest(`unknown column "${(name ?? '').slice(0, 100)}"`)
+    })
+    const twice = header.find((column, i) => header.indexOf(column) !== i)
+    if (twice) throw badRequest(`column "${twice.name}" stands twice`)
+    const written = header.map((column) => (column.isGenerated ? undefined : column))
+    this.#columns = written.flatMap((column) => column ?? []).sort((a, b) => a.position - b.position)
+    if (this.#columns.length === 0) throw badRequest('no recognized columns in request body')
+    return written
+  }
+
+  #incoming({ line, cells }: CsvRow): Incoming[] {
+    const header = this.#header ?? []
+    // An empty line, unless it is a row of one NULL.
+    if (cells.length === 1 && cells[0] === null && header.length > 1) return []
+    if (cells.length !== header.length) {
+      return [{ line, fault: `expected ${header.length} cells, found ${cells.length}` }]
+    }
+    let body = '{'
+    for (let i = 0; i < header.length; i++) {
+      const column = header[i]
+      if (!column) continue
+      const cell = cells[i] ?? null
+      const value = cell === null ? 'null' : isJsonCell(column) ? jsonCell(column, cell) : JSON.stringify(cell)
+      if (value === undefined) return [{ line, fault: `invalid ${column.type} value: expected JSON` }]
+      body += `${body === '{' ? '' : ','}${JSON.stringify(column.name)}:${value}`
+    }
+    return [{ line, columns: this.#columns, body: `${body}}` }]
+  }
+}
+
+/** The JSON that a cell holds; of json columns it travels as a text, so that PostgreSQL reads it as it stands. */
+function jsonCell(column: Column, cell: string): string | undefined {
+  if (column.baseType === 'json' || column.baseType === 'jsonb') return JSON.stringify(cell)
+  try {
+    const value: unknown = JSON.parse(cell)
+    return isSpatial(column) && !isGeoJson(value) ? undefined : cell
+  } catch {
+    return isSpatial(column) ? undefined : JSON.stringify(cell)
+  }
+}
+
+/** What both forms of JSON have in common: a text per row. */
+abstract class JsonReader implements RowReader {
+  readonly hasJsonAsText = false
+  readonly #columnsOf: ReturnType<typeof columnFinder>
+
+  constructor(table: Table) {
+    this.#columnsOf = columnFinder(table)
+  }
+
+  abstract read(piece: string): Incoming[]
+  abstract end(): Incoming[]
+
+  protected incoming(line: number, text: string): Incoming {
+    try {
+      const row: unknown = JSON.parse(text)
+      if (!isFields(row)) return { line, fault: 'expected a JSON object' }
+      const columns = this.#columnsOf(row).filter(({ isGenerated }) => !isGenerated)
+      return columns.length > 0 ? { line, columns, body: text } : { line, fault: 'no recognized columns' }
+    } catch (error) {
+      return { line, fault: error instanceof AppError ? error.message : 'invalid JSON' }
+    }
+  }
+}
+
+class JsonRows extends JsonReader {
+  readonly #elements = new ElementReader(MAX_ROW)
+
+  read(piece: string): Incoming[] {
+    try {
+      return this.#elements.read(piece).map(({ number, text }) => this.incoming(number, text))
+    } catch (error) {
+      throw error instanceof RangeError ? new Unreadable(Number(error.message), 'row is too long') : error
+    }
+  }
+  end(): Incoming[] {
+    this.#elements.end()
+    return []
+  }
+}
+
+class JsonLines extends JsonReader {
+  #rest = ''
+  #line = 0
+
+  read(piece: string): Incoming[] {
+    const lines = piece.split('\n')
+    lines[0] = this.#rest + (lines[0] ?? '')
+    this.#rest = lines.pop() ?? ''
+    const longest = lines.find((line) => line.length > MAX_ROW)
+    if (longest !== undefined || this.#rest.length > MAX_ROW) {
+      const before = longest === undefined ? lines.length : lines.indexOf(longest)
+      throw new Unreadable(this.#line + before + 1, 'row is too long')
+    }
+    return lines.flatMap((line) => this.#one(line))
+  }
+  end(): Incoming[] {
+    return this.#one(this.#rest)
+  }
+
+  #one(text: string): Incoming[] {
+    this.#line++
+    const row = text.replace(/^\ufeff/, '').trim()
+    return row === '' ? [] : [this.incoming(this.#line, row)]
+  }
+}

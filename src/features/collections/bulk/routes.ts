@@ -1,0 +1,74 @@
+import type { ChangeLog } from '../../../db/changes/log.ts'
+import type { Db } from '../../../db/db.ts'
+import type { Place } from '../../../db/rows/place.ts'
+import { type Call, json, type Route, route } from '../../../http/route.ts'
+import * as answers from '../answers.ts'
+import type { ListMeans } from '../list/plan.ts'
+import { requireWritable } from '../place.ts'
+import { exportRows, type Format } from './export.ts'
+import { importRows } from './import.ts'
+import { Places } from './places.ts'
+
+export type BulkDeps = {
+  db: Db
+  log: Pick<ChangeLog, 'appender' | 'wake'>
+  means: ListMeans
+  /** `api.export_max_rows`, `api.import_max_size` */
+  maxRows: number
+  maxBytes: number
+  at<T>(call: Call, work: (place: Place) => Promise<T>): Promise<T>
+}
+
+/** Whole tables in and out. */
+export function bulkRoutes({ db, log, means, maxRows, maxBytes, at }: BulkDeps): Route[] {
+  const places = new Places()
+
+  const exporting = (format: Format, content: string): Route =>
+    route(`GET /api/collections/{table}/export.${format}`, {
+      summary: `Export the rows of a list as ${format.toUpperCase()}, streamed`,
+      auth: 'optional',
+      access: 'read',
+      limit: 'api',
+      params: { table: answers.table },
+      query: answers.exportQuery,
+      answers: { 200: { content } },
+      handle: (call) =>
+        at(
+          call,
+          (place) =>
+            new Promise((resolve, reject) => {
+              const work = () =>
+                new Promise<void>((ended) => {
+                  exportRows({ db, means, maxRows }, call, place, format, ended).then(resolve, reject)
+                })
+              places.hold(call.ip, work).catch(reject)
+            }),
+        ),
+    })
+
+  return [
+    exporting('csv', 'text/csv'),
+    exporting('json', 'application/json'),
+    exporting('ndjson', 'application/x-ndjson'),
+
+    route('POST /api/collections/{table}/import', {
+      summary: 'Import rows of CSV, JSON or NDJSON, all or none',
+      auth: 'optional',
+      access: 'write',
+      limit: 'api',
+      bodyKind: 'raw',
+      params: { table: answers.table },
+      query: answers.importQuery,
+      answers: { 200: answers.imported },
+      handle: (call) =>
+        at(call, async (place) => {
+          requireWritable(place, 'insertable')
+          const counts = await places.hold(call.ip, () =>
+            importRows({ db, maxBytes }, call, place, log.appender(call.who)),
+          )
+          log.wake()
+          return json(200, counts)
+        }),
+    }),
+  ]
+}
