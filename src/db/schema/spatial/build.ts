@@ -21,7 +21,8 @@ export class SpatialSql {
   /** Whether the row fulfils the filter: first what an index can find, then what decides. */
   conditions(filter: SpatialFilter): Sql[] {
     const found = this.candidates(filter)
-    if (filter.name === 'bbox' && this.#isFlat) return found ? [found] : []
+    const decides = filter.name === 'near' ? this.#column.isGeography : filter.name === 'bbox' && this.#isFlat
+    if (found && decides) return [found]
     return [...(found ? [found] : []), this.#exact(filter)]
   }
 
