@@ -22,8 +22,8 @@ before(async () => {
 let lastRow = 0
 const write = async (table: string, more: object = {}): Promise<number> => {
   const id = ++lastRow
-  const { status } = await api.call(`POST /api/collections/${table}`, { json: { id, ...more } })
-  assert.equal(status, 201)
+  const { status, text } = await api.call(`POST /api/collections/${table}`, { json: { id, ...more } })
+  assert.equal(status, 201, text)
   return id
 }
 /** The others are served as ever. */
