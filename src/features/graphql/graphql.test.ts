@@ -203,7 +203,7 @@ test('when one mutation fails nothing is kept, and the failing one is named', as
   assert.deepEqual(await api.sql('select * from authors where id = 50'), [])
   assert.equal(
     (
-      await failure('mutation { insert_notes(objects: {title: "x", owner: "' + bo.user.id + '"}) { affected_rows } }', {
+      await failure(`mutation { insert_notes(objects: {title: "x", owner: "${bo.user.id}"}) { affected_rows } }`, {
         as: ana.token,
       })
     )[0],
