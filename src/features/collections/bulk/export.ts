@@ -56,7 +56,8 @@ export function exportRows(
         'Content-Disposition': attachment(`${place.table.name}.${format}`),
       })
       resolve({ status: 200, streaming: true })
-      await pump(tx, first, writerOf(format, plan.shape.columns), response)
+      if (call.raw.request.method === 'HEAD') response.end()
+      else await pump(tx, first, writerOf(format, plan.shape.columns), response)
     }
     db.txApart(call.who, work, { signal: call.departure, isSnapshot: true })
       .catch((error: unknown) => {
