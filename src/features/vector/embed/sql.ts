@@ -47,7 +47,7 @@ export const recordFilled = (id: string): Sql => sql`update svc.embeddings set f
 export const anyEmbedding: Sql = sql`exists (select from svc.embeddings)`
 
 /** Rows that one item of the queue is about: as many as a provider takes at once. */
-export const CHUNK = 50
+const CHUNK = 50
 
 /**
  * Which rows of the reader's batch want a vector: those without one, and those whose text changed while the vector did

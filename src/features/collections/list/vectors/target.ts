@@ -8,8 +8,8 @@ import type { Metric } from './parse.ts'
 /** pgvector's own limit; arrays have none but ours. */
 const MAX_DIMENSIONS = 16_000
 /** Beyond these a square or a product of sums would not fit a double; see distance.ts. */
-export const LARGEST = 1e50
-export const SMALLEST = 1e-50
+const LARGEST = 1e50
+const SMALLEST = 1e-50
 const LARGEST_OF: Record<string, number> = { vector: 3.4028235677973366e38, halfvec: 65_520 }
 
 /** The column that is searched: the one that is named, or the only one of a vector type. */
