@@ -96,6 +96,24 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     },
   ],
   [
+    'export',
+    {
+      usage: 'export <table> [<file>] [--format csv|json|ndjson] [--filter --sort --fields]',
+      does: 'write the rows of a table to a file, or to stdout',
+      flags: { format: 'string', filter: 'string', sort: 'string', fields: 'string' },
+      run: async (context) => (await import('./files/bulk.ts')).exportTable(context),
+    },
+  ],
+  [
+    'import',
+    {
+      usage: 'import <table> <file> [--format] [--on-conflict <columns>] [--dry-run]',
+      does: 'send a CSV, JSON or NDJSON file into a table: all rows or none',
+      flags: { format: 'string', 'on-conflict': 'string', 'dry-run': 'boolean' },
+      run: async (context) => (await import('./files/bulk.ts')).importTable(context),
+    },
+  ],
+  [
     'rls snapshot',
     {
       usage: 'rls snapshot [<file>] [--users <a,b>]',

@@ -78,3 +78,29 @@ test('a folder goes live, only what changed travels, and a failure leaves what w
   assert.deepEqual([body.deploys[0].status, body.deploys[0].errorMessage], ['failed', 'invalid file path'])
   assert.equal((await svc('sites', 'deploy', 'dist', '--site', 'none')).err, 'site not found: none\n')
 })
+
+test('a table goes out to a file and comes in again, all of it or nothing', async () => {
+  await api.sql(`create table lions (id int primary key, name text, mane boolean);
+    insert into lions values (1, 'Aslan', true), (2, 'Nala, "the quick"', false)`)
+  assert.deepEqual(await svc('export', 'lions', 'lions.csv'), { code: 0, out: 'wrote lions.csv\n', err: '' })
+  const text = readFileSync(join(home, 'lions.csv'), 'utf8')
+  assert.equal(
+    (await svc('export', 'lions', '--filter', 'id=1', '--format', 'ndjson')).out,
+    '{"id":1,"name":"Aslan","mane":true}\n',
+  )
+  await api.sql('truncate lions')
+  const tried = await svc('import', 'lions', 'lions.csv', '--dry-run')
+  assert.deepEqual(tried, { code: 0, out: '2 created, 0 updated, 0 skipped\n', err: '' })
+  assert.deepEqual(await api.sql('select * from lions'), [])
+  assert.equal((await svc('import', 'lions', 'lions.csv')).out, '2 created, 0 updated, 0 skipped\n')
+  assert.equal(
+    (await svc('import', 'lions', 'lions.csv', '--on-conflict', 'id')).out,
+    '0 created, 2 updated, 0 skipped\n',
+  )
+  assert.equal((await svc('export', 'lions')).out, text)
+  writeFileSync(join(home, 'bad.csv'), 'id,name\n3,Simba\nx,Scar\n')
+  assert.deepEqual(await svc('import', 'lions', 'bad.csv'), { code: 1, out: '', err: 'import failed\n' })
+  assert.equal((await api.sql('select * from lions')).length, 2)
+  assert.equal((await svc('import', 'lions', 'none.csv')).err, 'none.csv is no file that can be read\n')
+  assert.equal((await svc('export', 'lions', '--format', 'xml')).code, 2)
+})

@@ -1,0 +1,78 @@
+import { createReadStream, createWriteStream } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import { extname } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import type { ReadableStream } from 'node:stream/web'
+import { type Context, UsageError } from '../command.ts'
+import { askAdmin } from '../server-api.ts'
+import { Progress } from './progress.ts'
+
+const TYPES: Readonly<Record<string, string>> = {
+  csv: 'text/csv',
+  json: 'application/json',
+  ndjson: 'application/x-ndjson',
+}
+
+/** By the flag, else by the name of the file. */
+function formatOf(context: Context, file: string | undefined): string {
+  const format = context.flag('format') ?? (extname(file ?? '').slice(1) || 'csv')
+  if (typeof format !== 'string' || TYPES[format] === undefined)
+    throw new UsageError('the format is csv, json or ndjson')
+  return format
+}
+
+/** Writes a table, or a filtered part of it, to a file or to standard output, as it comes. */
+export async function exportTable(context: Context): Promise<number> {
+  const [table, file, ...more] = context.args
+  if (table === undefined || more.length > 0) throw new UsageError('usage: svc export <table> [<file>]')
+  const query = new URLSearchParams()
+  for (const name of ['filter', 'sort', 'fields']) {
+    const value = context.flag(name)
+    if (typeof value === 'string') query.set(name, value)
+  }
+  const format = formatOf(context, file)
+  const path = `/api/collections/${encodeURIComponent(table)}/export.${format}?${query}`
+  const { body } = await askAdmin(context, path)
+  const rows = Readable.fromWeb((body ?? new Blob([]).stream()) as ReadableStream)
+  if (file === undefined || file === '-') await pipeline(rows, process.stdout, { end: false })
+  else {
+    await pipeline(rows, createWriteStream(file))
+    context.print(context.json ? JSON.stringify({ file }) : `wrote ${file}`)
+  }
+  return 0
+}
+
+/** Sends a file into a table: all of its rows, or none. */
+export async function importTable(context: Context): Promise<number> {
+  const [table, file, ...more] = context.args
+  if (table === undefined || file === undefined || more.length > 0) {
+    throw new UsageError('usage: svc import <table> <file>')
+  }
+  const query = new URLSearchParams()
+  const onConflict = context.flag('on-conflict')
+  if (typeof onConflict === 'string') query.set('onConflict', onConflict)
+  if (context.flag('dry-run')) query.set('dry_run', 'true')
+  const { size } = await stat(file).catch(() => {
+    throw new Error(`${file} is no file that can be read`)
+  })
+  const progress = new Progress(size, 1)
+  const sent = async function* (): AsyncGenerator<Buffer> {
+    for await (const chunk of createReadStream(file)) {
+      progress.add((chunk as Buffer).length)
+      yield chunk as Buffer
+    }
+  }
+  const path = `/api/collections/${encodeURIComponent(table)}/import?${query}`
+  const headers = { 'content-type': TYPES[formatOf(context, file)] ?? '' }
+  const init = { method: 'POST', headers, body: Readable.from(sent()), duplex: 'half' } as unknown as RequestInit
+  try {
+    const text = await (await askAdmin(context, path, init)).text()
+    progress.fileDone()
+    const { created, updated, skipped } = JSON.parse(text) as Record<string, number>
+    context.print(context.json ? text : `${created} created, ${updated} updated, ${skipped} skipped`)
+  } finally {
+    progress.end()
+  }
+  return 0
+}
