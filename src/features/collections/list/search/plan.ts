@@ -23,7 +23,7 @@ const ROW = new Ident('svc_t')
 const OR = sql` or `
 
 /** The text columns this caller may search. */
-export function searchedColumns({ table, viewer }: Place): Column[] {
+function searchedColumns({ table, viewer }: Place): Column[] {
   const columns = textColumns(columnsFor(table, viewer.role))
   if (columns.length === 0) throw badRequest('search not supported: table has no text columns')
   return columns
