@@ -1,4 +1,4 @@
-/** npm run bench [requests | start | limits | realtime | files | jobs | search] [--quick | --large] */
+/** npm run bench [requests | start | limits | realtime | files | jobs | graphql | search] [--quick | --large] */
 const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   requests: () => import('./requests.ts'),
   start: () => import('./start.ts'),
@@ -6,6 +6,7 @@ const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   realtime: () => import('./realtime.ts'),
   files: () => import('./files.ts'),
   jobs: () => import('./jobs.ts'),
+  graphql: () => import('./graphql.ts'),
   search: () => import('./search.ts'),
 }
 

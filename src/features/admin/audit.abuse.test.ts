@@ -9,7 +9,7 @@ const NOTED_AFTERWARDS = ['POST /api/admin/rls/explain', 'POST /api/admin/email/
 
 const api = await startServer({
   postgres: withoutExtensions ? 'embedded' : 'extensions',
-  config: { 'push.enabled': true, 'auth.oauth_provider.enabled': true },
+  config: { 'push.enabled': true, 'auth.oauth_provider.enabled': true, 'ai.embedding_provider': 'hash' },
 })
 const admin = async (line: string, json?: unknown) =>
   api.call(line as 'GET /', { as: 'admin', ...(json !== undefined && { json }) })
@@ -64,9 +64,14 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
 
   // Without pgvector both are refused before there is anything to write down.
   const hasVectors = !withoutExtensions
-  if (hasVectors) await api.sql('create extension vector; create table meanings (id int primary key, v vector(3))')
+  if (hasVectors)
+    await api.sql(
+      'create extension vector; create table meanings (id int primary key, body text, v vector(3), w vector(3))',
+    )
   const index = { table: 'meanings', column: 'v', method: 'hnsw', metric: 'l2' }
   if (hasVectors) await made('POST /api/admin/vector/indexes', { ...index, index_name: 'old' })
+  const embed = { table: 'meanings', columns: ['body'], vector_column: 'v' }
+  const embedding = hasVectors ? (await made('POST /api/admin/vector/embed', { ...embed, vector_column: 'w' })).id : ''
 
   await api.sql('create table pages (id int primary key, body text)')
   await made('POST /api/admin/search/indexes', { table: 'pages', method: 'fulltext', index_name: 'words' })
@@ -74,6 +79,8 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
   const vectorRequests: Request[] = [
     ['POST /api/admin/vector/indexes', 'POST /api/admin/vector/indexes', index],
     ['DELETE /api/admin/vector/indexes/{name}', 'DELETE /api/admin/vector/indexes/old'],
+    ['POST /api/admin/vector/embed', 'POST /api/admin/vector/embed', embed],
+    ['DELETE /api/admin/vector/embed/{id}', `DELETE /api/admin/vector/embed/${embedding}`],
   ]
   const requests: Request[] = [
     ...(hasVectors ? vectorRequests : []),

@@ -11,7 +11,7 @@ before(async () => {
     create table multi (a int, b text, primary key (a, b));
     create table tasks (id int primary key, note_id int references notes, title text);
     create function echo(v jsonb) returns jsonb language sql as 'select v';
-    insert into notes (title) values ('kept');
+    insert into notes (id, title) values (1234567, 'kept');
   `)
 })
 
