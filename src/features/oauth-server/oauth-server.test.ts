@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { authenticator } from '../../../test/authenticator.ts'
-import { eventually, startServer, type TestServer } from '../../../test/kit.ts'
+import { eventually, spawnServer, startServer, type TestServer } from '../../../test/kit.ts'
 import { mailbox } from '../../../test/mailbox.ts'
 
 const CONFIG = { 'auth.oauth_provider.enabled': true, 'server.cors_origins': ['https://app.test'] }
 const api = await startServer({ config: CONFIG })
-const other = await startServer({ config: CONFIG, on: api })
+const other = await spawnServer({ config: CONFIG, on: api })
 const guests = await startServer({
   config: { ...CONFIG, 'auth.anonymous_auth_enabled': true, 'auth.totp_enabled': true },
   on: api,
@@ -521,6 +521,13 @@ test('switched off, none of it is there', async () => {
     assert.deepEqual([answer.status, answer.body.message], [404, 'OAuth provider mode is not enabled'], line)
   }
   assert.equal((await off.call('GET /api/admin/oauth/clients', { as: 'admin' })).status, 404)
+})
+
+test('a token that is over opens nothing', async () => {
+  const { access_token } = (await exchange(await codeFor())).body
+  await api.sql(`update svc.oauth_access_tokens set expires_at = now() - interval '1 second'`)
+  const answer = await api.call('GET /api/collections/notes', { as: access_token })
+  assert.deepEqual([answer.status, answer.body.message], [401, 'invalid or expired token'])
 })
 
 test('no code, token or secret reaches the log', async () => {

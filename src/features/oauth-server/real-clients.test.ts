@@ -137,6 +137,15 @@ test('oauth4webapi as a public client; a second factor is asked for, and a denia
   assert.match(tokens.access_token, /^svc_at_/)
   const refreshed = await oauth.refreshTokenGrantRequest(server, self, oauth.None(), tokens.refresh_token ?? '', http)
   assert.match((await oauth.processRefreshTokenResponse(server, self, refreshed)).access_token, /^svc_at_/)
+  await oauth.processRevocationResponse(
+    await oauth.revocationRequest(server, self, oauth.None(), tokens.refresh_token ?? '', http),
+  )
+
+  const { clientId: robotId, secret } = await register('confidential', 'Robot')
+  const robot: oauth.Client = { client_id: robotId }
+  const auth = oauth.ClientSecretBasic(secret)
+  const own = await oauth.clientCredentialsGrantRequest(server, robot, auth, { scope: 'readwrite' }, http)
+  assert.match((await oauth.processClientCredentialsResponse(server, robot, own)).access_token, /^svc_at_/)
 })
 
 test('the page cannot be framed, leaks no address, and shows what is wrong', { skip }, async () => {
