@@ -77,7 +77,7 @@ export function runChecks(ask: Ask, client: Client): void {
 }
 
 /** Exactly the same; only the port of a loopback address may differ, which the system picks (RFC 8252, section 7.3). */
-export function isSameUri(registered: string, asked: string): boolean {
+function isSameUri(registered: string, asked: string): boolean {
   if (registered === asked) return true
   const loopback = /^http:\/\/(127\.0\.0\.1|\[::1\])(:\d{1,5})?(\/.*)?$/
   const [, host, , path = ''] = loopback.exec(registered) ?? []

@@ -3,7 +3,7 @@ import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { equalInConstantTime, randomHex, sha256 } from '../../core/secret.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
-import { type Ask, isSameUri, isVerifier, mayHave, type Scope } from './checks.ts'
+import { type Ask, isVerifier, mayHave, type Scope } from './checks.ts'
 import { invalidClient, type OAuthError, refuse } from './errors.ts'
 import * as q from './sql.ts'
 
@@ -69,7 +69,8 @@ export class Grants {
       const [found] = await tx.rows<q.Code>(q.lockCode(hash))
       if (!found || found.client !== client.id) return refused('unknown or expired code')
       if (found.isUsed) return { refusal: refuse('invalid_grant', ENDED), ended: await endGrant(tx, found.grantId) }
-      if (!isSameUri(found.redirectUri, redirectUri)) return refused('redirect_uri differs from the one of the code')
+      // RFC 6749, section 4.1.3: identical to the one of the request, whatever may differ from the registered one.
+      if (found.redirectUri !== redirectUri) return refused('redirect_uri differs from the one of the code')
       if (!isVerifier(verifier) || !equalInConstantTime(challengeOf(verifier), found.challenge)) {
         return refused('code_verifier does not fit the code')
       }
