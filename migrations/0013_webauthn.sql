@@ -4,6 +4,8 @@ create table svc.webauthn_credentials (
   -- base64url, as clients name it.
   credential_id text primary key,
   user_id uuid not null references svc.users on delete cascade,
+  -- In the order of enrolment, with gaps; decoys are drawn by it.
+  ordinal bigint generated always as identity unique,
   -- COSE_Key, base64url.
   public_key text not null,
   -- As the authenticator last reported it; 0 for those that do not count.

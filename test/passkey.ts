@@ -6,7 +6,7 @@ import type { SignedUp, TestServer } from './kit.ts'
 const ORIGIN = 'https://app.x.test'
 export const passkeyConfig = { 'auth.webauthn_enabled': true, 'server.public_base_url': ORIGIN }
 
-const [UP, UV, BE, BS, AT] = [0x01, 0x04, 0x08, 0x10, 0x40]
+const [UP, UV, BE, BS, AT, ED] = [0x01, 0x04, 0x08, 0x10, 0x40, 0x80]
 
 export type Algorithm = 'ES256' | 'EdDSA' | 'RS256'
 
@@ -186,6 +186,31 @@ export class Passkey {
     }
   }
 }
+
+/** Everything that can be wrong with an assertion, whatever it is for; `other` belongs to another user. */
+export const assertionLies = (other: Passkey): Record<string, Lies> => ({
+  'another origin': { origin: 'https://evil.test' },
+  'a page of plain http': { origin: 'http://app.x.test' },
+  'another relying party': { rpId: 'evil.test' },
+  'the type of an enrolment': { type: 'webauthn.create' },
+  'another challenge': { challenge: 'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA' },
+  'a frame of another site': { crossOrigin: true },
+  'the top origin of another site': { topOrigin: 'https://evil.test' },
+  'the handle of another user': { userHandle: other.userHandle },
+  'a handle of 65 bytes': { userHandle: Buffer.alloc(65).toString('base64url') },
+  'nobody present': { flags: UV },
+  'a backup of what cannot be backed up': { flags: UP | UV | BS },
+  'the key of another': { signWith: other.privateKey },
+  'a key of another algorithm': { signWith: keyPair('RS256').privateKey },
+  'an id nobody has': { id: 'AAAAAAAAAAAAAAAAAAAAAA' },
+  'truncated data': { bytes: (bytes) => bytes.subarray(0, 36) },
+  'bytes behind the data': { bytes: (bytes) => Buffer.concat([bytes, Buffer.alloc(4)]) },
+  'extensions that are not there': { flags: UP | UV | ED },
+  'extensions nested ten thousand deep': {
+    flags: UP | UV | ED,
+    bytes: (bytes) => Buffer.concat([bytes, Buffer.alloc(7000, 0x81)]),
+  },
+})
 
 /** Signs up and adds a passkey; the token is from before, so its session is aal1. */
 export async function signUpWithPasskey(

@@ -19,7 +19,11 @@ export type Proxy = {
 }
 
 /** Stands between a client and the PostgreSQL of a connection string, on TCP or a unix socket, and breaks things. */
-export async function startProxy(databaseUrl: string): Promise<Proxy> {
+export async function startProxy(
+  databaseUrl: string,
+  /** Is told what clients send. */
+  overhear: (client: Socket, chunk: Buffer) => void = () => {},
+): Promise<Proxy> {
   const pairs = new Set<[Socket, Socket]>()
   let fault: Fault = 'pass'
   let answered = 0
@@ -29,6 +33,7 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
     const upstream = connect(targetOf(databaseUrl))
     const pair: [Socket, Socket] = [client, upstream]
     pairs.add(pair)
+    client.on('data', (chunk) => overhear(client, chunk))
     relay(client, upstream, () => true)
     relay(upstream, client, (bytes) => {
       answered += bytes

@@ -4,6 +4,7 @@ import { claimsOf, signInWithTotp, signUpWithTotp } from '../../../../test/authe
 import { startServer } from '../../../../test/kit.ts'
 import {
   addPasskey,
+  assertionLies,
   type Lies,
   Passkey,
   passkeyConfig,
@@ -50,60 +51,30 @@ test('a passkey is enough for whoever has other factors too', async () => {
   assert.deepEqual([signedIn.status, claimsOf(signedIn.body.token).aal], [200, 'aal1'])
 })
 
-test('an unknown address cannot be told from a known one', async () => {
+test('nothing answers the decoy of an address without passkey', async () => {
   await api.signUp('without@x.test')
-  const known = await begin('login', 'w@x.test')
   for (const email of ['nobody@x.test', 'without@x.test']) {
-    const [first, second, third] = [
-      await begin('login', email),
-      await begin('login', email),
-      await begin('login', email.toUpperCase()),
-    ]
-    assert.equal(first.status, 200)
-    assert.equal(first.text.length, known.text.length)
-    assert.deepEqual(Object.keys(first.body.options), Object.keys(known.body.options))
-    assert.equal(first.body.options.allowCredentials.length, 1)
-    assert.deepEqual(Object.keys(first.body.options.allowCredentials[0]), ['id', 'type'])
-    assert.deepEqual(first.body.options.allowCredentials, second.body.options.allowCredentials)
-    assert.deepEqual(first.body.options.allowCredentials, third.body.options.allowCredentials)
-    assert.notEqual(first.body.options.challenge, second.body.options.challenge)
-    // And nothing answers it.
-    const id = first.body.options.allowCredentials[0].id
-    const answer = await finish('login', first.body.challenge_id, passkey.get(first.body.options, { id }))
-    assert.deepEqual([answer.status, answer.body.message], [401, 'invalid email or passkey'])
+    const { body } = await begin('login', email)
+    const [{ id }] = body.options.allowCredentials
+    for (const userHandle of [null, passkey.userHandle]) {
+      const answer = await finish('login', body.challenge_id, passkey.get(body.options, { id, userHandle }))
+      assert.deepEqual([answer.status, answer.body.message], [401, 'invalid email or passkey'])
+    }
   }
-  const [a, b] = [await begin('login', 'nobody@x.test'), await begin('login', 'nobody2@x.test')]
-  assert.notDeepEqual(a.body.options.allowCredentials, b.body.options.allowCredentials)
-})
-
-test('the decoy is the same on every server', async () => {
-  const second = await startServer({ on: api, config: passkeyConfig })
-  const json = { email: 'nobody@x.test' }
-  const [a, b] = [
-    await begin('login', 'nobody@x.test'),
-    await second.call('POST /api/auth/webauthn/login/begin', { json }),
-  ]
-  assert.deepEqual(a.body.options.allowCredentials, b.body.options.allowCredentials)
-  await second.stop()
 })
 
 const lies: Record<string, Lies> = {
-  'another origin': { origin: 'https://evil.test' },
-  'another relying party': { rpId: 'evil.test' },
-  'another type': { type: 'webauthn.create' },
-  'another challenge': { challenge: 'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA' },
-  'a frame of another site': { crossOrigin: true },
-  'the handle of another user': { userHandle: other.passkey.userHandle },
-  'nobody present': { flags: 0x04 },
+  ...assertionLies(other.passkey),
+  // A passkey alone is two factors only when it knows its user.
   'a user who was not verified': { flags: 0x01 },
-  'the key of another': { signWith: other.passkey.privateKey },
-  'truncated data': { bytes: (bytes) => bytes.subarray(0, 30) },
 }
 
 for (const way of ['login', 'login/discover'] as const) {
   test(`whatever is wrong with an assertion at ${way}, it is refused and changes nothing`, async () => {
     const { body } = await begin(way, 'w@x.test')
-    const state = () => api.sql('select sign_count, last_used_at from svc.webauthn_credentials order by 1, 2')
+    const state = () =>
+      api.sql(`select sign_count, last_used_at, (select count(*) from svc.sessions) as sessions
+        from svc.webauthn_credentials order by 1, 2`)
     const before = await state()
     const refuse = async (name: string, assertion: unknown, id: unknown = body.challenge_id) => {
       const { status, body: answer } = await finish(way, id, assertion)

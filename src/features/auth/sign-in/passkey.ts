@@ -1,11 +1,11 @@
 import { unauthorized } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
-import { hmacSha256 } from '../../../core/secret.ts'
 import { isUuid } from '../../../core/uuid.ts'
 import type { Db } from '../../../db/db.ts'
 import { lockAccount } from '../mfa/sql.ts'
 import { verifyAssertion } from '../mfa/webauthn/ceremony.ts'
 import { newChallenge } from '../mfa/webauthn/challenge.ts'
+import { Decoy } from '../mfa/webauthn/decoy.ts'
 import { type Listed, requestOptions, userHandleOf } from '../mfa/webauthn/options.ts'
 import { makeStrangerKey } from '../mfa/webauthn/public-key.ts'
 import type { RelyingParty } from '../mfa/webauthn/relying-party.ts'
@@ -28,20 +28,24 @@ export function createPasskeySignIn(deps: {
   const { db, sessions, relyingParty } = deps
   let strangerKey: string | undefined
 
-  /** Whoever asks about an address without passkey gets one that nobody has, and always the same. */
-  const decoyOf = (email: string): Listed => ({ id: hmacSha256(deps.decoyKey, email).toString('base64url') })
-
   const ask = ({ id, challenge }: { id: string; challenge: string }, allowed?: readonly Listed[]) => ({
     challenge_id: id,
     options: requestOptions(relyingParty(), { challenge, userVerification: 'required', ...(allowed && { allowed }) }),
   })
 
   return {
+    /** Whoever asks about an address without passkey gets one that nobody has. */
     async begin(email: string) {
       const asked = newChallenge('login')
-      const decoy = decoyOf(email)
-      const known = JSON.parse((await db.fly(SYSTEM, q.insertLoginChallenge(asked, email))) ?? '[]') as Listed[]
-      return ask(asked, known.length > 0 ? known : [decoy])
+      const decoy = new Decoy(deps.decoyKey, email)
+      const begun = await db.fly(SYSTEM, q.insertLoginChallenge(asked, email, decoy.models))
+      const { ids, model_bytes: bytes } = JSON.parse(begun ?? '') as q.LoginBegun
+      const decoys = [decoy.id(bytes)]
+      const offered = ids.length > 0 ? ids : decoys
+      return ask(
+        asked,
+        offered.map((id) => ({ id })),
+      )
     },
 
     /** For whoever types no address: the authenticator says who it is. */

@@ -48,7 +48,7 @@ test('enrolment asks for a passkey that stays on the device, and offers what exi
 })
 
 for (const algorithm of ['ES256', 'EdDSA', 'RS256'] as Algorithm[]) {
-  test(`${algorithm} passkeys are added and sign in`, async () => {
+  test(`${algorithm} passkeys are added and sign in, as second factor and alone`, async () => {
     const passkey = new Passkey({ algorithm })
     const { token } = await api.signUp(`${algorithm.toLowerCase()}@x.test`)
     const credential = await addPasskey(api, token, passkey, ' my phone ')
@@ -56,7 +56,13 @@ for (const algorithm of ['ES256', 'EdDSA', 'RS256'] as Algorithm[]) {
     assert.equal(credential.display_name, 'my phone')
     assert.deepEqual(credential.transports, ['internal'])
     assert.equal('last_used_at' in credential, false)
-    await signInWithBoth(api, `${algorithm.toLowerCase()}@x.test`, passkey)
+    const email = `${algorithm.toLowerCase()}@x.test`
+    await signInWithBoth(api, email, passkey)
+    for (const way of ['login', 'login/discover'] as const) {
+      const { body } = await api.call(`POST /api/auth/webauthn/${way}/begin`, { json: { email } })
+      const json = { challenge_id: body.challenge_id, assertion_response: passkey.get(body.options) }
+      assert.equal((await api.call(`POST /api/auth/webauthn/${way}/finish`, { json })).body.user.email, email)
+    }
     const list = await api.call('GET /api/auth/mfa/webauthn/credentials', { as: token })
     assert.equal(list.body.credentials.length, 1)
     assert.match(list.body.credentials[0].last_used_at, /Z$/)

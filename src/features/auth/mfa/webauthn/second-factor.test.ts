@@ -5,8 +5,7 @@ import { spawnServer, startServer } from '../../../../../test/kit.ts'
 import {
   addPasskey,
   askPasskey,
-  keyPair,
-  type Lies,
+  assertionLies,
   Passkey,
   passkeyConfig,
   signInWithBoth,
@@ -47,35 +46,12 @@ test('whatever is wrong with an assertion, it is refused and changes nothing', a
   const as = await firstFactor(api, 'wrong@x.test')
   const { challenge_id, options } = await askPasskey(api, as)
   const before = await counterOf(passkey)
-  const lies: Record<string, Lies> = {
-    'another origin': { origin: 'https://evil.test' },
-    'a page of plain http': { origin: 'http://app.x.test' },
-    'another relying party': { rpId: 'evil.test' },
-    'the type of an enrolment': { type: 'webauthn.create' },
-    'another challenge': { challenge: 'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA' },
-    'a frame of another site': { crossOrigin: true },
-    'the top origin of another site': { topOrigin: 'https://evil.test' },
-    'the handle of another user': { userHandle: other.passkey.userHandle },
-    'a handle of 65 bytes': { userHandle: Buffer.alloc(65).toString('base64url') },
-    'nobody present': { flags: 0x04 },
-    'a backup of what cannot be backed up': { flags: 0x15 },
-    'the key of another': { signWith: other.passkey.privateKey },
-    'a key of another algorithm': { signWith: keyPair('RS256').privateKey },
-    'an id nobody has': { id: 'AAAAAAAAAAAAAAAAAAAAAA' },
-    'truncated data': { bytes: (bytes) => bytes.subarray(0, 36) },
-    'bytes behind the data': { bytes: (bytes) => Buffer.concat([bytes, Buffer.alloc(4)]) },
-    'extensions that are not there': { flags: 0x85 },
-    'extensions nested ten thousand deep': {
-      flags: 0x85,
-      bytes: (bytes) => Buffer.concat([bytes, Buffer.alloc(7000, 0x81)]),
-    },
-  }
   const refuse = async (name: string, assertion: unknown) => {
     const { status, body } = await verify(as, challenge_id, assertion)
     assert.deepEqual([status, body.message], [401, 'WebAuthn assertion failed'], name)
     await forgive(user.id)
   }
-  for (const [name, lie] of Object.entries(lies)) await refuse(name, passkey.get(options, lie))
+  for (const [name, lie] of Object.entries(assertionLies(other.passkey))) await refuse(name, passkey.get(options, lie))
   await refuse('the credential of another user', other.passkey.get(options))
   const withHandle = other.passkey.get(options, { userHandle: passkey.userHandle })
   await refuse('the credential of another user with the right handle', withHandle)
@@ -180,11 +156,14 @@ test('who has no passkey is not asked for one, and a normal token asks for nothi
 })
 
 test('each challenge raced twenty times over two processes succeeds exactly once', async () => {
-  const second = await spawnServer({ on: api, config: passkeyConfig })
-  const { token, user, passkey } = await signUpWithPasskey(api, 'race@x.test')
+  const [first, second] = await Promise.all([
+    spawnServer({ on: api, config: passkeyConfig }),
+    spawnServer({ on: api, config: passkeyConfig }),
+  ])
+  const { token, user, passkey } = await signUpWithPasskey(first, 'race@x.test')
   const race = async (line: `POST /${string}`, json: object, as?: string) => {
     const answers = await Promise.all(
-      Array.from({ length: 20 }, (_, i) => [api, second][i % 2]?.call(line, { json, ...(as && { as }) })),
+      Array.from({ length: 20 }, (_, i) => [first, second][i % 2]?.call(line, { json, ...(as && { as }) })),
     )
     return answers.map((answer) => answer?.status ?? 0).toSorted()
   }
@@ -211,5 +190,5 @@ test('each challenge raced twenty times over two processes succeeds exactly once
   const sessions = await api.call('GET /api/auth/sessions', { as: token })
   assert.equal(sessions.body.length, 5)
   await addPasskey(second, strong, new Passkey())
-  await second.stop()
+  await Promise.all([first.stop(), second.stop()])
 })

@@ -3,6 +3,9 @@ import type { NewCredential } from './ceremony.ts'
 
 // Challenges
 
+/** Three bytes for four characters of base64url. */
+const ID_BYTES: Sql = sql`octet_length(c.credential_id) * 3 / 4`
+
 type ChallengeKind = 'enroll' | 'mfa' | 'login' | 'discover'
 
 export type NewChallenge = { id: string; kind: ChallengeKind; challenge: string; seconds: number }
@@ -13,12 +16,29 @@ const values = (c: NewChallenge, userId: Sql): Sql => sql`
 
 export const insertChallenge = (c: NewChallenge, userId: string | null): Sql => values(c, sql`${userId}::uuid`)
 
-/** The same work whether the address is known or not. Answers the credentials of its owner as JSON. */
-export const insertLoginChallenge = (c: NewChallenge, email: string): Sql => sql`
+export type LoginBegun = {
+  ids: string[]
+  /** Of the id that a decoy imitates; null while nobody has a passkey. */
+  model_bytes: number | null
+}
+
+/**
+ * The same work whether the address is known or not. Answers LoginBegun as JSON. Only the first passkey of an account
+ * lends its length: nobody can make decoys look odd by enrolling many.
+ */
+export const insertLoginChallenge = (c: NewChallenge, email: string, models: readonly number[]): Sql => sql`
   with owner as (select id from svc.users where email = ${email}),
   made as (${values(c, sql`(select id from owner)`)})
-  select coalesce(json_agg(json_build_object('id', c.credential_id) order by c.created_at, c.credential_id), '[]')::text
-  from svc.webauthn_credentials c join owner on owner.id = c.user_id`
+  select json_build_object(
+    'ids', (
+      select coalesce(json_agg(c.credential_id order by c.ordinal), '[]')
+      from svc.webauthn_credentials c join owner on owner.id = c.user_id),
+    'model_bytes', coalesce(
+      (select ${ID_BYTES} from svc.webauthn_credentials c
+       where c.ordinal = any(${models}::bigint[])
+         and not exists (select from svc.webauthn_credentials o where o.user_id = c.user_id and o.ordinal < c.ordinal)
+       order by c.ordinal desc limit 1),
+      (select ${ID_BYTES} from svc.webauthn_credentials c order by c.ordinal limit 1)))::text`
 
 export type Enrolment = { challenge: string }
 
