@@ -15,7 +15,6 @@ create table svc.queue (
   created_at  timestamptz not null default now()
 );
 create index queue_claims on svc.queue (kind, group_key, run_at, id);
-create index queue_next on svc.queue (kind, run_at);
 create index queue_held on svc.queue (run_at) where worker is not null;
 
 -- Overrides of the built-in mail templates, and templates of the operator's own.

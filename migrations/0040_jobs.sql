@@ -13,7 +13,7 @@ create table svc.jobs (
   worker          text,
   last_error      text,
   last_run_at     timestamptz,
-  idempotency_key text unique,
+  idempotency_key text,
   schedule_id     uuid,
   progress        real,
   -- The last lines that its handler wrote.
@@ -22,12 +22,13 @@ create table svc.jobs (
   updated_at      timestamptz not null default now(),
   finished_at     timestamptz
 );
-create index jobs_claims on svc.jobs (type, run_at, id) where state in ('queued', 'running');
+-- Every run writes its row twice, and each index that must follow costs as much as the row itself: hence few and partial.
+create index jobs_claims on svc.jobs (type, run_at, id) where state = 'queued';
 create index jobs_held on svc.jobs (run_at) where worker is not null;
-create index jobs_next on svc.jobs (run_at) where state in ('queued', 'running');
 create index jobs_newest on svc.jobs (created_at desc, id desc);
-create index jobs_by_state on svc.jobs (state, created_at desc, id desc);
+create index jobs_in_vain on svc.jobs (state, created_at desc, id desc) where state in ('failed', 'canceled');
 create index jobs_finished on svc.jobs (finished_at) where finished_at is not null;
+create unique index jobs_by_key on svc.jobs (idempotency_key) where idempotency_key is not null;
 
 create table svc.schedules (
   id           uuid primary key default gen_random_uuid(),

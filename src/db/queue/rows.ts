@@ -22,14 +22,19 @@ type Ask = {
   kind: string
   worker: string
   free: number
+  /** Items that wait here for a place, beyond those that get one at once. */
+  ahead: number
   perGroup: number
   leaseSeconds: number
   /** Items of this process under way, per group. */
   running: ReadonlyMap<string, number>
 }
 
+/** Planning one of these statements takes longer than running it, and its plan does not depend on its values. */
+const PLANNED_ONCE = sql`set_config('plan_cache_mode', 'force_generic_plan', true)`
+export const plannedOnce: Sql = sql`select ${PLANNED_ONCE}`
 /** A claim that a crash of the database forgets is made again; nobody waits for the disk on its account. */
-export const needNotLast: Sql = sql`select set_config('synchronous_commit', 'off', true)`
+export const needNotLast: Sql = sql`select ${PLANNED_ONCE}, set_config('synchronous_commit', 'off', true)`
 
 export const seconds = (n: number): Sql => sql`make_interval(secs => ${n})`
 
@@ -48,45 +53,42 @@ export class Rows {
   protected readonly firstDue: Sql = sql`created_at`
   /** What else is set on an item that goes back. */
   protected readonly onReturn: Sql = sql``
+  /** What else is set on an item that was claimed and not begun. */
+  protected readonly onPutBack: Sql = sql``
 
-  /** The rows, called q, that wait or run and are of this kind. */
+  /** The rows, called q, of this kind that a claim may find once they are due. */
   protected isOf(kind: Sql): Sql {
     return sql`q.kind = ${kind}`
   }
 
   /**
-   * Up to `free` due items, one of each group before a second of any, and no more of a group than its cap leaves.
-   * Groups are found by hopping over the index, so a long backlog of one group costs the others nothing.
+   * Up to `free` due items and `ahead` more, one of each group before a second of any, and of a group no more than its
+   * cap leaves and those ahead.
+   * Groups are found by hopping over the index, so a long backlog of one group costs the others nothing. What another
+   * process is claiming is passed over for what stands behind it.
    */
   claim(ask: Ask): Sql {
     const { table, group } = this
     const isOurs = this.isOf(sql`${ask.kind}`)
+    const most = sql`${ask.free + ask.ahead}::int`
     return sql`
-  with recursive groups as (
-    (select q.${group} as name from ${table} q where ${isOurs} order by q.${group} limit 1)
-    union all
-    select (select q.${group} from ${table} q where ${isOurs} and q.${group} > g.name order by q.${group} limit 1)
-    from groups g where g.name is not null
-  ), busy as (
-    select * from unnest(${[...ask.running.keys()]}::text[], ${[...ask.running.values()]}::int[]) as b(name, running)
-  ), candidates as (
-    select due.id from groups g
-    left join busy b on b.name = g.name
+  with recursive ${this.#groups(isOurs)}, due as (
+    select g.name, least(${most}, ${ask.perGroup + ask.ahead}::int - coalesce(b.running, 0)) as room from groups g
+    left join unnest(${[...ask.running.keys()]}::text[], ${[...ask.running.values()]}::int[]) as b(name, running)
+      on b.name = g.name
+    where g.first <= now() and coalesce(b.running, 0) < ${ask.perGroup}::int
+    order by g.first limit ${most}
+  ), locked as (
+    select l.id, l.run_at, row_number() over (partition by due.name order by l.run_at, l.id) as turn from due
     cross join lateral (
-      select q.id, q.run_at, row_number() over (order by q.run_at, q.id) as turn from ${table} q
-      where ${isOurs} and q.${group} = g.name and q.run_at <= now()
-      order by q.run_at, q.id
-      limit greatest(0, least(${ask.free}::int, ${ask.perGroup}::int - coalesce(b.running, 0)))
-    ) due
-    order by due.turn, due.run_at, due.id limit ${ask.free}::int
-  ), mine as (
-    select q.id from ${table} q where q.id in (select id from candidates) and ${isOurs} and q.run_at <= now()
-    for update skip locked
+      select q.id, q.run_at from ${table} q where ${isOurs} and q.${group} = due.name and q.run_at <= now()
+      order by q.run_at, q.id limit due.room for update skip locked
+    ) l
   )
   update ${table} q
   set attempts = q.attempts + 1, worker = ${ask.worker},
       lease_until = now() + ${seconds(ask.leaseSeconds)}, run_at = now() + ${seconds(ask.leaseSeconds)}${this.onClaim}
-  from mine where q.id = mine.id
+  where q.id = any(array(select l.id from locked l order by l.turn, l.run_at, l.id limit ${most}))
   returning q.id::text as id, q.${group} as "group", q.payload, q.attempts as attempt, ${this.maxAttempts} as "maxAttempts"`
   }
 
@@ -97,11 +99,12 @@ export class Rows {
   where q.id in (select e.id from ${this.table} e where e.worker is not null and e.run_at <= now() for update skip locked)`
   }
 
-  /** Which kinds have something to do. `min` is one probe of an index, however long the backlog is. */
+  /** Which kinds have something to do. A group costs one probe of an index, however long its backlog is. */
   due(kinds: readonly string[]): Sql {
+    const isOurs = this.isOf(sql`kind.kind`)
     return sql`
-  select kind from unnest(${kinds}::text[]) as kind
-  where (select min(q.run_at) from ${this.table} q where ${this.isOf(sql`kind.kind`)}) <= now()`
+  select kind from unnest(${kinds}::text[]) as kind where exists (
+    with recursive ${this.#groups(isOurs)} select from groups g where g.first <= now())`
   }
 
   /** Returns the ids that are still ours. */
@@ -128,11 +131,29 @@ export class Rows {
     return this.done([hold])
   }
 
+  /** Claimed and not begun: as if nobody had claimed them. */
+  putBack(holds: readonly Hold[]): Sql {
+    return sql`update ${this.table} q set worker = null, lease_until = null, run_at = ${this.firstDue},
+    attempts = q.attempts - 1${this.onReturn}${this.onPutBack} from ${this.held(holds)}`
+  }
+
   /** An interrupted attempt does not count. `but` are the ids that the worker keeps. */
   giveBack(worker: string, but: readonly string[]): Sql {
     return sql`
   update ${this.table} q set worker = null, lease_until = null, run_at = ${this.firstDue}, attempts = greatest(0, attempts - 1)
   where worker = ${worker} and id <> all(${but}::${this.idType}[])`
+  }
+
+  /** The groups of what waits or runs, each with the time at which its first item is due. */
+  #groups(isOurs: Sql): Sql {
+    const { table, group } = this
+    const first = sql`order by q.${group}, q.run_at limit 1`
+    return sql`groups(name, first) as (
+    (select q.${group}, q.run_at from ${table} q where ${isOurs} ${first})
+    union all
+    select next.* from groups g
+    cross join lateral (select q.${group}, q.run_at from ${table} q where ${isOurs} and q.${group} > g.name ${first}) next
+  )`
   }
 
   protected held(holds: readonly Hold[]): Sql {

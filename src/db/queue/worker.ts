@@ -5,12 +5,17 @@ import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../db.ts'
 import type { Sql } from '../sql.ts'
 import { GiveUp, RetryIn } from './failure.ts'
-import { type Claimed, type Hold, needNotLast, queueRows, type Rows } from './rows.ts'
+import { Places } from './places.ts'
+import { type Claimed, type Hold, needNotLast, plannedOnce, queueRows, type Rows } from './rows.ts'
 
 const LONGEST_BACK_OFF_MS = 5000
 const KEPT_ERROR_CHARACTERS = 1000
-/** Items whose outcome is being written give their place to others, up to this many for each place. */
-const SETTLING_PER_PLACE = 4
+/** Items whose outcome is being written give their place to others, up to this many for each one claimed at a time. */
+const SETTLING_PER_CLAIM = 4
+/** The items of a claim that all ended within this time are so short that the next claim may bring more of them. */
+const SHORT_MS = 5
+/** Nobody else may have what waits here for a place, so it waits no longer than this. */
+const LONGEST_WAIT_MS = 50
 
 /** `attempt` is 1 for the first run. */
 export type Item = Claimed & { readonly worker: string }
@@ -26,6 +31,8 @@ export type WorkOptions = {
   retryDelays: readonly number[] | ((item: Item, attempt: number) => number | undefined)
   /** Items of one group at a time in this process; the others keep their share. */
   perGroup?: number
+  /** Items that one claim may bring beyond the places that are free, as long as items prove short; default none. */
+  ahead?: number
   /** Told about an item that failed for good, just before its row is settled. */
   onDead?: (item: Item, error: unknown) => Promise<void> | void
   /** What cannot be taken back, such as a mail under way, is let finish when the server stops. */
@@ -34,11 +41,13 @@ export type WorkOptions = {
   rows?: Rows
 }
 
+/** What one claim brought. */
+type Batch = { readonly at: number; unended: number; isMoreWelcome: boolean }
+type Waiting = { claimed: Claimed; batch: Batch }
 type Running = Claimed & {
+  readonly batch: Batch
   controller: AbortController
   finishes: boolean
-  /** Its handler is through; what came of it is being written. */
-  isSettling: boolean
   ended: Promise<void>
 }
 type Done = { hold: Hold; item: Running; settled: () => void }
@@ -62,7 +71,14 @@ export class Worker {
   readonly #options: WorkOptions
   readonly #handler: Handler
   readonly #host: WorkerHost
+  /** Those whose handler is at work, and those of which what came of it is being written. */
   readonly #running = new Map<string, Running>()
+  readonly #places: Places
+  /** Claimed, and not begun. */
+  #waiting: Waiting[] = []
+  #waitingTimer: NodeJS.Timeout | undefined
+  /** How many items the next claim may bring beyond the free places. */
+  #ahead = 0
   readonly #beat: NodeJS.Timeout
   #done: Done[] = []
   #isWriting = false
@@ -78,6 +94,7 @@ export class Worker {
     this.#options = options
     this.#handler = handler
     this.#host = host
+    this.#places = new Places(options.concurrency, options.perGroup ?? options.concurrency)
     const beat = () => void this.#heartbeat().catch((error: unknown) => host.troubled('heartbeat', error))
     this.#beat = setInterval(beat, (options.leaseSeconds * 1000) / 3).unref()
   }
@@ -98,7 +115,10 @@ export class Worker {
     const interrupted = [...this.#running.values()].filter(({ finishes }) => !finishes)
     for (const { controller } of interrupted) controller.abort()
     // What a claim under way brings is not begun any more, only given back.
-    await Promise.all([...interrupted.map(({ ended }) => ended), this.#claiming])
+    await Promise.all([
+      ...interrupted.map(({ ended }) => ended),
+      Promise.resolve(this.#claiming).then(() => this.#putBack()),
+    ])
   }
 
   /** Resolves when the items that are let finish have ended. */
@@ -128,35 +148,70 @@ export class Worker {
 
   async #claimOnce(): Promise<void> {
     const { db, me, isStopping, fine } = this.#host
-    const { concurrency, leaseSeconds, perGroup = concurrency } = this.#options
-    const busy = this.#busy()
-    const free = concurrency - busy.length
+    const { free, perGroup } = this.#places
+    const [kind, worker, ahead, leaseSeconds] = [this.kind, me, this.#ahead, this.#options.leaseSeconds]
+    const settling = this.#running.size - this.#places.taken
+    const mostSettling = SETTLING_PER_CLAIM * (this.#options.concurrency + ahead)
     this.#more = true
-    if (isStopping() || free <= 0 || this.#running.size - busy.length >= SETTLING_PER_PLACE * concurrency) return
-    const running = perGroups(busy)
+    if (isStopping() || free <= 0 || this.#waiting.length > 0 || settling >= mostSettling) return
     const items = await db.rows<Claimed>(SYSTEM, [
       needNotLast,
-      this.rows.claim({ kind: this.kind, worker: me, free, perGroup, leaseSeconds, running }),
+      this.rows.claim({ kind, worker, free, ahead, perGroup, leaseSeconds, running: this.#places.groups }),
     ])
     fine()
-    if (isStopping()) return // they are given back
-    for (const item of items) this.#start(item)
-    const fullGroup = [...perGroups(this.#busy()).values()].some((count) => count >= perGroup)
-    this.#more = this.#running.size > 0 && (items.length >= free || fullGroup)
+    const batch: Batch = { at: performance.now(), unended: items.length, isMoreWelcome: false }
+    this.#waiting = items.map((claimed) => ({ claimed, batch }))
+    this.#begin()
+    if (this.#waiting.length > 0) this.#waitingTimer = setTimeout(() => void this.#putBack(), LONGEST_WAIT_MS).unref()
+    this.#more = this.#running.size > 0 && (items.length >= free + ahead || this.#places.hasFullGroup)
+    if (!this.#more) this.#ahead = 0
+    // Whoever was there when a process died may be the reason: it takes few others with it if it does it again.
+    batch.isMoreWelcome = this.#more && items.every(({ attempt }) => attempt === 1)
   }
 
-  #busy(): Running[] {
-    return [...this.#running.values()].filter(({ isSettling }) => !isSettling)
+  /** Gives the free places to those that wait. */
+  #begin(): void {
+    if (this.#waiting.length === 0 || this.#host.isStopping()) return
+    this.#waiting = this.#waiting.filter(({ claimed, batch }) => {
+      if (!this.#places.take(claimed.group)) return true
+      this.#start(claimed, batch)
+      return false
+    })
+    if (this.#waiting.length === 0) clearTimeout(this.#waitingTimer)
   }
 
-  #start(claimed: Claimed): void {
+  /** Its handler is through: the next may begin. */
+  #leave({ group, batch }: Running): void {
+    this.#places.leave(group)
+    batch.unended--
+    if (batch.unended === 0 && batch.isMoreWelcome && performance.now() - batch.at < SHORT_MS) {
+      const { ahead = 0, concurrency } = this.#options
+      this.#ahead = Math.min(ahead, Math.max(concurrency, this.#ahead * 2))
+    }
+    this.#begin()
+    if (this.#more) this.wake()
+  }
+
+  /** What found no place goes to whoever has one. Unwritten, its lease runs out. */
+  async #putBack(): Promise<void> {
+    clearTimeout(this.#waitingTimer)
+    const holds = this.#waiting.map(({ claimed: { id, attempt } }) => ({ id, attempt, worker: this.#host.me }))
+    this.#waiting = []
+    this.#ahead = 0
+    if (holds.length === 0) return
+    await this.#host.db
+      .run(SYSTEM, this.rows.putBack(holds))
+      .catch((error: unknown) => this.#host.troubled('write', error))
+  }
+
+  #start(claimed: Claimed, batch: Batch): void {
     const { observe, me } = this.#host
     const { finishes = false } = this.#options
     const item: Running = {
       ...claimed,
+      batch,
       controller: new AbortController(),
       finishes: typeof finishes === 'function' ? finishes({ ...claimed, worker: me }) : finishes,
-      isSettling: false,
       ended: Promise.resolve(),
     }
     // Our own lease ran out in an outage and we were first to claim it again.
@@ -196,8 +251,7 @@ export class Worker {
     const item: Item = { id, group, payload, attempt, maxAttempts, worker: me }
     const hold: Hold = { id, worker: me, attempt }
     const { error, statement } = await this.#attempt(item, controller.signal)
-    running.isSettling = true
-    if (this.#more) this.wake()
+    this.#leave(running)
     if (error === undefined) {
       return statement ? this.#settle(running, [statement, this.rows.done([hold])]) : this.#settleDone(running, hold)
     }
@@ -235,7 +289,7 @@ export class Worker {
       const done = this.#done
       this.#done = []
       const isAbandoned = (): boolean => done.every(({ item }) => item.controller.signal.aborted)
-      await this.#write([this.rows.done(done.map(({ hold }) => hold))], isAbandoned)
+      await this.#write([plannedOnce, this.rows.done(done.map(({ hold }) => hold))], isAbandoned)
       for (const { settled } of done) settled()
     }
     this.#isWriting = false
@@ -270,9 +324,3 @@ export class Worker {
 }
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
-
-function perGroups(items: Iterable<{ group: string }>): Map<string, number> {
-  const counts = new Map<string, number>()
-  for (const { group } of items) counts.set(group, (counts.get(group) ?? 0) + 1)
-  return counts
-}

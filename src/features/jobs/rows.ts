@@ -14,10 +14,11 @@ export class JobRows extends Rows {
 
   protected override readonly firstDue = sql`planned_at`
   protected override readonly onReturn = sql`, state = 'queued', updated_at = now()`
+  protected override readonly onPutBack = sql`, last_run_at = case when q.attempts > 1 then q.last_run_at end`
 
-  /** There is one kind, and its indexes hold what is not over. */
+  /** There is one kind. What runs is in no index of claims: with the lease over it is queued again, by the next poll. */
   protected override isOf(): Sql {
-    return sql`q.state in ('queued', 'running')`
+    return sql`q.state = 'queued'`
   }
 
   override done(holds: readonly Hold[]): Sql {

@@ -11,6 +11,9 @@ const LINE_CHARACTERS = 2_000
 /** Longer than anything that should run here; a handler that never ends holds its place no longer. */
 const LONGEST_RUN_MS = 3_600_000
 
+/** Jobs of a millisecond would otherwise wait for claims most of the time. */
+const MOST_AHEAD = 64
+
 /** Seconds before the next attempt: 5, 10, 20, … at most five minutes, and up to one more so that a crowd spreads. */
 const backOff = (attempt: number): number => Math.min(5 * 2 ** (attempt - 1), 300) + Math.random()
 
@@ -52,6 +55,7 @@ export class Runner {
         concurrency,
         // One place stays free for other types, so that a type whose jobs hang does not stop everything.
         perGroup: Math.max(1, concurrency - 1),
+        ahead: MOST_AHEAD,
         leaseSeconds,
         retryDelays: ({ maxAttempts }, attempt) => (attempt < (maxAttempts ?? 1) ? backOff(attempt) : undefined),
         finishes: ({ group }) => this.#handlers.get(group)?.finishes ?? false,
@@ -66,15 +70,14 @@ export class Runner {
     const handler = this.#handlers.get(item.group)
     if (!handler) throw new GiveUp(`no handler for job type: ${item.group}`)
     const notes = new Notes(this.#db, item)
-    const timeout = AbortSignal.timeout(LONGEST_RUN_MS)
+    const limit = new TimeLimit(signal)
     try {
-      await untilAborted(
-        timeout,
+      await limit.hold(
         handler({
           id: item.id,
           payload: item.payload as Readonly<Record<string, unknown>>,
           attempt: item.attempt,
-          signal: AbortSignal.any([signal, timeout]),
+          signal: limit.signal,
           log: (line) => notes.log(line),
           progress: (done) => notes.progress(done),
         }),
@@ -84,17 +87,46 @@ export class Runner {
       if (error instanceof RetryIn) throw new RetryIn(Math.max(error.seconds, backOff(item.attempt)), error.message)
       throw error
     } finally {
+      limit.end()
       await notes.end()
     }
   }
 }
 
-/** A handler that ignores its signal loses its place all the same. */
-function untilAborted(signal: AbortSignal, work: Promise<void>): Promise<void> {
-  const late = new Promise<never>((_, reject) => {
-    signal.addEventListener('abort', () => reject(new Error('the job took too long')), { once: true })
-  })
-  return Promise.race([work, late])
+/** Aborts when the queue says so, or after the longest run. */
+class TimeLimit {
+  readonly #controller = new AbortController()
+  readonly #outer: AbortSignal
+  readonly #timer: NodeJS.Timeout
+  #late: (error: Error) => void = () => {}
+
+  constructor(outer: AbortSignal) {
+    this.#outer = outer
+    outer.addEventListener('abort', this.#abort, { once: true })
+    this.#timer = setTimeout(() => {
+      this.#abort()
+      this.#late(new Error('the job took too long'))
+    }, LONGEST_RUN_MS).unref()
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal
+  }
+
+  /** A handler that ignores its signal loses its place all the same. */
+  hold(work: Promise<void>): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#late = reject
+      work.then(resolve, reject)
+    })
+  }
+
+  end(): void {
+    clearTimeout(this.#timer)
+    this.#outer.removeEventListener('abort', this.#abort)
+  }
+
+  readonly #abort = (): void => this.#controller.abort()
 }
 
 /** What a job tells of itself, written at most twice a second. */

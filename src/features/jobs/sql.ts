@@ -33,7 +33,7 @@ export const addJob = (job: NewJob): Sql => sql`
   select ${job.type}, ${job.payload}::jsonb, ${job.maxAttempts}::int, at, at, ${job.idempotencyKey ?? null}::text,
     ${job.scheduleId ?? null}::uuid
   from coalesce(${job.runAt ?? null}::timestamptz, now()) as at
-  on conflict (idempotency_key) do nothing
+  on conflict (idempotency_key) where idempotency_key is not null do nothing
   returning (${JOB})::text as record`
 
 /** A job for each row (id, payload) of a query. */
