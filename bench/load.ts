@@ -15,6 +15,7 @@ export type Measured = {
   count: number
   p50: number
   p99: number
+  p999: number
   errors: number
   statuses: Record<string, number>
 }
@@ -64,7 +65,15 @@ async function run({ port, requests: asked, connections, seconds }: Load): Promi
   const took = (performance.now() - started) / 1000
   latencies.sort((a, b) => a - b)
   const at = (q: number) => latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * q))] ?? 0
-  return { rps: latencies.length / took, count: latencies.length, p50: at(0.5), p99: at(0.99), errors, statuses }
+  return {
+    rps: latencies.length / took,
+    count: latencies.length,
+    p50: at(0.5),
+    p99: at(0.99),
+    p999: at(0.999),
+    errors,
+    statuses,
+  }
 }
 
 /** Calls back once per whole response: status line, Content-Length, body. */

@@ -1,4 +1,4 @@
-/** npm run bench [requests | start | limits | realtime | files | jobs | graphql | search] [--quick | --large] */
+/** npm run bench [requests | start | limits | realtime | files | jobs | graphql | search | faults] [--quick | --large] */
 const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   requests: () => import('./requests.ts'),
   start: () => import('./start.ts'),
@@ -8,6 +8,7 @@ const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   jobs: () => import('./jobs.ts'),
   graphql: () => import('./graphql.ts'),
   search: () => import('./search.ts'),
+  faults: () => import('./faults.ts'),
 }
 
 const named = process.argv[2] ?? ''

@@ -27,11 +27,14 @@ function request()
   return requests[turn]
 end
 function done(summary, latency)
-  io.write(string.format('\\nMEASURED {"count":%d,"us":%d,"p50":%f,"p99":%f,"refused":%d,"errors":%d}\\n',
+  io.write(string.format('\\nMEASURED {"count":%d,"us":%d,"p50":%f,"p99":%f,"p999":%f,"refused":%d,"errors":%d}\\n',
     summary.requests, summary.duration, latency:percentile(50) / 1000, latency:percentile(99) / 1000,
+    latency:percentile(99.9) / 1000,
     summary.errors.status, summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout))
 end
 `
+
+type Counts = Partial<Record<'count' | 'us' | 'p50' | 'p99' | 'p999' | 'refused' | 'errors', number>>
 
 /** The generator of Debian's package \`wrk\`: its own cost per request is a fraction of ours. */
 export async function wrk(load: Load): Promise<Measured> {
@@ -45,8 +48,7 @@ export async function wrk(load: Load): Promise<Measured> {
   rmSync(folder, { recursive: true })
   const found = /MEASURED (.*)/.exec(text)?.[1]
   if (!found) throw new Error(`wrk measured nothing: ${text}`)
-  const { count, us, p50, p99, refused, errors } = JSON.parse(found) as Record<string, number>
-  const all = count ?? 0
-  const statuses = { '2xx': all - (refused ?? 0), ...(refused && { refused }) }
-  return { rps: all / ((us ?? 1) / 1e6), count: all, p50: p50 ?? 0, p99: p99 ?? 0, errors: errors ?? 0, statuses }
+  const { count = 0, us = 1, p50 = 0, p99 = 0, p999 = 0, refused = 0, errors = 0 } = JSON.parse(found) as Counts
+  const statuses = { '2xx': count - refused, ...(refused && { refused }) }
+  return { rps: count / (us / 1e6), count, p50, p99, p999, errors, statuses }
 }

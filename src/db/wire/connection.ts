@@ -11,11 +11,13 @@ import { arrivingBytes } from './whole-messages.ts'
 export type ConnectionEvents = {
   /** A flight came back, or the connection was let go: there may be room. */
   onFreed(): void
+  /** A read came back in time. */
+  onQuick?(statement: string): void
   onClosed(connection: Connection): void
 }
 
 /** A flight at work for this many ticks of its lane holds up those behind it. */
-const HELD_UP_TICKS = 3
+export const HELD_UP_TICKS = 3
 /** A cancel that came too early is repeated, but PostgreSQL starts a process for each. */
 const CANCEL_EVERY_TICKS = 10
 
@@ -45,8 +47,8 @@ export class Connection {
   #isGathering = false
   #isHeld = false
   closed = false
-  /** What has this connection to itself. */
-  alone: Work | undefined
+  /** What has this connection to itself. `trial`: a read of which nobody knows whether it is short. */
+  alone: Work | 'trial' | undefined
   /** How many ticks of the lane the flight now at work has seen. */
   age = 0
   /** How often the lane found it unused. */
@@ -90,6 +92,10 @@ export class Connection {
   get isBusy(): boolean {
     return this.#sent.length > 0
   }
+  /** What is at work. */
+  get statement(): string {
+    return this.#sent[0]?.statement ?? ''
+  }
 
   /** Gives it to a transaction, until `release`. */
   hold(): void {
@@ -128,6 +134,7 @@ export class Connection {
   landed(flight: Flight, error: PgError | null): void {
     if (this.#sent[0] === flight) this.#sent.shift()
     else this.#sent.splice(this.#sent.indexOf(flight), 1)
+    if (this.age < HELD_UP_TICKS && flight.work === 'read' && !flight.isOver) this.#events.onQuick?.(flight.statement)
     this.age = 0
     if (error) this.#afterError(flight, error)
     flight.end(error)
@@ -162,12 +169,20 @@ export class Connection {
   }
 
   /** Ends the read at work in PostgreSQL; answers the same one as slow work, if anybody still waits for it. */
-  cutShort(): Flight | undefined {
+  cutReadShort(): Flight | undefined {
     const [head] = this.#sent
     if (!head || head.isOver) return undefined
     const slow = head.again('slow')
     this.#cancel()
     return slow
+  }
+
+  /** The same for a write, which must not happen twice: it is flown again when PostgreSQL says that it did not happen. */
+  cutWriteShort(): void {
+    const [head] = this.#sent
+    if (!head || head.isOver || head.isCutShort || this.#isHeld) return
+    head.isCutShort = true
+    this.#cancel()
   }
 
   /** A flight that was sent again elsewhere, or whose caller has its answer, need not hold a connection for long. */

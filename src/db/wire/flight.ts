@@ -40,6 +40,8 @@ export class Flight {
   successor: Flight | undefined
   /** When the lane gives up waiting for a connection, in performance.now() milliseconds. */
   deadline = 0
+  /** PostgreSQL was asked to end it, so that it waits its turn as slow work. */
+  isCutShort = false
   /** Its caller has an answer, or none is wanted any more; what still comes is dropped. */
   isOver = false
   /** The first column of the first row of each statement. */
@@ -76,6 +78,11 @@ export class Flight {
 
   get work(): Work {
     return this.plan.work
+  }
+
+  /** The text that says what it does; what stands in front of it is the session's. */
+  get statement(): string {
+    return this.plan.steps[this.plan.steps.length - 1]?.text ?? ''
   }
 
   board(connection: Connection): void {

@@ -1,7 +1,8 @@
 import type { AppError } from '../../core/errors.ts'
 import { unavailable } from '../../core/errors.ts'
-import type { Connection, ConnectionEvents } from './connection.ts'
+import { type Connection, type ConnectionEvents, HELD_UP_TICKS } from './connection.ts'
 import type { Flight, Work } from './flight.ts'
+import { Suspicion } from './suspicion.ts'
 
 export type LaneOptions = {
   max: number
@@ -20,6 +21,7 @@ export type LaneOptions = {
 /** What waits for a connection: a flight, or a transaction. */
 type Passenger = {
   readonly work: Work
+  readonly statement: string
   readonly isOver: boolean
   deadline: number
   board(connection: Connection): void
@@ -31,7 +33,12 @@ const TICK_MS = 10
 const LONG_TICKS = 5
 /** Rounds of trimming after which an unused connection is ended. */
 const IDLE_ROUNDS = 4
-const KINDS: readonly Work[] = ['read', 'write', 'slow']
+/** A write at work for this long waits for a lock, and counts as slow work when others find no room. */
+const LONG_WRITE_TICKS = 20
+
+type Kind = NonNullable<Connection['alone']>
+/** In the order in which they are served. */
+const KINDS: readonly Kind[] = ['read', 'write', 'trial', 'slow']
 
 /**
  * The connections of one login. Reads share some of them; whatever may wait for a lock or take long has one to itself.
@@ -41,9 +48,11 @@ const KINDS: readonly Work[] = ['read', 'write', 'slow']
 export class Lane {
   readonly #options: LaneOptions
   #connections: Connection[] = []
-  readonly #queues: Record<Work, Passenger[]> = { read: [], write: [], slow: [] }
-  /** Most connections that may have one flight to themselves, and that may be at slow work. */
+  readonly #queues: Record<Kind, Passenger[]> = { read: [], write: [], trial: [], slow: [] }
+  readonly #suspicion = new Suspicion()
+  /** Most connections that may have one flight to themselves, may be so when a trial begins, and may be at slow work. */
   readonly #maxAlone: number
+  readonly #maxBeforeTrial: number
   readonly #maxSlow: number
   #opening = 0
   #ticker: NodeJS.Timeout | undefined
@@ -55,6 +64,7 @@ export class Lane {
     this.#options = options
     const part = Math.ceil(options.max / 4)
     this.#maxAlone = Math.max(1, options.max - part)
+    this.#maxBeforeTrial = Math.max(2, this.#maxAlone - 1)
     this.#maxSlow = Math.max(1, options.max - 2 * part)
   }
 
@@ -65,20 +75,35 @@ export class Lane {
     return this.#connections.filter(({ isFree }) => isFree).length
   }
   get waiting(): number {
-    return this.#queues.read.length + this.#queues.write.length + this.#queues.slow.length
+    const { read, write, trial, slow } = this.#queues
+    return read.length + write.length + trial.length + slow.length
   }
 
   /** Sends a flight as soon as there is room for it. */
   add(passenger: Passenger): void {
     this.#watch()
-    const queue = this.#queues[passenger.work]
-    const connection = queue.length === 0 ? this.#pick(passenger.work) : undefined
-    if (connection) passenger.board(connection)
+    const kind = this.#kindOf(passenger)
+    const connection = this.#queues[kind].length === 0 ? this.#pick(kind) : undefined
+    if (connection) board(passenger, kind, connection)
     else if (this.#closed) passenger.end(unavailable('database unavailable'))
     else {
       passenger.deadline ||= this.#now + this.#options.acquireTimeoutMs
-      queue.push(passenger)
+      this.#enqueue(passenger, kind)
     }
+  }
+
+  #kindOf({ work, statement }: Passenger): Kind {
+    if (work !== 'read' || !this.#suspicion.isOn(this.#now) || this.#maxAlone < 2) return work
+    return this.#suspicion.trusts(statement) ? 'read' : 'trial'
+  }
+
+  /** What is new comes before what was long already. */
+  #enqueue(passenger: Passenger, kind: Kind): void {
+    const queue = this.#queues[kind]
+    const isBefore = kind === 'trial' && !this.#suspicion.condemns(passenger.statement)
+    const at = isBefore ? queue.findIndex(({ statement }) => this.#suspicion.condemns(statement)) : -1
+    if (at < 0) queue.push(passenger)
+    else queue.splice(at, 0, passenger)
   }
 
   /** A connection for a transaction. The caller releases it. */
@@ -86,6 +111,7 @@ export class Lane {
     return new Promise((resolve, reject) => {
       this.add({
         work: 'write',
+        statement: '',
         isOver: false,
         deadline: 0,
         board: (connection) => {
@@ -131,8 +157,8 @@ export class Lane {
     await Promise.all(this.#connections.map((connection) => connection.close()))
   }
 
-  #pick(work: Work): Connection | undefined {
-    return work === 'read' ? this.#pickShared() : this.#pickAlone(work)
+  #pick(kind: Kind): Connection | undefined {
+    return kind === 'read' ? this.#pickShared() : this.#pickAlone(kind)
   }
 
   /** The least busy of as few connections as suffice, not counting those held up by a slow flight. */
@@ -152,19 +178,24 @@ export class Lane {
     return best
   }
 
-  #pickAlone(work: Work): Connection | undefined {
+  #pickAlone(kind: Kind): Connection | undefined {
     let free: Connection | undefined
     let alone = 0
     let slow = 0
+    let trials = 0
     for (const connection of this.#connections) {
       if (connection.isFree) free ??= connection
       else if (connection.alone !== undefined || connection.age >= LONG_TICKS) {
         alone++
-        if (connection.alone !== 'write') slow++
+        if (isSlow(connection)) slow++
+        else if (connection.alone === 'trial') trials++
       }
     }
-    if (alone >= this.#maxAlone || (work === 'slow' && slow >= this.#maxSlow)) return undefined
-    if (!free && this.#opening <= this.#queues.write.length + this.#queues.slow.length) this.#grow()
+    if (alone >= this.#maxAlone) return undefined
+    if (kind === 'slow' && slow >= this.#maxSlow) return undefined
+    if (kind === 'trial' && (alone >= this.#maxBeforeTrial || trials >= this.#options.crowd)) return undefined
+    const { write, trial, slow: slowQueue } = this.#queues
+    if (!free && this.#opening <= write.length + trial.length + slowQueue.length) this.#grow()
     return free
   }
 
@@ -179,6 +210,9 @@ export class Lane {
       const connection = await this.#options.open({
         onFreed: () => {
           if (this.waiting > 0) this.#serve()
+        },
+        onQuick: (statement) => {
+          if (this.#suspicion.isOn(this.#now)) this.#suspicion.inTime(statement)
         },
         onClosed: (closed) => {
           this.#forget(closed)
@@ -202,13 +236,13 @@ export class Lane {
   }
 
   #serve(): void {
-    for (const work of KINDS) {
-      const queue = this.#queues[work]
+    for (const kind of KINDS) {
+      const queue = this.#queues[kind]
       for (let next = queue[0]; next; next = queue[0]) {
-        const connection = next.isOver ? undefined : this.#pick(work)
+        const connection = next.isOver ? undefined : this.#pick(kind)
         if (!connection && !next.isOver) break
         queue.shift()
-        if (connection) next.board(connection)
+        if (connection) board(next, kind, connection)
       }
     }
   }
@@ -230,14 +264,15 @@ export class Lane {
       isBusy = true
       connection.age++
       connection.cancelDropped()
-      if (connection.alone === undefined && connection.isHeldUp && connection.load > 1) {
-        moved.push(...connection.takeFollowers())
-      }
+      if (connection.alone !== undefined && connection.alone !== 'trial') continue
+      if (connection.age === HELD_UP_TICKS) this.#suspicion.heldUp(connection.statement, this.#now)
+      if (connection.isHeldUp && connection.load > 1) moved.push(...connection.takeFollowers())
     }
     for (const flight of moved) flight.deadline ||= this.#now + this.#options.acquireTimeoutMs
     this.#queues.read.unshift(...moved)
     if (this.waiting > 0) {
       this.#expire()
+      this.#sortReads()
       this.#makeRoom()
       this.#serve()
     } else if (!isBusy) {
@@ -246,29 +281,55 @@ export class Lane {
     }
   }
 
+  /** What was learned meanwhile counts for those that wait, too. */
+  #sortReads(): void {
+    const { read, trial } = this.#queues
+    if (trial.length === 0 && !this.#suspicion.isOn(this.#now)) return
+    this.#queues.read = []
+    this.#queues.trial = []
+    const inOrder = [...read, ...trial].sort((a, b) => a.deadline - b.deadline)
+    for (const passenger of inOrder) this.#enqueue(passenger, this.#kindOf(passenger))
+  }
+
   #expire(): void {
-    for (const work of KINDS) {
-      const queue = this.#queues[work]
+    for (const kind of KINDS) {
+      const queue = this.#queues[kind]
       const late = queue.filter(({ deadline }) => deadline <= this.#now)
       if (late.length === 0) continue
-      this.#queues[work] = queue.filter(({ deadline }) => deadline > this.#now)
+      this.#queues[kind] = queue.filter(({ deadline }) => deadline > this.#now)
       for (const passenger of late) passenger.end(unavailable('database unavailable'))
     }
   }
 
-  /** Reads that turned out slow may hold no more connections than slow work may; the latest go back to the queue. */
+  /**
+   * What turned out slow may hold no more connections than slow work may; the latest go back to the queue. Writes go
+   * only when others find no room.
+   */
   #makeRoom(): void {
-    if (this.#queues.read.length + this.#queues.write.length === 0) return
-    const alone = this.#connections.filter((connection) => connection.alone !== undefined).length
-    const long = this.#connections
-      .filter((connection) => connection.alone === undefined && connection.isBusy && connection.age >= LONG_TICKS)
-      .sort((a, b) => a.age - b.age)
-    for (const connection of long.slice(0, Math.max(0, alone + long.length - this.#maxAlone))) {
-      const slow = connection.cutShort()
-      if (slow) this.add(slow)
+    const { read, write, trial } = this.#queues
+    if (read.length + write.length + trial.length === 0) return
+    const isLong = ({ alone, isBusy, age }: Connection): boolean =>
+      alone !== 'slow' && isBusy && age >= (alone === 'write' ? LONG_WRITE_TICKS : LONG_TICKS)
+    const long = this.#connections.filter(isLong).sort((a, b) => a.age - b.age)
+    const slow = this.#connections.filter(({ alone }) => alone === 'slow').length
+    for (const connection of long.slice(0, Math.max(0, slow + long.length - this.#maxSlow))) {
+      if (connection.alone === 'write') {
+        if (write.length > 0) connection.cutWriteShort()
+      } else {
+        const again = connection.cutReadShort()
+        if (again) this.add(again)
+      }
     }
   }
 }
+
+/** A read that is on trial has the connection to itself until it is answered. */
+function board(passenger: Passenger, kind: Kind, connection: Connection): void {
+  if (kind === 'trial') connection.alone = kind
+  passenger.board(connection)
+}
+
+const isSlow = ({ alone, age }: Connection): boolean => alone === 'slow' || (alone !== 'write' && age >= LONG_TICKS)
 
 const isQuick = (connection: Connection): boolean =>
   !connection.closed && connection.alone === undefined && !connection.isHeldUp

@@ -249,7 +249,7 @@ class PostgresPool implements Pool {
           if (error !== null && !signal?.aborted) {
             if (!(error instanceof AppError)) this.#learnFrom(flight, error)
             if (options.lane !== 'own' && isWorthRetrying(error, tries)) {
-              void breather(error, tries).then(() => launch(flight.again()))
+              void breather(error, tries).then(() => launch(flight.again(flight.isCutShort ? 'slow' : flight.work)))
               return
             }
           }
