@@ -7,7 +7,7 @@ import type { Load, Measured } from './load.ts'
 
 const here = (name: string) => new URL(name, import.meta.url).pathname
 
-function script(name: string, args: string[] = [], env: NodeJS.ProcessEnv = {}): ChildProcess {
+export function script(name: string, args: string[] = [], env: NodeJS.ProcessEnv = {}): ChildProcess {
   return spawn(process.execPath, ['--import', 'tsx', here(name), ...args], {
     env: { ...process.env, ...env },
     stdio: ['pipe', 'pipe', 'inherit'],
@@ -31,6 +31,7 @@ export type Stage = {
   port: number
   pid: number
   stop(): Promise<void>
+  kill(): void
   residentBytes(): number
   /** The most it ever was; undefined where the system does not tell. */
   peakBytes(): number | undefined
@@ -44,6 +45,7 @@ const stage = (child: ChildProcess, port: number): Stage => ({
       child.once('exit', () => resolve())
       child.kill('SIGTERM')
     }),
+  kill: () => void child.kill('SIGKILL'),
   residentBytes: () => residentBytes(child.pid ?? 0),
   peakBytes: () => peakBytes(child.pid ?? 0),
 })
@@ -97,8 +99,12 @@ export const build = () =>
 /** The real server, as built in dist/. */
 export async function startBuilt(databaseUrl: string, env: Record<string, string> = {}): Promise<Stage> {
   build()
+  return startOn(await freePort(), databaseUrl, env)
+}
+
+/** The same on a port of its own, and without building it. */
+export async function startOn(port: number, databaseUrl: string, env: Record<string, string> = {}): Promise<Stage> {
   const dataDir = mkdtempSync(join(tmpdir(), 'svc-bench-'))
-  const port = await freePort()
   const child = spawn(process.execPath, [here('../dist/main.js'), 'start'], {
     cwd: dataDir,
     env: {

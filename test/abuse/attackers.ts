@@ -14,7 +14,7 @@ export function endConnections(): void {
   for (const socket of sockets) socket.destroy()
 }
 
-function open(port: number, text: string | Buffer): Socket {
+export function open(port: number, text: string | Buffer): Socket {
   const socket = connect(port, '127.0.0.1')
   socket.on('error', () => undefined)
   sockets.add(socket.on('close', () => sockets.delete(socket)))
@@ -22,7 +22,7 @@ function open(port: number, text: string | Buffer): Socket {
   return socket
 }
 
-async function again(stop: AbortSignal, pauseMs: number, once: () => Promise<unknown> | unknown): Promise<void> {
+export async function again(stop: AbortSignal, pauseMs: number, once: () => Promise<unknown> | unknown): Promise<void> {
   while (!stop.aborted) {
     await Promise.resolve(once()).catch(() => undefined)
     await sleep(pauseMs)
@@ -32,7 +32,11 @@ async function again(stop: AbortSignal, pauseMs: number, once: () => Promise<unk
 const agent = new Agent({ keepAlive: true, maxSockets: 200 })
 
 /** One call from an address of the attacker's choice, its answer thrown away. */
-function call(port: number, path: string, { json, from }: { json?: unknown; from?: string } = {}): Promise<number> {
+export function call(
+  port: number,
+  path: string,
+  { json, from }: { json?: unknown; from?: string } = {},
+): Promise<number> {
   return new Promise((resolve, reject) => {
     const body = json === undefined ? undefined : JSON.stringify(json)
     const headers = {
