@@ -19,7 +19,7 @@ import type { OrdinarySetup, Report, Verdict } from './ordinary.ts'
 const SECONDS = Number(process.env['SECONDS'] ?? 60)
 /** What an ordinary client does between two calls, in milliseconds. */
 const THINK_MS = Number(process.env['THINK_MS'] ?? 20)
-const IDLE_SECONDS = 10
+const IDLE_SECONDS = 15
 const KILL_SERVER_EVERY = 20
 const KILL_BACKEND_EVERY = 45
 const MAX_RATIO = 5
@@ -83,7 +83,7 @@ const setup: OrdinarySetup = { ports, databaseUrl: cluster.url, tokens, thinkMs:
 ordinary.stdin?.write(`${JSON.stringify(setup)}\n`)
 const report = async () => JSON.parse(await say(ordinary, 'report')) as Report
 
-await sleep(5_000)
+await sleep(10_000) // until everything is compiled and prepared
 await report()
 await sleep(IDLE_SECONDS * 1000)
 const idle = await report()
