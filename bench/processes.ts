@@ -2,6 +2,8 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
 import { freePort } from '../test/free-port.ts'
 import type { Load, Measured } from './load.ts'
 
@@ -135,6 +137,20 @@ export async function load(options: Load): Promise<Measured> {
   child.stdin?.end(JSON.stringify(options))
   const [text] = await firstLine(child, /\{.*\}/)
   return JSON.parse(text) as Measured
+}
+
+/** See neighbour.ts. */
+export function startNeighbour(port: number) {
+  const child = script('neighbour.ts', [String(port)])
+  const answers = createInterface(child.stdout as Readable)[Symbol.asyncIterator]()
+  return {
+    /** Milliseconds of its longest wait since it was last asked. */
+    longestWait: async (): Promise<number> => {
+      child.stdin?.write('\n')
+      return Number((await answers.next()).value)
+    },
+    stop: () => child.kill(),
+  }
 }
 
 export function findPgbench(): string | undefined {

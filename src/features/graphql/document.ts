@@ -3,53 +3,67 @@ import {
   type FieldNode,
   type FragmentDefinitionNode,
   Kind,
-  Lexer,
   type OperationDefinitionNode,
   parse,
   type SelectionSetNode,
-  Source,
-  TokenKind,
 } from 'graphql'
+import { LRUCache } from 'lru-cache'
 import { badRequest } from '../../core/errors.ts'
+import { readTokens, type Tokens } from './tokens.ts'
+import type { TypeSystem } from './type-system.ts'
 
-const MAX_TOKENS = 20_000
-const MAX_LEVELS = 200
 /** After all fragments are put in their places, whatever the configured limits. */
 const MAX_FIELDS = 20_000
-
-const OPENING: ReadonlySet<TokenKind> = new Set([TokenKind.BRACE_L, TokenKind.BRACKET_L, TokenKind.PAREN_L])
-const CLOSING: ReadonlySet<TokenKind> = new Set([TokenKind.BRACE_R, TokenKind.BRACKET_R, TokenKind.PAREN_R])
+/** The same for what is asked of the schema; what tools ask has 240. */
+const MAX_SCHEMA_FIELDS = 1_000
+/** Validation goes through all that an operation reaches, for each of them. */
+const MAX_TOKENS_TIMES_OPERATIONS = 500_000
 
 export type Operation = {
   readonly node: OperationDefinitionNode
   readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>
 }
 
-export type ParsedDocument = {
+export type ReadDocument = {
   readonly document: DocumentNode
-  /** Every name in it: what is not among them the document cannot be about. */
   readonly names: ReadonlySet<string>
+  /** Where it was found to be valid. */
+  readonly validIn: WeakSet<TypeSystem>
 }
 
-/** One pass over the tokens first: the parser calls itself, and a document must not decide how deep. */
-export function parseDocument(text: string): ParsedDocument {
-  const lexer = new Lexer(new Source(text))
-  const names = new Set<string>()
-  let [count, level] = [0, 0]
-  for (let token = lexer.advance(); token.kind !== TokenKind.EOF; token = lexer.advance()) {
-    if (++count > MAX_TOKENS) throw badRequest(`document has more than ${MAX_TOKENS} tokens`)
-    if (OPENING.has(token.kind) && ++level > MAX_LEVELS) throw badRequest(`document has more than ${MAX_LEVELS} levels`)
-    if (CLOSING.has(token.kind)) level--
-    if (token.kind === TokenKind.NAME) names.add(token.value)
+/** What is asked again and again is read, and found valid, once. A document is many times its text in memory. */
+export class Documents {
+  readonly #known = new LRUCache<string, ReadDocument>({
+    maxSize: 400_000,
+    maxEntrySize: 20_000,
+    sizeCalculation: (_, text) => text.length + 200,
+  })
+
+  read(text: string): ReadDocument {
+    const known = this.#known.get(text)
+    if (known) return known
+    const tokens = readTokens(text)
+    if (tokens.refusal !== undefined) throw badRequest(tokens.refusal)
+    const document = parse(text, { noLocation: true })
+    requireFewOperations(document, tokens)
+    const read = { document, names: tokens.names, validIn: new WeakSet<TypeSystem>() }
+    this.#known.set(text, read)
+    return read
   }
-  return { document: parse(text, { noLocation: true }), names }
+}
+
+function requireFewOperations({ definitions }: DocumentNode, { count }: Tokens): void {
+  const operations = definitions.filter(({ kind }) => kind === Kind.OPERATION_DEFINITION).length
+  if (operations * count > MAX_TOKENS_TIMES_OPERATIONS) {
+    throw badRequest(`document has too many operations for its size: ${operations}`)
+  }
 }
 
 /** Keys of objects at any depth: a `where` may come as a variable. */
 export function keysIn(value: unknown, into: Set<string>): Set<string> {
   if (Array.isArray(value)) for (const item of value) keysIn(item, into)
   else if (typeof value === 'object' && value !== null) {
-    for (const [key, inner] of Object.entries(value)) keysIn(inner, into.add(key))
+    for (const key in value) keysIn((value as Readonly<Record<string, unknown>>)[key], into.add(key))
   }
   return into
 }
@@ -68,23 +82,36 @@ export function chooseOperation(document: DocumentNode, name: string | undefined
   return { node, fragments }
 }
 
-type Measure = { depth: number; fields: number }
+type Measure = {
+  readonly depth: number
+  readonly fields: number
+  /** Fields of the schema, which do not count as those above do. */
+  readonly schemaFields: number
+  /** Everything that stands there, spreads too: how far whoever walks over it goes. */
+  readonly steps: number
+}
+
+const NOTHING: Measure = { depth: 0, fields: 0, schemaFields: 0, steps: 0 }
 
 /**
- * How deep and how large an operation is once its fragments are in their places; each fragment is measured once. Runs
- * after validation, which refused cycles. Introspection does not count.
+ * How deep and how large an operation is once its fragments are in their places; each fragment is measured once, and one
+ * that contains itself is refused. Nothing that expands fragments may run before.
  */
 export function measure({ node, fragments }: Operation): Measure {
-  const known = new Map<string, Measure>()
+  const known = new Map<string, Measure | undefined>()
   const ofFragment = (name: string): Measure => {
+    const measured = known.get(name)
+    if (measured) return measured
+    if (known.has(name)) throw badRequest(`Cannot spread fragment "${name}" within itself.`)
+    known.set(name, undefined)
     const fragment = fragments.get(name)
-    const measured = known.get(name) ?? (fragment ? ofSet(fragment.selectionSet) : { depth: 0, fields: 0 })
-    known.set(name, measured)
-    return measured
+    const found = fragment ? ofSet(fragment.selectionSet) : NOTHING
+    known.set(name, found)
+    return found
   }
-  const ofSet = (set: SelectionSetNode): Measure => {
-    let [depth, fields] = [0, 0]
-    for (const selection of set.selections) {
+  const ofSet = ({ selections }: SelectionSetNode): Measure => {
+    let [depth, fields, schemaFields, steps] = [0, 0, 0, selections.length]
+    for (const selection of selections) {
       const inner =
         selection.kind === Kind.FIELD
           ? ofField(selection)
@@ -93,13 +120,15 @@ export function measure({ node, fragments }: Operation): Measure {
             : ofSet(selection.selectionSet)
       depth = Math.max(depth, inner.depth)
       fields += inner.fields
+      schemaFields += inner.schemaFields
+      steps += inner.steps
     }
-    return { depth, fields }
+    return { depth, fields, schemaFields, steps }
   }
   const ofField = (field: FieldNode): Measure => {
-    if (isIntrospection(field)) return { depth: 0, fields: 0 }
-    const inner = field.selectionSet ? ofSet(field.selectionSet) : { depth: 0, fields: 0 }
-    return { depth: inner.depth + 1, fields: inner.fields + 1 }
+    const inner = field.selectionSet ? ofSet(field.selectionSet) : NOTHING
+    if (isIntrospection(field)) return { ...inner, depth: 0, fields: 0, schemaFields: inner.steps + 1 }
+    return { ...inner, depth: inner.depth + 1, fields: inner.fields + 1 }
   }
   return ofSet(node.selectionSet)
 }
@@ -109,13 +138,15 @@ export const isIntrospection = ({ name }: FieldNode): boolean => name.value === 
 export type Limits = { max_depth: number; max_complexity: number }
 
 /** Zero is no limit of the operator's. */
-export function requireWithin({ depth, fields }: Measure, limits: Limits): void {
+export function requireWithin({ depth, fields, schemaFields, steps }: Measure, limits: Limits): void {
   if (limits.max_depth > 0 && depth > limits.max_depth) {
     throw badRequest(`query depth ${depth} exceeds limit ${limits.max_depth}`)
   }
   const most = limits.max_complexity > 0 ? Math.min(limits.max_complexity, MAX_FIELDS) : MAX_FIELDS
   if (fields > most) throw badRequest(`query complexity ${fields} exceeds limit ${most}`)
+  if (schemaFields > MAX_SCHEMA_FIELDS) {
+    throw badRequest(`introspection of ${schemaFields} fields exceeds limit ${MAX_SCHEMA_FIELDS}`)
+  }
+  // Fragments of nothing but fragments have no fields.
+  if (steps > 2 * MAX_FIELDS) throw badRequest(`query complexity ${steps} exceeds limit ${2 * MAX_FIELDS}`)
 }
-
-/** The tables' names are nobody's business where introspection is refused. */
-export const withoutHints = (message: string): string => message.replace(/ Did you mean .*\?$/s, '')

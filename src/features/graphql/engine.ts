@@ -1,15 +1,4 @@
-import {
-  type DocumentNode,
-  execute,
-  type FieldNode,
-  GraphQLError,
-  type GraphQLObjectType,
-  getVariableValues,
-  Kind,
-  OverlappingFieldsCanBeMergedRule,
-  specifiedRules,
-  validate,
-} from 'graphql'
+import { type DocumentNode, GraphQLError, type GraphQLObjectType, getVariableValues } from 'graphql'
 import { LRUCache } from 'lru-cache'
 import type { Departure } from '../../core/departure.ts'
 import { AppError, badRequest } from '../../core/errors.ts'
@@ -22,20 +11,21 @@ import { type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 import type { Sql } from '../../db/sql.ts'
 import {
   chooseOperation,
+  Documents,
   isIntrospection,
   keysIn,
   type Limits,
   measure,
   type Operation,
-  parseDocument,
   requireWithin,
-  withoutHints,
 } from './document.ts'
+import { Introspection } from './introspection.ts'
 import { compileMutation } from './mutation.ts'
 import { type NamedTable, Names } from './names.ts'
 import { type Compilation, compileRows, type Failure, failureOf } from './query.ts'
 import { meaningOf, type Selected, selectionOf, type Variables } from './selection.ts'
 import { TypeSystem } from './type-system.ts'
+import { type ValidationOptions, validationErrors } from './validation.ts'
 
 export type Request = { query: string; variables: Readonly<Record<string, unknown>>; operationName: string | undefined }
 /** The whole answer as JSON text, and whether something may have been written. */
@@ -51,18 +41,18 @@ export type EngineDeps = {
   log: Pick<ChangeLog, 'appender'>
 }
 
-/** Merging fields is checked where they are merged: the rule compares every field with every other. */
-const RULES = specifiedRules.filter((rule) => rule !== OverlappingFieldsCanBeMergedRule)
 const MAX_ROOT_FIELDS = 200
 const KEPT_SYSTEMS = 200
+const MAX_ERRORS = 10
 
 /** Documents of one snapshot, one role at a time; each root field is one statement, and all of them one flight. */
 export class GraphEngine {
   readonly #deps: EngineDeps
+  readonly #documents = new Documents()
   readonly #names = new WeakMap<Schema, Map<string, Names>>()
   readonly #systems = new LRUCache<string, TypeSystem>({ max: KEPT_SYSTEMS })
   readonly #numbers = new WeakMap<Names, number>()
-  readonly #whole = new WeakMap<Names, Promise<TypeSystem>>()
+  readonly #introspection = new Introspection()
   #lastNumber = 0
 
   constructor(deps: EngineDeps) {
@@ -87,21 +77,23 @@ export class GraphEngine {
   ): Promise<{ outcome: Outcome; isUnknown: boolean }> {
     const viewer = viewerOf(who)
     try {
-      const { document, names: words } = parseDocument(request.query)
+      const { document, names: words, validIn } = this.#documents.read(request.query)
       const mayIntrospect = this.#deps.mayIntrospect(who)
       if (!mayIntrospect && (words.has('__schema') || words.has('__type'))) {
         throw new AppError('forbidden', 'introspection is not allowed')
       }
-      const names = this.#namesOf(schema, viewer)
-      const system = this.#systemFor(names, keysIn(request.variables, new Set(words)))
-      const refusals = validate(system.schema, document, RULES)
-      if (refusals.length > 0) {
-        const errors = refusals.map(({ message }) => refusal(mayIntrospect ? message : withoutHints(message)))
-        return { outcome: refused(errors), isUnknown: true }
-      }
       const operation = chooseOperation(document, request.operationName)
       requireWithin(measure(operation), this.#deps.limits)
-      const variables = coerced(system, operation, request.variables)
+      const names = this.#namesOf(schema, viewer)
+      const system = this.#systemFor(names, keysIn(request.variables, new Set(words)))
+      // The tables' names are nobody's business where introspection is refused.
+      const options = { maxErrors: MAX_ERRORS, hideSuggestions: !mayIntrospect }
+      if (!validIn.has(system)) {
+        const refusals = validationErrors(system.schema, document, options)
+        if (refusals.length > 0) return { outcome: refused(refusals.map((error) => failureOf(error))), isUnknown: true }
+        validIn.add(system)
+      }
+      const variables = coerced(system, operation, request.variables, options)
       const compilation = { schema, names, viewer, operation, variables }
       return { outcome: await this.#run(who, compilation, system, document, signal), isUnknown: false }
     } catch (error) {
@@ -155,7 +147,10 @@ export class GraphEngine {
     const data = new Map<string, string>()
     for (const { key, field } of selected) if (!field) data.set(key, JSON.stringify(root.name))
     const asked = selected.filter(({ node }) => isIntrospection(node))
-    if (asked.length > 0) await this.#introspect(compilation, document, asked, data)
+    if (asked.length > 0) {
+      const texts = await this.#introspection.answer(compilation, document, asked, () => !signal.aborted)
+      for (const [key, text] of texts) data.set(key, text)
+    }
     const failures = await this.#query(who, selected, compilation, signal, data)
     return answered(selected, data, failures, false)
   }
@@ -236,32 +231,15 @@ export class GraphEngine {
       return refused([failureOf(error, at)])
     }
   }
-
-  async #introspect(
-    { names, operation, variables }: Compilation,
-    document: DocumentNode,
-    asked: readonly Selected[],
-    data: Map<string, string>,
-  ): Promise<void> {
-    const whole = this.#whole.get(names) ?? wholeSystem(names)
-    this.#whole.set(names, whole)
-    const selections: FieldNode[] = asked.map(({ node }) => node)
-    const node = { ...operation.node, selectionSet: { kind: Kind.SELECTION_SET as const, selections } }
-    const definitions = [node, ...document.definitions.filter(({ kind }) => kind === Kind.FRAGMENT_DEFINITION)]
-    const { schema } = await whole
-    const result = await execute({ schema, document: { ...document, definitions }, variableValues: variables })
-    for (const { key } of asked) data.set(key, JSON.stringify(result.data?.[key] ?? null))
-  }
 }
 
-async function wholeSystem(names: Names): Promise<TypeSystem> {
-  const system = new TypeSystem(names, names.all())
-  await system.prepare(() => new Promise((resolve) => setImmediate(resolve)))
-  return system
-}
-
-function coerced(system: TypeSystem, { node }: Operation, given: Readonly<Record<string, unknown>>): Variables {
-  const result = getVariableValues(system.schema, node.variableDefinitions ?? [], given, { maxErrors: 10 })
+function coerced(
+  system: TypeSystem,
+  { node }: Operation,
+  given: Readonly<Record<string, unknown>>,
+  options: ValidationOptions,
+): Variables {
+  const result = getVariableValues(system.schema, node.variableDefinitions ?? [], given, options)
   if (result.errors) throw new GraphQLError(result.errors[0]?.message ?? 'invalid variables')
   return result.coerced
 }
@@ -273,8 +251,6 @@ function runsUserCode({ field }: Selected): boolean {
 }
 
 const isOutage = (error: unknown): boolean => error instanceof AppError && error.kind === 'unavailable'
-
-const refusal = (message: string): Failure => ({ message, extensions: { code: 400 } })
 
 const refused = (errors: readonly Failure[]): Outcome => ({
   status: 200,

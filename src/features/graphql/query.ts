@@ -144,10 +144,14 @@ function orderOf(asked: unknown, table: NamedTable, row: Ident): Sql {
 /** As the interface of GraphQL tells a failure: its sentence, where, and the HTTP status it would have been. */
 export type Failure = { message: string; path?: (string | number)[]; extensions: { code: number } }
 
+/** Sentences quote what was sent, which may be a megabyte. */
+const MAX_MESSAGE = 500
+
 export function failureOf(error: unknown, path?: string): Failure {
   const known = error instanceof AppError ? error : undefined
   const message =
     known?.message ?? (error instanceof Error && error.name === 'GraphQLError' ? error.message : 'internal error')
   const code = known?.status ?? (message === 'internal error' ? 500 : 400)
-  return { message, ...(path !== undefined && { path: [path] }), extensions: { code } }
+  const said = message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
+  return { message: said, ...(path !== undefined && { path: [path] }), extensions: { code } }
 }

@@ -20,6 +20,7 @@ import { SPATIAL_NAMES } from '../../db/schema/spatial/parse.ts'
 import { enumLabels, type NamedTable, type Names } from './names.ts'
 import { hasUniqueKeys, onConflictType } from './on-conflict.ts'
 import { JsonScalar, scalarOf } from './scalars.ts'
+import type { Breaks } from './slices.ts'
 
 /** What a field of the type system stands for; the compiler reads it back. */
 export type Meaning =
@@ -70,15 +71,14 @@ export class TypeSystem {
   }
 
   /** Makes the types of a whole database a few at a time, so that others are served meanwhile. */
-  async prepare(pause: () => Promise<void>): Promise<void> {
-    let made = 0
+  async prepare(breaks: Breaks): Promise<void> {
     for (const named of this.#tables) {
       for (const type of [this.#object(named), this.#where(named), this.#orderBy(named), this.#response(named)]) {
         type.getFields()
       }
       this.#insertInput(named).getFields()
       this.#changes(named)
-      if (++made % 20 === 0) await pause()
+      await breaks.taken()
     }
   }
 

@@ -1,0 +1,30 @@
+const SLICE_MS = 10
+
+/** Long work asks between its steps whether others have waited long enough, and lets them go first. */
+export class Breaks {
+  #since = performance.now()
+
+  async taken(): Promise<void> {
+    if (performance.now() - this.#since < SLICE_MS) return
+    await new Promise((resolve) => setImmediate(resolve))
+    this.#since = performance.now()
+  }
+}
+
+/** JSON.stringify of a value whose arrays may be very long, member by member. */
+export async function stringifyInSlices(value: unknown, breaks: Breaks): Promise<string> {
+  if (Array.isArray(value)) {
+    const items: string[] = []
+    for (const item of value) {
+      await breaks.taken()
+      items.push(JSON.stringify(item) ?? 'null')
+    }
+    return `[${items.join(',')}]`
+  }
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null'
+  const members: string[] = []
+  for (const [name, member] of Object.entries(value)) {
+    members.push(`${JSON.stringify(name)}:${await stringifyInSlices(member, breaks)}`)
+  }
+  return `{${members.join(',')}}`
+}
