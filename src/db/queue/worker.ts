@@ -14,6 +14,8 @@ const KEPT_ERROR_CHARACTERS = 1000
 const SETTLING_PER_CLAIM = 4
 /** The items of a claim that all ended within this time are so short that the next claim may bring more of them. */
 const SHORT_MS = 5
+/** The part of the time of a lease for which it is held; the rest is for the others to see that it is over, and to begin. */
+const HELD_PART = 5 / 6
 /** Nobody else may have what waits here for a place, so it waits no longer than this. */
 const LONGEST_WAIT_MS = 50
 
@@ -25,7 +27,7 @@ export type Handler = (item: Item, signal: AbortSignal) => Promise<Sql | undefin
 export type WorkOptions = {
   /** Items of this kind at a time in this process. */
   concurrency: number
-  /** A process that dies keeps its items this long; renewed every third of it. */
+  /** What a dead process held runs again within this time; renewed every third of it. */
   leaseSeconds: number
   /** Seconds to wait after each failed run, or after the given one; none left means the item is dead. */
   retryDelays: readonly number[] | ((item: Item, attempt: number) => number | undefined)
@@ -74,6 +76,7 @@ export class Worker {
   /** Those whose handler is at work, and those of which what came of it is being written. */
   readonly #running = new Map<string, Running>()
   readonly #places: Places
+  readonly #leaseSeconds: number
   /** Claimed, and not begun. */
   #waiting: Waiting[] = []
   #waitingTimer: NodeJS.Timeout | undefined
@@ -95,6 +98,7 @@ export class Worker {
     this.#handler = handler
     this.#host = host
     this.#places = new Places(options.concurrency, options.perGroup ?? options.concurrency)
+    this.#leaseSeconds = options.leaseSeconds * HELD_PART
     const beat = () => void this.#heartbeat().catch((error: unknown) => host.troubled('heartbeat', error))
     this.#beat = setInterval(beat, (options.leaseSeconds * 1000) / 3).unref()
   }
@@ -149,7 +153,7 @@ export class Worker {
   async #claimOnce(): Promise<void> {
     const { db, me, isStopping, fine } = this.#host
     const { free, perGroup } = this.#places
-    const [kind, worker, ahead, leaseSeconds] = [this.kind, me, this.#ahead, this.#options.leaseSeconds]
+    const [kind, worker, ahead, leaseSeconds] = [this.kind, me, this.#ahead, this.#leaseSeconds]
     const settling = this.#running.size - this.#places.taken
     const mostSettling = SETTLING_PER_CLAIM * (this.#options.concurrency + ahead)
     this.#more = true
@@ -164,9 +168,9 @@ export class Worker {
     this.#begin()
     if (this.#waiting.length > 0) this.#waitingTimer = setTimeout(() => void this.#putBack(), LONGEST_WAIT_MS).unref()
     this.#more = this.#running.size > 0 && (items.length >= free + ahead || this.#places.hasFullGroup)
-    if (!this.#more) this.#ahead = 0
     // Whoever was there when a process died may be the reason: it takes few others with it if it does it again.
     batch.isMoreWelcome = this.#more && items.every(({ attempt }) => attempt === 1)
+    if (!batch.isMoreWelcome) this.#ahead = 0
   }
 
   /** Gives the free places to those that wait. */
@@ -202,6 +206,8 @@ export class Worker {
     await this.#host.db
       .run(SYSTEM, this.rows.putBack(holds))
       .catch((error: unknown) => this.#host.troubled('write', error))
+    // There may be places that only other groups can have.
+    this.wake()
   }
 
   #start(claimed: Claimed, batch: Batch): void {
@@ -317,7 +323,7 @@ export class Worker {
     const ids = [...this.#running.keys()]
     if (ids.length === 0) return
     const { db, me } = this.#host
-    const kept = await db.rows<{ id: string }>(SYSTEM, this.rows.renew(me, ids, this.#options.leaseSeconds))
+    const kept = await db.rows<{ id: string }>(SYSTEM, this.rows.renew(me, ids, this.#leaseSeconds))
     const still = new Set(kept.map(({ id }) => id))
     for (const id of ids) if (!still.has(id)) this.#running.get(id)?.controller.abort()
   }
