@@ -49,8 +49,13 @@ test('every type of the server is known, and another is refused', async () => {
     'anonymous_account_cleanup',
     'unverified_totp_cleanup',
     'storage_orphan_sweep',
+    'expired_oauth_cleanup',
   ]) {
     await become((await create({ type })).id, 'completed')
+  }
+  // Without what they need they fail, but they are known.
+  for (const type of ['materialized_view_refresh', 'cdn_purge', 'sql', 'http']) {
+    await become((await create({ type })).id, 'failed')
   }
   const { status, body } = await api.call('POST /api/admin/jobs', { ...asAdmin, json: { type: 'nope' } })
   assert.deepEqual([status, body.message], [400, 'unknown job type: nope'])

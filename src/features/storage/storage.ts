@@ -11,7 +11,7 @@ import { S3Store } from './blobs/s3-store.ts'
 import type { Store } from './blobs/store.ts'
 import { bucketRoutes } from './buckets.ts'
 import { type CdnConfig, createProvider } from './cdn/provider.ts'
-import { Purges } from './cdn/purge.ts'
+import { Purges, purgeJob } from './cdn/purge.ts'
 import { purgeRoute } from './cdn/routes.ts'
 import { Objects } from './objects.ts'
 import { objectRoutes } from './routes.ts'
@@ -72,6 +72,7 @@ export function createStorage(deps: Deps): Storage {
       ...bucketRoutes({ db, purgeBucket, wakePurge: purges.wake, requires }),
       purgeRoute({ db, provider, countPurgeAll: deps.countPurgeAll, requires }),
     ],
+    jobs: { cdn_purge: purgeJob(provider, deps.countPurgeAll) },
     cleanups: { storage_orphan_sweep: () => blobs.removeOrphans() },
     start() {
       if (!config.enabled) return

@@ -72,6 +72,33 @@ test('the admin purges addresses, or everything once a minute', async () => {
   assert.equal((await purge({ urls: ['https://cdn.example.test/a'] })).status, 202)
 })
 
+test('as a job, a purge has the payload of the endpoint and everything waits for its turn', async () => {
+  receiver.received.length = 0
+  const queued = async (payload: object) => {
+    const answer = await api.call('POST /api/admin/jobs', { as: 'admin', json: { type: 'cdn_purge', payload } })
+    assert.equal(answer.status, 201)
+    return answer.body.id as string
+  }
+  const become = (id: string, state: string) =>
+    eventually(async () => {
+      const { body } = await api.call(`GET /api/admin/jobs/${id}`, { as: 'admin' })
+      assert.equal(body.state, state)
+      return body
+    })
+  const some = await become(await queued({ urls: ['https://cdn.example.test/a'] }), 'completed')
+  assert.deepEqual(some.log, ['1 urls: webhook'])
+  await become(await queued({ purge_all: true }), 'completed')
+  assert.deepEqual(orders(), [{ urls: ['https://cdn.example.test/a'] }, { purge_all: true }])
+  const early = await queued({ purge_all: true })
+  await eventually(async () => {
+    const { body } = await api.call(`GET /api/admin/jobs/${early}`, { as: 'admin' })
+    assert.deepEqual([body.state, body.lastError], ['queued', 'cdn purge_all rate limit exceeded'])
+  })
+  const wrong = await become(await queued({ purge_all: true, urls: ['https://x.test/'] }), 'failed')
+  assert.deepEqual([wrong.attempts, wrong.lastError], [1, 'choose exactly one mode: either urls or purge_all'])
+  assert.equal(receiver.received.length, 2)
+})
+
 test('an order that cannot be understood is 400, one the provider does not take 502', async () => {
   const one = 'choose exactly one mode: either urls or purge_all'
   const absolute = 'urls must contain absolute public URLs'

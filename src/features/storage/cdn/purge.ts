@@ -1,6 +1,10 @@
-import type { Queue } from '../../../db/queue/queue.ts'
+import { AppError } from '../../../core/errors.ts'
+import type { JobHandler } from '../../../core/job.ts'
+import { GiveUp, type Queue, RetryIn } from '../../../db/queue/queue.ts'
 import type { Sql } from '../../../db/sql.ts'
+import type { Allowance } from '../../../http/rate-limit.ts'
 import { urlsOfBucket } from '../sql.ts'
+import { submit, urlsOf } from './order.ts'
 import type { Provider } from './provider.ts'
 
 const KIND = 'cdn.purge'
@@ -31,5 +35,24 @@ export class Purges {
 
   readonly wake = (): void => {
     if (this.#provider) this.#queue.wake(KIND)
+  }
+}
+
+/** The job type `cdn_purge`, with the payload of the endpoint and its limit on purging everything. */
+export const purgeJob =
+  (provider: Provider | undefined, countPurgeAll: (by: string) => Promise<Allowance | undefined>): JobHandler =>
+  async ({ payload, log }) => {
+    const urls = ordered(payload)
+    const allowance = urls === 'all' ? await countPurgeAll('jobs') : undefined
+    if (allowance && !allowance.allowed) throw new RetryIn(allowance.retryAfter, 'cdn purge_all rate limit exceeded')
+    await submit(urls, provider)
+    log(`${urls === 'all' ? 'purge_all' : `${urls.length} urls`}: ${provider?.name ?? 'noop'}`)
+  }
+
+function ordered(payload: unknown): ReturnType<typeof urlsOf> {
+  try {
+    return urlsOf(payload)
+  } catch (error) {
+    throw error instanceof AppError ? new GiveUp(error.message) : error
   }
 }

@@ -1,12 +1,11 @@
-import { AppError, badRequest } from '../../../core/errors.ts'
+import { AppError } from '../../../core/errors.ts'
 import * as t from '../../../core/json-type.ts'
 import { auditedEffect } from '../../../db/audit.ts'
 import type { Db } from '../../../db/db.ts'
 import { type Allowance, limitHeaders, tooMany } from '../../../http/rate-limit.ts'
 import { type Call, type Reply, type Route, route } from '../../../http/route.ts'
+import { submit, urlsOf } from './order.ts'
 import type { Provider } from './provider.ts'
-
-const MAX_URLS = 1_000
 
 const answer = t.object({
   operation: t.oneOf(['purge_urls', 'purge_all']),
@@ -35,7 +34,7 @@ export function purgeRoute(deps: {
     // What the provider dropped cannot be taken back.
     await auditedEffect(db, call.audit({ target: operation, newValues: body }), async () => {
       try {
-        await (urls === 'all' ? provider?.purgeAll() : provider?.purge(urls))
+        await submit(urls, provider)
       } catch (cause) {
         throw new AppError('bad_gateway', 'cdn purge failed', { cause, ...(headers && { headers }) })
       }
@@ -57,29 +56,4 @@ export function purgeRoute(deps: {
 function overLimit(allowance: Allowance): AppError {
   const { message, headers } = tooMany(allowance, 'cdn purge_all rate limit exceeded')
   return new AppError('rate_limited', message, { headers: { ...limitHeaders(allowance), ...headers } })
-}
-
-function urlsOf(body: unknown): readonly string[] | 'all' {
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) throw badRequest('invalid JSON body')
-  const { urls, purge_all: all, ...unknown } = body as Readonly<Record<string, unknown>>
-  const [stranger] = Object.keys(unknown)
-  if (stranger !== undefined) throw badRequest(`unknown field: ${stranger}`)
-  if (all !== undefined && all !== null && typeof all !== 'boolean') throw badRequest('purge_all must be a boolean')
-  const listed = listOf(urls)
-  if (listed.length > 0 === (all === true)) throw badRequest('choose exactly one mode: either urls or purge_all')
-  return all === true ? 'all' : listed
-}
-
-function listOf(urls: unknown): readonly string[] {
-  if (urls === undefined || urls === null) return []
-  if (!Array.isArray(urls)) throw badRequest('urls must be an array of strings')
-  if (urls.length > MAX_URLS) throw badRequest(`urls must have at most ${MAX_URLS} items`)
-  if (!urls.every(isPublicUrl)) throw badRequest('urls must contain absolute public URLs')
-  return urls
-}
-
-function isPublicUrl(text: unknown): text is string {
-  if (typeof text !== 'string' || text.length > 4_096 || !URL.canParse(text)) return false
-  const { protocol, username, password } = new URL(text)
-  return /^https?:$/.test(protocol) && username === '' && password === ''
 }
