@@ -38,3 +38,4 @@ create table svc.push_deliveries (
 create index push_deliveries_newest on svc.push_deliveries (created_at desc, id desc);
 create index push_deliveries_of_user on svc.push_deliveries (user_id, created_at desc);
 create index push_deliveries_of_device on svc.push_deliveries (device_token_id);
+create index push_deliveries_oldest on svc.push_deliveries (updated_at);

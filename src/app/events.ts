@@ -64,6 +64,8 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     outgoing: gateways,
     queueJobs: jobs.queueEach,
     wakeJobs: jobs.wake,
+    isUnderWay: jobs.isUnderWay,
+    retentionSeconds: config.jobs.retention,
     config: config.push,
   })
   return { jobs, features: [realtime, webhooks, trail, jobs, logJobs, push] }

@@ -3,6 +3,7 @@ import { reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../db.ts'
+import { Loop } from '../loop.ts'
 import type { Sql } from '../sql.ts'
 import { groupSizes, notifyOthers, type Push, pushEach, pushItem, type Rows, removeGroup } from './rows.ts'
 import { type Handler, type Item, Worker, type WorkOptions } from './worker.ts'
@@ -11,7 +12,6 @@ export { GiveUp, RetryIn } from './failure.ts'
 export type { Item }
 
 const POLL_MS = 1000
-const LONGEST_BACK_OFF_MS = 5000
 const NOTIFY_EVERY_MS = 10
 /** How long a stop lets interrupted handlers end by themselves before their items go back. */
 const INTERRUPT_GRACE_MS = 500
@@ -31,9 +31,9 @@ export class Queue {
   readonly #workers = new Map<string, Worker>()
   readonly #kindsToNotify = new Set<string>()
   #notifyTimer: NodeJS.Timeout | undefined
-  #pollTimer: NodeJS.Timeout | undefined
+  #polls: Loop | undefined
   #unlisten: (() => Promise<void>) | undefined
-  #failures = 0
+  #isTroubled = false
   #stopped: Promise<void> | undefined
 
   constructor(deps: { db: Db; observe: Observe; pollMs?: number; finishMs?: number }) {
@@ -73,7 +73,7 @@ export class Queue {
       isStopping: () => this.#stopped !== undefined,
       troubled: (what, error) => this.#troubled(what, error),
       fine: () => {
-        this.#failures = 0
+        this.#isTroubled = false
       },
     })
     this.#workers.set(kind, worker)
@@ -100,15 +100,19 @@ export class Queue {
 
   /** One line per outage, not one per second. */
   #troubled(what: string, error: unknown): void {
-    this.#failures++
-    if (this.#failures > 1) return
+    if (this.#isTroubled) return
+    this.#isTroubled = true
     this.#observe({ level: 'warn', message: `queue: ${what} failed`, attrs: { error: reasonOf(error) } })
   }
 
   /** On start of the first worker: hear other processes, and poll in case nothing is heard. */
   #begin(): void {
-    if (this.#pollTimer) return
-    this.#schedulePoll()
+    if (this.#polls) return
+    this.#polls = new Loop({
+      step: () => this.#poll(),
+      everyMs: this.#pollMs,
+      onFailure: (error) => this.#troubled('poll', error),
+    })
     const heard = (payload: string): void => {
       const [from, ...kinds] = payload.split(' ')
       if (from !== this.#me) for (const kind of kinds) this.#workers.get(kind)?.wake()
@@ -122,24 +126,13 @@ export class Queue {
     )
   }
 
-  #schedulePoll(): void {
-    const longest = Math.max(LONGEST_BACK_OFF_MS, this.#pollMs)
-    const wait = Math.min(this.#pollMs * 2 ** Math.min(this.#failures, 3), longest)
-    this.#pollTimer = setTimeout(() => void this.#poll(), wait).unref()
-  }
-
-  async #poll(): Promise<void> {
-    try {
-      for (const [rows, kinds] of this.#kindsByRows()) {
-        const due = await this.#db.rows<{ kind: string }>(SYSTEM, [rows.returnExpired(), rows.due(kinds)])
-        for (const { kind } of due) this.#workers.get(kind)?.wake()
-      }
-      if (this.#failures > 0) this.#observe({ level: 'info', message: 'queue: database is back' })
-      this.#failures = 0
-    } catch (error) {
-      this.#troubled('poll', error)
+  async #poll(): Promise<undefined> {
+    for (const [rows, kinds] of this.#kindsByRows()) {
+      const due = await this.#db.rows<{ kind: string }>(SYSTEM, [rows.returnExpired(), rows.due(kinds)])
+      for (const { kind } of due) this.#workers.get(kind)?.wake()
     }
-    if (!this.#stopped) this.#schedulePoll()
+    if (this.#isTroubled) this.#observe({ level: 'info', message: 'queue: database is back' })
+    this.#isTroubled = false
   }
 
   #kindsByRows(): Map<Rows, string[]> {
@@ -165,7 +158,7 @@ export class Queue {
   async #stop(): Promise<void> {
     const workers = [...this.#workers.values()]
     const startedAt = performance.now()
-    clearTimeout(this.#pollTimer)
+    void this.#polls?.stop()
     await this.#unlisten?.().catch(() => undefined)
     await within(INTERRUPT_GRACE_MS, Promise.all(workers.map((worker) => worker.interrupt())))
     await this.#giveBack(workers)

@@ -8,8 +8,10 @@ import type { Observe } from '../../core/observe.ts'
 import { limitOf } from '../../core/page.ts'
 import { audited, changeAudited, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
+import { Loop } from '../../db/loop.ts'
 import type { Queue } from '../../db/queue/queue.ts'
 import type { Sql } from '../../db/sql.ts'
+import { sweep } from '../../db/sweep.ts'
 import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { jsonText, type Route, route } from '../../http/route.ts'
@@ -24,6 +26,7 @@ import {
   addJobs,
   cancelJob,
   countJobs,
+  isUnderWay,
   type JobState,
   jobById,
   jobByKey,
@@ -46,8 +49,6 @@ type JobsConfig = {
 const MAX_NAME = 100
 const MAX_KEY = 255
 const RFC3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$/i
-const PRUNE_EVERY_MS = 600_000
-const PRUNE_SLICE = 5_000
 const COUNT_EVERY_MS = 5_000
 
 const newJob = t.object({
@@ -74,6 +75,8 @@ export type Jobs = Feature & {
   queueEach(type: string, rows: Sql, maxAttempts: number): Sql
   /** Call after that flight. */
   wake(): void
+  /** A condition: the job of this id waits or runs. */
+  isUnderWay(id: Sql): Sql
 }
 
 export function createJobs(deps: {
@@ -92,7 +95,7 @@ export function createJobs(deps: {
   const runner = new Runner(deps)
   const scheduler = new Scheduler({ db, observe, tickSeconds: config.scheduler_tick, started: () => runner.wake() })
   const schedules = new Schedules({ db, changed: () => scheduler.wake() })
-  const timers: NodeJS.Timeout[] = []
+  const loops: Loop[] = []
   let counted: Readonly<Record<string, number>> = {}
   metrics.gauge(
     'svc_jobs',
@@ -104,14 +107,6 @@ export function createJobs(deps: {
   const requires = (): void => {
     if (!config.enabled) throw new AppError('unavailable', 'job queue is not enabled')
   }
-  const often = (ms: number, what: string, work: () => Promise<void>): void => {
-    const quietly = (): void => {
-      work().catch((error: unknown) => observe({ level: 'warn', message: what, attrs: { error: reasonOf(error) } }))
-    }
-    timers.push(setInterval(quietly, ms).unref())
-    quietly()
-  }
-
   return {
     routes: [
       ...jobRoutes({ db, runner, requires, maxAttempts: config.max_attempts }),
@@ -120,21 +115,24 @@ export function createJobs(deps: {
     jobs: { http: httpJob(deps) },
     queueEach: addJobs,
     wake: () => runner.wake(),
+    isUnderWay,
     async work(handlers) {
       if (!config.enabled) return
       runner.work(handlers)
       await schedules.createDefaults((type) => runner.knows(type))
       if (config.scheduler_enabled) scheduler.start()
-      often(COUNT_EVERY_MS, 'jobs not counted', async () => {
+      const count = async (): Promise<undefined> => {
         counted = JSON.parse((await db.fly(SYSTEM, countJobs)) ?? '{}')
-      })
-      often(PRUNE_EVERY_MS, 'finished jobs not removed', async () => {
-        while ((await db.run(SYSTEM, pruneJobs(config.retention, PRUNE_SLICE))) === PRUNE_SLICE);
-      })
+      }
+      const notCounted = (error: unknown): void =>
+        observe({ level: 'warn', message: 'jobs not counted', attrs: { error: reasonOf(error) } })
+      loops.push(
+        new Loop({ step: count, everyMs: COUNT_EVERY_MS, onFailure: notCounted }),
+        sweep({ db, observe, what: 'finished jobs', remove: (limit) => pruneJobs(config.retention, limit) }),
+      )
     },
     async stop() {
-      for (const timer of timers) clearInterval(timer)
-      await scheduler.stop()
+      await Promise.all([scheduler.stop(), ...loops.map((loop) => loop.stop())])
     },
   }
 }

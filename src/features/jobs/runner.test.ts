@@ -5,6 +5,7 @@ import { eventually } from '../../../test/eventually.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { JobHandler } from '../../core/job.ts'
 import { Queue } from '../../db/queue/queue.ts'
+import { sql } from '../../db/sql.ts'
 import { Runner } from './runner.ts'
 import { addJob, jobById } from './sql.ts'
 
@@ -68,4 +69,34 @@ test('whatever a handler throws is the reason of the failure, and harms nobody e
   await ends(odd, 'failed', 'not even an error')
   await ends(late, 'completed')
   await ends(unknown, 'failed', 'no handler for job type: nobody')
+})
+
+test('a job that never ends loses its place, hears of it, and is a failed attempt', async () => {
+  const other = await testDatabase()
+  const apart = await other.open()
+  const hours = new Queue({ db: apart, observe: () => {}, pollMs: 50 })
+  other.atEnd(() => hours.stop())
+  const config = { worker_concurrency: 1, lease_duration: 60 }
+  const impatient = new Runner({ db: apart, queue: hours, config, ran: () => {}, longestRunMs: 300 })
+  let isAborted = false
+  impatient.work({
+    async endless({ signal }) {
+      signal.addEventListener('abort', () => (isAborted = true))
+      await new Promise(() => {})
+    },
+    async next() {},
+  })
+  await apart.run(SYSTEM, [
+    addJob({ type: 'endless', payload: '{}', maxAttempts: 1 }),
+    addJob({ type: 'next', payload: '{}', maxAttempts: 1 }),
+  ])
+  impatient.wake()
+  await eventually(async () => {
+    const rows = await apart.rows(SYSTEM, sql`select type, state, last_error from svc.jobs order by type`)
+    assert.deepEqual(rows, [
+      { type: 'endless', state: 'failed', last_error: 'the job took too long' },
+      { type: 'next', state: 'completed', last_error: null },
+    ])
+  })
+  assert.ok(isAborted)
 })

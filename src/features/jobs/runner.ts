@@ -23,6 +23,7 @@ export class Runner {
   readonly #queue: Queue
   readonly #config: { worker_concurrency: number; lease_duration: number }
   readonly #ran: () => void
+  readonly #longestRunMs: number
   #handlers: ReadonlyMap<string, JobHandler> = new Map()
 
   constructor(deps: {
@@ -31,8 +32,10 @@ export class Runner {
     config: { worker_concurrency: number; lease_duration: number }
     /** Told of each run, whatever became of it. */
     ran: () => void
+    longestRunMs?: number
   }) {
     this.#ran = deps.ran
+    this.#longestRunMs = deps.longestRunMs ?? LONGEST_RUN_MS
     this.#db = deps.db
     this.#queue = deps.queue
     this.#config = deps.config
@@ -70,7 +73,7 @@ export class Runner {
     const handler = this.#handlers.get(item.group)
     if (!handler) throw new GiveUp(`no handler for job type: ${item.group}`)
     const notes = new Notes(this.#db, item)
-    const limit = new TimeLimit(signal)
+    const limit = new TimeLimit(signal, this.#longestRunMs)
     try {
       await limit.hold(
         handler({
@@ -100,13 +103,13 @@ class TimeLimit {
   readonly #timer: NodeJS.Timeout
   #late: (error: Error) => void = () => {}
 
-  constructor(outer: AbortSignal) {
+  constructor(outer: AbortSignal, ms: number) {
     this.#outer = outer
     outer.addEventListener('abort', this.#abort, { once: true })
     this.#timer = setTimeout(() => {
       this.#abort()
       this.#late(new Error('the job took too long'))
-    }, LONGEST_RUN_MS).unref()
+    }, ms).unref()
   }
 
   get signal(): AbortSignal {

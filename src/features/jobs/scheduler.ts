@@ -3,9 +3,11 @@ import { reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
-import { createWaker } from '../../db/waker.ts'
+import { Loop } from '../../db/loop.ts'
 import { CronTimes } from './cron.ts'
 import { dueSchedules, type Schedule, startDue, untilNext } from './schedule-sql.ts'
+
+type DueSchedule = Schedule & { now: Date }
 
 const SLICE = 200
 /** Not to turn in circles while another process holds what is due. */
@@ -30,8 +32,7 @@ export class Scheduler {
   readonly #observe: Observe
   readonly #tickMs: number
   readonly #started: () => void
-  readonly #waker = createWaker(() => 0)
-  #ended: Promise<void> | undefined
+  #loop: Loop | undefined
 
   constructor(deps: { db: Db; observe: Observe; tickSeconds: number; started: () => void }) {
     this.#db = deps.db
@@ -41,47 +42,54 @@ export class Scheduler {
   }
 
   start(): void {
-    this.#ended = this.#loop()
+    this.#loop = new Loop({
+      step: () => this.#step(),
+      everyMs: this.#tickMs,
+      onFailure: (error) =>
+        this.#observe({ level: 'warn', message: 'schedules not looked at', attrs: { error: reasonOf(error) } }),
+    })
   }
 
   /** A schedule was made or changed: the next one due may be another now. */
   wake(): void {
-    this.#waker.poke()
+    this.#loop?.poke()
   }
 
   async stop(): Promise<void> {
-    this.#waker.stop()
-    await this.#ended
+    await this.#loop?.stop()
   }
 
-  async #loop(): Promise<void> {
-    while (!this.#waker.stopped) {
-      let pause = this.#tickMs
-      try {
-        while (!this.#waker.stopped && (await this.#startSome()) === SLICE);
-        const wait = await this.#db.fly(SYSTEM, untilNext)
-        if (wait !== null) pause = Math.min(pause, Math.max(Number(wait), SHORTEST_PAUSE_MS))
-      } catch (error) {
-        this.#observe({ level: 'warn', message: 'schedules not looked at', attrs: { error: reasonOf(error) } })
-      }
-      await this.#waker.wait(pause)
-    }
+  /** Answers how long nothing will be due. */
+  async #step(): Promise<number> {
+    const count = await this.#startSome()
+    if (count > 0) this.#started()
+    if (count === SLICE) return 0
+    const wait = await this.#db.fly(SYSTEM, untilNext)
+    return wait === null ? this.#tickMs : Math.min(this.#tickMs, Math.max(Number(wait), SHORTEST_PAUSE_MS))
   }
 
-  async #startSome(): Promise<number> {
-    const count = await this.#db.tx(SYSTEM, async (tx) => {
-      const due = await tx.rows<Schedule & { now: Date }>(dueSchedules(SLICE))
+  #startSome(): Promise<number> {
+    return this.#db.tx(SYSTEM, async (tx) => {
+      const due = await tx.rows<DueSchedule>(dueSchedules(SLICE))
       if (due.length === 0) return 0
-      const nextRuns = due.map(({ cronExpr, timezone, now }) => timesOf(cronExpr, timezone).next(now) ?? null)
+      const ids = due.map(({ id }) => id)
       await tx.run(
         startDue(
-          due.map(({ id }) => id),
-          nextRuns,
+          ids,
+          due.map((schedule) => this.#nextRun(schedule)),
         ),
       )
       return due.length
     })
-    if (count > 0) this.#started()
-    return count
+  }
+
+  /** One that nobody understands any more, such as a time zone that is no more, does not hold up the others. */
+  #nextRun({ name, cronExpr, timezone, now }: DueSchedule): Date | null {
+    try {
+      return timesOf(cronExpr, timezone).next(now) ?? null
+    } catch (error) {
+      this.#observe({ level: 'error', message: 'schedule runs no more', attrs: { name, error: reasonOf(error) } })
+      return null
+    }
   }
 }

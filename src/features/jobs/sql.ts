@@ -103,7 +103,10 @@ export const noteProgress = (
     log = (log || ${lines}::text[])[greatest(1, cardinality(log) + ${lines.length}::int - ${LOG_LINES - 1}):]
   where id = ${run.id}::uuid and attempts = ${run.attempt}::int and worker = ${run.worker}`
 
+export const isUnderWay = (id: Sql): Sql =>
+  sql`exists (select from svc.jobs j where j.id = ${id} and j.finished_at is null)`
+
 export const pruneJobs = (retentionSeconds: number, limit: number): Sql => sql`
   delete from svc.jobs where id in (
     select id from svc.jobs where finished_at < now() - make_interval(secs => ${retentionSeconds})
-    order by finished_at limit ${limit}::int)`
+    order by finished_at limit ${limit}::int for update skip locked)`

@@ -140,7 +140,11 @@ test('busy services are tried again, later than they ask, and sent once', async 
     ['apns', apns],
   ] as const) {
     const { id, token } = await register(provider)
-    for (const behaviour of [{ status: 503, headers: { 'retry-after': '90' } }, 'break'] as const) {
+    for (const behaviour of [
+      { status: 429, headers: { 'retry-after': '120' } },
+      { status: 503, headers: { 'retry-after': '90' } },
+      'break',
+    ] as const) {
       service.answer = () => behaviour
       const sent = await sendTo(id)
       const failed = await become(sent.id, 'failed')
@@ -151,7 +155,8 @@ test('busy services are tried again, later than they ask, and sent once', async 
         return found
       })
       const wait = (Date.parse(waiting.runAt) - Date.parse(waiting.lastRunAt)) / 1000
-      if (behaviour !== 'break') assert.ok(wait >= 89, `${wait}`)
+      const asked = behaviour === 'break' ? 5 : Number(behaviour.headers['retry-after'])
+      assert.ok(wait >= asked - 1, `${wait}`)
       service.answer = () => ({ status: 200, body: { name: 'ok' } })
       await hurry(sent.job_id)
       const done = await become(sent.id, 'sent')
@@ -290,6 +295,25 @@ test('devices that no app has shown for 270 days are sent to no more', async () 
   const { id } = (await api.call('POST /api/admin/jobs', { ...asAdmin, json: { type: 'push_token_cleanup' } })).body
   await eventually(async () => assert.equal((await job(id)).state, 'completed'))
   assert.deepEqual([await isActive(old.id), await isActive(fresh.id)], [false, true])
+})
+
+test('deliveries are kept as long as jobs are, and what may still be sent stays', async () => {
+  fcm.answer = () => ({ status: 200, body: { name: 'ok' } })
+  const { id } = await register('fcm')
+  const [old, fresh] = [await sendTo(id), await sendTo(id)]
+  for (const sent of [old, fresh]) await become(sent.id, 'sent')
+  fcm.answer = () => ({ status: 503, headers: { 'retry-after': '3600' } })
+  const [waiting, canceled] = [await sendTo(id), await sendTo(id)]
+  for (const failed of [waiting, canceled]) await become(failed.id, 'failed')
+  await eventually(async () =>
+    assert.equal((await api.call(`POST /api/admin/jobs/${canceled.job_id}/cancel`, asAdmin)).status, 200),
+  )
+  const aged = [old.id, waiting.id, canceled.id]
+  await api.sql(`update svc.push_deliveries set updated_at = now() - interval '8 days' where id = any($1)`, [aged])
+  await (await startServer({ on: api, config })).stop()
+  const status = async (one: string) => (await api.call(`GET /api/admin/push/deliveries/${one}`, asAdmin)).status
+  await eventually(async () => assert.deepEqual([await status(old.id), await status(canceled.id)], [404, 404]))
+  assert.deepEqual([await status(fresh.id), await status(waiting.id)], [200, 200])
 })
 
 test('no secret is written to the log', () => {

@@ -6,7 +6,9 @@ import type { Observe } from '../../core/observe.ts'
 import { limitOf } from '../../core/page.ts'
 import { changeAudited } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
+import type { Loop } from '../../db/loop.ts'
 import type { Sql } from '../../db/sql.ts'
+import { sweep } from '../../db/sweep.ts'
 import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, jsonText, type Route, route } from '../../http/route.ts'
@@ -22,6 +24,7 @@ import {
   type Message,
   oneDelivery,
   type Provider,
+  pruneDeliveries,
   type QueueEach,
   STATUSES,
   sendToDevice,
@@ -49,6 +52,10 @@ type Deps = {
   /** A statement that queues a job of the type for each row (id, payload) of a query. */
   queueJobs: (type: string, rows: Sql, maxAttempts: number) => Sql
   wakeJobs: () => void
+  /** A condition: the job of this id waits or runs. */
+  isUnderWay: (job: Sql) => Sql
+  /** Deliveries are kept as long as the jobs that made them. */
+  retentionSeconds: number
   config: PushConfig
   /** For one attempt. */
   timeoutMs?: number
@@ -87,19 +94,25 @@ const message = {
 }
 
 export function createPush(deps: Deps): Feature {
-  const { db, config } = deps
+  const { db, observe, config, retentionSeconds, isUnderWay } = deps
   const requires = (): void => {
     if (!config.enabled) throw new AppError('unavailable', 'push notifications are not enabled')
   }
   const routes = [...deviceRoutes({ db, requires }), ...sendRoutes(deps, requires), ...deliveryRoutes(db, requires)]
   if (!config.enabled) return { routes }
   const providers = providersOf(deps)
+  let sweeping: Loop | undefined
   const jobs: Record<string, JobHandler> = { [JOB]: deliveryJob({ db, providers }) }
   return {
     routes,
     jobs,
     cleanups: { push_token_cleanup: () => db.run(SYSTEM, deactivateStale(STALE_AFTER_DAYS)) },
-    stop() {
+    start() {
+      const remove = (limit: number): Sql => pruneDeliveries(retentionSeconds, isUnderWay, limit)
+      sweeping = sweep({ db, observe, what: 'push deliveries', remove })
+    },
+    async stop() {
+      await sweeping?.stop()
       for (const provider of Object.values(providers)) provider.stop?.()
     },
   }

@@ -126,3 +126,10 @@ export const recordFailed = (id: string, code: string, message: string): Sql => 
 export const deactivateStale = (days: number): Sql => sql`
   update svc.push_devices set is_active = false, updated_at = now()
   where is_active and last_refreshed_at < now() - make_interval(days => ${days}::int)`
+
+/** What may still be sent is kept, however old. */
+export const pruneDeliveries = (retentionSeconds: number, isUnderWay: (job: Sql) => Sql, limit: number): Sql => sql`
+  delete from svc.push_deliveries where id in (
+    select v.id from svc.push_deliveries v where v.updated_at < now() - make_interval(secs => ${retentionSeconds})
+      and not ${isUnderWay(sql`v.job_id`)}
+    order by v.updated_at limit ${limit}::int for update skip locked)`
