@@ -51,7 +51,7 @@ export type Table = {
   readonly updatable: boolean
   /** A trigger of svc.watch() writes the change log, so the API must not append again. */
   readonly watched: boolean
-  /** Writing to it, or to what a foreign key changes along with it, may run triggers of the operator. */
+  /** Writing to it, or to what a foreign key changes along with it, may run triggers or functions of the operator. */
   readonly runsUserCode: boolean
 }
 

@@ -6,6 +6,7 @@ import { withLock } from './migrate.ts'
 
 /** Logs in where PostgreSQL asks for no password; shared by all databases of the cluster. */
 const TRUSTED = 'svc_authenticator'
+const TOO_MUCH = 'must log in, and not be a superuser, bypass RLS or inherit'
 
 /**
  * The login that callers' requests connect as: it owns nothing and may only become the request roles, so that RESET ROLE
@@ -93,7 +94,7 @@ const makeRole = (role: string, membership: string) => `
     end if;
     if exists (select from pg_catalog.pg_roles
                where rolname = '${role}' and (rolsuper or rolbypassrls or rolinherit or not rolcanlogin)) then
-      raise exception 'the role ${role} must log in, and not be a superuser, bypass RLS or inherit';
+      raise exception 'the role ${role} ${TOO_MUCH}';
     end if;
     grant usage on schema svc to ${role};
     if not pg_catalog.has_database_privilege('${role}', pg_catalog.current_database(), 'connect') then
@@ -109,9 +110,12 @@ async function refusalOf(address: ConnectOptions, login: Login): Promise<string 
   try {
     const client = await openConnection({ ...address, login })
     try {
-      const { rows } = await client.query<{ name: string }>('select session_user as name')
+      const { rows } = await client.query<{ name: string; mighty: string }>(`
+        select session_user as name, rolsuper or rolbypassrls or rolinherit as mighty
+        from pg_catalog.pg_roles where rolname = session_user`)
       // A pooler may log everybody in as one and the same.
       if (rows[0]?.name !== login.user) return `${login.user} arrives in the database as ${rows[0]?.name}`
+      if (rows[0].mighty !== 'f') return `the role ${login.user} ${TOO_MUCH}`
       await client.query('begin; set local role svc_anon; set local role svc_authenticated; rollback')
       return undefined
     } finally {

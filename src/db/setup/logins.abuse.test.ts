@@ -74,6 +74,26 @@ test('where passwords are asked for, each database has a login of its own, and n
   for (const api of Object.values(servers).flat()) await api.stop()
 })
 
+test('a login that became more than a login is not used, and the server says why', async () => {
+  const [{ oid } = {}] = await run(cluster.url, `select oid from pg_database where datname = 'one'`)
+  const login = `svc_authenticator_${oid}`
+  for (const [might, none] of [
+    ['superuser', 'nosuperuser'],
+    ['bypassrls', 'nobypassrls'],
+  ]) {
+    await run(cluster.url, `alter role ${login} ${might}`)
+    const api = await start(addressOf('one'))
+    assert.deepEqual(await callersOf(api, 'one'), [])
+    const [warning = ''] = (await warningsOf(api)).filter((each) => each.includes('login of their own'))
+    assert.match(warning, new RegExp(`the role ${login} must log in, and not be a superuser`))
+    await api.stop()
+    await run(cluster.url, `alter role ${login} ${none}`)
+  }
+  const again = await start(addressOf('one'))
+  assert.deepEqual(await callersOf(again, 'one'), [login])
+  await again.stop()
+})
+
 test('where no such login is let in, the server says so and serves callers as itself', async () => {
   await letIn('local all postgres trust')
   await run(cluster.url, 'create database closed')

@@ -25,6 +25,12 @@ await api.sql(`
   create table orders (id int generated always as identity primary key, n int);
   create function on_order() returns trigger language plpgsql as $$ begin perform leave(); return new; end $$;
   create trigger on_order after insert on orders for each row execute function on_order();
+  create function note_tenant() returns int language plpgsql as $$ begin perform leave(); return 1; end $$;
+  create table drafts (id int generated always as identity primary key, label text, n int default note_tenant());
+  create table letters (id int generated always as identity primary key, n int);
+  alter table letters enable row level security;
+  create policy reading on letters for select using (true);
+  create policy writing on letters for insert with check (note_tenant() = 1);
   create function climb(to_role text) returns text language plpgsql as $$ begin
     if to_role is null then reset role; else execute format('set role %I', to_role); end if;
     return current_user || ' sees ' || (select count(*) from secrets);
@@ -41,13 +47,20 @@ test('what a function left in its session is gone before anybody else flies ther
   }
 })
 
-test('what a trigger left in its session is gone too, for writes and batches', async () => {
-  const operations = [{ method: 'create', body: { n: 1 } }]
-  for (let i = 0; i < 6; i++) {
-    assert.equal((await api.call('POST /api/collections/orders', { json: { n: 1 } })).status, 201)
-    assert.deepEqual((await api.call('POST /api/rpc/look')).body, CLEAN)
-    assert.equal((await api.call('POST /api/collections/orders/batch', { json: { operations } })).status, 200)
-    assert.deepEqual((await api.call('POST /api/rpc/look')).body, CLEAN)
+test('what triggers, defaults and policies left in their session is gone too, for writes and batches', async () => {
+  for (const [table, body] of [
+    ['orders', { n: 1 }],
+    ['drafts', { label: 'x' }],
+    ['letters', { n: 1 }],
+  ] as const) {
+    const operations = [{ method: 'create', body }]
+    for (let i = 0; i < 6; i++) {
+      const made = await api.call(`POST /api/collections/${table}`, { json: body })
+      assert.equal(made.status, 201, made.text)
+      assert.deepEqual((await api.call('POST /api/rpc/look')).body, CLEAN, table)
+      assert.equal((await api.call(`POST /api/collections/${table}/batch`, { json: { operations } })).status, 200)
+      assert.deepEqual((await api.call('POST /api/rpc/look')).body, CLEAN, table)
+    }
   }
 })
 

@@ -40,7 +40,7 @@ const tables = sql`
     case when t.kind = 'v' or t.has_handler then pg_catalog.pg_relation_is_updatable(t.oid, false) when t.kind = 'f' then 0 end as writable,
     exists (select from pg_catalog.pg_trigger g
             where g.tgrelid = t.oid and g.tgname = 'svc_watch' and g.tgenabled <> 'D') as watched,
-    t.kind <> 'r' or t.parent or exists (
+    t.kind <> 'r' or t.parent or t.oid in (select c.relation from user_code c) or exists (
       select from pg_catalog.pg_trigger g where g.tgrelid = t.oid and not g.tgisinternal
         and g.tgname not like 'svc\\_%' and g.tgenabled <> 'D') as "userCode",
     (select k.conkey from pg_catalog.pg_constraint k where k.conrelid = t.oid and k.contype = 'p') as "primaryKey",
@@ -246,6 +246,21 @@ export const catalogueQuery = (schemas: readonly string[], described: Described)
     select d.oid, t.typbasetype, t.typtypmod, d.not_null or t.typnotnull
     from domains d
     join pg_catalog.pg_type t on t.oid = d.base and t.typtype = 'd'
+  ), user_code(relation) as materialized (
+    -- Policies, defaults and checks that call functions of the operator which may do more than answer.
+    select coalesce(p.polrelid, v.adrelid, k.conrelid)
+    from pg_catalog.pg_proc f
+    join pg_catalog.pg_language l on l.oid = f.prolang and l.lanname not in ('c', 'internal')
+    join pg_catalog.pg_depend d on d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass and d.refobjid = f.oid
+    left join pg_catalog.pg_policy p
+      on d.classid = 'pg_catalog.pg_policy'::pg_catalog.regclass and p.oid = d.objid
+    left join pg_catalog.pg_attrdef v
+      on d.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass and v.oid = d.objid
+    left join pg_catalog.pg_constraint k
+      on d.classid = 'pg_catalog.pg_constraint'::pg_catalog.regclass and k.oid = d.objid
+    where f.provolatile <> 'i' and f.pronamespace <> 'svc'::pg_catalog.regnamespace
+      and d.classid in ('pg_catalog.pg_policy'::pg_catalog.regclass, 'pg_catalog.pg_attrdef'::pg_catalog.regclass,
+        'pg_catalog.pg_constraint'::pg_catalog.regclass)
   ), reads(view, relation) as (
     select t.oid, d.refobjid
     from relations t
