@@ -9,6 +9,8 @@ export type LaneOptions = {
   min: number
   /** Reads that may be on the wire of one connection. */
   depth: number
+  /** Reads on each connection before another one is put to work beside it. */
+  spread: number
   /** Connections that reads are put on before they wait; more only in place of those held up by a slow one. */
   crowd: number
   acquireTimeoutMs: number
@@ -163,10 +165,10 @@ export class Lane {
 
   /** The least busy of as few connections as suffice, not counting those held up by a slow flight. */
   #pickShared(): Connection | undefined {
-    const { depth, crowd } = this.#options
+    const { depth, spread, crowd } = this.#options
     let reads = 0
     for (const connection of this.#connections) if (isQuick(connection)) reads += connection.load
-    const enough = Math.min(crowd, Math.ceil((reads + 1) / depth))
+    const enough = Math.min(crowd, Math.ceil((reads + 1) / spread))
     let best: Connection | undefined
     let seen = 0
     for (const connection of this.#connections) {

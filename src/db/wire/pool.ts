@@ -43,8 +43,10 @@ export interface Pool extends Db {
   stop(): Promise<void>
 }
 
-/** More flights than this on one connection only make the last one wait longer; see bench/. */
-const PIPELINE_DEPTH = 4
+/** Another connection is put to work when those at work have this many flights each, as long as that may help. */
+const PIPELINE_SPREAD = 4
+/** With more on the wire PostgreSQL and the server go to sleep less often; see bench/. */
+const PIPELINE_DEPTH = 16
 /** statementIndex of the step that sets the identity. */
 const SESSION_STEP = -1
 const TRIM_EVERY_MS = 15_000
@@ -108,6 +110,7 @@ class PostgresPool implements Pool {
       max,
       min,
       depth: PIPELINE_DEPTH,
+      spread: PIPELINE_SPREAD,
       crowd,
       acquireTimeoutMs: this.#options.acquireTimeoutMs,
       open: (events) => Connection.open(connect, this.#options.preparedStatements, events),

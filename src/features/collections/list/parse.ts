@@ -44,22 +44,28 @@ export type Window = {
 const MAX_SORT = 10
 const MAX_EXPAND = 10
 const MAX_EXPAND_DEPTH = 3
+const NOTHING: readonly never[] = []
 export const PAGES = { perPage: 20, maxPerPage: 500 }
 
 export function parseRow(query: Query): RowQuery {
-  const fields = names(query['fields'])
-  return { fields: fields.length > 0 ? [...new Set(fields)] : undefined, expand: parseExpand(query['expand']) }
+  return { fields: parseFields(query['fields']), expand: parseExpand(query['expand']) }
+}
+
+function parseFields(text: string | undefined): readonly string[] | undefined {
+  const fields = names(text)
+  return fields.length > 0 ? [...new Set(fields)] : undefined
 }
 
 export function parseList(query: Query, slots: Slots, place: Place, estimate?: number): ListQuery {
   const { distance, rest } = parseDistance(query['sort'], place, slots)
   return {
-    ...parseRow(query),
+    fields: parseFields(query['fields']),
+    expand: parseExpand(query['expand']),
     filter: parseFilter(query['filter'] ?? '', slots),
     sort: parseSort(rest),
     window: parseWindow(query, slots),
     search: parseSearch(query, slots),
-    facets: [...new Set(names(query['facets']))],
+    facets: query['facets'] ? [...new Set(names(query['facets']))] : NOTHING,
     skipTotal: query['total'] === 'none' || (query['total'] === undefined && query['skipTotal'] === 'true'),
     estimate: estimate === undefined ? undefined : slots.put(estimate),
     places: parsePlaces(query, place, slots),
@@ -84,14 +90,16 @@ export function roundedUp(rows: number): number {
   }
 }
 
-export function parseSort(text: string | undefined): SortKey[] {
+export function parseSort(text: string | undefined): readonly SortKey[] {
+  if (!text) return NOTHING
   // An unencoded plus arrives as a space, which is trimmed away: ascending either way.
   const keys = names(text).map((name) => ({ name: name.replace(/^[+-]\s*/, ''), descending: name.startsWith('-') }))
   if (keys.length > MAX_SORT) throw badRequest('too many sort fields')
   return keys
 }
 
-function parseExpand(text: string | undefined): string[][] {
+function parseExpand(text: string | undefined): readonly (readonly string[])[] {
+  if (!text) return NOTHING
   const paths = names(text).map((path) => path.split('.'))
   if (paths.length > MAX_EXPAND) throw badRequest('too many relations in expand parameter')
   if (paths.some((path) => path.length > MAX_EXPAND_DEPTH)) throw badRequest(`expand depth exceeds ${MAX_EXPAND_DEPTH}`)

@@ -24,8 +24,11 @@ export type DistanceKey = {
   readonly lat: Slot
 }
 
+const NOTHING: readonly PlacedFilter[] = []
+
 /** `near=column,…` and the others. Whether a value is a good one depends on the column. */
-export function parsePlaces(query: Query, { schema, table, viewer }: Place, slots: Slots): PlacedFilter[] {
+export function parsePlaces(query: Query, { schema, table, viewer }: Place, slots: Slots): readonly PlacedFilter[] {
+  if (!SPATIAL_NAMES.some((name) => query[name])) return NOTHING
   return SPATIAL_NAMES.flatMap((name) => {
     const text = query[name]
     if (text === undefined || text === '') return []
