@@ -85,3 +85,12 @@ test('no folder holds more than 20 files', () => {
     [],
   )
 })
+
+test('each migration has a number of its own', () => {
+  const names = readdirSync('migrations')
+  const numbers = names.map((name) => /^(\d{4})_\w+\.sql$/.exec(name)?.[1])
+  assert.deepEqual(
+    names.filter((_, i) => numbers[i] === undefined || numbers.indexOf(numbers[i]) !== i),
+    [],
+  )
+})
