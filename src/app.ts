@@ -1,12 +1,6 @@
-import { createData } from './app/data.ts'
-import { createEvents } from './app/events.ts'
-import { createFiles } from './app/files.ts'
-import { createIdentity } from './app/identity.ts'
 import { jobTypesOf } from './app/job-types.ts'
 import { Lifecycle } from './app/lifecycle.ts'
-import { createMessages } from './app/messages.ts'
-import { createOperator } from './app/operator.ts'
-import { openPlatform } from './app/platform.ts'
+import { openPlatform, openStore } from './app/platform.ts'
 import { serverConfig } from './app/server-config.ts'
 import type { Config } from './config/config.ts'
 import { ALONE, type Census } from './core/census.ts'
@@ -14,7 +8,6 @@ import type { LogEntry, Observe } from './core/observe.ts'
 import { type Capability, capabilitiesOf } from './db/setup/capabilities.ts'
 import type { Feature } from './http/feature.ts'
 import type { Route } from './http/route.ts'
-import { createHttpServer } from './http/server.ts'
 
 export type App = {
   /** Where it listens. */
@@ -51,7 +44,13 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
   const features: Feature[] = []
   try {
     const stats = () => Object.assign({}, ...features.map((feature) => feature.stats?.()))
-    const platform = await openPlatform(config, life, { observe, progress, embeddedUrl })
+    const store = await openStore(config, life, { observe, progress, embeddedUrl })
+    // The features are compiled while PostgreSQL reads its catalogue.
+    const [platform, groups] = await Promise.all([
+      openPlatform(config, life, observe, store),
+      import('./app/groups.ts'),
+    ])
+    const { createMessages, createIdentity, createOperator, createData, createEvents, createFiles } = groups
     const messages = createMessages(config, platform)
     const identity = await createIdentity(config, platform, messages, life, { logEntries, stats, census })
     const operator = createOperator(config, platform, identity, life, census)
@@ -66,7 +65,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     life.own(platform.queue)
     await events.jobs.work(jobTypesOf(features))
     const routes: readonly Route[] = features.flatMap((feature) => feature.routes ?? [])
-    const http = createHttpServer({
+    const http = groups.createHttpServer({
       routes,
       identify: identity.identify,
       limiter: platform.limiter,

@@ -15,9 +15,9 @@ export async function snapshotOf(databaseUrl: string): Promise<Schema> {
     statementTimeoutMs: 5000,
     observe,
   })
-  const cache = await openSchemaCache({ db, schemas: ['public'], observe })
-  const schema = cache.read()
-  await cache.stop()
+  const { schema } = await openSchemaCache({ db, schemas: ['public'], observe })
+  const snapshot = schema.read()
+  await schema.stop()
   await db.stop()
-  return schema
+  return snapshot
 }

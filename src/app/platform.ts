@@ -56,16 +56,10 @@ export class PublicUrl {
   }
 }
 
-export async function openPlatform(
-  config: Config,
-  life: Lifecycle,
-  {
-    observe,
-    progress,
-    embeddedUrl,
-  }: { observe: Observe; progress: (line: string) => void; embeddedUrl: string | undefined },
-): Promise<Platform> {
-  const gateways = life.own(createOutgoing({ allowPrivateNetworks: true }))
+type Told = { observe: Observe; progress: (line: string) => void; embeddedUrl: string | undefined }
+
+/** The database, connected and migrated. */
+export async function openStore(config: Config, life: Lifecycle, { observe, progress, embeddedUrl }: Told) {
   const { url, announce, secretFile } = await postgres(config, life, progress, embeddedUrl)
   const { pool, warnings, logKey } = await openDatabase({
     url,
@@ -74,8 +68,18 @@ export async function openPlatform(
     observe,
     progress,
   })
-  const db = life.own(pool)
-  const schema = life.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
+  return { db: life.own(pool), warnings, logKey, announce, secretFile }
+}
+
+export async function openPlatform(
+  config: Config,
+  life: Lifecycle,
+  observe: Observe,
+  { db, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
+): Promise<Platform> {
+  const gateways = life.own(createOutgoing({ allowPrivateNetworks: true }))
+  const { schema, warnings: schemaWarnings } = await openSchemaCache({ db, schemas: config.api.schemas, observe })
+  life.own(schema)
   const changeLog = life.own(new ChangeLog({ db, observe, retentionSeconds: config.events.retention, key: logKey }))
   await changeLog.start()
   const isOpen = config.api.anonymous === 'all'
@@ -104,7 +108,7 @@ export async function openPlatform(
     usage: new UsageMeter(),
     gateways,
     publicUrl: new PublicUrl(config),
-    warnings: () => [...warnings, ...schema.warnings(), ...openness()],
+    warnings: () => [...warnings, ...schemaWarnings(), ...openness()],
     secretFile,
     announce,
   }

@@ -41,6 +41,6 @@ function fileOf(context: Context): string {
 
 const current = (config: Config, users: readonly string[] | undefined): Promise<string> =>
   withDb(config, async (db) => {
-    const schema = await createIntrospection(db, config.api.schemas)()
+    const { schema } = await createIntrospection(db, config.api.schemas)()
     return accessMatrix(db, schema, users ?? (await oldestUsers(db, USERS)))
   })

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { eventually } from '../../../test/kit.ts'
 import { AppError } from '../../core/errors.ts'
 import type { Observation } from '../../core/observe.ts'
-import { createSchemaCache } from './cache.ts'
+import { FollowedSchema } from './cache.ts'
 import type { Schema } from './snapshot.ts'
 
 /** A database whose shape is a number; loads wait for `finish` when `hold` is set. */
@@ -18,13 +18,14 @@ function setUp({ pollMs = 60_000 } = {}) {
     notify: () => {},
     observations: [] as Observation[],
   }
-  const cache = createSchemaCache({
+  const cache = new FollowedSchema({
     load: async () => {
       state.loads++
       const serverVersion = state.version
+      const mark = String(serverVersion)
       if (state.hold) await new Promise<void>((resolve) => (state.finish = resolve))
       if (state.fails) throw new Error('no luck')
-      return { serverVersion, tables: new Map(), warnings: [] } as unknown as Schema
+      return { mark, schema: { serverVersion, tables: new Map(), warnings: [] } as unknown as Schema }
     },
     fingerprint: async () => {
       state.checks++

@@ -96,7 +96,7 @@ export type Auth = {
   settings(): AuthSettings
   sessions: Sessions
   cleanups: Record<string, () => Promise<number>>
-  start(): Promise<void>
+  start(): void
   stop(): Promise<void>
 }
 

@@ -2,8 +2,10 @@ import { reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
+import { Loop } from '../../db/loop.ts'
 import { expiredOfAuth, expiredSessions, isFullSlice, removeSlice } from './expired.ts'
 
+const FIRST_MS = 10_000
 const EVERY_MS = 10 * 60_000
 /** Between slices of a large backlog, which may take its time. */
 const PAUSE_MS = 100
@@ -12,42 +14,34 @@ const PAUSE_MS = 100
 export class Sweep {
   readonly #db: Db
   readonly #observe: Observe
-  #timer: NodeJS.Timeout | undefined
-  #stopped = false
-  #underWay: Promise<void> = Promise.resolve()
+  #loop: Loop | undefined
 
   constructor({ db, observe }: { db: Db; observe: Observe }) {
     this.#db = db
     this.#observe = observe
   }
 
-  async start(): Promise<void> {
-    await this.#turn()
+  start(): void {
+    this.#loop = new Loop({
+      step: () => this.#turn(),
+      everyMs: EVERY_MS,
+      firstMs: FIRST_MS,
+      onFailure: (error) =>
+        this.#observe({ level: 'warn', message: 'sweep failed, will try again', attrs: { error: reasonOf(error) } }),
+    })
   }
 
   async stop(): Promise<void> {
-    this.#stopped = true
-    clearTimeout(this.#timer)
-    await this.#underWay
+    await this.#loop?.stop()
   }
 
   /** One slice of each table; more of them soon if there is more. */
-  async #turn(): Promise<void> {
+  async #turn(): Promise<number | undefined> {
     let hasMore = false
-    try {
-      for (const expired of [expiredSessions, ...expiredOfAuth]) {
-        if (this.#stopped) return
-        hasMore = isFullSlice(await this.#db.run(SYSTEM, removeSlice(expired))) || hasMore
-      }
-    } catch (error) {
-      this.#observe({ level: 'warn', message: 'sweep failed, will try again', attrs: { error: reasonOf(error) } })
+    for (const expired of [expiredSessions, ...expiredOfAuth]) {
+      if (this.#loop?.stopped) return undefined
+      hasMore = isFullSlice(await this.#db.run(SYSTEM, removeSlice(expired))) || hasMore
     }
-    if (this.#stopped) return
-    this.#timer = setTimeout(
-      () => {
-        this.#underWay = this.#turn()
-      },
-      hasMore ? PAUSE_MS : EVERY_MS,
-    ).unref()
+    return hasMore ? PAUSE_MS : undefined
   }
 }

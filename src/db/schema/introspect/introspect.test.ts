@@ -34,7 +34,8 @@ async function database(setup: string, { kind = 'embedded' as ClusterKind, schem
   )
   const sql = (text: string) => client.query(text)
   await sql(setup)
-  return { sql, load: createIntrospection(db, schemas), fingerprint: createFingerprint(db, schemas) }
+  const introspect = createIntrospection(db, schemas)
+  return { sql, load: async () => (await introspect()).schema, fingerprint: createFingerprint(db, schemas) }
 }
 
 const load = async (setup: string, options?: Parameters<typeof database>[1]) => (await database(setup, options)).load()

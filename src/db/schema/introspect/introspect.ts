@@ -19,26 +19,31 @@ const TIMEOUT_MS = 60_000
 /** Schemas that are never exposed, whatever the configuration says. */
 const isReserved = (schema: string): boolean => /^(svc|information_schema|pg_.*)$/s.test(schema)
 
+/** A snapshot, and the fingerprint of a moment before it. */
+export type Loaded = { readonly schema: Schema; readonly mark: string }
+
 /** A loader of the snapshot: one flight, one JSON text, indexed here. */
-export function createIntrospection(db: Db, configured: readonly string[]): () => Promise<Schema> {
+export function createIntrospection(db: Db, configured: readonly string[]): () => Promise<Loaded> {
   const schemas = configured.filter((name) => !isReserved(name))
   const path = schemas.map((name) => new Ident(name).quoted).join(', ')
-  const describe = (described: Described): Promise<string | null> =>
-    db.fly(
+  const describe = (described: Described): Promise<(string | null)[]> =>
+    db.flyAll(
       SYSTEM,
       [
+        fingerprintQuery(schemas),
         // Compiling a statement that runs this rarely would take longer than running it.
         sql`select pg_catalog.set_config('search_path', ${path}, true), pg_catalog.set_config('jit', 'off', true)`,
         catalogueQuery(schemas, described),
       ],
       { lane: 'slow', timeoutMs: TIMEOUT_MS },
     )
-  const attempt = async (odd: readonly OddObject[]): Promise<Schema> => {
+  const attempt = async (odd: readonly OddObject[]): Promise<Loaded> => {
     const builtAt = new Date()
     for (let tries = 1; ; tries++) {
       try {
-        const text = await describe({ without: odd.map(({ oid }) => oid) })
-        return await toSchema(JSON.parse(text ?? '{}') as Catalog, schemas, builtAt, odd)
+        const [mark, , text] = await describe({ without: odd.map(({ oid }) => oid) })
+        const schema = await toSchema(JSON.parse(text ?? '{}') as Catalog, schemas, builtAt, odd)
+        return { schema, mark: mark ?? '' }
       } catch (error) {
         if (tries === ATTEMPTS || !isRace(error)) throw error
       }

@@ -3,6 +3,7 @@ import { reasonOf } from '../../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../../core/identity.ts'
 import type { Observe } from '../../../core/observe.ts'
 import type { Db } from '../../../db/db.ts'
+import { Loop } from '../../../db/loop.ts'
 import { type Sql, sql } from '../../../db/sql.ts'
 import { storedSettings } from '../settings.ts'
 import { currentSalt, ensureSalt } from './keys.ts'
@@ -13,8 +14,8 @@ export type Revocation = {
 }
 
 const POLL_MS = 400
-/** Between two looks that notifications ask for, so that a flood of logouts is read in batches. */
-const NUDGED_MS = 40
+/** Between two looks, so that a flood of logouts is read in batches. */
+const GAP_MS = 40
 const TRUST_MS = 1_000
 const PRUNE_EVERY_MS = 600_000
 
@@ -53,12 +54,7 @@ export class Revocations {
   #readAt = Number.NEGATIVE_INFINITY
   #prunedAt = performance.now()
   #generation = 0
-  #polling: Promise<void> | undefined
-  #again: Promise<void> | undefined
-  #timer: NodeJS.Timeout | undefined
-  #nudged = false
-  #failing = false
-  #stopped = false
+  #loop: Loop | undefined
   #unlisten: (() => Promise<void>) | undefined
 
   /** The database's time, so that a wrong or jumping clock of this machine neither kills nor revives a token. */
@@ -77,8 +73,16 @@ export class Revocations {
 
   async #start(): Promise<void> {
     await this.#db.run(SYSTEM, ensureSalt())
-    const nudge = () => this.#nudge()
-    this.#unlisten = await this.#db.listen('svc_revocations', nudge, nudge)
+    const look = (): void => this.#loop?.poke()
+    this.#unlisten = await this.#db.listen('svc_revocations', look, look)
+    this.#loop = new Loop({
+      step: () => this.#look(),
+      everyMs: POLL_MS,
+      firstMs: POLL_MS,
+      gapMs: () => GAP_MS,
+      onFailure: (error) =>
+        this.#observe({ level: 'warn', message: 'revocations cannot be read', attrs: { reason: reasonOf(error) } }),
+    })
     await this.refresh()
   }
 
@@ -111,31 +115,13 @@ export class Revocations {
   }
 
   /** Resolves when something at least as new as this call has been read: a look under way may have missed it. */
-  refresh(): Promise<void> {
-    if (this.#polling) {
-      this.#again ??= this.#polling
-        .catch(() => {})
-        .then(() => {
-          this.#again = undefined
-          return this.refresh()
-        })
-      return this.#again
-    }
-    clearTimeout(this.#timer)
-    this.#polling = this.#poll().finally(() => {
-      this.#polling = undefined
-      if (!this.#stopped) this.#lookIn(this.#nudged ? NUDGED_MS : POLL_MS)
-      this.#nudged = false
-    })
-    return this.#polling
+  async refresh(): Promise<void> {
+    await this.#loop?.next()
   }
 
   async stop(): Promise<void> {
-    this.#stopped = true
-    clearTimeout(this.#timer)
     await this.#unlisten?.()
-    await this.#polling?.catch(() => {})
-    clearTimeout(this.#timer)
+    await this.#loop?.stop()
   }
 
   #current(): News {
@@ -143,7 +129,7 @@ export class Revocations {
     return this.#known
   }
 
-  async #poll(): Promise<void> {
+  async #look(): Promise<undefined> {
     const startedAt = performance.now()
     const before = this.#known
     const text = await this.#db.fly(SYSTEM, newsSince(before?.xmin), { timeoutMs: 2_000 })
@@ -167,32 +153,6 @@ export class Revocations {
   #tell(ends: Ends): void {
     this.#generation++
     for (const heard of this.#listeners) heard(ends)
-  }
-
-  #nudge(): void {
-    if (this.#polling) this.#nudged = true
-    else if (performance.now() - this.#readAt > NUDGED_MS) this.#look()
-    else this.#lookIn(NUDGED_MS)
-  }
-
-  #lookIn(ms: number): void {
-    clearTimeout(this.#timer)
-    this.#timer = setTimeout(() => this.#look(), ms).unref()
-  }
-
-  #look(): void {
-    if (this.#stopped) return
-    this.refresh().then(
-      () => {
-        this.#failing = false
-      },
-      (error) => {
-        if (!this.#failing && !this.#stopped) {
-          this.#observe({ level: 'warn', message: 'revocations cannot be read', attrs: { reason: reasonOf(error) } })
-        }
-        this.#failing = true
-      },
-    )
   }
 }
 
