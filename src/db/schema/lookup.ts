@@ -1,5 +1,5 @@
 import type { DatabaseRole } from '../../core/identity.ts'
-import type { Column, Fn, Privilege, Relation, Schema, Table } from './snapshot.ts'
+import type { Column, Fn, Privilege, Relation, Schema, SchemaCache, Table } from './snapshot.ts'
 
 /** `table`, looked up in the order of the exposed schemas, or `schema.table`. The name may be request text. */
 export const findTable = (schema: Schema, name: string): Table | undefined => find(schema, schema.tables, name)
@@ -36,3 +36,18 @@ export const mayExecute = (fn: Fn, role: DatabaseRole): boolean => role === 'non
 export const findRelation = (table: Table, name: string): Relation | undefined =>
   table.relations.find((relation) => relation.fieldName === name) ??
   table.relations.find((relation) => relation.names.includes(name))
+
+/**
+ * Runs `attempt` on the snapshot, which may lag behind the database by a moment: a miss, which it answers with nothing,
+ * looks once before it is believed. Looks are shared and spaced, so a flood of misses costs a few of them a second.
+ */
+export async function lookOnce<T>(
+  cache: SchemaCache,
+  attempt: (schema: Schema) => T | undefined | Promise<T | undefined>,
+): Promise<T | undefined> {
+  const known = cache.read()
+  const answer = await attempt(known)
+  if (answer !== undefined) return answer
+  const fresh = await cache.refreshIfStale()
+  return fresh === known ? undefined : attempt(fresh)
+}

@@ -1,11 +1,11 @@
 import { notFound } from '../../core/errors.ts'
-import { findTable } from './lookup.ts'
+import { findTable, lookOnce } from './lookup.ts'
 import type { SchemaCache, Table } from './snapshot.ts'
 
-/** A table by the operator's words; the snapshot may lag behind the database, so a miss looks once more. */
+/** A table by the operator's words. */
 export async function tableOf(cache: SchemaCache, name: string, schema: string | undefined): Promise<Table> {
   const asked = schema ? `${schema}.${name}` : name
-  const found = findTable(cache.read(), asked) ?? findTable(await cache.refreshIfStale(), asked)
+  const found = await lookOnce(cache, (snapshot) => findTable(snapshot, asked))
   if (!found) throw notFound('table not found')
   return found
 }

@@ -2,7 +2,7 @@ import { AppError, notFound } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import { isMissingTable, isOutdated } from '../../db/pg-errors.ts'
 import type { Place } from '../../db/rows/place.ts'
-import { findTable, isVisible } from '../../db/schema/lookup.ts'
+import { findTable, isVisible, lookOnce } from '../../db/schema/lookup.ts'
 import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { isAllowed, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 
@@ -18,10 +18,7 @@ function locate(schema: Schema, name: string, viewer: Viewer): Place | undefined
   return { schema, table, viewer }
 }
 
-/**
- * Runs `work` on the table called `name`. The snapshot may lag behind the database by a moment, so a miss looks once
- * more before it is believed.
- */
+/** Runs `work` on the table called `name`; that it is not there, or not as it was, is believed after another look. */
 export async function atTable<T>(
   cache: SchemaCache,
   name: string,
@@ -29,23 +26,24 @@ export async function atTable<T>(
   work: (place: Place) => Promise<T>,
 ): Promise<T> {
   const viewer = viewerOf(who)
-  const schema = cache.read()
-  const place = locate(schema, name, viewer)
-  try {
-    if (place) return await work(place)
-  } catch (error) {
-    if (!isOutdated(error)) throw error
-    if ((await cache.refreshIfStale()) === schema) throw stillMissing(error, name)
-  }
-  const fresh = locate(place ? cache.read() : await cache.refreshIfStale(), name, viewer)
-  if (!fresh) throw collectionNotFound(name)
-  return work(fresh).catch((error: unknown) => {
-    throw stillMissing(error, name)
+  let outdated: unknown
+  const answer = await lookOnce(cache, async (schema) => {
+    const place = locate(schema, name, viewer)
+    if (!place) {
+      outdated = undefined
+      return undefined
+    }
+    try {
+      return { of: await work(place) }
+    } catch (error) {
+      if (!isOutdated(error)) throw error
+      outdated = error
+      return undefined
+    }
   })
+  if (answer) return answer.of
+  throw outdated === undefined || isMissingTable(outdated) ? collectionNotFound(name) : outdated
 }
-
-const stillMissing = (error: unknown, name: string): unknown =>
-  isMissingTable(error) ? collectionNotFound(name) : error
 
 export function requireWritable({ table }: Place, how: 'insertable' | 'updatable'): void {
   if (!table[how]) {

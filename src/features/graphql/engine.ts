@@ -6,6 +6,7 @@ import type { Identity } from '../../core/identity.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import { failedStatement } from '../../db/pg-errors.ts'
+import { lookOnce } from '../../db/schema/lookup.ts'
 import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 import type { Sql } from '../../db/sql.ts'
@@ -60,13 +61,13 @@ export class GraphEngine {
   }
 
   async answer(who: Identity, request: Request, signal: Departure): Promise<Outcome> {
-    const { schema } = this.#deps
-    const known = schema.read()
-    const first = await this.#attempt(who, request, signal, known)
-    // The snapshot may lag behind the database by a moment: a name it does not know is looked for once more.
-    if (!first.isUnknown) return first.outcome
-    const fresh = await schema.refreshIfStale()
-    return fresh === known ? first.outcome : (await this.#attempt(who, request, signal, fresh)).outcome
+    let unknown: Outcome | undefined
+    const known = await lookOnce(this.#deps.schema, async (schema) => {
+      const { outcome, isUnknown } = await this.#attempt(who, request, signal, schema)
+      unknown = outcome
+      return isUnknown ? undefined : outcome
+    })
+    return known ?? (unknown as Outcome)
   }
 
   async #attempt(

@@ -7,7 +7,7 @@ import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { ChangeLog, Position } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
-import { findTable } from '../../db/schema/lookup.ts'
+import { findTable, lookOnce } from '../../db/schema/lookup.ts'
 import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { admit, bearerOf } from '../../http/guard.ts'
 import { type Call, type Reply, type Route, route } from '../../http/route.ts'
@@ -84,13 +84,16 @@ export function createRealtime(deps: Deps): Realtime {
 
   /** A table the snapshot does not know may be a moment old; one that was looked for just now is not. */
   async function schemaWith(names: readonly string[]): Promise<Schema> {
-    const known = schema.read()
-    const unknown = names.filter((name) => !findTable(known, name))
     const now = performance.now()
-    if (unknown.every((name) => now - (missedAt.get(name) ?? Number.NEGATIVE_INFINITY) < LOOK_AGAIN_MS)) return known
-    if (missedAt.size > 1_000) missedAt.clear()
-    for (const name of unknown) missedAt.set(name, now)
-    return schema.refreshIfStale()
+    const isNews = (name: string) => now - (missedAt.get(name) ?? Number.NEGATIVE_INFINITY) >= LOOK_AGAIN_MS
+    const knowing = await lookOnce(schema, (snapshot) => {
+      const missed = names.filter((name) => !findTable(snapshot, name) && isNews(name))
+      if (missed.length === 0) return snapshot
+      if (missedAt.size > 1_000) missedAt.clear()
+      for (const name of missed) missedAt.set(name, now)
+      return undefined
+    })
+    return knowing ?? schema.read()
   }
 
   async function startAt(asked: string | undefined): Promise<{ from: Position; isReset: boolean }> {

@@ -2,7 +2,7 @@ import { notFound } from '../../core/errors.ts'
 import { ANONYMOUS, type Identity } from '../../core/identity.ts'
 import type { JobHandler, JobRun } from '../../core/job.ts'
 import { GiveUp } from '../../db/queue/queue.ts'
-import { findFunctions } from '../../db/schema/lookup.ts'
+import { findFunctions, lookOnce } from '../../db/schema/lookup.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { buildCall } from './build-call.ts'
 import { explainFailure } from './failure.ts'
@@ -20,10 +20,12 @@ export const sqlJob =
   async ({ id, payload, signal, log }) => {
     const { name, args, role } = wishOf(payload)
     const { who, isOthers } = callerOf(role, id)
-    const known = schema.read()
-    const snapshot = findFunctions(known, name).length > 0 ? known : await schema.refreshIfStale()
-    const candidates = findFunctions(snapshot, name)
-    if (candidates.length === 0) throw notFound(`function not found: ${name}`)
+    const found = await lookOnce(schema, (snapshot) => {
+      const candidates = findFunctions(snapshot, name)
+      return candidates.length > 0 ? { snapshot, candidates } : undefined
+    })
+    if (!found) throw notFound(`function not found: ${name}`)
+    const { snapshot, candidates } = found
     const fn = resolveOverload(candidates, Object.keys(args))
     requireGeoJson(fn, args as Readonly<Record<string, unknown>>)
     const call = buildCall(snapshot, fn, JSON.stringify(args), givenTo(fn, Object.keys(args)), undefined)

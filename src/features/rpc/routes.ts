@@ -4,7 +4,7 @@ import type { Appender, ChangeAction } from '../../db/changes/append.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import { type Db, type FlyOptions, READS } from '../../db/db.ts'
 import { KnownStatements } from '../../db/rows/known-statements.ts'
-import { findFunctions, findTable, mayDo, mayExecute } from '../../db/schema/lookup.ts'
+import { findFunctions, findTable, lookOnce, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 import { Slots } from '../../db/sql.ts'
@@ -72,14 +72,12 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
           throw new AppError('forbidden', 'api key does not have access to functions')
         }
         const name = call.params.function
-        const known = schema.read()
-        const found = executable(known, name, viewer)
-        if (found.length > 0) return run(call, known, found)
-        // The snapshot may lag behind the database by a moment.
-        const fresh = await schema.refreshIfStale()
-        const foundNow = executable(fresh, name, viewer)
-        if (foundNow.length === 0) throw notFound(`function not found: ${name}`)
-        return run(call, fresh, foundNow)
+        const reply = await lookOnce(schema, (snapshot) => {
+          const found = executable(snapshot, name, viewer)
+          return found.length > 0 ? run(call, snapshot, found) : undefined
+        })
+        if (!reply) throw notFound(`function not found: ${name}`)
+        return reply
       },
     }),
   ]
