@@ -1,25 +1,17 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
-import { createServer } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
 import { test } from 'node:test'
-import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
-import { testDatabase } from '../../../test/database.ts'
 import { eventually } from '../../../test/eventually.ts'
+import { mailServer, WITH_STARTTLS } from '../../../test/mail-server.ts'
+import { messageTest } from '../../../test/messages.ts'
 import { SYSTEM } from '../../core/identity.ts'
-import type { Observation } from '../../core/observe.ts'
-import { Queue } from '../../db/queue/queue.ts'
 import { sql } from '../../db/sql.ts'
-import { createOutgoing } from '../../http/out/outgoing.ts'
 import { createEmail, type Email } from './routes.ts'
 import type { MailConfig } from './transport.ts'
 
-const observations: Observation[] = []
-const observe = (observation: Observation) => void observations.push(observation)
-const database = await testDatabase(observe)
-const db = await database.open()
-const outgoing = createOutgoing({ allowPrivateNetworks: true })
-database.atEnd(() => outgoing.stop())
+const messages = await messageTest()
+const { db, outgoing, observe, observations, queued, failure, hurry } = messages
+const sent = () => messages.allSent()
 
 const base: MailConfig = {
   backend: 'log',
@@ -31,65 +23,27 @@ const base: MailConfig = {
 
 /** Mail as one process of the service has it; `stop` is the end of that process. */
 function startMail(config: Partial<MailConfig>): Email & { end(): Promise<void> } {
-  const queue: Queue = new Queue({ db, observe })
+  const queue = messages.newQueue()
   const email = createEmail({ db, queue, outgoing, observe, config: { ...base, ...config }, appName: 'Shop' })
   const end = async () => {
     await queue.stop()
     email.stop()
   }
-  database.atEnd(end)
+  messages.atEnd(end)
   return { ...email, end }
 }
-
-type Received = { to: string[]; message: string; encrypted: boolean; user: string | undefined }
-
-/** Open connections of the mail servers, for tests that cut them. */
-const sockets = new Set<Socket>()
-
-async function smtpServer(options: SMTPServerOptions = {}): Promise<{ port: number; inbox: Received[] }> {
-  const inbox: Received[] = []
-  const server = new SMTPServer({
-    disableReverseLookup: true,
-    authOptional: true,
-    onAuth: ({ username, password }, _session, done) =>
-      password === 'right' ? done(null, { user: username }) : done(new Error('wrong password')),
-    onData(stream, session, done) {
-      let message = ''
-      stream.on('data', (chunk) => (message += chunk))
-      stream.on('end', () => {
-        const to = session.envelope.rcptTo.map(({ address }) => address)
-        inbox.push({ to, message, encrypted: session.secure, user: session.user as string | undefined })
-        done()
-      })
-    },
-    ...options,
-  })
-  server.on('error', () => {})
-  server.server.on('connection', (socket) => sockets.add(socket))
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  database.atEnd(() => new Promise((resolve) => server.close(() => resolve(undefined))))
-  return { port: (server.server.address() as AddressInfo).port, inbox }
-}
-
-const queued = () => db.rows(SYSTEM, sql`select payload from svc.queue where kind = 'mail'`)
-const sent = () => eventually(async () => assert.deepEqual(await queued(), []))
-/** Quoted-printable and base64 parts as the reader sees them. */
-const decoded = (message: string) =>
-  message
-    .replace(/=\r?\n/g, '')
-    .replace(/=([0-9A-F]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
 
 const LINK = 'https://shop.test/auth/reset?token=abc_DEF-123&lang=en'
 
 test('a mail goes out over plain SMTP with its link, sender and both parts', async () => {
-  const { port, inbox } = await smtpServer()
-  const mail = startMail({ backend: 'smtp', smtp: { ...base.smtp, port } })
+  const { inbox, listen } = mailServer()
+  const mail = startMail({ backend: 'smtp', smtp: { ...base.smtp, port: await listen() } })
   await db.fly(SYSTEM, mail.queueMail('auth.password_reset', 'ana@x.test', { ActionURL: LINK }))
   mail.wakeMail()
   await sent()
   const [got] = inbox
-  assert.deepEqual([inbox.length, got?.to, got?.encrypted], [1, ['ana@x.test'], false])
-  const text = decoded(got?.message ?? '')
+  assert.deepEqual([inbox.length, got?.to, got?.encrypted], [1, 'ana@x.test', false])
+  const text = got?.text ?? ''
   assert.match(text, /^Subject: Reset your password\r$/m)
   assert.match(text, /^From: "Shop, \\"Ltd\\"" <robot@svc\.test>\r$/m)
   assert.match(text, /^Auto-Submitted: auto-generated\r$/im)
@@ -100,8 +54,8 @@ test('a mail goes out over plain SMTP with its link, sender and both parts', asy
 })
 
 test('with starttls the connection is encrypted before the login', async () => {
-  const { port, inbox } = await smtpServer()
-  const smtp = { ...base.smtp, port, tls: 'starttls' as const, username: 'robot', password: 'right' }
+  const { inbox, listen } = mailServer(WITH_STARTTLS)
+  const smtp = { ...base.smtp, port: await listen(), tls: 'starttls' as const, username: 'robot', password: 'right' }
   const mail = startMail({ backend: 'smtp', smtp })
   await db.fly(SYSTEM, mail.queueMail('auth.magic_link', 'ana@x.test', { ActionURL: LINK }))
   mail.wakeMail()
@@ -111,22 +65,19 @@ test('with starttls the connection is encrypted before the login', async () => {
 })
 
 test('with starttls a server that does not offer it gets nothing', async () => {
-  const { port, inbox } = await smtpServer({ hideSTARTTLS: true, disabledCommands: ['STARTTLS'] })
-  const mail = startMail({ backend: 'smtp', smtp: { ...base.smtp, port, tls: 'starttls' } })
+  const { inbox, listen } = mailServer()
+  const mail = startMail({ backend: 'smtp', smtp: { ...base.smtp, port: await listen(), tls: 'starttls' } })
   await db.fly(SYSTEM, mail.queueMail('auth.magic_link', 'ana@x.test', { ActionURL: LINK }))
   mail.wakeMail()
-  await eventually(async () => {
-    const [row] = await db.rows<{ last_error: string | null }>(SYSTEM, sql`select last_error from svc.queue`)
-    assert.ok(row?.last_error)
-  })
+  await failure()
   assert.deepEqual(inbox, [])
   await mail.end()
   await db.run(SYSTEM, sql`delete from svc.queue`)
 })
 
 test('a mail queued by a process that died before sending it is sent by the next one', async () => {
-  const { port, inbox } = await smtpServer()
-  const queue = new Queue({ db, observe })
+  const { inbox, listen } = mailServer()
+  const queue = messages.newQueue()
   const { queueMail } = createEmail({
     db,
     queue: Object.assign(queue, { work() {} }),
@@ -138,27 +89,24 @@ test('a mail queued by a process that died before sending it is sent by the next
   await db.fly(SYSTEM, queueMail('auth.email_verification', 'bo@x.test', { ActionURL: LINK }))
   assert.equal((await queued()).length, 1)
 
-  const mail = startMail({ backend: 'smtp', smtp: { ...base.smtp, port } })
+  const mail = startMail({ backend: 'smtp', smtp: { ...base.smtp, port: await listen() } })
   await sent()
-  assert.deepEqual(inbox[0]?.to, ['bo@x.test'])
+  assert.equal(inbox[0]?.to, 'bo@x.test')
   await mail.end()
 })
 
 test('while the mail server is away the mail waits, and is sent once it is back', async () => {
   let busy = true
-  const { port, inbox } = await smtpServer({
+  const { inbox, listen } = mailServer({
     onRcptTo: (_address, _session, done) =>
       done(busy ? Object.assign(new Error('try later'), { responseCode: 451 }) : null),
   })
-  const mail = startMail({ backend: 'smtp', smtp: { ...base.smtp, port } })
+  const mail = startMail({ backend: 'smtp', smtp: { ...base.smtp, port: await listen() } })
   await db.fly(SYSTEM, mail.queueMail('auth.magic_link', 'ana@x.test', { ActionURL: LINK }))
   mail.wakeMail()
-  await eventually(async () => {
-    const [row] = await db.rows<{ last_error: string | null }>(SYSTEM, sql`select last_error from svc.queue`)
-    assert.match(row?.last_error ?? '', /try later/)
-  })
+  assert.match(await failure(), /try later/)
   busy = false
-  await db.run(SYSTEM, sql`update svc.queue set run_at = now()`)
+  await hurry()
   await sent()
   assert.equal(inbox.length, 1)
   await mail.end()
@@ -166,38 +114,35 @@ test('while the mail server is away the mail waits, and is sent once it is back'
 
 test('a server that hangs up on the message, or on an idle connection, costs a retry and nothing else', async () => {
   let hangUp = true
-  const { port, inbox } = await smtpServer({
+  const { inbox, listen, cut } = mailServer({
     onMailFrom(_address, _session, done) {
-      if (hangUp) for (const socket of sockets) socket.destroy()
+      if (hangUp) cut()
       else done()
     },
   })
-  const mail = startMail({ backend: 'smtp', smtp: { ...base.smtp, port } })
+  const mail = startMail({ backend: 'smtp', smtp: { ...base.smtp, port: await listen() } })
   await db.fly(SYSTEM, mail.queueMail('auth.magic_link', 'ana@x.test', { ActionURL: LINK }))
   mail.wakeMail()
-  await eventually(async () => {
-    const [row] = await db.rows<{ last_error: string | null }>(SYSTEM, sql`select last_error from svc.queue`)
-    assert.ok(row?.last_error)
-  })
+  await failure()
   hangUp = false
-  await db.run(SYSTEM, sql`update svc.queue set run_at = now()`)
+  await hurry()
   await sent()
   assert.equal(inbox.length, 1)
-  for (const socket of sockets) socket.destroy()
+  cut()
   await db.fly(SYSTEM, mail.queueMail('auth.magic_link', 'bo@x.test', { ActionURL: LINK }))
   mail.wakeMail()
   await eventually(async () => {
-    await db.run(SYSTEM, sql`update svc.queue set run_at = now() where worker is null`)
+    await hurry()
     assert.equal(inbox.length, 2)
   })
   await mail.end()
 })
 
 test('a refused recipient is given up at once, and the link is gone from the database and the log', async () => {
-  const { port } = await smtpServer({
+  const { listen } = mailServer({
     onRcptTo: (_address, _session, done) => done(Object.assign(new Error('no such user'), { responseCode: 550 })),
   })
-  const mail = startMail({ backend: 'smtp', smtp: { ...base.smtp, port } })
+  const mail = startMail({ backend: 'smtp', smtp: { ...base.smtp, port: await listen() } })
   const before = observations.length
   await db.fly(SYSTEM, mail.queueMail('auth.magic_link', 'nobody@x.test', { ActionURL: LINK }))
   mail.wakeMail()
@@ -209,28 +154,14 @@ test('a refused recipient is given up at once, and the link is gone from the dat
 })
 
 test('the webhook backend gets the message with a signature over the raw body', async () => {
-  const requests: { headers: NodeJS.Dict<string | string[]>; body: string }[] = []
-  const statuses = [500, 200]
-  const server = createServer((request, response) => {
-    let body = ''
-    request.on('data', (chunk) => (body += chunk))
-    request.on('end', () => {
-      requests.push({ headers: request.headers, body })
-      response.writeHead(statuses.shift() ?? 200).end()
-    })
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  database.atEnd(() => server.close())
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/mail`
-  const mail = startMail({ backend: 'webhook', webhook: { url, secret: 'hush', timeout: 5 } })
+  const { url, received } = await messages.gateway((n) => (n === 1 ? 500 : 200))
+  const mail = startMail({ backend: 'webhook', webhook: { url: `${url}/mail`, secret: 'hush', timeout: 5 } })
   await db.fly(SYSTEM, mail.queueMail('auth.magic_link', 'ana@x.test', { ActionURL: LINK }))
   mail.wakeMail()
-  await eventually(() => assert.equal(requests.length, 1))
-  await eventually(async () =>
-    assert.equal(await db.run(SYSTEM, sql`update svc.queue set run_at = now() where worker is null`), 1),
-  )
+  await eventually(() => assert.equal(received.length, 1))
+  await eventually(async () => assert.equal(await hurry(), 1))
   await sent()
-  const [first, second] = requests
+  const [first, second] = received
   assert.equal(second?.body, first?.body)
   assert.equal(second?.headers['idempotency-key'], first?.headers['idempotency-key'])
   assert.equal(first?.headers['content-type'], 'application/json')

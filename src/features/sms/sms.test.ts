@@ -1,25 +1,16 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
-import { createServer, type IncomingHttpHeaders } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
-import { testDatabase } from '../../../test/database.ts'
-import { eventually } from '../../../test/eventually.ts'
+import { messageTest } from '../../../test/messages.ts'
 import { SYSTEM } from '../../core/identity.ts'
-import type { Observation } from '../../core/observe.ts'
-import { Queue } from '../../db/queue/queue.ts'
 import { sql } from '../../db/sql.ts'
-import { createOutgoing } from '../../http/out/outgoing.ts'
 import { createSms } from './sms.ts'
 import type { SmsConfig } from './transport.ts'
 import { twilioTransport } from './twilio-transport.ts'
 
-const observations: Observation[] = []
-const observe = (observation: Observation) => void observations.push(observation)
-const database = await testDatabase(observe)
-const db = await database.open()
-const outgoing = createOutgoing({ allowPrivateNetworks: true })
-database.atEnd(() => outgoing.stop())
+const messages = await messageTest()
+const { db, outgoing, observe, observations, gateway } = messages
+const allSent = () => messages.allSent()
 
 const base: SmsConfig = {
   sms_provider: 'log',
@@ -32,27 +23,8 @@ const base: SmsConfig = {
   twilio_from: '+15005550006',
 }
 function startSms(config: Partial<SmsConfig>) {
-  const queue = new Queue({ db, observe })
-  database.atEnd(() => queue.stop())
+  const queue = messages.newQueue()
   return { ...createSms({ queue, outgoing, observe, config: { ...base, ...config } }), stop: () => queue.stop() }
-}
-const allSent = () =>
-  eventually(async () => assert.deepEqual(await db.rows(SYSTEM, sql`select payload from svc.queue`), []))
-
-type Received = { url: string; headers: IncomingHttpHeaders; body: string }
-async function gateway(status: (n: number) => number): Promise<{ url: string; received: Received[] }> {
-  const received: Received[] = []
-  const server = createServer((request, response) => {
-    let body = ''
-    request.on('data', (chunk) => (body += chunk))
-    request.on('end', () => {
-      received.push({ url: request.url ?? '', headers: request.headers, body })
-      response.writeHead(status(received.length)).end('{}')
-    })
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  database.atEnd(() => server.close())
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, received }
 }
 
 test('the log provider shows the code, which is what it is for', async () => {
@@ -88,7 +60,7 @@ test('twilio gets a form with basic authentication; a refused number is given up
   const transport = twilioTransport(base, outgoing, url)
   await transport.send({ to: '+4915112345678', body: 'Code 1 & 2' })
   const [got] = received
-  assert.equal(got?.url, '/2010-04-01/Accounts/AC1/Messages.json')
+  assert.equal(got?.path, '/2010-04-01/Accounts/AC1/Messages.json')
   assert.equal(got?.headers.authorization, `Basic ${Buffer.from('AC1:tok').toString('base64')}`)
   assert.deepEqual(Object.fromEntries(new URLSearchParams(got?.body)), {
     To: '+4915112345678',
