@@ -20,8 +20,9 @@ const get = (url: string, agent: Agent): Promise<Outcome> =>
     asked.end()
   })
 
-test('a server told to stop under load cuts nobody off and is gone in time', async () => {
-  const server = await spawnServer()
+// Who waited for clients to leave would wait ten times longer than the test.
+test('a server told to stop under load cuts nobody off and is gone in time', { timeout: 60_000 }, async () => {
+  const server = await spawnServer({ config: { 'server.shutdown_timeout': 600 } })
   const outcomes: Outcome[] = []
   let stopping = false
   const clients = Array.from({ length: 8 }, async () => {
@@ -34,11 +35,9 @@ test('a server told to stop under load cuts nobody off and is gone in time', asy
     agent.destroy()
   })
   await eventually(() => assert.ok(outcomes.length > 200))
-  const began = performance.now()
   await server.kill('SIGTERM')
   stopping = true
   await Promise.all(clients)
-  assert.ok(performance.now() - began < 10_000)
   assert.equal(server.child.exitCode, 0)
   const statuses = new Set(outcomes.map((outcome) => ('status' in outcome ? outcome.status : outcome.refused)))
   for (const unexpected of [200, 503, 'ECONNREFUSED']) statuses.delete(unexpected)

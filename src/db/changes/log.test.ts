@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type pg from 'pg'
 import { createDatabase, stopClusters } from '../../../test/cluster.ts'
+import { eventually } from '../../../test/eventually.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { sql } from '../sql.ts'
 import { openConnection } from '../wire/connect.ts'
@@ -62,32 +63,39 @@ async function until(isTrue: () => boolean, seconds = 10): Promise<void> {
   }
 }
 
+/** Each head is a look of its own; after some of them the log also looks at who else is in the cluster. */
+async function lookedOften(log: ChangeLog): Promise<void> {
+  for (let looks = 0; looks < 10; looks++) await log.head()
+}
+
 async function collect(log: ChangeLog) {
+  const from = await log.head()
   const ids: number[] = []
   const positions: string[] = []
   const lost: string[] = []
   const follower = log.follow({
-    from: await log.head(),
+    from,
     onBatch: (changes) => {
       ids.push(...changes.map(idOf))
       positions.push(...changes.map((change) => change.position))
     },
     onLost: (position) => void lost.push(position),
   })
-  return { ids, positions, lost, follower }
+  return { from, ids, positions, lost, follower }
 }
 
 test('nothing is skipped while one transaction stays open and a thousand others commit', async () => {
   const log = await startLog()
-  const { ids, positions, follower } = await collect(log)
+  const { from, ids, positions, follower } = await collect(log)
   const [slow, quick] = [await connect(), await connect()]
 
   await slow.query('begin')
   await slow.query(append(-1))
   for (let n = 1; n <= 1_000; n++) await quick.query(append(n))
   log.wake()
-  await new Promise((resolve) => setTimeout(resolve, 300))
-  assert.deepEqual(ids, [], 'a change is handed out before an older transaction ended')
+  await lookedOften(log)
+  assert.deepEqual(await log.read(from), [], 'a change is handed out before an older transaction ended')
+  assert.deepEqual(ids, [])
   await slow.query('commit')
 
   await until(() => ids.length >= 1_001)
@@ -102,7 +110,7 @@ test('a transaction of another database of the cluster holds up nobody for long'
   await other.query('begin')
   await other.query(append(0)) // in its own log
   const log = await startLog()
-  const { ids, follower } = await collect(log)
+  const { ids, positions, follower } = await collect(log)
   const client = await connect()
   for (const n of [1, 2]) await client.query(append(n))
   await until(() => ids.length === 2, 5)
@@ -111,7 +119,8 @@ test('a transaction of another database of the cluster holds up nobody for long'
   await slow.query('begin')
   await slow.query(append(3))
   await client.query(append(4))
-  await new Promise((resolve) => setTimeout(resolve, 1_200))
+  await lookedOften(log)
+  assert.deepEqual(await log.read(positions.at(-1) ?? ''), [])
   assert.deepEqual(ids, [1, 2])
   await slow.query('commit')
   await until(() => ids.length === 4, 5)
@@ -169,8 +178,9 @@ test('a durable reader acts on each change once, whichever process takes it', as
       onBatch: () => {},
     })
   }
-  await new Promise((resolve) => setTimeout(resolve, 100))
   const client = await connect()
+  const readerAt = `select from svc.change_readers where name = 'test'`
+  await eventually(async () => assert.equal((await client.query(readerAt)).rowCount, 1))
   await client.query(`insert into svc.changes (action, schema_name, table_name, pk)
     select 'create', 'public', 'notes', jsonb_build_object('id', n) from generate_series(10001, 13000) n`)
   for (const log of readers) log.wake()

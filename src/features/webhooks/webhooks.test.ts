@@ -31,6 +31,8 @@ const make = async (json: object) => {
 }
 const post = (title: string, table = 'posts') =>
   api.call(`POST /api/collections/${table}`, { as: 'admin', json: { title } })
+/** Then nothing is left that could still be delivered, or delivered again. */
+const queueIsEmpty = () => eventually(async () => assert.equal((await api.sql('select from svc.queue')).length, 0))
 
 test('a webhook is created, listed oldest first, changed and deleted, and never shows its secret', async () => {
   const one = await make({
@@ -308,11 +310,15 @@ test('a disabled or deleted webhook gets nothing of what still waited', async ()
     await eventually(() => assert.equal(sink.received.length, 1))
     if (stop === 'PATCH') await asAdmin(`PATCH /api/webhooks/${id}`, { enabled: false })
     else await asAdmin(`DELETE /api/webhooks/${id}`)
-    await eventually(async () => assert.equal((await api.sql('select from svc.queue')).length, 0))
-    await post('two')
+    await queueIsEmpty()
     const heard = sink.received.length
-    await new Promise((resolve) => setTimeout(resolve, 1_500)) // past the next retry
+    const marker = await receiver()
+    const { id: markerId } = await make({ url: marker.url, events: ['create'] })
+    await post('two')
+    await eventually(() => assert.equal(marker.received.length, 1))
+    await queueIsEmpty()
     assert.equal(sink.received.length, heard)
+    await asAdmin(`DELETE /api/webhooks/${markerId}`)
     if (stop === 'PATCH') await asAdmin(`DELETE /api/webhooks/${id}`)
   }
 })
@@ -372,7 +378,7 @@ test('two servers on one database deliver each event once', async () => {
   for (let i = 0; i < 20; i++)
     await (i % 2 ? api : there).call('POST /api/collections/posts', { as: 'admin', json: { title: `x${i}` } })
   await eventually(() => assert.equal(sink.received.length, 20))
-  await new Promise((resolve) => setTimeout(resolve, 300))
+  await queueIsEmpty()
   assert.equal(new Set(sink.received.map(({ headers }) => headers['webhook-id'])).size, 20)
   assert.equal(sink.received.length, 20)
   await asAdmin(`DELETE /api/webhooks/${id}`)
