@@ -37,22 +37,25 @@ const triggers = sql`
     end if;
   end $body$`
 
+const enabledTriggers = sql`
+  select from pg_catalog.pg_event_trigger t join pg_catalog.pg_proc p on p.oid = t.evtfoid
+  where t.evtname in ('svc_schema_ddl', 'svc_schema_drop') and t.evtenabled in ('O', 'A')`
+
+const isOurNotifier = sql`p.prosrc = ${notifier.text.split('$body$')[1] ?? ''}`
+
 /**
  * Lets PostgreSQL tell every server of DDL, whoever runs it. Event triggers need a superuser (or what a managed
  * service grants instead), so this may be refused: then the answer is a sentence for the operator.
  */
 export async function ensureSchemaTrigger(db: Db): Promise<string | undefined> {
+  // Nearly every start finds what it would make, and then waits for nobody and changes nothing.
+  if ((await db.run(SYSTEM, sql`${enabledTriggers} and ${isOurNotifier}`)) === 2) return undefined
   try {
     await db.run(SYSTEM, [sql`select pg_catalog.pg_advisory_xact_lock(${LOCK_ID})`, notifier, triggers])
     return undefined
   } catch (error) {
     if (!(error instanceof AppError) || error.kind !== 'forbidden') throw error
   }
-  const existing = await db.run(
-    SYSTEM,
-    sql`select from pg_catalog.pg_event_trigger
-        where evtname in ('svc_schema_ddl', 'svc_schema_drop') and evtenabled in ('O', 'A')`,
-  )
-  if (existing === 2) return undefined
+  if ((await db.run(SYSTEM, enabledTriggers)) === 2) return undefined
   return 'the database role may not create event triggers: schema changes made outside the server are noticed by polling, within 60 seconds or when a name is not found'
 }

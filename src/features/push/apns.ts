@@ -1,4 +1,4 @@
-import { type ClientHttp2Session, connect, type IncomingHttpHeaders } from 'node:http2'
+import type { ClientHttp2Session, IncomingHttpHeaders } from 'node:http2'
 import { reasonOf } from '../../core/errors.ts'
 import { retryAfterOf } from '../../http/out/retry-after.ts'
 import type { ApnsCredentials } from './credentials.ts'
@@ -50,8 +50,8 @@ export class Apns implements PushProvider {
     this.#session?.destroy()
   }
 
-  #post({ id, token, title, body, data }: PushMessage, signal: AbortSignal): Promise<ApnsAnswer> {
-    const session = this.#connected()
+  async #post({ id, token, title, body, data }: PushMessage, signal: AbortSignal): Promise<ApnsAnswer> {
+    const session = await this.#connected()
     return new Promise((resolve, reject) => {
       const stream = session.request(
         {
@@ -90,7 +90,9 @@ export class Apns implements PushProvider {
   }
 
   /** One connection for everything, made when it is needed and again when it broke. */
-  #connected(): ClientHttp2Session {
+  async #connected(): Promise<ClientHttp2Session> {
+    // Most servers never push, and need not hold what speaks HTTP/2.
+    const { connect } = await import('node:http2')
     if (this.#session && !this.#session.closed && !this.#session.destroyed) return this.#session
     const session = connect(this.#endpoint)
     const forget = (): void => {
