@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { eventually } from '../../test/eventually.ts'
 import { route, serve } from '../../test/http.ts'
-import { startServer, type TestServer } from '../../test/kit.ts'
+import { spawnServer, startServer, type TestServer } from '../../test/kit.ts'
 import { AppError } from '../core/errors.ts'
 import { createLimiter } from './rate-limit.ts'
 import { json } from './route.ts'
@@ -41,10 +41,10 @@ test('a limit counts over all servers of one database and tells how it stands', 
   )
 })
 
-test('of 50 requests at once over two servers exactly the allowed number passes', async () => {
+test('of 50 requests at once over two processes exactly the allowed number passes', async () => {
   const config = { 'rate_limit.admin_login': '7/hour' }
   const one = await startServer({ config })
-  const two = await startServer({ config, on: one })
+  const two = await spawnServer({ config, on: one })
   const answers = await Promise.all(Array.from({ length: 50 }, (_, i) => login(i % 2 ? one : two)))
   assert.equal(answers.filter(({ status }) => status === 401).length, 7)
   assert.equal(answers.filter(({ status }) => status === 429).length, 43)

@@ -144,7 +144,7 @@ test('a rolled back change is never handed out', async () => {
   await follower.stop()
 })
 
-test('another process hears of a write', async () => {
+test('another log on the same database hears of a write', async () => {
   const [here, there] = [await startLog(), await startLog()]
   const { ids, follower } = await collect(there)
   await (await connect()).query(append(7))

@@ -18,7 +18,7 @@ const { key } = (
 const usage = (path = '') => api.call(`GET /api/admin/usage${path}`, { as: 'admin' })
 const today = new Date().toISOString().slice(0, 10)
 
-test('requests, bytes and calls of two processes add up under their app', async () => {
+test('requests, bytes and calls of two servers add up under their app', async () => {
   for (let i = 0; i < 6; i++) await (i % 2 ? api : other).call('GET /api/collections/notes', { as: key })
   await api.call('POST /api/rpc/one', { as: key })
   await other.call('GET /api/collections/nothing', { as: key })

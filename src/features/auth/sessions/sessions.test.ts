@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer, type TestServer } from '../../../../test/kit.ts'
+import { spawnServer, startServer, type TestServer } from '../../../../test/kit.ts'
 
 const api = await startServer()
-const other = await startServer({ on: api })
+const other = await spawnServer({ on: api })
 const password = 'long enough password'
 
 const login = async (email: string, agent = 'test') =>
@@ -28,7 +28,7 @@ test('refresh gives new tokens of the same session', async () => {
   assert.equal((await refresh(body.refreshToken)).status, 200)
 })
 
-test('of fifty parallel refreshes over two servers one wins, and the losers do no harm', async () => {
+test('of fifty parallel refreshes over two processes one wins, and the losers do no harm', async () => {
   const { refreshToken, token } = await api.signUp('r2@x.test')
   const answers = await Promise.all(Array.from({ length: 50 }, (_, i) => refresh(refreshToken, i % 2 ? api : other)))
   const won = answers.filter(({ status }) => status === 200)

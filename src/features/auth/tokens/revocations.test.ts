@@ -5,7 +5,7 @@ import { eventually, spawnServer, startServer, type TestServer } from '../../../
 
 const config = { 'auth.anonymous_auth_enabled': true }
 const api = await startServer({ config })
-const other = await startServer({ config, on: api })
+const other = await spawnServer({ config, on: api })
 const password = 'long enough password'
 
 const me = (token: string, server: TestServer = api) => server.call('GET /api/auth/me', { as: token })
@@ -13,7 +13,7 @@ const invalid = { code: 401, message: 'invalid or expired token' }
 const within = (seconds: number, token: string, server: TestServer) =>
   eventually(async () => assert.equal((await me(token, server)).status, 401), { seconds })
 
-test('a token known to both servers dies on both within a second, whatever ended it', async () => {
+test('a token known to two processes dies in both within a second, whatever ended it', async () => {
   const endings: Record<string, (user: { id: string; token: string; refreshToken: string }) => Promise<unknown>> = {
     logout: ({ refreshToken }) => api.call('POST /api/auth/logout', { json: { refreshToken } }),
     'own deletion': ({ token }) => api.call('DELETE /api/auth/me', { as: token }),

@@ -86,7 +86,7 @@ test('what cannot go with a cursor is named', async () => {
   await api.sql('delete from posts where id >= 50')
 })
 
-test('another process of the same service takes the cursor', async () => {
+test('another server of the same service takes the cursor', async () => {
   const { nextCursor } = await page('posts', { cursor: '', perPage: '9' })
   const other = await startServer({ on: api })
   const { body } = await other.call(`GET /api/collections/posts?cursor=${nextCursor}`)
