@@ -59,6 +59,9 @@ function peakBytes(pid: number): number | undefined {
 }
 
 export function residentBytes(pid: number): number {
+  const status = `/proc/${pid}/status`
+  const told = existsSync(status) && /VmRSS:\s+(\d+) kB/.exec(readFileSync(status, 'utf8'))
+  if (told) return Number(told[1]) * 1024
   const { stdout } = spawnSync('ps', ['-o', 'rss=', '-p', String(pid)], { encoding: 'utf8' })
   return Number(stdout) * 1024
 }
@@ -153,14 +156,17 @@ export function startNeighbour(port: number) {
   }
 }
 
-export function findPgbench(): string | undefined {
+export const findPgbench = (): string | undefined => findPostgresTool('pgbench')
+
+/** `pgbench`, `psql`: PostgreSQL's own clients, as Debian or the path has them. */
+export function findPostgresTool(name: string): string | undefined {
   const installed = '/usr/lib/postgresql'
   const versions = existsSync(installed) ? readdirSync(installed) : []
   const paths = [
     ...versions.map((version) => join(installed, version, 'bin')),
     ...(process.env['PATH'] ?? '').split(':'),
   ]
-  return paths.map((path) => join(path, 'pgbench')).find((path) => existsSync(path))
+  return paths.map((path) => join(path, name)).find((path) => existsSync(path))
 }
 
 /** The same statements without any HTTP; transactions per second. */

@@ -1,4 +1,4 @@
-/** npm run bench [requests | start | limits | realtime | files | jobs | graphql | search | faults | storm] [--quick | --large] */
+/** npm run bench [requests | start | limits | realtime | files | jobs | graphql | search | bulk | faults | storm] [--quick | --large] */
 const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   requests: () => import('./requests.ts'),
   start: () => import('./start.ts'),
@@ -10,6 +10,7 @@ const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   search: () => import('./search.ts'),
   faults: () => import('./faults.ts'),
   storm: () => import('./storm/storm.ts'),
+  bulk: () => import('./bulk.ts'),
 }
 
 const named = process.argv[2] ?? ''

@@ -1,6 +1,7 @@
 import type { Departure } from '../core/departure.ts'
 import type { Identity } from '../core/identity.ts'
 import type { Sql } from './sql.ts'
+import type { OnRow } from './wire/data-rows.ts'
 
 export type FlyOptions = {
   /**
@@ -67,9 +68,14 @@ export type ApartOptions = {
 }
 
 export interface Tx {
-  /** The rows as PostgreSQL wrote their values. */
-  texts(statement: Sql): Promise<(string | null)[][]>
+  /**
+   * Hands out the rows as they arrive, as PostgreSQL wrote them, and answers how many they were. `hold` is asked every
+   * few rows; until what it answers is over, no more come.
+   */
+  each(statement: Sql, onRow: OnRow, hold: () => Promise<void> | undefined): Promise<number>
   fly(statement: Sql): Promise<string | null>
+  /** Several in one flight; the first column of the first row of each. */
+  flyAll(statements: readonly Sql[]): Promise<(string | null)[]>
   rows<T extends object = Row>(statement: Sql): Promise<T[]>
   run(statement: Sql): Promise<number>
 }

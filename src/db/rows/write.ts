@@ -45,9 +45,15 @@ function inputValue(schema: Schema, column: Column): Sql {
 }
 
 /** What RETURNING hands on: the record for the client, and its key. */
-export function outcome({ schema, table, viewer }: Place): Sql {
+export const outcome = (place: Place): Sql =>
+  outcomeAs(rowJson(place.schema, place.table, place.viewer.role, ROW), place)
+
+/** The same where no client is answered with the record, in the form that the log keeps. */
+export const loggedOutcome = (place: Place): Sql => outcomeAs(image(place), place)
+
+function outcomeAs(record: Sql, { table, viewer }: Place): Sql {
   const key = keyFor(table, viewer.role).map(({ name, ident }) => sql`${name}::text, ${ROW}.${ident}`)
-  return sql`${rowJson(schema, table, viewer.role, ROW)} as svc_json, pg_catalog.jsonb_build_object(${join(key, COMMA)}) as svc_pk`
+  return sql`${record} as svc_json, pg_catalog.jsonb_build_object(${join(key, COMMA)}) as svc_pk`
 }
 
 /** The log keeps whole rows, also of writers who may not read every column: those are read again by the server. */

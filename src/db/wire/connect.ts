@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { parseIntoClientConfig } from 'pg-connection-string'
-import { feedWholeMessages } from './whole-messages.ts'
+import { feedWholeMessages, type Reception } from './whole-messages.ts'
 
 export type ConnectOptions = {
   /** A connection string; `postgres://user@/db?host=/path` reaches a unix socket. */
@@ -13,14 +13,10 @@ export type ConnectOptions = {
 
 export type Login = { user: string; password?: string }
 
-type Extra = {
-  pipeline?: boolean
-  /** Whether so many bytes of one message may be kept; see feedWholeMessages. */
-  mayHold?: (bytes: number) => boolean
-}
+type Extra = { pipeline?: boolean; reception?: Reception }
 
 /** Opens one connection of its own, outside the pool. The caller ends it. */
-export async function openConnection(options: ConnectOptions, { mayHold, ...extra }: Extra = {}): Promise<pg.Client> {
+export async function openConnection(options: ConnectOptions, { reception, ...extra }: Extra = {}): Promise<pg.Client> {
   const client = new pg.Client({
     ...addressOf(options),
     application_name: options.applicationName ?? 'savanna',
@@ -32,7 +28,7 @@ export async function openConnection(options: ConnectOptions, { mayHold, ...extr
     ...extra,
   } as pg.ClientConfig)
   client.on('error', () => {}) // a lost connection is noticed by its queries and by `end`
-  feedWholeMessages(client, mayHold)
+  feedWholeMessages(client, reception)
   await client.connect()
   return client
 }

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net'
 import type pg from 'pg'
 import { budgets } from '../../core/budgets.ts'
 import { AppError, unavailable } from '../../core/errors.ts'
@@ -22,7 +23,7 @@ export const HELD_UP_TICKS = 3
 const CANCEL_EVERY_TICKS = 10
 
 /** The parts of the driver's connection that are used here; the driver's types do not declare them. */
-type Stream = { readonly writable: boolean; write(bytes: Buffer): void; destroy(): void }
+type Stream = Pick<Socket, 'writable' | 'write' | 'pause' | 'resume' | 'destroy'>
 type Wire = { stream: Stream; on(event: 'parseComplete', heard: () => void): void }
 
 /** Rides behind a flight that ran user code, in the same write, so that it costs nobody a round trip. */
@@ -73,8 +74,11 @@ export class Connection {
 
   static async open(options: ConnectOptions, prepared: boolean, events: ConnectionEvents): Promise<Connection> {
     let connection: Connection | undefined
-    const mayHold = (bytes: number) => connection?.mayHold(bytes) ?? true
-    const client = await openConnection(options, { pipeline: true, mayHold })
+    const reception = {
+      mayHold: (bytes: number) => connection?.mayHold(bytes) ?? true,
+      rowTaker: () => connection?.rowTaker(),
+    }
+    const client = await openConnection(options, { pipeline: true, reception })
     connection = new Connection(client, options, prepared, events)
     return connection
   }
@@ -205,6 +209,19 @@ export class Connection {
       this.refuseAnswer(unavailable('too many large responses at once'))
     }
     return !head.isOver
+  }
+
+  /** Who takes the rows of the flight at work as they come. PostgreSQL waits for whoever asks it to. */
+  rowTaker(): ((rows: Buffer) => void) | undefined {
+    const [head] = this.#sent
+    const takeRows = head?.plan.takeRows
+    if (!head || !takeRows) return undefined
+    return (rows) => {
+      const pause = head.isOver ? undefined : takeRows(rows)
+      if (!pause) return
+      this.#stream.pause()
+      void pause.finally(() => this.#stream.resume())
+    }
   }
 
   /** The answer that is arriving is more than may be held. */

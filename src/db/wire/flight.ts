@@ -23,6 +23,8 @@ export type FlightPlan = {
   /** User code runs in it: what that left in the session is cleared away behind it. */
   readonly tidies: boolean
   readonly maxBytes: number
+  /** Rows go here as they arrive, undecoded, and are not kept. No more come until what it answers is over. */
+  readonly takeRows?: (messages: Buffer) => Promise<void> | undefined
 }
 
 type Ended = (flight: Flight, error: PgError | AppError | null) => void

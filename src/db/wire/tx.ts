@@ -4,7 +4,8 @@ import { fromPg, type PgError } from '../pg-errors.ts'
 import type { Sql } from '../sql.ts'
 import { toRow, toText } from '../values.ts'
 import type { Connection } from './connection.ts'
-import { Flight, type Step } from './flight.ts'
+import { rowReader } from './data-rows.ts'
+import { Flight, type FlightPlan, type Step } from './flight.ts'
 
 const statement = (text: string): Step => ({ text, values: [] })
 
@@ -15,33 +16,47 @@ export async function runTransaction<T>(
   work: (tx: Tx) => Promise<T>,
   begin = 'begin',
 ): Promise<T> {
-  const fly = (steps: readonly Step[], wantsRows = false): Promise<Flight> =>
+  type Wish = Partial<Pick<FlightPlan, 'wantsRows' | 'takeRows'>>
+  const fly = (steps: readonly Step[], wish: Wish = {}): Promise<Flight> =>
     new Promise((resolve, reject) => {
       const plan = {
         steps,
         role: session.role,
         work: 'slow',
-        wantsRows,
+        wantsRows: false,
         tidies: false,
         maxBytes: budgets.answerBytes,
+        ...wish,
       } as const
       connection.send(new Flight(plan, (flight, error) => (error ? reject(error) : resolve(flight))))
     })
-  const send = async (sql: Sql, wantsRows = false): Promise<Flight> => {
-    const { text, values } = sql.render()
+  const sendAll = async (statements: readonly Sql[], wish?: Wish): Promise<Flight> => {
+    const steps = statements.map((sql) => {
+      const { text, values } = sql.render()
+      return { text, values: values.map(toText) }
+    })
     try {
-      return await fly([{ text, values: values.map(toText) }], wantsRows)
+      return await fly(steps, wish)
     } catch (error) {
       throw fromPg(error as PgError)
     }
   }
+  const send = (sql: Sql, wish?: Wish): Promise<Flight> => sendAll([sql], wish)
   const tx: Tx = {
     fly: async (sql) => (await send(sql)).texts[0] ?? null,
+    flyAll: async (statements) => (await sendAll(statements)).texts,
     rows: async <R extends object = Row>(sql: Sql) => {
-      const { found, fields } = await send(sql, true)
+      const { found, fields } = await send(sql, { wantsRows: true })
       return found.map((texts) => toRow(fields, texts) as R)
     },
-    texts: async (sql) => (await send(sql, true)).found,
+    each: async (sql, onRow, hold) => {
+      const read = rowReader(onRow)
+      const takeRows = (messages: Buffer): Promise<void> | undefined => {
+        read(messages)
+        return hold()
+      }
+      return (await send(sql, { takeRows })).count
+    },
     run: async (sql) => (await send(sql)).count,
   }
   await fly([statement(begin), session.step])

@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream'
 import type pg from 'pg'
+import { partRows } from './data-rows.ts'
 
 /** One byte says what a message is, four how long it is, themselves included. */
 const TYPE = 1
@@ -11,12 +12,20 @@ const LONGEST = 2 ** 30
 let arriving = 0
 export const arrivingBytes = (): number => arriving
 
+/** What a connection has to say about the messages that arrive on it. */
+export type Reception = {
+  /** Whether so many bytes of one message may be kept. */
+  mayHold?: (bytes: number) => boolean
+  /** Who takes the rows that arrive now, in place of the driver. */
+  rowTaker?: () => ((rows: Buffer) => void) | undefined
+}
+
 /**
  * Gives the driver's parser whole messages. Left alone it puts a long one together in buffers that double, which takes
  * several times the message in memory; the length stands in front, so that one buffer of that size is enough, and
  * `mayHold` can be asked first whether it is too much. What may not be held is read and thrown away.
  */
-export function feedWholeMessages(client: pg.Client, mayHold: (bytes: number) => boolean = () => true): void {
+export function feedWholeMessages(client: pg.Client, { mayHold, rowTaker }: Reception = {}): void {
   const wire = (client as unknown as { connection: { attachListeners(stream: Duplex): void } }).connection
   const attach = wire.attachListeners
   wire.attachListeners = function (stream) {
@@ -25,7 +34,12 @@ export function feedWholeMessages(client: pg.Client, mayHold: (bytes: number) =>
     if (!parse || others.length > 0) return
     stream.off('data', parse)
     const refuse = (reason: string): unknown => stream.destroy(new Error(reason))
-    const messages = wholeMessages(parse, refuse, mayHold)
+    const feed = (bytes: Buffer): void => {
+      const taker = rowTaker?.()
+      if (taker) partRows(bytes, taker, parse)
+      else parse(bytes)
+    }
+    const messages = wholeMessages(feed, refuse, mayHold)
     stream.on('data', messages.take)
     stream.once('close', messages.drop)
   }

@@ -4,12 +4,12 @@ export function csvLine(cells: readonly (string | null)[]): string {
   for (let i = 0; i < cells.length; i++) {
     if (i > 0) line += ','
     const cell = cells[i]
-    if (cell !== null && cell !== undefined) line += NEEDS_QUOTES.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell
+    if (cell !== null && cell !== undefined) line += needsQuotes(cell) ? `"${cell.replaceAll('"', '""')}"` : cell
   }
   return `${line}\r\n`
 }
 
-const NEEDS_QUOTES = /^$|[",\r\n]|^\s|\s$|^\ufeff/
+export const needsQuotes = (cell: string): boolean => /^$|[",\r\n]|^\s|\s$|^\ufeff/.test(cell)
 
 export type CsvRow = {
   /** The physical line it begins on, from 1. */

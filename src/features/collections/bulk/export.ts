@@ -1,19 +1,17 @@
-import { once } from 'node:events'
+import type { ServerResponse } from 'node:http'
 import { AppError } from '../../../core/errors.ts'
 import type { Db, Tx } from '../../../db/db.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { columnJson } from '../../../db/schema/row-json.ts'
 import type { Column, Schema } from '../../../db/schema/snapshot.ts'
-import { COMMA, EMPTY, join, Slots, type Sql, sql } from '../../../db/sql.ts'
+import { COMMA, EMPTY, integer, join, Slots, type Sql, sql } from '../../../db/sql.ts'
 import { attachment } from '../../../http/files/disposition.ts'
 import type { Call, Reply } from '../../../http/route.ts'
 import { ROW, rowSelect, sourceOf } from '../list/build.ts'
 import { explainList } from '../list/list.ts'
-import { parseList } from '../list/parse.ts'
+import { parseList, roundedUp } from '../list/parse.ts'
 import { type ListMeans, type ListPlan, planList } from '../list/plan.ts'
-import { csvLine } from './csv.ts'
-
-export type Format = 'csv' | 'json' | 'ndjson'
+import { type Cell, type Format, type RowWriter, writerOf } from './formats.ts'
 
 const CONTENT_TYPES: Record<Format, string> = {
   csv: 'text/csv; charset=utf-8',
@@ -21,9 +19,10 @@ const CONTENT_TYPES: Record<Format, string> = {
   ndjson: 'application/x-ndjson; charset=utf-8',
 }
 
-/** Rows that are in memory at a time. */
-const FETCHED = 1000
-const FETCH = sql`fetch 1000 from svc_export`
+/** What is fetched at a time: few rows, until it is known how long they are, then about so many bytes. */
+const FIRST_FETCH = 10
+const MAX_FETCH = 5000
+const PIECE_BYTES = 512 * 1024
 
 export type ExportDeps = { readonly db: Db; readonly means: ListMeans; readonly maxRows: number }
 
@@ -50,14 +49,15 @@ export function exportRows(
         throw new AppError('too_large', `more than ${maxRows} rows to export`)
       }
       await tx.run(sql`declare svc_export no scroll cursor for ${rows}`.fill(slots.values))
-      const first = await tx.texts(FETCH)
-      response.writeHead(200, {
-        'Content-Type': CONTENT_TYPES[format],
-        'Content-Disposition': attachment(`${place.table.name}.${format}`),
+      const writer = writerOf(format, plan.shape.columns.map(cellOf))
+      await pump(tx, writer, response, () => {
+        if (response.headersSent) return
+        response.writeHead(200, {
+          'Content-Type': CONTENT_TYPES[format],
+          'Content-Disposition': attachment(`${place.table.name}.${format}`),
+        })
+        resolve({ status: 200, streaming: true })
       })
-      resolve({ status: 200, streaming: true })
-      if (call.raw.request.method === 'HEAD') response.end()
-      else await pump(tx, first, writerOf(format, plan.shape.columns), response)
     }
     db.txApart(call.who, work, { signal: call.departure, isSnapshot: true })
       .catch((error: unknown) => {
@@ -98,50 +98,56 @@ export const isJsonCell = (column: Column): boolean =>
   column.baseType === 'json' ||
   column.baseType === 'jsonb'
 
-/** As in JSON, without the quotes around texts. */
+/** Of these no value holds anything that CSV has a meaning for. */
+const PLAIN = new Set(['int2', 'int4', 'int8', 'float4', 'float8', 'numeric', 'oid', 'uuid'])
+
+function cellOf(column: Column): Cell {
+  const { name, baseType } = column
+  if (isJsonCell(column)) return { name, kind: 'text' }
+  return { name, kind: DATES.has(baseType) ? 'date' : PLAIN.has(baseType) ? 'plain' : 'text' }
+}
+
+/** As in JSON, without the quotes around texts. A cast that changes nothing would only cost time. */
 function cellText(schema: Schema, column: Column): Sql {
   const value = columnJson(schema, column, ROW)
-  if (column.baseType === 'json' || column.baseType === 'jsonb') return sql`${value}::text`
-  if (isJsonCell(column)) return sql`pg_catalog.to_json(${value})::text`
-  return DATES.has(column.baseType) ? sql`pg_catalog.to_json(${value}) #>> '{}'` : sql`${value}::text`
+  if (column.baseType === 'json' || column.baseType === 'jsonb') return value
+  if (isJsonCell(column)) return sql`pg_catalog.to_json(${value})`
+  const { kind } = cellOf(column)
+  if (kind === 'date') return sql`pg_catalog.to_json(${value})`
+  return kind === 'plain' || column.baseType === 'text' ? value : sql`${value}::text`
 }
 
-type Writer = {
-  readonly head: string
-  line(row: readonly (string | null)[], isFirst: boolean): string
-  readonly end: string
-}
-
-function writerOf(format: Format, columns: readonly Column[]): Writer {
-  switch (format) {
-    case 'csv':
-      return { head: csvLine(columns.map(({ name }) => name)), line: csvLine, end: '' }
-    case 'json':
-      return { head: '[', line: ([row], isFirst) => `${isFirst ? '\n' : ',\n'}${row ?? ''}`, end: '\n]\n' }
-    case 'ndjson':
-      // A json column keeps its line breaks, which stand between its values only.
-      return { head: '', line: ([row]) => `${(row ?? '').replace(/[\r\n]+/g, ' ')}\n`, end: '' }
+/**
+ * Rows are fetched, written and taken by the client at the same time: while one piece leaves, the next is made, and no
+ * third begun. How many rows are fetched at a time follows from how long they are: the time of a statement is bounded.
+ */
+async function pump(tx: Tx, writer: RowWriter, response: ServerResponse, start: () => void): Promise<void> {
+  let leaving = Promise.resolve()
+  const push = (): Promise<void> => {
+    start()
+    const before = leaving
+    leaving = before.then(() => sent(response, writer.take()))
+    return before
   }
+  const hold = (): Promise<void> | undefined => (writer.size > PIECE_BYTES ? push() : undefined)
+  for (let rows = FIRST_FETCH, total = 0; ; total = writer.total) {
+    const fetched = await tx.each(sql`fetch ${integer(rows)} from svc_export`, (row) => writer.row(row), hold)
+    start()
+    if (fetched < rows || response.destroyed || response.req.method === 'HEAD') break
+    rows = roundedUp(Math.min(MAX_FETCH, Math.ceil((rows * PIECE_BYTES) / (writer.total - total))))
+  }
+  writer.finish()
+  await leaving
+  response.end(writer.take())
 }
 
-async function pump(
-  tx: Tx,
-  first: readonly (string | null)[][],
-  writer: Writer,
-  response: Call['raw']['response'],
-): Promise<void> {
-  let text = writer.head
-  let isFirst = true
-  for (let rows = first; ; rows = await tx.texts(FETCH)) {
-    for (const row of rows) {
-      text += writer.line(row, isFirst)
-      isFirst = false
+/** Resolves when it has left, or will not. */
+const sent = (response: ServerResponse, bytes: Buffer): Promise<void> =>
+  new Promise((resolve) => {
+    const over = (): void => {
+      response.off('close', over)
+      resolve()
     }
-    const isLast = rows.length < FETCHED
-    if (isLast) break
-    if (!response.write(text)) await Promise.race([once(response, 'drain'), once(response, 'close')])
-    if (response.destroyed) return
-    text = ''
-  }
-  response.end(text + writer.end)
-}
+    response.once('close', over)
+    response.write(bytes, over)
+  })

@@ -4,7 +4,7 @@ import type { Db, Tx } from '../../../db/db.ts'
 import { isBadRow } from '../../../db/pg-errors.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { type Conflict, IS_NEW, logUpserts, onConflict, replaced } from '../../../db/rows/upsert.ts'
-import { definitions, INPUT, insert, MADE, outcome } from '../../../db/rows/write.ts'
+import { definitions, INPUT, insert, loggedOutcome, MADE } from '../../../db/rows/write.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import { COMMA, EMPTY, Ident, join, type Sql, slotAt, sql } from '../../../db/sql.ts'
 import type { Call } from '../../../http/route.ts'
@@ -63,6 +63,8 @@ class ImportRun {
   readonly #faults: Fault[] = []
   readonly #statements = new Map<string, Sql>()
   #chunk: Good[] = []
+  /** Rows that PostgreSQL is at work on while the next are read. */
+  #landing = Promise.resolve()
   #characters = 0
   #rows = 0
 
@@ -85,6 +87,7 @@ class ImportRun {
     } catch (error) {
       if (!(error instanceof Unreadable)) throw error
       await this.#flush()
+      await this.#landing
       this.#blame(error.line, error.message)
       throw this.#failure()
     }
@@ -92,6 +95,7 @@ class ImportRun {
 
   async finish(): Promise<Counts> {
     await this.#flush()
+    await this.#landing
     if (this.#faults.length > 0) throw this.#failure()
     if (this.#rows === 0) throw badRequest('no rows to import')
     await this.#tx.run(sql`set constraints all immediate`)
@@ -111,12 +115,19 @@ class ImportRun {
     if (this.#chunk.length >= CHUNK_ROWS || this.#characters >= CHUNK_CHARACTERS) await this.#flush()
   }
 
-  /** A chunk that fails is taken again row by row, to find the lines that are to blame. */
   async #flush(): Promise<void> {
     const chunk = this.#chunk
     this.#chunk = []
     this.#characters = 0
     if (chunk.length === 0) return
+    await this.#landing
+    this.#landing = this.#land(chunk)
+    // Whoever waits for it next is told.
+    this.#landing.catch(() => {})
+  }
+
+  /** A chunk that fails is taken again row by row, to find the lines that are to blame. */
+  async #land(chunk: readonly Good[]): Promise<void> {
     if ((await this.#tried(chunk)) === undefined) return
     for (const row of chunk) {
       const error = await this.#tried([row])
@@ -126,10 +137,8 @@ class ImportRun {
 
   /** Undefined when the rows are in; what is no fault of theirs is thrown. */
   async #tried(rows: readonly Good[]): Promise<AppError | undefined> {
-    await this.#tx.run(SAVEPOINT)
     try {
       await this.#insert(rows)
-      await this.#tx.run(RELEASE)
       return undefined
     } catch (error) {
       const columns = rows[0]?.columns ?? []
@@ -148,7 +157,8 @@ class ImportRun {
       this.#statements.get(key) ?? buildImport(this.#place, columns, input, this.#conflict(columns), this.#log)
     this.#statements.set(key, statement)
     const bodies = `[${rows.map(({ body }) => body).join(',')}]`
-    const [created = 0, made = 0] = ((await this.#tx.fly(statement.fill([bodies]))) ?? '').split(' ').map(Number)
+    const [, counted] = await this.#tx.flyAll([SAVEPOINT, statement.fill([bodies]), RELEASE])
+    const [created = 0, made = 0] = (counted ?? '').split(' ').map(Number)
     this.#counts.created += created
     this.#counts.updated += made - created
     this.#counts.skipped += rows.length - made
@@ -187,7 +197,7 @@ function buildImport(
 ): Sql {
   const instead = conflict ? onConflict(place, conflict, log) : EMPTY
   return sql`with ${MADE} as (${insert(place, columns, input)}${instead}
-      returning ${outcome(place)}, ${replaced(conflict)})
+      returning ${loggedOutcome(place)}, ${replaced(conflict)})
     select pg_catalog.concat(pg_catalog.count(*) filter (where ${IS_NEW}), ' ', pg_catalog.count(*)), ${logUpserts(place, log)}
     from ${MADE}`
 }
