@@ -23,7 +23,7 @@ import { atTable, requireWritable } from './place.ts'
 import { writtenColumns } from './write/body.ts'
 import { conflictOf } from './write/conflict.ts'
 import { explainWrite } from './write/errors.ts'
-import { buildUpsert, explainUpsert, upserted } from './write/upsert.ts'
+import { explainUpsert, upserted, upsertStatements } from './write/upsert.ts'
 import { createStatement, deleteStatement, updateStatement } from './write/write.ts'
 
 export type CollectionsDeps = {
@@ -72,7 +72,8 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
   const upsert = async (call: Call, place: Place, columns: readonly Column[]): Promise<Reply> => {
     const { onConflict = '', merge } = call.query
     const conflict = conflictOf(place.table, onConflict, merge, columns)
-    const statements = buildUpsert(place, { columns, bodies: [call.bodyText], conflict, log: log.appender(call.who) })
+    const written = { columns, bodies: [call.bodyText], conflict, log: log.appender(call.who) }
+    const statements = upsertStatements(known, place, written)
     const texts = await writeAll(call, place, statements, columns).catch((error: unknown) => {
       throw error instanceof AppError ? explainUpsert(error) : error
     })

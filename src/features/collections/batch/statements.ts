@@ -3,7 +3,7 @@ import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { mayDo } from '../../../db/schema/lookup.ts'
 import { type Slot, Slots, type Sql } from '../../../db/sql.ts'
-import { buildUpsert, SEPARATOR, upserted } from '../write/upsert.ts'
+import { SEPARATOR, upserted, upsertStatements } from '../write/upsert.ts'
 import { shapeOf } from '../write/write.ts'
 import { buildLocks, buildRun } from './build.ts'
 import type { Operation } from './parse.ts'
@@ -12,7 +12,7 @@ import type { Run } from './runs.ts'
 /** Made once for a method and its columns, however many operations it does. */
 export function runStatements(known: KnownStatements, place: Place, run: Run, log: Appender): readonly Sql[] {
   const [{ method, columns, conflict }] = run
-  if (conflict) return buildUpsert(place, { columns, bodies: run.map(({ body }) => body), conflict, log })
+  if (conflict) return upsertStatements(known, place, { columns, bodies: run.map(({ body }) => body), conflict, log })
   const slots = new Slots()
   const where = {
     keys: keySlots(place, run, slots),

@@ -1,6 +1,7 @@
 import { AppError } from '../../../core/errors.ts'
 import type { Appender } from '../../../db/changes/append.ts'
 import { isRowMissing } from '../../../db/pg-errors.ts'
+import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import {
   type Conflict,
@@ -14,7 +15,8 @@ import {
 import { definitions, INPUT, insert, logOne, MADE, outcome, ROW } from '../../../db/rows/write.ts'
 import { rowJson } from '../../../db/schema/row-json.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
-import { Ident, type Sql, sql } from '../../../db/sql.ts'
+import { Ident, type Slot, Slots, type Sql, sql } from '../../../db/sql.ts'
+import { shapeOf } from './write.ts'
 
 /** Rows of the same columns, as the texts of their JSON objects. */
 export type Upsert = {
@@ -24,50 +26,66 @@ export type Upsert = {
   readonly log: Appender
 }
 
+/** What is left of it when its values stand in slots: the bodies as one JSON array, and their number. */
+type UpsertForm = Omit<Upsert, 'bodies'> & { readonly bodies: Slot; readonly count: Slot }
+
 /** RFC 7464 parts JSON texts with it, because no JSON text can hold it. */
 export const SEPARATOR = '\x1e'
 
 /**
  * Each row that came of it as status and JSON text, such as `201{"id":1}`. Of a row that may be left as it is the second
- * statement, which sees what the first was in conflict with, answers it; it is flown for one row at a time.
+ * statement, which sees what the first was in conflict with, answers it; it is flown for one row at a time. Statements
+ * are made once for the columns written and those of the key.
  */
-export function buildUpsert(place: Place, upsert: Upsert): readonly [Sql, ...Sql[]] {
-  return upsert.conflict.merged.length > 0 ? [merging(place, upsert)] : ignoring(place, upsert)
+export function upsertStatements(known: KnownStatements, place: Place, upsert: Upsert): readonly [Sql, ...Sql[]] {
+  const { columns, bodies, conflict, log } = upsert
+  const slots = new Slots()
+  const form: UpsertForm = {
+    columns,
+    bodies: slots.put(`[${bodies.join(',')}]`),
+    count: slots.put(bodies.length),
+    conflict,
+    log: log.within(slots),
+  }
+  const made = (kind: string, build: (place: Place, form: UpsertForm) => Sql): Sql => {
+    const shape = `${kind} ${shapeOf(columns)} on ${shapeOf(conflict.on)}`
+    return known.get(place, shape, () => build(place, form)).fill(slots.values)
+  }
+  if (conflict.merged.length > 0) return [made('upsert', buildMerge)]
+  return [made('insert or ignore', buildIgnore), made('find ignored', buildFind)]
 }
 
-const made = (place: Place, { columns, bodies, conflict, log }: Upsert): Sql =>
+const insertion = (place: Place, { columns, bodies, conflict, log }: UpsertForm): Sql =>
   sql`${MADE} as (${insert(place, columns, inputOf(columns, bodies))}${onConflict(place, conflict, log)}
     returning ${outcome(place)}, ${replaced(conflict)})`
 
-function merging(place: Place, upsert: Upsert): Sql {
+function buildMerge(place: Place, form: UpsertForm): Sql {
   const text = sql`pg_catalog.concat(case when ${IS_NEW} then '201' else '200' end, ${MADE}.svc_json)`
-  return sql`with ${made(place, upsert)}
-    select pg_catalog.string_agg(${text}, ${SEPARATOR}::text), ${logUpserts(place, upsert.log)}
-    from ${MADE} having svc.require_rows(pg_catalog.count(*), ${upsert.bodies.length}::int8)`
+  return sql`with ${insertion(place, form)}
+    select pg_catalog.string_agg(${text}, ${SEPARATOR}::text), ${logUpserts(place, form.log)}
+    from ${MADE} having svc.require_rows(pg_catalog.count(*), ${form.count}::int8)`
 }
+
+const buildIgnore = (place: Place, form: UpsertForm): Sql =>
+  sql`with ${insertion(place, form)}
+    select (select pg_catalog.concat('201', ${MADE}.svc_json) from ${MADE}),
+      pg_catalog.set_config('svc.inserted', (select pg_catalog.count(*)::text from ${MADE}), true),
+      (select ${logOne(place, form.log, 'create')} from ${MADE})`
 
 const FOUND = new Ident('svc_found')
 
-function ignoring(place: Place, upsert: Upsert): [Sql, Sql] {
-  const { columns, bodies, conflict, log } = upsert
-  const { schema, table, viewer } = place
+function buildFind({ schema, table, viewer }: Place, { columns, bodies, conflict }: UpsertForm): Sql {
   const known = inputOf([...columns, ...conflict.on.filter((column) => !columns.includes(column))], bodies)
-  return [
-    sql`with ${made(place, upsert)}
-      select (select pg_catalog.concat('201', ${MADE}.svc_json) from ${MADE}),
-        pg_catalog.set_config('svc.inserted', (select pg_catalog.count(*)::text from ${MADE}), true),
-        (select ${logOne(place, log, 'create')} from ${MADE})`,
-    sql`with ${FOUND} as (
-        select ${rowJson(schema, table, viewer.role, ROW)} as svc_json
-        from ${known} join ${table.ident} as ${ROW} on ${conflicts(conflict.on)} limit 1
-      )
-      select (select pg_catalog.concat('200', ${FOUND}.svc_json) from ${FOUND}),
-        svc.require_seen(exists (select from ${FOUND}) or pg_catalog.current_setting('svc.inserted') = '1')`,
-  ]
+  return sql`with ${FOUND} as (
+      select ${rowJson(schema, table, viewer.role, ROW)} as svc_json
+      from ${known} join ${table.ident} as ${ROW} on ${conflicts(conflict.on)} limit 1
+    )
+    select (select pg_catalog.concat('200', ${FOUND}.svc_json) from ${FOUND}),
+      svc.require_seen(exists (select from ${FOUND}) or pg_catalog.current_setting('svc.inserted') = '1')`
 }
 
-const inputOf = (columns: readonly Column[], bodies: readonly string[]): Sql =>
-  sql`pg_catalog.json_to_recordset(${`[${bodies.join(',')}]`}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
+const inputOf = (columns: readonly Column[], bodies: Slot): Sql =>
+  sql`pg_catalog.json_to_recordset(${bodies}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
 
 /** A row that policies hide, or that a trigger swallowed. */
 export const explainUpsert = (error: AppError): AppError =>
