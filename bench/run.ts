@@ -1,4 +1,4 @@
-/** npm run bench [requests | start | limits | realtime | files | jobs | graphql | search | bulk | faults | storm] [--quick | --large] */
+/** npm run bench [requests | start | limits | realtime | files | jobs | graphql | search | bulk | cursors | faults | storm] [--quick | --large] */
 const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   requests: () => import('./requests.ts'),
   start: () => import('./start.ts'),
@@ -11,6 +11,7 @@ const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   faults: () => import('./faults.ts'),
   storm: () => import('./storm/storm.ts'),
   bulk: () => import('./bulk.ts'),
+  cursors: () => import('./cursors.ts'),
 }
 
 const named = process.argv[2] ?? ''

@@ -22,23 +22,27 @@ export function buildCursorPage(plan: ListPlan, { after, reach }: CursorQuery, s
     readable.map(({ ident }) => sql`${ROW}.${ident}`),
     COMMA,
   )
+  const wanted = sql`${window.perPage}::int8 + 1`
   const part = (...conditions: Sql[]): Sql =>
     sql`(select ${columns} from ${shape.table.ident} as ${ROW}${whereOf(plan, ...conditions)}${keys} limit ${integer(reach)})`
-  const rows = after
-    ? join(
-        behind(order, after).map((conditions) => part(...conditions)),
-        UNION,
-      )
-    : part()
+  const parts = (after ? behind(order, after) : [[]]).map((conditions) => part(...conditions))
+  const chain = parts.map(
+    (rows, i) => sql`${partAt(i)} as materialized (
+      select * from ${rows} as ${ROW}${keys} limit ${stillWanted(wanted, i)}), `,
+  )
+  const rows = join(
+    parts.map((_, i) => sql`select * from ${partAt(i)}`),
+    UNION,
+  )
   const texts = order.map(({ column }) => sql`${ROW}.${column.ident}::text`)
   const select = join([rowSelect(schema, shape, ROW), ...stages.flatMap((stage) => stage.keys ?? [])], COMMA)
   const all = sql`${shape.table.ident} as ${ROW}${whereOf(plan)}`
   const more = stages.flatMap((stage) => (stage.envelope ? sql`, ${stage.envelope(all)}` : []))
   const total = totalOf(plan, all)
-  return sql`with ${PAGE} as materialized (
+  return sql`with ${join(chain, EMPTY)}${PAGE} as materialized (
       select (select pg_catalog.to_json(j.*) from (select ${select}) as j) as svc_item,
         pg_catalog.json_build_array(${join(texts, COMMA)}) as svc_keys, pg_catalog.row_number() over (${keys}) as svc_n
-      from (${rows}) as ${ROW}${keys} limit ${window.perPage}::int8 + 1
+      from (${rows}) as ${ROW}${keys} limit ${wanted}
     )
     select pg_catalog.concat(
       (select svc_keys::text from ${PAGE} where svc_n = ${window.perPage}::int8
@@ -48,20 +52,29 @@ export function buildCursorPage(plan: ListPlan, { after, reach }: CursorQuery, s
       ',"perPage":', ${window.perPage}::int8${join(more, EMPTY)}, ${total.text})${total.from}`
 }
 
+const partAt = (i: number): Ident => new Ident(`svc_part${i}`)
+
+/** What the parts before have left of a page: mostly the first ones fill it, and the others are not even begun. */
+const stillWanted = (wanted: Sql, i: number): Sql =>
+  Array.from({ length: i }, (_, before) => sql`(select pg_catalog.count(*) from ${partAt(before)})`).reduce(
+    (rest, count) => sql`${rest} - ${count}`,
+    wanted,
+  )
+
 /**
  * The rows behind a place, as conditions of parts that each are one range of an index over the sort keys: those equal
- * in all keys but the last and greater in it, and so on to those greater in the first. A single condition with OR would
+ * in all keys but the last and greater in it come first, those greater in the first key last. A single condition with OR would
  * be read from the beginning of the index.
  */
 function behind(order: readonly Order[], after: readonly (Slot | null)[]): Sql[][] {
-  const parts: Sql[][] = []
+  const byKey: Sql[][][] = []
   const equal: Sql[] = []
   order.forEach((key, i) => {
     const value = after[i] ?? null
-    for (const greater of greaterThan(key, value)) parts.push([...equal, greater])
+    byKey.unshift(greaterThan(key, value).map((greater) => [...equal, greater]))
     equal.push(value === null ? sql`${ROW}.${key.column.ident} is null` : equals(key.column, ROW, cast(key, value)))
   })
-  return parts
+  return byKey.flat()
 }
 
 const cast = ({ column }: Order, value: Slot): Sql => sql`${value}::${column.castType}`
