@@ -129,6 +129,8 @@ export type Contract = {
   readonly query?: Fields
   /** The body as JSON, or as the fields of a form. */
   readonly body?: JsonType
+  /** Media types of a raw body, where it has several forms; `body` is its form as JSON. */
+  readonly consumes?: readonly string[]
   /** By status. Failures need not be named: they are all alike. */
   readonly answers: Readonly<Record<number, Answer>>
 }
@@ -166,7 +168,7 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
   definition: Definition<At, Body>,
 ): Route {
   const [method, path] = at.split(' ') as [HttpMethod, string]
-  const { summary, params, query, answers, body, accepts, requires, handle, ...rest } = definition
+  const { summary, params, query, answers, body, accepts, consumes, requires, handle, ...rest } = definition
   const documented = body ?? accepts
   const checkQuery = query && queryCheck(query)
   return {
@@ -181,6 +183,7 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
       ...(params && { params }),
       ...(query && { query }),
       ...(documented && { body: documented }),
+      ...(consumes && { consumes }),
     },
     file: IS_SOURCE ? callerFile() : '',
     check(call) {

@@ -6,7 +6,7 @@ import { isAllowed, type Viewer } from '../../db/schema/viewer.ts'
 import type { Route } from '../../http/route.ts'
 import { ComponentNames } from './component-names.ts'
 import { functionPath } from './function.ts'
-import { jsonOf, operationOf, pathOf } from './operation.ts'
+import { jsonOf, operationOf, pathOf, queryParameter } from './operation.ts'
 import { tableEntries } from './table.ts'
 
 export type DocumentInput = {
@@ -35,9 +35,10 @@ export async function openApiDocument({ routes, schema, viewer, info, server }: 
   for (const [path, item] of routeItems(routes)) put(path, item)
 
   let steps = 0
+  const ofTables = routes.filter(({ path }) => path.startsWith('/api/collections/{table}'))
   const names = new ComponentNames()
   for (const table of schema ? visibleTables(schema, viewer) : []) {
-    const made = tableEntries(schema as Schema, table, viewer.role, names)
+    const made = tableEntries(schema as Schema, table, viewer.role, { names, routes: ofTables })
     for (const [name, component] of made.components) components.set(name, JSON.stringify(component))
     for (const [path, item] of made.paths) put(path, item)
     if (++steps % AT_ONCE === 0) await nextTurn()
@@ -47,7 +48,7 @@ export async function openApiDocument({ routes, schema, viewer, info, server }: 
     if (++steps % AT_ONCE === 0) await nextTurn()
   }
   const head = { openapi: '3.1.0', info, servers: [{ url: server }] }
-  return `${JSON.stringify(head).slice(0, -1)},"paths":${joined(paths)},"components":{"schemas":${joined(components)},${REST}}}`
+  return `${JSON.stringify(head).slice(0, -1)},"paths":${joined(paths)},"components":{"schemas":${joined(components)},${restOf(ofTables)}}}`
 }
 
 /** `GET /api/collections/{table}` → `getCollectionsTable`; generators of clients make names of methods from it. */
@@ -88,28 +89,16 @@ function* functionItems(schema: Schema, viewer: Viewer, names: ComponentNames): 
   }
 }
 
-const query = (name: string, schema: t.JsonSchema, description: string) => ({ name, in: 'query', schema, description })
-
-/** What the paths of tables share. */
-const REST = JSON.stringify({
-  parameters: {
-    id: {
-      name: 'id',
-      in: 'path',
-      required: true,
-      schema: t.string(),
-      description: 'the primary key; parts of a composite one are separated by commas',
+/** What the paths of tables share: a parameter means the same wherever its name stands. */
+function restOf(routes: readonly Route[]): string {
+  const queries = Object.assign({}, ...routes.map(({ contract }) => contract.query)) as t.Fields
+  const id = routes.flatMap(({ contract }) => contract.params?.['id'] ?? [])[0] ?? t.string()
+  const parameters = Object.fromEntries(Object.entries(queries).map((entry) => [entry[0], queryParameter(entry)]))
+  return JSON.stringify({
+    parameters: { id: { name: 'id', in: 'path', required: true, schema: id }, ...parameters },
+    responses: {
+      Failure: { description: 'Failure', content: jsonOf({ $ref: '#/components/schemas/Failure' }) },
     },
-    page: query('page', t.integer({ default: 1 }), ''),
-    perPage: query('perPage', t.integer({ default: 20, maximum: 500 }), ''),
-    filter: query('filter', t.string(), "such as `views > 10 AND author.name = 'Bo'`"),
-    sort: query('sort', t.string(), 'columns separated by commas, `-` in front for descending'),
-    fields: query('fields', t.string(), 'columns to answer; the others are left out'),
-    expand: query('expand', t.string(), 'relations to answer with, under the key `expand`'),
-    skipTotal: query('skipTotal', t.boolean(), 'leave the rows uncounted'),
-  },
-  responses: {
-    Failure: { description: 'Failure', content: jsonOf({ $ref: '#/components/schemas/Failure' }) },
-  },
-  securitySchemes: { bearer: { type: 'http', scheme: 'bearer' } },
-}).slice(1, -1)
+    securitySchemes: { bearer: { type: 'http', scheme: 'bearer' } },
+  }).slice(1, -1)
+}

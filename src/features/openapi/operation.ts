@@ -22,10 +22,16 @@ export const operationOf = (route: Route): Operation => ({
   parameters: parametersOf(route),
   ...requestBody(route),
   responses: {
-    ...Object.fromEntries(Object.entries(route.contract.answers).map(([status, answer]) => [status, response(answer)])),
+    ...responsesOf(route),
     ...(route.errorBody ? { default: { description: 'Failure', content: jsonOf(t.row) } } : failures),
   },
 })
+
+const asIs = (type: t.JsonSchema): t.JsonSchema => type
+
+/** `typed` says more about a type than the route does. */
+export const responsesOf = ({ contract: { answers } }: Route, typed = asIs): Record<string, object> =>
+  Object.fromEntries(Object.entries(answers).map(([status, answer]) => [status, response(answer, typed)]))
 
 /** `{path...}` → `{path}` */
 export const pathOf = (path: string): string => path.replaceAll('...}', '}')
@@ -62,9 +68,15 @@ function parametersOf({ path, contract: { params = {}, query = {} } }: Route): o
       // OpenAPI has no word for a parameter that takes the rest of the path.
       ...(rest && { 'x-may-contain-slashes': true }),
     })),
-    ...Object.entries(query).map(([name, type]) => ({ name, in: 'query', schema: plain(type) })),
+    ...Object.entries(query).map(queryParameter),
   ]
 }
+
+export const queryParameter = ([name, type]: [string, t.JsonSchema]): object => ({
+  name,
+  in: 'query',
+  schema: plain(type),
+})
 
 const MEDIA_TYPE = {
   json: 'application/json',
@@ -72,16 +84,22 @@ const MEDIA_TYPE = {
   raw: 'multipart/form-data',
 } as const
 
-function requestBody({ bodyKind, contract: { body } }: Route): { requestBody?: object } {
-  if (bodyKind === 'none') return {}
-  if (body) return { requestBody: { content: { [MEDIA_TYPE[bodyKind]]: { schema: plain(body) } } } }
-  return bodyKind === 'raw' ? { requestBody: { content: { 'application/octet-stream': {} } } } : {}
+export function requestBody(
+  { bodyKind, contract: { body, consumes } }: Route,
+  typed = asIs,
+): { requestBody?: { content: object } } {
+  if (bodyKind === 'none' || (!body && bodyKind !== 'raw')) return {}
+  if (!body) return { requestBody: { content: { 'application/octet-stream': {} } } }
+  const schema = plain(typed(body))
+  const types = consumes ?? [MEDIA_TYPE[bodyKind]]
+  const of = (type: string): object => (consumes && type !== MEDIA_TYPE.json ? {} : { schema })
+  return { requestBody: { content: Object.fromEntries(types.map((type) => [type, of(type)])) } }
 }
 
-function response(answer: Answer): object {
+function response(answer: Answer, typed: typeof asIs): object {
   if (answer === null) return { description: 'No content' }
   if ('content' in answer) return { description: 'Content', content: { [answer.content]: {} } }
-  return { description: 'Success', content: jsonOf(answer) }
+  return { description: 'Success', content: jsonOf(typed(answer)) }
 }
 
 export const jsonOf = (type: t.JsonSchema): object => ({ 'application/json': { schema: plain(type) } })

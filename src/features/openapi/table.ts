@@ -1,10 +1,14 @@
 import type { DatabaseRole } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { findTable, mayDo } from '../../db/schema/lookup.ts'
+import { textColumns } from '../../db/schema/search-text.ts'
 import type { Column, Schema, Table } from '../../db/schema/snapshot.ts'
+import { isSpatial } from '../../db/schema/spatial/convert.ts'
+import { holdsVectors } from '../../db/schema/vectors.ts'
 import { columnsFor, keyFor } from '../../db/schema/viewer.ts'
+import type { Route } from '../../http/route.ts'
 import { type ComponentNames, ref } from './component-names.ts'
-import { failures, jsonOf, type Operation } from './operation.ts'
+import { failures, type Operation, requestBody, responsesOf } from './operation.ts'
 import { columnType } from './value-type.ts'
 
 /** A table as one role sees it, in OpenAPI's words. */
@@ -14,7 +18,12 @@ export type TableEntries = { components: [string, t.JsonSchema][]; paths: [strin
 export const nameOf = (schema: Schema, table: Table): string =>
   findTable(schema, table.name) === table ? table.name : `${table.schema}.${table.name}`
 
-export function tableEntries(schema: Schema, table: Table, role: DatabaseRole, names: ComponentNames): TableEntries {
+export function tableEntries(
+  schema: Schema,
+  table: Table,
+  role: DatabaseRole,
+  { names, routes }: { names: ComponentNames; routes: readonly Route[] },
+): TableEntries {
   const name = nameOf(schema, table)
   const enums = new Map<string, t.JsonSchema>()
   const typeOf = (column: Column): t.JsonSchema =>
@@ -47,7 +56,8 @@ export function tableEntries(schema: Schema, table: Table, role: DatabaseRole, n
     components.push([update, { type: 'object', properties: properties(all.filter((c) => mayWrite(c, 'update'))) }])
   }
   components.push(...enums)
-  return { components, paths: paths(name, table, role, { row: ref(row), create: ref(create), update: ref(update) }) }
+  const types = { row: ref(row), create: ref(create), update: ref(update) }
+  return { components, paths: [...paths(routes, { name, table, role, types })] }
 }
 
 const described = (comment: string | undefined) => (comment === undefined ? {} : { description: comment })
@@ -59,55 +69,88 @@ const canUpdate = (table: Table, role: DatabaseRole): boolean =>
 const canDelete = (table: Table, role: DatabaseRole): boolean =>
   table.updatable && mayDo(table, role, 'delete') && hasKey(table, role)
 
-type Types = Readonly<Record<'row' | 'create' | 'update', t.JsonSchema>>
-
-/** Everything the general paths of collections say, with the columns of this table. */
-function paths(name: string, table: Table, role: DatabaseRole, types: Types): [string, object][] {
-  const path = `/api/collections/${encodeURIComponent(name)}`
-  const mayRead = mayDo(table, role, 'select')
-  const one = (method: string, summary: string, rest: Omit<Operation, 'tags' | 'summary'>) => ({
-    [method]: { tags: [`table: ${name}`], summary, ...rest },
-  })
-  const row = { description: 'Success', content: jsonOf(types.row) }
-  const collection = {
-    ...(mayRead &&
-      one('get', 'List rows', {
-        parameters: LIST.map((parameter) => ({ $ref: `#/components/parameters/${parameter}` })),
-        responses: { 200: { description: 'Success', content: jsonOf(t.pageOf(types.row)) }, ...failures },
-      })),
-    ...(canCreate(table, role) &&
-      one('post', 'Create a row', {
-        requestBody: { content: jsonOf(types.create) },
-        responses: { 201: row, ...failures },
-      })),
-  }
-  const id = { $ref: '#/components/parameters/id' }
-  const byKey = `${path}/{id}`
-  const record = {
-    ...(mayRead &&
-      hasKey(table, role) &&
-      one('get', 'Read a row', {
-        parameters: [id, ...READ.map((parameter) => ({ $ref: `#/components/parameters/${parameter}` }))],
-        responses: { 200: row, ...failures },
-      })),
-    ...(canUpdate(table, role) &&
-      one('patch', 'Change a row; what is left out stays', {
-        parameters: [id],
-        requestBody: { content: jsonOf(types.update) },
-        responses: { 200: row, ...failures },
-      })),
-    ...(canDelete(table, role) &&
-      one('delete', 'Delete a row', {
-        parameters: [id],
-        responses: { 204: { description: 'No content' }, ...failures },
-      })),
-  }
-  const entries: [string, object][] = [
-    [path, collection],
-    [byKey, record],
-  ]
-  return entries.filter(([, item]) => Object.keys(item).length > 0)
+type Described = {
+  readonly name: string
+  readonly table: Table
+  readonly role: DatabaseRole
+  readonly types: Readonly<Record<'row' | 'create' | 'update', t.JsonSchema>>
 }
 
-const READ = ['fields', 'expand']
-const LIST = ['page', 'perPage', 'filter', 'sort', ...READ, 'skipTotal']
+/** What the general routes of collections say, with the columns of this table and no more than it can do. */
+function paths(routes: readonly Route[], described: Described): Map<string, object> {
+  const items = new Map<string, object>()
+  for (const route of routes) {
+    if (!isOffered(route, described)) continue
+    const path = route.path.replace('{table}', encodeURIComponent(described.name))
+    items.set(path, { ...items.get(path), [route.method.toLowerCase()]: operation(route, described) })
+  }
+  return items
+}
+
+function isOffered({ method, path }: Route, { table, role }: Described): boolean {
+  if (method === 'GET') return mayDo(table, role, 'select') && (!path.endsWith('/{id}') || hasKey(table, role))
+  if (method === 'PATCH') return canUpdate(table, role)
+  return method === 'DELETE' ? canDelete(table, role) : canCreate(table, role)
+}
+
+function operation(route: Route, described: Described): Operation {
+  const { name, types } = described
+  const written = route.path.endsWith('/batch')
+    ? { anyOf: [types.create, ...(canUpdate(described.table, described.role) ? [types.update] : [])] }
+    : types[route.method === 'PATCH' ? 'update' : 'create']
+  const parameters = [
+    ...(route.path.endsWith('/{id}') ? ['id'] : []),
+    ...Object.keys(route.contract.query ?? {}).filter((parameter) => isUseful(parameter, described)),
+  ]
+  return {
+    tags: [`table: ${name}`],
+    summary: route.contract.summary,
+    ...(parameters.length > 0 && {
+      parameters: parameters.map((parameter) => ({ $ref: `#/components/parameters/${parameter}` })),
+    }),
+    ...requestBody(route, (type) => withRow(type, written)),
+    responses: { ...responsesOf(route, (type) => withRow(type, types.row)), ...failures },
+  }
+}
+
+type Has = (columns: readonly Column[]) => boolean
+const text: Has = (columns) => textColumns(columns).length > 0
+const vectors: Has = (columns) => columns.some(holdsVectors)
+const places: Has = (columns) => columns.some(isSpatial)
+
+/** Parameters that mean nothing without a column of their kind. */
+const NEEDED: Readonly<Record<string, Has>> = {
+  search: text,
+  fuzzy: text,
+  typo_threshold: text,
+  highlight: text,
+  nearest: vectors,
+  semantic_query: vectors,
+  semantic: (columns) => text(columns) && vectors(columns),
+  vector_column: vectors,
+  distance: vectors,
+  near: places,
+  within: places,
+  intersects: places,
+  bbox: places,
+}
+
+function isUseful(parameter: string, { table, role }: Described): boolean {
+  if (parameter === 'cursor') return hasKey(table, role)
+  if (parameter === 'onConflict' || parameter === 'merge') return table.uniqueKeys.length > 0
+  return NEEDED[parameter]?.(columnsFor(table, role)) ?? true
+}
+
+/** The general routes say `t.row` where a row of the table stands. */
+function withRow(type: t.JsonSchema, row: t.JsonSchema): t.JsonSchema {
+  if (type.additionalProperties === t.row.additionalProperties && !type.properties) return row
+  const { properties, items, anyOf } = type
+  return {
+    ...type,
+    ...(properties && {
+      properties: Object.fromEntries(Object.entries(properties).map(([name, inner]) => [name, withRow(inner, row)])),
+    }),
+    ...(items && { items: withRow(items, row) }),
+    ...(anyOf && { anyOf: anyOf.map((each) => withRow(each, row)) }),
+  }
+}

@@ -32,6 +32,8 @@ export class Unreadable extends Error {
   }
 }
 
+export const IMPORTED_TYPES = ['text/csv', 'application/json', 'application/x-ndjson']
+
 export function readerOf(contentType: string, table: Table): RowReader {
   switch (contentType.split(';')[0]?.trim().toLowerCase()) {
     case 'text/csv':

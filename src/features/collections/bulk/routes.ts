@@ -1,3 +1,4 @@
+import * as t from '../../../core/json-type.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Place } from '../../../db/rows/place.ts'
@@ -9,6 +10,7 @@ import { exportRows } from './export.ts'
 import type { Format } from './formats.ts'
 import { importRows } from './import.ts'
 import { Places } from './places.ts'
+import { IMPORTED_TYPES } from './records.ts'
 
 export type BulkDeps = {
   db: Db
@@ -58,6 +60,8 @@ export function bulkRoutes({ db, log, means, maxRows, maxBytes, at }: BulkDeps):
       access: 'write',
       limit: 'api',
       bodyKind: 'raw',
+      accepts: t.array(t.row),
+      consumes: IMPORTED_TYPES,
       params: { table: answers.table },
       query: answers.importQuery,
       answers: { 200: answers.imported },
