@@ -2,16 +2,21 @@ import type { IncomingMessage } from 'node:http'
 import { budgets } from '../../../core/budgets.ts'
 import { AppError, badRequest } from '../../../core/errors.ts'
 
+type ArrivalPace = { readonly graceMs: number; readonly bytesPerSecond: number }
+
 const tooLarge = (): AppError => new AppError('too_large', 'request body too large')
 
 /**
  * The text of a body as it arrives, no faster than it is read here. A sender who is slower than other bodies may be is
  * refused: a transaction waits for it.
  */
-export async function* textOf(request: IncomingMessage, maxBytes: number): AsyncGenerator<string> {
+export async function* textOf(
+  request: IncomingMessage,
+  maxBytes: number,
+  { graceMs, bytesPerSecond } = budgets.arrivalPace as ArrivalPace,
+): AsyncGenerator<string> {
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge()
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
-  const { graceMs, bytesPerSecond } = budgets.arrivalPace
   const chunks = request[Symbol.asyncIterator]() as AsyncIterator<Buffer>
   let bytes = 0
   let waitedMs = 0

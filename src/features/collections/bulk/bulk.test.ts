@@ -50,6 +50,23 @@ test('an export is a file in each format, sorted and filtered as a list', async 
   assert.deepEqual((await api.call('GET /api/collections/people/export.json?filter=id>99')).body, [])
 })
 
+test('a search decides what is exported, and in which order, together with filter and sort', async () => {
+  await api.sql(`insert into people (id, name, age) values (1, 'red fox', 3), (2, 'red red red', 9), (3, 'blue fox', 5),
+    (4, 'red hen', 3), (5, 'red hen', 2)`)
+  const found = async (query: string) => {
+    const { status, text } = await api.call(`GET /api/collections/people/export.ndjson?fields=id&${query}`)
+    assert.equal(status, 200, text)
+    return [...text.matchAll(/\d+/g)].map(Number)
+  }
+  const listed = await api.call('GET /api/collections/people?search=red&sort=-age,-id&filter=age<9')
+  const expected = listed.body.items.map(({ id }: { id: number }) => id)
+  assert.deepEqual(await found('search=red&sort=-age,-id&filter=age<9'), expected)
+  assert.deepEqual(expected.sort(), [1, 4, 5])
+  assert.equal((await found('search=red'))[0], 2)
+  assert.deepEqual(await found('filter=age<=3&sort=age,-id'), [5, 4, 1])
+  assert.deepEqual(await found('search=-red'), [3])
+})
+
 test('more rows than allowed are refused before the first byte', async () => {
   await api.sql('insert into people (id) select generate_series(1, 5001)')
   const { status, body } = await api.call('GET /api/collections/people/export.csv')

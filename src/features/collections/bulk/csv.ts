@@ -27,6 +27,10 @@ export class CsvError extends Error {
   }
 }
 
+/** More than any table has columns. */
+const MAX_CELLS = 2000
+const MANY_PIECES = 1000
+
 const QUOTE = 0x22
 const COMMA = 0x2c
 const CR = 0x0d
@@ -37,6 +41,8 @@ export class CsvReader {
   readonly #maxRecord: number
   #cells: (string | null)[] = []
   #cell = ''
+  /** What follows in the same cell: a text that grows by one character at a time takes forty times its size. */
+  #pieces: string[] = []
   #length = 0
   #line = 1
   #began = 1
@@ -120,13 +126,21 @@ export class CsvReader {
   #grow(text: string): void {
     this.#length += text.length
     if (this.#length > this.#maxRecord) throw new CsvError(this.#began, 'row is too long')
-    this.#cell += text
+    if (this.#cell === '') this.#cell = text
+    else if (this.#pieces.push(text) >= MANY_PIECES) this.#gather()
+  }
+
+  #gather(): void {
+    this.#cell += this.#pieces.join('')
+    this.#pieces = []
   }
 
   #endCell(): void {
+    if (this.#pieces.length > 0) this.#gather()
     this.#cells.push(this.#cell === '' && !this.#isQuoted ? null : this.#cell)
     this.#length++
-    if (this.#length > this.#maxRecord) throw new CsvError(this.#began, 'row is too long')
+    if (this.#length > this.#maxRecord || this.#cells.length > MAX_CELLS)
+      throw new CsvError(this.#began, 'row is too long')
     this.#cell = ''
     this.#isQuoted = false
     this.#inQuotes = false

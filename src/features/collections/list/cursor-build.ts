@@ -28,7 +28,7 @@ export function buildCursorPage(plan: ListPlan, { after, reach }: CursorQuery, s
   const parts = (after ? behind(order, after) : [[]]).map((conditions) => part(...conditions))
   const chain = parts.map(
     (rows, i) => sql`${partAt(i)} as materialized (
-      select * from ${rows} as ${ROW}${keys} limit ${stillWanted(wanted, i)}), `,
+      select * from ${rows} as ${ROW} limit ${stillWanted(wanted, i)}), `,
   )
   const rows = join(
     parts.map((_, i) => sql`select * from ${partAt(i)}`),
@@ -62,9 +62,9 @@ const stillWanted = (wanted: Sql, i: number): Sql =>
   )
 
 /**
- * The rows behind a place, as conditions of parts that each are one range of an index over the sort keys: those equal
- * in all keys but the last and greater in it come first, those greater in the first key last. A single condition with OR would
- * be read from the beginning of the index.
+ * The rows behind a place, as conditions of parts that each are one range of an index over the sort keys: first those
+ * equal in all keys but the last and greater in it, and so on to those greater in the first. A single condition with OR
+ * would be read from the beginning of the index.
  */
 function behind(order: readonly Order[], after: readonly (Slot | null)[]): Sql[][] {
   const byKey: Sql[][][] = []
