@@ -43,5 +43,5 @@ export function createOperator(
 const accessLine = ({ method, route, path, status, ms, ip, requestId, userId }: RequestInfo) => ({
   level: 'info' as const,
   message: 'request',
-  attrs: { method, route, path, status, ms: Math.round(ms * 100) / 100, ip, requestId, userId },
+  attrs: { method, route, path: path(), status, ms: Math.round(ms * 100) / 100, ip, requestId, userId },
 })
