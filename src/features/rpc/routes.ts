@@ -1,8 +1,9 @@
+import type { Departure } from '../../core/departure.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
-import { type Db, type FlyOptions, READS } from '../../db/db.ts'
+import type { Db, FlyOptions } from '../../db/db.ts'
 import { KnownStatements } from '../../db/rows/known-statements.ts'
 import { findFunctions, findTable, lookOnce, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema, SchemaCache } from '../../db/schema/snapshot.ts'
@@ -20,11 +21,8 @@ import { requireGeoJson } from './spatial-arguments.ts'
  * PostgreSQL itself takes the liberty to call an immutable function once more, or once less. A stable one cannot write,
  * but may take long, and may leave settings and locks in its session; see docs/decisions/0027-stable-functions.md.
  */
-const MANNER: Readonly<Record<Fn['volatility'], FlyOptions>> = {
-  immutable: READS,
-  stable: { lane: 'slow' },
-  volatile: { lane: 'slow' },
-}
+const manner = ({ volatility }: Fn, signal: Departure): FlyOptions =>
+  volatility === 'immutable' ? { reads: true, signal } : { lane: 'slow', signal }
 
 export type RpcDeps = {
   db: Db
@@ -49,7 +47,7 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
     const shape = `${given.map(({ position }) => position)} ${notice?.action} ${notice?.role}`
     const statement = statements.about(fn, shape, () => buildCall(snapshot, fn, body, given, notice))
     const text = await db
-      .fly(call.who, statement.fill(slots.values), { ...MANNER[fn.volatility], signal: call.departure })
+      .fly(call.who, statement.fill(slots.values), manner(fn, call.departure))
       .catch((error: unknown) => {
         throw explainFailure(error, fn.name)
       })

@@ -141,14 +141,11 @@ const unexpected = (what: string, at: number) => invalidFilter(`unexpected "${wh
 
 const isWord = (token: Token, word: string) => token.kind === 'name' && token.text.toUpperCase() === word
 
-const NONE: MaybeFractional = {}
-const FRACTIONAL: MaybeFractional = { fractional: true }
-
 class Parser {
   readonly #tokens: readonly Token[]
   readonly #slots: Slots | undefined
-  /** What the literals of the condition at hand were. */
-  #fractional: MaybeFractional = NONE
+  /** Of the literals of the condition at hand. */
+  #isFractional = false
   #next = 0
   #depth = 0
 
@@ -195,12 +192,18 @@ class Parser {
   #condition(): Filter {
     const path = this.#path()
     const token = this.#take()
-    this.#fractional = NONE
-    if (isWord(token, 'IN')) return { kind: 'in', path, values: this.#kept(this.#list()), ...this.#fractional }
+    this.#isFractional = false
+    if (isWord(token, 'IN')) {
+      const values = this.#kept(this.#list())
+      return this.#isFractional ? { kind: 'in', path, values, fractional: true } : { kind: 'in', path, values }
+    }
     if (token.kind !== 'op') throw unexpected(token.text, token.at)
     const op = token.text as CompareOp
     if (!isWord(this.#peek(), 'NULL')) {
-      return { kind: 'compare', path, op, value: this.#kept(this.#literal()), ...this.#fractional }
+      const value = this.#kept(this.#literal())
+      return this.#isFractional
+        ? { kind: 'compare', path, op, value, fractional: true }
+        : { kind: 'compare', path, op, value }
     }
     this.#take()
     if (op !== '=' && op !== '!=') throw invalidFilter('null requires = or !=')
@@ -247,7 +250,7 @@ class Parser {
 
   #literal(): string {
     const token = this.#take()
-    if (token.kind === 'number' && !/^-?\d+$/.test(token.value)) this.#fractional = FRACTIONAL
+    if (token.kind === 'number' && !/^-?\d+$/.test(token.value)) this.#isFractional = true
     if (token.kind === 'string' || token.kind === 'number') return token.value
     if (isWord(token, 'TRUE') || isWord(token, 'FALSE')) return token.text.toLowerCase()
     throw unexpected(token.text, token.at)

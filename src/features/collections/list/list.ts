@@ -1,5 +1,5 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
-import { type Db, type FlyOptions, READS } from '../../../db/db.ts'
+import type { Db, FlyOptions } from '../../../db/db.ts'
 import { databaseMessage, isBadValue, isMissingFunction, isUnnamedError } from '../../../db/pg-errors.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
@@ -50,7 +50,8 @@ export async function listRows(reader: ListReader, call: Call, place: Place): Pr
   const { asked, statement } = isByCursor
     ? cursorStatement(reader, query, place, estimate)
     : listStatement(known, query, place, means, estimate)
-  const options = { ...(mayBeSlow(asked) ? SLOW : READS), signal: call.departure }
+  const signal = call.departure
+  const options: FlyOptions = mayBeSlow(asked) ? { ...SLOW, signal } : { reads: true, signal }
   const text = await db.fly(call.who, statement, options).catch((error: unknown) => {
     throw explainList(error, asked)
   })
