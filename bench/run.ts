@@ -1,4 +1,4 @@
-/** npm run bench [requests | start | limits | realtime | files | jobs | graphql | search | bulk | cursors | faults | storm] [--quick | --large] */
+/** npm run bench [requests | start | limits | realtime | files | jobs | graphql | search | bulk | cursors | faults | storm | churn] [--quick | --large] */
 const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   requests: () => import('./requests.ts'),
   start: () => import('./start.ts'),
@@ -8,10 +8,11 @@ const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   jobs: () => import('./jobs.ts'),
   graphql: () => import('./graphql.ts'),
   search: () => import('./search.ts'),
-  faults: () => import('./faults.ts'),
-  storm: () => import('./storm/storm.ts'),
   bulk: () => import('./bulk.ts'),
   cursors: () => import('./cursors.ts'),
+  faults: () => import('./faults/locks-and-lists.ts'),
+  storm: () => import('./faults/storm.ts'),
+  churn: () => import('./faults/churn.ts'),
 }
 
 const named = process.argv[2] ?? ''

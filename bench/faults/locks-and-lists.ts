@@ -6,10 +6,10 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
-import { openConnection } from '../src/db/wire/connect.ts'
-import type { Asked, Measured } from './load.ts'
-import { load, startBuilt } from './processes.ts'
+import { startEmbedded } from '../../src/db/setup/embedded/embedded.ts'
+import { openConnection } from '../../src/db/wire/connect.ts'
+import type { Asked, Measured } from '../load.ts'
+import { load, startBuilt } from '../processes.ts'
 
 const quick = process.argv.includes('--quick')
 const LOCK_SECONDS = quick ? 6 : 15

@@ -78,7 +78,7 @@ const say = (child: ChildProcess, line: string): Promise<string> =>
     child.stdout?.on('data', heard)
     child.stdin?.write(`${line}\n`)
   })
-const ordinary = script('storm/ordinary.ts')
+const ordinary = script('faults/ordinary.ts')
 const setup: OrdinarySetup = { ports, databaseUrl: cluster.url, tokens, thinkMs: THINK_MS }
 ordinary.stdin?.write(`${JSON.stringify(setup)}\n`)
 const report = async () => JSON.parse(await say(ordinary, 'report')) as Report
@@ -89,7 +89,7 @@ await sleep(IDLE_SECONDS * 1000)
 const idle = await report()
 
 console.log(`${SECONDS} s of storm …`)
-const attackers = script('storm/attackers.ts')
+const attackers = script('faults/attackers.ts')
 const attack: AttackSetup = { ports, token, seconds: SECONDS }
 attackers.stdin?.end(JSON.stringify(attack))
 const attackersEnd = new Promise((resolve) => attackers.once('exit', resolve))
