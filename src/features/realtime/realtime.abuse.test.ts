@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { listenTo } from '../../../test/event-stream.ts'
 import { eventually, startServer } from '../../../test/kit.ts'
+import { Connection } from '../../db/wire/connection.ts'
 
 test('a row that its policy hides is told to nobody, whoever wrote it and whatever the writer could read', async () => {
   const api = await startServer()
@@ -48,13 +49,19 @@ test('a row that its policy hides is told to nobody, whoever wrote it and whatev
   for (const stream of [hers, his, resumed]) stream.close()
 })
 
-test('many large rows changed at once end no stream', async () => {
+/** LARGE_ROWS=340,900: as many rows of as many kB as once ended realtime for a whole process. */
+const [ROWS = 40, KILOBYTES = 290] = (process.env['LARGE_ROWS'] ?? '').split(',').filter(Boolean).map(Number)
+/** A page of the log ends with the row that fills 4 MiB, and has each row as it was, too. All rows are more. */
+const PAGE_BYTES = 2 * (4 * 2 ** 20 + 1_000_000)
+
+test('many large rows changed at once end no stream, and no page of the log outgrows its measure', async (t) => {
   const api = await startServer({ config: { 'auth.enabled': false, 'realtime.buffer_size': 1_000_000_000 } })
   await api.sql(`
     create table large (id int primary key, n int default 0, body text);
     alter table large enable row level security;
     create policy all_rows on large using (n >= 0);
-    insert into large select i, 0, (select string_agg(md5(k::text), '') from generate_series(1, 9000) k) from generate_series(1, 40) i;
+    insert into large select i, 0, (select string_agg(md5(k::text), '') from generate_series(1, ${Math.round((KILOBYTES * 1000) / 32)}) k)
+      from generate_series(1, ${ROWS}) i;
     select svc.watch('large');
   `)
   await eventually(async () => assert.equal((await api.call('GET /api/collections/large/1?fields=id')).status, 200))
@@ -65,11 +72,18 @@ test('many large rows changed at once end no stream', async () => {
     stream.events.length = 0
     return count
   }
+  const landed = t.mock.method(Connection.prototype, 'landed')
   await api.sql('update large set n = 1')
-  await eventually(() => assert.equal(seen(), 40), { seconds: 60 })
+  await eventually(() => assert.equal(seen(), ROWS), { seconds: ROWS * 2 })
   await api.sql('update large set n = 2 where id = 7')
-  await eventually(() => assert.equal(seen(), 41), { seconds: 20 })
+  await eventually(() => assert.equal(seen(), ROWS + 1), { seconds: 20 })
   assert.equal(stream.closed, false)
+  const arrived = landed.mock.calls.map(({ arguments: [flight] }) => flight.bytes)
+  assert.ok(
+    arrived.some((bytes) => bytes > KILOBYTES * 1000),
+    'the pages were read',
+  )
+  assert.ok(Math.max(...arrived) < PAGE_BYTES, `one of ${Math.max(...arrived)} bytes`)
   stream.close()
 })
 
