@@ -30,3 +30,6 @@ create table svc.usage_streams (
   at        timestamptz not null default now(),
   primary key (node, tenant_id)
 );
+
+-- The app whose key stored these bytes; without one, and once the app is gone, they count for the nil UUID.
+alter table svc.storage_objects add column app_id uuid;

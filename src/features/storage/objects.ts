@@ -1,5 +1,5 @@
 import { badRequest, notFound } from '../../core/errors.ts'
-import { type Identity, SYSTEM, userIdOf } from '../../core/identity.ts'
+import { appIdOf, type Identity, SYSTEM, userIdOf } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { requireMatch } from '../../http/files/conditions.ts'
@@ -89,7 +89,8 @@ export class Objects {
         if (before.public) for (const push of purge(this.urlOf(bucket, name))) await tx.run(push)
       }
       await tx.run(addBlob(blob))
-      const object = { bucket, name, encodedName: encodedName(name), blobId: blob.id, userId: userIdOf(who) }
+      const owner = { userId: userIdOf(who), appId: appIdOf(who) }
+      const object = { bucket, name, encodedName: encodedName(name), blobId: blob.id, ...owner }
       return tx.fly(putObject({ ...object, contentType: contentTypeOf(name, contentType) }, baseUrl()))
     })
     wakePurge()

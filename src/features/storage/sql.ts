@@ -73,15 +73,18 @@ export type NewObject = {
   contentType: string
   blobId: string
   userId: string | null
+  /** Whose usage the bytes count for. */
+  appId: string | null
 }
 
 /** A second upload of a name keeps its id and its owner. Sent after `addBlob`; answers the record. */
 export const putObject = (object: NewObject, baseUrl: string): Sql => sql`
   with put as (
-    insert into svc.storage_objects as o (bucket, name, encoded_name, content_type, blob_id, user_id)
-    values (${object.bucket}, ${object.name}, ${object.encodedName}, ${object.contentType}, ${object.blobId}::uuid, ${object.userId}::uuid)
-    on conflict (bucket, name) do update
-      set content_type = excluded.content_type, blob_id = excluded.blob_id, updated_at = now()
+    insert into svc.storage_objects as o (bucket, name, encoded_name, content_type, blob_id, user_id, app_id)
+    values (${object.bucket}, ${object.name}, ${object.encodedName}, ${object.contentType}, ${object.blobId}::uuid,
+      ${object.userId}::uuid, ${object.appId}::uuid)
+    on conflict (bucket, name) do update set content_type = excluded.content_type, blob_id = excluded.blob_id,
+      app_id = excluded.app_id, updated_at = now()
     returning *
   )
   select ${record(isPublic(object.bucket), baseUrl)}::text from put o join svc.blobs b on b.id = o.blob_id`

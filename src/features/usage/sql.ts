@@ -36,11 +36,13 @@ export function addUsage(node: string, { tenants, endpoints }: UsageBatch): Sql 
       job_runs = h.job_runs + excluded.job_runs, realtime_peak = greatest(h.realtime_peak, excluded.realtime_peak)`
 }
 
-const stored = sql`(select coalesce(sum(b.size), 0)::bigint from svc.storage_objects o join svc.blobs b on b.id = o.blob_id)`
+/** Bytes count for the app whose key stored them. */
+const stored = sql`(
+  select coalesce(a.id, ${NO_TENANT}::uuid) as tenant, sum(b.size)::bigint as bytes from svc.storage_objects o
+  join svc.blobs b on b.id = o.blob_id left join svc.apps a on a.id = o.app_id group by 1)`
 
-/** Bytes belong to nobody's app: they are counted for the tenant of everybody else. */
 export const noteStorage: Sql = sql`
-  insert into svc.usage_hours as h (tenant_id, hour, storage) select ${NO_TENANT}::uuid, ${hour}, ${stored}
+  insert into svc.usage_hours as h (tenant_id, hour, storage) select s.tenant, ${hour}, s.bytes from ${stored} s order by 1
   on conflict (hour, tenant_id) do update set storage = greatest(h.storage, excluded.storage)`
 
 export const leave = (node: string): Sql => sql`delete from svc.usage_streams where node = ${node}::uuid`
@@ -49,8 +51,6 @@ const within = ({ from, to }: Range): Sql =>
   sql`h.hour >= ${from}::date::timestamp at time zone 'UTC' and h.hour < (${to}::date + 1)::timestamp at time zone 'UTC'`
 
 const tenants = sql`(select ${NO_TENANT}::uuid as id, 'default' as name union all select id, name from svc.apps)`
-
-const storageOf = (tenant: Sql): Sql => sql`case when ${tenant} = ${NO_TENANT}::uuid then ${stored} else 0 end`
 
 export const SORTS: Readonly<Record<string, Sql>> = {
   request_count: sql`"requestCount"`,
@@ -70,10 +70,11 @@ export const usageList = (
 ): Sql => sql`
   with figures as (
     select t.id as "tenantId", t.name as "tenantName", coalesce(sum(h.requests), 0)::bigint as "requestCount",
-      ${storageOf(sql`t.id`)} as "storageBytesUsed", coalesce(sum(h.bandwidth), 0)::bigint as "bandwidthBytes",
+      coalesce(max(s.bytes), 0) as "storageBytesUsed", coalesce(sum(h.bandwidth), 0)::bigint as "bandwidthBytes",
       coalesce(sum(h.functions), 0)::bigint as "functionInvocations",
       coalesce(max(h.realtime_peak), 0) as "realtimePeakConnections", coalesce(sum(h.job_runs), 0)::bigint as "jobRuns"
     from ${tenants} t left join svc.usage_hours h on h.tenant_id = t.id and ${within(range)}
+    left join ${stored} s on s.tenant = t.id
     group by t.id, t.name
   )
   select json_build_object('items', (select coalesce(json_agg(p.*), '[]') from (
@@ -90,8 +91,9 @@ export const METRICS: Readonly<Record<string, Sql>> = {
 
 export const usageTrend = (range: Range, metric: Sql, granularity: string): Sql => sql`
   select coalesce(json_agg(json_build_object('timestamp', svc.iso_utc(at), 'value', value) order by at), '[]')::text
-  from (select date_trunc(${granularity}, h.hour, 'UTC') as at, ${metric}::bigint as value from svc.usage_hours h
-    where ${within(range)} group by 1) s`
+  from (select at, sum(value)::bigint as value from (
+      select date_trunc(${granularity}, h.hour, 'UTC') as at, h.tenant_id, ${metric}::bigint as value from svc.usage_hours h
+      where ${within(range)} group by 1, 2) t group by 1) s`
 
 export const breakdownByTenant = (range: Range, metric: Sql, limit: number): Sql => sql`
   select coalesce(json_agg(json_build_object('key', key, 'value', value) order by value desc, key), '[]')::text
@@ -116,6 +118,6 @@ export const usageOfTenant = (id: string, range: Range): Sql => sql`
   )
   select json_build_object('data', (select coalesce(json_agg(d.* order by d.date), '[]') from days d),
     'totals', json_build_object('apiRequests', coalesce((select sum("apiRequests") from days), 0),
-      'storageBytesUsed', ${storageOf(sql`${id}::uuid`)},
+      'storageBytesUsed', coalesce((select s.bytes from ${stored} s where s.tenant = ${id}::uuid), 0),
       'bandwidthBytes', coalesce((select sum("bandwidthBytes") from days), 0),
       'functionInvocations', coalesce((select sum("functionInvocations") from days), 0)))::text`

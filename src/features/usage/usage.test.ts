@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { listenTo } from '../../../test/event-stream.ts'
 import { eventually, spawnServer, startServer } from '../../../test/kit.ts'
+import { upload } from '../../../test/upload.ts'
 import { NO_TENANT, UsageMeter } from '../../core/metering/usage-meter.ts'
 
 const api = await startServer()
@@ -73,13 +74,49 @@ test('streams that are open at once are counted over all processes', async () =>
   for (const stream of streams) stream.close()
 })
 
-test('what a process counted is written when it stops', async () => {
-  const third = await spawnServer({ on: api })
-  for (let i = 0; i < 5; i++) await third.call('GET /api/collections/notes?perPage=7', { as: key })
-  await third.stop()
-  const { items } = (await usage('/breakdown?metric=api_requests&group_by=endpoint&limit=100')).body
-  const row = items.find(({ key: name }: { key: string }) => name === 'GET /api/collections/{table}')
-  assert.equal(row.value, 12)
+const requestsOf = async (tenant: string): Promise<number> =>
+  (await usage()).body.items.find(({ tenantId }: { tenantId: string }) => tenantId === tenant).requestCount
+
+test('a stop loses nothing, kill -9 only what was not written yet, and nothing counts twice', async () => {
+  const before = await requestsOf(app.id)
+  const [stopped, killed] = await Promise.all([spawnServer({ on: api }), spawnServer({ on: api })])
+  const ask = async (server: typeof api | typeof killed, times: number): Promise<void> => {
+    for (let i = 0; i < times; i++) await server.call('GET /api/collections/notes?perPage=7', { as: key })
+  }
+  await Promise.all([ask(stopped, 5), ask(killed, 7)])
+  await stopped.stop()
+  await eventually(async () => assert.equal(await requestsOf(app.id), before + 12), { seconds: 30 })
+  await ask(killed, 3)
+  await killed.kill('SIGKILL')
+  const next = await spawnServer({ on: api })
+  await ask(next, 4)
+  await next.stop()
+  const counted = (await requestsOf(app.id)) - before
+  assert.ok(counted >= 16 && counted <= 19, String(counted))
+})
+
+test('stored bytes count for the app whose key stored them, and for nobody else', async () => {
+  const put = (fileName: string, bytes: number, as?: string) =>
+    upload(api, '/api/storage/files', { fileName, content: 'x'.repeat(bytes), ...(as && { as }) })
+  assert.equal((await put('mine.txt', 300, key)).status, 201)
+  assert.equal((await put('ours.txt', 50)).status, 201)
+  const used = async () => {
+    const { items } = (await usage('?sort=-storage_bytes')).body
+    return items.map((item: { tenantName: string; storageBytesUsed: number }) => [
+      item.tenantName,
+      item.storageBytesUsed,
+    ])
+  }
+  assert.deepEqual(await used(), [
+    ['Pride', 300],
+    ['default', 50],
+  ])
+  assert.equal((await usage(`/${app.id}`)).body.totals.storageBytesUsed, 300)
+  assert.equal((await usage(`/${NO_TENANT}/limits`)).body.metrics.storage_bytes.used, 50)
+  assert.equal((await put('mine.txt', 200, key)).status, 201)
+  assert.equal((await usage(`/${app.id}`)).body.totals.storageBytesUsed, 200)
+  assert.equal((await api.call('DELETE /api/storage/files/mine.txt', { as: key })).status, 204)
+  assert.equal((await usage(`/${app.id}`)).body.totals.storageBytesUsed, 0)
 })
 
 test('a batch that could not be written is counted with the next one', () => {
