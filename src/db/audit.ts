@@ -34,23 +34,26 @@ export const changeAudited = <T>(db: Db, change: (tx: Tx) => Promise<T>, entry: 
   })
 
 /**
- * For effects that no transaction holds, such as a mail: the entry stands before them, so that no crash loses it, and
- * tells of their failure, which may be that of the answer alone.
+ * For effects that no transaction holds, such as a mail: the entry stands before them, so that no crash loses it. It says that
+ * nobody knows the outcome until it is known, and tells of a failure, which may be that of the answer alone.
  */
 export async function auditedEffect<T>(db: Db, entry: AuditEntry, effect: () => Promise<T>): Promise<T> {
-  const id = await db.fly(SYSTEM, sql`${auditStatement(entry)} returning id`)
+  const begun = { ...entry, newValues: { ...(entry.newValues as object | undefined), outcome: 'unknown' } }
+  const id = await db.fly(SYSTEM, sql`${auditStatement(begun)} returning id`)
+  // Where this cannot be written, the entry stays as it is, which is true as well.
+  const settle = (more: Sql): Promise<unknown> => db.run(SYSTEM, settled(id, more)).catch(() => undefined)
   try {
-    return await effect()
+    const result = await effect()
+    await settle(sql`'{}'::jsonb`)
+    return result
   } catch (error) {
-    // Whatever becomes of this, who tried is written down.
-    await db.run(SYSTEM, addFailure(id, reasonOf(error))).catch(() => undefined)
+    await settle(sql`jsonb_build_object('error', ${reasonOf(error).replaceAll('\0', '')}::text)`)
     throw error
   }
 }
 
-const addFailure = (id: string | null, reason: string): Sql => sql`
-  update svc.audit_log set new_values = coalesce(new_values, '{}') || jsonb_build_object('error', ${reason.replaceAll('\0', '')}::text)
-  where id = ${id}::uuid`
+const settled = (id: string | null, more: Sql): Sql => sql`
+  update svc.audit_log set new_values = nullif((new_values - 'outcome') || ${more}, '{}') where id = ${id}::uuid`
 
 type Made = { target?: Sql; newValues?: Sql }
 

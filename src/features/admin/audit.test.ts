@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer } from '../../../test/kit.ts'
+import { eventually, startServer } from '../../../test/kit.ts'
 import { auditStatement } from '../../db/audit.ts'
 import { auditableQuery } from './audit.ts'
 
@@ -22,6 +22,17 @@ test('admin SQL leaves its text in the trail, also when it failed', async () => 
   assert.match(done.timestamp, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/)
   assert.match(done.ip_address, /127\.0\.0\.1/)
   assert.ok(!('user_id' in done) && !('old_values' in done))
+})
+
+test('an effect that no transaction holds is in the trail while it runs, with an outcome that nobody knows yet', async () => {
+  await api.sql('select pg_advisory_lock(717)')
+  const query = 'select pg_advisory_xact_lock(717)'
+  const running = sql(query)
+  const newest = async () => (await audit('?action=sql.execute&limit=1')).items[0].new_values
+  await eventually(async () => assert.deepEqual(await newest(), { query, outcome: 'unknown' }))
+  await api.sql('select pg_advisory_unlock(717)')
+  assert.equal((await running).status, 200)
+  assert.deepEqual(await newest(), { query })
 })
 
 test('secrets do not get into the trail', () => {

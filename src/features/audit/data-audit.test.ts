@@ -99,6 +99,20 @@ test('with all tables audited, one that is made later is too; visitors are anony
   )
 })
 
+test('a table whose trigger could not be made is tried again', async () => {
+  const first = await startServer()
+  await first.sql(`${TABLES};
+    create function refuse() returns event_trigger language plpgsql as $$ begin raise 'not now'; end $$;
+    create event trigger refuse on ddl_command_start when tag in ('CREATE TRIGGER') execute function refuse()`)
+  const api = await startServer({ on: first, config: { 'audit.tables': ['notes'] } })
+  const watched = () => api.sql(`select from pg_trigger where tgname = 'svc_watch'`)
+  assert.deepEqual(await watched(), [])
+  await api.sql('drop event trigger refuse')
+  await eventually(async () => assert.deepEqual(await watched(), [{}]), { seconds: 30 })
+  await api.sql(`insert into notes values (1, 'past the API')`)
+  await entriesOf(api, 'table=notes', 1)
+})
+
 test('each change is audited once over all processes, and switching is an entry itself', async () => {
   const config = { 'audit.tables': ['notes'] }
   const first = await startServer()

@@ -23,6 +23,9 @@ export type DataAuditDeps = {
   observe: Observe
 }
 
+const FIRST_RETRY_MS = 1_000
+const LAST_RETRY_MS = 3_600_000
+
 const OFF: AuditSettings = { all_tables: false, tables: [] }
 
 /**
@@ -31,8 +34,10 @@ const OFF: AuditSettings = { all_tables: false, tables: [] }
  */
 export class DataAudit {
   readonly #deps: DataAuditDeps
-  /** Tables whose trigger could not be made; said once. */
-  readonly #hopeless = new Set<number>()
+  /** Tables whose trigger could not be made; tried again after a while, and then after twice as long. */
+  readonly #refused = new Set<number>()
+  #retryMs = FIRST_RETRY_MS
+  #retry: NodeJS.Timeout | undefined
 
   #isWatching = false
   #isAskedToWatch = false
@@ -48,6 +53,10 @@ export class DataAudit {
     await this.#watch()
     schema.onChange(() => void this.#watch())
     log.followDurably('audit', { wanted: anyAudited, effect: auditedChanges, onBatch: () => undefined })
+  }
+
+  stop(): void {
+    clearTimeout(this.#retry)
   }
 
   /** Nobody changes what is audited without a trace: the switch is an entry itself. */
@@ -70,14 +79,29 @@ export class DataAudit {
     this.#isAskedToWatch = true
     if (this.#isWatching) return
     this.#isWatching = true
-    while (this.#isAskedToWatch) {
-      this.#isAskedToWatch = false
-      for (const table of this.#deps.schema.read().tables.values()) {
-        if (table.watched || this.#hopeless.has(table.oid) || !this.#isAudited(table)) continue
-        if (!(await watchTable(this.#deps, table))) this.#hopeless.add(table.oid)
+    try {
+      while (this.#isAskedToWatch) {
+        this.#isAskedToWatch = false
+        for (const table of this.#deps.schema.read().tables.values()) {
+          if (table.watched || this.#refused.has(table.oid) || !this.#isAudited(table)) continue
+          if (!(await watchTable(this.#deps, table))) this.#refused.add(table.oid)
+        }
       }
+    } finally {
+      this.#isWatching = false
     }
-    this.#isWatching = false
+    if (this.#refused.size === 0) this.#retryMs = FIRST_RETRY_MS
+    else this.#tryAgainLater()
+  }
+
+  #tryAgainLater(): void {
+    if (this.#retry) return
+    this.#retry = setTimeout(() => {
+      this.#retry = undefined
+      this.#refused.clear()
+      void this.#watch()
+    }, this.#retryMs).unref()
+    this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)
   }
 
   #isAudited({ schema, name, kind }: Table): boolean {

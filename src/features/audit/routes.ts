@@ -77,6 +77,9 @@ export function createAuditTrail(deps: DataAuditDeps & { retentionDays: number }
       }, HOUSEKEEPING_MS).unref()
     },
     cleanups: { audit_log_retention: forget },
-    stop: () => clearInterval(housekeeping),
+    stop() {
+      data.stop()
+      clearInterval(housekeeping)
+    },
   }
 }

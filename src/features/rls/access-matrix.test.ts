@@ -58,3 +58,12 @@ test('who may do what is a file that changes when a policy does, and only then',
   const unknown = await svc('rls', 'snapshot', file, '--users', 'nobody@x.test')
   assert.deepEqual([unknown.code, unknown.err], [1, 'there is no user nobody@x.test\n'])
 })
+
+test('what cannot be compared is not taken for no change', async () => {
+  const missing = await svc('rls', 'diff', join(folder, 'missing.txt'))
+  assert.deepEqual([missing.code, missing.out], [1, ''])
+  assert.match(missing.err, /missing\.txt/)
+  for (const args of [['rls'], ['rls', 'show'], ['rls', 'diff', 'a', 'b']]) {
+    assert.equal((await svc(...args)).code, 2, args.join(' '))
+  }
+})
