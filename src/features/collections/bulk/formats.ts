@@ -58,16 +58,21 @@ export abstract class RowWriter {
     this.bytes.copy(larger, 0, 0, this.end)
     this.bytes = larger
   }
-
-  protected copy(from: Buffer, start: number, end: number): void {
-    if (end - start > LOOP_PAYS) from.copy(this.bytes, this.end, start, end)
-    else for (let i = start, to = this.end; i < end; ) this.bytes[to++] = from[i++] as number
-    this.end += end - start
-  }
 }
 
 /** Up to here a loop is quicker than a call. */
 const LOOP_PAYS = 32
+
+/** Answers where it ends in `out`. */
+function copy(from: Buffer, start: number, end: number, out: Buffer, at: number): number {
+  if (end - start > LOOP_PAYS) {
+    from.copy(out, at, start, end)
+    return at + end - start
+  }
+  let to = at
+  for (let i = start; i < end; i++) out[to++] = from[i] as number
+  return to
+}
 
 export function writerOf(format: Format, cells: readonly Cell[]): RowWriter {
   switch (format) {
@@ -93,34 +98,46 @@ class CsvWriter extends RowWriter {
   row({ bytes, count, starts, ends }: RawRow): void {
     const last = Math.max(ends[count - 1] as number, starts[count - 1] as number)
     this.room(2 * (last - (starts[0] as number)) + 3 * count + 2)
+    const out = this.bytes
+    let to = this.end
     for (let i = 0; i < count; i++) {
-      if (i > 0) this.bytes[this.end++] = COMMA
-      const [start, end] = [starts[i] as number, ends[i] as number]
-      if (end < start) continue
+      if (i > 0) out[to++] = COMMA
+      let at = starts[i] as number
+      let end = ends[i] as number
+      if (end < at) continue
       const kind = this.#kinds[i]
-      if (kind === 'plain') this.copy(bytes, start, end)
-      else if (kind === 'date') this.copy(bytes, start + 1, end - 1)
-      else if (isPlain(bytes, start, end)) this.copy(bytes, start, end)
-      else this.#quoted(bytes, start, end)
+      if (kind === 'text' && !isPlain(bytes, at, end)) {
+        to = writeQuoted(bytes, at, end, out, to)
+        continue
+      }
+      if (kind === 'date') {
+        at++
+        end--
+      }
+      to = copy(bytes, at, end, out, to)
     }
-    this.bytes[this.end++] = CR
-    this.bytes[this.end++] = LF
+    out[to++] = CR
+    out[to++] = LF
+    this.end = to
   }
+}
 
-  #quoted(from: Buffer, start: number, end: number): void {
-    this.bytes[this.end++] = QUOTE
-    for (let i = start; i < end; i++) {
-      const byte = from[i] as number
-      this.bytes[this.end++] = byte
-      if (byte === QUOTE) this.bytes[this.end++] = QUOTE
-    }
-    this.bytes[this.end++] = QUOTE
+function writeQuoted(from: Buffer, start: number, end: number, out: Buffer, at: number): number {
+  let to = at
+  out[to++] = QUOTE
+  for (let i = start; i < end; i++) {
+    const byte = from[i] as number
+    out[to++] = byte
+    if (byte === QUOTE) out[to++] = QUOTE
   }
+  out[to++] = QUOTE
+  return to
 }
 
 function isPlain(bytes: Buffer, start: number, end: number): boolean {
   if (start === end) return false
-  const [first, last] = [bytes[start] as number, bytes[end - 1] as number]
+  const first = bytes[start] as number
+  const last = bytes[end - 1] as number
   if (first <= SPACE || last <= SPACE) return false
   // Only here is it worth to look at characters instead of bytes.
   if (first > ASCII_END || last > ASCII_END) return !needsQuotes(bytes.toString('utf8', start, end))
@@ -145,7 +162,7 @@ class JsonWriter extends RowWriter {
     if (!this.#isFirst) this.bytes[this.end++] = COMMA
     this.#isFirst = false
     this.bytes[this.end++] = LF
-    this.copy(bytes, start, end)
+    this.end = copy(bytes, start, end, this.bytes, this.end)
   }
 
   override finish(): void {
@@ -158,7 +175,7 @@ class JsonLinesWriter extends RowWriter {
     const [start, end] = [starts[0] as number, ends[0] as number]
     this.room(end - start + 1)
     const written = this.end
-    this.copy(bytes, start, end)
+    this.end = copy(bytes, start, end, this.bytes, this.end)
     // A json column keeps its line breaks, which stand between its values only.
     for (let i = written; i < this.end; i++) {
       const byte = this.bytes[i]

@@ -50,12 +50,21 @@ export function readerOf(contentType: string, table: Table): RowReader {
   }
 }
 
+/** What stands in front of a value of the column in the JSON of a row. */
+type Heading = { readonly column: Column; readonly key: string; readonly isJson: boolean }
+
+const headingOf = (column: Column, isFirst: boolean): Heading => ({
+  column,
+  key: `${isFirst ? '' : ','}${JSON.stringify(column.name)}:`,
+  isJson: isJsonCell(column),
+})
+
 class CsvRows implements RowReader {
   readonly hasJsonAsText = true
   readonly #table: Table
   readonly #csv = new CsvReader(MAX_ROW)
   /** By position; undefined: the cell is skipped. */
-  #header: (Column | undefined)[] | undefined
+  #header: (Heading | undefined)[] | undefined
   #columns: Column[] = []
 
   constructor(table: Table) {
@@ -73,13 +82,19 @@ class CsvRows implements RowReader {
     try {
       const rows = read()
       if (!this.#header && rows[0]) this.#header = this.#headerOf((rows.shift() as CsvRow).cells)
-      return rows.flatMap((row) => this.#incoming(row))
+      const incoming: Incoming[] = []
+      for (const row of rows) {
+        // An empty line, unless it is a row of one NULL.
+        const isEmpty = row.cells.length === 1 && row.cells[0] === null && (this.#header ?? []).length > 1
+        if (!isEmpty) incoming.push(this.#incoming(row))
+      }
+      return incoming
     } catch (error) {
       throw error instanceof CsvError ? new Unreadable(error.line, error.message) : error
     }
   }
 
-  #headerOf(names: readonly (string | null)[]): (Column | undefined)[] {
+  #headerOf(names: readonly (string | null)[]): (Heading | undefined)[] {
     const header = names.map((name) => {
       const column = this.#table.columns.get((name ?? '').trim())
       if (column) return column
@@ -93,26 +108,26 @@ class CsvRows implements RowReader {
     const written = header.map((column) => (column.isGenerated ? undefined : column))
     this.#columns = written.flatMap((column) => column ?? []).sort((a, b) => a.position - b.position)
     if (this.#columns.length === 0) throw badRequest('no recognized columns in request body')
-    return written
+    const first = written.findIndex((column) => column !== undefined)
+    return written.map((column, i) => column && headingOf(column, i === first))
   }
 
-  #incoming({ line, cells }: CsvRow): Incoming[] {
+  #incoming({ line, cells }: CsvRow): Incoming {
     const header = this.#header ?? []
-    // An empty line, unless it is a row of one NULL.
-    if (cells.length === 1 && cells[0] === null && header.length > 1) return []
     if (cells.length !== header.length) {
-      return [{ line, fault: `expected ${header.length} cells, found ${cells.length}` }]
+      return { line, fault: `expected ${header.length} cells, found ${cells.length}` }
     }
     let body = '{'
     for (let i = 0; i < header.length; i++) {
-      const column = header[i]
-      if (!column) continue
+      const heading = header[i]
+      if (!heading) continue
+      const { column, key, isJson } = heading
       const cell = cells[i] ?? null
-      const value = cell === null ? 'null' : isJsonCell(column) ? jsonCell(column, cell) : JSON.stringify(cell)
-      if (value === undefined) return [{ line, fault: `invalid ${column.type} value: expected JSON` }]
-      body += `${body === '{' ? '' : ','}${JSON.stringify(column.name)}:${value}`
+      const value = cell === null ? 'null' : isJson ? jsonCell(column, cell) : JSON.stringify(cell)
+      if (value === undefined) return { line, fault: `invalid ${column.type} value: expected JSON` }
+      body += key + value
     }
-    return [{ line, columns: this.#columns, body: `${body}}` }]
+    return { line, columns: this.#columns, body: `${body}}` }
   }
 }
 
