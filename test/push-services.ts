@@ -34,6 +34,8 @@ export async function startFcm() {
     connections: () => sockets.size,
     /** The access token that is good now; changing it is what Google's expiry is to us. */
     accessToken: 'access-1',
+    /** Instead of selling a token. */
+    refuseToken: undefined as Behaviour | undefined,
     answer: (_heard: Heard): Behaviour => ({ status: 200, body: { name: `projects/demo/messages/${heard.length}` } }),
     close: () => {
       server.closeAllConnections()
@@ -47,7 +49,13 @@ export async function startFcm() {
     const text = Buffer.concat(chunks).toString()
     const reply = (status: number, body: object, headers: Record<string, string> = {}) =>
       response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body))
+    const behave = (behaviour: Behaviour) => {
+      if (behaviour === 'break') return request.socket.destroy()
+      if (behaviour === 'stall') return undefined
+      return reply(behaviour.status, behaviour.body ?? {}, behaviour.headers)
+    }
     if (request.url === '/token') {
+      if (service.refuseToken) return behave(service.refuseToken)
       const form = new URLSearchParams(text)
       try {
         if (form.get('grant_type') !== 'urn:ietf:params:oauth:grant-type:jwt-bearer') throw new Error('grant_type')
@@ -71,10 +79,7 @@ export async function startFcm() {
     const { message } = JSON.parse(text)
     const one = { token: message.token, headers: request.headers, body: message }
     heard.push(one)
-    const behaviour = service.answer(one)
-    if (behaviour === 'break') return request.socket.destroy()
-    if (behaviour === 'stall') return undefined
-    return reply(behaviour.status, behaviour.body ?? {}, behaviour.headers)
+    return behave(service.answer(one))
   })
   service.url = await listen(server)
   writeFileSync(

@@ -39,9 +39,10 @@ export class Fcm implements PushProvider {
       if (this.#token === used) this.#token = undefined
       return outcomeOf(await this.#post(message, deadline))
     } catch (error) {
-      const code =
-        error instanceof TokenRefused ? error.code : error instanceof OutgoingError ? error.reason : 'internal'
-      return { kind: 'failed', code, message: reasonOf(error) }
+      const message = reasonOf(error)
+      if (error instanceof TokenRefused)
+        return { kind: 'failed', message, code: error.code, retryAfter: error.retryAfter }
+      return { kind: 'failed', message, code: error instanceof OutgoingError ? error.reason : 'internal' }
     }
   }
 
@@ -96,7 +97,8 @@ export class Fcm implements PushProvider {
     })
     const { access_token: text, expires_in: seconds, error } = parsed(answer.body)
     if (answer.status !== 200 || typeof text !== 'string') {
-      throw new TokenRefused(typeof error === 'string' ? error : `http_${answer.status}`)
+      const retryAfter = retryAfterOf(answer.headers['retry-after'], Date.now())
+      throw new TokenRefused(typeof error === 'string' ? error : `http_${answer.status}`, retryAfter)
     }
     return { text, seconds: typeof seconds === 'number' ? seconds : ASSERTION_SECONDS }
   }
@@ -104,9 +106,11 @@ export class Fcm implements PushProvider {
 
 class TokenRefused extends Error {
   readonly code: string
-  constructor(code: string) {
+  readonly retryAfter: number | undefined
+  constructor(code: string, retryAfter: number | undefined) {
     super('the token endpoint gave no access token')
     this.code = code
+    this.retryAfter = retryAfter
   }
 }
 

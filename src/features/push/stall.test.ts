@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { startApns, startFcm } from '../../../test/push-services.ts'
+import { type Behaviour, startApns, startFcm } from '../../../test/push-services.ts'
 import { createOutgoing } from '../../http/out/outgoing.ts'
 import { Apns } from './apns.ts'
 import { apnsCredentials, fcmCredentials } from './credentials.ts'
@@ -63,4 +63,32 @@ test('many messages at once buy one access token', async () => {
   const outcomes = await Promise.all(Array.from({ length: 20 }, () => patient.send(message)))
   assert.ok(outcomes.every(({ kind }) => kind === 'sent'))
   assert.ok(google.tokensSold - before === 1, `${google.tokensSold - before}`)
+})
+
+test('a token endpoint that stalls, breaks or is busy is an outcome, and is asked again', async () => {
+  assert.ok(credentials.fcm)
+  const fresh = new Fcm({ credentials: credentials.fcm, outgoing, endpoint: google.url, timeoutMs: 2_000 })
+  const before = google.heard.length
+  const refusals: [Behaviour, object][] = [
+    ['stall', { code: 'timeout', retryAfter: undefined }],
+    [
+      { status: 429, headers: { 'retry-after': '70' } },
+      { code: 'http_429', retryAfter: 70 },
+    ],
+    [
+      { status: 503, body: { error: 'backend' } },
+      { code: 'backend', retryAfter: undefined },
+    ],
+  ]
+  for (const [refusal, expected] of refusals) {
+    google.refuseToken = refusal
+    const outcome = await fresh.send(message)
+    assert.ok(outcome.kind === 'failed')
+    assert.deepEqual({ code: outcome.code, retryAfter: outcome.retryAfter }, expected)
+  }
+  google.refuseToken = 'break'
+  assert.equal((await fresh.send(message)).kind, 'failed')
+  assert.equal(google.heard.length, before, 'nothing is sent without a token')
+  google.refuseToken = undefined
+  assert.equal((await fresh.send(message)).kind, 'sent')
 })
