@@ -1,70 +1,144 @@
 /**
  * npm run bench files
- * A download through the server against `createReadStream().pipe(response)` and nothing else, in turns.
+ * Downloads through the server against `createReadStream().pipe(response)` of the very same files, in turns: one large
+ * file, and many of one megabyte. And what a large file costs in memory on its way in and out.
  */
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs'
+import {
+  closeSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
-import { startBareScript, startBuilt } from './processes.ts'
+import { type Stage, startBareScript, startBuilt } from './processes.ts'
 import { median } from './report.ts'
+import { hasWrk, wrk } from './wrk.ts'
 
-const MEGABYTES = 512
+const MEGABYTE = 1024 * 1024
+const LARGE = 1024 * MEGABYTE
+const SMALL_FILES = 64
 const ROUNDS = 7
+const SECONDS = 2
+const CONNECTIONS = 8
 
 const scratch = mkdtempSync(join(tmpdir(), 'svc-bench-files-'))
-const file = join(scratch, 'large.bin')
-const descriptor = openSync(file, 'w')
-for (let i = 0; i < MEGABYTES; i++) writeSync(descriptor, randomBytes(1024 * 1024))
-closeSync(descriptor)
-
+const storagePath = join(scratch, 'storage')
 const cluster = await startEmbedded({ dataDir: join(scratch, 'pg'), log: () => {} })
-const env = { SVC_STORAGE_LOCAL_PATH: join(scratch, 'storage'), SVC_STORAGE_MAX_FILE_SIZE: '1GB' }
+const env = { SVC_STORAGE_LOCAL_PATH: storagePath, SVC_STORAGE_MAX_FILE_SIZE: '2GB' }
 const server = await startBuilt(cluster.url, env)
-const bare = await startBareScript('bare-file.ts', { file })
+const bucket = `http://127.0.0.1:${server.port}/api/storage/bench`
 
 const curl = (...args: string[]): string => {
   const { stdout, status } = spawnSync('curl', ['-sS', '--fail', ...args], { encoding: 'utf8' })
   if (status !== 0) throw new Error('curl failed')
   return stdout
 }
-const storage = `http://127.0.0.1:${server.port}/api/storage/bench`
-const upload = curl('-F', `file=@${file}`, '-o', '/dev/null', '-w', '%{speed_upload}', storage)
-console.log(`upload, durable: ${Math.round(Number(upload) / 1e6)} MB/s`)
 
-/** Megabytes per second. */
+/** Sends a file of random bytes; megabytes per second until it is durable. */
+function upload(name: string, bytes: number): number {
+  const file = join(scratch, 'source')
+  const descriptor = openSync(file, 'w')
+  for (let i = 0; i < bytes; i += MEGABYTE) writeSync(descriptor, randomBytes(MEGABYTE))
+  closeSync(descriptor)
+  const speed = curl('-F', `file=@${file};filename=${name}`, '-o', '/dev/null', '-w', '%{speed_upload}', bucket)
+  rmSync(file)
+  return Number(speed) / 1e6
+}
+
 const download = (url: string): number => Number(curl('-o', '/dev/null', '-w', '%{speed_download}', url)) / 1e6
-const sides = { bare: `http://127.0.0.1:${bare.port}/`, server: `${storage}/large.bin` }
-const pids = { bare: bare.pid, server: server.pid }
+
+/** How much more memory than before a process had at most while it worked. */
+function growth<T>({ pid, residentBytes, peakBytes }: Stage, work: () => T): { grownMb: number; result: T } {
+  const before = residentBytes()
+  writeFileSync(`/proc/${pid}/clear_refs`, '5')
+  const result = work()
+  return { grownMb: ((peakBytes() ?? Number.NaN) - before) / MEGABYTE, result }
+}
 
 /** User and system time; unlike the clock it does not depend on who else is at work on the machine. */
-const processorMs = (pid: number): number => {
+const processorMs = ({ pid }: Stage): number => {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
     .replace(/^.*\) /s, '')
     .split(' ')
   return (Number(fields[11]) + Number(fields[12])) * 10
 }
 
-const speeds: Record<keyof typeof sides, number[]> = { bare: [], server: [] }
-const costs: Record<keyof typeof sides, number[]> = { bare: [], server: [] }
-for (const url of Object.values(sides)) download(url)
-for (let round = 0; round < ROUNDS; round++) {
-  for (const side of ['bare', 'server'] as const) {
-    const before = processorMs(pids[side])
-    speeds[side].push(download(sides[side]))
-    costs[side].push(processorMs(pids[side]) - before)
-  }
+// Code and buffers that stay are brought in by the first file.
+upload('warm.bin', 64 * MEGABYTE)
+download(`${bucket}/warm.bin`)
+const sent = growth(server, () => upload('large.bin', LARGE))
+const got = growth(server, () => download(`${bucket}/large.bin`))
+console.log(`upload of 1 GB, durable: ${Math.round(sent.result)} MB/s`)
+for (const [way, { grownMb }] of [
+  ['in', sent],
+  ['out', got],
+] as const) {
+  console.log(
+    `memory while 1 GB goes ${way}: ${grownMb.toFixed(0)} MB more (bar 64)${grownMb <= 64 ? ' ok' : ' ABOVE'}`,
+  )
 }
-const [alone, through] = [median(speeds.bare), median(speeds.server)]
-const [costAlone, costThrough] = [median(costs.bare), median(costs.server)]
-const title = `download of ${MEGABYTES} MB`
-console.log(`${title}, createReadStream().pipe(): ${Math.round(alone)} MB/s, ${costAlone} ms of processor time`)
-console.log(`${title}, storage: ${Math.round(through)} MB/s, ${costThrough} ms of processor time`)
-console.log(
-  `${(through / alone).toFixed(2)} of the speed (bar 0.8), ${(costThrough / costAlone).toFixed(2)} of the cost`,
-)
+for (let i = 0; i < SMALL_FILES; i++) upload(`small${i}.bin`, MEGABYTE)
+
+const blobs = join(storagePath, 'blobs')
+const files = readdirSync(blobs).flatMap((shard) => readdirSync(join(blobs, shard)).map((id) => join(blobs, shard, id)))
+const ofSize = (bytes: number) => files.filter((file) => statSync(file).size === bytes)
+const bare = await startBareScript('bare-file.ts', { files: [...ofSize(LARGE), ...ofSize(MEGABYTE)] })
+
+type Side = 'bare' | 'server'
+const sides = { bare, server }
+
+/** Megabytes per second, and milliseconds of processor time per gigabyte. */
+type Pass = { speed: number; cost: number }
+
+const large = (side: Side): Pass => {
+  const before = processorMs(sides[side])
+  const speed = download(side === 'bare' ? `http://127.0.0.1:${bare.port}/0` : `${bucket}/large.bin`)
+  return { speed, cost: processorMs(sides[side]) - before }
+}
+
+const many = async (side: Side): Promise<Pass> => {
+  const paths = Array.from({ length: SMALL_FILES }, (_, i) =>
+    side === 'bare' ? `/${i + 1}` : `/api/storage/bench/small${i}.bin`,
+  )
+  const before = processorMs(sides[side])
+  const { port } = sides[side]
+  const requests = paths.map((path) => ({ method: 'GET', path }))
+  const { rps, count, errors, statuses } = await wrk({ port, requests, connections: CONNECTIONS, seconds: SECONDS })
+  if (errors > 0 || Object.keys(statuses).length > 1) throw new Error(`${side}: not every download succeeded`)
+  return { speed: (rps * MEGABYTE) / 1e6, cost: ((processorMs(sides[side]) - before) * 1024) / count }
+}
+
+/** Each round has both sides next to each other, and begins with the other one; what disturbs one round is outvoted. */
+async function compare(title: string, pass: (side: Side) => Pass | Promise<Pass>): Promise<void> {
+  const passes: Record<Side, Pass[]> = { bare: [], server: [] }
+  for (const side of ['bare', 'server'] as const) await pass(side)
+  for (let round = 0; round < ROUNDS; round++) {
+    const order: Side[] = round % 2 === 0 ? ['bare', 'server'] : ['server', 'bare']
+    for (const side of order) passes[side].push(await pass(side))
+  }
+  const ratios = passes.server.map(({ speed }, i) => speed / (passes.bare[i]?.speed ?? Number.NaN))
+  for (const side of ['bare', 'server'] as const) {
+    const speed = Math.round(median(passes[side].map((one) => one.speed)))
+    const cost = Math.round(median(passes[side].map((one) => one.cost)))
+    console.log(`${title}, ${side}: ${speed} MB/s, ${cost} ms of processor time per GB`)
+  }
+  const ratio = median(ratios)
+  const all = ratios.map((one) => one.toFixed(2)).join(' ')
+  console.log(`${title}: ${ratio.toFixed(2)} of bare (bar 0.80)${ratio >= 0.8 ? ' ok' : ' BELOW'}; rounds: ${all}`)
+}
+
+await compare('download of 1 GB', large)
+if (hasWrk()) await compare(`downloads of 1 MB, ${CONNECTIONS} at a time`, many)
+else console.log('downloads of 1 MB are measured with wrk, which is not installed')
 
 await server.stop()
 await bare.stop()
