@@ -60,10 +60,11 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     features.push(...[operator, identity, messages, data, events, files].flatMap((group): Feature[] => group.features))
     await life.start(features)
 
-    const cleanups = Object.assign({}, ...features.map((feature) => feature.cleanups))
+    const { db, changeLog } = platform
+    const cleanups = groups.cleanupsOf(config, { db, store: files.store, trimLog: () => changeLog.trim() })
     // Stops before anything that its handlers use.
     life.own(platform.queue)
-    await events.jobs.work(jobTypesOf(features))
+    await events.jobs.work(jobTypesOf(features, cleanups))
     const routes: readonly Route[] = features.flatMap((feature) => feature.routes ?? [])
     const http = groups.createHttpServer({
       routes,

@@ -55,7 +55,6 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     config: config.jobs,
     ran: () => usage.jobRan(),
   })
-  const logJobs = { cleanups: { change_log_trim: () => changeLog.trim() } }
   const { retention_days: retentionDays, ...settings } = config.audit
   const trail = createAuditTrail({ db, schema, log: changeLog, settings, retentionDays, observe })
   const push = createPush({
@@ -68,5 +67,5 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     retentionSeconds: config.jobs.retention,
     config: config.push,
   })
-  return { jobs, features: [realtime, webhooks, trail, jobs, logJobs, push] }
+  return { jobs, features: [realtime, webhooks, trail, jobs, push] }
 }

@@ -31,5 +31,5 @@ export function createFiles(config: Config, platform: Platform, { keyFor }: Iden
     isObjectName,
     requiresStorage: storage.requires,
   })
-  return { features: [storage, sites], hosted: sites.hosted }
+  return { features: [storage, sites], hosted: sites.hosted, store: storage.store }
 }

@@ -1,16 +1,17 @@
 import type { JobHandler } from '../core/job.ts'
 import type { Feature } from '../http/feature.ts'
 
-/** Everything that can be queued and scheduled, by type: what features bring as jobs, and their cleanups. */
-export function jobTypesOf(features: readonly Feature[]): Record<string, JobHandler> {
+type Cleanups = Readonly<Record<string, () => Promise<number>>>
+
+/** Everything that can be queued and scheduled, by type: all cleanups, and what features bring. */
+export function jobTypesOf(features: readonly Feature[], cleanups: Cleanups): Record<string, JobHandler> {
   const types: Record<string, JobHandler> = {}
-  for (const { jobs = {}, cleanups = {} } of features) {
-    for (const [type, handler] of [...Object.entries(jobs), ...Object.entries(cleanups).map(asJob)]) {
-      if (types[type]) throw new Error(`two features bring the job type ${type}`)
-      types[type] = handler
-    }
+  for (const [type, handler] of features.flatMap(({ jobs = {} }) => Object.entries(jobs))) {
+    if (types[type]) throw new Error(`two features bring the job type ${type}`)
+    types[type] = handler
   }
-  return types
+  // A feature's own job of that name is the same, with a choice.
+  return { ...Object.fromEntries(Object.entries(cleanups).map(asJob)), ...types }
 }
 
 const asJob = ([type, cleanup]: [string, () => Promise<number>]): [string, JobHandler] => [

@@ -1,4 +1,6 @@
-import { createCleanups } from '../features/auth/cleanups.ts'
+import { cleanupsOf } from '../app/cleanups.ts'
+import { ChangeLog } from '../db/changes/log.ts'
+import { createStore } from '../features/storage/storage.ts'
 import { type Context, UsageError } from './command.ts'
 import { withDb } from './database.ts'
 
@@ -8,10 +10,9 @@ export async function cleanup(context: Context): Promise<number> {
   if (more.length > 0) throw new UsageError('usage: svc cleanup <name>')
   const { config } = context.config()
   return withDb(config, async (db) => {
-    const cleanups: Record<string, () => Promise<number>> = createCleanups({
-      db,
-      anonymousRetentionDays: config.auth.anonymous_retention_days,
-    })
+    const log = new ChangeLog({ db, observe: () => {}, retentionSeconds: config.events.retention, key: '' })
+    const store = createStore(config.storage)
+    const cleanups = cleanupsOf(config, { db, store, trimLog: () => log.trim() })
     const names = Object.keys(cleanups)
     if (name === undefined) {
       context.print(context.json ? JSON.stringify({ items: names }) : names.join('\n'))
@@ -19,7 +20,7 @@ export async function cleanup(context: Context): Promise<number> {
     }
     const run = Object.hasOwn(cleanups, name) ? cleanups[name] : undefined
     if (!run) throw new UsageError(`unknown cleanup: ${name} (there are ${names.join(', ')})`)
-    const removed = await run()
+    const removed = await run().finally(() => store.stop())
     context.print(context.json ? JSON.stringify({ removed }) : `removed ${removed}`)
     return 0
   })

@@ -211,13 +211,27 @@ test('reset-password ends the old password and every token, and the tool keeps w
 test('cleanups are listed, run one by one, and unknown ones are refused', async () => {
   const listed = await svc(['cleanup', '--json'])
   assert.deepEqual(JSON.parse(listed.out), {
-    items: ['expired_auth_cleanup', 'stale_session_cleanup', 'anonymous_account_cleanup', 'unverified_totp_cleanup'],
+    items: [
+      'expired_auth_cleanup',
+      'stale_session_cleanup',
+      'anonymous_account_cleanup',
+      'unverified_totp_cleanup',
+      'expired_oauth_cleanup',
+      'audit_log_retention',
+      'change_log_trim',
+      'webhook_delivery_prune',
+      'storage_orphan_sweep',
+    ],
   })
   const abandon = `insert into svc.users (is_anonymous, created_at) values
     (true, now() - interval '31 days'), (true, now() - interval '29 days') returning id`
   assert.equal((await svc(['sql', abandon])).code, 0)
   assert.deepEqual(await svc(['cleanup', 'anonymous_account_cleanup']), { code: 0, out: 'removed 1\n', err: '' })
   assert.deepEqual(await svc(['cleanup', 'anonymous_account_cleanup']), { code: 0, out: 'removed 0\n', err: '' })
+  for (const name of ['storage_orphan_sweep', 'change_log_trim']) {
+    const { code, out } = await svc(['cleanup', name, '--json'])
+    assert.deepEqual([code, JSON.parse(out)], [0, { removed: 0 }], name)
+  }
   const { code, err } = await svc(['cleanup', 'everything'])
   assert.equal(code, 2)
   assert.match(err, /^unknown cleanup: everything \(there are .*\)\n$/)

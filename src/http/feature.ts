@@ -14,8 +14,6 @@ export type Feature = {
   stop?(): Promise<void> | void
   /** Work that can be queued and scheduled, by type. */
   readonly jobs?: Readonly<Record<string, JobHandler>>
-  /** Helpers that remove what is over, by name; each resolves to how much it removed. They are job types too. */
-  readonly cleanups?: Readonly<Record<string, () => Promise<number>>>
   /** Figures of GET /api/admin/stats. */
   stats?(): Readonly<Record<string, unknown>>
 }

@@ -5,13 +5,11 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { freePort } from '../free-port.ts'
 import { eventually, spawnServer, startServer } from '../kit.ts'
 import { hashOf, sendLarge } from '../large-upload.ts'
 import { upload } from '../upload.ts'
+import { killDuringUploads } from '../upload-kills.ts'
 
-/** A few kills; UPLOAD_KILLS=50 makes the long version of it. */
-const ROUNDS = Number(process.env['UPLOAD_KILLS'] ?? 3)
 /** LARGE_MEGABYTES=1024 for the gigabyte that is promised; what does not grow with 256 does not grow with more. */
 const LARGE = Number(process.env['LARGE_MEGABYTES'] ?? 256)
 const MEGABYTE = 1024 * 1024
@@ -33,52 +31,11 @@ const names = (path: string): string[] => {
   }
 }
 const age = (path: string): void => utimesSync(path, new Date(0), new Date(0))
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 test('a server killed in the middle of uploads: what is listed is whole, and what was there stays until then', async () => {
   const root = folder()
   const config = { 'storage.local_path': root, 'storage.max_file_size': '100MB' }
-  const port = await freePort()
-  let server = await spawnServer({ config, port })
-  const whole = new Map<string, Set<string>>()
-  const acknowledged = new Map<string, string>()
-  const send = async (name: string, isSlow: boolean) => {
-    const pieces = Array.from({ length: 8 }, () => randomBytes(MEGABYTE))
-    async function* slowly() {
-      for (const piece of pieces) {
-        yield piece
-        if (isSlow) await pause(20 + Math.random() * 60)
-      }
-    }
-    const sent = await sendLarge(`${server.url}/api/storage/pub`, name, { pieces: slowly() })
-    whole.set(name, (whole.get(name) ?? new Set()).add(sent.sha256))
-    if (sent.status === 201) acknowledged.set(name, sent.sha256)
-    return sent
-  }
-  for (let i = 0; i < 3; i++) assert.equal((await send(`f${i}`, false)).status, 201)
-
-  for (let round = 0; round < ROUNDS; round++) {
-    const before = new Map(acknowledged)
-    const underWay = ['f0', 'f1', 'f2', `new${round}`].map((name) => send(name, true))
-    await pause(50 + Math.random() * 450)
-    await server.kill('SIGKILL')
-    await Promise.all(underWay)
-    server = await spawnServer({ config, port, on: server })
-    const { body } = await server.call('GET /api/storage/pub')
-    const listed = body.items as { name: string; size: number }[]
-    for (const { name, size } of listed) {
-      const { status, sha256, bytes } = await hashOf(`${server.url}/api/storage/pub/${name}`)
-      assert.deepEqual([status, bytes], [200, size], `${name} is listed and not whole`)
-      assert.ok(whole.get(name)?.has(sha256), `${name} is none of what was sent`)
-      const isAcknowledgedNow = acknowledged.get(name) !== before.get(name)
-      if (isAcknowledgedNow) assert.equal(sha256, acknowledged.get(name), `${name} was acknowledged and is lost`)
-    }
-    for (const name of acknowledged.keys())
-      assert.ok(
-        listed.some((one) => one.name === name),
-        `${name} is lost`,
-      )
-  }
+  const server = await killDuringUploads(config, { megabytes: 8 })
 
   // What nobody has touched for a while is nobody's; the clock is moved instead of waited for.
   for (const name of names(join(root, 'tmp'))) age(join(root, 'tmp', name))

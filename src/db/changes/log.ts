@@ -263,7 +263,8 @@ export class ChangeLog {
   async trim(): Promise<number> {
     let total = 0
     for (let slice = TRIM_SLICE; slice === TRIM_SLICE && !this.#stopped; total += slice) {
-      await this.#settling?.next()
+      // Without a start nobody looks but us.
+      await (this.#settling?.next() ?? this.#settled.look())
       const statement = trimSlice(this.#retentionSeconds, this.#settled.upTo, TRIM_SLICE)
       slice = Number(await this.#db.fly(SYSTEM, statement, { lane: 'slow' }))
     }

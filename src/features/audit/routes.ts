@@ -1,14 +1,12 @@
 import { reasonOf } from '../../core/errors.ts'
-import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Feature } from '../../http/feature.ts'
 import { jsonText, route } from '../../http/route.ts'
 import { DataAudit, type DataAuditDeps } from './data-audit.ts'
 import { readAudit } from './query.ts'
-import { forgetOldAudit } from './sql.ts'
+import { forgetAudit } from './retention.ts'
 
 const HOUSEKEEPING_MS = 3_600_000
-const SLICE = 5_000
 
 const auditPage = t.object({
   items: t.array(
@@ -50,14 +48,6 @@ export function createAuditTrail(deps: DataAuditDeps & { retentionDays: number }
   const data = new DataAudit(deps)
   let housekeeping: NodeJS.Timeout | undefined
 
-  async function forget(): Promise<number> {
-    let total = 0
-    for (let slice = SLICE; slice === SLICE; total += slice) {
-      slice = await db.run(SYSTEM, forgetOldAudit(retentionDays, SLICE), { lane: 'slow' })
-    }
-    return total
-  }
-
   return {
     routes: [
       route('GET /api/admin/audit', {
@@ -71,12 +61,11 @@ export function createAuditTrail(deps: DataAuditDeps & { retentionDays: number }
     async start() {
       await data.start()
       housekeeping = setInterval(() => {
-        forget().catch((error: unknown) => {
+        forgetAudit(db, retentionDays).catch((error: unknown) => {
           observe({ level: 'warn', message: 'old audit entries not removed', attrs: { error: reasonOf(error) } })
         })
       }, HOUSEKEEPING_MS).unref()
     },
-    cleanups: { audit_log_retention: forget },
     stop() {
       data.stop()
       clearInterval(housekeeping)

@@ -16,7 +16,6 @@ import { pageRoutes } from './accounts/pages.ts'
 import type { ForeignCredentials } from './accounts/proof.ts'
 import { accountRoutes } from './accounts/routes.ts'
 import { authAdminRoutes } from './admin-routes.ts'
-import { createCleanups } from './cleanups.ts'
 import { createIdentify, type Identify, type IdentifyDeps } from './identify.ts'
 import { createBackupCodes } from './mfa/codes/backup-codes.ts'
 import { createCodeKey } from './mfa/codes/code-key.ts'
@@ -95,7 +94,6 @@ export type Auth = {
   identify: Identify
   settings(): AuthSettings
   sessions: Sessions
-  cleanups: Record<string, () => Promise<number>>
   start(): void
   stop(): Promise<void>
 }
@@ -187,7 +185,6 @@ export function createAuth(deps: AuthDeps): Auth {
     identify,
     settings: settings.current,
     sessions,
-    cleanups: createCleanups({ db, anonymousRetentionDays: config.anonymous_retention_days }),
     start: () => sweep.start(),
     stop: () => sweep.stop(),
   }

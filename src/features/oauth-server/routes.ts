@@ -13,7 +13,7 @@ import { consentPage } from './consent-page.ts'
 import { errorBody, refuse, tokenErrorBody, unknownClient } from './errors.ts'
 import { type Grants, required } from './grants.ts'
 import { metadataOf } from './metadata.ts'
-import { type Client, clientNamed, dropExpired } from './sql.ts'
+import { type Client, clientNamed } from './sql.ts'
 
 export type OAuthServerDeps = {
   db: Db
@@ -202,13 +202,6 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
 
   return {
     routes,
-    cleanups: {
-      expired_oauth_cleanup: async () => {
-        let sum = 0
-        for (const statement of dropExpired) sum += await db.run(SYSTEM, statement)
-        return sum
-      },
-    },
   }
 }
 

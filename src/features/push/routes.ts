@@ -19,7 +19,6 @@ import { deviceRoutes, found, uuidIn } from './device-routes.ts'
 import { Fcm } from './fcm.ts'
 import { logProvider, type PushProvider } from './provider.ts'
 import {
-  deactivateStale,
   listDeliveries,
   type Message,
   oneDelivery,
@@ -65,7 +64,6 @@ const JOB = 'push_delivery'
 const MAX_ATTEMPTS = 3
 const TIMEOUT_MS = 10_000
 const MAX_BYTES = 4_096
-const STALE_AFTER_DAYS = 270
 const APPLE = { production: 'https://api.push.apple.com', sandbox: 'https://api.sandbox.push.apple.com' }
 
 const delivery = t.object({
@@ -106,7 +104,6 @@ export function createPush(deps: Deps): Feature {
   return {
     routes,
     jobs,
-    cleanups: { push_token_cleanup: () => db.run(SYSTEM, deactivateStale(STALE_AFTER_DAYS)) },
     start() {
       const remove = (limit: number): Sql => pruneDeliveries(retentionSeconds, isUnderWay, limit)
       sweeping = sweep({ db, observe, what: 'push deliveries', remove })

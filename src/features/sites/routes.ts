@@ -1,4 +1,3 @@
-import type { Readable } from 'node:stream'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
@@ -7,6 +6,8 @@ import { audited, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Feature } from '../../http/feature.ts'
+import type { Range } from '../../http/files/conditions.ts'
+import type { ByteSource } from '../../http/files/source.ts'
 import type { HostedSites } from '../../http/pipeline.ts'
 import { type Call, jsonText, noContent, type Reply, type Route, route } from '../../http/route.ts'
 import { Deploys, type StoredBytes } from './deploys.ts'
@@ -20,7 +21,7 @@ type Deps = {
   db: Db
   publicBaseUrl: () => string
   addBlob: (blob: StoredBytes) => Sql
-  readBlob: (id: string, range: { start: number; end: number }) => Promise<Readable | undefined>
+  readBlob: (id: string, range: Range) => Promise<ByteSource | undefined>
   /** Takes a form with a file; `keep` writes what refers to it. */
   receive: <T>(call: Call, keep: (upload: Received) => Promise<T>) => Promise<T>
   isObjectName: (name: string) => boolean

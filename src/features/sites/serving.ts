@@ -1,14 +1,14 @@
-import type { Readable } from 'node:stream'
 import { notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { sendContent } from '../../http/files/send.ts'
+import type { ByteSource } from '../../http/files/source.ts'
 import type { Call, Reply } from '../../http/route.ts'
 import { hasHash } from './hashed-names.ts'
 import { liveFiles, type ServedFile } from './sql.ts'
 
 type Range = { start: number; end: number }
-type Deps = { db: Db; read: (blobId: string, range: Range) => Promise<Readable | undefined> }
+type Deps = { db: Db; read: (blobId: string, range: Range) => Promise<ByteSource | undefined> }
 
 /** Precompressed twins, best first. */
 const ENCODINGS = [
@@ -67,9 +67,9 @@ export class Serving {
         ...(encoded?.file && { 'Content-Encoding': encoded.name }),
       },
       open: async (range: Range) => {
-        const stream = await this.#deps.read(blobId, range)
-        if (!stream) throw new Error(`the bytes of ${file.path} are missing`)
-        return stream
+        const bytes = await this.#deps.read(blobId, range)
+        if (!bytes) throw new Error(`the bytes of ${file.path} are missing`)
+        return bytes
       },
     }
     return sendContent(call, content, { status })

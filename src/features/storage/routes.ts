@@ -1,10 +1,11 @@
-import type { Readable } from 'node:stream'
 import { badRequest } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import { limitOf } from '../../core/page.ts'
+import type { Range } from '../../http/files/conditions.ts'
 import { isPassive } from '../../http/files/content-type.ts'
 import { attachment } from '../../http/files/disposition.ts'
 import { sendContent } from '../../http/files/send.ts'
+import type { ByteSource } from '../../http/files/source.ts'
 import { type Call, json, jsonText, noContent, type Reply, type Route, route } from '../../http/route.ts'
 import type { Blobs } from './blobs/blobs.ts'
 import { bucketName, encodedName, objectName } from './names.ts'
@@ -61,10 +62,10 @@ export function objectRoutes(deps: {
   async function download(call: Call, bucket: string, name: string): Promise<Reply> {
     const { object, isShared } = await readable(call, bucket, name)
     const { contentType, size, blobId, inline } = object
-    const open = async (range: { start: number; end: number }): Promise<Readable> => {
-      const stream = await blobs.read(blobId, range)
-      if (!stream) throw new Vanished(`the bytes of ${bucket}/${name} are missing`)
-      return stream
+    const open = async (range: Range): Promise<ByteSource> => {
+      const bytes = await blobs.read(blobId, range)
+      if (!bytes) throw new Vanished(`the bytes of ${bucket}/${name} are missing`)
+      return bytes
     }
     const headers = {
       'Content-Type': contentType,

@@ -12,7 +12,7 @@ const base = 'https://api.example.test'
 /** The same promises, wherever the bytes are. */
 for (const backend of ['local', 's3']) {
   const api = await startServer({
-    config: { 'server.public_base_url': base, ...(backend === 's3' && (await startS3())) },
+    config: { 'server.public_base_url': base, ...(backend === 's3' && (await startS3()).config) },
   })
   const ada = await api.signUp('ada@example.test')
 

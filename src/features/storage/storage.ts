@@ -46,14 +46,14 @@ type Deps = {
   countPurgeAll: (ip: string) => Promise<Allowance | undefined>
 }
 
-export type Storage = Feature & { blobs: Blobs; uploads: Uploads; requires: () => void }
+export type Storage = Feature & { store: Store; blobs: Blobs; uploads: Uploads; requires: () => void }
 
 /** Files in buckets. What else keeps files is given the blobs and the reader of upload forms. */
 export function createStorage(deps: Deps): Storage {
   const { db, queue, observe, config } = deps
   const timeoutMs = config.upload_timeout * 1000
-  const store = createStore(config, timeoutMs)
-  const blobs = new Blobs({ db, store, queue, uploadMs: timeoutMs, observe })
+  const store = createStore(config)
+  const blobs = new Blobs({ db, store, queue, observe })
   const uploads = new Uploads(blobs, { maxFileBytes: config.max_file_size, timeoutMs, places: store.maxWrites })
   const provider = createProvider(config.cdn, deps.outgoing)
   const purges = new Purges(provider, queue)
@@ -64,6 +64,7 @@ export function createStorage(deps: Deps): Storage {
   }
   const purgeBucket = (bucket: string) => purges.bucket(bucket, baseUrl())
   return {
+    store,
     blobs,
     uploads,
     requires,
@@ -73,7 +74,6 @@ export function createStorage(deps: Deps): Storage {
       purgeRoute({ db, provider, countPurgeAll: deps.countPurgeAll, requires }),
     ],
     jobs: { cdn_purge: purgeJob(provider, deps.countPurgeAll) },
-    cleanups: { storage_orphan_sweep: () => blobs.removeOrphans() },
     start() {
       if (!config.enabled) return
       blobs.start()
@@ -83,7 +83,7 @@ export function createStorage(deps: Deps): Storage {
   }
 }
 
-function createStore(config: StorageConfig, uploadMs: number): Store {
+export function createStore(config: StorageConfig): Store {
   if (config.backend === 'local') return new LocalStore(config.local_path)
   return new S3Store({
     endpoint: config.s3_endpoint,
@@ -93,6 +93,6 @@ function createStore(config: StorageConfig, uploadMs: number): Store {
     secretKey: config.s3_secret_key,
     useSsl: config.s3_use_ssl,
     maxFileBytes: config.max_file_size,
-    uploadMs,
+    abandonedMs: config.upload_timeout * 1000 + 60_000,
   })
 }

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto'
 import { notFound, reasonOf } from '../../core/errors.ts'
-import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -16,7 +15,7 @@ import { json, jsonText, noContent, route } from '../../http/route.ts'
 import { attempt } from './attempt.ts'
 import { KIND, startDelivery } from './delivery.ts'
 import { createHooks, EVENTS, hookChange, newHook } from './hooks.ts'
-import { pruneDeliveries } from './sql.ts'
+import { prune } from './prune.ts'
 
 type Deps = {
   db: Db
@@ -32,7 +31,6 @@ type Deps = {
 }
 
 const PRUNE_EVERY_MS = 3_600_000
-const PRUNE_SLICE = 5_000
 const COUNT_EVERY_MS = 5_000
 const hook = t.object({
   id: t.uuid(),
@@ -87,18 +85,15 @@ export function createWebhooks(deps: Deps): Feature {
     'max',
   )
 
-  const quietly = (what: string, work: () => Promise<void>) => (): void => {
+  const quietly = (what: string, work: () => Promise<unknown>) => (): void => {
     work().catch((error: unknown) => observe({ level: 'warn', message: what, attrs: { error: reasonOf(error) } }))
   }
   const count = quietly('webhook queue not counted', async () => {
     sizes = await queue.sizes(KIND)
   })
-  const pruneBefore = async (retentionSeconds: number): Promise<void> => {
-    while ((await db.run(SYSTEM, pruneDeliveries(retentionSeconds, PRUNE_SLICE))) === PRUNE_SLICE);
-  }
-  const prune = quietly('webhook deliveries not pruned', () => pruneBefore(config.delivery_retention))
-  const timers = [setInterval(count, COUNT_EVERY_MS).unref(), setInterval(prune, PRUNE_EVERY_MS).unref()]
-  prune()
+  const housekeep = quietly('webhook deliveries not pruned', () => prune(db, config.delivery_retention))
+  const timers = [setInterval(count, COUNT_EVERY_MS).unref(), setInterval(housekeep, PRUNE_EVERY_MS).unref()]
+  housekeep()
 
   const routes = [
     route('GET /api/webhooks', {
@@ -190,8 +185,10 @@ export function createWebhooks(deps: Deps): Feature {
   return {
     routes,
     jobs: {
-      webhook_delivery_prune: ({ payload: { retention_hours: hours } }) =>
-        pruneBefore(typeof hours === 'number' && hours >= 0 ? hours * 3600 : config.delivery_retention),
+      webhook_delivery_prune: async ({ payload: { retention_hours: hours }, log }) => {
+        const seconds = typeof hours === 'number' && hours >= 0 ? hours * 3600 : config.delivery_retention
+        log(`removed ${await prune(db, seconds)}`)
+      },
     },
     stats: () => ({ webhook_queue: { queued: total(), byWebhook: Object.fromEntries(sizes) } }),
     stop() {

@@ -1,21 +1,17 @@
-import type { Readable } from 'node:stream'
-import { pipeline } from 'node:stream'
 import type { Call, Reply } from '../route.ts'
 import { isNotModified, type Range, rangeOf, type Version } from './conditions.ts'
+import type { ByteSource } from './source.ts'
 
 export type Content = Version & {
   size: number
   headers: Record<string, string>
-  /** A stream of the part, which is not opened for answers without a body. */
-  open(range: Range): Promise<Readable>
+  /** The part, which is not opened for answers without a body. */
+  open(range: Range): Promise<ByteSource>
 }
 
 type Sent = { status?: number }
 
-/**
- * Answers GET and HEAD of stored bytes: conditions, one range, and a stream that goes as fast as the client reads. A
- * stream that breaks in the middle closes the connection, so that nobody takes a part for the whole.
- */
+/** Answers GET and HEAD of stored bytes: conditions, and one range. */
 export async function sendContent(call: Call, content: Content, { status = 200 }: Sent = {}): Promise<Reply> {
   const { request, response } = call.raw
   const headers: Record<string, string> = {
@@ -35,14 +31,12 @@ export async function sendContent(call: Call, content: Content, { status = 200 }
   if (range) headers['Content-Range'] = `bytes ${range.start}-${range.end}/${content.size}`
   const answered = range ? 206 : status
   if (isHead || content.size === 0) return { status: answered, headers }
-  const stream = await content.open(range ?? { start: 0, end: content.size - 1 })
+  const source = await content.open(range ?? { start: 0, end: content.size - 1 })
   if (response.destroyed) {
-    stream.destroy()
+    source.close()
     return { status: answered, streaming: true }
   }
   response.writeHead(answered, headers)
-  pipeline(stream, response, (error) => {
-    if (error) response.destroy()
-  })
+  source.sendTo(response)
   return { status: answered, streaming: true }
 }

@@ -5,17 +5,16 @@ import { SYSTEM } from '../../../core/identity.ts'
 import type { Observe } from '../../../core/observe.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Queue } from '../../../db/queue/queue.ts'
-import { forgetBlobs, unknownBlobs } from './sql.ts'
+import type { Range } from '../../../http/files/conditions.ts'
+import type { ByteSource } from '../../../http/files/source.ts'
+import { forgetBlobs } from './sql.ts'
 import { type Store, storeFailure } from './store.ts'
 
 export type Blob = { id: string; size: number; sha256: string }
 
 const REMOVE = 'blobs.remove'
-const SWEEP_SLICE = 500
-/** Far longer than any upload takes from its first byte to its row, and than clocks differ. */
-const MIN_ORPHAN_AGE_MS = 3_600_000
 
-type Deps = { db: Db; store: Store; queue: Queue; uploadMs: number; observe: Observe }
+type Deps = { db: Db; store: Store; queue: Queue; observe: Observe }
 
 /**
  * Bytes and the rows that mean them, in step: bytes are durable before their row is committed, and go after it is gone.
@@ -69,37 +68,13 @@ export class Blobs {
   }
 
   /** Undefined when the blob was removed since its row was read. */
-  read(id: string, range: { start: number; end: number }): Promise<Readable | undefined> {
+  read(id: string, range: Range): Promise<ByteSource | undefined> {
     return this.#deps.store.read(id, range)
   }
 
   /** For a blob that no row means, and none will; when it cannot be removed now, the sweep does it. */
   async discard({ id }: Blob): Promise<void> {
     await this.#deps.store.remove(id).catch((error: unknown) => this.#tell('upload not discarded', error))
-  }
-
-  async removeOrphans(): Promise<number> {
-    const { store, uploadMs } = this.#deps
-    const before = Date.now() - Math.max(MIN_ORPHAN_AGE_MS, 2 * uploadMs)
-    let removed = 0
-    let slice: string[] = []
-    const removeUnknown = async (): Promise<void> => {
-      const orphans = await this.#unknown(slice)
-      slice = []
-      for (const id of orphans) await store.remove(id)
-      removed += orphans.length
-    }
-    for await (const { id, modifiedAt } of store.list()) {
-      if (modifiedAt < before) slice.push(id)
-      if (slice.length === SWEEP_SLICE) await removeUnknown()
-    }
-    if (slice.length > 0) await removeUnknown()
-    return removed
-  }
-
-  async #unknown(ids: readonly string[]): Promise<string[]> {
-    const rows = await this.#deps.db.rows<{ id: string }>(SYSTEM, unknownBlobs(ids))
-    return rows.map(({ id }) => id)
   }
 
   async #remove(ids: readonly string[]): Promise<void> {

@@ -1,9 +1,10 @@
-import { createReadStream, type ReadStream } from 'node:fs'
 import { mkdir, open, readdir, rename, stat, unlink, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { isUuid } from '../../../core/uuid.ts'
+import type { Range } from '../../../http/files/conditions.ts'
+import { type ByteSource, FileSource } from '../../../http/files/source.ts'
 import type { Store, Stored } from './store.ts'
 
 /** A writer that lives touches its file this often, however slowly its bytes come. */
@@ -11,7 +12,6 @@ const TOUCH_MS = 10_000
 /** Nobody owns a file that nobody has touched for so long. */
 const ABANDONED_MS = 45_000
 const WRITE_BUFFER = 256 * 1024
-const READ_BUFFER = 128 * 1024
 
 /**
  * A directory, which several servers may share. Bytes are written to `tmp/`, made durable, and moved to
@@ -55,9 +55,9 @@ export class LocalStore implements Store {
     }
   }
 
-  async read(id: string, range: { start: number; end: number }): Promise<Readable | undefined> {
-    const stream = createReadStream(join(this.#directoryOf(id), id), { ...range, highWaterMark: READ_BUFFER })
-    return (await isOpen(stream)) ? stream : undefined
+  async read(id: string, range: Range): Promise<ByteSource | undefined> {
+    const file = await open(join(this.#directoryOf(id), id)).catch(ignoreMissing)
+    return file && new FileSource(file, range)
   }
 
   async remove(id: string): Promise<void> {
@@ -132,12 +132,6 @@ async function sync(directory: string): Promise<void> {
     await handle.close()
   }
 }
-
-const isOpen = (stream: ReadStream): Promise<boolean> =>
-  new Promise((resolve, reject) => {
-    stream.once('open', () => resolve(true))
-    stream.once('error', (error: NodeJS.ErrnoException) => (error.code === 'ENOENT' ? resolve(false) : reject(error)))
-  })
 
 const names = async (directory: string): Promise<string[]> => (await readdir(directory).catch(ignoreMissing)) ?? []
 

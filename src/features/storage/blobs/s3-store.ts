@@ -1,6 +1,8 @@
 import type { Readable } from 'node:stream'
-import type { S3Client } from '@aws-sdk/client-s3'
+import type { ListMultipartUploadsCommandOutput, MultipartUpload, S3Client } from '@aws-sdk/client-s3'
 import { isUuid } from '../../../core/uuid.ts'
+import type { Range } from '../../../http/files/conditions.ts'
+import { type ByteSource, StreamSource } from '../../../http/files/source.ts'
 import type { Store, Stored } from './store.ts'
 
 export type S3Config = {
@@ -11,8 +13,8 @@ export type S3Config = {
   secretKey: string
   useSsl: boolean
   maxFileBytes: number
-  /** Milliseconds after which no upload can be under way any more. */
-  uploadMs: number
+  /** Nobody owns an upload that began so long ago. */
+  abandonedMs: number
 }
 
 type Sdk = typeof import('@aws-sdk/client-s3') & { Upload: typeof import('@aws-sdk/lib-storage').Upload }
@@ -32,7 +34,7 @@ export class S3Store implements Store {
 
   constructor(config: S3Config) {
     this.#config = config
-    this.lookForUnfinishedMs = config.uploadMs + 60_000
+    this.lookForUnfinishedMs = config.abandonedMs
   }
 
   async write(id: string, source: Readable): Promise<void> {
@@ -43,7 +45,7 @@ export class S3Store implements Store {
       queueSize: 1,
       partSize: Math.max(MIN_PART, Math.ceil(this.#config.maxFileBytes / MAX_PARTS)),
     })
-    source.once('error', () => void upload.abort().catch(() => {}))
+    // A source that breaks ends it too, and what was sent of it is gone by then; upload.abort() would not wait for that.
     try {
       await upload.done()
       if (source.errored) throw source.errored
@@ -53,13 +55,13 @@ export class S3Store implements Store {
     }
   }
 
-  async read(id: string, { start, end }: { start: number; end: number }): Promise<Readable | undefined> {
+  async read(id: string, { start, end }: Range): Promise<ByteSource | undefined> {
     const { client, sdk } = await this.#load()
     try {
       const { Body } = await client.send(
         new sdk.GetObjectCommand({ Bucket: this.#config.bucket, Key: keyOf(id), Range: `bytes=${start}-${end}` }),
       )
-      return Body as Readable
+      return new StreamSource(Body as Readable)
     } catch (error) {
       if (error instanceof sdk.NoSuchKey) return undefined
       throw error
@@ -84,14 +86,32 @@ export class S3Store implements Store {
 
   async removeUnfinished(): Promise<number> {
     const { client, sdk } = await this.#load()
-    const { bucket: Bucket, uploadMs } = this.#config
-    const { Uploads = [] } = await client.send(new sdk.ListMultipartUploadsCommand({ Bucket, Prefix: PREFIX }))
-    const isOver = Date.now() - uploadMs - 60_000
-    const over = Uploads.filter(({ Initiated }) => Initiated !== undefined && Initiated.getTime() < isOver)
-    for (const { Key, UploadId } of over) {
-      await client.send(new sdk.AbortMultipartUploadCommand({ Bucket, Key, UploadId }))
+    const { bucket: Bucket, abandonedMs } = this.#config
+    const before = Date.now() - abandonedMs
+    let removed = 0
+    for await (const { Key, UploadId, Initiated } of this.#unfinished()) {
+      if (Initiated === undefined || Initiated.getTime() > before) continue
+      try {
+        await client.send(new sdk.AbortMultipartUploadCommand({ Bucket, Key, UploadId }))
+        removed++
+      } catch (error) {
+        if (!(error instanceof sdk.NoSuchUpload)) throw error // else it came to its end meanwhile
+      }
     }
-    return over.length
+    return removed
+  }
+
+  async *#unfinished(): AsyncIterable<MultipartUpload> {
+    const { client, sdk } = await this.#load()
+    const ask = { Bucket: this.#config.bucket, Prefix: PREFIX }
+    let marker: { KeyMarker?: string | undefined; UploadIdMarker?: string | undefined } | undefined = {}
+    while (marker) {
+      const page: ListMultipartUploadsCommandOutput = await client.send(
+        new sdk.ListMultipartUploadsCommand({ ...ask, ...marker }),
+      )
+      yield* page.Uploads ?? []
+      marker = page.IsTruncated ? { KeyMarker: page.NextKeyMarker, UploadIdMarker: page.NextUploadIdMarker } : undefined
+    }
   }
 
   async stop(): Promise<void> {
@@ -111,6 +131,8 @@ export class S3Store implements Store {
     const client = new sdk.S3Client({
       region,
       forcePathStyle: true,
+      // Of silence; longer than we let our own clients be silent, whose pace the service may have to keep.
+      requestHandler: { connectionTimeout: 10_000, socketTimeout: 150_000 },
       // Checksums in trailers are unknown to many services that call themselves compatible.
       requestChecksumCalculation: 'WHEN_REQUIRED',
       responseChecksumValidation: 'WHEN_REQUIRED',

@@ -1,5 +1,7 @@
 import type { Readable } from 'node:stream'
 import { AppError } from '../../../core/errors.ts'
+import type { Range } from '../../../http/files/conditions.ts'
+import type { ByteSource } from '../../../http/files/source.ts'
 
 /**
  * Where bytes are kept, under names the server made (UUIDs), each written once. The database decides which of them
@@ -8,8 +10,8 @@ import { AppError } from '../../../core/errors.ts'
 export interface Store {
   /** Resolves when the bytes are whole and durable under `id`; when it rejects, nothing is left of them. */
   write(id: string, source: Readable): Promise<void>
-  /** Both ends included. Undefined: there is no such blob. */
-  read(id: string, range: { start: number; end: number }): Promise<Readable | undefined>
+  /** Undefined: there is no such blob. */
+  read(id: string, range: Range): Promise<ByteSource | undefined>
   /** Removing what is not there is fine. */
   remove(id: string): Promise<void>
   /** Everything that was written and not removed. */
