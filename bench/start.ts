@@ -15,7 +15,8 @@ import { median } from './report.ts'
 const ROUNDS = 9
 const MAX_RATIO = 2
 const MAX_MEGABYTES = 65
-const SETTLE_MS = 3000
+/** Soon after the start, with what it left behind; and when V8 has had the time to clear that away. */
+const SETTLED_AFTER_SECONDS = [3, 30] as const
 
 const LEAST = `
 import { createServer } from 'node:http'
@@ -30,14 +31,19 @@ const folder = mkdtempSync(join(tmpdir(), 'svc-start-'))
 const cluster = await startEmbedded({ dataDir: join(folder, 'pg'), log: () => {} })
 build()
 
-/** Milliseconds from the spawn to the first healthy answer, and the memory a while later. */
-async function started(args: readonly string[], settleMs = 0): Promise<{ ms: number; megabytes: number }> {
+/** Milliseconds from the spawn to the first healthy answer, and the memory at moments after it. */
+async function started(
+  args: readonly string[],
+  moments: readonly number[] = [],
+): Promise<{ ms: number; megabytes: number[] }> {
   const port = await freePort()
   const env = {
     ...process.env,
     SVC_DATA_DIR: folder,
     SVC_DATABASE_URL: cluster.url,
     SVC_SERVER_PORT: String(port),
+    // As operators have it: what a start does about it counts.
+    SVC_ADMIN_PASSWORD: 'bench',
     SVC_LOG_LEVEL: 'error',
   }
   const began = performance.now()
@@ -52,8 +58,11 @@ async function started(args: readonly string[], settleMs = 0): Promise<{ ms: num
     await new Promise((resolve) => setTimeout(resolve, 2))
   }
   const ms = performance.now() - began
-  await new Promise((resolve) => setTimeout(resolve, settleMs))
-  const megabytes = residentBytes(child.pid ?? 0) / 2 ** 20
+  const megabytes: number[] = []
+  for (const [i, seconds] of moments.entries()) {
+    await new Promise((resolve) => setTimeout(resolve, (seconds - (moments[i - 1] ?? 0)) * 1000))
+    megabytes.push(residentBytes(child.pid ?? 0) / 2 ** 20)
+  }
   await new Promise((resolve) => {
     child.once('exit', resolve)
     child.kill()
@@ -68,7 +77,9 @@ const rounds: { server: number; least: number }[] = []
 for (let round = 0; round < ROUNDS; round++) {
   rounds.push({ server: (await started(server)).ms, least: (await started(least)).ms })
 }
-const { megabytes } = await started(server, SETTLE_MS)
+const { megabytes } = await started(server, SETTLED_AFTER_SECONDS)
+const most = Math.max(...megabytes)
+const leastMegabytes = Math.max(...(await started(least, SETTLED_AFTER_SECONDS.slice(0, 1))).megabytes)
 
 const ratio = median(rounds.map((round) => round.server / round.least))
 const ms = (which: 'server' | 'least') => median(rounds.map((round) => round[which])).toFixed(0)
@@ -76,8 +87,12 @@ console.log(`healthy after     ${ms('server')} ms, node:http and pg alone ${ms('
 console.log(
   `ratio             ${ratio.toFixed(2)} (bar ${MAX_RATIO.toFixed(2)}) ${ratio <= MAX_RATIO ? 'ok' : 'ABOVE'}`,
 )
+const samples = SETTLED_AFTER_SECONDS.map((seconds, i) => `${megabytes[i]?.toFixed(0)} MB after ${seconds} s`).join(
+  ', ',
+)
+console.log(`idle memory       ${samples}, node:http and pg alone ${leastMegabytes.toFixed(0)} MB`)
 console.log(
-  `idle memory       ${megabytes.toFixed(0)} MB (bar ${MAX_MEGABYTES} MB) ${megabytes <= MAX_MEGABYTES ? 'ok' : 'ABOVE'}`,
+  `at most           ${most.toFixed(0)} MB (bar ${MAX_MEGABYTES} MB) ${most <= MAX_MEGABYTES ? 'ok' : 'ABOVE'}`,
 )
 await cluster.stop()
 rmSync(folder, { recursive: true, force: true })

@@ -15,7 +15,7 @@ export async function snapshotOf(databaseUrl: string): Promise<Schema> {
     statementTimeoutMs: 5000,
     observe,
   })
-  const { schema } = await openSchemaCache({ db, schemas: ['public'], observe })
+  const schema = await openSchemaCache({ db, schemas: ['public'], observe })
   const snapshot = schema.read()
   await schema.stop()
   await db.stop()

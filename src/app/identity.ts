@@ -17,6 +17,7 @@ import { createUsers } from '../features/users/routes.ts'
 import { version } from '../version.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Messages } from './messages.ts'
+import { passwordNote } from './password-note.ts'
 import type { Platform } from './platform.ts'
 import { SecretKeeper, secretBoxOf } from './secrets.ts'
 import type { Surroundings } from './surroundings.ts'
@@ -48,6 +49,7 @@ export async function createIdentity(
     db,
     config: config.admin,
     passwords,
+    note: passwordNote(config.data_dir, deriveKey(rootSecret, '', 'admin password')),
     observe,
     warnings: () => [
       ...platform.warnings(),

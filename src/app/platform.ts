@@ -9,6 +9,7 @@ import { openSchemaCache } from '../db/schema/cache.ts'
 import { Candidates } from '../db/schema/candidates.ts'
 import { openTablesWarning, reportOpenTables } from '../db/schema/open-tables.ts'
 import type { SchemaCache } from '../db/schema/snapshot.ts'
+import { ensureSchemaTrigger } from '../db/schema/trigger.ts'
 import { openDatabase } from '../db/setup/database.ts'
 import { startEmbedded } from '../db/setup/embedded/embedded.ts'
 import { rootSecretFile, type SecretFile } from '../db/setup/embedded/secret-file.ts'
@@ -68,7 +69,9 @@ export async function openStore(config: Config, life: Lifecycle, { observe, prog
     observe,
     progress,
   })
-  return { db: life.own(pool), warnings, logKey, announce, secretFile }
+  const db = life.own(pool)
+  const noTrigger = await ensureSchemaTrigger(db)
+  return { db, warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])], logKey, announce, secretFile }
 }
 
 export async function openPlatform(
@@ -78,8 +81,7 @@ export async function openPlatform(
   { db, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
 ): Promise<Platform> {
   const gateways = life.own(createOutgoing({ allowPrivateNetworks: true }))
-  const { schema, warnings: schemaWarnings } = await openSchemaCache({ db, schemas: config.api.schemas, observe })
-  life.own(schema)
+  const schema = life.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
   const changeLog = life.own(new ChangeLog({ db, observe, retentionSeconds: config.events.retention, key: logKey }))
   await changeLog.start()
   const isOpen = config.api.anonymous === 'all'
@@ -108,7 +110,7 @@ export async function openPlatform(
     usage: new UsageMeter(),
     gateways,
     publicUrl: new PublicUrl(config),
-    warnings: () => [...warnings, ...schemaWarnings(), ...openness()],
+    warnings: () => [...warnings, ...schema.read().warnings, ...openness()],
     secretFile,
     announce,
   }

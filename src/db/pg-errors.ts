@@ -44,6 +44,20 @@ const raisedLike =
   (error) =>
     pattern.test(sqlStateOf(error) ?? '')
 
+/** PostgreSQL rolled back for reasons of its own: a serialisation failure, a deadlock. */
+export const isRolledBack: Is = raised('40001', '40P01')
+/** A pipelined neighbour failed before the Parse this statement relied on. */
+export const isUnprepared: Is = raised('26000')
+/** A plan kept on the connection, whose result DDL has changed. */
+export const isOutdatedPlan: Is = (error) =>
+  sqlStateOf(error) === '0A000' && databaseMessage(error)?.includes('cached plan') === true
+/** A cancel meant for another statement on the same connection hits whichever runs there. */
+export const isCanceledByRequest: Is = (error) =>
+  sqlStateOf(error) === '57014' && databaseMessage(error)?.includes('user request') === true
+/** Too many clients: the connections that are there still work. */
+export const isCrowded: Is = raised('53300')
+/** The database is there, but the login was changed or locked out. */
+export const isLoginRefused: Is = raisedLike(/^(28|42501)/)
 /** The grammar itself refused the text. */
 export const isSyntaxError: Is = raised('42601')
 export const isMissingTable: Is = raised('42P01')

@@ -4,7 +4,7 @@ import type { Db } from '../db.ts'
 import { Loop } from '../loop.ts'
 import { createFingerprint, createIntrospection, type Loaded } from './introspect/introspect.ts'
 import type { Schema, SchemaCache } from './snapshot.ts'
-import { ensureSchemaTrigger, SCHEMA_CHANNEL } from './trigger.ts'
+import { SCHEMA_CHANNEL } from './trigger.ts'
 
 type FollowedSchemaOptions = {
   /** What changes between the mark and the schema makes the next check load again, never the other way round. */
@@ -21,9 +21,8 @@ export async function openSchemaCache(options: {
   db: Db
   schemas: readonly string[]
   observe: Observe
-}): Promise<{ schema: FollowedSchema; warnings(): readonly string[] }> {
+}): Promise<FollowedSchema> {
   const { db, schemas, observe } = options
-  const noTrigger = await ensureSchemaTrigger(db)
   const schema = new FollowedSchema({
     load: createIntrospection(db, schemas),
     fingerprint: createFingerprint(db, schemas),
@@ -31,7 +30,7 @@ export async function openSchemaCache(options: {
     observe,
   })
   await schema.start()
-  return { schema, warnings: () => [...(noTrigger ? [noTrigger] : []), ...schema.read().warnings] }
+  return schema
 }
 
 const POLL_MS = 60_000

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 import type pg from 'pg'
 import { budgets } from '../../core/budgets.ts'
 import { AppError, unavailable } from '../../core/errors.ts'
-import type { PgError } from '../pg-errors.ts'
+import { isOutdatedPlan, isUnprepared, type PgError } from '../pg-errors.ts'
 import { type ConnectOptions, cancelBackend, openConnection } from './connect.ts'
 import { Flight, type FlightPlan, type Work } from './flight.ts'
 import { Outbox } from './outbox.ts'
@@ -157,9 +157,7 @@ export class Connection {
   #afterError(flight: Flight, error: PgError): void {
     const { parsed, parsedCount } = flight
     if (parsed) for (let i = parsedCount; i < parsed.length; i++) this.#statements?.forget(parsed[i] ?? '')
-    // 26000: a pipelined neighbour failed before its Parse, on which this flight relied.
-    // 0A000: a cached plan whose result type changed under DDL.
-    if (error.code === '26000' || error.code === '0A000') this.#statements?.forgetAll()
+    if (isUnprepared(error) || isOutdatedPlan(error)) this.#statements?.forgetAll()
   }
 
   /** The reads that wait behind the one at work, to be flown elsewhere; what comes back for them here is dropped. */

@@ -5,7 +5,17 @@ import { AppError, unavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { ApartOptions, Db, FlyOptions, Row, Tx } from '../db.ts'
-import { fromPg, type PgError } from '../pg-errors.ts'
+import {
+  fromPg,
+  isCanceled,
+  isCanceledByRequest,
+  isCrowded,
+  isLoginRefused,
+  isOutdatedPlan,
+  isRolledBack,
+  isUnprepared,
+  type PgError,
+} from '../pg-errors.ts'
 import { Sql } from '../sql.ts'
 import { toRow, toText } from '../values.ts'
 import { type ConnectOptions, type Login, openConnection } from './connect.ts'
@@ -301,16 +311,14 @@ class PostgresPool implements Pool {
 
   #openFailed(error: Error): void {
     if (this.#closed) return
-    const isTransient = (error as PgError).code === '53300' // too many clients: the ones we have still work
-    if (isTransient && this.#own.size > 0) return
+    if (isCrowded(error) && this.#own.size > 0) return
     if (!this.#down) void this.#probe()
     this.#down = error
     for (const lane of this.#lanes()) lane.failWaiters()
   }
 
   #callersOpenFailed(error: Error): void {
-    // 28xxx, 42501: their login was changed or locked out, but the database is there.
-    if (/^(28|42501)/.test((error as PgError).code ?? '')) {
+    if (isLoginRefused(error)) {
       this.#options.observe({ level: 'error', message: 'callers cannot log in', attrs: { error: error.message } })
       this.#callers.failWaiters()
     } else this.#openFailed(error)
@@ -366,27 +374,15 @@ function abandon(first: Flight): void {
  * again.
  */
 function isWorthRetrying(error: unknown, tries: number): boolean {
+  if (tries > MAX_RETRIES) return false
+  if (isRolledBack(error) || isUnprepared(error) || isOutdatedPlan(error) || isCanceledByRequest(error)) return true
+  // A function left its own statement_timeout behind.
   const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
-  if (tries > MAX_RETRIES || cause?.severity === undefined) return false
-  switch (cause.code) {
-    case '40001': // serialisation failure
-    case '40P01': // deadlock
-    case '26000': // a pipelined neighbour failed before the Parse this flight relied on
-      return true
-    case '0A000':
-      return cause.message.includes('cached plan')
-    case '57014':
-      // A cancel meant for an earlier flight on the same connection came late and hit this one, or a function left its
-      // own statement_timeout behind.
-      return cause.message.includes('user request') || cause.statementIndex === SESSION_STEP
-    default:
-      return false
-  }
+  return isCanceled(error) && cause?.statementIndex === SESSION_STEP
 }
 
 async function breather(error: unknown, tries: number): Promise<void> {
-  const { code } = ((error instanceof AppError ? error.cause : error) ?? {}) as PgError
-  if (code === '40001' || code === '40P01') await sleep(Math.random() * 20 * tries)
+  if (isRolledBack(error)) await sleep(Math.random() * 20 * tries)
 }
 
 const toAppError = (error: unknown): AppError => (error instanceof AppError ? error : fromPg(error as PgError))

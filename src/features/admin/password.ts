@@ -9,7 +9,10 @@ export type Passwords = {
   verify(password: string, encoded: string | undefined): Promise<boolean>
 }
 
-type Deps = { db: Pick<Db, 'fly' | 'run' | 'tx'>; passwords: Passwords }
+/** That a password fits a hash, kept from one start to the next: finding it out again takes a thread and its memory. */
+export type PasswordNote = { fits(password: string, hash: string): boolean; keep(password: string, hash: string): void }
+
+type Deps = { db: Pick<Db, 'fly' | 'run' | 'tx'>; passwords: Passwords; note?: PasswordNote }
 
 export const currentHash = (db: Pick<Db, 'fly'>): Promise<string | null> => db.fly(SYSTEM, passwordHash())
 
@@ -30,16 +33,17 @@ export async function settlePassword(deps: Deps, configured: string): Promise<st
 }
 
 /** Does nothing when this already is the password; otherwise every admin token dies with the old one. */
-export async function setPassword({ db, passwords }: Deps, password: string): Promise<void> {
+export async function setPassword({ db, passwords, note }: Deps, password: string): Promise<void> {
   for (;;) {
     const previous = await currentHash(db)
-    if (previous !== null && (await passwords.verify(password, previous))) return
+    if (previous !== null && note?.fits(password, previous)) return
+    if (previous !== null && (await passwords.verify(password, previous))) return note?.keep(password, previous)
     const hash = await passwords.hash(password)
     const isSet = await db.tx(SYSTEM, async (tx) => {
       if ((await tx.run(replacePasswordHash(previous, hash))) === 0) return false
       await tx.run(endAllTokens())
       return true
     })
-    if (isSet) return
+    if (isSet) return note?.keep(password, hash)
   }
 }

@@ -7,7 +7,7 @@ import type { Db } from '../../db/db.ts'
 import { json, jsonText, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { type Audit, auditableQuery, createAudit } from './audit.ts'
-import { type Passwords, settlePassword } from './password.ts'
+import { type PasswordNote, type Passwords, settlePassword } from './password.ts'
 import { createRunSql, type RunSqlDeps } from './run-sql.ts'
 import { forgetExpiredTokens } from './sql.ts'
 import { createStats, type StatsDeps } from './stats.ts'
@@ -17,6 +17,7 @@ export type AdminDeps = {
   db: Db
   config: { enabled: boolean; password: string; token_duration: number }
   passwords: Passwords
+  note: PasswordNote
   observe: Observe
   /** Sentences for the operator, shown by /api/admin/status. */
   warnings: () => readonly string[]

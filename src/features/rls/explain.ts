@@ -20,8 +20,8 @@ export type ExplainWish = {
   row?: Readonly<Record<string, unknown>> | undefined
 }
 
-type Verdict = true | false | null | 'error'
-type Answered = Question & { verdict: Verdict; error?: string }
+type Truth = true | false | null | 'error'
+type Answered = Question & { verdict: Truth; error?: string }
 
 const AND = sql` and `
 const TIMEOUT_MS = 5_000

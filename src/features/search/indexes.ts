@@ -17,9 +17,9 @@ import { sql } from '../../db/sql.ts'
 import { allIndexes, schemaOfIndex } from './sql.ts'
 
 export const METHODS = ['fulltext', 'trigram'] as const
-type Method = (typeof METHODS)[number]
+type IndexMethod = (typeof METHODS)[number]
 
-export type AskedIndex = { table: string; method: Method; schema?: string; index_name?: string }
+export type AskedIndex = { table: string; method: IndexMethod; schema?: string; index_name?: string }
 
 export type IndexesDeps = {
   db: Db

@@ -12,20 +12,20 @@ import { vectorColumnOf } from './tables.ts'
 
 export const METHODS = ['hnsw', 'ivfflat'] as const
 export const METRICS = ['cosine', 'l2', 'inner_product'] as const
-type Method = (typeof METHODS)[number]
+type IndexMethod = (typeof METHODS)[number]
 type Metric = (typeof METRICS)[number]
 
 export type AskedIndex = {
   table: string
   column: string
-  method: Method
+  method: IndexMethod
   metric: Metric
   schema?: string
   index_name?: string
   lists?: number
 }
 
-const using: Record<Method, Sql> = { hnsw: sql`using hnsw`, ivfflat: sql`using ivfflat` }
+const using: Record<IndexMethod, Sql> = { hnsw: sql`using hnsw`, ivfflat: sql`using ivfflat` }
 const opclass: Record<Metric, string> = { cosine: 'cosine_ops', l2: 'l2_ops', inner_product: 'ip_ops' }
 
 type Deps = { db: Db; schema: SchemaCache; indexes: ConcurrentIndexes }

@@ -1,0 +1,34 @@
+import { createHmac } from 'node:crypto'
+import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { equalInConstantTime } from '../core/secret.ts'
+import type { PasswordNote } from '../features/admin/password.ts'
+
+/**
+ * A file of the data directory, if there is one. Of use only to who also has the root secret, so that a copy of the
+ * directory without it, or of the database alone, makes no guess cheaper.
+ */
+export function passwordNote(dataDir: string, key: Buffer): PasswordNote {
+  const file = join(dataDir, 'admin-password-note')
+  const noteOf = (password: string, hash: string): string =>
+    createHmac('sha256', key).update(`${hash}\n${password}`).digest('hex')
+  return {
+    fits(password, hash) {
+      try {
+        return equalInConstantTime(readFileSync(file, 'utf8'), noteOf(password, hash))
+      } catch {
+        return false
+      }
+    },
+    keep(password, hash) {
+      if (!existsSync(dataDir)) return
+      try {
+        const draft = `${file}.${process.pid}`
+        writeFileSync(draft, noteOf(password, hash), { mode: 0o600 })
+        renameSync(draft, file)
+      } catch {
+        // Then the next start hashes again.
+      }
+    },
+  }
+}
