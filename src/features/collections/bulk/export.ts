@@ -4,7 +4,7 @@ import type { Db, Tx } from '../../../db/db.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { columnJson } from '../../../db/schema/row-json.ts'
 import type { Column, Schema } from '../../../db/schema/snapshot.ts'
-import { COMMA, EMPTY, integer, join, Slots, type Sql, sql } from '../../../db/sql.ts'
+import { COMMA, integer, join, Slots, type Sql, sql } from '../../../db/sql.ts'
 import { attachment } from '../../../http/files/disposition.ts'
 import type { Call, Reply } from '../../../http/route.ts'
 import { ROW, rowSelect, sourceOf } from '../list/build.ts'
@@ -70,7 +70,7 @@ export function exportRows(
 
 const buildExceeds = (plan: ListPlan, maxRows: number): Sql => {
   const { found, rows } = sourceOf(plan)
-  return sql`${found ?? EMPTY}select pg_catalog.count(*) > ${maxRows}::int8 from (select from ${rows} limit ${maxRows}::int8 + 1) as svc_few`
+  return sql`${found}select pg_catalog.count(*) > ${maxRows}::int8 from (select from ${rows} limit ${maxRows}::int8 + 1) as svc_few`
 }
 
 function selectRows(plan: ListPlan, schema: Schema, format: Format): Sql {
@@ -83,7 +83,7 @@ function selectRows(plan: ListPlan, schema: Schema, format: Format): Sql {
           COMMA,
         )
       : sql`(select pg_catalog.to_json(j.*)::text from (select ${rowSelect(schema, plan.shape, ROW)}) as j)`
-  return sql`${found ?? EMPTY}select ${select} from ${rows}${order}`
+  return sql`${found}select ${select} from ${rows}${order}`
 }
 
 const DATES = new Set(['date', 'time', 'timetz', 'timestamp', 'timestamptz'])

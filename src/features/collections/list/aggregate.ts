@@ -1,11 +1,12 @@
 import { type AppError, badRequest } from '../../../core/errors.ts'
 import { isMissingFunction } from '../../../db/pg-errors.ts'
 import type { Place } from '../../../db/rows/place.ts'
+import { withTables } from '../../../db/schema/candidates.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import { columnFor } from '../../../db/schema/viewer.ts'
 import { COMMA, EMPTY, Ident, join, type Slots, type Sql, sql } from '../../../db/sql.ts'
-import { orderBy, ROW, totalOf, whereOf } from './build.ts'
+import { orderBy, ROW, rowsOf, totalOf, waysOf } from './build.ts'
 import { type ListQuery, names, parseList, parseSort, type SortKey } from './parse.ts'
 import type { ListPlan } from './plan.ts'
 
@@ -73,9 +74,9 @@ export function buildAggregate(query: AggregateQuery, plan: ListPlan, place: Pla
   const order = orderBy([...sortKeys(query.groupSort, outputs), ...groups.map(({ name }) => sql`${new Ident(name)}`)])
   const { perPage, page, offset } = plan.window
   const { text, from } = totalOf({ ...plan, skipTotal: false, estimate: undefined }, sql`svc_groups`)
-  return sql`with svc_groups as materialized (
-      select ${join(select, COMMA)} from ${plan.shape.table.ident} as ${ROW}${whereOf(plan)}${by}
-    )
+  const ways = waysOf(plan)
+  const made = sql`svc_groups as materialized (select ${join(select, COMMA)} from ${rowsOf(plan, ways)}${by})`
+  return sql`${withTables([...ways.sets, made])}
     select pg_catalog.concat('{"items":', coalesce((select pg_catalog.json_agg(svc_page.*)::text from (
         select * from svc_groups${order} limit ${perPage}::int8 offset ${offset}::int8) as svc_page), '[]'),
       ',"page":', ${page}::int8, ',"perPage":', ${perPage}::int8, ${text}, '}')${from}`

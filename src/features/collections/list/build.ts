@@ -1,4 +1,5 @@
 import { keyIs } from '../../../db/rows/keys.ts'
+import { unionOf, type Ways, waysTo, withTables } from '../../../db/schema/candidates.ts'
 import { buildFilter, joined } from '../../../db/schema/filter/build.ts'
 import { jsonColumns } from '../../../db/schema/row-json.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
@@ -15,27 +16,29 @@ const MAX_EXPANDED = 1000
  */
 export function buildList(plan: ListPlan, schema: Schema): Sql {
   const { shape, window, stages } = plan
-  const { found, rows, order } = sourceOf(plan)
+  const { found, isFoundOnce, rows, order } = sourceOf(plan)
   const select = join([rowSelect(schema, shape, ROW), ...stages.flatMap((stage) => stage.keys ?? [])], COMMA)
   // Keys of items may be dear: of rows that are found once, those of the page alone get them.
-  const page = found
+  const page = isFoundOnce
     ? sql`select ${select} from (${windowOf(sql`select * from ${rows}${order}`, window)}) as ${ROW}`
     : windowOf(sql`select ${select} from ${rows}${order}`, window)
   const items = sql`(select pg_catalog.json_agg(svc_page.*)::text from (${page}) as svc_page)`
   const more = stages.flatMap((stage) => (stage.envelope ? sql`, ${stage.envelope(rows)}` : []))
-  const head = sql`${found ?? EMPTY}select pg_catalog.concat('{"items":', coalesce(${items}, '[]'),
+  const head = sql`${found}select pg_catalog.concat('{"items":', coalesce(${items}, '[]'),
     ',"page":', ${window.page}::int8, ',"perPage":', ${window.perPage}::int8${join(more, EMPTY)}`
   const { text, from } = totalOf(plan, rows)
   return sql`${head}, ${plan.skipTotal ? UNCOUNTED : text}, '}')${from}`
 }
 
 /** A WITH where one is needed, a FROM with its WHERE, and an ORDER BY. */
-export function sourceOf(plan: ListPlan): { found: Sql | undefined; rows: Sql; order: Sql } {
-  const { shape, stages } = plan
-  const found = foundOnce(plan)
-  const rows = found ? sql`svc_found as ${ROW}` : sql`${shape.table.ident} as ${ROW}${whereOf(plan)}`
-  const order = orderBy([...stages.flatMap((stage) => stage.order ?? []), ...orderKeys(plan.order, ROW)])
-  return { found, rows, order }
+export function sourceOf(plan: ListPlan): { found: Sql; isFoundOnce: boolean; rows: Sql; order: Sql } {
+  const tables = foundOnce(plan)
+  return {
+    found: withTables(tables ?? []),
+    isFoundOnce: tables !== undefined,
+    rows: tables ? sql`svc_found as ${ROW}` : sql`${plan.shape.table.ident} as ${ROW}${whereOf(plan)}`,
+    order: orderBy([...plan.stages.flatMap((stage) => stage.order ?? []), ...orderKeys(plan.order, ROW)]),
+  }
 }
 
 const UNCOUNTED = sql`',"totalItems":-1,"totalPages":-1'`
@@ -62,30 +65,35 @@ export function whereOf({ filter, shape, stages }: ListPlan, ...more: Sql[]): Sq
   return conditions.length > 0 ? sql` where ${join(conditions, AND)}` : EMPTY
 }
 
-/**
- * The rows of the list as the table `svc_found`, where a stage works something out for each. Candidates are fetched by
- * their place in the table, which a policy does not forbid; when they are too many, the table is read as without them.
- */
-export function foundOnce(plan: ListPlan): Sql | undefined {
-  const { stages, readable, shape } = plan
-  const worked = stages.flatMap((stage) => stage.worked ?? [])
-  const candidates = stages.flatMap((stage) => stage.candidates ?? [])
-  if (worked.length === 0 && candidates.length === 0) return undefined
-  const columns = join([...readable.map(({ ident }) => sql`${ROW}.${ident}`), ...worked], COMMA)
-  const found = (...conditions: Sql[]): Sql =>
-    sql`select ${columns} from ${shape.table.ident} as ${ROW}${whereOf(plan, ...conditions)}`
-  if (candidates.length === 0) return sql`with svc_found as materialized (${found()}) `
-  const sets = candidates.map((tids, i) => sql`${setAt(i)} as materialized (select ${tids} as tids)`)
-  const anySet = candidates.map((_, i) => sql`(select tids is not null from ${setAt(i)})`)
-  const isIn = candidates.map(
-    (_, i) => sql`${ROW}.ctid operator(pg_catalog.=) any ((select tids from ${setAt(i)})::pg_catalog.tid[])`,
-  )
-  return sql`with ${join(sets, COMMA)}, svc_found as materialized (
-    ${found(...isIn)} union all ${found(sql`not (${join(anySet, AND)})`)}) `
+/** The rows of the list as tables of a WITH, `svc_found` the last, where a stage works something out for each. */
+export function foundOnce(plan: ListPlan): Sql[] | undefined {
+  const worked = plan.stages.flatMap((stage) => stage.worked ?? [])
+  const { sets, ways } = waysOf(plan)
+  if (worked.length === 0 && sets.length === 0) return undefined
+  return [...sets, sql`svc_found as materialized (${unionOf(ways, (way) => selectOf(plan, worked, way))})`]
 }
 
+/** How the table is read; see Stage.candidates. */
+export const waysOf = ({ stages }: ListPlan, name?: string): Ways =>
+  waysTo(
+    stages.flatMap((stage) => stage.candidates ?? []),
+    ROW,
+    name,
+  )
+
+/** The columns of the rows of one way, and more. */
+export function selectOf(plan: ListPlan, more: readonly Sql[], way: readonly Sql[]): Sql {
+  const columns = join([...plan.readable.map(({ ident }) => sql`${ROW}.${ident}`), ...more], COMMA)
+  return sql`select ${columns} from ${plan.shape.table.ident} as ${ROW}${whereOf(plan, ...way)}`
+}
+
+/** The rows of the list as a FROM with its WHERE, for a statement that has the sets in its WITH. */
+export const rowsOf = (plan: ListPlan, { sets, ways }: Ways): Sql =>
+  sets.length > 0
+    ? sql`(${unionOf(ways, (way) => selectOf(plan, [], way))}) as ${ROW}`
+    : sql`${plan.shape.table.ident} as ${ROW}${whereOf(plan)}`
+
 const AND = sql` and `
-const setAt = (i: number): Ident => new Ident(`svc_set${i}`)
 
 /**
  * How far a list reaches stands in the text: of an unknown limit PostgreSQL expects a tenth of the table, and sorts it

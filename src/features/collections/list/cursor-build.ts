@@ -1,9 +1,10 @@
 import { badRequest } from '../../../core/errors.ts'
 import { equals } from '../../../db/rows/keys.ts'
+import { unionOf, withTables } from '../../../db/schema/candidates.ts'
 import { operator } from '../../../db/schema/filter/operators.ts'
 import type { Schema } from '../../../db/schema/snapshot.ts'
 import { COMMA, EMPTY, Ident, integer, join, type Slot, type Sql, sql } from '../../../db/sql.ts'
-import { orderBy, orderKeys, ROW, rowSelect, totalOf, whereOf } from './build.ts'
+import { orderBy, orderKeys, ROW, rowSelect, rowsOf, selectOf, totalOf, waysOf } from './build.ts'
 import type { CursorQuery } from './cursor.ts'
 import type { ListPlan, Order } from './plan.ts'
 
@@ -15,20 +16,16 @@ const UNION = sql` union all `
 
 /** Answers the keys of the last row (nothing when no other row follows), the separator, and the page without its end. */
 export function buildCursorPage(plan: ListPlan, { after, reach }: CursorQuery, schema: Schema): Sql {
-  const { shape, stages, order, readable, window } = plan
+  const { shape, stages, order, window } = plan
   if (stages.some((stage) => stage.order || stage.worked)) throw badRequest('cursor cannot be combined with "sort"')
   const keys = orderBy(orderKeys(order, ROW))
-  const columns = join(
-    readable.map(({ ident }) => sql`${ROW}.${ident}`),
-    COMMA,
-  )
   const wanted = sql`${window.perPage}::int8 + 1`
-  const part = (...conditions: Sql[]): Sql =>
-    sql`(select ${columns} from ${shape.table.ident} as ${ROW}${whereOf(plan, ...conditions)}${keys} limit ${integer(reach)})`
-  const parts = (after ? behind(order, after) : [[]]).map((conditions) => part(...conditions))
+  const ways = waysOf(plan)
+  const part = (conditions: readonly Sql[]): Sql =>
+    unionOf(ways.ways, (way) => sql`(${selectOf(plan, [], [...way, ...conditions])}${keys} limit ${integer(reach)})`)
+  const parts = (after ? behind(order, after) : [[]]).map(part)
   const chain = parts.map(
-    (rows, i) => sql`${partAt(i)} as materialized (
-      select * from ${rows} as ${ROW} limit ${stillWanted(wanted, i)}), `,
+    (rows, i) => sql`${partAt(i)} as materialized (select * from (${rows}) as ${ROW} limit ${stillWanted(wanted, i)})`,
   )
   const rows = join(
     parts.map((_, i) => sql`select * from ${partAt(i)}`),
@@ -36,14 +33,14 @@ export function buildCursorPage(plan: ListPlan, { after, reach }: CursorQuery, s
   )
   const texts = order.map(({ column }) => sql`${ROW}.${column.ident}::text`)
   const select = join([rowSelect(schema, shape, ROW), ...stages.flatMap((stage) => stage.keys ?? [])], COMMA)
-  const all = sql`${shape.table.ident} as ${ROW}${whereOf(plan)}`
+  const all = rowsOf(plan, ways)
   const more = stages.flatMap((stage) => (stage.envelope ? sql`, ${stage.envelope(all)}` : []))
   const total = totalOf(plan, all)
-  return sql`with ${join(chain, EMPTY)}${PAGE} as materialized (
+  const page = sql`${PAGE} as materialized (
       select (select pg_catalog.to_json(j.*) from (select ${select}) as j) as svc_item,
         pg_catalog.json_build_array(${join(texts, COMMA)}) as svc_keys, pg_catalog.row_number() over (${keys}) as svc_n
-      from (${rows}) as ${ROW}${keys} limit ${wanted}
-    )
+      from (${rows}) as ${ROW}${keys} limit ${wanted})`
+  return sql`${withTables([...ways.sets, ...chain, page])}
     select pg_catalog.concat(
       (select svc_keys::text from ${PAGE} where svc_n = ${window.perPage}::int8
         and exists (select from ${PAGE} where svc_n > ${window.perPage}::int8)), ${SEPARATOR}::text,

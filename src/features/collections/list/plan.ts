@@ -1,6 +1,6 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Place } from '../../../db/rows/place.ts'
-import type { Candidates } from '../../../db/schema/candidates.ts'
+import { type Candidates, hidesRows } from '../../../db/schema/candidates.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
 import { type PlannedFilter, planFilter } from '../../../db/schema/filter/plan.ts'
 import type { TextSearchConfig } from '../../../db/schema/search-text.ts'
@@ -39,6 +39,8 @@ export type ListPlan = {
   readonly stages: readonly Stage[]
   /** All columns that a stage may carry along. */
   readonly readable: readonly Column[]
+  /** A policy may keep rows of the table from the list. */
+  readonly hidesRows: boolean
 }
 
 /** What stages are made with. */
@@ -59,6 +61,7 @@ export function planList(query: ListQuery, place: Place, means: ListMeans): List
     estimate: query.estimate,
     stages: planStages(query, place, means),
     readable: columnsFor(table, viewer.role),
+    hidesRows: hidesRows(table, viewer.role),
   }
 }
 

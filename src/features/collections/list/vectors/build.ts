@@ -1,6 +1,7 @@
+import { unionOf, withTables } from '../../../../db/schema/candidates.ts'
 import type { Schema } from '../../../../db/schema/snapshot.ts'
 import { COMMA, integer, join, type Sql, sql } from '../../../../db/sql.ts'
-import { orderKeys, ROW, rowSelect, whereOf } from '../build.ts'
+import { orderKeys, ROW, rowSelect, waysOf, whereOf } from '../build.ts'
 import type { ListPlan } from '../plan.ts'
 import { distanceOf, type Vector } from './distance.ts'
 
@@ -9,7 +10,7 @@ const isDistance = (value: Sql): Sql => sql`${value} > '-infinity'::float8 and $
 
 /**
  * The nearest rows and nothing else in order, so that an index over the vectors can be walked. What has no distance
- * comes last there and is dropped afterwards.
+ * comes last there and is dropped afterwards. `sets` are tables of the WITH that this reads.
  */
 export function nearestRows(
   plan: ListPlan,
@@ -17,11 +18,26 @@ export function nearestRows(
   schema: Schema,
   columns: readonly Sql[],
   limit: number,
-): Sql {
+): { sets: readonly Sql[]; rows: Sql } {
   const { from, value, conditions } = distanceOf(vector, schema)
-  const nearest = sql`select ${join(columns, COMMA)}, ${value}::float8 as svc_distance
-    from ${plan.shape.table.ident} as ${ROW}${from}${whereOf(plan, ...conditions)} order by ${value} limit ${integer(limit)}`
-  return sql`select * from (${nearest}) as svc_n where ${isDistance(sql`svc_n.svc_distance`)}`
+  const { sets, ways } = waysOf(plan, 'svc_near_set')
+  const nearest = unionOf(
+    ways,
+    (way) => sql`(select ${join(columns, COMMA)}, ${value}::float8 as svc_distance
+      from ${plan.shape.table.ident} as ${ROW}${from}${whereOf(plan, ...way, ...conditions)} order by ${value}
+      limit ${limitOf(plan, limit)})`,
+  )
+  return { sets, rows: sql`select * from (${nearest}) as svc_n where ${isDistance(sql`svc_n.svc_distance`)}` }
+}
+
+/**
+ * Where filters and policies pass few rows, an index over the vectors walks past many, and PostgreSQL thinks too little of
+ * that: of a limit that it does not see, it expects a tenth of the rows. So it walks where many rows pass, and where few do
+ * and another index finds them, it reads and sorts those.
+ */
+const limitOf = ({ filter, stages, hidesRows }: ListPlan, limit: number): Sql => {
+  const isNarrow = hidesRows || filter !== undefined || stages.some((stage) => stage.conditions)
+  return isNarrow ? sql`(select ${integer(limit)})` : integer(limit)
 }
 
 /** The whole answer; equals are in the order of their keys. */
@@ -29,12 +45,13 @@ export function buildNearest(plan: ListPlan, vector: Vector, schema: Schema): Sq
   const { shape, window, readable } = plan
   const columns = readable.map(({ ident }) => sql`${ROW}.${ident}`)
   const order = join([sql`${ROW}.svc_distance`, ...orderKeys(plan.order, ROW)], COMMA)
-  return sql`select pg_catalog.concat('{"items":', coalesce(pg_catalog.json_agg(svc_page.*)::text, '[]'),
+  const { sets, rows } = nearestRows(plan, vector, schema, columns, window.reach)
+  return sql`${withTables(sets)}select pg_catalog.concat('{"items":', coalesce(pg_catalog.json_agg(svc_page.*)::text, '[]'),
       ',"page":1,"perPage":', ${window.perPage}::int8, ',"totalItems":', pg_catalog.count(*),
       ',"totalPages":', least(pg_catalog.count(*), 1), '}')
     from (
       select ${rowSelect(schema, shape, ROW)}, ${ROW}.svc_distance as _distance
-      from (${nearestRows(plan, vector, schema, columns, window.reach)}) as ${ROW}
+      from (${rows}) as ${ROW}
       order by ${order} limit ${window.perPage}::int8
     ) as svc_page`
 }

@@ -1,5 +1,6 @@
 import { badRequest } from '../../../../core/errors.ts'
 import { equals } from '../../../../db/rows/keys.ts'
+import { withTables } from '../../../../db/schema/candidates.ts'
 import type { Schema } from '../../../../db/schema/snapshot.ts'
 import { COMMA, Ident, integer, join, type Sql, sql } from '../../../../db/sql.ts'
 import { foundOnce, ROW, rowSelect } from '../build.ts'
@@ -55,12 +56,12 @@ export function buildHybrid(words: ListPlan, near: ListPlan, vector: Vector, len
     ',"_hybrid_score":', ${FUSED}.svc_score, ',"_fts_rank":' || ${FUSED}.svc_rank::text,
     ',"_vector_distance":' || ${FUSED}.svc_distance::text, '}')`
   if (!found) throw new TypeError('a search works out a rank for each row')
-  return sql`${found}, svc_words as materialized (
+  return sql`${withTables([...found, ...nearest.sets])}, svc_words as materialized (
       select ${names}, svc_rank, pg_catalog.row_number() over (order by svc_rank desc, ${names}) as place
       from svc_found order by place limit ${first}
     ), svc_near as materialized (
       select ${names}, svc_distance, pg_catalog.row_number() over (order by svc_distance, ${names}) as place
-      from (${nearest}) as svc_n
+      from (${nearest.rows}) as svc_n
     ), ${FUSED} as materialized (
       select ${names}, pg_catalog.sum(1::float8 / (60 + place)::float8) as svc_score,
         pg_catalog.max(svc_rank) as svc_rank, pg_catalog.max(svc_distance) as svc_distance

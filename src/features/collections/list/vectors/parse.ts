@@ -5,9 +5,12 @@ type Query = Readonly<Record<string, string>>
 export const METRICS = ['cosine', 'l2', 'inner_product'] as const
 export type Metric = (typeof METRICS)[number]
 
-/** What a list is to be near to: numbers as they are, or a text whose meaning is worked out first. */
+/** Numbers, and how the client wrote them; or a text whose meaning is worked out first. */
+export type Near = { readonly numbers: readonly number[]; readonly written: string } | { readonly text: string }
+
+/** What a list is to be near to. */
 export type VectorQuery = {
-  readonly near: readonly number[] | string
+  readonly near: Near
   /** Together with full-text search for the same text. */
   readonly hybrid: boolean
   readonly column: string | undefined
@@ -43,13 +46,13 @@ function parseMetric(text: string | undefined): Metric {
   return metric
 }
 
-function parseNumbers(text: string): number[] {
+function parseNumbers(text: string): Near {
   const numbers = parsed(text)
   if (!Array.isArray(numbers) || !numbers.every(Number.isFinite)) {
     throw badRequest('nearest must be a JSON array of numbers')
   }
   if (numbers.length === 0) throw badRequest('nearest must not be empty')
-  return numbers
+  return { numbers, written: text.trim() }
 }
 
 function parsed(text: string): unknown {
@@ -60,9 +63,9 @@ function parsed(text: string): unknown {
   }
 }
 
-function parseText(text: string): string {
+function parseText(text: string): Near {
   const trimmed = text.trim()
   if (trimmed === '') throw badRequest('semantic_query must not be empty')
   if (trimmed.length > MAX_TEXT) throw badRequest('semantic_query too long')
-  return trimmed
+  return { text: trimmed }
 }

@@ -35,18 +35,18 @@ export async function vectorStatements(
   means: ListMeans & { embed: Embed | undefined },
 ): Promise<Statements> {
   const column = vectorColumn(near.column, place)
-  const numbers = await numbersOf(near, column, means.embed)
+  const { dimensions, literal } = await vectorAsked(near, column, means.embed)
   const slots = new Slots()
   // Nearness is the order; without words beside it there is one page of it.
   const asked = parseList({ ...query, sort: '', ...(!near.hybrid && { page: '' }) }, slots, place)
   const vector: Vector = {
     column,
     metric: near.metric,
-    dimensions: numbers.length,
-    query: slots.put(vectorText(column, numbers)),
+    dimensions,
+    query: slots.put(literal),
   }
   const length = near.hybrid ? lengthOf(query) : 0
-  const shape = `near ${near.metric} ${numbers.length} ${length} ${JSON.stringify([column.name, asked])}`
+  const shape = `near ${near.metric} ${dimensions} ${length} ${JSON.stringify([column.name, asked])}`
   const statement = known.get(place, shape, () => {
     const plan = planList(asked, place, means)
     if (!near.hybrid) return buildNearest(plan, vector, place.schema)
@@ -70,14 +70,20 @@ function lengthOf(query: Query): number {
   return Math.min((offset + perPage) * 3, MAX_LENGTH)
 }
 
-async function numbersOf(
+/** The vector as PostgreSQL reads it. */
+async function vectorAsked(
   { near, hybrid, metric }: VectorQuery,
   column: Column,
   embed: Embed | undefined,
-): Promise<readonly number[]> {
-  if (typeof near !== 'string') return fitted(column, near, metric)
-  if (!embed) throw notConfigured(hybrid)
-  return fittedEmbedding(column, await embed(near, column.vectorDim), metric)
+): Promise<{ dimensions: number; literal: string }> {
+  if ('text' in near) {
+    if (!embed) throw notConfigured(hybrid)
+    const numbers = fittedEmbedding(column, await embed(near.text, column.vectorDim), metric)
+    return { dimensions: numbers.length, literal: vectorText(column, numbers) }
+  }
+  const numbers = fitted(column, near.numbers, metric)
+  // pgvector reads what JSON writes; to write hundreds of numbers anew would cost as much as all else here together.
+  return { dimensions: numbers.length, literal: column.isVector ? near.written : vectorText(column, numbers) }
 }
 
 function notConfigured(hybrid: boolean): AppError {
