@@ -48,6 +48,7 @@ export async function createData(
         db,
         schema,
         log: changeLog,
+        candidates,
         config: config.graphql,
         isLocal: isLoopbackHost(config.server.host),
         anonymousMayWrite: config.api.anonymous === 'all',

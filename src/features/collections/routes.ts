@@ -206,5 +206,5 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
     }),
   ]
   const { exportMaxRows: maxRows, importMaxBytes: maxBytes } = limits
-  return { routes: [...bulkRoutes({ db, log, means, maxRows, maxBytes, at }), ...routes] }
+  return { routes: [...bulkRoutes({ db, log, means, trigrams, maxRows, maxBytes, at }), ...routes] }
 }

@@ -6,6 +6,7 @@ import type { Identity } from '../../core/identity.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import { failedStatement } from '../../db/pg-errors.ts'
+import type { Candidates } from '../../db/schema/candidates.ts'
 import { lookOnce } from '../../db/schema/lookup.ts'
 import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { type Viewer, viewerOf } from '../../db/schema/viewer.ts'
@@ -36,6 +37,7 @@ export type EngineDeps = {
   db: Db
   schema: SchemaCache
   limits: Limits
+  candidates: Candidates
   mayIntrospect: (who: Identity) => boolean
   /** Throws unless the caller may write at all. */
   requireWriter: (who: Identity) => void
@@ -95,7 +97,8 @@ export class GraphEngine {
         validIn.add(system)
       }
       const variables = coerced(system, operation, request.variables, options)
-      const compilation = { schema, names, viewer, operation, variables }
+      const { candidates } = this.#deps
+      const compilation = { schema, names, viewer, operation, variables, candidates }
       return { outcome: await this.#run(who, compilation, system, document, signal), isUnknown: false }
     } catch (error) {
       if (error instanceof AppError && error.status >= 401 && error.status !== 404) throw error

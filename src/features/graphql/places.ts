@@ -1,16 +1,37 @@
+import type { Candidates } from '../../db/schema/candidates.ts'
 import type { Schema } from '../../db/schema/snapshot.ts'
 import { SpatialSql } from '../../db/schema/spatial/build.ts'
+import { spatialCandidates } from '../../db/schema/spatial/candidates.ts'
 import { parseSpatial, requireSpatial, SPATIAL_NAMES } from '../../db/schema/spatial/parse.ts'
+import type { Viewer } from '../../db/schema/viewer.ts'
 import type { Ident, Sql } from '../../db/sql.ts'
 import type { NamedTable } from './names.ts'
 import type { Input } from './where.ts'
 
-/** The conditions of `near: {column: "lng,lat,meters"}` and the others; null counts as absent. */
-export const placesOf = (args: Input, { columns }: NamedTable, row: Ident, schema: Schema): Sql[] =>
-  SPATIAL_NAMES.flatMap((name) =>
-    Object.entries((args[name] ?? {}) as Readonly<Record<string, string | null>>).flatMap(([column, text]) => {
+type Places = {
+  readonly conditions: readonly Sql[]
+  /** Under policies, a `tid[]` for each condition that an index can find rows of. */
+  readonly candidates: readonly Sql[]
+}
+
+/** `near: {column: "lng,lat,meters"}` and the others; null counts as absent. */
+export function placesOf(
+  args: Input,
+  { table, columns }: NamedTable,
+  row: Ident,
+  { schema, viewer: { role }, candidates }: { schema: Schema; viewer: Viewer; candidates: Candidates },
+): Places {
+  const filters = SPATIAL_NAMES.flatMap((name) =>
+    Object.entries((args[name] ?? {}) as Readonly<Record<string, string | null>>).flatMap(([asked, text]) => {
       if (text === null) return []
-      const found = requireSpatial(columns.get(column), column)
-      return new SpatialSql(schema, found, row).conditions(parseSpatial(name, text, found, (value) => value))
+      const column = requireSpatial(columns.get(asked), asked)
+      return [{ column, filter: parseSpatial(name, text, column, (value) => value) }]
     }),
   )
+  return {
+    conditions: filters.flatMap(({ column, filter }) => new SpatialSql(schema, column, row).conditions(filter)),
+    candidates: filters.flatMap(
+      ({ column, filter }) => spatialCandidates(filter, column, { schema, table, role }, candidates) ?? [],
+    ),
+  }
+}

@@ -1,9 +1,10 @@
 import { type GraphQLObjectType, getArgumentValues, getNamedType } from 'graphql'
 import { AppError, badRequest } from '../../core/errors.ts'
+import { type Candidates, unionOf, waysTo, withTables } from '../../db/schema/candidates.ts'
 import { joined } from '../../db/schema/filter/build.ts'
 import { columnJson } from '../../db/schema/row-json.ts'
 import type { Schema } from '../../db/schema/snapshot.ts'
-import { isAllowed, notAllowed, type Viewer } from '../../db/schema/viewer.ts'
+import { columnsFor, isAllowed, notAllowed, type Viewer } from '../../db/schema/viewer.ts'
 import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../db/sql.ts'
 import type { Operation } from './document.ts'
 import type { NamedTable, Names } from './names.ts'
@@ -18,6 +19,7 @@ export type Compilation = {
   readonly viewer: Viewer
   readonly operation: Operation
   readonly variables: Variables
+  readonly candidates: Candidates
 }
 
 const MAX_ROWS = 1000
@@ -45,12 +47,29 @@ function rowsOf(
 ): Sql {
   const args = argumentsOf(selected, c)
   const asked = args['where'] ? whereOf(args['where'] as Input, table, row, reachOf(c)) : undefined
-  const places = placesOf(args, table, row, c.schema)
-  const conditions = [belongs, asked, ...places].filter((condition) => condition !== undefined)
-  const where = conditions.length > 0 ? sql` where ${join(conditions, sql` and `)}` : EMPTY
+  const places = placesOf(args, table, row, c)
+  const conditions = [belongs, asked, ...places.conditions].filter((condition) => condition !== undefined)
   const order = orderOf(args['order_by'], table, row)
-  return sql`select ${selectList(selected, table, row, c, depth)} from ${table.table.ident} as ${row}${where}${order}
+  return sql`select ${selectList(selected, table, row, c, depth)} from ${fromOf(table, row, c, conditions, places.candidates)}${order}
     limit ${countOf(args['limit'], 'limit', MAX_ROWS)}::int8 offset ${countOf(args['offset'], 'offset', Number.MAX_SAFE_INTEGER)}::int8`
+}
+
+/** The rows that fulfil the conditions, as a FROM. */
+function fromOf(
+  { table }: NamedTable,
+  row: Ident,
+  c: Compilation,
+  conditions: readonly Sql[],
+  candidates: readonly Sql[],
+): Sql {
+  const rows = (way: readonly Sql[]): Sql => {
+    const all = [...way, ...conditions]
+    return sql`${table.ident} as ${row}${all.length > 0 ? sql` where ${join(all, sql` and `)}` : EMPTY}`
+  }
+  if (candidates.length === 0) return rows([])
+  const { sets, ways } = waysTo(candidates, row)
+  const columns = columnsFor(table, c.viewer.role).map(({ ident }) => sql`${row}.${ident}`)
+  return sql`(${withTables(sets)}${unionOf(ways, (way) => sql`select ${join(columns, COMMA)} from ${rows(way)}`)}) as ${row}`
 }
 
 /** One column per key of the answer. */

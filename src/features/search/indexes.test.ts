@@ -62,7 +62,7 @@ test('what cannot be indexed is refused in the words of the contract', async () 
   assert.equal((await api.call('GET /api/admin/search/indexes')).status, 401)
 })
 
-test('a build that fails leaves nothing behind, and a broken leftover is built anew', async () => {
+test('a broken leftover is built anew', async () => {
   await api.sql(`
     create table pages (id int primary key, text text);
     insert into pages values (1, 'one');
@@ -71,6 +71,47 @@ test('a build that fails leaves nothing behind, and a broken leftover is built a
   assert.equal((await build({ table: 'pages', method: 'fulltext' })).status, 201)
   const [pages] = (await listed()).indexes.filter(({ table }: { table: string }) => table === 'pages')
   assert.match(pages.definition, /USING gin \(svc\.search_vector/)
+})
+
+test('a build that fails halfway leaves no index behind, and can be asked for again', async () => {
+  const writer = await openConnection({ url: api.databaseUrl })
+  const invalid = () =>
+    api.sql('select c.relname from pg_index i join pg_class c on c.oid = i.indexrelid where not i.indisvalid')
+  await api.sql('create table letters (id int primary key, text text)')
+  // A build waits for every transaction that may still see the table without the index.
+  await writer.query('begin')
+  await writer.query(`insert into letters values (1, 'dear')`)
+  const first = build({ table: 'letters', method: 'fulltext' })
+  await eventually(async () => assert.deepEqual(await invalid(), [{ relname: 'idx_letters_fulltext' }]))
+  await api.sql(`select pg_cancel_backend(pid) from pg_stat_progress_create_index`)
+  await writer.query('commit')
+  await writer.end()
+  assert.ok((await first).status >= 500)
+  assert.deepEqual(
+    [await invalid(), await api.sql(`select to_regclass('idx_letters_fulltext') as made`)],
+    [[], [{ made: null }]],
+  )
+  assert.equal((await build({ table: 'letters', method: 'fulltext' })).status, 201)
+})
+
+test('without pg_trgm similarity is refused in the words of the contract, until it can be had', async () => {
+  const other = await startServer()
+  await other.sql(`
+    create table notes (id int primary key, title text);
+    insert into notes values (1, 'walrus');
+    create function svc.refuse_extension() returns event_trigger language plpgsql as $$ begin raise 'not available'; end $$;
+    create event trigger refuse_extension on ddl_command_start when tag in ('CREATE EXTENSION')
+      execute function svc.refuse_extension()`)
+  const missing = '400 fuzzy search is unavailable because pg_trgm is not installed'
+  const fuzzy = () => other.call('GET /api/collections/notes?search=walruss&fuzzy=true')
+  assert.equal(told(await fuzzy()), missing)
+  assert.equal(told(await build({ table: 'notes', method: 'trigram' }, other)), missing)
+  const exported = await other.call('GET /api/collections/notes/export.json?search=walruss&fuzzy=true')
+  assert.equal(told(exported), missing)
+  assert.equal((await other.call('GET /api/collections/notes?search=walrus')).body.totalItems, 1)
+  await other.sql('drop event trigger refuse_extension')
+  assert.equal((await fuzzy()).body.totalItems, 1)
+  assert.equal((await build({ table: 'notes', method: 'trigram' }, other)).status, 201)
 })
 
 test('one build of a table at a time over all processes, and its progress is told', async () => {

@@ -2,9 +2,11 @@ import * as t from '../../../core/json-type.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Place } from '../../../db/rows/place.ts'
+import type { Trigrams } from '../../../db/schema/trigrams.ts'
 import { type Call, json, type Route, route } from '../../../http/route.ts'
 import * as answers from '../answers.ts'
 import type { ListMeans } from '../list/plan.ts'
+import { needsTrigrams } from '../list/search/parse.ts'
 import { requireWritable } from '../place.ts'
 import { exportRows } from './export.ts'
 import type { Format } from './formats.ts'
@@ -16,6 +18,7 @@ export type BulkDeps = {
   db: Db
   log: Pick<ChangeLog, 'appender' | 'wake'>
   means: ListMeans
+  trigrams: Trigrams
   /** `api.export_max_rows`, `api.import_max_size` */
   maxRows: number
   maxBytes: number
@@ -23,7 +26,7 @@ export type BulkDeps = {
 }
 
 /** Whole tables in and out. */
-export function bulkRoutes({ db, log, means, maxRows, maxBytes, at }: BulkDeps): Route[] {
+export function bulkRoutes({ db, log, means, trigrams, maxRows, maxBytes, at }: BulkDeps): Route[] {
   const places = new Places()
 
   const exporting = (format: Format, content: string): Route =>
@@ -35,8 +38,9 @@ export function bulkRoutes({ db, log, means, maxRows, maxBytes, at }: BulkDeps):
       params: { table: answers.table },
       query: answers.exportQuery,
       answers: { 200: { content } },
-      handle: (call) =>
-        at(
+      handle: async (call) => {
+        if (needsTrigrams(call.query)) await trigrams.need()
+        return at(
           call,
           (place) =>
             new Promise((resolve, reject) => {
@@ -46,7 +50,8 @@ export function bulkRoutes({ db, log, means, maxRows, maxBytes, at }: BulkDeps):
                 })
               places.hold(call.ip, work).catch(reject)
             }),
-        ),
+        )
+      },
     })
 
   return [

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Answer, eventually, startServer } from '../../../../../test/kit.ts'
+import { type Answer, startServer } from '../../../../../test/kit.ts'
+import { scansDuring } from '../../../../../test/scans.ts'
 import { snapshotOf } from '../../../../../test/snapshot.ts'
 import { ANONYMOUS } from '../../../../core/identity.ts'
 import { KnownStatements } from '../../../../db/rows/known-statements.ts'
@@ -8,11 +9,11 @@ import { Candidates } from '../../../../db/schema/candidates.ts'
 import { viewerOf } from '../../../../db/schema/viewer.ts'
 import { listStatement } from '../list.ts'
 
-const api = await startServer()
+const api = await startServer({ config: { 'ai.embedding_provider': 'hash' } })
 const ana = await api.signUp('ana@example.com')
 const bo = await api.signUp('bo@example.com')
 await api.sql(`
-  create table notes (id int primary key, owner uuid, title varchar(80), body text, code char(3), kind text);
+  create table notes (id int primary key, owner uuid, title varchar(80), body text, code char(3), kind text, meaning real[]);
   insert into notes select i,
       case when i % 100 = 0 then '${ana.user.id}'::uuid else '${bo.user.id}'::uuid end,
       'note ' || i, case when i % 50 = 0 then 'a rare walrus number ' || i else 'plain words only' end, 'abc', 'k' || i % 3
@@ -30,26 +31,6 @@ for (const table of ['notes', 'owned']) {
 
 const search = (table: string, query: Record<string, string>, as?: string) =>
   api.call(`GET /api/collections/${table}?${new URLSearchParams(query)}`, as === undefined ? {} : { as })
-
-/** PostgreSQL counts the uses of an index with a delay, when the connection has something to do again. */
-async function scansDuring<T>(index: string, work: () => Promise<T>): Promise<T> {
-  const scans = async () =>
-    Number(
-      (
-        await api.sql(
-          `select coalesce(idx_scan, 0)::int as n from pg_stat_user_indexes where indexrelname = '${index}'`,
-        )
-      )
-        .map((row) => (row as { n: number }).n)
-        .at(0),
-    )
-  const before = await scans()
-  return eventually(async () => {
-    const done = await work()
-    assert.ok((await scans()) > before, `${index} was not used`)
-    return done
-  })
-}
 
 const totals = ({ status, body }: Answer): unknown[] => {
   assert.equal(status, 200, JSON.stringify(body))
@@ -72,7 +53,7 @@ test('the statement of a search walks the index, also when its plan is kept', as
 
 test('under an owner policy a search uses the index, and finds, counts and marks visible rows alone', async () => {
   const query = { search: 'walrus', facets: 'owner', highlight: 'true', perPage: '5' }
-  const mine = await scansDuring('idx_owned_fulltext', () => search('owned', query, ana.token))
+  const mine = await scansDuring(api, 'idx_owned_fulltext', () => search('owned', query, ana.token))
   assert.deepEqual(totals(mine), [60, 5, { owner: [{ value: ana.user.id, count: 60 }] }])
   assert.match(mine.body.items[0]._highlight, /<b>walrus<\/b>/)
   assert.deepEqual(totals(await search('owned', query, bo.token)), [
@@ -84,11 +65,25 @@ test('under an owner policy a search uses the index, and finds, counts and marks
   assert.deepEqual(totals(await search('notes', query)).slice(0, 2), [120, 5])
 })
 
+test('exports and searches by words and meaning use the index under a policy too', async () => {
+  const lines = await scansDuring(api, 'idx_owned_fulltext', async () => {
+    const { status, text } = await api.call('GET /api/collections/owned/export.ndjson?search=walrus&fields=owner', {
+      as: ana.token,
+    })
+    assert.equal(status, 200, text)
+    return text.trim().split('\n')
+  })
+  assert.deepEqual([lines.length, new Set(lines)], [60, new Set([`{"owner":"${ana.user.id}"}`])])
+  const query = { search: 'walrus', semantic: 'true', vector_column: 'meaning', perPage: '100' }
+  const fused = await scansDuring(api, 'idx_owned_fulltext', () => search('owned', query, ana.token))
+  assert.deepEqual([fused.status, fused.body.totalItems], [200, 60])
+})
+
 test('similar words are found by their index, with and without a policy', async () => {
   const query = { search: 'walruss', fuzzy: 'true', typo_threshold: '0.6', skipTotal: 'false' }
-  const all = await scansDuring('idx_notes_trigram', () => search('notes', query))
+  const all = await scansDuring(api, 'idx_notes_trigram', () => search('notes', query))
   assert.equal(all.body.totalItems, 120)
-  const mine = await scansDuring('idx_owned_trigram', () => search('owned', query, ana.token))
+  const mine = await scansDuring(api, 'idx_owned_trigram', () => search('owned', query, ana.token))
   assert.equal(mine.body.totalItems, 60)
 })
 

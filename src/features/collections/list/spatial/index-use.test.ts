@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
 import { withoutExtensions } from '../../../../../test/cluster.ts'
-import { eventually, type InProcessServer, type SignedUp, startServer } from '../../../../../test/kit.ts'
+import { type Answer, eventually, type InProcessServer, type SignedUp, startServer } from '../../../../../test/kit.ts'
+import { scansDuring } from '../../../../../test/scans.ts'
 import { snapshotOf } from '../../../../../test/snapshot.ts'
 import { ANONYMOUS } from '../../../../core/identity.ts'
 import { KnownStatements } from '../../../../db/rows/known-statements.ts'
@@ -43,7 +44,7 @@ before(async () => {
   ana = await api.signUp('ana@example.com')
   bo = await api.signUp('bo@example.com')
   const columns = `id int generated always as identity primary key, owner uuid, round geography(Point),
-    flat geometry(Point, 4326), bare geometry, mercator geometry(Point, 3857)`
+    flat geometry(Point, 4326), bare geometry, mercator geometry(Point, 3857), meaning real[] default '{1,0}'`
   for (const table of ['open_places', 'own_places']) {
     await api.sql(`create extension if not exists postgis; create table ${table} (${columns})`)
     await api.sql(
@@ -61,6 +62,8 @@ before(async () => {
   }
   await api.sql(`analyze open_places; analyze own_places; grant select on open_places, own_places to svc_anon, svc_authenticated;
     alter table own_places enable row level security;
+    create table visits (id int primary key, place_id int references own_places);
+    insert into visits select 1, min(id) from own_places where owner = '${ana.user.id}' and st_dwithin(flat, 'srid=4326;point(7.2 46.2)', 0.01);
     create policy own on own_places using (owner = (select nullif(current_setting('svc.user_id', true), '')::uuid))`)
   await eventually(async () => assert.equal((await api.call('GET /api/collections/own_places')).status, 200))
 })
@@ -112,4 +115,43 @@ test('a policy keeps nobody from the index, and the index tells nobody of other 
   await eventually(isReported, { seconds: 30 })
   const anyone = await api.call('GET /api/collections/own_places?near=flat,7.2,46.2,5000')
   assert.deepEqual([anyone.status, anyone.body.totalItems ?? anyone.body.message], [200, 0])
+})
+
+test('whoever reads rows of a filter gets them by the index', { skip: withoutExtensions }, async () => {
+  const near = 'near=flat,7.2,46.2,5000'
+  const read = (path: string) => api.call(`GET /api/collections/${path}`, { as: ana.token })
+  const ask = (query: string) => api.call('POST /api/graphql', { as: ana.token, json: { query } })
+  const own = ({ body }: Answer) => body.items.map(({ owner }: { owner: string }) => owner)
+  const first = await scansDuring(api, 'own_places_flat', () =>
+    read(`own_places?cursor=&total=exact&facets=owner&perPage=1&${near}`),
+  )
+  assert.deepEqual([own(first), first.body.totalItems, first.body.nextCursor], [[ana.user.id], 1, null])
+  assert.deepEqual(first.body.facets, { owner: [{ value: ana.user.id, count: 1 }] })
+  const wide = 'bbox=flat,-60,-40,60,60'
+  const begun = await read(`own_places?cursor=&sort=-id&perPage=3&${wide}`)
+  const next = await scansDuring(api, 'own_places_flat', () =>
+    read(`own_places?cursor=${begun.body.nextCursor}&sort=-id&perPage=500&${wide}`),
+  )
+  const all = await read(`own_places?sort=-id&perPage=500&${wide}`)
+  const ids = ({ body }: Answer) => body.items.map(({ id }: { id: number }) => id)
+  assert.deepEqual([...ids(begun), ...ids(next)].slice(0, 500), ids(all))
+  const counted = await scansDuring(api, 'own_places_flat', () =>
+    read(`own_places?aggregate=count,max(id)&group=owner&${near}`),
+  )
+  assert.deepEqual(
+    counted.body.items.map(({ owner, count }: { owner: string; count: number }) => [owner, count]),
+    [[ana.user.id, 1]],
+  )
+  const exported = await scansDuring(api, 'own_places_flat', () =>
+    read(`own_places/export.ndjson?fields=owner&${near}`),
+  )
+  assert.equal(exported.text, `{"owner":"${ana.user.id}"}\n`)
+  const nearest = await scansDuring(api, 'own_places_flat', () =>
+    read(`own_places?nearest=[1,0]&vector_column=meaning&${near}`),
+  )
+  assert.deepEqual([own(nearest), nearest.body.totalItems], [[ana.user.id], 1])
+  const listed = await scansDuring(api, 'own_places_flat', () =>
+    ask('{ own_places(near: {flat: "7.2,46.2,5000"}, order_by: [{id: DESC}]) { owner visits { id } } }'),
+  )
+  assert.deepEqual(listed.body.data, { own_places: [{ owner: ana.user.id, visits: [{ id: 1 }] }] })
 })

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { withoutExtensions } from '../../../../../test/cluster.ts'
 import { type Answer, eventually, startServer, type TestServer } from '../../../../../test/kit.ts'
+import { scansDuring } from '../../../../../test/scans.ts'
 
 type Query = Record<string, string>
 type Item = { id: number; _distance: number }
@@ -19,8 +20,8 @@ const distances = ({ body }: Answer): number[] =>
   body.items.map(({ _distance }: Item) => Math.round(_distance * 1e4) / 1e4)
 
 /** What must hold for every kind of column. */
-async function promises(list: ReturnType<typeof lister>, more: Query, table: string) {
-  const near = (query: Query) => list({ ...more, ...query }, table)
+async function promises(list: ReturnType<typeof lister>, column: Query, table: string, dimensions?: number) {
+  const near = (query: Query) => list({ ...column, ...query }, table)
   const nearest = await near({ nearest: '[1,0,0]' })
   assert.deepEqual(ids(nearest), [1, 2, 3, 4])
   assert.deepEqual(distances(nearest), [0, 0.2929, 1, 2])
@@ -69,8 +70,15 @@ async function promises(list: ReturnType<typeof lister>, more: Query, table: str
     '400 distance must be cosine, l2 or inner_product',
   )
   assert.equal((await near({ nearest: '[0,0,0]', distance: 'l2' })).status, 200)
-  assert.ok([200, 400].includes((await near({ nearest: `[${'1,'.repeat(15_999)}1]` })).status))
-  assert.ok([200, 400].includes((await near({ nearest: `[${'1,'.repeat(16_000)}1]` })).status))
+  const ones = (n: number) => `[${'1,'.repeat(n - 1)}1]`
+  const [most, more] = [await near({ nearest: ones(16_000) }), await near({ nearest: ones(16_001) })]
+  if (dimensions === undefined) {
+    assert.deepEqual(ids(most), [])
+    assert.equal(told(more), '400 invalid vector value')
+  } else {
+    assert.equal(told(most), `400 vector dimension mismatch: expected ${dimensions}, got 16000`)
+    assert.equal(told(more), `400 vector dimension mismatch: expected ${dimensions}, got 16001`)
+  }
 }
 
 /** Tables of their own for each type, so that no snapshot of the schema is behind. */
@@ -168,7 +176,7 @@ test('columns of pgvector', { skip: withoutExtensions }, async (t) => {
     await t.test(type, async () => {
       await api.sql(tables(type, n))
       const notes = `notes${n}`
-      await promises(list, {}, notes)
+      await promises(list, {}, notes, type === 'vector' ? undefined : 3)
       const other = await list({ nearest: '[1,0]' }, notes)
       if (type === 'vector') assert.deepEqual(ids(other), [])
       else assert.equal(told(other), '400 vector dimension mismatch: expected 3, got 2')
@@ -215,5 +223,54 @@ test('columns of pgvector', { skip: withoutExtensions }, async (t) => {
     assert.equal(own.body.items.length, 30)
     assert.ok(own.body.items.every((item: { owner: string }) => item.owner === ana.user.id))
     await eventually(async () => assert.ok((await scans()) > before))
+  })
+
+  await t.test('numbers are taken as the client writes them', async () => {
+    const written = ' [ 1.0e0 ,\n0,\t-0.0 ] '
+    for (const table of ['notes0', 'notes1', 'notes2']) {
+      assert.deepEqual(ids(await list({ nearest: written }, table)), [1, 2, 3, 4])
+    }
+    assert.equal((await list({ nearest: '[1,1e-400,0]' }, 'notes0')).status, 200)
+  })
+
+  await t.test('a user who sees few of many rows gets the nearest of them, all of them and in order', async () => {
+    const bo = await api.signUp('bo@example.com')
+    await api.sql(`
+      create index on points (owner);
+      update points set owner = '${bo.user.id}' where id % 100 = 1; analyze points`)
+    const near = JSON.stringify(Array(8).fill(0.5))
+    const exact = await api.sql(
+      `select id, place <-> '${near}' as d from points where owner = '${bo.user.id}' order by 2, 1`,
+    )
+    const own = await list({ nearest: near, distance: 'l2', perPage: '500' }, 'points', bo.token)
+    assert.deepEqual(
+      ids(own),
+      exact.map(({ id }) => Number(id)),
+    )
+  })
+
+  await t.test('IVFFlat finds most of what is nearest, and fills the page', async () => {
+    await api.sql(`create table spots (id int primary key, kind int, place vector(8));
+      select setseed(0.25);
+      insert into spots select i, i / 50 % 100,
+        array(select sin(i % 50 * k * 7) + random() / 2 from generate_series(1, 8) k)::vector from generate_series(1, 4000) i`)
+    const index = { table: 'spots', column: 'place', method: 'ivfflat', metric: 'l2', lists: 60 }
+    assert.equal((await api.call('POST /api/admin/vector/indexes', { as: 'admin', json: index })).status, 201)
+    await api.sql('analyze spots')
+    let found = 0
+    for (const cluster of [3, 14, 25, 36, 47]) {
+      const nearest = JSON.stringify(Array.from({ length: 8 }, (_, k) => Math.sin(cluster * (k + 1) * 7) + 0.4))
+      // Not in the form that the index knows.
+      const exact = await api.sql(`select id from spots order by (place <-> '${nearest}') + 0 limit 20`)
+      const near = ids(
+        await scansDuring(api, 'idx_spots_place_ivfflat', () =>
+          list({ nearest, distance: 'l2', perPage: '20' }, 'spots'),
+        ),
+      )
+      found += exact.filter(({ id }) => near.includes(Number(id))).length
+    }
+    assert.ok(found >= 90, `${found} of 100`)
+    const few = await list({ nearest: JSON.stringify(Array(8).fill(0.5)), distance: 'l2', filter: 'kind = 7' }, 'spots')
+    assert.equal(few.body.items.length, 20)
   })
 })
