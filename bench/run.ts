@@ -1,4 +1,4 @@
-/** npm run bench [requests | start | limits | realtime | files | jobs | graphql | search | bulk | cursors | faults | storm | churn] [--quick | --large] */
+/** npm run bench [requests | start | limits | realtime | files | jobs | graphql | metering | search | bulk | cursors | faults | storm | churn] [--quick | --large] */
 const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   requests: () => import('./requests.ts'),
   start: () => import('./start.ts'),
@@ -7,6 +7,7 @@ const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   files: () => import('./files.ts'),
   jobs: () => import('./jobs.ts'),
   graphql: () => import('./graphql.ts'),
+  metering: () => import('./metering.ts'),
   search: () => import('./search.ts'),
   bulk: () => import('./bulk.ts'),
   cursors: () => import('./cursors.ts'),

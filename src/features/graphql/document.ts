@@ -16,6 +16,7 @@ import type { TypeSystem } from './type-system.ts'
 const MAX_FIELDS = 20_000
 /** The same for what is asked of the schema; what tools ask has 240. */
 const MAX_SCHEMA_FIELDS = 1_000
+const MAX_KEYS = 25_000
 /** Validation goes through all that an operation reaches, for each of them. */
 const MAX_TOKENS_TIMES_OPERATIONS = 500_000
 
@@ -59,8 +60,9 @@ function requireFewOperations({ definitions }: DocumentNode, { count }: Tokens):
   }
 }
 
-/** Keys of objects at any depth: a `where` may come as a variable. */
+/** Keys of objects at any depth: a `where` may come as a variable. A sentence about one quotes what it is in. */
 export function keysIn(value: unknown, into: Set<string>): Set<string> {
+  if (into.size > MAX_KEYS) throw badRequest(`document and variables have more than ${MAX_KEYS} different names`)
   if (Array.isArray(value)) for (const item of value) keysIn(item, into)
   else if (typeof value === 'object' && value !== null) {
     for (const key in value) keysIn((value as Readonly<Record<string, unknown>>)[key], into.add(key))

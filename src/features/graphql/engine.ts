@@ -241,9 +241,12 @@ function coerced(
   system: TypeSystem,
   { node }: Operation,
   given: Readonly<Record<string, unknown>>,
-  options: ValidationOptions,
+  { hideSuggestions }: ValidationOptions,
 ): Variables {
-  const result = getVariableValues(system.schema, node.variableDefinitions ?? [], given, options)
+  const result = getVariableValues(system.schema, node.variableDefinitions ?? [], given, {
+    hideSuggestions,
+    maxErrors: 1,
+  })
   if (result.errors) throw new GraphQLError(result.errors[0]?.message ?? 'invalid variables')
   return result.coerced
 }
