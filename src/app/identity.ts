@@ -31,7 +31,10 @@ export async function createIdentity(
   { logEntries, stats, census }: Surroundings,
 ) {
   const { db, schema, observe, gateways, publicUrl } = platform
-  const revocations = life.own(await Revocations.open({ db, observe }))
+  const [revocations, rootSecret] = await Promise.all([
+    Revocations.open({ db, observe }).then((opened) => life.own(opened)),
+    loadRootSecret(db, config.auth.jwt_secret, platform.secretFile),
+  ])
   const passwords = life.own(
     createPasswords({
       memory: config.auth.argon2_memory,
@@ -41,7 +44,6 @@ export async function createIdentity(
       queue: config.auth.hash_queue,
     }),
   )
-  const rootSecret = await loadRootSecret(db, config.auth.jwt_secret, platform.secretFile)
   const box = secretBoxOf(config.auth, rootSecret)
   const secrets = new SecretKeeper({ db, box, observe })
 

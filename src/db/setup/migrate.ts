@@ -8,8 +8,10 @@ const LOCK_ID = 0x53_56_43_01
 
 type Migration = { name: string; text: string; checksum: string }
 
-async function readMigrations(folder: string): Promise<Migration[]> {
-  const names = (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort()
+const namesIn = async (folder: string): Promise<string[]> =>
+  (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort()
+
+async function readMigrations(folder: string, names: readonly string[]): Promise<Migration[]> {
   return Promise.all(
     names.map(async (name) => {
       const text = await readFile(join(folder, name), 'utf8')
@@ -27,8 +29,9 @@ export async function migrate(
   folder: string,
   progress: (line: string) => void = () => {},
 ): Promise<string[]> {
-  const migrations = await readMigrations(folder)
-  if (await isCurrent(client, migrations)) return []
+  const known = await namesIn(folder)
+  if (await isCurrent(client, known)) return []
+  const migrations = await readMigrations(folder, known)
   return withLock(client, async () => {
     await client.query(`
       create schema if not exists svc;
@@ -55,12 +58,12 @@ export async function migrate(
 }
 
 /** Nearly every start finds nothing to do, and then needs no lock: what has run never goes away. */
-async function isCurrent(client: pg.Client, migrations: readonly Migration[]): Promise<boolean> {
+async function isCurrent(client: pg.Client, known: readonly string[]): Promise<boolean> {
   const table = await client.query<{ found: string | null }>(`select to_regclass('svc.migrations')::text as found`)
   if (table.rows[0]?.found === null) return false
   const applied = await client.query<{ name: string }>('select name from svc.migrations')
   const names = new Set(applied.rows.map(({ name }) => name))
-  return names.size === migrations.length && migrations.every(({ name }) => names.has(name))
+  return names.size === known.length && known.every((name) => names.has(name))
 }
 
 /** Holds the migration lock for `work`. The lock belongs to the session, so losing the connection frees it. */
