@@ -75,6 +75,20 @@ test('a name that climbs, or cannot be, is refused on every route', async () => 
   await noneLeft()
 })
 
+test('names that other systems take for others are only names, and nothing is written beside the blobs', async () => {
+  const names = ['Case.txt', 'case.txt', 'CON', 'a:b', '~/.ssh/id', '$HOME', '-rf', 'a/link', 'a/link/b', '...', '%00']
+  for (const name of names) {
+    assert.equal((await upload(api, '/api/storage/pairs', { name, content: name })).status, 201, name)
+  }
+  for (const name of names) {
+    assert.equal((await api.call(`GET /api/storage/pairs/${encodeURIComponent(name)}`)).text, name)
+  }
+  const files = readdirSync(storagePath, { recursive: true, withFileTypes: true }).filter(
+    (entry) => !entry.isDirectory(),
+  )
+  for (const { name } of files) assert.match(name, /^(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|probe-\d+)$/)
+})
+
 test('a bucket that cannot be is refused', async () => {
   for (const bucket of ['..', 'A', 'a.b', '_svc_sites', '_svcx', 'buckets', 'upload', 'x'.repeat(64), 'a%2Fb', 'ü']) {
     const { status, body } = await api.call(`GET /api/storage/${encodeURI(bucket)}` as 'GET /')
@@ -159,6 +173,24 @@ test('forms that are broken, overloaded or not forms are 400 and leave nothing',
   for (const [i, [body, message, headers]] of cases.entries()) {
     assert.deepEqual(await post(body, headers), { status: 400, message }, `case ${i}`)
   }
+  await noneLeft()
+  assert.equal(await blobCount(), before)
+})
+
+test('file names made to keep a parser busy are read at once, and lies about the length are cut off', async () => {
+  const busy = ['\\'.repeat(8_000), '";'.repeat(4_000), 'a'.repeat(8_000), `=?${'?'.repeat(8_000)}`, '%'.repeat(8_000)]
+  for (const name of busy) {
+    const { status } = await post(part(`name="file"; filename="${name}"; filename*=UTF-8''${name}`, 'x') + end)
+    assert.equal(status, 400, name.slice(0, 9))
+  }
+  const before = await blobCount()
+  const form = file + end
+  const closing = (length: number) => head(length).replace('Host: x', 'Host: x\r\nConnection: close')
+  // Shorter than it is: what follows is no request. Longer: the rest never comes.
+  const short = parseRaw(await sendRaw(port, closing(form.length - 10) + form))
+  assert.equal(short.status, 400)
+  const long = parseRaw(await sendRaw(port, closing(form.length + 10) + form))
+  assert.ok([400, 408, 504].includes(long.status), `${long.status}`)
   await noneLeft()
   assert.equal(await blobCount(), before)
 })
