@@ -12,6 +12,9 @@ export type PgError = Error & {
   file?: string
   /** Position in the flight of the statement that failed; see failedStatement. */
   statementIndex?: number
+  /** Its text, without any values, and where in it the trouble is, from 1. */
+  statement?: string | undefined
+  position?: string
 }
 
 /** Which statement of a flight PostgreSQL refused. */
@@ -31,6 +34,23 @@ function sqlStateOf(error: unknown): string | undefined {
 export function databaseMessage(error: unknown): string | undefined {
   const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
   return cause?.severity === undefined ? undefined : cause.message
+}
+
+const MAX_SHOWN = 200
+
+/** What PostgreSQL refused and why, in one line for the operator whose database it is. */
+export function databaseRefusal(error: unknown): string | undefined {
+  const message = databaseMessage(error)
+  if (message === undefined) return undefined
+  const { statement = '', position } = (error instanceof AppError ? error.cause : error) as PgError
+  const from = Math.max(0, Number(position ?? 1) - 1 - MAX_SHOWN / 2)
+  const text = statement
+    .slice(from, from + MAX_SHOWN)
+    .replace(/\s+/g, ' ')
+    .trim()
+  if (text === '') return message
+  const [before, after] = [from > 0 ? '… ' : '', from + MAX_SHOWN < statement.length ? ' …' : '']
+  return `${message}, in: ${before}${text}${after}`
 }
 
 /** A question about an error; whoever asks it need not know the SQLSTATEs. */

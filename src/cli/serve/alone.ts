@@ -1,5 +1,6 @@
 import { type App, startApp } from '../../app.ts'
 import { type Config, publicBaseUrl } from '../../config/config.ts'
+import { databaseRefusal } from '../../db/pg-errors.ts'
 import { version } from '../../version.ts'
 import type { BannerFacts } from '../banner.ts'
 import type { Log } from '../log/log.ts'
@@ -39,6 +40,8 @@ const placeOf = ({ database, data_dir }: Config): string => {
 /** Why a start failed, in one sentence. */
 export const explainStart = (config: Config, error: unknown): Error => {
   if (isListenError(error)) return new Error(listenFailure(config, error))
+  const refusal = databaseRefusal(error)
+  if (refusal !== undefined) return new Error(`the database refuses what a start needs: ${refusal}`, { cause: error })
   return error instanceof Error ? error : new Error(String(error))
 }
 

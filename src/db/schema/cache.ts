@@ -1,7 +1,8 @@
-import { AppError, reasonOf, unavailable } from '../../core/errors.ts'
+import { reasonOf, unavailable } from '../../core/errors.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../db.ts'
 import { Loop } from '../loop.ts'
+import { databaseRefusal } from '../pg-errors.ts'
 import { createFingerprint, createIntrospection, type Loaded } from './introspect/introspect.ts'
 import type { Schema, SchemaCache } from './snapshot.ts'
 import { SCHEMA_CHANNEL } from './trigger.ts'
@@ -78,8 +79,8 @@ export class FollowedSchema implements SchemaCache {
     // Listening first: DDL between the load and the LISTEN would go unnoticed.
     this.#unlisten = await this.#options.listen(SCHEMA_CHANNEL, loadSoon, loadSoon)
     await this.reload().catch((error: unknown) => {
-      const cause = error instanceof AppError && error.cause ? error.cause : error
-      throw new Error(`cannot read the schema of the database: ${reasonOf(cause)}`, { cause: error })
+      const reason = databaseRefusal(error) ?? reasonOf(error)
+      throw new Error(`cannot read the schema of the database: ${reason}`, { cause: error })
     })
   }
 

@@ -1,5 +1,6 @@
 import pg from 'pg'
 import { parseIntoClientConfig } from 'pg-connection-string'
+import type { PgError } from '../pg-errors.ts'
 import { feedWholeMessages, type Reception } from './whole-messages.ts'
 
 export type ConnectOptions = {
@@ -29,8 +30,22 @@ export async function openConnection(options: ConnectOptions, { reception, ...ex
   } as pg.ClientConfig)
   client.on('error', () => {}) // a lost connection is noticed by its queries and by `end`
   feedWholeMessages(client, reception)
+  if (!extra.pipeline) nameStatements(client)
   await client.connect()
   return client
+}
+
+/** A failure tells what was asked, as that of a flight does. */
+function nameStatements(client: pg.Client): void {
+  const query = client.query.bind(client) as (...asked: unknown[]) => unknown
+  const named = (...asked: unknown[]): unknown => {
+    const answer = query(...asked)
+    if (!(answer instanceof Promise) || typeof asked[0] !== 'string') return answer
+    return answer.catch((error: PgError) => {
+      throw Object.assign(error, { statement: asked[0] })
+    })
+  }
+  client.query = named as typeof client.query
 }
 
 /** As the driver reads a connection string, with another login in it. */

@@ -276,6 +276,7 @@ class PostgresPool implements Pool {
 
   #learnFrom(flight: Flight, error: PgError): void {
     if (error.statementIndex === undefined) return
+    error.statement = flight.plan.steps[error.statementIndex]?.text
     error.statementIndex -= 1 // the session step is ours
     if (error.statementIndex === SESSION_STEP) flight.connection?.retire()
   }

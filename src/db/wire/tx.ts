@@ -37,8 +37,10 @@ export async function runTransaction<T>(
     })
     try {
       return await fly(steps, wish)
-    } catch (error) {
-      throw fromPg(error as PgError)
+    } catch (thrown) {
+      const error = thrown as PgError
+      error.statement = steps[error.statementIndex ?? 0]?.text
+      throw fromPg(error)
     }
   }
   const send = (sql: Sql, wish?: Wish): Promise<Flight> => sendAll([sql], wish)
