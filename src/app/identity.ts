@@ -51,7 +51,11 @@ export async function createIdentity(
     db,
     config: config.admin,
     passwords,
-    note: passwordNote(config.data_dir, deriveKey(rootSecret, '', 'admin password')),
+    // Beside its key a note would make guesses cheap, and with the embedded database the root secret is there.
+    note:
+      config.database.url === ''
+        ? undefined
+        : passwordNote(config.data_dir, deriveKey(rootSecret, '', 'admin password')),
     observe,
     warnings: () => [
       ...platform.warnings(),

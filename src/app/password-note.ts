@@ -5,8 +5,8 @@ import { equalInConstantTime } from '../core/secret.ts'
 import type { PasswordNote } from '../features/admin/password.ts'
 
 /**
- * A file of the data directory, if there is one. Of use only to who also has the root secret, so that a copy of the
- * directory without it, or of the database alone, makes no guess cheaper.
+ * A file of the data directory, if there is one. Of use only to who also has the root secret, which is kept elsewhere:
+ * a copy of the directory, or of the database alone, makes no guess cheaper.
  */
 export function passwordNote(dataDir: string, key: Buffer): PasswordNote {
   const file = join(dataDir, 'admin-password-note')

@@ -17,7 +17,7 @@ export type AdminDeps = {
   db: Db
   config: { enabled: boolean; password: string; token_duration: number }
   passwords: Passwords
-  note: PasswordNote
+  note: PasswordNote | undefined
   observe: Observe
   /** Sentences for the operator, shown by /api/admin/status. */
   warnings: () => readonly string[]
