@@ -14,7 +14,8 @@ test('statements that a failing flight was to close or parse do not collide afte
     const shapes = Array.from({ length: 600 }, (_, i) => raw(`select ${round} as shape, '${'x'.repeat(900)}${i}'`))
     const failing = [...shapes.slice(0, 300), sql`select 1/0`, ...shapes.slice(300)] as unknown as [Sql]
     await assert.rejects(pool.fly(ANONYMOUS, failing), /division|invalid/)
-    for (const shape of shapes) await pool.fly(ANONYMOUS, shape)
+    // Twice: the second time finds that the first ones made room for the last.
+    for (const shape of [...shapes, ...shapes]) await pool.fly(ANONYMOUS, shape)
   }
 })
 
