@@ -9,6 +9,10 @@ type Document = {
 
 const ENUM = 'Enum.'
 
+/** A list is one of several kinds of pages; their items are the same. */
+const rowOf = (list: JsonSchema | undefined): JsonSchema | undefined =>
+  (list?.anyOf?.[0] ?? list)?.properties?.['items']?.items
+
 /** The tables and functions of an OpenAPI document of the server, as one TypeScript file. */
 export function typesOf({ paths, components: { schemas } }: Document): string {
   const named = (prefix: string) =>
@@ -21,7 +25,7 @@ export function typesOf({ paths, components: { schemas } }: Document): string {
   const tables = named('/api/collections/').map(({ name, path, item: { get, post } }) => {
     const patch = paths[`${path}/{id}`]?.['patch']
     const parts = {
-      Row: get && bodyOf(get.responses['200'])?.properties?.['items']?.items,
+      Row: get && rowOf(bodyOf(get.responses['200'])),
       Insert: post && bodyOf(post.requestBody),
       Update: patch && bodyOf(patch.requestBody),
     }
