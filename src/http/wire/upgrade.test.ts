@@ -48,7 +48,7 @@ test('a route takes the connection, its first bytes included; the log tells of i
   socket.destroy()
   await eventually(() => assert.equal(requests.length, 1))
   assert.deepEqual(
-    [requests[0]?.status, requests[0]?.route, requests[0]?.path],
+    [requests[0]?.status, requests[0]?.route, requests[0]?.path()],
     [101, '/api/echo', '/api/echo?token=***'],
   )
 })
