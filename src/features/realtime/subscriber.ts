@@ -15,6 +15,8 @@ export type Format = {
 }
 
 const EXPIRY_NOTICE_MS = 60_000
+/** A response tells of its drain only while it is the one at work on its socket. */
+const LOOK_AGAIN_MS = 250
 
 /**
  * One open connection, whatever it speaks. It holds bytes for its client up to a limit; a client that reads slower than that
@@ -81,7 +83,7 @@ export abstract class Subscriber {
           out.off('drain', done).off('close', done)
           resolve()
         }
-        const timer = setTimeout(done, 1_000)
+        const timer = setTimeout(done, LOOK_AGAIN_MS)
         out.once('drain', done).once('close', done)
       })
     }
