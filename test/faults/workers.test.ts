@@ -41,8 +41,9 @@ test('a worker that is killed is replaced, and the others keep serving', async (
   const outcomes: number[] = []
   await eventually(
     async () => {
-      // A connection that the dead one still held is the client's to open again.
-      const { status } = await server.call('GET /health').catch(() => ({ status: 0 }))
+      // A connection that the dead one still held, or was just being handed, is the client's to open again.
+      const signal = AbortSignal.timeout(2_000)
+      const { status } = await server.call('GET /health', { signal }).catch(() => ({ status: 0 }))
       outcomes.push(status)
       const now = workersOf(server)
       assert.ok(now.length === 2 && now.includes(other) && !now.includes(victim), `workers ${now}`)
