@@ -15,7 +15,7 @@ export type Format = {
 }
 
 const EXPIRY_NOTICE_MS = 60_000
-/** A response tells of its drain only while it is the one at work on its socket. */
+/** The safety net of a replay, should it hear of no drain. */
 const LOOK_AGAIN_MS = 250
 
 /**
