@@ -1,5 +1,6 @@
 import type { Config } from '../config/config.ts'
 import { watchTables } from '../db/changes/watch.ts'
+import { Cursors } from '../db/rows/cursors.ts'
 import { findTextSearchConfig } from '../db/schema/text-search-config.ts'
 import { Trigrams } from '../db/schema/trigrams.ts'
 import { createCollections } from '../features/collections/routes.ts'
@@ -27,6 +28,7 @@ export async function createData(
   const { db, schema, changeLog, queue, candidates, gateways, observe, publicUrl } = platform
   const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)
   const trigrams = new Trigrams({ db, schema })
+  const cursors = new Cursors(keyFor('cursors'))
   await watchTables({ db, schema, observe }, config.realtime.watch)
   const vector = createVector({ db, schema, log: changeLog, queue, outgoing: gateways, config: config.ai, observe })
   return {
@@ -36,7 +38,7 @@ export async function createData(
         db,
         schema,
         log: changeLog,
-        cursorKey: keyFor('cursors'),
+        cursors,
         limits: { exportMaxRows: config.api.export_max_rows, importMaxBytes: config.api.import_max_size },
         means: { candidates, textSearchConfig },
         trigrams,
@@ -49,6 +51,7 @@ export async function createData(
         schema,
         log: changeLog,
         candidates,
+        cursors,
         config: config.graphql,
         isLocal: isLoopbackHost(config.server.host),
         anonymousMayWrite: config.api.anonymous === 'all',

@@ -2,6 +2,7 @@ import { AppError, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import { type Db, type FlyOptions, READS } from '../../db/db.ts'
+import type { Cursors } from '../../db/rows/cursors.ts'
 import { KnownStatements } from '../../db/rows/known-statements.ts'
 import type { Place } from '../../db/rows/place.ts'
 import type { Column, SchemaCache } from '../../db/schema/snapshot.ts'
@@ -13,7 +14,6 @@ import { runBatch } from './batch/batch.ts'
 import { parseBatch } from './batch/parse.ts'
 import { bulkRoutes } from './bulk/routes.ts'
 import { parseKey } from './key.ts'
-import { Cursors } from './list/cursor.ts'
 import { explainList, listAggregates, listRows, readStatement } from './list/list.ts'
 import type { ListMeans } from './list/plan.ts'
 import { needsTrigrams } from './list/search/parse.ts'
@@ -36,18 +36,18 @@ export type CollectionsDeps = {
   /** Undefined: no provider is configured. */
   embed: Embed | undefined
   /** The same in all processes. */
-  cursorKey: Buffer
+  cursors: Cursors
   limits: { exportMaxRows: number; importMaxBytes: number }
 }
 
-export function createCollections({ db, schema, log, means, trigrams, embed, cursorKey, limits }: CollectionsDeps): {
+export function createCollections({ db, schema, log, means, trigrams, embed, cursors, limits }: CollectionsDeps): {
   routes: Route[]
 } {
   const at = <T>(call: Call, work: (place: Place) => Promise<T>): Promise<T> =>
     atTable(schema, call.params['table'] ?? '', call.who, work)
 
   const known = new KnownStatements()
-  const reader = { db, known, means, cursors: new Cursors(cursorKey) }
+  const reader = { db, known, means, cursors }
 
   const keyOf = (call: Call, place: Place): string[] =>
     parseKey(place.table, call.params['id'] ?? '', call.rawParams['id'] ?? '')

@@ -6,11 +6,13 @@ import type { Identity } from '../../core/identity.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import { failedStatement } from '../../db/pg-errors.ts'
+import type { Cursors } from '../../db/rows/cursors.ts'
 import type { Candidates } from '../../db/schema/candidates.ts'
 import { lookOnce } from '../../db/schema/lookup.ts'
 import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 import type { Sql } from '../../db/sql.ts'
+import { CursorMarks } from './cursor-marks.ts'
 import {
   chooseOperation,
   Documents,
@@ -20,14 +22,15 @@ import {
   measure,
   type Operation,
   requireWithin,
-} from './document.ts'
+} from './document/document.ts'
+import { type ValidationOptions, validationErrors } from './document/validation.ts'
 import { Introspection } from './introspection.ts'
 import { compileMutation } from './mutation.ts'
 import { type NamedTable, Names } from './names.ts'
 import { type Compilation, compileRows, type Failure, failureOf } from './query.ts'
 import { meaningOf, type Selected, selectionOf, type Variables } from './selection.ts'
+import { Breaks } from './slices.ts'
 import { TypeSystem } from './type-system.ts'
-import { type ValidationOptions, validationErrors } from './validation.ts'
 
 export type Request = { query: string; variables: Readonly<Record<string, unknown>>; operationName: string | undefined }
 /** The whole answer as JSON text, and whether something may have been written. */
@@ -38,6 +41,7 @@ export type EngineDeps = {
   schema: SchemaCache
   limits: Limits
   candidates: Candidates
+  cursors: Cursors
   mayIntrospect: (who: Identity) => boolean
   /** Throws unless the caller may write at all. */
   requireWriter: (who: Identity) => void
@@ -97,8 +101,9 @@ export class GraphEngine {
         validIn.add(system)
       }
       const variables = coerced(system, operation, request.variables, options)
-      const { candidates } = this.#deps
-      const compilation = { schema, names, viewer, operation, variables, candidates }
+      const { candidates, cursors } = this.#deps
+      const marks = new CursorMarks(cursors)
+      const compilation = { schema, names, viewer, operation, variables, candidates, cursors, marks }
       return { outcome: await this.#run(who, compilation, system, document, signal), isUnknown: false }
     } catch (error) {
       if (error instanceof AppError && error.status >= 401 && error.status !== 404) throw error
@@ -181,7 +186,13 @@ export class GraphEngine {
     const [first, ...rest] = statements.map(({ statement }) => statement)
     if (!first) return failures
     const options = { lane: 'slow', plain: true, signal } as const
-    const fly = (list: readonly [Sql, ...Sql[]]) => this.#deps.db.flyAll(who, list, options)
+    const breaks = new Breaks()
+    const fly = async (list: readonly [Sql, ...Sql[]]): Promise<string[]> => {
+      const texts = await this.#deps.db.flyAll(who, list, options)
+      const sealed: string[] = []
+      for (const text of texts) sealed.push(await compilation.marks.seal(text ?? '[]', breaks))
+      return sealed
+    }
     try {
       const texts = await fly([first, ...rest])
       for (const [i, { key }] of statements.entries()) data.set(key, texts[i] ?? '[]')

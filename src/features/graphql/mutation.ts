@@ -175,7 +175,7 @@ function answer({ table, place, c, log }: Write, selected: Selected, made: Sql, 
     const key = new Ident(field.key)
     if (kind === undefined) return sql`${type.name}::text as ${key}`
     if (kind === 'affected_rows') return sql`(select pg_catalog.count(*) from ${MADE}) as ${key}`
-    const rows = sql`select ${selectList(field, table, MADE, c, 0)} from ${MADE}`
+    const rows = sql`select ${selectList(field, { table, row: MADE, depth: 0 }, c)} from ${MADE}`
     return sql`coalesce((select pg_catalog.json_agg(j.*) from (${rows}) as j), '[]'::pg_catalog.json) as ${key}`
   })
   const entries = action === 'upsert' ? logUpserts(place, log) : logAll(place, log, action, EMPTY)

@@ -1,7 +1,7 @@
 import type { DatabaseRole } from '../../core/identity.ts'
 import { isVisible } from '../../db/schema/lookup.ts'
 import type { Column, Schema, Table } from '../../db/schema/snapshot.ts'
-import { columnsFor, relationFor, type Step } from '../../db/schema/viewer.ts'
+import { columnsFor, keyFor, relationFor, type Step } from '../../db/schema/viewer.ts'
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/
 /** A name that GraphQL allows and does not keep for itself. */
@@ -15,6 +15,9 @@ export function enumLabels({ enumValues }: Column): readonly string[] | undefine
 }
 
 export const isEnumValue = (label: string): boolean => isLegal(label) && !LABEL_WORDS.has(label)
+
+/** The field of a row that tells its place in the list. */
+export const CURSOR = '_cursor'
 
 /** A table as GraphQL shows it to a role; what has no legal name is left out. */
 export class NamedTable {
@@ -57,6 +60,11 @@ export class NamedTable {
       }),
     )
     return this.#relations
+  }
+
+  /** Rows of a table with a key have a cursor; a column or relation of the same name wins. */
+  get hasCursor(): boolean {
+    return keyFor(this.table, this.#role).length > 0 && !this.columns.has(CURSOR) && !this.relations.has(CURSOR)
   }
 
   /** Views have no mutations. */

@@ -1,16 +1,22 @@
 import { type GraphQLObjectType, getArgumentValues, getNamedType } from 'graphql'
 import { AppError, badRequest } from '../../core/errors.ts'
+import { rowsBehind } from '../../db/rows/behind.ts'
+import type { Cursors } from '../../db/rows/cursors.ts'
+import { type Order, orderBy, orderKeys, roundedUp } from '../../db/rows/order.ts'
+import type { Place } from '../../db/rows/place.ts'
 import { type Candidates, unionOf, waysTo, withTables } from '../../db/schema/candidates.ts'
 import { joined } from '../../db/schema/filter/build.ts'
 import { columnJson } from '../../db/schema/row-json.ts'
 import type { Schema } from '../../db/schema/snapshot.ts'
 import { columnsFor, isAllowed, notAllowed, type Viewer } from '../../db/schema/viewer.ts'
-import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../db/sql.ts'
-import type { Operation } from './document.ts'
+import { COMMA, EMPTY, Ident, integer, join, type Sql, sql } from '../../db/sql.ts'
+import type { CursorMarks } from './cursor-marks.ts'
+import type { Operation } from './document/document.ts'
 import type { NamedTable, Names } from './names.ts'
 import { placesOf } from './places.ts'
 import { meaningOf, type Selected, selectionOf, type Variables } from './selection.ts'
 import { type Input, type Reach, whereOf } from './where.ts'
+import { type Window, windowOf } from './window.ts'
 
 /** Everything that one operation is compiled against. */
 export type Compilation = {
@@ -20,15 +26,23 @@ export type Compilation = {
   readonly operation: Operation
   readonly variables: Variables
   readonly candidates: Candidates
+  readonly cursors: Cursors
+  readonly marks: CursorMarks
 }
 
-const MAX_ROWS = 1000
+/** The rows of a table under a name; those of a list have an order. */
+export type Rows = {
+  readonly table: NamedTable
+  readonly row: Ident
+  readonly order?: readonly Order[]
+  /** How many relations lead here. */
+  readonly depth: number
+}
 
 /** A root field of a query as one statement that answers its JSON, nested relations included. */
 export function compileRows(selected: Selected, table: NamedTable, c: Compilation): Sql {
   requireAllowed(table, c)
-  const row = new Ident('svc_r0')
-  const rows = rowsOf(selected, table, row, c, undefined, 0)
+  const rows = listOf(selected, { table, row: rowAt(0), depth: 0 }, c)
   return sql`select coalesce(pg_catalog.json_agg(j.*)::text, '[]') from (${rows}) as j`
 }
 
@@ -36,89 +50,93 @@ export function requireAllowed({ table }: NamedTable, { schema, viewer }: Compil
   if (!isAllowed(schema, table, viewer)) throw notAllowed(table)
 }
 
+const rowAt = (depth: number): Ident => new Ident(`svc_r${depth}`)
+
+const placeOf = ({ table }: NamedTable, { schema, viewer }: Compilation): Place => ({ schema, table, viewer })
+
 /** The rows of one list, as a select of the keys that were asked for. */
-function rowsOf(
-  selected: Selected,
-  table: NamedTable,
-  row: Ident,
-  c: Compilation,
-  belongs: Sql | undefined,
-  depth: number,
-): Sql {
+function listOf(selected: Selected, rows: Rows, c: Compilation, belongs?: Sql): Sql {
+  const { table, row } = rows
   const args = argumentsOf(selected, c)
   const asked = args['where'] ? whereOf(args['where'] as Input, table, row, reachOf(c)) : undefined
   const places = placesOf(args, table, row, c)
   const conditions = [belongs, asked, ...places.conditions].filter((condition) => condition !== undefined)
-  const order = orderOf(args['order_by'], table, row)
-  return sql`select ${selectList(selected, table, row, c, depth)} from ${fromOf(table, row, c, conditions, places.candidates)}${order}
-    limit ${countOf(args['limit'], 'limit', MAX_ROWS)}::int8 offset ${countOf(args['offset'], 'offset', Number.MAX_SAFE_INTEGER)}::int8`
+  const window = windowOf(args, table, placeOf(table, c), c.cursors)
+  const { order, limit, offset } = window
+  return sql`select ${selectList(selected, { ...rows, order }, c)}
+    from ${fromOf(rows, c, conditions, places.candidates, window)}${orderBy(orderKeys(order, row))}
+    limit ${limit}::int8 offset ${offset}::int8`
 }
 
-/** The rows that fulfil the conditions, as a FROM. */
+/** The rows that fulfil the conditions, or the first of them behind a cursor, as a FROM. */
 function fromOf(
-  { table }: NamedTable,
-  row: Ident,
+  { table: { table }, row }: Rows,
   c: Compilation,
   conditions: readonly Sql[],
   candidates: readonly Sql[],
+  { order, limit, after }: Window,
 ): Sql {
-  const rows = (way: readonly Sql[]): Sql => {
-    const all = [...way, ...conditions]
-    return sql`${table.ident} as ${row}${all.length > 0 ? sql` where ${join(all, sql` and `)}` : EMPTY}`
-  }
-  if (candidates.length === 0) return rows([])
+  const under = (all: readonly Sql[]): Sql =>
+    sql`${table.ident} as ${row}${all.length > 0 ? sql` where ${join(all, sql` and `)}` : EMPTY}`
+  if (candidates.length === 0 && !after) return under(conditions)
   const { sets, ways } = waysTo(candidates, row)
-  const columns = columnsFor(table, c.viewer.role).map(({ ident }) => sql`${row}.${ident}`)
-  return sql`(${withTables(sets)}${unionOf(ways, (way) => sql`select ${join(columns, COMMA)} from ${rows(way)}`)}) as ${row}`
+  const columns = join(
+    columnsFor(table, c.viewer.role).map(({ ident }) => sql`${row}.${ident}`),
+    COMMA,
+  )
+  const select = (more: readonly Sql[]): Sql => sql`select ${columns} from ${under([...more, ...conditions])}`
+  if (!after) return sql`(${withTables(sets)}${unionOf(ways, select)}) as ${row}`
+  const cut = sql`${orderBy(orderKeys(order, row))} limit ${integer(roundedUp(limit))}`
+  const { tables, rows } = rowsBehind(after, order, row, sql`${limit}::int8`, (behind) =>
+    unionOf(ways, (way) => sql`(${select([...way, ...behind])}${cut})`),
+  )
+  return sql`(${withTables([...sets, ...tables])}${rows}) as ${row}`
 }
 
 /** One column per key of the answer. */
-export function selectList(selected: Selected, table: NamedTable, row: Ident, c: Compilation, depth: number): Sql {
+export function selectList(selected: Selected, rows: Rows, c: Compilation): Sql {
   const type = getNamedType(selected.field?.type) as GraphQLObjectType
   const fields = selectionOf(selected.inner, type, c.operation, c.variables)
   return join(
-    fields.map((field) => sql`${fieldValue(field, type, table, row, c, depth)} as ${new Ident(field.key)}`),
+    fields.map((field) => sql`${fieldValue(field, type, rows, c)} as ${new Ident(field.key)}`),
     COMMA,
   )
 }
 
-function fieldValue(
-  selected: Selected,
-  type: GraphQLObjectType,
-  table: NamedTable,
-  row: Ident,
-  c: Compilation,
-  depth: number,
-): Sql {
+function fieldValue(selected: Selected, type: GraphQLObjectType, rows: Rows, c: Compilation): Sql {
   if (!selected.field) return sql`${type.name}::text`
   const meaning = meaningOf(selected.field)
-  if (meaning.kind === 'column') return columnJson(c.schema, meaning.column, row)
-  if (meaning.kind !== 'relation') throw new TypeError(`a row has no ${meaning.kind}`)
-  return relationOf(selected, meaning.name, meaning.of, table, row, c, depth + 1)
+  switch (meaning.kind) {
+    case 'column':
+      return columnJson(c.schema, meaning.column, rows.row)
+    case 'relation':
+      return relationOf(selected, meaning.name, meaning.of, rows, c)
+    case 'cursor':
+      return cursorOf(rows, c)
+    default:
+      throw new TypeError(`a row has no ${meaning.kind}`)
+  }
 }
 
-function relationOf(
-  selected: Selected,
-  name: string,
-  to: NamedTable,
-  from: NamedTable,
-  row: Ident,
-  c: Compilation,
-  depth: number,
-): Sql {
-  const step = from.relations.get(name)
+/** What a mutation did is done: no cursor may fail afterwards. */
+function cursorOf({ table, row, order }: Rows, c: Compilation): Sql {
+  if (!order || c.operation.node.operation === 'mutation') throw badRequest('_cursor is of rows in a list of a query')
+  return c.marks.mark(placeOf(table, c), order, row)
+}
+
+function relationOf(selected: Selected, name: string, to: NamedTable, from: Rows, c: Compilation): Sql {
+  const step = from.table.relations.get(name)
   if (!step) throw new TypeError(`no relation ${name}`)
   const isOne = step.relation.type === 'many-to-one'
   if (!isAllowed(c.schema, step.target, c.viewer)) return isOne ? sql`null` : sql`'[]'::pg_catalog.json`
-  const there = new Ident(`svc_r${depth}`)
-  const belongs = joined(step, from.table, row, there)
+  const depth = from.depth + 1
+  const there = { table: to, row: rowAt(depth), depth }
+  const belongs = joined(step, from.table.table, from.row, there.row)
   if (isOne) {
-    const list = selectList(selected, to, there, c, depth)
     return sql`(select pg_catalog.to_json(j.*) from (
-      select ${list} from ${to.table.ident} as ${there} where ${belongs} limit 1) as j)`
+      select ${selectList(selected, there, c)} from ${to.table.ident} as ${there.row} where ${belongs} limit 1) as j)`
   }
-  const rows = rowsOf(selected, to, there, c, belongs, depth)
-  return sql`coalesce((select pg_catalog.json_agg(j.*) from (${rows}) as j), '[]'::pg_catalog.json)`
+  return sql`coalesce((select pg_catalog.json_agg(j.*) from (${listOf(selected, there, c, belongs)}) as j), '[]'::pg_catalog.json)`
 }
 
 export const argumentsOf = ({ field, node }: Selected, c: Compilation): Input =>
@@ -132,33 +150,6 @@ export const reachOf =
     if (!target || !to) throw badRequest(`unknown relation: ${relation}`)
     return { to, isAllowed: isAllowed(c.schema, target, c.viewer) }
   }
-
-/** Null counts as absent, too much as the most. */
-function countOf(value: unknown, name: 'limit' | 'offset', most: number): number {
-  if (value === undefined || value === null) return name === 'limit' ? most : 0
-  if ((value as number) < 0) throw badRequest(`${name} must not be negative`)
-  return Math.min(value as number, most)
-}
-
-/** In the order asked for; without one, and between equals, by primary key. */
-function orderOf(asked: unknown, table: NamedTable, row: Ident): Sql {
-  const keys = ((asked ?? []) as Input[]).map((entry) => {
-    const [[name, direction] = [], ...more] = Object.entries(entry).filter(([, value]) => value !== undefined)
-    const column = name === undefined ? undefined : table.columns.get(name)
-    if (!column || more.length > 0 || direction === null) {
-      throw badRequest('an order_by object has exactly one column; use a list for several')
-    }
-    return { column, isDescending: direction === 'DESC' }
-  })
-  const isVisible = table.table.primaryKey.every(({ name }) => table.columns.has(name))
-  const rest = (isVisible ? table.table.primaryKey : []).filter((key) => !keys.some(({ column }) => column === key))
-  const all = [...keys, ...rest.map((column) => ({ column, isDescending: false }))]
-  if (all.length === 0) return EMPTY
-  return sql` order by ${join(
-    all.map(({ column, isDescending }) => sql`${row}.${column.ident}${isDescending ? sql` desc` : EMPTY}`),
-    COMMA,
-  )}`
-}
 
 /** As the interface of GraphQL tells a failure: its sentence, where, and the HTTP status it would have been. */
 export type Failure = { message: string; path?: (string | number)[]; extensions: { code: number } }

@@ -3,6 +3,7 @@ import type { Identity } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
+import type { Cursors } from '../../db/rows/cursors.ts'
 import type { Candidates } from '../../db/schema/candidates.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Feature } from '../../http/feature.ts'
@@ -21,6 +22,7 @@ export type GraphqlDeps = {
   schema: SchemaCache
   log: Pick<ChangeLog, 'appender' | 'wake'>
   candidates: Candidates
+  cursors: Cursors
   config: GraphqlConfig
   /** The server listens on this machine alone. */
   isLocal: boolean

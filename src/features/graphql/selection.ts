@@ -12,7 +12,7 @@ import {
   type SelectionSetNode,
 } from 'graphql'
 import { badRequest } from '../../core/errors.ts'
-import type { Operation } from './document.ts'
+import type { Operation } from './document/document.ts'
 import type { Meaning } from './type-system.ts'
 
 export type Variables = Readonly<Record<string, unknown>>

@@ -17,7 +17,7 @@ import { isIncomparable, isSortable } from '../../db/schema/filter/operators.ts'
 import type { Column } from '../../db/schema/snapshot.ts'
 import { isSpatial } from '../../db/schema/spatial/convert.ts'
 import { SPATIAL_NAMES } from '../../db/schema/spatial/parse.ts'
-import { enumLabels, type NamedTable, type Names } from './names.ts'
+import { CURSOR, enumLabels, type NamedTable, type Names } from './names.ts'
 import { hasUniqueKeys, onConflictType } from './on-conflict.ts'
 import { JsonScalar, scalarOf } from './scalars.ts'
 import type { Breaks } from './slices.ts'
@@ -28,11 +28,17 @@ export type Meaning =
   | { readonly kind: 'column'; readonly column: Column }
   | { readonly kind: 'relation'; readonly name: string; readonly of: NamedTable }
   | { readonly kind: 'insert' | 'update' | 'delete'; readonly of: NamedTable }
-  | { readonly kind: 'affected_rows' | 'returning' }
+  | { readonly kind: 'affected_rows' | 'returning' | 'cursor' }
 
 type Field = GraphQLFieldConfig<unknown, unknown>
 
 const OrderBy = new GraphQLEnumType({ name: 'OrderBy', values: { ASC: {}, DESC: {} } })
+
+const CURSOR_FIELD: Field = {
+  type: new GraphQLNonNull(GraphQLString),
+  description: 'The place of the row in its list: give it as `after` to continue behind it.',
+  extensions: { kind: 'cursor' } satisfies Meaning,
+}
 
 const COMPARISONS = ['_eq', '_neq', '_gt', '_gte', '_lt', '_lte'] as const
 const nonNull = (type: GraphQLInputType): GraphQLInputType => new GraphQLNonNull(type)
@@ -135,6 +141,8 @@ export class TypeSystem {
         order_by: { type: listOf(this.#orderBy(named)) },
         limit: { type: GraphQLInt },
         offset: { type: GraphQLInt },
+        first: { type: GraphQLInt },
+        after: { type: GraphQLString },
         ...this.#places(named),
       },
       extensions: meaning,
@@ -168,6 +176,7 @@ export class TypeSystem {
           const isOne = named.relations.get(relation)?.relation.type === 'many-to-one'
           made[relation] = isOne ? { type: this.#object(target), extensions: meaning } : this.#rows(target, meaning)
         }
+        if (named.hasCursor) made[CURSOR] = CURSOR_FIELD
         return made
       }
       const { comment } = named.table

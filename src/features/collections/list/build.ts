@@ -1,11 +1,12 @@
 import { keyIs } from '../../../db/rows/keys.ts'
+import { orderBy, orderKeys } from '../../../db/rows/order.ts'
 import { unionOf, type Ways, waysTo, withTables } from '../../../db/schema/candidates.ts'
 import { buildFilter, joined } from '../../../db/schema/filter/build.ts'
 import { jsonColumns } from '../../../db/schema/row-json.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import { COMMA, EMPTY, Ident, integer, join, type Sql, slotAt, sql } from '../../../db/sql.ts'
 import type { Window } from './parse.ts'
-import type { Expansion, ListPlan, Order, Shape } from './plan.ts'
+import type { Expansion, ListPlan, Shape } from './plan.ts'
 
 export const ROW = new Ident('svc_t')
 const MAX_EXPANDED = 1000
@@ -135,8 +136,3 @@ function expanded(schema: Schema, expansion: Expansion, from: Table, row: Ident,
   return sql`coalesce((select pg_catalog.json_agg(j.*) from (
     ${rows}${orderBy(orderKeys(order, there))} limit ${integer(MAX_EXPANDED)}) as j), '[]'::pg_catalog.json)`
 }
-
-export const orderKeys = (order: readonly Order[], row: Ident): Sql[] =>
-  order.map(({ column, descending }) => (descending ? sql`${row}.${column.ident} desc` : sql`${row}.${column.ident}`))
-
-export const orderBy = (keys: readonly Sql[]): Sql => (keys.length > 0 ? sql` order by ${join(keys, COMMA)}` : EMPTY)

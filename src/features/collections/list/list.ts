@@ -1,16 +1,17 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Db, FlyOptions } from '../../../db/db.ts'
 import { databaseMessage, isBadValue, isMissingFunction, isUnnamedError } from '../../../db/pg-errors.ts'
+import type { Cursors } from '../../../db/rows/cursors.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { Slots, type Sql } from '../../../db/sql.ts'
 import type { Call } from '../../../http/route.ts'
 import { buildAggregate, explainAggregate, parseAggregate } from './aggregate.ts'
 import { buildList, buildRead } from './build.ts'
-import type { Cursors } from './cursor.ts'
+import { parseCursor } from './cursor.ts'
 import { buildCursorPage, SEPARATOR } from './cursor-build.ts'
 import { type ListQuery, parseList, parseRow } from './parse.ts'
-import { type ListMeans, planList, planRow } from './plan.ts'
+import { type ListMeans, planList, planOrder, planRow } from './plan.ts'
 import { estimatedRows } from './total.ts'
 
 const SLOW: FlyOptions = { lane: 'slow', plain: true }
@@ -45,7 +46,7 @@ export async function listRows(reader: ListReader, call: Call, place: Place): Pr
   const { query } = call
   const isByCursor = query['cursor'] !== undefined
   const parse = (slots: Slots, estimate?: number): ListQuery =>
-    isByCursor ? cursors.parse(query, slots, place, estimate) : parseList(query, slots, place, estimate)
+    isByCursor ? parseCursor(query, slots, place, cursors, estimate) : parseList(query, slots, place, estimate)
   const estimate = query['total'] === 'estimate' ? await estimatedRows(db, call, place, parse, means) : undefined
   const { asked, statement } = isByCursor
     ? cursorStatement(reader, query, place, estimate)
@@ -55,7 +56,9 @@ export async function listRows(reader: ListReader, call: Call, place: Place): Pr
   const text = await db.fly(call.who, statement, options).catch((error: unknown) => {
     throw explainList(error, asked)
   })
-  return isByCursor ? withCursor(text ?? '', (keys) => cursors.seal(keys, asked, place)) : (text ?? '')
+  return isByCursor
+    ? withCursor(text ?? '', (keys) => cursors.seal(keys, place, planOrder(asked.sort, place)))
+    : (text ?? '')
 }
 
 /** Aggregates of groups of rows, as the JSON text of the answer. */
@@ -73,7 +76,7 @@ export async function listAggregates({ db, known, means }: ListReader, call: Cal
 
 function cursorStatement({ known, means, cursors }: ListReader, query: Query, place: Place, estimate?: number) {
   const slots = new Slots()
-  const asked = cursors.parse(query, slots, place, estimate)
+  const asked = parseCursor(query, slots, place, cursors, estimate)
   const shape = `cursor ${JSON.stringify(asked)}`
   const build = (): Sql => buildCursorPage(planList(asked, place, means), asked, place.schema)
   return { asked, statement: known.get(place, shape, build).fill(slots.values) }

@@ -1,5 +1,6 @@
 import { badRequest } from '../../../core/errors.ts'
 import { pageOf } from '../../../core/page.ts'
+import { roundedUp } from '../../../db/rows/order.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { type Filter, parseFilter } from '../../../db/schema/filter/parse.ts'
 import type { Slot, Slots } from '../../../db/sql.ts'
@@ -80,13 +81,6 @@ function parseWindow(query: Query, slots: Slots): Window {
     perPage: slots.put(perPage),
     offset: slots.put(offset),
     reach: roundedUp(offset + perPage),
-  }
-}
-
-/** To 1, 2 or 5 times a power of ten. */
-export function roundedUp(rows: number): number {
-  for (let power = 1; ; power *= 10) {
-    for (const step of [power, 2 * power, 5 * power]) if (rows <= step) return step
   }
 }
 

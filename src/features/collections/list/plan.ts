@@ -1,11 +1,12 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
+import { type Order, wholeOrder } from '../../../db/rows/order.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { type Candidates, hidesRows } from '../../../db/schema/candidates.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
 import { type PlannedFilter, planFilter } from '../../../db/schema/filter/plan.ts'
 import type { TextSearchConfig } from '../../../db/schema/search-text.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
-import { columnFor, columnsFor, isAllowed, keyFor, relationFor, type Step } from '../../../db/schema/viewer.ts'
+import { columnFor, columnsFor, isAllowed, relationFor, type Step } from '../../../db/schema/viewer.ts'
 import type { Slot } from '../../../db/sql.ts'
 import type { ListQuery, RowQuery, SortKey, Window } from './parse.ts'
 import { planFacets } from './search/facets.ts'
@@ -26,8 +27,6 @@ export type Expansion = Step & {
   readonly shape: Shape
   readonly order: readonly Order[]
 }
-
-export type Order = { readonly column: Column; readonly descending: boolean }
 
 export type ListPlan = {
   readonly shape: Shape
@@ -108,15 +107,13 @@ function planExpand(paths: RowQuery['expand'], { schema, table, viewer }: Place)
     })
 }
 
-/** The primary key is always last, so that pages never overlap. */
-export function planOrder(sort: readonly SortKey[], { table, viewer }: Place): Order[] {
-  const all = sort.map(({ name, descending }) => {
+export function planOrder(sort: readonly SortKey[], place: Place): Order[] {
+  const { table, viewer } = place
+  const asked = sort.map(({ name, descending }) => {
     const column = columnFor(table, name, viewer.role)
     if (!column) throw badRequest(`unknown column "${name}" in sort parameter`)
     if (!isSortable(column)) throw badRequest(`unsupported sort column "${name}" with type "${column.type}"`)
     return { column, descending }
   })
-  const asked = all.filter(({ column }, i) => all.findIndex((other) => other.column === column) === i)
-  const missing = keyFor(table, viewer.role).filter((key) => !asked.some(({ column }) => column === key))
-  return [...asked, ...missing.map((column) => ({ column, descending: false }))]
+  return wholeOrder(asked, place)
 }

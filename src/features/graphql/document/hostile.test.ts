@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { getIntrospectionQuery, parse } from 'graphql'
-import { HOSTILE_DOCUMENTS } from '../../../test/hostile-documents.ts'
-import { startServer } from '../../../test/kit.ts'
+import { HOSTILE_DOCUMENTS } from '../../../../test/hostile-documents.ts'
+import { startServer } from '../../../../test/kit.ts'
 import { chooseOperation, Documents, measure, requireWithin } from './document.ts'
 import { readTokens } from './tokens.ts'
 

@@ -8,9 +8,9 @@ import {
   type SelectionSetNode,
 } from 'graphql'
 import { LRUCache } from 'lru-cache'
-import { badRequest } from '../../core/errors.ts'
+import { badRequest } from '../../../core/errors.ts'
+import type { TypeSystem } from '../type-system.ts'
 import { readTokens, type Tokens } from './tokens.ts'
-import type { TypeSystem } from './type-system.ts'
 
 /** After all fragments are put in their places, whatever the configured limits. */
 const MAX_FIELDS = 20_000

@@ -1,0 +1,67 @@
+import { operator } from '../schema/filter/operators.ts'
+import { Ident, join, type Slot, type Sql, sql } from '../sql.ts'
+import { equals } from './keys.ts'
+import type { Order } from './order.ts'
+
+/** A value of the last row seen: where it will stand, or itself. */
+export type SortValue = Slot | string | null
+
+/**
+ * At most `wanted` rows behind a place in a list: tables of a WITH, and the select that reads them, in no order. Each
+ * part of them is `select` under conditions that are one range of an index over the sort keys. Without a place there is
+ * one part, from the beginning.
+ */
+export function rowsBehind(
+  after: readonly SortValue[] | undefined,
+  order: readonly Order[],
+  row: Ident,
+  wanted: Sql,
+  select: (conditions: readonly Sql[]) => Sql,
+): { tables: Sql[]; rows: Sql } {
+  const parts = after ? behind(order, after, row) : [[]]
+  return {
+    tables: parts.map(
+      (conditions, i) =>
+        sql`${partAt(i)} as materialized (select * from (${select(conditions)}) as ${row} limit ${stillWanted(wanted, i)})`,
+    ),
+    rows: join(
+      parts.map((_, i) => sql`select * from ${partAt(i)}`),
+      sql` union all `,
+    ),
+  }
+}
+
+const partAt = (i: number): Ident => new Ident(`svc_part${i}`)
+
+/** What the parts before have left of a page: mostly the first ones fill it, and the others are not even begun. */
+const stillWanted = (wanted: Sql, i: number): Sql =>
+  Array.from({ length: i }, (_, before) => sql`(select pg_catalog.count(*) from ${partAt(before)})`).reduce(
+    (rest, count) => sql`${rest} - ${count}`,
+    wanted,
+  )
+
+/**
+ * The conditions of the parts: first the rows equal in all keys but the last and greater in it, and so on to those
+ * greater in the first. A single condition with OR would be read from the beginning of the index.
+ */
+function behind(order: readonly Order[], after: readonly SortValue[], row: Ident): Sql[][] {
+  const byKey: Sql[][][] = []
+  const equal: Sql[] = []
+  order.forEach((key, i) => {
+    const value = after[i] ?? null
+    byKey.unshift(greaterThan(key, value, row).map((greater) => [...equal, greater]))
+    equal.push(value === null ? sql`${row}.${key.column.ident} is null` : equals(key.column, row, cast(key, value)))
+  })
+  return byKey.flat()
+}
+
+const cast = ({ column }: Order, value: Slot | string): Sql => sql`${value}::${column.castType}`
+
+/** As PostgreSQL sorts: NULL is greater than any value. */
+function greaterThan(key: Order, value: SortValue, row: Ident): Sql[] {
+  const { column, descending } = key
+  const here = sql`${row}.${column.ident}`
+  if (value === null) return descending ? [sql`${here} is not null`] : []
+  const greater = sql`${here} ${operator(descending ? '<' : '>', column)} ${cast(key, value)}`
+  return descending || !column.nullable ? [greater] : [greater, sql`${here} is null`]
+}

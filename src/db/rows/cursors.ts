@@ -1,0 +1,54 @@
+import { badRequest } from '../../core/errors.ts'
+import { SecretBox } from '../../core/secret-box.ts'
+import { keyFor } from '../schema/viewer.ts'
+import { COMMA, type Ident, join, type Sql, sql } from '../sql.ts'
+import type { Order } from './order.ts'
+import type { Place } from './place.ts'
+
+const FORM = /^[\w-]+\.[\w-]+\.[\w-]+$/
+/** A cursor travels in a URL. */
+const MAX_KEYS = 4000
+
+/** Marks of a place in a sorted list, for the client opaque: the keys of a row, sealed. */
+export class Cursors {
+  readonly #box: SecretBox
+
+  /** `key` is the same in all processes of the service. */
+  constructor(key: Buffer) {
+    this.#box = new SecretBox(key)
+  }
+
+  /** `keys` is the text of `sortKeys`. */
+  seal(keys: string, place: Place, order: readonly Order[]): string {
+    if (keys.length > MAX_KEYS) throw badRequest('a sort value is too long for a cursor')
+    return this.#box.seal(keys, contextOf(place, order))
+  }
+
+  /** The keys of the row that the cursor was made of, null where it has NULL. */
+  open(cursor: string, place: Place, order: readonly Order[]): (string | null)[] {
+    if (!FORM.test(cursor)) throw badRequest('invalid cursor')
+    try {
+      return JSON.parse(this.#box.open(cursor, contextOf(place, order))) as (string | null)[]
+    } catch {
+      throw badRequest('invalid cursor')
+    }
+  }
+}
+
+/** Without a key no row has a place of its own. */
+export function requireKey({ table, viewer }: Place): void {
+  if (keyFor(table, viewer.role).length === 0) throw badRequest('cursor requires a primary key')
+}
+
+/** What a cursor holds of a row: JSON of texts and nulls. */
+export const sortKeys = (order: readonly Order[], row: Ident): Sql =>
+  sql`pg_catalog.json_build_array(${join(
+    order.map(({ column }) => sql`${row}.${column.ident}::text`),
+    COMMA,
+  )})`
+
+/** A cursor belongs to a table and an order, the key at its end included. */
+function contextOf({ table }: Place, order: readonly Order[]): string {
+  const keys = order.map(({ column, descending }) => [column.name, column.type, descending])
+  return JSON.stringify(['cursor', table.schema, table.name, keys])
+}

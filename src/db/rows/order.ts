@@ -1,0 +1,26 @@
+import type { Column } from '../schema/snapshot.ts'
+import { keyFor } from '../schema/viewer.ts'
+import { COMMA, EMPTY, type Ident, join, type Sql, sql } from '../sql.ts'
+import type { Place } from './place.ts'
+
+export type Order = { readonly column: Column; readonly descending: boolean }
+
+/** Each column once, and the primary key always last, so that pages never overlap. */
+export function wholeOrder(asked: readonly Order[], { table, viewer }: Place): Order[] {
+  const order = new Map<Column, Order>()
+  const key = keyFor(table, viewer.role).map((column) => ({ column, descending: false }))
+  for (const one of [...asked, ...key]) if (!order.has(one.column)) order.set(one.column, one)
+  return [...order.values()]
+}
+
+export const orderKeys = (order: readonly Order[], row: Ident): Sql[] =>
+  order.map(({ column, descending }) => (descending ? sql`${row}.${column.ident} desc` : sql`${row}.${column.ident}`))
+
+export const orderBy = (keys: readonly Sql[]): Sql => (keys.length > 0 ? sql` order by ${join(keys, COMMA)}` : EMPTY)
+
+/** To 1, 2 or 5 times a power of ten: limits that stand in the text of a statement make few statements so. */
+export function roundedUp(rows: number): number {
+  for (let power = 1; ; power *= 10) {
+    for (const step of [power, 2 * power, 5 * power]) if (rows <= step) return step
+  }
+}

@@ -1,0 +1,50 @@
+import { randomBytes } from 'node:crypto'
+import type { Cursors } from '../../db/rows/cursors.ts'
+import { sortKeys } from '../../db/rows/cursors.ts'
+import type { Order } from '../../db/rows/order.ts'
+import type { Place } from '../../db/rows/place.ts'
+import { type Ident, type Sql, sql } from '../../db/sql.ts'
+import type { Breaks } from './slices.ts'
+
+/**
+ * Cursors of rows in the answer of one operation. PostgreSQL writes the keys of each row behind a word that nobody can
+ * know beforehand, so that no value of a row is taken for one; what it answered is then sealed in its place.
+ */
+export class CursorMarks {
+  readonly #cursors: Cursors
+  readonly #lists: { readonly place: Place; readonly order: readonly Order[] }[] = []
+  #word = ''
+
+  constructor(cursors: Cursors) {
+    this.#cursors = cursors
+  }
+
+  /** Of a row in a list of this order. */
+  mark(place: Place, order: readonly Order[], row: Ident): Sql {
+    this.#word ||= randomBytes(16).toString('hex')
+    const mark = `${this.#word}${this.#lists.push({ place, order }) - 1}:`
+    const keys = sql`pg_catalog.convert_to(${sortKeys(order, row)}::text, 'UTF8')`
+    return sql`pg_catalog.concat(${mark}::text, pg_catalog.encode(${keys}, 'hex'))`
+  }
+
+  /** The JSON text with cursors in it; a thousand rows of a thousand rows each have a million. */
+  async seal(text: string, breaks: Breaks): Promise<string> {
+    if (this.#word === '') return text
+    const pieces: string[] = []
+    let done = 0
+    for (let at = text.indexOf(this.#word); at !== -1; at = text.indexOf(this.#word, done)) {
+      const end = text.indexOf('"', at)
+      const [list = '', keys = ''] = text.slice(at + this.#word.length, end).split(':')
+      pieces.push(text.slice(done, at), this.#sealed(Number(list), keys))
+      done = end
+      await breaks.taken()
+    }
+    return pieces.length > 0 ? pieces.join('') + text.slice(done) : text
+  }
+
+  #sealed(list: number, keys: string): string {
+    const { place, order } = this.#lists[list] ?? {}
+    if (!place || !order) throw new TypeError(`no list ${list}`)
+    return this.#cursors.seal(Buffer.from(keys, 'hex').toString(), place, order)
+  }
+}

@@ -1,0 +1,60 @@
+import { badRequest } from '../../core/errors.ts'
+import type { SortValue } from '../../db/rows/behind.ts'
+import { type Cursors, requireKey } from '../../db/rows/cursors.ts'
+import { type Order, wholeOrder } from '../../db/rows/order.ts'
+import type { Place } from '../../db/rows/place.ts'
+import type { NamedTable } from './names.ts'
+import type { Input } from './where.ts'
+
+const MAX_ROWS = 1000
+/** A page behind a cursor reads up to two ranges for each. */
+const MAX_CURSOR_KEYS = 20
+
+/** Which of the rows, in their order. */
+export type Window = {
+  readonly order: readonly Order[]
+  readonly limit: number
+  readonly offset: number
+  /** The sort keys of the row that it begins behind. */
+  readonly after: readonly SortValue[] | undefined
+}
+
+/** Null counts as absent, too much as the most. */
+export function windowOf(args: Input, table: NamedTable, place: Place, cursors: Cursors): Window {
+  const order = wholeOrder(sortOf(args['order_by'], table), place)
+  const byCursor = ['first', 'after'].find((name) => isGiven(args[name]))
+  const byNumber = ['limit', 'offset'].find((name) => isGiven(args[name]))
+  if (byCursor && byNumber) throw badRequest(`${byCursor} cannot be combined with "${byNumber}"`)
+  return {
+    order,
+    limit: countOf(args, byCursor ? 'first' : 'limit') ?? MAX_ROWS,
+    offset: countOf(args, 'offset') ?? 0,
+    after: args['after'] ? openCursor(args['after'] as string, place, order, cursors) : undefined,
+  }
+}
+
+const isGiven = (value: unknown): boolean => value !== undefined && value !== null
+
+function countOf(args: Input, name: 'first' | 'limit' | 'offset'): number | undefined {
+  const value = args[name]
+  if (!isGiven(value)) return undefined
+  if ((value as number) < 0) throw badRequest(`${name} must not be negative`)
+  return name === 'offset' ? (value as number) : Math.min(value as number, MAX_ROWS)
+}
+
+function openCursor(cursor: string, place: Place, order: readonly Order[], cursors: Cursors): readonly SortValue[] {
+  requireKey(place)
+  if (order.length > MAX_CURSOR_KEYS) throw badRequest(`after takes an order of at most ${MAX_CURSOR_KEYS} columns`)
+  return cursors.open(cursor, place, order)
+}
+
+function sortOf(asked: unknown, table: NamedTable): Order[] {
+  return ((asked ?? []) as Input[]).map((entry) => {
+    const [[name, direction] = [], ...more] = Object.entries(entry).filter(([, value]) => value !== undefined)
+    const column = name === undefined ? undefined : table.columns.get(name)
+    if (!column || more.length > 0 || direction === null) {
+      throw badRequest('an order_by object has exactly one column; use a list for several')
+    }
+    return { column, descending: direction === 'DESC' }
+  })
+}
