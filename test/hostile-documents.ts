@@ -66,6 +66,36 @@ export const HOSTILE_DOCUMENTS: Readonly<Record<string, Document>> = {
     query: 'query q($w: posts_where) { posts(where: $w) { id } }',
     variables: { w: Object.fromEntries(Array.from({ length: 55_000 }, (_, i) => [`nobody${i}`, 1])) },
   },
+  'as many numbers in variables as fit': {
+    query: 'query q($w: posts_where) { posts(where: $w) { id } }',
+    variables: { w: { id: { _in: Array.from({ length: 300_000 }, () => 1) } } },
+  },
+  'as many conditions in variables as fit': {
+    query: 'query q($w: posts_where) { posts(where: $w) { id } }',
+    variables: { w: { _or: Array.from({ length: 50_000 }, () => ({ id: { _eq: 1 } })) } },
+  },
+  'a few thousand conditions': {
+    query: 'query q($w: posts_where) { posts(where: $w) { id } }',
+    variables: { w: { _or: Array.from({ length: 3_000 }, () => ({ id: { _eq: 1 } })) } },
+  },
+  'twelve thousand sort keys': {
+    query: 'query q($o: [posts_order_by!]) { posts(order_by: $o) { id } }',
+    variables: { o: Array.from({ length: 12_000 }, () => ({ id: 'ASC' })) },
+  },
+  'one variable in two hundred fields': {
+    query: `query q($w: posts_where) { ${times(200, (i) => `a${i}: posts(where: $w) { id }`)} }`,
+    variables: { w: { _or: Array.from({ length: 1_000 }, () => ({ id: { _eq: 1 } })) } },
+  },
+  'one list of rows in two hundred inserts': {
+    query: `mutation q($o: [posts_insert_input!]!) { ${times(200, (i) => `a${i}: insert_posts(objects: $o) { affected_rows }`)} }`,
+    variables: { o: Array.from({ length: 10_000 }, (_, i) => ({ id: i })) },
+  },
+  'a long default in two hundred fields': {
+    query: `query q($w: posts_where = {id: {_in: [${times(9_000, String)}]}}) { ${times(200, (i) => `a${i}: posts(where: $w) { id }`)} }`,
+  },
+  'a long literal, spread often': {
+    query: `{ ${times(200, (i) => `a${i}: posts { id ...f }`)} } fragment f on posts { posts(where: {id: {_in: [${times(9_000, String)}]}}) { id } }`,
+  },
   'the schema a thousand times': { query: `{ ${times(1_000, (i) => `a${i}: __schema { types { name } }`)} x }` },
   'the fields of every type a thousand times': {
     query: `{ __schema { types { ${times(1_000, (i) => `a${i}: fields { name }`)} } } x }`,

@@ -43,6 +43,12 @@ export class Sql {
     return new Sql(parts, args)
   }
 
+  /** Side by side, however many: a statement is written by calling itself for what is inside. */
+  static join(items: readonly Sql[], glue: Sql): Sql {
+    const args = items.flatMap((item, i) => (i === 0 ? [item] : [glue, item]))
+    return new Sql(Array<string>(args.length + 1).fill(''), args)
+  }
+
   /** The statement's text with $1… placeholders, and the values in their order. */
   render(): { text: string; values: readonly Value[] } {
     this.#rendered ??= this.#withValues([])
@@ -113,11 +119,7 @@ export class Ident {
 export const sql = Sql.tag
 export const EMPTY: Sql = sql``
 
-export function join(items: readonly Sql[], glue: Sql): Sql {
-  const [first, ...rest] = items
-  if (first === undefined) return EMPTY
-  return rest.reduce((all, item) => sql`${all}${glue}${item}`, first)
-}
+export const join: (items: readonly Sql[], glue: Sql) => Sql = Sql.join
 
 export const COMMA: Sql = sql`, `
 

@@ -1,4 +1,4 @@
-import { type DocumentNode, GraphQLError, type GraphQLObjectType, getVariableValues } from 'graphql'
+import type { DocumentNode, GraphQLObjectType } from 'graphql'
 import { LRUCache } from 'lru-cache'
 import type { Departure } from '../../core/departure.ts'
 import { AppError, badRequest } from '../../core/errors.ts'
@@ -17,20 +17,21 @@ import {
   chooseOperation,
   Documents,
   isIntrospection,
-  keysIn,
   type Limits,
   measure,
-  type Operation,
+  readVariables,
   requireWithin,
 } from './document/document.ts'
-import { type ValidationOptions, validationErrors } from './document/validation.ts'
+import { validationErrors } from './document/validation.ts'
 import { Introspection } from './introspection.ts'
 import { compileMutation } from './mutation.ts'
 import { type NamedTable, Names } from './names.ts'
 import { type Compilation, compileRows, type Failure, failureOf } from './query.ts'
-import { meaningOf, type Selected, selectionOf, type Variables } from './selection.ts'
+import { meaningOf, type Selected, selectionOf } from './selection.ts'
 import { Breaks } from './slices.ts'
 import { TypeSystem } from './type-system.ts'
+import { coerceVariables } from './variables.ts'
+import { Conditions } from './where.ts'
 
 export type Request = { query: string; variables: Readonly<Record<string, unknown>>; operationName: string | undefined }
 /** The whole answer as JSON text, and whether something may have been written. */
@@ -90,9 +91,11 @@ export class GraphEngine {
         throw new AppError('forbidden', 'introspection is not allowed')
       }
       const operation = chooseOperation(document, request.operationName)
-      requireWithin(measure(operation), this.#deps.limits)
+      const said = new Set(words)
+      const sizes = readVariables(request.variables, said)
+      requireWithin(measure(operation, sizes), this.#deps.limits)
       const names = this.#namesOf(schema, viewer)
-      const system = this.#systemFor(names, keysIn(request.variables, new Set(words)))
+      const system = this.#systemFor(names, said)
       // The tables' names are nobody's business where introspection is refused.
       const options = { maxErrors: MAX_ERRORS, hideSuggestions: !mayIntrospect }
       if (!validIn.has(system)) {
@@ -100,10 +103,11 @@ export class GraphEngine {
         if (refusals.length > 0) return { outcome: refused(refusals.map((error) => failureOf(error))), isUnknown: true }
         validIn.add(system)
       }
-      const variables = coerced(system, operation, request.variables, options)
+      const variables = coerceVariables(system, operation.node, request.variables, !mayIntrospect)
       const { candidates, cursors } = this.#deps
       const marks = new CursorMarks(cursors)
-      const compilation = { schema, names, viewer, operation, variables, candidates, cursors, marks }
+      const conditions = new Conditions()
+      const compilation = { schema, names, viewer, operation, variables, candidates, cursors, marks, conditions }
       return { outcome: await this.#run(who, compilation, system, document, signal), isUnknown: false }
     } catch (error) {
       if (error instanceof AppError && error.status >= 401 && error.status !== 404) throw error
@@ -246,20 +250,6 @@ export class GraphEngine {
       return refused([failureOf(error, at)])
     }
   }
-}
-
-function coerced(
-  system: TypeSystem,
-  { node }: Operation,
-  given: Readonly<Record<string, unknown>>,
-  { hideSuggestions }: ValidationOptions,
-): Variables {
-  const result = getVariableValues(system.schema, node.variableDefinitions ?? [], given, {
-    hideSuggestions,
-    maxErrors: 1,
-  })
-  if (result.errors) throw new GraphQLError(result.errors[0]?.message ?? 'invalid variables')
-  return result.coerced
 }
 
 /** Of a root field of a mutation. */

@@ -101,6 +101,31 @@ test('where understands its operators, and relations', async () => {
   }
 })
 
+test('a list of values is one value, however long, and of any type', async () => {
+  const many = Array.from({ length: 90_000 }, (_, i) => i)
+  const query = 'query ($w: posts_where) { posts(where: $w) { id } }'
+  assert.deepEqual((await data(query, { variables: { w: { id: { _in: many } } } })).posts.length, 3)
+  assert.deepEqual((await data(query, { variables: { w: { id: { _nin: many } } } })).posts, [])
+  const cases: [string, number[]][] = [
+    ['{tags: {_in: [["a", "b"], []]}}', [1, 3]],
+    ['{tags: {_nin: [["a", "b"]]}}', [3]],
+    ['{mood: {_in: [calm, wild]}}', [1, 2]],
+    ['{title: {_in: ["one", "a,b", "\\"{}\\\\", ""]}}', [1]],
+    ['{price: {_nin: [3]}}', [1]],
+    ['{views: {_in: [9007199254740993]}}', [1]],
+    ['{tags: {_in: []}}', []],
+    ['{tags: {_nin: []}}', [1, 2, 3]],
+  ]
+  for (const [where, ids] of cases) {
+    const { posts } = await data(`{ posts(where: ${where}) { id } }`)
+    assert.deepEqual(
+      posts.map(({ id }: { id: number }) => id),
+      ids,
+      where,
+    )
+  }
+})
+
 test('what makes no sense is 400, with the sentence of what is wrong', async () => {
   const cases: [string, RegExp][] = [
     ['{', /Syntax Error/],

@@ -15,7 +15,7 @@ import type { Operation } from './document/document.ts'
 import type { NamedTable, Names } from './names.ts'
 import { placesOf } from './places.ts'
 import { meaningOf, type Selected, selectionOf, type Variables } from './selection.ts'
-import { type Input, type Reach, whereOf } from './where.ts'
+import { type Conditions, type Input, type Reach, whereOf } from './where.ts'
 import { type Window, windowOf } from './window.ts'
 
 /** Everything that one operation is compiled against. */
@@ -28,6 +28,7 @@ export type Compilation = {
   readonly candidates: Candidates
   readonly cursors: Cursors
   readonly marks: CursorMarks
+  readonly conditions: Conditions
 }
 
 /** The rows of a table under a name; those of a list have an order. */
@@ -58,11 +59,15 @@ const placeOf = ({ table }: NamedTable, { schema, viewer }: Compilation): Place 
 function listOf(selected: Selected, rows: Rows, c: Compilation, belongs?: Sql): Sql {
   const { table, row } = rows
   const args = argumentsOf(selected, c)
+  const before = c.conditions.count
   const asked = args['where'] ? whereOf(args['where'] as Input, table, row, reachOf(c)) : undefined
   const places = placesOf(args, table, row, c)
   const conditions = [belongs, asked, ...places.conditions].filter((condition) => condition !== undefined)
+  c.conditions.add(1 + ((args['order_by'] ?? []) as unknown[]).length)
   const window = windowOf(args, table, placeOf(table, c), c.cursors)
-  const { order, limit, offset } = window
+  const { order, limit, offset, after } = window
+  // Up to two ranges for each key, each with all conditions.
+  if (after) c.conditions.add(2 * order.length * (c.conditions.count - before))
   return sql`select ${selectList(selected, { ...rows, order }, c)}
     from ${fromOf(rows, c, conditions, places.candidates, window)}${orderBy(orderKeys(order, row))}
     limit ${limit}::int8 offset ${offset}::int8`
@@ -142,14 +147,15 @@ function relationOf(selected: Selected, name: string, to: NamedTable, from: Rows
 export const argumentsOf = ({ field, node }: Selected, c: Compilation): Input =>
   field ? getArgumentValues(field, node, c.variables) : {}
 
-export const reachOf =
-  (c: Compilation): Reach =>
-  (from, relation) => {
+export const reachOf = (c: Compilation): Reach => ({
+  conditions: c.conditions,
+  step: (from, relation) => {
     const target = from.relations.get(relation)?.target
     const to = target && c.names.of(target)
     if (!target || !to) throw badRequest(`unknown relation: ${relation}`)
     return { to, isAllowed: isAllowed(c.schema, target, c.viewer) }
-  }
+  },
+})
 
 /** As the interface of GraphQL tells a failure: its sentence, where, and the HTTP status it would have been. */
 export type Failure = { message: string; path?: (string | number)[]; extensions: { code: number } }

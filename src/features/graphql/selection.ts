@@ -39,15 +39,14 @@ export function selectionOf(
   operation: Operation,
   variables: Variables,
 ): Selected[] {
-  const found = new Map<string, { node: FieldNode; signature: string; inner: SelectionSetNode[] }>()
+  const found = new Map<string, { node: FieldNode; inner: SelectionSetNode[] }>()
   const add = (node: FieldNode): void => {
     const key = node.alias?.value ?? node.name.value
-    const signature = `${node.name.value}(${(node.arguments ?? []).map(print).sort().join(',')})`
     const known = found.get(key)
-    if (known && known.signature !== signature) {
+    if (known && !isSame(known.node, node)) {
       throw new GraphQLError(`fields "${key}" conflict: use different aliases to fetch both`)
     }
-    const entry = known ?? { node, signature, inner: [] }
+    const entry = known ?? { node, inner: [] }
     if (node.selectionSet) entry.inner.push(node.selectionSet)
     found.set(key, entry)
   }
@@ -69,6 +68,23 @@ export function selectionOf(
     return { key, node, field: type.getFields()[node.name.value], inner }
   })
 }
+
+function isSame(one: FieldNode, other: FieldNode): boolean {
+  if (one === other) return true
+  const [some, more] = [one.arguments ?? [], other.arguments ?? []]
+  if (one.name.value !== other.name.value || some.length !== more.length) return false
+  return some.length === 0 || signatureOf(one) === signatureOf(other)
+}
+
+function signatureOf(node: FieldNode): string {
+  const known = signatures.get(node)
+  if (known !== undefined) return known
+  const signature = (node.arguments ?? []).map(print).sort().join(',')
+  signatures.set(node, signature)
+  return signature
+}
+
+const signatures = new WeakMap<FieldNode, string>()
 
 function isIncluded(node: SelectionNode, variables: Variables): boolean {
   if (getDirectiveValues(GraphQLSkipDirective, node, variables)?.['if'] === true) return false

@@ -8,8 +8,27 @@ import { Json } from './scalars.ts'
 
 export type Input = Readonly<Record<string, unknown>>
 
-/** How a step to another table is taken, or why it may not be. */
-export type Reach = (from: NamedTable, relation: string) => { to: NamedTable; isAllowed: boolean }
+export type Reach = {
+  /** How a step to another table is taken, or why it may not be. */
+  readonly step: (from: NamedTable, relation: string) => { to: NamedTable; isAllowed: boolean }
+  readonly conditions: Conditions
+}
+
+const MAX_CONDITIONS = 2_000
+
+/** How many conditions and sort keys the statements of one operation have: PostgreSQL plans each, and binds each value. */
+export class Conditions {
+  #count = 0
+
+  get count(): number {
+    return this.#count
+  }
+
+  add(more: number): void {
+    this.#count += more
+    if (this.#count > MAX_CONDITIONS) throw badRequest(`query has more than ${MAX_CONDITIONS} conditions and sort keys`)
+  }
+}
 
 const AND = sql` and `
 const OR = sql` or `
@@ -48,19 +67,20 @@ function conditionOn(
   reach: Reach,
   depth: number,
 ): Sql | undefined {
+  reach.conditions.add(Array.isArray(value) ? value.length : 1)
   const inner = (part: unknown): Sql => whereOf(part as Input, table, row, reach, depth) ?? sql`true`
   if (key === '_and') return sql`(${join([sql`true`, ...(value as unknown[]).map(inner)], AND)})`
   if (key === '_or') return sql`(${join([sql`false`, ...(value as unknown[]).map(inner)], OR)})`
   if (key === '_not') return sql`not ${inner(value)}`
   const column = table.columns.get(key)
-  if (column) return compared(column, value as Input, row)
+  if (column) return compared(column, value as Input, row, reach)
   return related(key, value as Input, table, row, reach, depth)
 }
 
 function related(key: string, value: Input, table: NamedTable, row: Ident, reach: Reach, depth: number): Sql {
   const step = table.relations.get(key)
   if (!step) throw badRequest(`unknown relation: ${key}`)
-  const { to, isAllowed } = reach(table, key)
+  const { to, isAllowed } = reach.step(table, key)
   if (!isAllowed) return sql`false`
   const there = new Ident(`svc_w${depth}`)
   const inner = whereOf(value, to, there, reach, depth + 1)
@@ -68,12 +88,13 @@ function related(key: string, value: Input, table: NamedTable, row: Ident, reach
     where ${joined(step, table.table, row, there)}${inner ? sql` and ${inner}` : EMPTY})`
 }
 
-function compared(column: Column, operators: Input, row: Ident): Sql {
+function compared(column: Column, operators: Input, row: Ident, { conditions }: Reach): Sql {
   const entries = Object.entries(operators).filter(([, value]) => value !== undefined)
   if (entries.length === 0) throw badRequest(`where.${column.name} needs an operator`)
   return join(
     entries.map(([name, value]) => {
       if (value === null) throw badRequest(`where.${column.name}.${name} must not be null`)
+      conditions.add(column.isArray && Array.isArray(value) ? value.length : 1)
       return comparison(column, name, value, sql`${row}.${column.ident}`)
     }),
     AND,
@@ -86,13 +107,8 @@ function comparison(column: Column, name: string, value: unknown, left: Sql): Sq
   switch (name) {
     case '_in':
     case '_nin': {
-      const values = (value as unknown[]).map((item) => bound(column, item))
-      if (values.length === 0) return name === '_in' ? sql`false` : sql`true`
-      const isOneOf = join(
-        values.map((item) => sql`${left} ${operator('=', column)} ${item}`),
-        OR,
-      )
-      return name === '_in' ? sql`(${isOneOf})` : sql`not (${isOneOf})`
+      const found = isOneOf(column, left, value as unknown[])
+      return name === '_in' ? found : sql`not ${found}`
     }
     case '_like':
       return sql`${left}::text operator(pg_catalog.~~) ${String(value)}::text`
@@ -103,12 +119,22 @@ function comparison(column: Column, name: string, value: unknown, left: Sql): Sq
   }
 }
 
+/** One value holds them all, but PostgreSQL has no arrays of arrays. */
+function isOneOf(column: Column, left: Sql, values: readonly unknown[]): Sql {
+  const equal = sql`${left} ${operator('=', column)}`
+  if (!column.isArray) return sql`(${equal} any (${texts(values)}::${column.castType}[]))`
+  return sql`(${join([sql`false`, ...values.map((item) => sql`${equal} ${bound(column, item)}`)], OR)})`
+}
+
+const texts = (values: readonly unknown[]): (string | null)[] =>
+  values.map((item) => (item === null ? null : String(parameter(item))))
+
 // The cast is on the parameter, so that an index on the column serves.
 const bound = (column: Column, value: unknown): Sql => sql`${parameter(value)}::${column.castType}`
 
 /** A coerced input as PostgreSQL reads it. */
 export function parameter(value: unknown): Value {
   if (value instanceof Json) return value.text
-  if (Array.isArray(value)) return value.map((item) => (item === null ? null : String(parameter(item))))
+  if (Array.isArray(value)) return texts(value)
   return value as Value
 }

@@ -7,8 +7,6 @@ import type { NamedTable } from './names.ts'
 import type { Input } from './where.ts'
 
 const MAX_ROWS = 1000
-/** A page behind a cursor reads up to two ranges for each. */
-const MAX_CURSOR_KEYS = 20
 
 /** Which of the rows, in their order. */
 export type Window = {
@@ -44,7 +42,6 @@ function countOf(args: Input, name: 'first' | 'limit' | 'offset'): number | unde
 
 function openCursor(cursor: string, place: Place, order: readonly Order[], cursors: Cursors): readonly SortValue[] {
   requireKey(place)
-  if (order.length > MAX_CURSOR_KEYS) throw badRequest(`after takes an order of at most ${MAX_CURSOR_KEYS} columns`)
   return cursors.open(cursor, place, order)
 }
 

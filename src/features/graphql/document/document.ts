@@ -6,6 +6,7 @@ import {
   type OperationDefinitionNode,
   parse,
   type SelectionSetNode,
+  type ValueNode,
 } from 'graphql'
 import { LRUCache } from 'lru-cache'
 import { badRequest } from '../../../core/errors.ts'
@@ -17,6 +18,9 @@ const MAX_FIELDS = 20_000
 /** The same for what is asked of the schema; what tools ask has 240. */
 const MAX_SCHEMA_FIELDS = 1_000
 const MAX_KEYS = 25_000
+/** In variables, counted wherever the operation uses them; objects cost more than what else they hold. */
+const MAX_VALUES = 100_000
+const MAX_OBJECTS = 25_000
 /** Validation goes through all that an operation reaches, for each of them. */
 const MAX_TOKENS_TIMES_OPERATIONS = 500_000
 
@@ -60,14 +64,34 @@ function requireFewOperations({ definitions }: DocumentNode, { count }: Tokens):
   }
 }
 
-/** Keys of objects at any depth: a `where` may come as a variable. A sentence about one quotes what it is in. */
-export function keysIn(value: unknown, into: Set<string>): Set<string> {
-  if (into.size > MAX_KEYS) throw badRequest(`document and variables have more than ${MAX_KEYS} different names`)
-  if (Array.isArray(value)) for (const item of value) keysIn(item, into)
-  else if (typeof value === 'object' && value !== null) {
-    for (const key in value) keysIn((value as Readonly<Record<string, unknown>>)[key], into.add(key))
+/** How many values each variable has, those inside of it included. */
+export type Sizes = ReadonlyMap<string, number>
+
+/**
+ * Adds the keys of objects at any depth to the words of the document: a `where` may come as a variable. A sentence about
+ * one quotes what it is in.
+ */
+export function readVariables(variables: Readonly<Record<string, unknown>>, words: Set<string>): Sizes {
+  let [count, objects] = [0, 0]
+  const walk = (value: unknown): void => {
+    if (++count > MAX_VALUES) throw badRequest(`variables have more than ${MAX_VALUES} values`)
+    if (Array.isArray(value)) for (const item of value) walk(item)
+    else if (typeof value === 'object' && value !== null) {
+      if (++objects > MAX_OBJECTS) throw badRequest(`variables have more than ${MAX_OBJECTS} objects`)
+      for (const key in value) {
+        words.add(key)
+        if (words.size > MAX_KEYS) throw badRequest(`document and variables have more than ${MAX_KEYS} different names`)
+        walk((value as Readonly<Record<string, unknown>>)[key])
+      }
+    }
   }
-  return into
+  const sizes = new Map<string, number>()
+  for (const [name, value] of Object.entries(variables)) {
+    const before = count
+    walk(value)
+    sizes.set(name, count - before)
+  }
+  return sizes
 }
 
 export function chooseOperation(document: DocumentNode, name: string | undefined): Operation {
@@ -89,18 +113,21 @@ type Measure = {
   readonly fields: number
   /** Fields of the schema, which do not count as those above do. */
   readonly schemaFields: number
-  /** Everything that stands there, spreads too: how far whoever walks over it goes. */
+  /** Everything that stands there, spreads and literals too: how far whoever walks over it goes. */
   readonly steps: number
+  /** The same for what stands in variables. */
+  readonly values: number
 }
 
-const NOTHING: Measure = { depth: 0, fields: 0, schemaFields: 0, steps: 0 }
+const NOTHING: Measure = { depth: 0, fields: 0, schemaFields: 0, steps: 0, values: 0 }
 
 /**
  * How deep and how large an operation is once its fragments are in their places; each fragment is measured once, and one
  * that contains itself is refused. Nothing that expands fragments may run before.
  */
-export function measure({ node, fragments }: Operation): Measure {
+export function measure({ node, fragments }: Operation, sizes: Sizes): Measure {
   const known = new Map<string, Measure | undefined>()
+  const defaults = defaultSizes(node)
   const ofFragment = (name: string): Measure => {
     const measured = known.get(name)
     if (measured) return measured
@@ -112,7 +139,7 @@ export function measure({ node, fragments }: Operation): Measure {
     return found
   }
   const ofSet = ({ selections }: SelectionSetNode): Measure => {
-    let [depth, fields, schemaFields, steps] = [0, 0, 0, selections.length]
+    let [depth, fields, schemaFields, steps, values] = [0, 0, 0, selections.length, 0]
     for (const selection of selections) {
       const inner =
         selection.kind === Kind.FIELD
@@ -124,15 +151,41 @@ export function measure({ node, fragments }: Operation): Measure {
       fields += inner.fields
       schemaFields += inner.schemaFields
       steps += inner.steps
+      values += inner.values
     }
-    return { depth, fields, schemaFields, steps }
+    return { depth, fields, schemaFields, steps, values }
   }
   const ofField = (field: FieldNode): Measure => {
     const inner = field.selectionSet ? ofSet(field.selectionSet) : NOTHING
     if (isIntrospection(field)) return { ...inner, depth: 0, fields: 0, schemaFields: inner.steps + 1 }
-    return { ...inner, depth: inner.depth + 1, fields: inner.fields + 1 }
+    let { steps, values } = inner
+    for (const { value } of field.arguments ?? []) {
+      eachLiteral(value, (literal) => {
+        steps++
+        if (literal.kind === Kind.VARIABLE)
+          values += sizes.get(literal.name.value) ?? defaults.get(literal.name.value) ?? 0
+      })
+    }
+    return { ...inner, depth: inner.depth + 1, fields: inner.fields + 1, steps, values }
   }
   return ofSet(node.selectionSet)
+}
+
+/** A literal and all that is inside of it. */
+function eachLiteral(value: ValueNode, seen: (literal: ValueNode) => void): void {
+  seen(value)
+  if (value.kind === Kind.LIST) for (const inside of value.values) eachLiteral(inside, seen)
+  if (value.kind === Kind.OBJECT) for (const { value: inside } of value.fields) eachLiteral(inside, seen)
+}
+
+function defaultSizes({ variableDefinitions = [] }: OperationDefinitionNode): Sizes {
+  const sizes = new Map<string, number>()
+  for (const { variable, defaultValue } of variableDefinitions) {
+    let count = 0
+    if (defaultValue) eachLiteral(defaultValue, () => count++)
+    sizes.set(variable.name.value, count)
+  }
+  return sizes
 }
 
 export const isIntrospection = ({ name }: FieldNode): boolean => name.value === '__schema' || name.value === '__type'
@@ -140,7 +193,7 @@ export const isIntrospection = ({ name }: FieldNode): boolean => name.value === 
 export type Limits = { max_depth: number; max_complexity: number }
 
 /** Zero is no limit of the operator's. */
-export function requireWithin({ depth, fields, schemaFields, steps }: Measure, limits: Limits): void {
+export function requireWithin({ depth, fields, schemaFields, steps, values }: Measure, limits: Limits): void {
   if (limits.max_depth > 0 && depth > limits.max_depth) {
     throw badRequest(`query depth ${depth} exceeds limit ${limits.max_depth}`)
   }
@@ -151,4 +204,5 @@ export function requireWithin({ depth, fields, schemaFields, steps }: Measure, l
   }
   // Fragments of nothing but fragments have no fields.
   if (steps > 2 * MAX_FIELDS) throw badRequest(`query complexity ${steps} exceeds limit ${2 * MAX_FIELDS}`)
+  if (values > MAX_VALUES) throw badRequest(`query uses ${values} values of variables, more than ${MAX_VALUES}`)
 }

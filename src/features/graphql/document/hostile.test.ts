@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { getIntrospectionQuery, parse } from 'graphql'
+import { buildSchema, getIntrospectionQuery, getVariableValues, parse } from 'graphql'
 import { HOSTILE_DOCUMENTS } from '../../../../test/hostile-documents.ts'
 import { startServer } from '../../../../test/kit.ts'
-import { chooseOperation, Documents, measure, requireWithin } from './document.ts'
+import { coerceVariables } from '../variables.ts'
+import { chooseOperation, Documents, measure, readVariables, requireWithin } from './document.ts'
 import { readTokens } from './tokens.ts'
 
 const api = await startServer()
@@ -46,13 +47,91 @@ test('each fragment is measured once, however often it is spread', () => {
     reads.set(name, (reads.get(name) ?? 0) + 1)
     return fragments.get(name)
   }
-  const measured = measure({ node, fragments: counted })
+  const measured = measure({ node, fragments: counted }, new Map())
   assert.deepEqual([...reads.values()], Array(31).fill(1))
   assert.deepEqual([measured.fields, measured.schemaFields > 2 ** 30], [0, true])
   const limits = { max_depth: 0, max_complexity: 0 }
   assert.throws(() => requireWithin(measured, limits), /introspection of \d+ fields exceeds limit 1000/)
-  const whole = measure(chooseOperation(parse(getIntrospectionQuery({ inputValueDeprecation: true })), undefined))
+  const whole = measure(
+    chooseOperation(parse(getIntrospectionQuery({ inputValueDeprecation: true })), undefined),
+    new Map(),
+  )
   assert.doesNotThrow(() => requireWithin(whole, limits))
+})
+
+test('variables are counted wherever they are used, and no further than is too many', () => {
+  const sizes = readVariables({ w: { a: [1, { b: null }] }, n: 1 }, new Set())
+  assert.deepEqual(
+    [...sizes],
+    [
+      ['w', 5],
+      ['n', 1],
+    ],
+  )
+  const measured = (query: string) => measure(chooseOperation(parse(query), undefined), sizes)
+  const query =
+    'query q($w: W, $d: W = {a: [1, 2]}) { ...f ...f a(w: {x: $w, y: [1]}) } fragment f on Q { b(w: $w, d: $d) }'
+  assert.deepEqual(measured(query), { depth: 1, fields: 3, schemaFields: 0, steps: 13, values: 23 })
+
+  let reads = 0
+  const counting = new Proxy(Array(1_000_000).fill(0), {
+    get: (target, key) => {
+      if (typeof key === 'string' && /^\d/.test(key)) reads++
+      return Reflect.get(target, key)
+    },
+  })
+  assert.throws(() => readVariables({ w: counting }, new Set()), /more than 100000 values/)
+  assert.ok(reads <= 100_001)
+})
+
+test('an object in a variable is asked for what it holds, not for all it could', () => {
+  const columns = Array.from({ length: 500 }, (_, i) => `c${i}: Int`).join(' ')
+  const schema = buildSchema(`input W { ${columns} } type Query { a(w: [W!]): Int }`)
+  let reads = 0
+  const item = new Proxy(
+    { c1: 1, c2: null },
+    {
+      get: (target, key) => {
+        reads++
+        return Reflect.get(target, key)
+      },
+    },
+  )
+  const { node } = chooseOperation(parse('query q($w: [W!]) { a(w: $w) }'), undefined)
+  const coerced = coerceVariables({ schema }, node, { w: Array(100).fill(item) }, false)
+  assert.deepEqual(coerced['w'], Array(100).fill({ c1: 1, c2: null }))
+  assert.equal(reads, 200)
+})
+
+test('variables are read as the library reads them', () => {
+  const schema = buildSchema(`enum E { A B } input W { i: Int! e: E = B l: [[Int!]] w: W s: String }
+    type Query { a(w: W, l: [W!], e: E, s: String!): Int }`)
+  const { node } = chooseOperation(parse('query q($w: W, $l: [W!]!, $e: E, $s: String! = "x") { a }'), undefined)
+  const cases: Record<string, unknown>[] = [
+    { l: [] },
+    { w: { i: 1 }, l: { i: 2, l: [1, [2, 3], null] }, e: 'A', s: 'y' },
+    { w: null, l: [{ i: 3, w: { i: 4, e: null } }], e: null },
+    { l: null },
+    {},
+    { l: [null] },
+    { l: [{}] },
+    { l: [{ i: '1' }] },
+    { l: [{ i: 1, x: 1 }] },
+    { l: [{ i: 1, e: 'C' }] },
+    { l: [{ i: 1, w: [] }] },
+    { l: [{ i: 1, l: [[null]] }] },
+    { l: [], s: null },
+    { l: [], s: {} },
+    { l: [], e: ['A'] },
+    { w: 1, l: [] },
+    { l: [JSON.parse('{"i": 1, "__proto__": {}}')] },
+  ]
+  for (const given of cases) {
+    const { coerced, errors } = getVariableValues(schema, node.variableDefinitions ?? [], given)
+    const read = () => ({ ...coerceVariables({ schema }, node, given, false) })
+    if (errors) assert.throws(read, { name: 'GraphQLError' }, JSON.stringify(given))
+    else assert.deepEqual(read(), coerced, JSON.stringify(given))
+  }
 })
 
 test('tokens are counted as the specification has them', () => {

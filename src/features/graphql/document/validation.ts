@@ -52,8 +52,9 @@ type Handlers = { readonly enter: readonly Handler[]; readonly leave: readonly H
 /** Rules side by side; one that answers `false` does not see what is inside that node. */
 function together(rules: readonly ASTVisitor[]): ASTVisitor {
   const byKind = new Map<Kind, Handlers>()
-  const skipped: (ASTNode | typeof BREAK | undefined)[] = rules.map(() => undefined)
-  let skips = 0
+  const isSkipping = rules.map(() => false)
+  /** Whose inside which rules do not see. */
+  const skipped = new Map<ASTNode, number[]>()
   const handlersOf = (kind: Kind): Handlers => {
     const known = byKind.get(kind) ?? handlersFor(rules, kind)
     byKind.set(kind, known)
@@ -62,21 +63,17 @@ function together(rules: readonly ASTVisitor[]): ASTVisitor {
   return {
     enter(node: ASTNode, ...rest: unknown[]): undefined {
       for (const { rule, call } of handlersOf(node.kind).enter) {
-        if (skipped[rule] !== undefined) continue
+        if (isSkipping[rule]) continue
         const answer = call(node, ...rest)
         if (answer !== false && answer !== BREAK) continue
-        skipped[rule] = answer === false ? node : BREAK
-        skips++
+        isSkipping[rule] = true
+        if (answer === false) skipped.set(node, [...(skipped.get(node) ?? []), rule])
       }
     },
     leave(node: ASTNode, ...rest: unknown[]): undefined {
-      for (const { rule, call } of handlersOf(node.kind).leave) if (skipped[rule] === undefined) call(node, ...rest)
-      if (skips === 0) return
-      for (const [rule, inside] of skipped.entries()) {
-        if (inside !== node) continue
-        skipped[rule] = undefined
-        skips--
-      }
+      for (const { rule, call } of handlersOf(node.kind).leave) if (!isSkipping[rule]) call(node, ...rest)
+      for (const rule of skipped.get(node) ?? []) isSkipping[rule] = false
+      skipped.delete(node)
     },
   }
 }

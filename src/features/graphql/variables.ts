@@ -1,0 +1,119 @@
+import {
+  coerceInputValue,
+  GraphQLError,
+  type GraphQLInputObjectType,
+  type GraphQLInputType,
+  getVariableValues,
+  isInputObjectType,
+  isListType,
+  isNonNullType,
+  isRequiredInputField,
+  type OperationDefinitionNode,
+  typeFromAST,
+  type VariableDefinitionNode,
+} from 'graphql'
+import type { Variables } from './selection.ts'
+import type { TypeSystem } from './type-system.ts'
+
+/**
+ * Values of variables as their types read them (GraphQL specification, section 6.1.2). The library looks for every field
+ * that an input object could have, which makes a megabyte of small objects a second; this goes through what is there,
+ * and asks the library for the words when something does not fit.
+ */
+export function coerceVariables(
+  { schema }: Pick<TypeSystem, 'schema'>,
+  { variableDefinitions = [] }: OperationDefinitionNode,
+  given: Variables,
+  hideSuggestions: boolean,
+): Variables {
+  const coerced: Record<string, unknown> = Object.create(null)
+  const byLibrary: VariableDefinitionNode[] = []
+  for (const definition of variableDefinitions) {
+    const name = definition.variable.name.value
+    const value = Object.hasOwn(given, name) ? given[name] : undefined
+    const type = typeFromAST(schema, definition.type as Parameters<typeof typeFromAST>[1]) as GraphQLInputType
+    if (typeof value !== 'object' || value === null) byLibrary.push(definition)
+    else coerced[name] = new Reader(name, hideSuggestions).read(value, type)
+  }
+  const rest = getVariableValues(schema, byLibrary, given, { hideSuggestions, maxErrors: 1 })
+  if (rest.errors) throw new GraphQLError(rest.errors[0]?.message ?? 'invalid variables')
+  return Object.assign(coerced, rest.coerced)
+}
+
+class Reader {
+  readonly #variable: string
+  readonly #hideSuggestions: boolean
+  readonly #path: (string | number)[] = []
+
+  constructor(variable: string, hideSuggestions: boolean) {
+    this.#variable = variable
+    this.#hideSuggestions = hideSuggestions
+  }
+
+  read(given: unknown, type: GraphQLInputType): unknown {
+    if (isNonNullType(type)) return given === null ? this.#refuse(given, type) : this.read(given, type.ofType)
+    if (given === null) return null
+    if (isListType(type)) {
+      if (!Array.isArray(given)) return [this.read(given, type.ofType)]
+      return given.map((item, i) => this.#inside(i, item, type.ofType))
+    }
+    if (isInputObjectType(type)) return this.#object(given, type)
+    try {
+      const value: unknown = type.parseValue(given)
+      if (value !== undefined) return value
+    } catch {
+      // Said by the library below.
+    }
+    return this.#refuse(given, type)
+  }
+
+  #object(given: unknown, type: GraphQLInputObjectType): unknown {
+    if (typeof given !== 'object' || given === null || Array.isArray(given)) return this.#refuse(given, type)
+    const fields = type.getFields()
+    const coerced: Record<string, unknown> = {}
+    for (const [name, value] of Object.entries(given)) {
+      const field = Object.hasOwn(fields, name) ? fields[name] : undefined
+      if (!field) return this.#refuse({ [name]: value }, type)
+      coerced[name] = this.#inside(name, value, field.type)
+    }
+    for (const field of whatMustBe(type)) {
+      if (Object.hasOwn(coerced, field.name)) continue
+      if (isRequiredInputField(field)) return this.#refuse(given, type)
+      coerced[field.name] = field.defaultValue
+    }
+    return coerced
+  }
+
+  #inside(at: string | number, given: unknown, type: GraphQLInputType): unknown {
+    this.#path.push(at)
+    const coerced = this.read(given, type)
+    this.#path.pop()
+    return coerced
+  }
+
+  /** An unknown field is the last that the library finds. */
+  #refuse(given: unknown, type: GraphQLInputType): never {
+    let said = 'does not fit its type'
+    const heard = (_: unknown, __: unknown, error: GraphQLError): void => {
+      said = error.message
+    }
+    coerceInputValue(given, type, heard, this.#hideSuggestions)
+    const path = this.#path.map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`)).join('')
+    throw new GraphQLError(`Variable "$${this.#variable}" got an invalid value at "${this.#variable}${path}"; ${said}`)
+  }
+}
+
+type Field = ReturnType<GraphQLInputObjectType['getFields']>[string]
+
+/** Fields that are there whether they were given or not. */
+function whatMustBe(type: GraphQLInputObjectType): readonly Field[] {
+  const known = required.get(type)
+  if (known) return known
+  const found = Object.values(type.getFields()).filter(
+    (field) => field.defaultValue !== undefined || isNonNullType(field.type),
+  )
+  required.set(type, found)
+  return found
+}
+
+const required = new WeakMap<GraphQLInputObjectType, readonly Field[]>()
