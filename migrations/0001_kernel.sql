@@ -62,31 +62,52 @@ begin
     then '{"kind": "unknown"}' else '{"kind": "system"}' end;
 end $$;
 
--- Appends one change per element of the arrays. Whether the API or the trigger of svc.watch() writes the log is decided
--- here, under the lock that the change itself holds on the table, so that each change is logged by exactly one of them.
+-- Whether a trigger that is there is at work too. Said to be dear, so that PostgreSQL finds the trigger by its index: to
+-- read all of the small pg_trigger looks cheaper, and takes half as long as the whole change.
+create function svc.fires(enabled "char") returns boolean
+language plpgsql immutable cost 10000 set search_path = pg_catalog, pg_temp as $$
+begin
+  return enabled in ('O', 'A');
+end $$;
+
+-- Appends one change. Whether the API or the trigger of svc.watch() writes the log is decided here, under the lock that
+-- the change itself holds on the table, so that each change is logged by exactly one of them. Every name is qualified: a
+-- search path of its own would cost each change as much as looking for the trigger.
+create function svc.append_change(
+  given_key text, action text, target regclass, schema_name text, table_name text, actor text,
+  pk jsonb, record jsonb, old_record jsonb
+) returns boolean
+language plpgsql security definer as $$
+begin
+  insert into svc.changes (action, schema_name, table_name, pk, record, old_record, actor, bytes)
+  select append_change.action, append_change.schema_name, append_change.table_name, append_change.pk,
+    append_change.record, append_change.old_record, append_change.actor::pg_catalog.jsonb,
+    coalesce(pg_catalog.pg_column_size(append_change.record), 0)
+      operator(pg_catalog.+) coalesce(pg_catalog.pg_column_size(append_change.old_record), 0)
+  from svc.log_key k
+  where k.key operator(pg_catalog.=) given_key and not exists (
+    select from pg_catalog.pg_trigger t
+    where t.tgrelid operator(pg_catalog.=) target and t.tgname operator(pg_catalog.=) 'svc_watch' and svc.fires(t.tgenabled));
+  if not found then
+    perform svc.require_log_key(given_key);
+  end if;
+  return true;
+end $$;
+
+-- The same for each element of the arrays, in their order.
 create function svc.append_changes(
   given_key text, action text, target regclass, schema_name text, table_name text, actor text,
   pks jsonb[], records jsonb[], old_records jsonb[]
 ) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-declare
-  is_server boolean;
-  is_watched boolean;
 begin
-  select k.key = given_key,
-    exists (select from pg_trigger t where t.tgrelid = target and t.tgname = 'svc_watch' and t.tgenabled in ('O', 'A'))
-    into is_server, is_watched
-  from svc.log_key k;
-  if is_server is not true then
-    perform svc.require_log_key(given_key);
-  end if;
-  if is_watched then
-    return true;
-  end if;
+  perform svc.require_log_key(given_key);
   insert into svc.changes (action, schema_name, table_name, pk, record, old_record, actor, bytes)
   select append_changes.action, append_changes.schema_name, append_changes.table_name, entry.pk, entry.record, entry.old_record,
     append_changes.actor::jsonb, coalesce(pg_column_size(entry.record), 0) + coalesce(pg_column_size(entry.old_record), 0)
   from unnest(pks, records, old_records) with ordinality as entry(pk, record, old_record, n)
+  where not exists (
+    select from pg_trigger t where t.tgrelid = target and t.tgname = 'svc_watch' and svc.fires(t.tgenabled))
   order by entry.n;
   return true;
 end $$;

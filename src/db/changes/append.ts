@@ -27,10 +27,13 @@ export function signedActor(key: string, who: Identity): string {
   return `${createHash('sha256').update(`${key}.${actor}.${key}`).digest('hex')} ${actor}`
 }
 
-/** Rows of one table that one statement of the server changed, as arrays of jsonb in the order of the changes. */
+/** A row that one statement of the server changed, as jsonb. */
+export type ChangedRow = { action: ChangeAction; pk: Sql; record: Sql; oldRecord: Sql }
+
+/** Several of one table, as arrays in the order of the changes. */
 export type ChangedRows = { action: ChangeAction; pks: Sql; records: Sql; oldRecords: Sql }
 
-/** Writes the log for one caller. Only with the server's key does PostgreSQL take its word; see svc.append_changes(). */
+/** Writes the log for one caller. Only with the server's key does PostgreSQL take its word; see svc.append_change(). */
 export class Appender {
   readonly #key: string | Slot
   readonly #actor: string | Slot
@@ -50,10 +53,18 @@ export class Appender {
     return new Appender(put(this.#key), put(this.#actor))
   }
 
-  /** An expression for the select list of the statement that made the changes: both are committed or neither. */
+  /** An expression for the select list of the statement that made the change: both are committed or neither. */
+  appendOne(table: Table, { action, pk, record, oldRecord }: ChangedRow): Sql {
+    return sql`svc.append_change(${this.#about(table, action)}, ${pk}, ${record}, ${oldRecord})`
+  }
+
   append(table: Table, { action, pks, records, oldRecords }: ChangedRows): Sql {
-    return sql`svc.append_changes(${this.#key}::text, ${action}::text, ${nameOf(table)}::pg_catalog.regclass, ${table.schema}::text,
-      ${table.name}::text, ${this.#actor}::text, ${pks}, ${records}, ${oldRecords})`
+    return sql`svc.append_changes(${this.#about(table, action)}, ${pks}, ${records}, ${oldRecords})`
+  }
+
+  #about(table: Table, action: ChangeAction): Sql {
+    return sql`${this.#key}::text, ${action}::text, ${nameOf(table)}::pg_catalog.regclass, ${table.schema}::text,
+      ${table.name}::text, ${this.#actor}::text`
   }
 
   /** The whole row at the moment of evaluation, for callers who may not read every column of it. */

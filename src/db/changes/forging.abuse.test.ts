@@ -74,12 +74,17 @@ test('a true notice is logged, also of a row written inside a savepoint', async 
 })
 
 test('code that runs as a caller cannot write the log, nor ask what the server may read', async () => {
-  const arguments_ = `'create', 'payments', 'public', 'payments', '{"kind":"admin"}', array['{}'::jsonb], array['{}'::jsonb], null`
+  const about = `'create', 'payments', 'public', 'payments', '{"kind":"admin"}'`
+  const one = `${about}, '{}'::jsonb, '{}'::jsonb, null`
+  const several = `${about}, array['{}'::jsonb], array['{}'::jsonb], null`
   for (const statement of [
     `insert into svc.changes (action, schema_name, table_name) values ('create', 'public', 'payments')`,
-    `select svc.append_changes('', ${arguments_})`,
-    `select svc.append_changes(null, ${arguments_})`,
-    `select svc.append_changes((select key from svc.log_key), ${arguments_})`,
+    `select svc.append_change('', ${one})`,
+    `select svc.append_change(null, ${one})`,
+    `select svc.append_change((select key from svc.log_key), ${one})`,
+    `select svc.append_changes('', ${several})`,
+    `select svc.append_changes(null, ${several})`,
+    `select svc.append_changes((select key from svc.log_key), ${several})`,
     `select svc.whole_row('', 'secrets', '{"id": 1}')`,
     `select svc.whole_row(null, 'secrets', '{"id": 1}')`,
     `select * from svc.log_key`,

@@ -85,15 +85,16 @@ export const sameKey = (table: Table): Sql =>
 const newImage = (place: Place, log: Appender): Sql =>
   isSeenWhole(place) ? sql`${MADE}.svc_json::pg_catalog.jsonb` : log.wholeRow(place.table, sql`${MADE}.svc_pk`)
 
-const NONE = sql`null::pg_catalog.jsonb[]`
+const NONE = sql`null::pg_catalog.jsonb`
+const NONE_OF_ANY = sql`null::pg_catalog.jsonb[]`
 
 /** Logs the one row that a statement changed; part of its select list. */
 export const logOne = (place: Place, log: Appender, action: ChangeAction): Sql =>
-  log.append(place.table, {
+  log.appendOne(place.table, {
     action,
-    pks: sql`array[${MADE}.svc_pk]`,
-    records: action === 'delete' ? NONE : sql`array[${newImage(place, log)}]`,
-    oldRecords: action === 'create' ? NONE : sql`array[${MADE}.svc_old]`,
+    pk: sql`${MADE}.svc_pk`,
+    record: action === 'delete' ? NONE : newImage(place, log),
+    oldRecord: action === 'create' ? NONE : sql`${MADE}.svc_old`,
   })
 
 /** As logOne, for all rows that a statement changed, in `order`. */
@@ -104,6 +105,6 @@ export const logAll = (place: Place, log: Appender, action: ChangeAction, order:
 export const rowsMade = (place: Place, log: Appender, action: ChangeAction, order: Sql, filter: Sql): ChangedRows => ({
   action,
   pks: sql`pg_catalog.array_agg(${MADE}.svc_pk${order})${filter}`,
-  records: action === 'delete' ? NONE : sql`pg_catalog.array_agg(${newImage(place, log)}${order})${filter}`,
-  oldRecords: action === 'create' ? NONE : sql`pg_catalog.array_agg(${MADE}.svc_old${order})${filter}`,
+  records: action === 'delete' ? NONE_OF_ANY : sql`pg_catalog.array_agg(${newImage(place, log)}${order})${filter}`,
+  oldRecords: action === 'create' ? NONE_OF_ANY : sql`pg_catalog.array_agg(${MADE}.svc_old${order})${filter}`,
 })

@@ -14,10 +14,8 @@ export type ConnectOptions = {
 
 export type Login = { user: string; password?: string }
 
-type Extra = { pipeline?: boolean; reception?: Reception }
-
 /** Opens one connection of its own, outside the pool. The caller ends it. */
-export async function openConnection(options: ConnectOptions, { reception, ...extra }: Extra = {}): Promise<pg.Client> {
+export async function openConnection(options: ConnectOptions, reception?: Reception): Promise<pg.Client> {
   const client = new pg.Client({
     ...addressOf(options),
     application_name: options.applicationName ?? 'savanna',
@@ -26,11 +24,10 @@ export async function openConnection(options: ConnectOptions, { reception, ...ex
     keepAliveInitialDelayMillis: 10_000,
     // Values stay the text PostgreSQL sent; db/values.ts converts where an object is wanted.
     types: { getTypeParser: () => (value: string) => value },
-    ...extra,
   } as pg.ClientConfig)
   client.on('error', () => {}) // a lost connection is noticed by its queries and by `end`
   feedWholeMessages(client, reception)
-  if (!extra.pipeline) nameStatements(client)
+  if (!reception) nameStatements(client)
   await client.connect()
   return client
 }

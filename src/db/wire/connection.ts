@@ -1,3 +1,4 @@
+import { type EventEmitter, once } from 'node:events'
 import type { Socket } from 'node:net'
 import type pg from 'pg'
 import { budgets } from '../../core/budgets.ts'
@@ -24,7 +25,16 @@ const CANCEL_EVERY_TICKS = 10
 
 /** The parts of the driver's connection that are used here; the driver's types do not declare them. */
 type Stream = Pick<Socket, 'writable' | 'write' | 'pause' | 'resume' | 'destroy'>
-type Wire = { stream: Stream; on(event: 'parseComplete', heard: () => void): void }
+type Wire = { stream: Stream } & Pick<EventEmitter, 'on' | 'removeAllListeners'>
+
+/** Messages of PostgreSQL by their first byte (protocol 3.0, "Message Formats"). */
+const PARSE_COMPLETE = 0x31
+const BIND_COMPLETE = 0x32
+const CLOSE_COMPLETE = 0x33
+const COMMAND_COMPLETE = 0x43
+const DATA_ROW = 0x44
+const READY_FOR_QUERY = 0x5a
+const HEADER = 5
 
 /** Rides behind a flight that ran user code, in the same write, so that it costs nobody a round trip. */
 const TIDYING: FlightPlan = {
@@ -36,7 +46,10 @@ const TIDYING: FlightPlan = {
   maxBytes: budgets.answerBytes,
 }
 
-/** One pipelined connection: flights leave in order and come back in order. */
+/**
+ * One pipelined connection: flights leave in order and come back in order. The driver opens and ends it, and reads the
+ * messages that are rare; its queue and its events cost more than a flight's own work.
+ */
 export class Connection {
   readonly #client: pg.Client
   readonly #options: ConnectOptions
@@ -47,6 +60,10 @@ export class Connection {
   readonly #outbox = new Outbox()
   #isGathering = false
   #isHeld = false
+  /** PostgreSQL refused a flight, which is no longer among the sent; the ReadyForQuery that follows is its. */
+  #isRefusing = false
+  /** Why nothing can be sent any more. */
+  #lost: Error | undefined
   closed = false
   /** What has this connection to itself. `trial`: a read of which nobody knows whether it is short. */
   alone: Work | 'trial' | undefined
@@ -62,23 +79,26 @@ export class Connection {
     this.#statements = prepared ? new StatementCache() : undefined
     const wire = (client as unknown as { connection: Wire }).connection
     this.#stream = wire.stream
-    wire.on('parseComplete', () => {
-      const head = this.#sent[0]
-      if (head) head.parsedCount++
+    const hear = <T>(event: string, heard: (message: T) => void) => wire.removeAllListeners(event).on(event, heard)
+    hear<PgError>('errorMessage', (error) => this.#refused(error))
+    hear<{ fields: pg.FieldDef[] }>('rowDescription', ({ fields }) => {
+      if (this.#sent[0]) this.#sent[0].fields = fields
     })
-    client.once('end', () => {
-      this.closed = true
-      events.onClosed(this)
+    let cause: Error | undefined
+    client.on('error', (error) => {
+      cause ??= error
     })
+    client.once('end', () => this.#end(cause ?? new Error('Connection terminated unexpectedly')))
   }
 
   static async open(options: ConnectOptions, prepared: boolean, events: ConnectionEvents): Promise<Connection> {
     let connection: Connection | undefined
     const reception = {
       mayHold: (bytes: number) => connection?.mayHold(bytes) ?? true,
-      rowTaker: () => connection?.rowTaker(),
+      take: (messages: Buffer, driver: (messages: Buffer) => void) =>
+        connection ? connection.take(messages, driver) : driver(messages),
     }
-    const client = await openConnection(options, { pipeline: true, reception })
+    const client = await openConnection(options, reception)
     connection = new Connection(client, options, prepared, events)
     return connection
   }
@@ -118,12 +138,13 @@ export class Connection {
     this.idleRounds = 0
     if (work !== 'read') this.alone ??= work
     if (this.#sent.push(flight) === 1) this.age = 0
-    this.#client.query(flight as unknown as pg.Submittable)
-    if (tidies) this.send(new Flight(TIDYING, (_, error) => error && this.retire()))
+    if (this.#lost) process.nextTick(() => this.landed(flight, this.#lost))
+    else this.#write(flight)
+    if (tidies) this.send(new Flight(TIDYING, (_, error) => error && this.close()))
   }
 
-  /** The driver is ready for the flight's messages. Those of one turn of the event loop leave with one system call. */
-  write(flight: Flight): void {
+  /** Those of one turn of the event loop leave with one system call. */
+  #write(flight: Flight): void {
     flight.write(this.#outbox, this.#statements)
     if (this.#isGathering) return
     this.#isGathering = true
@@ -134,8 +155,63 @@ export class Connection {
     })
   }
 
-  /** The driver has all of its answer. */
-  landed(flight: Flight, error: PgError | null): void {
+  /** Whole messages, as PostgreSQL sent them. What comes with each flight is read here. */
+  take(bytes: Buffer, driver: (messages: Buffer) => void): void {
+    for (let at = 0, end = 0; at < bytes.length; at = end) {
+      end = at + 1 + bytes.readUInt32BE(at + 1)
+      const head = this.#sent[0]
+      switch (bytes[at]) {
+        case BIND_COMPLETE:
+        case CLOSE_COMPLETE:
+          break
+        case PARSE_COMPLETE:
+          if (head) head.parsedCount++
+          break
+        case DATA_ROW:
+          if (head?.plan.takeRows) {
+            while (bytes[end] === DATA_ROW) end += 1 + bytes.readUInt32BE(end + 1)
+            this.#passRows(head, head.plan.takeRows, bytes.subarray(at, end))
+          } else head?.row(bytes, at + HEADER, end)
+          break
+        case COMMAND_COMPLETE:
+          head?.complete(bytes, at + HEADER, end - 1)
+          break
+        case READY_FOR_QUERY:
+          if (this.#isRefusing) this.#isRefusing = false
+          else if (head) this.landed(head, null)
+          break
+        default:
+          driver(bytes.subarray(at, end))
+      }
+    }
+  }
+
+  /** PostgreSQL waits for whoever takes the rows, if he asks it to. */
+  #passRows(flight: Flight, takeRows: NonNullable<FlightPlan['takeRows']>, rows: Buffer): void {
+    const pause = flight.isOver ? undefined : takeRows(rows)
+    if (!pause) return
+    this.#stream.pause()
+    void pause.finally(() => this.#stream.resume())
+  }
+
+  /** An ErrorResponse. What is left of the flight is skipped, up to its Sync. */
+  #refused(error: PgError): void {
+    const [head] = this.#sent
+    if (!head) return // the connection is about to end
+    this.#isRefusing = true
+    error.statementIndex = head.texts.length
+    this.landed(head, error)
+  }
+
+  #end(cause: Error): void {
+    this.#lost = cause
+    this.closed = true
+    for (const flight of this.#sent.slice()) this.landed(flight, cause)
+    this.#events.onClosed(this)
+  }
+
+  /** All of its answer is here, or none will come. */
+  landed(flight: Flight, error: PgError | null = null): void {
     if (this.#sent[0] === flight) this.#sent.shift()
     else this.#sent.splice(this.#sent.indexOf(flight), 1)
     if (this.age < HELD_UP_TICKS && flight.work === 'read' && !flight.isOver) this.#events.onQuick?.(flight.statement)
@@ -147,9 +223,10 @@ export class Connection {
   }
 
   #freed(): void {
-    if (this.#isHeld || this.#sent.length > 0) return
-    this.alone = undefined
+    if (this.#sent.length > 0) return
     if (this.closed) void this.close()
+    if (this.#isHeld) return
+    this.alone = undefined
     this.#events.onFreed()
   }
 
@@ -209,19 +286,6 @@ export class Connection {
     return !head.isOver
   }
 
-  /** Who takes the rows of the flight at work as they come. PostgreSQL waits for whoever asks it to. */
-  rowTaker(): ((rows: Buffer) => void) | undefined {
-    const [head] = this.#sent
-    const takeRows = head?.plan.takeRows
-    if (!head || !takeRows) return undefined
-    return (rows) => {
-      const pause = head.isOver ? undefined : takeRows(rows)
-      if (!pause) return
-      this.#stream.pause()
-      void pause.finally(() => this.#stream.resume())
-    }
-  }
-
   /** The answer that is arriving is more than may be held. */
   refuseAnswer(reason = new AppError('too_large', 'response too large')): void {
     const [head] = this.#sent
@@ -235,15 +299,11 @@ export class Connection {
     cancelBackend(this.#options, this.#client).catch(() => {})
   }
 
-  /** Takes no more flights, and ends after the ones under way: a caller left the session in a bad state. */
-  retire(): void {
-    this.closed = true
-    if (this.#sent.length === 0) void this.close()
-  }
-
+  /** Takes no more flights, and ends after the ones under way. */
   async close(): Promise<void> {
     this.closed = true
-    await this.#client.end().catch(() => {})
+    if (this.#sent.length === 0) await this.#client.end().catch(() => {})
+    else await once(this.#client, 'end')
   }
 
   /** Drops the socket without waiting; flights on it fail at once. */

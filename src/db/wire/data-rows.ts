@@ -9,24 +9,8 @@ export type RawRow = {
 /** Called for each row, which is good until the call ends. */
 export type OnRow = (row: RawRow) => void
 
-const DATA_ROW = 0x44
 /** PostgreSQL has no wider rows. */
 const MAX_CELLS = 1664
-
-const sizeAt = (bytes: Buffer, at: number): number => 1 + bytes.readUInt32BE(at + 1)
-
-/** Parts whole messages into runs of rows and runs of what else there is, in their order. */
-export function partRows(bytes: Buffer, rows: (bytes: Buffer) => void, others: (bytes: Buffer) => void): void {
-  for (let at = 0; at < bytes.length; ) {
-    const areRows = bytes[at] === DATA_ROW
-    let end = at
-    while (end < bytes.length && (bytes[end] === DATA_ROW) === areRows) end += sizeAt(bytes, end)
-    const run = bytes.subarray(at, end)
-    if (areRows) rows(run)
-    else others(run)
-    at = end
-  }
-}
 
 /** Reads DataRow messages (protocol 3.0, "Message Formats") without making a string of each cell. */
 export function rowReader(onRow: OnRow): (messages: Buffer) => void {
@@ -35,7 +19,7 @@ export function rowReader(onRow: OnRow): (messages: Buffer) => void {
   return (bytes) => {
     const row = { bytes, count: 0, starts, ends }
     for (let at = 0; at < bytes.length; ) {
-      const next = at + sizeAt(bytes, at)
+      const next = at + 1 + bytes.readUInt32BE(at + 1)
       row.count = bytes.readUInt16BE(at + 5)
       at += 7
       for (let i = 0; i < row.count; i++) {
@@ -49,4 +33,22 @@ export function rowReader(onRow: OnRow): (messages: Buffer) => void {
       at = next
     }
   }
+}
+
+const cellAt = (bytes: Buffer, at: number, length: number): string | null =>
+  length < 0 ? null : bytes.toString('utf8', at, at + length)
+
+/** The first cell of the DataRow whose number of cells stands at `at`. */
+export const firstCell = (bytes: Buffer, at: number): string | null =>
+  bytes.readUInt16BE(at) === 0 ? null : cellAt(bytes, at + 6, bytes.readInt32BE(at + 2))
+
+/** All of them. */
+export function cellsOf(bytes: Buffer, start: number): (string | null)[] {
+  let at = start + 2
+  return Array.from({ length: bytes.readUInt16BE(start) }, () => {
+    const length = bytes.readInt32BE(at)
+    const cell = cellAt(bytes, at + 4, length)
+    at += 4 + Math.max(0, length)
+    return cell
+  })
 }

@@ -1,7 +1,8 @@
-import pg from 'pg'
+import type pg from 'pg'
 import type { AppError } from '../../core/errors.ts'
 import type { PgError } from '../pg-errors.ts'
 import type { Connection } from './connection.ts'
+import { cellsOf, firstCell } from './data-rows.ts'
 import type { Outbox } from './outbox.ts'
 import type { StatementCache } from './statements.ts'
 
@@ -48,7 +49,7 @@ export class Flight {
   isOver = false
   /** The first column of the first row of each statement. */
   readonly texts: (string | null)[] = []
-  /** The rows of the last statement. (The driver refuses a query that has a property `rows`.) */
+  /** The rows of the last statement. */
   found: (string | null)[][] = []
   fields: pg.FieldDef[] = []
   tag = ''
@@ -115,53 +116,29 @@ export class Flight {
     outbox.sync()
   }
 
-  submit(): null {
-    this.connection?.write(this)
-    return null
-  }
-
-  handleRowDescription(message: { fields: pg.FieldDef[] }): void {
-    this.fields = message.fields
-  }
-
-  handleDataRow(message: { fields: (string | null)[]; length: number }): void {
+  /** A DataRow whose number of cells stands at `at`. */
+  row(bytes: Buffer, at: number, end: number): void {
     if (this.isOver) return
-    this.bytes += message.length
+    this.bytes += end - at
     if (this.bytes > this.plan.maxBytes) {
       this.connection?.refuseAnswer()
       return
     }
-    if (this.plan.wantsRows) this.found.push(message.fields)
+    if (this.plan.wantsRows) this.found.push(cellsOf(bytes, at))
     else if (!this.#hasText) {
-      this.#text = message.fields[0] ?? null
+      this.#text = firstCell(bytes, at)
       this.#hasText = true
     }
   }
 
-  handleCommandComplete(message: { text: string }): void {
-    this.tag = message.text
+  /** A statement is done. Of the last one is kept what PostgreSQL calls what it did. */
+  complete(bytes: Buffer, start: number, end: number): void {
     this.texts.push(this.#text)
     this.#text = null
     this.#hasText = false
-    if (this.plan.wantsRows && this.texts.length < this.plan.steps.length) this.found = []
-  }
-
-  handleEmptyQuery(): void {
-    this.handleCommandComplete({ text: '' })
-  }
-
-  handleError(error: PgError): void {
-    error.statementIndex = this.texts.length
-    this.connection?.landed(this, error)
-  }
-
-  handleReadyForQuery(): void {
-    this.connection?.landed(this, null)
+    if (this.texts.length === this.plan.steps.length) this.tag = bytes.toString('latin1', start, end)
+    else if (this.found.length > 0) this.found = []
   }
 }
 
 const UNNAMED = { name: '', isNew: true } as const
-
-// A pipelined client accepts custom queries only when they are instances of pg.Query. Its constructor prepares an
-// event emitter and a result set that a flight has no use for, so only the prototype is taken over.
-Object.setPrototypeOf(Flight.prototype, pg.Query.prototype)

@@ -278,7 +278,8 @@ class PostgresPool implements Pool {
     if (error.statementIndex === undefined) return
     error.statement = flight.plan.steps[error.statementIndex]?.text
     error.statementIndex -= 1 // the session step is ours
-    if (error.statementIndex === SESSION_STEP) flight.connection?.retire()
+    // A caller left the session in a bad state.
+    if (error.statementIndex === SESSION_STEP) void flight.connection?.close()
   }
 
   /** Not repeated: who asks for this has a queue, or a person, that does. */

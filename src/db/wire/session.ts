@@ -15,11 +15,22 @@ const LOCK_TIMEOUT_MS = 8_000
 
 /**
  * The statement that puts a caller on the connection until the end of the transaction. Everything a function could
- * have changed for the session is set again each time, so nothing leaks from one caller to the next.
+ * have changed for the session is set again each time, so nothing leaks from one caller to the next. None of the values
+ * is null, so no row comes back, which neither side then has to make or read.
  */
-const TEXT = `select set_config('role',$1,true),set_config('svc.user_id',$2,true),set_config('svc.user_email',$3,true),\
-set_config('svc.aal',$4,true),set_config('statement_timeout',$5,true),set_config('search_path',$6,true),\
-set_config('lock_timeout','${LOCK_TIMEOUT_MS}',true),set_config('TimeZone','UTC',true),set_config('svc.actor',$7,true)`
+const SETTINGS = [
+  `'role',$1`,
+  `'svc.user_id',$2`,
+  `'svc.user_email',$3`,
+  `'svc.aal',$4`,
+  `'statement_timeout',$5`,
+  `'search_path',$6`,
+  `'lock_timeout','${LOCK_TIMEOUT_MS}'`,
+  `'TimeZone','UTC'`,
+  `'svc.actor',$7`,
+]
+const TEXT = `select where pg_catalog.num_nulls(${SETTINGS.map((setting) => `pg_catalog.set_config(${setting},true)`).join(',')})\
+ operator(pg_catalog.>) 0`
 
 export function createSessionStep(settings: SessionSettings) {
   const quoted = settings.schemas.map((name) => new Ident(name).quoted).join(', ')

@@ -1,6 +1,5 @@
 import type { Duplex } from 'node:stream'
 import type pg from 'pg'
-import { partRows } from './data-rows.ts'
 
 /** One byte says what a message is, four how long it is, themselves included. */
 const TYPE = 1
@@ -16,8 +15,8 @@ export const arrivingBytes = (): number => arriving
 export type Reception = {
   /** Whether so many bytes of one message may be kept. */
   mayHold?: (bytes: number) => boolean
-  /** Who takes the rows that arrive now, in place of the driver. */
-  rowTaker?: () => ((rows: Buffer) => void) | undefined
+  /** Takes whole messages in place of the driver, and leaves to it what it does not read itself. */
+  take?: (messages: Buffer, driver: (messages: Buffer) => void) => void
 }
 
 /**
@@ -25,7 +24,7 @@ export type Reception = {
  * several times the message in memory; the length stands in front, so that one buffer of that size is enough, and
  * `mayHold` can be asked first whether it is too much. What may not be held is read and thrown away.
  */
-export function feedWholeMessages(client: pg.Client, { mayHold, rowTaker }: Reception = {}): void {
+export function feedWholeMessages(client: pg.Client, { mayHold, take }: Reception = {}): void {
   const wire = (client as unknown as { connection: { attachListeners(stream: Duplex): void } }).connection
   const attach = wire.attachListeners
   wire.attachListeners = function (stream) {
@@ -34,11 +33,7 @@ export function feedWholeMessages(client: pg.Client, { mayHold, rowTaker }: Rece
     if (!parse || others.length > 0) return
     stream.off('data', parse)
     const refuse = (reason: string): unknown => stream.destroy(new Error(reason))
-    const feed = (bytes: Buffer): void => {
-      const taker = rowTaker?.()
-      if (taker) partRows(bytes, taker, parse)
-      else parse(bytes)
-    }
+    const feed = take ? (bytes: Buffer) => take(bytes, parse) : parse
     const messages = wholeMessages(feed, refuse, mayHold)
     stream.on('data', messages.take)
     stream.once('close', messages.drop)
