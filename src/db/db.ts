@@ -27,6 +27,11 @@ export type FlyOptions = {
   maxBytes?: number
 }
 
+export type FlyAllOptions = FlyOptions & {
+  /** The one row that is written. Those who write to the same one wait for their turn without a connection. */
+  row?: string | undefined
+}
+
 export const READS: FlyOptions = { reads: true }
 
 /** One row in the types of PostgreSQL's catalogue: bool, ints and float → JS, json → parsed, text[] → array, timestamptz → Date, else text. */
@@ -40,7 +45,7 @@ export interface Db {
    */
   fly(who: Identity, statements: Sql | readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<string | null>
   /** As `fly`, with the first column of the first row of every statement. */
-  flyAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<(string | null)[]>
+  flyAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyAllOptions): Promise<(string | null)[]>
   /** As `fly`, with the rows of the last statement as objects. */
   rows<T extends object = Row>(
     who: Identity,

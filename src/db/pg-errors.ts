@@ -114,6 +114,10 @@ const constraintFailures: Record<string, [kind: ErrorKind, message: string, code
   '23503': ['bad_request', 'foreign key violation', 'foreign_key_violation'],
 }
 
+/** Somebody else is at the same row, and that takes too long. */
+export const lockedOut = (cause?: PgError): AppError =>
+  new AppError('unavailable', 'transaction conflict, please retry', { headers: { 'Retry-After': '1' }, cause })
+
 const POSTGIS_SOURCE = /^(?:lwgeom|geography|gserialized|postgis)_/
 
 /** SQLSTATE becomes AppError here and nowhere else. */
@@ -135,10 +139,7 @@ export function fromPg(error: PgError): AppError {
     case '40001':
     case '40P01':
     case '55P03': // lock_timeout: somebody holds the row
-      return new AppError('unavailable', 'transaction conflict, please retry', {
-        headers: { 'Retry-After': '1' },
-        cause: error,
-      })
+      return lockedOut(error)
     case '57014':
       return new AppError('timeout', 'query timed out', { cause: error })
     case '54001': // statement too complex (stack depth)

@@ -8,6 +8,7 @@ import { failedStatement } from '../pg-errors.ts'
 import { sql } from '../sql.ts'
 import { openConnection } from './connect.ts'
 import { openPool, type PoolOptions } from './pool.ts'
+import { RowTurns } from './row-turns.ts'
 
 const database = await createDatabase('embedded')
 const options: PoolOptions = {
@@ -190,4 +191,60 @@ test('a lost listener connection is replaced, and told about', async () => {
   while (heard.length === 0 && Date.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 10))
   assert.deepEqual(heard, ['hello'])
   await outside.end()
+})
+
+/** A write that ends when it is told to. */
+function heldWrite() {
+  let end = (_error?: Error): void => {}
+  const over = new Promise<void>((resolve, reject) => {
+    end = (error) => (error ? reject(error) : resolve())
+  })
+  return { write: () => over, end }
+}
+
+test('writes to one row follow one another in order, also behind one that failed; other rows wait for nobody', async () => {
+  const turns = new RowTurns()
+  const order: string[] = []
+  const first = heldWrite()
+  const asked = [
+    turns.take('a', undefined, first.write),
+    turns.take('a', undefined, async () => order.push('second')),
+    turns.take('a', undefined, async () => order.push('third')),
+  ]
+  await turns.take('b', undefined, async () => order.push('other row'))
+  assert.deepEqual(order, ['other row'])
+  first.end(new Error('refused'))
+  const outcomes = await Promise.allSettled(asked)
+  assert.deepEqual(
+    outcomes.map(({ status }) => status),
+    ['rejected', 'fulfilled', 'fulfilled'],
+  )
+  assert.deepEqual(order, ['other row', 'second', 'third'])
+})
+
+test('whoever leaves while waiting never writes, and nobody waits for them', async () => {
+  const turns = new RowTurns()
+  const first = heldWrite()
+  const leave = new AbortController()
+  const asked = turns.take('a', undefined, first.write)
+  const gone = turns.take('a', leave.signal, () => assert.fail('it was left'))
+  const third = turns.take('a', undefined, async () => 'written')
+  leave.abort()
+  await assert.rejects(gone, { message: 'request was aborted' })
+  first.end()
+  await asked
+  assert.equal(await third, 'written')
+})
+
+test('patience with a row is that of PostgreSQL with a lock', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const turns = new RowTurns()
+  const first = heldWrite()
+  const asked = turns.take('a', undefined, first.write)
+  const late = turns.take('a', undefined, () => assert.fail('it was too late'))
+  t.mock.timers.tick(8_000)
+  await assert.rejects(late, (error) => error instanceof AppError && error.kind === 'unavailable')
+  first.end()
+  await asked
+  assert.equal(await turns.take('a', undefined, async () => 'written'), 'written')
 })

@@ -4,7 +4,7 @@ import { sleep } from '../../core/clock.ts'
 import { AppError, unavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
-import type { ApartOptions, Db, FlyOptions, Row, Tx } from '../db.ts'
+import type { ApartOptions, Db, FlyAllOptions, FlyOptions, Row, Tx } from '../db.ts'
 import {
   fromPg,
   isCanceled,
@@ -23,6 +23,7 @@ import { Connection } from './connection.ts'
 import { Flight, type Step, type Work } from './flight.ts'
 import { Lane } from './lane.ts'
 import { Monitor } from './monitor.ts'
+import { RowTurns } from './row-turns.ts'
 import { createSessionStep } from './session.ts'
 import { runTransaction } from './tx.ts'
 
@@ -91,6 +92,7 @@ class PostgresPool implements Pool {
   /** The server's own work: connections that callers cannot fill. */
   readonly #own: Lane
   readonly #callers: Lane
+  readonly #turns = new RowTurns()
   readonly #monitor: Monitor
   readonly #session: ReturnType<typeof createSessionStep>
   readonly #trimTimer: NodeJS.Timeout
@@ -163,8 +165,9 @@ class PostgresPool implements Pool {
     return this.#fly(who, statements, options, false, lastText)
   }
 
-  flyAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<(string | null)[]> {
-    return this.#fly(who, statements, options, false, ({ texts }) => texts.slice(1)) // the first is the session's
+  flyAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyAllOptions): Promise<(string | null)[]> {
+    const fly = () => this.#fly(who, statements, options, false, ({ texts }) => texts.slice(1)) // the first is the session's
+    return options?.row === undefined ? fly() : this.#turns.take(options.row, options.signal, fly)
   }
 
   rows<T extends object = Row>(who: Identity, statements: Statements, options?: FlyOptions): Promise<T[]> {

@@ -11,7 +11,7 @@ export type SessionSettings = {
   logKey?: string
 }
 
-const LOCK_TIMEOUT_MS = 8_000
+export const LOCK_TIMEOUT_MS = 8_000
 
 /**
  * The statement that puts a caller on the connection until the end of the transaction. Everything a function could

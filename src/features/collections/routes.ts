@@ -57,8 +57,10 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
     { table }: Place,
     statements: readonly [Sql, ...Sql[]],
     columns: readonly Column[] = [],
+    key?: readonly string[],
   ): Promise<(string | null)[]> => {
-    const options = { signal: call.departure, plain: !table.runsUserCode }
+    const row = key && [table.ident.quoted, ...key].join('\0')
+    const options = { signal: call.departure, plain: !table.runsUserCode, row }
     const answers = await db.flyAll(call.who, statements, options).catch((error: unknown) => {
       throw error instanceof AppError ? explainWrite(error, columns) : error
     })
@@ -66,8 +68,13 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
     return answers
   }
 
-  const write = async (call: Call, place: Place, statement: Sql, columns?: readonly Column[]) =>
-    (await writeAll(call, place, [statement], columns))[0] ?? null
+  const write = async (
+    call: Call,
+    place: Place,
+    statement: Sql,
+    columns?: readonly Column[],
+    key?: readonly string[],
+  ): Promise<string | null> => (await writeAll(call, place, [statement], columns, key))[0] ?? null
 
   const upsert = async (call: Call, place: Place, columns: readonly Column[]): Promise<Reply> => {
     const { onConflict = '', merge } = call.query
@@ -183,7 +190,7 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
           const columns = writtenColumns(place.table, call.body, call.bodyText)
           const written = { columns, body: call.bodyText, log: log.appender(call.who) }
           const statement = updateStatement(known, place, key, written)
-          const text = await write(call, place, statement, columns)
+          const text = await write(call, place, statement, columns, key)
           if (text === null) throw notFound('record not found')
           return jsonText(200, text)
         }),
@@ -199,8 +206,9 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
       handle: async (call) =>
         at(call, async (place) => {
           requireWritable(place, 'updatable')
-          const statement = deleteStatement(known, place, keyOf(call, place), log.appender(call.who))
-          if ((await write(call, place, statement)) === null) throw notFound('record not found')
+          const key = keyOf(call, place)
+          const statement = deleteStatement(known, place, key, log.appender(call.who))
+          if ((await write(call, place, statement, [], key)) === null) throw notFound('record not found')
           return noContent
         }),
     }),
