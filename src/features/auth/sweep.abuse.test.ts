@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { eventually, startServer } from '../../../test/kit.ts'
+import type { Db } from '../../db/db.ts'
+import type { Sql } from '../../db/sql.ts'
+import { Sweep } from './sweep.ts'
 
 const api = await startServer()
 
@@ -32,6 +35,36 @@ test('a server that starts removes what is over, however much, and nothing else'
   assert.equal((await other.call('GET /api/auth/me', { as: kept.token })).status, 200)
   assert.equal((await api.sql('select from svc.login_failures')).length, 2)
   assert.equal((await api.sql('select from svc.mail_tokens')).length, 1)
+})
+
+test('a server that goes on removes what is over every ten minutes, and sooner while there is more', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const asked: string[] = []
+  let removed = 0
+  const run = async (_who: unknown, statement: Sql) => {
+    asked.push(/delete from svc\.(\w+)/.exec(statement.render().text)?.[1] ?? '')
+    return removed
+  }
+  const sweep = new Sweep({ db: { run } as unknown as Db, observe: () => {} })
+  const after = async (ms: number) => {
+    asked.length = 0
+    t.mock.timers.tick(ms)
+    await new Promise((resolve) => setImmediate(resolve))
+    return asked.toSorted()
+  }
+  sweep.start()
+  const all = await after(10_000)
+  for (const table of Object.keys(tables)) assert.ok(all.includes(table), `${table} is not swept`)
+  for (let round = 0; round < 3; round++) {
+    assert.deepEqual(await after(10 * 60_000 - 1), [])
+    assert.deepEqual(await after(1), all)
+  }
+  removed = 1000
+  await after(10 * 60_000)
+  removed = 0
+  assert.deepEqual(await after(100), all, 'a full slice is followed by the next')
+  assert.deepEqual(await after(10 * 60_000 - 1), [])
+  await sweep.stop()
 })
 
 test('every table whose rows expire has an index that finds them', async () => {

@@ -37,6 +37,7 @@ export function createSchemaFeature({ schema }: { schema: Pick<SchemaCache, 'rea
         summary: 'Tables, columns, relations and functions that requests can reach',
         auth: 'optional',
         access: 'read',
+        limit: 'api',
         answers: { 200: schemaAnswer, 304: null },
         handle: async ({ who, headers }) => {
           const made = await documentFor(schema.read(), audienceOf(who))
