@@ -89,12 +89,14 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
   }
 
   const listNear = async (call: Call, place: Place, near: VectorQuery): Promise<string> => {
-    const { asked, statements, mayBeSlow } = await vectorStatements(known, call.query, near, place, { ...means, embed })
-    const options: FlyOptions = mayBeSlow ? { lane: 'slow', plain: true } : READS
-    const text = await db.fly(call.who, statements, { ...options, signal: call.departure }).catch((error: unknown) => {
-      throw explainList(error, asked)
-    })
-    return text ?? ''
+    const found = await vectorStatements(known, call.query, near, place, { ...means, embed })
+    const options: FlyOptions = found.mayBeSlow ? { lane: 'slow', plain: true } : READS
+    const fly = (statements: [Sql, ...Sql[]]) =>
+      db.fly(call.who, statements, { ...options, signal: call.departure }).catch((error: unknown) => {
+        throw explainList(error, found.asked)
+      })
+    const text = await fly(found.statements)
+    return text ?? (found.again ? await fly(found.again()) : null) ?? ''
   }
 
   const routes = [

@@ -38,8 +38,7 @@ export type ListPlan = {
   readonly stages: readonly Stage[]
   /** All columns that a stage may carry along. */
   readonly readable: readonly Column[]
-  /** A policy may keep rows of the table from the list. */
-  readonly hidesRows: boolean
+  readonly isNarrow: boolean
 }
 
 /** What stages are made with. */
@@ -60,9 +59,13 @@ export function planList(query: ListQuery, place: Place, means: ListMeans): List
     estimate: query.estimate,
     stages: planStages(query, place, means),
     readable: columnsFor(table, viewer.role),
-    hidesRows: hidesRows(table, viewer.role),
+    isNarrow: isNarrow(query, place),
   }
 }
+
+/** A filter, a search or a policy may keep rows of the table from the list. */
+export const isNarrow = ({ filter, search, places }: ListQuery, { table, viewer }: Place): boolean =>
+  filter !== undefined || search !== undefined || places.length > 0 || hidesRows(table, viewer.role)
 
 const planStages = (query: ListQuery, place: Place, means: ListMeans): Stage[] => [
   ...(query.search ? [planSearch(query.search, place, means)] : []),

@@ -36,20 +36,20 @@ export function nearestRows(
  * that: of a limit that it does not see, it expects a tenth of the rows. So it walks where many rows pass, and where few do
  * and another index finds them, it reads and sorts those.
  */
-const limitOf = ({ filter, stages, hidesRows }: ListPlan, limit: number): Sql => {
-  const isNarrow = hidesRows || filter !== undefined || stages.some((stage) => stage.conditions)
-  return isNarrow ? sql`(select ${integer(limit)})` : integer(limit)
-}
+const limitOf = ({ isNarrow }: ListPlan, limit: number): Sql =>
+  isNarrow ? sql`(select ${integer(limit)})` : integer(limit)
 
-/** The whole answer; equals are in the order of their keys. */
-export function buildNearest(plan: ListPlan, vector: Vector, schema: Schema): Sql {
+/** The whole answer; equals are in the order of their keys. `isFirstLook`: NULL when the page is not full. */
+export function buildNearest(plan: ListPlan, vector: Vector, schema: Schema, isFirstLook: boolean): Sql {
   const { shape, window, readable } = plan
   const columns = readable.map(({ ident }) => sql`${ROW}.${ident}`)
   const order = join([sql`${ROW}.svc_distance`, ...orderKeys(plan.order, ROW)], COMMA)
   const { sets, rows } = nearestRows(plan, vector, schema, columns, window.reach)
-  return sql`${withTables(sets)}select pg_catalog.concat('{"items":', coalesce(pg_catalog.json_agg(svc_page.*)::text, '[]'),
+  const answer = sql`pg_catalog.concat('{"items":', coalesce(pg_catalog.json_agg(svc_page.*)::text, '[]'),
       ',"page":1,"perPage":', ${window.perPage}::int8, ',"totalItems":', pg_catalog.count(*),
-      ',"totalPages":', least(pg_catalog.count(*), 1), '}')
+      ',"totalPages":', least(pg_catalog.count(*), 1), '}')`
+  const told = isFirstLook ? sql`case when pg_catalog.count(*) = ${window.perPage}::int8 then ${answer} end` : answer
+  return sql`${withTables(sets)}select ${told}
     from (
       select ${rowSelect(schema, shape, ROW)}, ${ROW}.svc_distance as _distance
       from (${rows}) as ${ROW}

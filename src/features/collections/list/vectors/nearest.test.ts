@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { withoutExtensions } from '../../../../../test/cluster.ts'
 import { type Answer, eventually, startServer, type TestServer } from '../../../../../test/kit.ts'
 import { scansDuring } from '../../../../../test/scans.ts'
+import { overhearStatements } from '../../../../../test/statements.ts'
 
 type Query = Record<string, string>
 type Item = { id: number; _distance: number }
@@ -247,6 +248,39 @@ test('columns of pgvector', { skip: withoutExtensions }, async (t) => {
       ids(own),
       exact.map(({ id }) => Number(id)),
     )
+  })
+
+  await t.test('a page that the first look of HNSW fills costs no more; deleted rows leave none short', async () => {
+    await api.sql(`create table worn (id int primary key, place vector(8)) with (autovacuum_enabled = off);
+      select setseed(0.75);
+      insert into worn select i, array(select random() from generate_series(1, 8 + 0 * i))::vector
+        from generate_series(1, 3000) i`)
+    const index = { table: 'worn', column: 'place', method: 'hnsw', metric: 'l2' }
+    assert.equal((await api.call('POST /api/admin/vector/indexes', { as: 'admin', json: index })).status, 201)
+    await api.sql('analyze worn')
+    const near = { nearest: JSON.stringify(Array(8).fill(0.5)), distance: 'l2' }
+    const wire = await overhearStatements(api.databaseUrl)
+    const nearest = lister(await startServer({ on: api, config: { 'database.url': wire.url } }))
+    /** How the page was come by. A read that was held up is sent twice, so they are not counted. */
+    const looks = async (query: Query): Promise<string[]> => {
+      const heard = await wire.during(async () => {
+        const page = await nearest({ ...near, ...query }, 'worn')
+        assert.equal(ids(page).length, page.body.perPage)
+      })
+      const first = heard.some((text) => text.includes('svc_distance') && text.includes('case when pg_catalog.count'))
+      const more = heard.some((text) => text.includes('hnsw.iterative_scan'))
+      return [...(first ? ['first'] : []), ...(more ? ['more'] : [])]
+    }
+    assert.deepEqual(await looks({}), ['first'])
+    assert.deepEqual(await looks({ perPage: '41' }), ['more'])
+    assert.deepEqual(await looks({ filter: 'id > 10' }), ['more'])
+    await api.sql(`delete from worn where id in (select id from worn order by place <-> '${near.nearest}' limit 500)`)
+    assert.deepEqual(await looks({}), ['first', 'more'])
+    // Until the server reads the schema anew, which it may do at any time.
+    await eventually(async () => assert.deepEqual(await looks({}), ['more']))
+    await api.sql('delete from worn where id not in (select id from worn order by id limit 7)')
+    assert.equal(ids(await nearest(near, 'worn')).length, 7)
+    await wire.close()
   })
 
   await t.test('IVFFlat finds most of what is nearest, and fills the page', async () => {

@@ -2,17 +2,16 @@ import { AppError, badRequest } from '../../../../core/errors.ts'
 import { pageOf } from '../../../../core/page.ts'
 import type { KnownStatements } from '../../../../db/rows/known-statements.ts'
 import type { Place } from '../../../../db/rows/place.ts'
-import type { Column } from '../../../../db/schema/snapshot.ts'
+import type { Column, Table } from '../../../../db/schema/snapshot.ts'
 import { vectorText } from '../../../../db/schema/vectors.ts'
 import { Slots, type Sql } from '../../../../db/sql.ts'
-
 import { type ListQuery, PAGES, parseList } from '../parse.ts'
-import { type ListMeans, planList } from '../plan.ts'
+import { isNarrow, type ListMeans, planList } from '../plan.ts'
 import { buildNearest } from './build.ts'
 import type { Vector } from './distance.ts'
 import { buildHybrid } from './hybrid.ts'
 import type { VectorQuery } from './parse.ts'
-import { isIndexed, scanSettings } from './scan.ts'
+import { fillsAtOnce, isIndexed, scanSettings } from './scan.ts'
 import { fitted, fittedEmbedding, vectorColumn } from './target.ts'
 
 /** A text as a vector of the provider's, with as many dimensions as the column declares if it declares any. */
@@ -22,6 +21,8 @@ type Query = Readonly<Record<string, string>>
 type Statements = {
   asked: ListQuery
   statements: [Sql, ...Sql[]]
+  /** When those answered NULL: the page was not full at first look. */
+  again?: () => [Sql, ...Sql[]]
   /** Without an index every row is looked at. */
   mayBeSlow: boolean
 }
@@ -45,30 +46,39 @@ export async function vectorStatements(
     dimensions,
     query: slots.put(literal),
   }
-  const length = near.hybrid ? lengthOf(query) : 0
-  const shape = `near ${near.metric} ${dimensions} ${length} ${JSON.stringify([column.name, asked])}`
-  const statement = known.get(place, shape, () => {
-    const plan = planList(asked, place, means)
-    if (!near.hybrid) return buildNearest(plan, vector, place.schema)
-    const all = planList({ ...asked, search: undefined }, place, means)
-    return buildHybrid(plan, all, vector, length, place.schema)
-  })
+  const { offset, perPage } = pageOf({ page: query['page'], perPage: query['perPage'] }, PAGES)
+  const length = near.hybrid ? Math.min((offset + perPage) * 3, MAX_LENGTH) : 0
+  const statementOf = (isFirstLook: boolean): Sql => {
+    const kind = isFirstLook ? 'first look' : 'near'
+    const shape = `${kind} ${near.metric} ${dimensions} ${length} ${JSON.stringify([column.name, asked])}`
+    const statement = known.get(place, shape, () => {
+      const plan = planList(asked, place, means)
+      if (!near.hybrid) return buildNearest(plan, vector, place.schema, isFirstLook)
+      const all = planList({ ...asked, search: undefined }, place, means)
+      return buildHybrid(plan, all, vector, length, place.schema)
+    })
+    return statement.fill(slots.values)
+  }
   const settings = scanSettings(column, place.schema)
-  const filled = statement.fill(slots.values)
+  const whole = (): [Sql, ...Sql[]] => (settings ? [settings, statementOf(false)] : [statementOf(false)])
+  const { table } = place
+  const looksOnce = !near.hybrid && !sparse.has(table) && fillsAtOnce(place, column, perPage) && !isNarrow(asked, place)
+  const again = (): [Sql, ...Sql[]] => {
+    sparse.add(table)
+    return whole()
+  }
   return {
     asked,
-    statements: settings ? [settings, filled] : [filled],
-    mayBeSlow: near.hybrid || !isIndexed(place.table, column),
+    ...(looksOnce ? { statements: [statementOf(true)], again } : { statements: whole() }),
+    mayBeSlow: near.hybrid || !isIndexed(table, column),
   }
 }
 
-const MAX_LENGTH = 500
+/** Tables of a snapshot whose pages were not full at first look: too few rows, or too many that are deleted. */
+const sparse = new WeakSet<Table>()
 
 /** Of each of the two lists of a hybrid search: what is far down in one may be far up in the other. */
-function lengthOf(query: Query): number {
-  const { offset, perPage } = pageOf({ page: query['page'], perPage: query['perPage'] }, PAGES)
-  return Math.min((offset + perPage) * 3, MAX_LENGTH)
-}
+const MAX_LENGTH = 500
 
 /** The vector as PostgreSQL reads it. */
 async function vectorAsked(
