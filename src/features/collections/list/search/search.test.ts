@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { withoutExtensions } from '../../../../../test/cluster.ts'
 import { type Answer, startServer } from '../../../../../test/kit.ts'
 
 const api = await startServer()
@@ -122,6 +123,28 @@ test('matches are marked in a source that is escaped', async () => {
   assert.deepEqual(script._highlightResult.body, { value: '', matchLevel: 'none' })
   const without = (await list({ highlight: 'true' })).body.items[0]
   assert.equal('_highlight' in without, false)
+})
+
+test('of a phrase each word is marked, of exclusions none', async () => {
+  const marked = async (search: string): Promise<string[]> => {
+    const { items } = (await list({ search, highlight: 'true', fields: 'id', filter: 'id = 2' })).body
+    return [items[0]._highlight, items[0]._highlightResult.body.value]
+  }
+  const both = 'Dogs <b>sleep</b> all <b>day</b> and dream of a fox'
+  assert.deepEqual((await marked('"sleep all day" -cat -"quick fox"'))[1], both)
+  assert.match((await marked('"sleep all day"'))[0] ?? '', /<b>sleep<\/b> all <b>day<\/b>/)
+  assert.deepEqual((await marked('-cat'))[1], 'Dogs sleep all day and dream of a fox')
+})
+
+test('many phrases are marked in time, by an older PostgreSQL too', { skip: withoutExtensions }, async () => {
+  const older = await startServer({ postgres: 'extensions' })
+  await older.sql(`create table pages (id int primary key, text text);
+    insert into pages select i, repeat('the quick brown fox company jumped ', 250) from generate_series(1, 5) i`)
+  const search = `${'"fox company" or '.repeat(50)}"brown fox"`
+  const query = new URLSearchParams({ search, highlight: 'true', fields: 'id' })
+  const { items } = (await older.call(`GET /api/collections/pages?${query}`)).body
+  assert.equal(items.length, 5)
+  assert.match(items[0]._highlight, /<b>brown<\/b> <b>fox<\/b>/)
 })
 
 test('of long texts the first 200,000 characters are searched, and 10 kB of a column are shown', async () => {
