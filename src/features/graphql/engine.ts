@@ -23,6 +23,7 @@ import {
   requireWithin,
 } from './document/document.ts'
 import { validationErrors } from './document/validation.ts'
+import { coerceVariables } from './document/variables.ts'
 import { Introspection } from './introspection.ts'
 import { compileMutation } from './mutation.ts'
 import { type NamedTable, Names } from './names.ts'
@@ -30,7 +31,6 @@ import { type Compilation, compileRows, type Failure, failureOf } from './query.
 import { meaningOf, type Selected, selectionOf } from './selection.ts'
 import { Breaks } from './slices.ts'
 import { TypeSystem } from './type-system.ts'
-import { coerceVariables } from './variables.ts'
 import { Conditions } from './where.ts'
 
 export type Request = { query: string; variables: Readonly<Record<string, unknown>>; operationName: string | undefined }

@@ -2,10 +2,15 @@ const SLICE_MS = 10
 
 /** Long work asks between its steps whether others have waited long enough, and lets them go first. */
 export class Breaks {
+  readonly #sliceMs: number
   #since = performance.now()
 
+  constructor(sliceMs: number = SLICE_MS) {
+    this.#sliceMs = sliceMs
+  }
+
   async taken(): Promise<void> {
-    if (performance.now() - this.#since < SLICE_MS) return
+    if (performance.now() - this.#since < this.#sliceMs) return
     await new Promise((resolve) => setImmediate(resolve))
     this.#since = performance.now()
   }

@@ -30,6 +30,8 @@ export type Meaning =
   | { readonly kind: 'insert' | 'update' | 'delete'; readonly of: NamedTable }
   | { readonly kind: 'affected_rows' | 'returning' | 'cursor' }
 
+export type Roots = { readonly query: GraphQLObjectType; readonly mutation?: GraphQLObjectType }
+
 type Field = GraphQLFieldConfig<unknown, unknown>
 
 const OrderBy = new GraphQLEnumType({ name: 'OrderBy', values: { ASC: {}, DESC: {} } })
@@ -50,6 +52,7 @@ const listOf = (type: GraphQLInputType): GraphQLInputType => new GraphQLList(new
  */
 export class TypeSystem {
   readonly #names: Names
+  readonly #writes = new Map<NamedTable, GraphQLFieldConfigMap<unknown, unknown>>()
   readonly #tables: ReadonlySet<NamedTable>
   #schema: GraphQLSchema | undefined
   readonly #types = new Map<string, GraphQLObjectType | GraphQLInputObjectType | GraphQLEnumType>()
@@ -60,32 +63,29 @@ export class TypeSystem {
   }
 
   get schema(): GraphQLSchema {
-    this.#schema ??= this.#make()
+    // Made by us from names that were checked; an empty Query is one that no table of the document exists for.
+    this.#schema ??= new GraphQLSchema({ ...this.#roots(), assumeValid: true })
     return this.#schema
   }
 
-  #make(): GraphQLSchema {
+  #roots(): Roots {
     const writable = [...this.#tables].filter(({ isWritable }) => isWritable)
-    return new GraphQLSchema({
+    return {
       query: new GraphQLObjectType({ name: 'Query', fields: () => this.#queries() }),
       ...(writable.length > 0 && {
         mutation: new GraphQLObjectType({ name: 'Mutation', fields: () => this.#mutations(writable) }),
       }),
-      // Made by us from names that were checked; an empty Query is one that no table of the document exists for.
-      assumeValid: true,
-    })
+    }
   }
 
-  /** Makes the types of a whole database a few at a time, so that others are served meanwhile. */
-  async prepare(breaks: Breaks): Promise<void> {
+  /** The roots of a whole database. Their types are made a few at a time, so that others are served meanwhile. */
+  async inSlices(breaks: Breaks): Promise<Roots> {
     for (const named of this.#tables) {
-      for (const type of [this.#object(named), this.#where(named), this.#orderBy(named), this.#response(named)]) {
-        type.getFields()
-      }
-      this.#insertInput(named).getFields()
-      this.#changes(named)
+      for (const type of [this.#object(named), this.#where(named), this.#orderBy(named)]) type.getFields()
+      if (named.isWritable) this.#mutationsOf(named)
       await breaks.taken()
     }
+    return this.#roots()
   }
 
   #queries(): GraphQLFieldConfigMap<unknown, unknown> {
@@ -95,29 +95,35 @@ export class TypeSystem {
   }
 
   #mutations(tables: readonly NamedTable[]): GraphQLFieldConfigMap<unknown, unknown> {
-    const fields: Record<string, Field> = {}
-    for (const named of tables) {
-      const type = this.#response(named)
-      const where = { type: nonNull(this.#where(named)) }
-      fields[`insert_${named.field}`] = {
+    return Object.assign({}, ...tables.map((named) => this.#mutationsOf(named)))
+  }
+
+  #mutationsOf(named: NamedTable): GraphQLFieldConfigMap<unknown, unknown> {
+    const known = this.#writes.get(named)
+    if (known) return known
+    const type = this.#response(named)
+    const where = { type: nonNull(this.#where(named)) }
+    const fields: Record<string, Field> = {
+      [`insert_${named.field}`]: {
         type,
         args: {
           objects: { type: nonNull(listOf(this.#insertInput(named))) },
           ...this.#onConflict(named),
         },
         extensions: { kind: 'insert', of: named } satisfies Meaning,
-      }
-      fields[`update_${named.field}`] = {
+      },
+      [`update_${named.field}`]: {
         type,
         args: { where, ...this.#changes(named) },
         extensions: { kind: 'update', of: named } satisfies Meaning,
-      }
-      fields[`delete_${named.field}`] = {
+      },
+      [`delete_${named.field}`]: {
         type,
         args: { where },
         extensions: { kind: 'delete', of: named } satisfies Meaning,
-      }
+      },
     }
+    this.#writes.set(named, fields)
     return fields
   }
 

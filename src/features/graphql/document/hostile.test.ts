@@ -3,9 +3,9 @@ import { test } from 'node:test'
 import { buildSchema, getIntrospectionQuery, getVariableValues, parse } from 'graphql'
 import { HOSTILE_DOCUMENTS } from '../../../../test/hostile-documents.ts'
 import { startServer } from '../../../../test/kit.ts'
-import { coerceVariables } from '../variables.ts'
 import { chooseOperation, Documents, measure, readVariables, requireWithin } from './document.ts'
 import { readTokens } from './tokens.ts'
+import { coerceVariables } from './variables.ts'
 
 const api = await startServer()
 await api.sql('create table posts (id int primary key, title text)')

@@ -12,8 +12,8 @@ import {
   typeFromAST,
   type VariableDefinitionNode,
 } from 'graphql'
-import type { Variables } from './selection.ts'
-import type { TypeSystem } from './type-system.ts'
+import type { Variables } from '../selection.ts'
+import type { TypeSystem } from '../type-system.ts'
 
 /**
  * Values of variables as their types read them (GraphQL specification, section 6.1.2). The library looks for every field
