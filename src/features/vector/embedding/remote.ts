@@ -9,8 +9,8 @@ export type Dialect = {
   vectors(answer: unknown): unknown
 }
 
-/** Vectors of many texts, written as decimals. */
-const MAX_BYTES = 32 * 1024 * 1024
+/** Of the answer for each text: the longest vector, its numbers written as decimals. */
+const MAX_BYTES = 640 * 1024
 const MAX_DIMENSIONS = 16_000
 
 const at = (base: string, path: string): string => base.replace(/\/+$/, '') + path
@@ -47,7 +47,7 @@ export const ask = (
     headers: { 'Content-Type': 'application/json', ...dialect.headers },
     body: JSON.stringify(dialect.body(texts)),
     timeoutMs,
-    maxBytes: MAX_BYTES,
+    maxBytes: MAX_BYTES * texts.length,
   })
 
 /** Undefined: not an answer to this question. */
