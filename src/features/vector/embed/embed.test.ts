@@ -140,6 +140,23 @@ test('one text the provider does not want keeps no other from its vector', { ski
   assert.equal(await missing(api), 1)
 })
 
+test('rows that a trigger keeps as they are end the pass all the same', async () => {
+  const api = await startServer({ config: remote })
+  await api.sql(`create table notes (id int primary key, title text, body text, meaning real[]);
+    insert into notes select i, 'note ' || i from generate_series(1, 20) i;
+    create function stubborn() returns trigger language plpgsql as 'begin return null; end';
+    create trigger stubborn before update on notes for each row execute function stubborn()`)
+  let texts = 0
+  peer.answer = (request, response) => {
+    texts += JSON.parse(request.body).input.length
+    vectors(request, response)
+  }
+  await keep(api, asked)
+  await eventually(async () => assert.equal((await kept(api))[0].status, 'following'))
+  assert.equal((await kept(api))[0].embedded, 0)
+  assert.ok(texts >= 20)
+})
+
 test('a provider that is away and a server that is killed lose nothing', async () => {
   const first = await spawnServer({ config: remote })
   peer.answer = (_, response) => response.writeHead(503).end('{}')

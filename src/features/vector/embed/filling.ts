@@ -83,19 +83,23 @@ export function startFilling({ db, schema, log, queue, provider }: Deps): void {
     const blank = found.filter(({ text, isNull }) => text === '' && !isNull)
     const rows = sources.length > 0 ? await embedEach(target, sources, give) : []
     const written = [...rows, ...blank.map(({ key, text }) => ({ key, text, vector: null }))]
+    let embedded = 0
     if (written.length > 0) {
       // Triggers of the operator's find their tables as they do elsewhere.
       const path = schema.read().schemas.map((name) => new Ident(name).quoted)
       const search = sql`select pg_catalog.set_config('search_path', ${path.join()}, true)`
-      await db.run(SYSTEM, [search, writeVectors(target, written)], { lane: 'slow' })
+      const made = await db.rows<{ isFilled: boolean }>(SYSTEM, [search, writeVectors(target, written)], {
+        lane: 'slow',
+      })
+      embedded = made.filter(({ isFilled }) => isFilled).length
       log.wake()
     }
-    const progress = { embedded: rows.length, refused: sources.length - rows.length }
+    const progress = { embedded, refused: sources.length - rows.length }
     await db.run(SYSTEM, recordProgress(id, progress))
     return progress
   }
 
-  /** Passes go on until one finds nothing to do: rows may move while it is under way. */
+  /** Passes go on until one has nothing to do: rows may move while it is under way. A trigger may keep them as they are. */
   async function fillAll(id: string, target: Target, give: Provider, signal: AbortSignal): Promise<void> {
     for (let embedded = 1; embedded > 0; ) {
       embedded = 0

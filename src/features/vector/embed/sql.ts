@@ -124,4 +124,5 @@ export const writeVectors = (
   from unnest(${rows.map(({ key }) => key)}::text[], ${rows.map(({ text }) => text)}::text[],
     ${rows.map((row) => row.vector)}::text[]) as svc_new(key, text, vector)
   cross join lateral ${keysFrom(table, sql`svc_new.key`)}
-  where ${isGiven(table)} and ${textOf(sources)} = svc_new.text`
+  where ${isGiven(table)} and ${textOf(sources)} = svc_new.text
+  returning ${ROW}.${vector.ident} is not null as "isFilled"`
