@@ -3,14 +3,21 @@ import { csvLine, needsQuotes } from './csv.ts'
 
 export type Format = 'csv' | 'json' | 'ndjson'
 
-/** How a cell of CSV is written: `plain` never needs quotes; `date` arrives as a text of JSON, and leaves without them. */
-export type Cell = { readonly name: string; readonly kind: 'plain' | 'date' | 'text' }
+/**
+ * How a cell of CSV is written: `plain` never needs quotes; `date` arrives as a text of JSON, and leaves without them;
+ * `moment` arrives as PostgreSQL's ISO text, and leaves in the form that JSON has.
+ */
+export type Cell = { readonly name: string; readonly kind: 'plain' | 'date' | 'moment' | 'text' }
 
 const QUOTE = 0x22
 const COMMA = 0x2c
 const CR = 0x0d
 const LF = 0x0a
 const SPACE = 0x20
+const PLUS = 0x2b
+const MINUS = 0x2d
+const LETTER_C = 0x43
+const LETTER_T = 0x54
 const ASCII_END = 0x7f
 const FIRST_SIZE = 64 * 1024
 
@@ -110,6 +117,10 @@ class CsvWriter extends RowWriter {
         to = writeQuoted(bytes, at, end, out, to)
         continue
       }
+      if (kind === 'moment') {
+        to = writeMoment(bytes, at, end, out, to)
+        continue
+      }
       if (kind === 'date') {
         at++
         end--
@@ -120,6 +131,19 @@ class CsvWriter extends RowWriter {
     out[to++] = LF
     this.end = to
   }
+}
+
+/** `2026-01-02 03:04:05+00 BC` becomes `2026-01-02T03:04:05+00:00 BC`. */
+function writeMoment(from: Buffer, start: number, end: number, out: Buffer, at: number): number {
+  const stop = from[end - 1] === LETTER_C ? end - ' BC'.length : end
+  let to = at
+  for (let i = start; i < stop; i++) {
+    const byte = from[i] as number
+    out[to++] = byte === SPACE ? LETTER_T : byte
+  }
+  const sign = from[stop - '+00'.length]
+  if (sign === PLUS || sign === MINUS) to += out.write(':00', to, 'latin1')
+  return copy(from, stop, end, out, to)
 }
 
 function writeQuoted(from: Buffer, start: number, end: number, out: Buffer, at: number): number {
