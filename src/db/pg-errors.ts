@@ -95,6 +95,8 @@ export const isBadRow: Is = raisedLike(/^(?:21|22|23|42804|44|P0001|54|XX000)/)
 export const isUnnamedError: Is = raised('XX000')
 /** PostGIS has none for a geometry that it cannot read (XX000) or that does not fit the column (22023). */
 export const isBadGeometry: Is = raised('XX000', '22023')
+/** What was under way in a transaction when something before it failed. */
+export const isAborted: Is = raised('25P02')
 /** By its timeout, or because somebody asked. */
 export const isCanceled: Is = raised('57014')
 /** The connection broke, or was never there. */

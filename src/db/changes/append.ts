@@ -67,10 +67,21 @@ export class Appender {
       ${table.name}::text, ${this.#actor}::text`
   }
 
+  /** The same for `made` new rows at once, with their values by column: one JSON object of arrays. */
+  appendCreates(table: Table, made: Sql, packed: Sql): Sql {
+    const key = table.primaryKey.map(({ name }) => name)
+    const framing = [...table.columns.keys()].reduce((sum, name) => sum + Buffer.byteLength(name) + VALUE_FRAMING, 0)
+    return sql`svc.append_creates(${this.#key}::text, ${nameOf(table)}::pg_catalog.regclass, ${table.schema}::text,
+      ${table.name}::text, ${this.#actor}::text, ${key}::text[], ${framing}::int4, ${made}, ${packed})`
+  }
+
   /** The whole row at the moment of evaluation, for callers who may not read every column of it. */
   wholeRow(table: Table, pk: Sql): Sql {
     return sql`svc.whole_row(${this.#key}::text, ${nameOf(table)}::pg_catalog.regclass, ${pk})`
   }
 }
+
+/** Of jsonb, two entries of four bytes and what aligns them. */
+const VALUE_FRAMING = 12
 
 const nameOf = ({ ident }: Table): string => ident.quoted

@@ -41,12 +41,30 @@ export type ChangeRow = {
 /** How much of the log is taken at once: a page ends where either is reached, but holds at least one change. */
 export type PageSize = { changes: number; bytes: number }
 
+/** What an entry of the log may hold: the sequence counts in such steps; see migrations/0062_packed_changes.sql. */
+const IDS_OF_ENTRY = sql`1024`
+
+/** The last id of an entry `c`. */
+const LAST_ID = sql`(c.id + c.events - 1)`
+
+/** Whether an entry `c` holds changes behind this id. Said twice: the first is for the index. */
+const isBehind = (id: Sql): Sql => sql`c.id > ${id} - ${IDS_OF_ENTRY} and ${LAST_ID} > ${id}`
+
+/** The changes of entries, each with its own id and images. */
+export const eventsOf = (entries: Sql): Sql => sql`
+  select c.id + coalesce(u.n, 0) as id, c.xid, c.at, c.action, c.schema_name, c.table_name, coalesce(u.pk, c.pk) as pk,
+    coalesce(u.record, c.record) as record, c.old_record, c.actor
+  from ${entries} c left join lateral svc.unpack_changes(c.packed, c.key_columns) u on true`
+
+/** Entries are chosen before they are unpacked: what a page costs does not depend on what lies behind it. */
 const pageOf = (from: Sql, upTo: string, { changes, bytes }: PageSize): Sql => sql`
-  select * from (
-    select c.*, sum(c.bytes::bigint) over (order by c.id rows unbounded preceding) as total from (
-      select * from svc.changes where id > ${from} and id <= ${upTo}::bigint order by id limit ${changes}::int
-    ) c
-  ) c where c.total - c.bytes < ${bytes}::bigint`
+  select * from (${eventsOf(sql`(
+    select * from (
+      select c.*, sum(c.bytes::bigint) over before as total, sum(c.events::bigint) over before as counted from (
+        select * from svc.changes c where ${isBehind(from)} and c.id <= ${upTo}::bigint order by c.id limit ${changes}::int
+      ) c window before as (order by c.id rows unbounded preceding)
+    ) c where c.total - c.bytes < ${bytes}::bigint and c.counted - c.events < ${changes}::int
+  )`)}) c where c.id > ${from} order by c.id limit ${changes}::int`
 
 export const changesAfter = (from: LogPlace, upTo: string, size: PageSize): Sql => sql`
   select c.xid::text as xid, c.id::text as id, (extract(epoch from c.at) * 1000)::float8 as at, c.action,
@@ -59,7 +77,7 @@ const HORIZON = sql`select trimmed_xid as xid, trimmed_id as id from svc.change_
 /** The last settled change; the horizon when the log is empty. */
 export const headOfLog = (upTo: string): Sql => sql`
   select xid::text as xid, id::text as id from (
-    (select xid, id from svc.changes where id <= ${upTo}::bigint order by id desc limit 1)
+    (select c.xid, ${LAST_ID} as id from svc.changes c where c.id <= ${upTo}::bigint order by c.id desc limit 1)
     union all (${HORIZON})
   ) known order by known.id desc limit 1`
 
@@ -69,7 +87,8 @@ export const headOfLog = (upTo: string): Sql => sql`
  */
 export const isKnownPlace = ({ xid, id }: LogPlace): Sql => sql`
   select (
-    exists (select from svc.changes c where c.id = ${id}::bigint and c.xid = ${xid}::xid8
+    exists (select from svc.changes c where c.id > ${id}::bigint - ${IDS_OF_ENTRY} and c.id <= ${id}::bigint
+            and ${LAST_ID} >= ${id}::bigint and c.xid = ${xid}::xid8
             and c.id >= (select trimmed_id from svc.change_horizon))
     or exists (select from svc.change_horizon where trimmed_xid = ${xid}::xid8 and trimmed_id = ${id}::bigint)
   )::text`
@@ -84,12 +103,12 @@ export const trimSlice = (retentionSeconds: number, upTo: string, limit: number)
   with horizon as (select from svc.change_horizon for update), first as (
     select id, at from svc.changes c
     where c.id <= ${upTo}::bigint and exists (select from horizon)
-      and c.id <= coalesce((select min(id) from svc.change_readers), ${upTo}::bigint)
+      and ${LAST_ID} <= coalesce((select min(id) from svc.change_readers), ${LAST_ID})
     order by c.id limit ${limit}::int
   ), gone as (
     delete from svc.changes c using first
     where c.id = first.id and first.at < now() - make_interval(secs => ${retentionSeconds})
-    returning c.xid, c.id
+    returning c.xid, ${LAST_ID} as id
   ), moved as (
     update svc.change_horizon set trimmed_xid = top.xid, trimmed_id = top.id
     from (select xid, id from gone order by id desc limit 1) top where trimmed_id < top.id
@@ -122,9 +141,9 @@ export const durableStep = (
   ), last as (
     (select xid, id from batch order by id desc limit 1)
     union all
-    (select xid, id from svc.changes
-     where not (select wanted from ask) and id > (select id from reader) and id <= ${upTo}::bigint
-     order by id desc limit 1)
+    (select c.xid, ${LAST_ID} as id from svc.changes c
+     where not (select wanted from ask) and ${isBehind(sql`(select id from reader)`)} and c.id <= ${upTo}::bigint
+     order by c.id desc limit 1)
   ), effect as (
     ${reader.effect}
   ), moved as (
@@ -136,7 +155,7 @@ export const durableStep = (
 export const lagOfReaders = (live: LogPlace | undefined): Sql => sql`
   select coalesce(max(extract(epoch from clock_timestamp() - oldest.at)), 0)::text
   from (select id from svc.change_readers ${live ? sql`union all select ${live.id}::bigint` : EMPTY}) r
-  cross join lateral (select at from svc.changes c where c.id > r.id order by c.id limit 1) oldest`
+  cross join lateral (select at from svc.changes c where ${isBehind(sql`r.id`)} order by c.id limit 1) oldest`
 
 export const notifyReaders = (sender: string): Sql => sql`select pg_notify(${CHANNEL}, ${sender})`
 

@@ -16,6 +16,8 @@ export type CsvRow = {
   readonly line: number
   /** Null: nothing between two commas, not even quotes. */
   readonly cells: readonly (string | null)[]
+  /** Characters, about. */
+  readonly length: number
 }
 
 /** A record that is too long, or a quote where none can be. */
@@ -70,7 +72,14 @@ export class CsvReader {
       from = to + 1
     }
     for (let i = 0; i < text.length; i++) {
-      const code = text.charCodeAt(i)
+      let code = text.charCodeAt(i)
+      if (code > COMMA && !this.#quotePending) {
+        // Most characters mean nothing here, and all that do are below these.
+        do code = text.charCodeAt(++i)
+        while (code > COMMA)
+        this.#lastWasCr = false
+        if (i >= text.length) break
+      }
       if (code === LF) this.#line += this.#lastWasCr ? 0 : 1
       else if (code === CR) this.#line++
       const afterCr = this.#lastWasCr
@@ -149,7 +158,7 @@ export class CsvReader {
 
   #endRecord(rows: CsvRow[]): void {
     this.#endCell()
-    rows.push({ line: this.#began, cells: this.#cells })
+    rows.push({ line: this.#began, cells: this.#cells, length: this.#length })
     this.#cells = []
     this.#length = 0
   }

@@ -1,27 +1,31 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Appender } from '../../../db/changes/append.ts'
 import type { Db, Tx } from '../../../db/db.ts'
-import { isBadRow } from '../../../db/pg-errors.ts'
+import { isAborted, isBadRow } from '../../../db/pg-errors.ts'
+import { canPack, logPacked, packedOutcome } from '../../../db/rows/pack.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { type Conflict, IS_NEW, logUpserts, onConflict, replaced } from '../../../db/rows/upsert.ts'
-import { definitions, INPUT, insert, loggedOutcome, MADE } from '../../../db/rows/write.ts'
+import { insert, loggedOutcome, MADE } from '../../../db/rows/write.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
-import { COMMA, EMPTY, Ident, join, type Sql, slotAt, sql } from '../../../db/sql.ts'
+import { EMPTY, type Sql, sql } from '../../../db/sql.ts'
 import type { Call } from '../../../http/route.ts'
 import { conflictOf } from '../write/conflict.ts'
 import { explainWrite } from '../write/errors.ts'
 import { textOf } from './arriving.ts'
-import { type Incoming, type RowReader, readerOf, Unreadable } from './records.ts'
+import { bodiesInput, cellsInput, inputOf } from './input.ts'
+import { type Body, bodyOf, type Cells, type Incoming, type RowReader, readerOf, Unreadable } from './records.ts'
 
 export type ImportDeps = { readonly db: Db; readonly maxBytes: number }
 
-type Good = Extract<Incoming, { body: string }>
+type Good = Cells | Body
 type Counts = { created: number; updated: number; skipped: number }
 type Fault = { line: number; message: string }
 
 const CHUNK_ROWS = 500
 const CHUNK_CHARACTERS = 256 * 1024
 const MAX_FAULTS = 20
+/** The log tells the rows of an import one by one up to here; of larger ones it keeps an entry per chunk. */
+const LOGGED_SINGLY = 2000
 
 /** All rows of the body or none, in one transaction that lasts as long as they arrive. */
 export async function importRows(
@@ -62,9 +66,13 @@ class ImportRun {
   readonly #counts: Counts = { created: 0, updated: 0, skipped: 0 }
   readonly #faults: Fault[] = []
   readonly #statements = new Map<string, Sql>()
+  readonly #canPack: boolean
   #chunk: Good[] = []
-  /** Rows that PostgreSQL is at work on while the next are read. */
+  /** The last chunk that was sent, and the one before it. */
   #landing = Promise.resolve()
+  #landed = Promise.resolve()
+  /** From then on one chunk at a time: rows that are tried again must not meet others on the wire. */
+  #hasFailed = false
   #characters = 0
   #rows = 0
 
@@ -75,6 +83,7 @@ class ImportRun {
     this.#query = query
     this.#log = log
     this.#reader = reader
+    this.#canPack = canPack(place)
     // Refused before the first row, with the columns that every row could have.
     this.#conflict([...place.table.columns.values()])
   }
@@ -82,8 +91,8 @@ class ImportRun {
   async read(pieces: AsyncIterable<string>): Promise<void> {
     const reader = this.#reader
     try {
-      for await (const piece of pieces) for (const row of reader.read(piece)) await this.#add(row)
-      for (const row of reader.end()) await this.#add(row)
+      for await (const piece of pieces) await this.#addAll(reader.read(piece))
+      await this.#addAll(reader.end())
     } catch (error) {
       if (!(error instanceof Unreadable)) throw error
       await this.#flush()
@@ -102,66 +111,88 @@ class ImportRun {
     return this.#counts
   }
 
-  async #add(row: Incoming): Promise<void> {
-    this.#rows++
-    if ('fault' in row) {
-      this.#blame(row.line, row.fault)
-      return
+  async #addAll(rows: readonly Incoming[]): Promise<void> {
+    for (const row of rows) {
+      this.#rows++
+      if ('fault' in row) {
+        this.#blame(row.line, row.fault)
+        continue
+      }
+      const [first] = this.#chunk
+      if (first && !isSame(first.columns, row.columns)) await this.#flush()
+      this.#chunk.push(row)
+      this.#characters += 'body' in row ? row.body.length : row.length
+      if (this.#chunk.length >= CHUNK_ROWS || this.#characters >= CHUNK_CHARACTERS) await this.#flush()
     }
-    const [first] = this.#chunk
-    if (first && !isSame(first.columns, row.columns)) await this.#flush()
-    this.#chunk.push(row)
-    this.#characters += row.body.length
-    if (this.#chunk.length >= CHUNK_ROWS || this.#characters >= CHUNK_CHARACTERS) await this.#flush()
   }
 
+  /** PostgreSQL is at work on one chunk and has the next, while the one after it is read. */
   async #flush(): Promise<void> {
     const chunk = this.#chunk
     this.#chunk = []
     this.#characters = 0
     if (chunk.length === 0) return
-    await this.#landing
-    this.#landing = this.#land(chunk)
-    // Whoever waits for it next is told.
+    const before = this.#landing
+    await this.#landed
+    if (this.#hasFailed) await before
+    this.#landed = before
+    const sent = this.#insert(chunk)
+    this.#landing = before.then(() => this.#land(chunk, sent))
+    // Whoever waits for them next is told.
+    sent.catch(() => {})
     this.#landing.catch(() => {})
   }
 
   /** A chunk that fails is taken again row by row, to find the lines that are to blame. */
-  async #land(chunk: readonly Good[]): Promise<void> {
-    if ((await this.#tried(chunk)) === undefined) return
+  async #land(chunk: readonly Good[], sent: Promise<void>): Promise<void> {
+    // It was under way when the one before it failed.
+    const again = await sent.then(NO, isAborted)
+    if ((await this.#tried(chunk, again ? this.#insert(chunk) : sent)) === undefined) return
     for (const row of chunk) {
-      const error = await this.#tried([row])
+      const single = { ...row, body: bodyOf(row) }
+      const error = await this.#tried([single], this.#insert([single]))
       if (error) this.#blame(row.line, error.message)
     }
   }
 
   /** Undefined when the rows are in; what is no fault of theirs is thrown. */
-  async #tried(rows: readonly Good[]): Promise<AppError | undefined> {
+  async #tried(rows: readonly Good[], sent: Promise<void>): Promise<AppError | undefined> {
     try {
-      await this.#insert(rows)
+      await sent
       return undefined
     } catch (error) {
       const columns = rows[0]?.columns ?? []
       // A row that policies refuse is no bad row: 403.
       if (!(error instanceof AppError) || !isBadRow(error)) throw error
+      this.#hasFailed = true
       await this.#tx.run(UNDO)
       return explainWrite(error, columns)
     }
   }
 
   async #insert(rows: readonly Good[]): Promise<void> {
-    const columns = rows[0]?.columns ?? []
-    const key = columns.map(({ position }) => position).join()
-    const input = inputOf(columns, this.#reader.hasJsonAsText)
-    const statement =
-      this.#statements.get(key) ?? buildImport(this.#place, columns, input, this.#conflict(columns), this.#log)
-    this.#statements.set(key, statement)
-    const bodies = `[${rows.map(({ body }) => body).join(',')}]`
-    const [, counted] = await this.#tx.flyAll([SAVEPOINT, statement.fill([bodies]), RELEASE])
-    const [created = 0, made = 0] = (counted ?? '').split(' ').map(Number)
+    const { statement, values } = this.#statement(rows)
+    const [, counted] = await this.#tx.flyAll([SAVEPOINT, statement.fill(values), RELEASE])
+    const [created = 0, made = created] = (counted ?? '').split(' ').map(Number)
     this.#counts.created += created
     this.#counts.updated += made - created
     this.#counts.skipped += rows.length - made
+  }
+
+  #statement(rows: readonly Good[]) {
+    const place = this.#place
+    const columns = rows[0]?.columns ?? []
+    const conflict = this.#conflict(columns)
+    const isPacked = this.#canPack && !conflict && rows.length > 1 && this.#rows > LOGGED_SINGLY
+    const { form, values } = inputOf(rows)
+    const key = `${form} ${isPacked} ${columns.map(({ position }) => position).join()}`
+    let statement = this.#statements.get(key)
+    if (!statement) {
+      const input = form === 'cells' ? cellsInput(columns) : bodiesInput(columns, this.#reader.hasJsonAsText)
+      statement = buildImport({ place, columns, input, conflict, log: this.#log, isPacked })
+      this.#statements.set(key, statement)
+    }
+    return { statement, values }
   }
 
   #conflict(columns: readonly Column[]): Conflict | undefined {
@@ -184,34 +215,27 @@ const SAVEPOINT = sql`savepoint svc_chunk`
 const RELEASE = sql`release savepoint svc_chunk`
 const UNDO = sql`rollback to savepoint svc_chunk`
 
+const NO = (): boolean => false
+
 const isSame = (some: readonly Column[], others: readonly Column[]): boolean =>
   some === others || (some.length === others.length && some.every((column, i) => column === others[i]))
 
-/** Answers how many rows are new, and how many there are. */
-function buildImport(
-  place: Place,
-  columns: readonly Column[],
-  input: Sql,
-  conflict: Conflict | undefined,
-  log: Appender,
-): Sql {
+type ImportStatement = {
+  readonly place: Place
+  readonly columns: readonly Column[]
+  readonly input: Sql
+  readonly conflict: Conflict | undefined
+  readonly log: Appender
+  readonly isPacked: boolean
+}
+
+/** Answers how many rows are new, and how many there are if that is not the same. */
+function buildImport({ place, columns, input, conflict, log, isPacked }: ImportStatement): Sql {
+  const insertion = insert(place, columns, input)
+  if (isPacked) return sql`with ${MADE} as (${insertion} returning ${packedOutcome(place)}) ${logPacked(place, log)}`
   const instead = conflict ? onConflict(place, conflict, log) : EMPTY
-  return sql`with ${MADE} as (${insert(place, columns, input)}${instead}
+  return sql`with ${MADE} as (${insertion}${instead}
       returning ${loggedOutcome(place)}, ${replaced(conflict)})
     select pg_catalog.concat(pg_catalog.count(*) filter (where ${IS_NEW}), ' ', pg_catalog.count(*)), ${logUpserts(place, log)}
     from ${MADE}`
-}
-
-const RAW = new Ident('svc_raw')
-const isJson = ({ baseType }: Column): boolean => baseType === 'json' || baseType === 'jsonb'
-
-/** The first slot holds the rows as a JSON array. A cell of CSV is the text of a JSON value, `null` included. */
-function inputOf(columns: readonly Column[], hasJsonAsText: boolean): Sql {
-  const rows = sql`pg_catalog.json_to_recordset(${slotAt(0)}::pg_catalog.json)`
-  if (!hasJsonAsText || !columns.some(isJson)) return sql`${rows} as ${INPUT}(${definitions(columns)})`
-  const given = columns.map((column) => (isJson(column) ? sql`${column.ident} text` : definitions([column])))
-  const read = columns.map((column) =>
-    isJson(column) ? sql`${RAW}.${column.ident}::${column.castType} as ${column.ident}` : sql`${RAW}.${column.ident}`,
-  )
-  return sql`(select ${join(read, COMMA)} from ${rows} as ${RAW}(${join(given, COMMA)})) as ${INPUT}`
 }

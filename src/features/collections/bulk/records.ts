@@ -10,11 +10,19 @@ import { ElementReader } from './json-elements.ts'
 /** Characters of one row: what a client may make the server hold before anything is known to be wrong. */
 const MAX_ROW = 8 * 2 ** 20
 
-/** One row of an import: its columns and its JSON object, or what is wrong with it. */
-export type Incoming = { readonly line: number } & (
-  | { readonly columns: readonly Column[]; readonly body: string }
-  | { readonly fault: string }
-)
+/** A row of an import, with its columns and a text for each of them, or as a JSON object. */
+export type Cells = Located & { readonly cells: readonly (string | null)[]; readonly length: number }
+export type Body = Located & { readonly body: string }
+type Located = { readonly line: number; readonly columns: readonly Column[] }
+
+/** A row, or what is wrong with it. */
+export type Incoming = Cells | Body | { readonly line: number; readonly fault: string }
+
+/** The JSON object of a row; values of json columns are texts that hold JSON. */
+export const bodyOf = (row: Cells | Body): string =>
+  'body' in row
+    ? row.body
+    : `{${row.columns.map(({ name }, i) => `${JSON.stringify(name)}:${JSON.stringify(row.cells[i])}`).join()}}`
 
 /** Text in pieces, rows out. A fault that leaves the rest unreadable is thrown as an Unreadable. */
 export interface RowReader {
@@ -66,6 +74,9 @@ class CsvRows implements RowReader {
   /** By position; undefined: the cell is skipped. */
   #header: (Heading | undefined)[] | undefined
   #columns: Column[] = []
+  /** Cells are what PostgreSQL reads, each. */
+  #isPlain = false
+  #skips = false
 
   constructor(table: Table) {
     this.#table = table
@@ -106,16 +117,22 @@ class CsvRows implements RowReader {
     const twice = header.find((column, i) => header.indexOf(column) !== i)
     if (twice) throw badRequest(`column "${twice.name}" stands twice`)
     const written = header.map((column) => (column.isGenerated ? undefined : column))
-    this.#columns = written.flatMap((column) => column ?? []).sort((a, b) => a.position - b.position)
+    this.#columns = written.flatMap((column) => column ?? [])
     if (this.#columns.length === 0) throw badRequest('no recognized columns in request body')
+    this.#skips = this.#columns.length < written.length
+    this.#isPlain = this.#columns.every((column) => isJson(column) || !isJsonCell(column))
     const first = written.findIndex((column) => column !== undefined)
     return written.map((column, i) => column && headingOf(column, i === first))
   }
 
-  #incoming({ line, cells }: CsvRow): Incoming {
+  #incoming({ line, cells, length }: CsvRow): Incoming {
     const header = this.#header ?? []
     if (cells.length !== header.length) {
       return { line, fault: `expected ${header.length} cells, found ${cells.length}` }
+    }
+    if (this.#isPlain) {
+      const written = this.#skips ? cells.filter((_, i) => header[i]) : cells
+      return { line, columns: this.#columns, cells: written, length }
     }
     let body = '{'
     for (let i = 0; i < header.length; i++) {
@@ -131,9 +148,11 @@ class CsvRows implements RowReader {
   }
 }
 
+export const isJson = ({ baseType }: Column): boolean => baseType === 'json' || baseType === 'jsonb'
+
 /** The JSON that a cell holds; of json columns it travels as a text, so that PostgreSQL reads it as it stands. */
 function jsonCell(column: Column, cell: string): string | undefined {
-  if (column.baseType === 'json' || column.baseType === 'jsonb') return JSON.stringify(cell)
+  if (isJson(column)) return JSON.stringify(cell)
   try {
     const value: unknown = JSON.parse(cell)
     return isSpatial(column) && !isGeoJson(value) ? undefined : cell

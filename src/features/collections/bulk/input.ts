@@ -1,0 +1,52 @@
+import { definitions, INPUT } from '../../../db/rows/write.ts'
+import type { Column } from '../../../db/schema/snapshot.ts'
+import { COMMA, Ident, join, type Sql, slotAt, sql } from '../../../db/sql.ts'
+import { type Body, bodyOf, type Cells, isJson } from './records.ts'
+
+/** How the rows of a chunk travel: an array for each column where all have cells, else as one JSON array. */
+export function inputOf(rows: readonly (Cells | Body)[]): { form: 'cells' | 'bodies'; values: string[] } {
+  const columns = rows[0]?.columns ?? []
+  if (!rows.every(hasCells)) return { form: 'bodies', values: [`[${rows.map(bodyOf).join()}]`] }
+  return { form: 'cells', values: columns.map((_, i) => `{${rows.map(({ cells }) => element(cells[i])).join()}}`) }
+}
+
+const hasCells = (row: Cells | Body): row is Cells => !('body' in row)
+
+const SPECIAL = /["\\]/g
+
+/** As PostgreSQL writes an element of an array (documentation, "Array Input and Output Syntax"). */
+function element(cell: string | null | undefined): string {
+  if (cell === null || cell === undefined) return 'NULL'
+  return cell.includes('"') || cell.includes('\\') ? `"${cell.replace(SPECIAL, '\\$&')}"` : `"${cell}"`
+}
+
+/** Types of PostgreSQL's own, whose arrays are separated by commas. Others are read from a text each. */
+const READ_AT_ONCE = new Set([
+  ...['bool', 'bytea', 'uuid', 'text', 'varchar', 'bpchar', 'json', 'jsonb'],
+  ...['int2', 'int4', 'int8', 'float4', 'float8', 'numeric'],
+  ...['date', 'time', 'timetz', 'timestamp', 'timestamptz', 'interval'],
+])
+const TEXT = new Ident('pg_catalog', 'text')
+
+/** Slot i holds the cells of column i. */
+export function cellsInput(columns: readonly Column[]): Sql {
+  const cells = columns.map(({ ident, baseType, castType }, i) =>
+    READ_AT_ONCE.has(baseType)
+      ? sql`pg_catalog.unnest(${slotAt(i)}::${new Ident('pg_catalog', baseType)}[]) as ${ident}`
+      : sql`pg_catalog.unnest(${slotAt(i)}::${TEXT}[])::${castType} as ${ident}`,
+  )
+  return sql`(select ${join(cells, COMMA)}) as ${INPUT}`
+}
+
+const RAW = new Ident('svc_raw')
+
+/** The first slot holds the rows as a JSON array. A cell of CSV is the text of a JSON value, `null` included. */
+export function bodiesInput(columns: readonly Column[], hasJsonAsText: boolean): Sql {
+  const rows = sql`pg_catalog.json_to_recordset(${slotAt(0)}::pg_catalog.json)`
+  if (!hasJsonAsText || !columns.some(isJson)) return sql`${rows} as ${INPUT}(${definitions(columns)})`
+  const given = columns.map((column) => (isJson(column) ? sql`${column.ident} text` : definitions([column])))
+  const read = columns.map((column) =>
+    isJson(column) ? sql`${RAW}.${column.ident}::${column.castType} as ${column.ident}` : sql`${RAW}.${column.ident}`,
+  )
+  return sql`(select ${join(read, COMMA)} from ${rows} as ${RAW}(${join(given, COMMA)})) as ${INPUT}`
+}
