@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { after, afterEach, before, test } from 'node:test'
 import type pg from 'pg'
 import { createDatabase, stopClusters } from '../../../test/cluster.ts'
 import { eventually } from '../../../test/eventually.ts'
@@ -21,16 +21,17 @@ before(async () => {
     url,
     maxConns: 8,
     minConns: 1,
-    acquireTimeoutMs: 5_000,
+    acquireTimeoutMs: 60_000,
     preparedStatements: true,
     schemas: ['public'],
-    statementTimeoutMs: 10_000,
+    statementTimeoutMs: 60_000,
     observe: () => {},
   })
   await pool.run(SYSTEM, sql`create table public.seen (reader text, id bigint)`)
 })
+// A log that is left running trims what a later test has made old.
+afterEach(() => Promise.all(logs.splice(0).map((log) => log.stop())))
 after(async () => {
-  await Promise.all(logs.map((log) => log.stop()))
   await Promise.all(clients.map((client) => client.end()))
   await pool.stop()
   await drop()
@@ -55,12 +56,21 @@ const append = (n: number | string) =>
    values ('create', 'public', 'notes', '{"id": ${n}}', '{"id": ${n}}')`
 const idOf = (change: Change): number => (JSON.parse(change.pk) as { id: number }).id
 
-async function until(isTrue: () => boolean, seconds = 10): Promise<void> {
-  const deadline = Date.now() + seconds * 1000
-  while (!isTrue()) {
-    assert.ok(Date.now() < deadline, 'did not happen in time')
-    await new Promise((resolve) => setTimeout(resolve, 10))
-  }
+const until = (isTrue: () => boolean): Promise<void> => eventually(() => assert.ok(isTrue(), 'did not happen in time'))
+
+/** The last change that was committed, settled or not. */
+async function endOfLog(client: pg.Client): Promise<string> {
+  const { rows } = await client.query<{ at: string }>(
+    `select xid || '-' || id as at from svc.changes order by id desc limit 1`,
+  )
+  return rows[0]?.at ?? ''
+}
+
+/** Whoever else writes in the cluster may hold it up for a moment. */
+async function settledHead(log: ChangeLog, client: pg.Client): Promise<string> {
+  const end = await endOfLog(client)
+  await eventually(async () => assert.equal(await log.head(), end))
+  return end
 }
 
 /** Each head is a look of its own; after some of them the log also looks at who else is in the cluster. */
@@ -113,7 +123,7 @@ test('a transaction of another database of the cluster holds up nobody for long'
   const { ids, positions, follower } = await collect(log)
   const client = await connect()
   for (const n of [1, 2]) await client.query(append(n))
-  await until(() => ids.length === 2, 5)
+  await until(() => ids.length === 2)
   // One of this database still does, and is then told in its turn.
   const slow = await connect()
   await slow.query('begin')
@@ -123,12 +133,38 @@ test('a transaction of another database of the cluster holds up nobody for long'
   assert.deepEqual(await log.read(positions.at(-1) ?? ''), [])
   assert.deepEqual(ids, [1, 2])
   await slow.query('commit')
-  await until(() => ids.length === 4, 5)
+  await until(() => ids.length === 4)
   assert.deepEqual(ids, [1, 2, 3, 4])
   await follower.stop()
   await other.query('rollback')
   await other.end()
   await elsewhere.drop()
+})
+
+test('a log that has just started knows its end, while others write elsewhere in the cluster', async () => {
+  const client = await connect()
+  await client.query(append(1))
+  const elsewhere = await createDatabase('embedded')
+  const other = await openConnection({ url: elsewhere.url })
+  await other.query('begin')
+  await other.query(append(0))
+  assert.equal(await (await startLog()).head(), await endOfLog(client))
+  await other.end()
+  await elsewhere.drop()
+})
+
+test('while nothing is settled for a log that has just started, its end is where a durable reader is', async () => {
+  const client = await connect()
+  await client.query(append(1))
+  const end = await endOfLog(client)
+  const slow = await connect()
+  await slow.query('begin')
+  await slow.query(append(2))
+  await client.query(`insert into svc.change_readers (name, xid, id) values ('passed', $1, $2)`, end.split('-'))
+  await client.query(append(3))
+  assert.equal(await (await startLog()).head(), end)
+  await slow.query('rollback')
+  await client.query(`delete from svc.change_readers where name = 'passed'`)
 })
 
 test('a rolled back change is never handed out', async () => {
@@ -190,8 +226,7 @@ test('a durable reader acts on each change once, whichever process takes it', as
     )
     return { n: Number(rows[0]?.n), d: Number(rows[0]?.d) }
   }
-  const deadline = Date.now() + 10_000
-  while ((await count()).d < 3_000) assert.ok(Date.now() < deadline)
+  await eventually(async () => assert.equal((await count()).d, 3_000))
   assert.deepEqual(await count(), { n: 3_000, d: 3_000 })
 })
 
@@ -204,15 +239,9 @@ test('an unwanted durable reader keeps up without acting', async () => {
   })
   const client = await connect()
   await client.query(append(1))
-  const head = await log.head()
-  const deadline = Date.now() + 5_000
-  for (;;) {
-    const { rows } = await client.query<{ at: string }>(
-      `select xid || '-' || id as at from svc.change_readers where name = 'idle'`,
-    )
-    if (rows[0]?.at === head) break
-    assert.ok(Date.now() < deadline)
-  }
+  const end = await endOfLog(client)
+  const position = `select xid || '-' || id as at from svc.change_readers where name = 'idle'`
+  await eventually(async () => assert.deepEqual((await client.query(position)).rows, [{ at: end }]))
   const { rows } = await client.query(`select from seen where reader = 'idle'`)
   assert.equal(rows.length, 0)
 })
@@ -222,12 +251,12 @@ test('what is trimmed is no longer a known position, what came after is', async 
   const client = await connect()
   await client.query(`delete from svc.change_readers`)
   await client.query(append(1))
-  const old = await log.head()
+  const old = await settledHead(log, client)
   await client.query(append(2))
-  const horizon = await log.head()
+  const horizon = await settledHead(log, client)
   await client.query(`update svc.changes set at = now() - interval '2 hours'`)
   await client.query(append(3))
-  const recent = await log.head()
+  const recent = await settledHead(log, client)
 
   assert.equal(await log.isKnown(old), true)
   assert.ok((await log.trim()) >= 2)
@@ -242,7 +271,7 @@ test('what is trimmed is no longer a known position, what came after is', async 
 test('the log is not trimmed beyond what a durable reader has read', async () => {
   const log = await startLog(3_600)
   const client = await connect()
-  const head = (await log.head()).split('-')
+  const head = (await settledHead(log, client)).split('-')
   await client.query(`insert into svc.change_readers (name, xid, id) values ('behind', $1, $2)`, head)
   await client.query(append(4))
   await client.query(`update svc.changes set at = now() - interval '2 hours'`)
@@ -291,5 +320,5 @@ test('the lag is the age of the oldest unread change', async () => {
   const client = await connect()
   await client.query(`update svc.changes set at = now() - interval '90 seconds'`)
   const lag = await log.lagSeconds()
-  assert.ok(lag >= 90 && lag < 120, String(lag))
+  assert.ok(lag >= 90 && lag < 1_000, String(lag))
 })

@@ -77,6 +77,8 @@ const FIRST_TRIM_MS = 60_000
 const LAG_EVERY_MS = 5_000
 const TRIM_SLICE = 5_000
 const SETTLE_GAP_MS = 2
+/** Looks for which the head is waited for. Whoever was at work at the first is seldom still so at the second. */
+const HEAD_LOOKS = 10
 /** A durable step takes a row lock and writes; a realtime read does not. */
 const READ_GAP_MS = 3
 const DURABLE_GAP_MS = 20
@@ -166,9 +168,11 @@ export class ChangeLog {
     this.#notifySoon()
   }
 
-  /** The last change that is settled at this moment. */
+  /** The last change that is settled at this moment; while nothing is known to be, the last one that a reader passed. */
   async head(): Promise<Position> {
-    await this.#settling?.next()
+    for (let looks = 0; looks === 0 || (looks < HEAD_LOOKS && !this.#settled.isKnown); looks++) {
+      await this.#settling?.next()
+    }
     const [place] = await this.#db.rows<LogPlace>(SYSTEM, headOfLog(this.#settled.upTo))
     return place ? positionOf(place) : '0-0'
   }

@@ -1,6 +1,6 @@
 import { SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../db.ts'
-import { type LogMoment, lastId, momentOf } from './sql.ts'
+import { type LogMoment, lastId, lastRead, momentOf } from './sql.ts'
 
 /** A moment of the past: transactions that began to write later have ids above `lastId`. */
 type Sample = { readonly xmax: bigint; readonly lastId: bigint }
@@ -21,6 +21,7 @@ export class Settled {
   readonly #db: Db
   #samples: Sample[] = []
   #upTo = 0n
+  #isKnown = false
   #wait = FIRST_WAIT_MS
 
   constructor(db: Db) {
@@ -31,22 +32,34 @@ export class Settled {
     return this.#upTo.toString()
   }
 
+  /** False until a moment is known before which nobody who is running had begun: `upTo` may then lie far behind. */
+  get isKnown(): boolean {
+    return this.#isKnown
+  }
+
   /** Another life of the database may answer next: its moments are not comparable with those of this one. */
   forget(): void {
     this.#samples = []
     this.#upTo = 0n
+    this.#isKnown = false
   }
 
   /** Looks again. Answers how soon to look next; undefined when nothing is waiting. */
   async look(): Promise<number | undefined> {
-    const careful = this.#wait >= CAREFUL_FROM_MS
+    const careful = !this.#isKnown || this.#wait >= CAREFUL_FROM_MS
+    // What a durable reader has passed was settled for somebody.
+    if (!this.#isKnown) this.#upTo = BigInt((await this.#db.fly(SYSTEM, lastRead)) ?? 0)
     const last = BigInt((await this.#db.fly(SYSTEM, lastId)) ?? 0)
     const [moment] = await this.#db.rows<LogMoment>(SYSTEM, momentOf(careful))
     if (!moment) return undefined
     const oldest = BigInt(moment.oldest)
     this.#samples.push({ xmax: BigInt(moment.xmax), lastId: last })
     const known = this.#samples.findLastIndex(({ xmax }) => xmax <= oldest)
-    this.#upTo = this.#samples[known]?.lastId ?? this.#upTo
+    const settled = this.#samples[known]
+    if (settled) {
+      this.#isKnown = true
+      this.#upTo = settled.lastId
+    }
     // Older moments say less; of too many newer ones every second is enough.
     this.#samples = this.#samples.slice(Math.max(known, 0))
     if (this.#samples.length > MAX_SAMPLES) this.#samples = this.#samples.filter((_, i) => i % 2 === 0)

@@ -151,6 +151,9 @@ export const durableStep = (
   )
   select (select wanted from ask) as wanted, (select count(*) from batch)::int as count`
 
+/** The furthest place that a durable reader has reached. */
+export const lastRead: Sql = sql`select coalesce(max(id), 0)::text from svc.change_readers`
+
 /** Seconds since the oldest change that a reader has not read. */
 export const lagOfReaders = (live: LogPlace | undefined): Sql => sql`
   select coalesce(max(extract(epoch from clock_timestamp() - oldest.at)), 0)::text
