@@ -3,20 +3,20 @@
 import { Queue } from '../src/db/queue/queue.ts'
 import { openPool } from '../src/db/wire/pool.ts'
 
-const [url = '', kind = '', leaseSeconds = '1'] = process.argv.slice(2)
+const [url = '', kind = ''] = process.argv.slice(2)
 const observe = () => {}
 const pool = await openPool({
   url,
   maxConns: 3,
   minConns: 1,
-  acquireTimeoutMs: 5_000,
+  acquireTimeoutMs: 60_000,
   preparedStatements: true,
   schemas: ['public'],
-  statementTimeoutMs: 5_000,
+  statementTimeoutMs: 60_000,
   observe,
 })
 const queue = new Queue({ db: pool, observe })
-queue.work(kind, { concurrency: 1, leaseSeconds: Number(leaseSeconds), retryDelays: [1] }, async ({ attempt }) => {
+queue.work(kind, { concurrency: 1, leaseSeconds: 600, retryDelays: [1] }, async ({ attempt }) => {
   console.log(`claimed ${attempt}`)
   await new Promise(() => {})
 })

@@ -118,11 +118,13 @@ export class Worker {
   async interrupt(): Promise<void> {
     const interrupted = [...this.#running.values()].filter(({ finishes }) => !finishes)
     for (const { controller } of interrupted) controller.abort()
-    // What a claim under way brings is not begun any more, only given back.
-    await Promise.all([
-      ...interrupted.map(({ ended }) => ended),
-      Promise.resolve(this.#claiming).then(() => this.#putBack()),
-    ])
+    await Promise.all(interrupted.map(({ ended }) => ended))
+  }
+
+  /** Resolves when what was claimed and not begun is back. What a claim under way brings is not begun any more either. */
+  async putBack(): Promise<void> {
+    await this.#claiming
+    await this.#putBack()
   }
 
   /** Resolves when the items that are let finish have ended. */
