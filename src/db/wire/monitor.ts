@@ -2,15 +2,18 @@ import type pg from 'pg'
 import { sleep } from '../../core/clock.ts'
 import { reasonOf } from '../../core/errors.ts'
 import type { Observe } from '../../core/observe.ts'
+import { databaseMessage } from '../pg-errors.ts'
 import { openConnection } from './connect.ts'
 
 type Listener = { heard: (payload: string) => void; reconnected: (() => void) | undefined }
 
 const PING_EVERY_MS = 1_000
-/** /health turns after this long without an answer. */
-const UNREACHABLE_MS = 2_500
-/** Flights are given up after this long: PostgreSQL hangs, or the network swallows packets. */
-const HUNG_MS = 8_000
+/** Silence is counted in looks, each a turn of the event loop: while this process stood still it could hear no answer. */
+const LOOK_EVERY_MS = 250
+/** /health turns after this many without an answer. */
+const UNREACHABLE_LOOKS = 10
+/** Flights are given up after this many: PostgreSQL hangs, or the network swallows packets. */
+const HUNG_LOOKS = 32
 const MAX_BACKOFF_MS = 500
 
 /**
@@ -73,24 +76,26 @@ export class Monitor {
 
   #ping(client: pg.Client): void {
     this.#timer = setTimeout(() => {
-      const slow = setTimeout(() => this.#setState('unreachable'), UNREACHABLE_MS)
-      const hung = setTimeout(() => {
+      let looks = 0
+      const silence = setInterval(() => {
+        looks++
+        if (looks === UNREACHABLE_LOOKS) this.#setState('unreachable')
+        if (looks < HUNG_LOOKS) return
+        clearInterval(silence)
         this.#onChange('hung')
         destroy(client)
-      }, HUNG_MS)
-      client.query('select 1').then(
-        () => {
-          clearTimeout(slow)
-          clearTimeout(hung)
-          if (this.#stopped || this.#client !== client) return
-          this.#setState('ok')
-          this.#ping(client)
-        },
-        () => {
-          clearTimeout(slow)
-          clearTimeout(hung)
-        },
-      )
+      }, LOOK_EVERY_MS)
+      const answered = (): void => {
+        clearInterval(silence)
+        if (this.#stopped || this.#client !== client) return
+        this.#setState('ok')
+        this.#ping(client)
+      }
+      client.query('select 1').then(answered, (error: unknown) => {
+        clearInterval(silence)
+        // Somebody cancelled it: an answer too. A connection that was lost says so by its end.
+        if (databaseMessage(error) !== undefined) answered()
+      })
     }, PING_EVERY_MS)
     this.#timer.unref()
   }

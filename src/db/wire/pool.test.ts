@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { after, test } from 'node:test'
+import { after, type TestContext, test } from 'node:test'
+import pg from 'pg'
 import { createDatabase, stopClusters } from '../../../test/cluster.ts'
 import { eventually } from '../../../test/eventually.ts'
 import { AppError } from '../../core/errors.ts'
@@ -7,6 +8,7 @@ import { ANONYMOUS, type Identity, SYSTEM } from '../../core/identity.ts'
 import { failedStatement } from '../pg-errors.ts'
 import { sql } from '../sql.ts'
 import { openConnection } from './connect.ts'
+import { Monitor } from './monitor.ts'
 import { openPool, type PoolOptions } from './pool.ts'
 import { RowTurns } from './row-turns.ts'
 
@@ -247,4 +249,45 @@ test('patience with a row is that of PostgreSQL with a lock', async (t) => {
   first.end()
   await asked
   assert.equal(await turns.take('a', undefined, async () => 'written'), 'written')
+})
+
+type Send = (text: string) => unknown
+
+/** Every ping goes through `ask`; answers how many there were. */
+function eachPing(t: TestContext, ask: (send: Send, count: number) => unknown): () => number {
+  const query = pg.Client.prototype.query as (...asked: unknown[]) => unknown
+  let count = 0
+  t.mock.method(pg.Client.prototype, 'query', function (this: pg.Client, ...asked: unknown[]) {
+    return asked[0] === 'select 1' ? ask((text) => query.call(this, text), ++count) : query.apply(this, asked)
+  })
+  return () => count
+}
+
+async function startMonitor(t: TestContext): Promise<string[]> {
+  const states: string[] = []
+  const monitor = new Monitor(
+    database.url,
+    () => {},
+    (state) => states.push(state),
+  )
+  await monitor.start()
+  t.after(() => monitor.stop())
+  return states
+}
+
+test('a process that stood still itself does not take the database for unreachable', async (t) => {
+  const pings = eachPing(t, (send) => {
+    const answer = send('select 1')
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 3_000)
+    return answer
+  })
+  const states = await startMonitor(t)
+  await eventually(() => assert.equal(pings(), 2))
+  assert.deepEqual(states, ['ok'])
+})
+
+test('a ping that PostgreSQL refuses, as one that somebody cancels, is not the last', async (t) => {
+  const pings = eachPing(t, (send, count) => send(count === 1 ? 'select 1 / 0' : 'select 1'))
+  await startMonitor(t)
+  await eventually(() => assert.ok(pings() > 2))
 })
