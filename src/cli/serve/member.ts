@@ -7,6 +7,9 @@ import { explainStart, factsOf, forceExitAfter, watchForBugs } from './alone.ts'
 import type { Assignment, Ready } from './crew.ts'
 import { Peer } from './peer.ts'
 
+/** A parent that is busy, as all are when several start at once, is not gone. */
+const START_MS = 60_000
+
 /** One worker process of `svc start --workers N`: serves until its parent tells it to stop. */
 export async function serveAsMember(context: Context): Promise<number> {
   const { config } = context.config()
@@ -15,7 +18,7 @@ export async function serveAsMember(context: Context): Promise<number> {
   // The parent decides who stops when; a terminal sends its signals to all of them.
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => {})
   watchForBugs(log)
-  const { members, embeddedUrl } = (await parent.ask('assignment')) as Assignment
+  const { members, embeddedUrl } = (await parent.ask('assignment', undefined, START_MS)) as Assignment
   const census: Census = (kind, own) => {
     parent.answer(`own ${kind}`, own)
     return async () => (await parent.ask('everyone', kind)) as ReturnType<typeof own>[]
@@ -39,9 +42,9 @@ export async function serveAsMember(context: Context): Promise<number> {
       })
     })
     const ready: Ready = { url: app.url, facts: await factsOf(app, config) }
-    await parent.ask('ready', ready)
+    await parent.ask('ready', ready, START_MS)
   } catch (error) {
-    await parent.ask('failed', explainStart(config, error).message)
+    await parent.ask('failed', explainStart(config, error).message, START_MS)
     process.exit(1)
   }
   return new Promise(() => {})
