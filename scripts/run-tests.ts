@@ -98,7 +98,8 @@ async function runNode(root: string, files: string[], env: NodeJS.ProcessEnv): P
   const options = [
     '--test',
     '--test-reporter=spec',
-    '--test-timeout=300000',
+    // Of a whole file: a busy machine takes minutes for what kills servers again and again.
+    '--test-timeout=600000',
     `--test-concurrency=${Math.max(2, availableParallelism())}`,
   ]
   const child = spawn(process.execPath, ['--import', 'tsx', ...options, ...files], { cwd: root, env, stdio: 'inherit' })

@@ -8,6 +8,7 @@ import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
 import { migrate } from '../src/db/setup/migrate.ts'
 import { prepareRoles } from '../src/db/setup/roles.ts'
 import { openConnection } from '../src/db/wire/connect.ts'
+import { PATIENCE_MS } from './eventually.ts'
 
 /** `embedded`: the PostgreSQL of the npm packages. `extensions`: PostgreSQL 15 with PostGIS and pgvector. */
 export type ClusterKind = 'embedded' | 'extensions'
@@ -56,7 +57,7 @@ function withDatabase(url: string, database: string): string {
 }
 
 async function onCluster<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = await openConnection({ url })
+  const client = await openConnection({ url, connectTimeoutMs: PATIENCE_MS })
   try {
     return await work(client)
   } finally {

@@ -27,10 +27,10 @@ export async function testDatabase(observe: Observe = () => {}): Promise<{
         url,
         maxConns: 6,
         minConns: 1,
-        acquireTimeoutMs: 2_000,
+        acquireTimeoutMs: 60_000,
         preparedStatements: true,
         schemas: ['public'],
-        statementTimeoutMs: 5_000,
+        statementTimeoutMs: 60_000,
         observe,
       })
       pools.push(pool)

@@ -10,7 +10,7 @@ import type { Observation } from '../src/core/observe.ts'
 import { openConnection } from '../src/db/wire/connect.ts'
 import { type ClusterKind, createDatabase, stopClusters } from './cluster.ts'
 import { type CheckAnswer, checkAgainst, routesOf } from './declared.ts'
-import { eventually } from './eventually.ts'
+import { eventually, PATIENCE_MS } from './eventually.ts'
 import { freePort } from './free-port.ts'
 
 export { eventually } from './eventually.ts'
@@ -92,6 +92,8 @@ const testDefaults = {
   // Nothing is cleaned up at the full hour in the middle of a test.
   'jobs.scheduler_enabled': false,
   'database.max_conns': 8,
+  // Nor does a busy machine refuse a caller.
+  'database.acquire_timeout': 60,
   'storage.local_path': storagePath,
 }
 
@@ -142,9 +144,7 @@ export type SpawnedServer = TestServer & {
 }
 
 /** A server in a process of its own, for tests that kill it. */
-export async function spawnServer(
-  options: ServerOptions & { port?: number; seconds?: number } = {},
-): Promise<SpawnedServer> {
+export async function spawnServer(options: ServerOptions & { port?: number } = {}): Promise<SpawnedServer> {
   const databaseUrl = await databaseFor(options)
   const port = options.port ?? (await freePort())
   const dataDir = mkdtempSync(join(tmpdir(), 'svc-spawned-'))
@@ -182,7 +182,7 @@ export async function spawnServer(
     if (status !== 200) throw new Error(`health ${status}`)
   }
   // A busy machine takes its time to compile and connect.
-  await eventually(isUp, { seconds: options.seconds ?? 40 })
+  await eventually(isUp, { seconds: 120 })
   check = checkAgainst(await routesOf(api.url))
   return { ...api, child, output: () => output, kill, stop: () => kill('SIGTERM') }
 }
@@ -223,7 +223,7 @@ export function client(url: string, databaseUrl: string, check: CheckAnswer = ()
   }
 
   const sql = async (text: string, values?: unknown[]) => {
-    superuser ??= openConnection({ url: databaseUrl })
+    superuser ??= openConnection({ url: databaseUrl, connectTimeoutMs: PATIENCE_MS })
     const result = await (await superuser).query(text, values)
     return Array.isArray(result) ? (result.at(-1)?.rows ?? []) : result.rows
   }

@@ -104,7 +104,8 @@ test('jobs of one type that hang leave a place for the others', async () => {
   assert.equal(notFailed.status, 409)
   for (const id of hanging) await api.call(`POST /api/admin/jobs/${id}/cancel`, asAdmin)
   await api.sql(
-    `select pg_cancel_backend(pid) from pg_stat_activity where query like '%sleeps%' and pid <> pg_backend_pid()`,
+    `select pg_cancel_backend(pid) from pg_stat_activity
+      where query like '%sleeps%' and pid <> pg_backend_pid() and datname = current_database()`,
   )
   await eventually(async () =>
     assert.equal((await api.call('GET /api/admin/jobs?state=running', asAdmin)).body.count, 0),
