@@ -181,8 +181,8 @@ export async function spawnServer(options: ServerOptions & { port?: number } = {
     const { status } = await api.call('GET /health')
     if (status !== 200) throw new Error(`health ${status}`)
   }
-  // A busy machine takes its time to compile and connect.
-  await eventually(isUp, { seconds: 120 })
+  // A busy machine takes minutes to compile and connect, three processes for one server with workers.
+  await eventually(isUp, { seconds: 240 })
   check = checkAgainst(await routesOf(api.url))
   return { ...api, child, output: () => output, kill, stop: () => kill('SIGTERM') }
 }

@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Db } from '../db.ts'
+import type { Sql } from '../sql.ts'
+import { Settled } from './settled.ts'
+
+/** Nine changes, all committed; a durable reader has passed five. Another database of the cluster writes all the time. */
+const database = ({ isOursAtWork }: { isOursAtWork: boolean }): Db => {
+  const asked: Partial<Db> = {
+    fly: async (_who, statement) => ((statement as Sql).render().text.includes('change_readers') ? '5' : '9'),
+    rows: async <T extends object>(_who: unknown, statement: unknown) => {
+      const isCareful = (statement as Sql).render().text.includes('pg_locks')
+      return [{ xmax: '100', oldest: isCareful && !isOursAtWork ? '100' : '50' }] as T[]
+    },
+  }
+  return asked as Db
+}
+
+test('the first look leaves out transactions of other databases', async () => {
+  const settled = new Settled(database({ isOursAtWork: false }))
+  await settled.look()
+  assert.deepEqual([settled.isKnown, settled.upTo], [true, '9'])
+})
+
+test('while nothing is known, what a durable reader has passed is settled', async () => {
+  const settled = new Settled(database({ isOursAtWork: true }))
+  await settled.look()
+  assert.deepEqual([settled.isKnown, settled.upTo], [false, '5'])
+  settled.forget()
+  assert.deepEqual([settled.isKnown, settled.upTo], [false, '0'])
+})
