@@ -157,3 +157,22 @@ test('rows that trickle in are waited for no longer than other bodies', async ()
   sending.destroy()
   server.close()
 })
+
+test('an import that trickles in is refused at its route, keeps nothing and gives its place back', async () => {
+  await api.sql('truncate people')
+  const sending = request(`${api.url}/api/collections/people/import`, { method: 'POST', headers: CSV })
+  sending.on('error', () => {})
+  const answered = once(sending, 'response') as Promise<[IncomingMessage]>
+  sending.write('id\n')
+  let id = 0
+  // A hundredth of the pace that a body has to keep.
+  const trickle = setInterval(() => sending.write(`${++id}\n`), 100)
+  const [answer] = await answered
+  clearInterval(trickle)
+  let said = ''
+  for await (const chunk of answer.setEncoding('utf8')) said += chunk
+  assert.deepEqual([answer.statusCode, JSON.parse(said).message], [408, 'request timeout'])
+  sending.destroy()
+  assert.deepEqual(await api.sql('select from people'), [])
+  assert.equal((await put('id\n1\n')).status, 200)
+})
