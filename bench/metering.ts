@@ -1,7 +1,7 @@
 /**
  * npm run bench metering [-- --quick]
- * What counting usage and auditing data add to a read by id: two servers on two databases of one PostgreSQL, one with both
- * switched on and one with both off, in turns.
+ * What counting usage and auditing data add to a read by id: servers on databases of their own in one PostgreSQL, one with
+ * both switched on and two with both off, in turns. The second of those is the control: what it seems to add is noise.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -14,50 +14,70 @@ import { median } from './report.ts'
 
 const BAR = 1.03
 const isQuick = process.argv.includes('--quick')
-const [ROUNDS, SECONDS] = isQuick ? [5, 2] : [15, 3]
+const [ROUNDS, SECONDS] = isQuick ? [6, 2] : [15, 3]
 
 const dataDir = mkdtempSync(join(tmpdir(), 'svc-metering-pg-'))
 const cluster = await startEmbedded({ dataDir, log: () => {} })
+
 const { token } = await seed(cluster.url)
-const other = new URL(cluster.url)
-other.pathname = '/unmetered'
 const client = await openConnection({ url: cluster.url })
-await client.query(`create database unmetered template "${new URL(cluster.url).pathname.slice(1) || 'postgres'}"`)
+const copyOf = async (name: string): Promise<string> => {
+  await client.query(`create database ${name} template "${new URL(cluster.url).pathname.slice(1) || 'postgres'}"`)
+  const url = new URL(cluster.url)
+  url.pathname = `/${name}`
+  return url.toString()
+}
+const [bareUrl, controlUrl] = [await copyOf('bare'), await copyOf('control')]
 await client.end()
 
-const sides = [
-  await startBuilt(cluster.url, { SVC_USAGE_ENABLED: 'true', SVC_AUDIT_ALL_TABLES: 'true' }),
-  await startBuilt(other.toString(), { SVC_USAGE_ENABLED: 'false', SVC_AUDIT_ALL_TABLES: 'false' }),
-] as const
+const OFF = { SVC_USAGE_ENABLED: 'false', SVC_AUDIT_ALL_TABLES: 'false' }
+const sides = {
+  metered: await startBuilt(cluster.url, { SVC_USAGE_ENABLED: 'true', SVC_AUDIT_ALL_TABLES: 'true' }),
+  bare: await startBuilt(bareUrl, OFF),
+  control: await startBuilt(controlUrl, OFF),
+}
+type Side = keyof typeof sides
+type Figures = { p50: number; node: number; postgres: number }
+
 const requests = Array.from({ length: 500 }, (_, i) => ({
   method: 'GET',
   path: `/api/collections/posts/${i + 1}`,
   token,
 }))
-async function round(side: Stage): Promise<{ p50: number; us: number }> {
-  const before = userMs(side.pid)
+/** Latency in ms, and processor time of both in µs per request. */
+async function round(side: Stage): Promise<Figures> {
+  const spent = () => [userMs(side.pid), userMs(cluster.pid, true)] as const
+  const before = spent()
   const { p50, count, errors, statuses } = await load({ port: side.port, requests, connections: 8, seconds: SECONDS })
   if (errors > 0 || Object.keys(statuses).join() !== '200') throw new Error(`not answered: ${JSON.stringify(statuses)}`)
-  return { p50, us: ((userMs(side.pid) - before) * 1000) / count }
+  const [node, postgres] = spent().map((ms, i) => ((ms - (before[i] ?? 0)) * 1000) / count)
+  return { p50, node: node ?? Number.NaN, postgres: postgres ?? Number.NaN }
 }
 
-for (const side of sides) await round(side)
-const [metered, bare]: [Awaited<ReturnType<typeof round>>[], Awaited<ReturnType<typeof round>>[]] = [[], []]
+const all: Record<Side, Figures[]> = { metered: [], bare: [], control: [] }
+const turns = Object.keys(sides) as Side[]
+for (const name of turns) await round(sides[name])
 for (let i = 0; i < ROUNDS; i++) {
-  const order = i % 2 === 0 ? ([0, 1] as const) : ([1, 0] as const)
-  for (const side of order) (side === 0 ? metered : bare).push(await round(sides[side]))
+  // Each is first, second and last as often as the others.
+  for (let k = 0; k < turns.length; k++) {
+    const name = turns[(i + k) % turns.length] as Side
+    all[name].push(await round(sides[name]))
+  }
 }
-const ratioOf = (figure: 'p50' | 'us'): number =>
-  median(metered.map((one, i) => one[figure] / (bare[i]?.[figure] ?? Number.NaN)))
-const of = (all: typeof metered, figure: 'p50' | 'us'): number => median(all.map((one) => one[figure]))
-const ratio = ratioOf('p50')
-console.log(
-  `read by id, p50: ${of(metered, 'p50').toFixed(3)} ms metered and audited, ${of(bare, 'p50').toFixed(3)} ms without`,
-)
-console.log(`ratio ${ratio.toFixed(3)}, bar ${BAR}: ${ratio <= BAR ? 'ok' : 'above'}`)
-console.log(
-  `node: ${of(metered, 'us').toFixed(0)} µs per request, ${of(bare, 'us').toFixed(0)} µs without; ratio ${ratioOf('us').toFixed(3)}`,
-)
-for (const side of sides) await side.stop()
+
+const ratioOf = (name: Side, figure: keyof Figures): number =>
+  median(all[name].map((one, i) => one[figure] / (all.bare[i]?.[figure] ?? Number.NaN)))
+const of = (name: Side, figure: keyof Figures): number => median(all[name].map((one) => one[figure]))
+const tell = (what: string, figure: keyof Figures, digits: number, unit: string): void => {
+  const [ratio, noise] = [ratioOf('metered', figure), ratioOf('control', figure)]
+  console.log(
+    `${what}: ${of('metered', figure).toFixed(digits)} ${unit} metered and audited, ${of('bare', figure).toFixed(digits)} ${unit} ` +
+      `without; ratio ${ratio.toFixed(3)}, the control's ${noise.toFixed(3)}, bar ${BAR}: ${ratio / noise <= BAR ? 'ok' : 'above'}`,
+  )
+}
+tell('read by id, p50', 'p50', 3, 'ms')
+tell('node per request', 'node', 0, 'µs')
+tell('PostgreSQL per request', 'postgres', 0, 'µs')
+for (const name of turns) await sides[name].stop()
 await cluster.stop()
 rmSync(dataDir, { recursive: true, force: true })
