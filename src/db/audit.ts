@@ -35,19 +35,26 @@ export const changeAudited = <T>(db: Db, change: (tx: Tx) => Promise<T>, entry: 
 
 /**
  * For effects that no transaction holds, such as a mail: the entry stands before them, so that no crash loses it. It says that
- * nobody knows the outcome until it is known, and tells of a failure, which may be that of the answer alone.
+ * nobody knows the outcome until it is known, and tells of a failure, which may be that of the answer alone. Where the
+ * failure is known to have left nothing behind (`isUndone`), nothing was written and there is no entry.
  */
-export async function auditedEffect<T>(db: Db, entry: AuditEntry, effect: () => Promise<T>): Promise<T> {
+export async function auditedEffect<T>(
+  db: Db,
+  entry: AuditEntry,
+  effect: () => Promise<T>,
+  isUndone: (error: unknown) => boolean = () => false,
+): Promise<T> {
   const begun = { ...entry, newValues: { ...(entry.newValues as object | undefined), outcome: 'unknown' } }
   const id = await db.fly(SYSTEM, sql`${auditStatement(begun)} returning id`)
   // Where this cannot be written, the entry stays as it is, which is true as well.
-  const settle = (more: Sql): Promise<unknown> => db.run(SYSTEM, settled(id, more)).catch(() => undefined)
+  const end = (statement: Sql): Promise<unknown> => db.run(SYSTEM, statement).catch(() => undefined)
   try {
     const result = await effect()
-    await settle(sql`'{}'::jsonb`)
+    await end(settled(id, sql`'{}'::jsonb`))
     return result
   } catch (error) {
-    await settle(sql`jsonb_build_object('error', ${reasonOf(error).replaceAll('\0', '')}::text)`)
+    const failure = sql`jsonb_build_object('error', ${reasonOf(error).replaceAll('\0', '')}::text)`
+    await end(isUndone(error) ? sql`delete from svc.audit_log where id = ${id}::uuid` : settled(id, failure))
     throw error
   }
 }

@@ -8,13 +8,20 @@ const api = await startServer()
 const audit = async (query = '') => (await api.call(`GET /api/admin/audit${query}`, { as: 'admin' })).body
 const sql = (query: string) => api.call('POST /api/admin/sql', { as: 'admin', json: { query } })
 
-test('admin SQL leaves its text in the trail, also when it failed', async () => {
+test('admin SQL leaves its text in the trail, and none when it failed and left nothing else', async () => {
   await sql('select 42 as answer')
-  await sql('select 1/0')
+  await api.sql('create table kept (v int); insert into kept values (1), (1)')
+  for (const query of [
+    'select 1/0',
+    'select 1/0; ',
+    'selec 1; commit',
+    'create table kept ()',
+    'delete from kept where v = 1/0',
+  ])
+    assert.equal((await sql(query)).status, 400, query)
   const { items, count, limit, offset } = await audit('?action=sql.execute')
-  assert.deepEqual([count, limit, offset], [2, 100, 0])
-  const [failed, done] = items
-  assert.deepEqual(failed.new_values, { query: 'select 1/0', error: 'division by zero' })
+  assert.deepEqual([count, limit, offset], [1, 100, 0])
+  const [done] = items
   assert.deepEqual(done.new_values, { query: 'select 42 as answer' })
   assert.equal(done.actor, 'admin')
   assert.equal(done.action, 'sql.execute')
@@ -22,6 +29,22 @@ test('admin SQL leaves its text in the trail, also when it failed', async () => 
   assert.match(done.timestamp, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/)
   assert.match(done.ip_address, /127\.0\.0\.1/)
   assert.ok(!('user_id' in done) && !('old_values' in done))
+})
+
+test('admin SQL that failed and may have left something is in the trail', async () => {
+  const failing = [
+    ['insert into kept values (7); commit; select 1/0', 'division by zero'],
+    ["do $$ begin insert into kept values (8); commit; raise 'no'; end $$", 'no'],
+    ["do $$ begin commit; execute 'selec 1'; end $$", 'syntax error at or near "selec"'],
+    ['create unique index concurrently half on kept (v)', 'could not create unique index "half"'],
+  ]
+  for (const [query = '', error] of failing) {
+    assert.equal((await sql(query)).status, 400)
+    const { items } = await audit('?action=sql.execute&limit=1')
+    assert.deepEqual(items[0].new_values, { query, error })
+  }
+  assert.deepEqual(await api.sql('select v from kept where v > 1 order by v'), [{ v: '7' }, { v: '8' }])
+  assert.equal((await api.sql(`select from pg_class where relname = 'half'`)).length, 1)
 })
 
 test('an effect that no transaction holds is in the trail while it runs, with an outcome that nobody knows yet', async () => {

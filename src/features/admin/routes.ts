@@ -8,7 +8,7 @@ import { json, jsonText, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { type Audit, auditableQuery, createAudit } from './audit.ts'
 import { type PasswordNote, type Passwords, settlePassword } from './password.ts'
-import { createRunSql, type RunSqlDeps } from './run-sql.ts'
+import { createRunSql, type RunSqlDeps, wasRolledBack } from './run-sql.ts'
 import { forgetExpiredTokens } from './sql.ts'
 import { createStats, type StatsDeps } from './stats.ts'
 import { type AdminTokens, createAdminTokens } from './tokens.ts'
@@ -78,7 +78,8 @@ export function createAdmin(deps: AdminDeps): Admin {
         if (query.trim() === '') throw new AppError('bad_request', 'query is required')
         // The query has a connection of its own, and may commit and still fail: that it was tried is written first.
         const entry = call.audit({ newValues: { query: auditableQuery(query) } })
-        return jsonText(200, await auditedEffect(db, entry, () => runSql(query, call.signal)))
+        const run = () => runSql(query, call.signal)
+        return jsonText(200, await auditedEffect(db, entry, run, (error) => wasRolledBack(query, error as Error)))
       },
     }),
 

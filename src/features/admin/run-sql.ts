@@ -3,7 +3,7 @@ import { AppError, badRequest, reasonOf, unavailable } from '../../core/errors.t
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
-import { isCanceled, isConnectionLost } from '../../db/pg-errors.ts'
+import { isCanceled, isConnectionLost, isSyntaxError } from '../../db/pg-errors.ts'
 import { Ident } from '../../db/sql.ts'
 import { endBackend } from './sql.ts'
 import { toJsonRows } from './sql-values.ts'
@@ -61,7 +61,7 @@ export function createRunSql(deps: RunSqlDeps): RunSql {
       } catch (error) {
         const isLate = performance.now() - startedAt >= timeoutMs - 50
         if (timedOut.signal.aborted || (isLate && isCanceled(error))) {
-          throw badRequest(`query timed out after ${timeoutMs / 1000} seconds`)
+          throw new AppError('bad_request', `query timed out after ${timeoutMs / 1000} seconds`, { cause: error })
         }
         throw refusal(error)
       } finally {
@@ -101,6 +101,22 @@ function refusal(error: unknown): AppError {
   if (error instanceof TooLarge) return badRequest('the result has a value that is too large')
   if (!isConnectionLost(error)) return new AppError('bad_request', reasonOf(error), { cause: error })
   return new AppError('unavailable', 'database unavailable', { cause: error, headers: { 'Retry-After': '1' } })
+}
+
+const IN_ONE_TRANSACTION =
+  /^\s*(select|insert|update|delete|merge|with|values|table|create|alter|drop|grant|revoke|comment|truncate|copy)\b/i
+const MAY_LEAVE_SOMETHING = /;|\b(concurrently|database|tablespace|subscription|system|program)\b/i
+
+/**
+ * PostgreSQL has said no to one statement that it runs in one transaction, or could not read the text at all. Of what
+ * commits by itself, or of several statements, something may be left.
+ */
+export function wasRolledBack(query: string, { cause }: { cause?: unknown }): boolean {
+  if (isConnectionLost(cause)) return false
+  // Inside of a function or a block, a syntax error has a place that it comes from.
+  if (isSyntaxError(cause) && (cause as { where?: string }).where === undefined) return true
+  const statement = query.replace(/[\s;]+$/, '')
+  return IN_ONE_TRANSACTION.test(statement) && !MAY_LEAVE_SOMETHING.test(statement)
 }
 
 /** At most `max` works at once; the others wait their turn, but not for ever. */
