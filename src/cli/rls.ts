@@ -24,9 +24,9 @@ export async function diff(context: Context): Promise<number> {
   const file = fileOf(context)
   const before = readFileSync(file, 'utf8')
   const after = await current(context.config().config, usersOf(before))
-  const [then, now] = [before.split('\n'), after.split('\n')]
-  const removed = then.filter((line) => !now.includes(line))
-  const added = now.filter((line) => !then.includes(line))
+  const [then, now] = [new Set(before.split('\n')), new Set(after.split('\n'))]
+  const removed = [...then].filter((line) => !now.has(line))
+  const added = [...now].filter((line) => !then.has(line))
   if (context.json) context.print(JSON.stringify({ removed, added }))
   else
     for (const line of [...removed.map((gone) => `- ${gone}`), ...added.map((made) => `+ ${made}`)]) context.print(line)

@@ -225,7 +225,7 @@ export class GraphEngine {
     const data = new Map<string, string>()
     const keys: string[] = []
     const statements: Sql[] = []
-    let at = ''
+    let at = selected[0]?.key ?? ''
     try {
       this.#deps.requireWriter(who)
       for (const field of selected) {

@@ -295,6 +295,8 @@ test('keys keep their scope and their tables', async () => {
     403,
     'api key scope does not permit write operations',
   ])
+  const { body } = await ask('mutation { gone: delete_posts(where: {}) { affected_rows } }', { as: readonly })
+  assert.deepEqual(body.errors[0].path, ['gone'])
   const narrow = await make({ allowedTables: ['posts'] })
   assert.deepEqual(await failure('{ authors { id } }', { as: narrow }), [
     403,

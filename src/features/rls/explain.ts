@@ -175,7 +175,7 @@ function decide(
   for (const { part, questions } of groups) {
     const answers = questions.flatMap((question) => answered.get(keyOf(question)) ?? [])
     const broken = answers.filter(({ verdict }) => verdict === 'error')
-    if (broken.length > 0) return denied(`${names(broken)} raises an error`, broken)
+    if (broken.length > 0) return denied(`${names(broken)} ${broken.length > 1 ? 'raise' : 'raises'} an error`, broken)
     const restrictive = answers.filter(({ policy, verdict }) => !policy.permissive && verdict !== true)
     const row = part === 'using' ? 'the row' : 'the row as it would be'
     if (restrictive.length > 0) return denied(`restrictive ${names(restrictive)} does not hold on ${row}`, restrictive)
