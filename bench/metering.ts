@@ -68,11 +68,15 @@ for (let i = 0; i < ROUNDS; i++) {
 const ratioOf = (name: Side, figure: keyof Figures): number =>
   median(all[name].map((one, i) => one[figure] / (all.bare[i]?.[figure] ?? Number.NaN)))
 const of = (name: Side, figure: keyof Figures): number => median(all[name].map((one) => one[figure]))
+const verdict = (ratio: number, noise: number): string => {
+  if (Math.abs(noise - 1) > BAR - 1) return 'too noisy to tell'
+  return ratio <= BAR ? 'ok' : 'above'
+}
 const tell = (what: string, figure: keyof Figures, digits: number, unit: string): void => {
   const [ratio, noise] = [ratioOf('metered', figure), ratioOf('control', figure)]
   console.log(
     `${what}: ${of('metered', figure).toFixed(digits)} ${unit} metered and audited, ${of('bare', figure).toFixed(digits)} ${unit} ` +
-      `without; ratio ${ratio.toFixed(3)}, the control's ${noise.toFixed(3)}, bar ${BAR}: ${ratio / noise <= BAR ? 'ok' : 'above'}`,
+      `without; ratio ${ratio.toFixed(3)}, the control's ${noise.toFixed(3)}, bar ${BAR}: ${verdict(ratio, noise)}`,
   )
 }
 tell('read by id, p50', 'p50', 3, 'ms')
