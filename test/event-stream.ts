@@ -1,4 +1,5 @@
 import { request } from 'node:http'
+import { PATIENCE_MS } from './eventually.ts'
 
 export type StreamEvent = {
   event: string
@@ -22,8 +23,8 @@ export type EventReader = {
   resume(): void
   close(): void
   /** Resolves with the first event that fits, past or future. */
-  until(fits: (event: StreamEvent) => boolean, seconds?: number): Promise<StreamEvent>
-  ended(seconds?: number): Promise<void>
+  until(fits: (event: StreamEvent) => boolean): Promise<StreamEvent>
+  ended(): Promise<void>
 }
 
 export type Listening = { token?: string; headers?: Record<string, string>; query?: Record<string, string> }
@@ -44,9 +45,10 @@ export async function listenTo(url: string, { token, headers = {}, query = {} }:
         waiters = []
         for (const waiter of woken) waiter()
       }
-      const soon = (seconds: number, what: string): Promise<void> =>
+      const heardMore = (what: string, deadline: number): Promise<void> =>
         new Promise((heard, late) => {
-          const timer = setTimeout(() => late(new Error(`${what}; so far: ${text.slice(-2_000)}`)), seconds * 1000)
+          const fail = (): void => late(new Error(`${what}; so far: ${text.slice(-2_000)}`))
+          const timer = setTimeout(fail, deadline - Date.now())
           waiters.push(() => {
             clearTimeout(timer)
             heard()
@@ -63,18 +65,18 @@ export async function listenTo(url: string, { token, headers = {}, query = {} }:
         pause: () => response.pause(),
         resume: () => response.resume(),
         close: () => outgoing.destroy(),
-        async until(fits, seconds = 10) {
-          const deadline = Date.now() + seconds * 1000
+        async until(fits) {
+          const deadline = Date.now() + PATIENCE_MS
           for (;;) {
             const found = reader.events.find(fits)
             if (found) return found
             if (reader.closed) throw new Error(`the stream ended; it said: ${text.slice(-2_000)}`)
-            await soon((deadline - Date.now()) / 1000, 'no such event in time')
+            await heardMore('no such event in time', deadline)
           }
         },
-        async ended(seconds = 10) {
-          const deadline = Date.now() + seconds * 1000
-          while (!reader.closed) await soon((deadline - Date.now()) / 1000, 'the stream did not end in time')
+        async ended() {
+          const deadline = Date.now() + PATIENCE_MS
+          while (!reader.closed) await heardMore('the stream did not end in time', deadline)
         },
       }
       response.setEncoding('utf8')

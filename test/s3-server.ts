@@ -35,7 +35,7 @@ async function startOwn(): Promise<TestS3> {
   const run = () =>
     spawn(process.execPath, ['--import', 'tsx', program, directory, String(port), bucket], { stdio: 'ignore' })
   let child = run()
-  const answers = () => eventually(() => fetch(`http://127.0.0.1:${port}/`), { seconds: 30 })
+  const answers = () => eventually(() => fetch(`http://127.0.0.1:${port}/`))
   const kill = async () => {
     const ended = new Promise((resolve) => child.once('exit', resolve))
     if (child.exitCode === null && child.signalCode === null && child.kill('SIGKILL')) await ended

@@ -9,10 +9,10 @@ export async function snapshotOf(databaseUrl: string): Promise<Schema> {
     url: databaseUrl,
     maxConns: 2,
     minConns: 1,
-    acquireTimeoutMs: 5000,
+    acquireTimeoutMs: 60_000,
     preparedStatements: true,
     schemas: ['public'],
-    statementTimeoutMs: 5000,
+    statementTimeoutMs: 60_000,
     observe,
   })
   const schema = await openSchemaCache({ db, schemas: ['public'], observe })

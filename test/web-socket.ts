@@ -17,9 +17,9 @@ export type Talker = {
   ask(message: object): Promise<Message>
   events(): Message[]
   lastId(): string
-  until(fits: (message: Message) => boolean, seconds?: number): Promise<Message>
+  until(fits: (message: Message) => boolean): Promise<Message>
   /** Resolves with the code of the close. */
-  closed(seconds?: number): Promise<number>
+  closed(): Promise<number>
   close(): void
 }
 
@@ -48,15 +48,12 @@ export async function talkTo(url: string, { token, headers = {}, options = {} }:
     ws.once('error', reject)
   })
   ws.on('error', () => {})
-  const until: Talker['until'] = (fits, seconds = 10) =>
-    eventually(
-      () => {
-        const found = heard.find(fits)
-        if (found === undefined) throw new Error(`no such message; so far: ${JSON.stringify(heard).slice(-2_000)}`)
-        return found
-      },
-      { seconds },
-    )
+  const until: Talker['until'] = (fits) =>
+    eventually(() => {
+      const found = heard.find(fits)
+      if (found === undefined) throw new Error(`no such message; so far: ${JSON.stringify(heard).slice(-2_000)}`)
+      return found
+    })
   const say = (message: object | string): void =>
     ws.send(typeof message === 'string' ? message : JSON.stringify(message))
   const events = (): Message[] => heard.filter(({ type }) => type === 'event')
@@ -73,14 +70,11 @@ export async function talkTo(url: string, { token, headers = {}, options = {} }:
     events,
     lastId: () => events().at(-1)?.id ?? '',
     until,
-    closed: (seconds = 10) =>
-      eventually(
-        () => {
-          if (code === undefined) throw new Error(`still open; so far: ${JSON.stringify(heard).slice(-2_000)}`)
-          return code
-        },
-        { seconds },
-      ),
+    closed: () =>
+      eventually(() => {
+        if (code === undefined) throw new Error(`still open; so far: ${JSON.stringify(heard).slice(-2_000)}`)
+        return code
+      }),
     close: () => ws.terminate(),
   }
 }

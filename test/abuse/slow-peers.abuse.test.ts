@@ -56,9 +56,7 @@ test('hundreds of senders that never end their bodies hold up nobody', async () 
   const part = posted(MB, `"${'x'.repeat(900_000)}`)
   const slow = Array.from({ length: 300 }, () => open(api.port, part))
   // As many as the address may hold stay; the oldest of the others have been told to come back.
-  await eventually(() => assert.ok(slow.filter(({ heard }) => heard().startsWith('HTTP/1.1 503')).length >= 225), {
-    seconds: 30,
-  })
+  await eventually(() => assert.ok(slow.filter(({ heard }) => heard().startsWith('HTTP/1.1 503')).length >= 225))
   assert.match(slow[0]?.heard() ?? '', /retry-after: 1\r\n/i)
   for (let i = 0; i < 20; i++) {
     const answer = await post(api.url, `"${'y'.repeat(500_000)}"`)
@@ -69,7 +67,7 @@ test('hundreds of senders that never end their bodies hold up nobody', async () 
 test('a body has to come at some rate', async () => {
   const api = await serve(routes, {
     bodyLimit: MB,
-    budgets: { arrivalPace: { graceMs: 200, bytesPerSecond: 100_000 } },
+    budgets: { arrivalPace: { graceMs: 3_000, bytesPerSecond: 100_000 } },
   })
   const dripping = open(api.port, posted(MB, '"'))
   const drip = setInterval(() => dripping.socket.write('x'), 20)
@@ -79,18 +77,18 @@ test('a body has to come at some rate', async () => {
 })
 
 test('readers that pause before large answers end alone, and others are answered', async () => {
-  const api = await serve(routes)
+  // None of them for being slow.
+  const readingPace = { graceMs: 600_000, bytesPerSecond: 65_536, streamBytesPerSecond: 1 }
+  const api = await serve(routes, { budgets: { readingPace } })
   const paused = Array.from({ length: 13 }, () =>
     open(api.port, 'GET /large HTTP/1.1\r\nHost: x\r\n\r\n', { reads: false }),
   )
   const isOver = ({ socket }: { socket: Socket }) => socket.destroyed
   // 128 MB are four of these answers: the oldest of the thirteen lose their connection.
   for (const reader of paused) reader.socket.on('end', () => reader.socket.destroy())
-  await eventually(() => assert.equal(api.requests.filter(({ route }) => route === '/large').length, 13), {
-    seconds: 30,
-  })
+  await eventually(() => assert.equal(api.requests.filter(({ route }) => route === '/large').length, 13))
   for (const reader of paused.slice(0, 9)) reader.socket.resume()
-  await eventually(() => assert.ok(paused.slice(0, 9).every(isOver)), { seconds: 30 })
+  await eventually(() => assert.ok(paused.slice(0, 9).every(isOver)))
   assert.ok(!paused.slice(9).some(isOver))
   assert.equal(await (await fetch(`${api.url}/small`)).json(), 'ok')
   const large = await fetch(`${api.url}/large`)
@@ -111,7 +109,7 @@ test('an answer beyond every measure is refused, and one that is not taken in ti
     taken += socket.read()?.length ?? 0
   }, 10)
   after(() => clearInterval(sip))
-  await eventually(() => assert.ok(socket.closed), { seconds: 30 })
+  await eventually(() => assert.ok(socket.closed))
   assert.ok(taken < 30 * MB)
 })
 

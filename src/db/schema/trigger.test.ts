@@ -26,10 +26,10 @@ async function poolOn(url: string, cleanups: (() => Promise<unknown>)[]) {
     url,
     maxConns: 4,
     minConns: 1,
-    acquireTimeoutMs: 5_000,
+    acquireTimeoutMs: 60_000,
     preparedStatements: true,
     schemas: ['public'],
-    statementTimeoutMs: 30_000,
+    statementTimeoutMs: 60_000,
     observe: () => {},
   })
   cleanups.push(() => db.stop())

@@ -42,7 +42,7 @@ test('wrong passwords and wrong bodies are refused', async () => {
 })
 
 test('many wrong passwords end in 429', async () => {
-  const api = await startServer({ config: { 'rate_limit.admin_login': '5/min' } })
+  const api = await startServer({ config: { 'rate_limit.admin_login': '5/hour' } })
   const answers = await Promise.all(Array.from({ length: 12 }, () => login(api, 'wrong')))
   const statuses = answers.map(({ status }) => status).sort()
   assert.deepEqual(statuses, [...Array(5).fill(401), ...Array(7).fill(429)])
@@ -64,7 +64,7 @@ test('a new password ends every token, also on the nodes that already know it', 
   assert.equal(await admits(one, token), 200)
   const two = await startServer({ on: one, config: { 'admin.password': 'another password' } })
   assert.equal(await admits(two, token), 401)
-  await eventually(async () => assert.equal(await admits(one, token), 401), { seconds: 2 })
+  await eventually(async () => assert.equal(await admits(one, token), 401))
   assert.equal((await login(one, PASSWORD)).status, 401)
   assert.equal((await login(one, 'another password')).status, 200)
 })

@@ -108,7 +108,7 @@ test('a table whose trigger could not be made is tried again', async () => {
   const watched = () => api.sql(`select from pg_trigger where tgname = 'svc_watch'`)
   assert.deepEqual(await watched(), [])
   await api.sql('drop event trigger refuse')
-  await eventually(async () => assert.deepEqual(await watched(), [{}]), { seconds: 30 })
+  await eventually(async () => assert.deepEqual(await watched(), [{}]))
   await api.sql(`insert into notes values (1, 'past the API')`)
   await entriesOf(api, 'table=notes', 1)
 })

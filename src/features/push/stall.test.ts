@@ -14,8 +14,8 @@ const credentials = {
   apns: apnsCredentials({ key_file: apple.keyFile, team_id: 'TEAM123456', key_id: 'KEY1234567', bundle_id: 'x' }),
 }
 assert.ok(credentials.fcm && credentials.apns)
-const fcm = new Fcm({ credentials: credentials.fcm, outgoing, endpoint: google.url, timeoutMs: 2_000 })
-const apns = new Apns({ credentials: credentials.apns, endpoint: apple.url, timeoutMs: 2_000 })
+const fcm = new Fcm({ credentials: credentials.fcm, outgoing, endpoint: google.url, timeoutMs: 5_000 })
+const apns = new Apns({ credentials: credentials.apns, endpoint: apple.url, timeoutMs: 5_000 })
 after(async () => {
   apns.stop()
   google.close()
@@ -50,7 +50,7 @@ test('a broken connection is an outcome, and the next message gets another', asy
 
 test('a service that is not there is an outcome', async () => {
   assert.ok(credentials.apns)
-  const nobody = new Apns({ credentials: credentials.apns, endpoint: 'http://127.0.0.1:1', timeoutMs: 2_000 })
+  const nobody = new Apns({ credentials: credentials.apns, endpoint: 'http://127.0.0.1:1', timeoutMs: 5_000 })
   assert.equal((await nobody.send(message)).kind, 'failed')
 })
 
@@ -67,7 +67,7 @@ test('many messages at once buy one access token', async () => {
 
 test('a token endpoint that stalls, breaks or is busy is an outcome, and is asked again', async () => {
   assert.ok(credentials.fcm)
-  const fresh = new Fcm({ credentials: credentials.fcm, outgoing, endpoint: google.url, timeoutMs: 2_000 })
+  const fresh = new Fcm({ credentials: credentials.fcm, outgoing, endpoint: google.url, timeoutMs: 5_000 })
   const before = google.heard.length
   const refusals: [Behaviour, object][] = [
     ['stall', { code: 'timeout', retryAfter: undefined }],

@@ -89,13 +89,15 @@ test('vector indexes', { skip: withoutExtensions }, async (t) => {
     await blocker.sql('begin')
     await blocker.sql('insert into notes (id) values (9999)')
     const first = build(asked)
+    const building = 'select from pg_stat_progress_create_index where datname = current_database()'
     await eventually(async () => {
-      assert.equal((await api.sql('select from pg_stat_progress_create_index')).length, 1)
+      assert.equal((await api.sql(building)).length, 1)
     })
     for (const server of [api, other])
       assert.equal(told(await build(asked, server)), '409 index build already in progress')
     await api.sql(
-      `select pg_cancel_backend(pid) from pg_stat_activity where query like 'create index concurrently%' and pid <> pg_backend_pid()`,
+      `select pg_cancel_backend(pid) from pg_stat_activity
+        where query like 'create index concurrently%' and pid <> pg_backend_pid() and datname = current_database()`,
     )
     await blocker.sql('rollback')
     assert.ok((await first).status >= 500)

@@ -38,7 +38,7 @@ async function withSlowRoute(shutdownTimeoutSeconds: number) {
 }
 
 test('requests in flight finish, on connections that then close; new connections are refused', async () => {
-  const { api, release, waiting, isDraining } = await withSlowRoute(5)
+  const { api, release, waiting, isDraining } = await withSlowRoute(3600)
   const answers = Array.from({ length: 10 }, () => fetch(`${api.url}/slow`))
   await eventually(() => assert.equal(waiting(), 10))
   const closed = api.server.stop()
@@ -63,7 +63,7 @@ test('idle connections are closed, so a drain without work does not wait for its
 })
 
 test('a request that was on its way when the drain began is answered', async () => {
-  const { api } = await withSlowRoute(5)
+  const { api } = await withSlowRoute(3600)
   const socket = connect(api.port, '127.0.0.1')
   await once(socket, 'connect')
   await eventually(async () => assert.equal((await fetch(`${api.url}/health`)).status, 200))

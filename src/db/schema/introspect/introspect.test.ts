@@ -21,10 +21,10 @@ async function database(setup: string, { kind = 'embedded' as ClusterKind, schem
     url,
     maxConns: 4,
     minConns: 1,
-    acquireTimeoutMs: 5_000,
+    acquireTimeoutMs: 60_000,
     preparedStatements: true,
     schemas,
-    statementTimeoutMs: 30_000,
+    statementTimeoutMs: 60_000,
     observe: () => {},
   })
   cleanups.push(

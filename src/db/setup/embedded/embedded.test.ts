@@ -17,6 +17,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
+import { eventually } from '../../../../test/eventually.ts'
 import { findBinaries } from './binaries.ts'
 import { type Embedded, type EmbeddedOptions, startEmbedded } from './embedded.ts'
 import { holderOf } from './lock.ts'
@@ -173,13 +174,7 @@ test('when PostgreSQL alone dies it is started again under the same address', as
   const before = embedded.pid
   await query(embedded.url, `insert into kept values ('before')`)
   await kill9(before)
-  const deadline = Date.now() + 20_000
-  const rows = async (): Promise<unknown> =>
-    query(embedded.url, 'select what from kept').catch((error: Error) => {
-      if (Date.now() > deadline) throw error
-      return sleep(20).then(rows)
-    })
-  assert.deepEqual(await rows(), [{ what: 'before' }])
+  assert.deepEqual(await eventually(() => query(embedded.url, 'select what from kept')), [{ what: 'before' }])
   assert.notEqual(embedded.pid, before)
   await stop(embedded)
 })

@@ -69,7 +69,7 @@ test('the cookie is closed to scripts and other sites, and two tabs share it', a
 })
 
 test('starts are limited per address', async () => {
-  const limited = await startServer({ on: api, config: { ...config, 'rate_limit.login': '30/min' } })
+  const limited = await startServer({ on: api, config: { ...config, 'rate_limit.login': '30/hour' } })
   const answers = await Promise.all(Array.from({ length: 50 }, () => start(limited)))
   assert.equal(answers.filter(({ status }) => status === 302).length, 30)
   assert.equal(answers.filter(({ status }) => status === 429).length, 20)

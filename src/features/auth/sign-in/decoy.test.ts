@@ -28,6 +28,9 @@ const shapeOf = (value: unknown): unknown =>
 const strangers = Array.from({ length: 150 }, (_, i) => `stranger${i}@x.test`)
 const offers = () => Promise.all(strangers.map(async (email) => (await begin(email)).offered))
 
+/** The server's own round, some time after its start. */
+const isSweep = (text: string): boolean => text.includes('as is_mine')
+
 /** Sizes of ids as phones, password managers, desks and security keys make them. */
 const SIZES = [16, 20, 32, 48, 64]
 
@@ -103,7 +106,7 @@ test('known and unknown addresses cost the same statements, to ask and to be ref
   const server = await startServer({ on: api, config: { ...config, 'database.url': wire.url } })
   const told = async (work: () => Promise<unknown>) =>
     // What the server does by itself meanwhile knows nothing of accounts.
-    (await wire.during(work)).filter((text) => /svc\.(users|webauthn|sessions|mfa)/.test(text))
+    (await wire.during(work)).filter((text) => /svc\.(users|webauthn|sessions|mfa)/.test(text) && !isSweep(text))
   const costs = []
   for (const email of ['has20@x.test', 'stays@x.test', 'stranger@x.test']) {
     let asked = await begin(email, server)

@@ -144,7 +144,7 @@ test('while switched off there is no passkey sign-in', async () => {
 })
 
 test('passkey sign-ins count on the limit of logins', async () => {
-  const limited = await startServer({ config: { ...passkeyConfig, 'rate_limit.login': '2/min' } })
+  const limited = await startServer({ config: { ...passkeyConfig, 'rate_limit.login': '2/hour' } })
   const statuses = []
   for (const step of ['discover/begin', 'begin', 'discover/begin', 'finish'] as const) {
     const json = { email: 'a@x.test', challenge_id: 'x', assertion_response: {} }

@@ -89,7 +89,8 @@ test('a reader who stops holds one connection, keeps nobody from anything, and g
   stopped.pause()
   await eventually(async () => {
     const waiting = await api.sql(
-      `select from pg_stat_activity where query like 'fetch%svc_export' and (state = 'idle in transaction' or wait_event = 'ClientWrite')`,
+      `select from pg_stat_activity where query like 'fetch%svc_export' and datname = current_database()
+        and (state = 'idle in transaction' or wait_event = 'ClientWrite')`,
     )
     assert.equal(waiting.length, 1)
   })

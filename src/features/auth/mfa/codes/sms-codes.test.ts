@@ -140,7 +140,7 @@ test('a number of another country gets the same answer and no message', async ()
 })
 
 test('messages for a second factor count on the limit of text messages', async () => {
-  const limited = await startServer({ on: api, config: { ...config, 'rate_limit.sms': '2/min' } })
+  const limited = await startServer({ on: api, config: { ...config, 'rate_limit.sms': '2/hour' } })
   const { token } = await limited.signUp('limited@x.test')
   const path = 'POST /api/auth/mfa/sms/enroll'
   await limited.call('POST /api/auth/sms', { json: { phone: '+41790000001' } })

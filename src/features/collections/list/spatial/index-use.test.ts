@@ -112,7 +112,7 @@ test('a policy keeps nobody from the index, and the index tells nobody of other 
       assert.ok((now.get(index) ?? 0) - (before.get(index) ?? 0) >= filters(column).length, `${column} is used`)
     }
   }
-  await eventually(isReported, { seconds: 30 })
+  await eventually(isReported)
   const anyone = await api.call('GET /api/collections/own_places?near=flat,7.2,46.2,5000')
   assert.deepEqual([anyone.status, anyone.body.totalItems ?? anyone.body.message], [200, 0])
 })
