@@ -8,7 +8,7 @@ alter table svc.changes
   add column packed json,
   add column key_columns text[],
   alter column id set increment by 1024;
--- Compressing would cost an import more than all else that the log does.
+-- Compressing would cost an import two to three times what storing does.
 alter table svc.changes alter column packed set storage external;
 alter table svc.changes alter column packed set statistics 0, alter column key_columns set statistics 0;
 
