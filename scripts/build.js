@@ -17,45 +17,54 @@ function isCurrent(files) {
   return [...files, 'scripts/build.js', 'package-lock.json'].every((file) => statSync(root + file).mtimeMs <= built)
 }
 
-/**
- * What a start needs becomes few files, because opening and linking hundreds takes longer than running them. Packages
- * that are imported when first used stay packages.
- */
-const lazyPackagesStayOutside = {
-  name: 'lazy packages stay outside',
+/** Packages that a start does not need and that are faster to load as one file, which they become. */
+const LATER = ['graphql', 'ws']
+
+/** One file, because opening and linking hundreds takes longer than running them. */
+const packages = {
+  name: 'packages that a start does not need stay outside',
   setup: (build) =>
-    build.onResolve({ filter: /^[^./]/ }, ({ path, kind }) =>
-      kind === 'dynamic-import' ? { path, external: true } : undefined,
-    ),
+    build.onResolve({ filter: /^[^./]/ }, ({ path, kind }) => {
+      if (kind === 'dynamic-import') return { path, external: true }
+      return LATER.includes(path) && kind !== 'entry-point' ? { path: `./${path}.cjs`, external: true } : undefined
+    }),
 }
 
-async function bundle() {
+const common = {
+  absWorkingDir: root,
+  bundle: true,
+  platform: 'node',
+  target: 'node20.19',
+  legalComments: 'none',
+  logLevel: 'warning',
+}
+
+/** main.js, which runs server.cjs; see src/built.ts. */
+export async function bundle(outdir) {
   const { build } = await import('esbuild')
+  await build({ ...common, outdir, entryPoints: { main: 'src/built.ts' }, format: 'esm' })
   await build({
-    absWorkingDir: root,
-    entryPoints: ['src/main.ts'],
-    outdir: 'dist',
-    bundle: true,
-    splitting: true,
-    format: 'esm',
-    platform: 'node',
-    target: 'node20.19',
+    ...common,
+    outdir,
+    entryPoints: { server: 'src/cli/run.ts', ...Object.fromEntries(LATER.map((name) => [name, name])) },
+    format: 'cjs',
+    outExtension: { '.js': '.cjs' },
     // Used by `node --enable-source-maps`; without the sources, which are not far.
     sourcemap: true,
     sourcesContent: false,
-    legalComments: 'none',
     // An optional addon that pg looks for.
     external: ['pg-native'],
-    // pg makes a Response to learn whether it is at Cloudflare; on Node 20, which has no navigator to ask, that loads
-    // all of fetch: 9 MB and 30 ms in a bare process.
-    // graphql looks for a second copy of itself at every look at a type, except in production: that is half of its time.
-    define: { navigator: '{"userAgent":"Node.js"}', 'process.env.NODE_ENV': '"production"' },
-    plugins: [lazyPackagesStayOutside],
-    // Packages that are CommonJS call it.
-    banner: {
-      js: "import { createRequire as svcRequire } from 'node:module'; const require = svcRequire(import.meta.url);",
+    plugins: [packages],
+    define: {
+      // pg makes a Response to learn whether it is at Cloudflare; on Node 20, which has no navigator to ask, that loads
+      // all of fetch: 9 MB and 30 ms in a bare process.
+      navigator: '{"userAgent":"Node.js"}',
+      // graphql looks for a second copy of itself at every look at a type, except in production: that is half of its time.
+      'process.env.NODE_ENV': '"production"',
+      'import.meta.url': 'svcUrl',
     },
-    logLevel: 'warning',
+    // Strict, as the modules are that it is made of.
+    banner: { js: "'use strict'; const svcUrl = require('node:url').pathToFileURL(__filename).href;" },
   })
 }
 
@@ -70,7 +79,7 @@ export async function ensureBuilt() {
   // Files whose source is gone must not live on in the build.
   rmSync(`${root}dist`, { recursive: true, force: true })
   say('building …')
-  await bundle().catch((error) => fail(`building: ${error.message}`))
+  await bundle(`${root}dist`).catch((error) => fail(`building: ${error.message}`))
   writeFileSync(stamp, files.join('\n'))
   // What was edited while the bundler ran counts as newer.
   utimesSync(stamp, started, started)

@@ -1,5 +1,12 @@
+import { cleanupsOf } from './app/cleanups.ts'
+import { createData } from './app/data.ts'
+import { createEvents } from './app/events.ts'
+import { createFiles } from './app/files.ts'
+import { createIdentity } from './app/identity.ts'
 import { jobTypesOf } from './app/job-types.ts'
 import { Lifecycle } from './app/lifecycle.ts'
+import { createMessages } from './app/messages.ts'
+import { createOperator } from './app/operator.ts'
 import { openPlatform, openStore } from './app/platform.ts'
 import { serverConfig } from './app/server-config.ts'
 import type { Config } from './config/config.ts'
@@ -8,6 +15,7 @@ import type { LogEntry, Observe } from './core/observe.ts'
 import { type Capability, capabilitiesOf } from './db/setup/capabilities.ts'
 import type { Feature } from './http/feature.ts'
 import type { Route } from './http/route.ts'
+import { createHttpServer } from './http/server.ts'
 
 export type App = {
   /** Where it listens. */
@@ -45,12 +53,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
   try {
     const stats = () => Object.assign({}, ...features.map((feature) => feature.stats?.()))
     const store = await openStore(config, life, { observe, progress, embeddedUrl })
-    // The features are compiled while PostgreSQL reads its catalogue.
-    const [platform, groups] = await Promise.all([
-      openPlatform(config, life, observe, store),
-      import('./app/groups.ts'),
-    ])
-    const { createMessages, createIdentity, createOperator, createData, createEvents, createFiles } = groups
+    const platform = await openPlatform(config, life, observe, store)
     const messages = createMessages(config, platform)
     const identity = await createIdentity(config, platform, messages, life, { logEntries, stats, census })
     const operator = createOperator(config, platform, identity, life, census)
@@ -61,12 +64,12 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     await life.start(features)
 
     const { db, changeLog } = platform
-    const cleanups = groups.cleanupsOf(config, { db, store: files.store, trimLog: () => changeLog.trim() })
+    const cleanups = cleanupsOf(config, { db, store: files.store, trimLog: () => changeLog.trim() })
     // Stops before anything that its handlers use.
     life.own(platform.queue)
     await events.jobs.work(jobTypesOf(features, cleanups))
     const routes: readonly Route[] = features.flatMap((feature) => feature.routes ?? [])
-    const http = groups.createHttpServer({
+    const http = createHttpServer({
       routes,
       identify: identity.identify,
       limiter: platform.limiter,

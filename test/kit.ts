@@ -144,7 +144,9 @@ export type SpawnedServer = TestServer & {
 }
 
 /** A server in a process of its own, for tests that kill it. */
-export async function spawnServer(options: ServerOptions & { port?: number } = {}): Promise<SpawnedServer> {
+export async function spawnServer(
+  options: ServerOptions & { port?: number; main?: string } = {},
+): Promise<SpawnedServer> {
   const databaseUrl = await databaseFor(options)
   const port = options.port ?? (await freePort())
   const dataDir = mkdtempSync(join(tmpdir(), 'svc-spawned-'))
@@ -160,8 +162,8 @@ export async function spawnServer(options: ServerOptions & { port?: number } = {
     env[`SVC_${key.replaceAll('.', '_').toUpperCase()}`] =
       typeof value === 'object' ? JSON.stringify(value) : String(value)
   }
-  const main = new URL('../src/main.ts', import.meta.url).pathname
-  const child = spawn(process.execPath, ['--import', 'tsx', main, 'start'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+  const main = options.main ? [options.main] : ['--import', 'tsx', new URL('../src/main.ts', import.meta.url).pathname]
+  const child = spawn(process.execPath, [...main, 'start'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
   let output = ''
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk))
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))

@@ -8,6 +8,8 @@ export type Context = {
   flag(name: string): string | true | undefined
   /** Everything behind `svc`, for a command that starts itself again. */
   argv: readonly string[]
+  /** To be called once this process serves. */
+  onServing(): void
   url: string | undefined
   adminToken: string | undefined
   config(): { config: Config; warnings: string[] }

@@ -20,8 +20,11 @@ const commandFlags = Object.fromEntries(
 
 const configFlags = listedKeys().flatMap(({ field }) => (field.flag === undefined ? [] : [field.flag]))
 
-/** Runs one command; resolves to the exit code: 0 done, 1 failed, 2 used wrongly. */
-export async function run(argv: readonly string[]): Promise<number> {
+/**
+ * Runs one command; resolves to the exit code: 0 done, 1 failed, 2 used wrongly. `onServing` is called in a process that
+ * has become a server.
+ */
+export async function run(argv: readonly string[], onServing: () => void = () => {}): Promise<number> {
   try {
     const { values, positionals } = parse(argv)
     if (values['help'] === true) return print(help())
@@ -32,7 +35,7 @@ export async function run(argv: readonly string[]): Promise<number> {
         throw new UsageError(`--${name} does not belong to svc ${words.join(' ')} (see svc --help)`)
       }
     }
-    return await found.command.run(contextOf(values, found.args, argv))
+    return await found.command.run(contextOf(values, found.args, argv, onServing))
   } catch (error) {
     process.stderr.write(`${firstLine(reasonOf(error))}\n`)
     return error instanceof UsageError ? 2 : 1
@@ -65,11 +68,12 @@ function find(words: readonly string[]): { command: Command; args: readonly stri
   throw new UsageError(`unknown command: ${words.slice(0, 2).join(' ')} (see svc --help)`)
 }
 
-function contextOf(values: Values, args: readonly string[], argv: readonly string[]): Context {
+function contextOf(values: Values, args: readonly string[], argv: readonly string[], onServing: () => void): Context {
   const text = (name: string) => (typeof values[name] === 'string' ? values[name] : undefined)
   return {
     args,
     argv,
+    onServing,
     json: values['json'] === true,
     flag: (name) => (values[name] === false ? undefined : values[name]),
     url: text('url')?.replace(/\/+$/, ''),

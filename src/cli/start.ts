@@ -33,6 +33,7 @@ export async function start(context: Context): Promise<number> {
     const endToken = await keepTokenFile(server, config, log, isOnlyOne)
     await announce(context, await server.facts())
     watchForBugs(log)
+    if (workers === 1) context.onServing()
     await stopping
     // Workers drain one after another: the last begins after nearly all of the time, and has all of it.
     forceExitAfter((workers > 1 ? 2 * drainSeconds : drainSeconds) + 10)

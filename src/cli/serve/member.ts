@@ -43,6 +43,7 @@ export async function serveAsMember(context: Context): Promise<number> {
     })
     const ready: Ready = { url: app.url, facts: await factsOf(app, config) }
     await parent.ask('ready', ready, START_MS)
+    context.onServing()
   } catch (error) {
     await parent.ask('failed', explainStart(config, error).message, START_MS)
     process.exit(1)

@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { eventually, spawnServer } from '../test/kit.ts'
+
+const root = new URL('..', import.meta.url).pathname
+const folder = mkdtempSync(join(tmpdir(), 'svc-built-'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+for (const name of ['node_modules', 'migrations', 'package.json']) symlinkSync(join(root, name), join(folder, name))
+const dist = join(folder, 'dist')
+// Plain JavaScript, which runs before anything is installed.
+type Build = { bundle(outdir: string): Promise<void> }
+const { bundle } = (await import(new URL('../scripts/build.js', import.meta.url).href)) as Build
+await bundle(dist)
+const main = join(dist, 'main.js')
+const kept = join(dist, 'server.cjs.compiled')
+
+/** A server of this build, until it serves and has kept its code, or found that it need not. */
+async function serveOnce(check: () => void): Promise<void> {
+  const server = await spawnServer({ main })
+  const graphql = await server.call('POST /api/graphql', { json: { query: '{ __typename }' } })
+  assert.deepEqual(graphql.body, { data: { __typename: 'Query' } })
+  await eventually(check)
+  await server.stop()
+  assert.equal(server.child.exitCode, 0)
+}
+
+const helpOf = (...flags: string[]): string =>
+  execFileSync(process.execPath, [...flags, main, '--help'], { encoding: 'utf8' }).split('\n')[0] ?? ''
+
+test('what V8 compiled is kept by the first server, and used by the next', async () => {
+  await serveOnce(() => assert.ok(statSync(kept).size > 500_000))
+  const { ino } = statSync(kept)
+  await serveOnce(() => {})
+  assert.equal(statSync(kept).ino, ino)
+})
+
+test('code that was kept wrongly is not run, and replaced', async () => {
+  const whole = readFileSync(kept)
+  const damaged = Buffer.from(whole)
+  damaged.fill(0xff, whole.length >> 1, (whole.length >> 1) + 4096)
+  for (const wrong of [Buffer.alloc(0), whole.subarray(0, whole.length >> 1), damaged]) {
+    writeFileSync(kept, wrong)
+    assert.equal(helpOf(), 'Usage: svc <command>')
+  }
+  await serveOnce(() => assert.ok(!readFileSync(kept).equals(damaged)))
+  assert.ok(readFileSync(kept).length > 500_000)
+})
+
+test('other code of the same length is other code', async () => {
+  const file = join(dist, 'server.cjs')
+  const text = readFileSync(file, 'utf8')
+  const changed = text.replace('Usage: svc <command>', 'Usage: svc [command]')
+  assert.ok(changed !== text)
+  writeFileSync(file, changed)
+  assert.equal(helpOf(), 'Usage: svc [command]')
+  assert.equal(helpOf('--enable-source-maps'), 'Usage: svc [command]')
+  writeFileSync(file, text)
+})
+
+test('where nothing can be kept, every start compiles', async () => {
+  rmSync(kept)
+  mkdirSync(kept)
+  await serveOnce(() => {})
+  assert.ok(statSync(kept).isDirectory())
+})
