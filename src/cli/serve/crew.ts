@@ -19,6 +19,8 @@ type Member = { worker: Worker; peer: Peer; isServing: boolean; ended: Promise<v
 /** One that lived shorter than this failed to work, and its successor waits. */
 const SHORT_LIFE_MS = 10_000
 const MAX_DELAY_MS = 10_000
+/** For the answer of a member. */
+const PATIENCE_MS = 5_000
 
 /** Several processes on one port; see docs/decisions/0026-workers.md. */
 export class Crew implements Server {
@@ -96,7 +98,7 @@ export class Crew implements Server {
   /** Resolves when a new member serves. */
   #hire(): Promise<Ready> {
     const worker = cluster.fork()
-    const peer = new Peer(worker)
+    const peer = new Peer(worker, PATIENCE_MS)
     const hiredAt = performance.now()
     const { stdout, stderr } = worker.process
     if (stdout) forwardLines(stdout, process.stdout)
@@ -108,6 +110,7 @@ export class Crew implements Server {
       const ended = new Promise<void>((left) => {
         worker.once('exit', (code, signal) => {
           this.#members.delete(member)
+          peer.gone()
           left()
           reject(new Error('a worker ended at its start'))
           if (member.isServing) this.#replace(worker, performance.now() - hiredAt, signal ?? `exit code ${code}`)

@@ -7,9 +7,6 @@ import { explainStart, factsOf, forceExitAfter, watchForBugs } from './alone.ts'
 import type { Assignment, Ready } from './crew.ts'
 import { Peer } from './peer.ts'
 
-/** A parent that is busy, as all are when several start at once, is not gone. */
-const START_MS = 60_000
-
 /** One worker process of `svc start --workers N`: serves until its parent tells it to stop. */
 export async function serveAsMember(context: Context): Promise<number> {
   const { config } = context.config()
@@ -18,7 +15,7 @@ export async function serveAsMember(context: Context): Promise<number> {
   // The parent decides who stops when; a terminal sends its signals to all of them.
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => {})
   watchForBugs(log)
-  const { members, embeddedUrl } = (await parent.ask('assignment', undefined, START_MS)) as Assignment
+  const { members, embeddedUrl } = (await parent.ask('assignment')) as Assignment
   const census: Census = (kind, own) => {
     parent.answer(`own ${kind}`, own)
     return async () => (await parent.ask('everyone', kind)) as ReturnType<typeof own>[]
@@ -42,10 +39,10 @@ export async function serveAsMember(context: Context): Promise<number> {
       })
     })
     const ready: Ready = { url: app.url, facts: await factsOf(app, config) }
-    await parent.ask('ready', ready, START_MS)
+    await parent.ask('ready', ready)
     context.onServing()
   } catch (error) {
-    await parent.ask('failed', explainStart(config, error).message, START_MS)
+    await parent.ask('failed', explainStart(config, error).message)
     process.exit(1)
   }
   return new Promise(() => {})

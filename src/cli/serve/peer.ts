@@ -13,17 +13,23 @@ type Message =
 const isMessage = (message: unknown): message is Message =>
   typeof message === 'object' && message !== null && 'svc' in message
 
-const TIMEOUT_MS = 5_000
+type Answer = Extract<Message, { svc: 'answer' }>
 
-/** Questions and answers between two processes of one server. */
+/**
+ * Questions and answers between two processes of one server. A parent gives a worker, which may hang, only so much
+ * time. A worker waits for its parent as long as that takes: without one it ends anyway.
+ */
 export class Peer {
   readonly #channel: Channel
+  readonly #patienceMs: number | undefined
   readonly #answers = new Map<string, (about: unknown) => unknown>()
-  readonly #waiting = new Map<number, (answer: Extract<Message, { svc: 'answer' }>) => void>()
+  readonly #waiting = new Map<number, (answer: Omit<Answer, 'svc' | 'id'>) => void>()
   #lastId = 0
+  #isGone = false
 
-  constructor(channel: Channel) {
+  constructor(channel: Channel, patienceMs?: number) {
     this.#channel = channel
+    this.#patienceMs = patienceMs
     channel.on('message', (message) => {
       if (!isMessage(message)) return
       if (message.svc === 'question') void this.#answer(message)
@@ -36,25 +42,30 @@ export class Peer {
     this.#answers.set(kind, answer)
   }
 
-  /** Rejects with what the other side says went wrong, or when it says nothing. */
-  ask(kind: string, about?: unknown, timeoutMs = TIMEOUT_MS): Promise<unknown> {
+  /** Rejects with what the other side says went wrong, when it says nothing in time, or is gone. */
+  ask(kind: string, about?: unknown): Promise<unknown> {
+    if (this.#isGone) return Promise.reject(new Error(`nobody to ask: ${kind}`))
     const id = ++this.#lastId
     return new Promise((resolve, reject) => {
-      const settle = (): void => {
+      const heard = ({ value, failure }: Omit<Answer, 'svc' | 'id'>): void => {
         clearTimeout(timer)
         this.#waiting.delete(id)
-      }
-      const timer = setTimeout(() => {
-        settle()
-        reject(new Error(`no answer: ${kind}`))
-      }, timeoutMs)
-      this.#waiting.set(id, ({ value, failure }) => {
-        settle()
         if (failure === undefined) resolve(value)
         else reject(new Error(failure))
-      })
+      }
+      const timer =
+        this.#patienceMs === undefined
+          ? undefined
+          : setTimeout(() => heard({ failure: `no answer: ${kind}` }), this.#patienceMs)
+      this.#waiting.set(id, heard)
       this.#send({ svc: 'question', id, kind, about })
     })
+  }
+
+  /** The other side has ended: nobody waits for it any longer. */
+  gone(): void {
+    this.#isGone = true
+    for (const heard of [...this.#waiting.values()]) heard({ failure: 'the process ended' })
   }
 
   async #answer({ id, kind, about }: Extract<Message, { svc: 'question' }>): Promise<void> {
@@ -65,7 +76,7 @@ export class Peer {
     }
   }
 
-  /** A channel that is closed leads to a process that ended; whoever waits for it notices by the time. */
+  /** A channel that is closed leads to a process that ended, or is about to be seen to. */
   #send(message: Message): void {
     try {
       this.#channel.send?.(message)
