@@ -1,12 +1,13 @@
 import type { Config } from '../config/config.ts'
 import type { Db } from '../db/db.ts'
-import { forgetAudit } from '../features/audit/retention.ts'
+import { sweepAll } from '../db/sweep.ts'
+import { oldAudit } from '../features/audit/sql.ts'
 import { createCleanups } from '../features/auth/cleanups.ts'
 import { dropExpiredGrants } from '../features/oauth-server/expired.ts'
 import { deactivateStaleDevices } from '../features/push/stale.ts'
 import { removeOrphans } from '../features/storage/blobs/orphans.ts'
 import type { Store } from '../features/storage/blobs/store.ts'
-import { prune } from '../features/webhooks/prune.ts'
+import { oldDeliveries } from '../features/webhooks/sql.ts'
 
 type Means = { db: Db; store: Store; trimLog: () => Promise<number> }
 
@@ -17,9 +18,9 @@ type Means = { db: Db; store: Store; trimLog: () => Promise<number> }
 export const cleanupsOf = (config: Config, { db, store, trimLog }: Means): Record<string, () => Promise<number>> => ({
   ...createCleanups({ db, anonymousRetentionDays: config.auth.anonymous_retention_days }),
   expired_oauth_cleanup: () => dropExpiredGrants(db),
-  audit_log_retention: () => forgetAudit(db, config.audit.retention_days),
+  audit_log_retention: () => sweepAll(db, oldAudit(config.audit.retention_days)),
   change_log_trim: trimLog,
-  webhook_delivery_prune: () => prune(db, config.webhooks.delivery_retention),
+  webhook_delivery_prune: () => sweepAll(db, oldDeliveries(config.webhooks.delivery_retention)),
   storage_orphan_sweep: () => removeOrphans({ db, store, uploadMs: config.storage.upload_timeout * 1000 }),
   ...(config.push.enabled && { push_token_cleanup: () => deactivateStaleDevices(db) }),
 })

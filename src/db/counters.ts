@@ -1,18 +1,21 @@
 import { SYSTEM } from '../core/identity.ts'
 import type { Db } from './db.ts'
+import { Loop } from './loop.ts'
 import { sql } from './sql.ts'
 
 type Count = { count: number; secondsLeft: number; resetAt: number }
 
 const SWEEP_EVERY_MS = 60_000
+const SLICE = 10_000
 
 /** Counts in windows that begin with the first request of a key; the database's clock decides for all nodes. */
 export function createCounters({ db }: { db: Db }) {
-  const sweeper = setInterval(() => {
-    // Nothing depends on it: what is missed now is swept a minute later.
-    db.run(SYSTEM, sweep()).catch(() => undefined)
-  }, SWEEP_EVERY_MS)
-  sweeper.unref()
+  // Nothing depends on it: what is missed now is swept later.
+  const sweeping = new Loop({
+    step: async () => ((await db.run(SYSTEM, removeSlice)) >= SLICE ? 0 : undefined),
+    everyMs: SWEEP_EVERY_MS,
+    firstMs: SWEEP_EVERY_MS,
+  })
 
   return {
     async add(key: string, seconds: number): Promise<Count> {
@@ -20,7 +23,7 @@ export function createCounters({ db }: { db: Db }) {
       if (text === null) throw new Error('the counter gave no answer')
       return JSON.parse(text) as Count
     },
-    stop: (): void => clearInterval(sweeper),
+    stop: (): Promise<void> => sweeping.stop(),
   }
 }
 
@@ -37,6 +40,6 @@ const addOne = (key: string, seconds: number) => sql`
     'resetAt', ceil(extract(epoch from ends_at))::bigint)::text`
 
 /** Rows somebody counts on right now are skipped; they are not expired any more. */
-const sweep = () => sql`
+const removeSlice = sql`
   delete from svc.rate_counters where key in (
-    select key from svc.rate_counters where ends_at < clock_timestamp() limit 10000 for update skip locked)`
+    select key from svc.rate_counters where ends_at < clock_timestamp() limit ${SLICE}::int for update skip locked)`

@@ -1,5 +1,4 @@
-import { AppError, notFound, reasonOf } from '../../core/errors.ts'
-import { SYSTEM } from '../../core/identity.ts'
+import { AppError, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { LogEntry, Observe } from '../../core/observe.ts'
 import { auditedEffect } from '../../db/audit.ts'
@@ -9,7 +8,6 @@ import * as answers from './answers.ts'
 import { type Audit, auditableQuery, createAudit } from './audit.ts'
 import { type PasswordNote, type Passwords, settlePassword } from './password.ts'
 import { createRunSql, type RunSqlDeps, wasRolledBack } from './run-sql.ts'
-import { forgetExpiredTokens } from './sql.ts'
 import { createStats, type StatsDeps } from './stats.ts'
 import { type AdminTokens, createAdminTokens } from './tokens.ts'
 
@@ -33,18 +31,14 @@ export type Admin = {
   start(): Promise<void>
   /** The password that this process generated at its start, if it did. */
   generatedPassword(): string | undefined
-  stop(): void
 }
 
-const HOUSEKEEPING_MS = 3_600_000
-
 export function createAdmin(deps: AdminDeps): Admin {
-  const { db, config, observe, warnings, logs } = deps
+  const { db, config, warnings, logs } = deps
   const tokens = createAdminTokens(deps)
   const audit = createAudit(db)
   const runSql = createRunSql(deps)
   const stats = createStats(deps)
-  let housekeeping: NodeJS.Timeout | undefined
   let generatedPassword: string | undefined
 
   const routes = [
@@ -102,21 +96,13 @@ export function createAdmin(deps: AdminDeps): Admin {
     }),
   ]
 
-  const tidy = () => {
-    db.run(SYSTEM, forgetExpiredTokens(), { lane: 'slow' }).catch((error) => {
-      observe({ level: 'warn', message: 'admin housekeeping failed', attrs: { error: reasonOf(error) } })
-    })
-  }
-
   return {
     routes,
     tokens,
     audit,
     async start() {
-      housekeeping = setInterval(tidy, HOUSEKEEPING_MS).unref()
       if (config.enabled) generatedPassword = await settlePassword(deps, config.password)
     },
     generatedPassword: () => generatedPassword,
-    stop: () => clearInterval(housekeeping),
   }
 }

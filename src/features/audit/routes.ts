@@ -1,12 +1,11 @@
-import { reasonOf } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
+import type { Loop } from '../../db/loop.ts'
+import { sweep } from '../../db/sweep.ts'
 import type { Feature } from '../../http/feature.ts'
 import { jsonText, route } from '../../http/route.ts'
 import { DataAudit, type DataAuditDeps } from './data-audit.ts'
 import { readAudit } from './query.ts'
-import { forgetAudit } from './retention.ts'
-
-const HOUSEKEEPING_MS = 3_600_000
+import { oldAudit } from './sql.ts'
 
 const auditPage = t.object({
   items: t.array(
@@ -46,7 +45,7 @@ const auditQuery = {
 export function createAuditTrail(deps: DataAuditDeps & { retentionDays: number }): Feature {
   const { db, observe, retentionDays } = deps
   const data = new DataAudit(deps)
-  let housekeeping: NodeJS.Timeout | undefined
+  let sweeping: Loop | undefined
 
   return {
     routes: [
@@ -60,15 +59,11 @@ export function createAuditTrail(deps: DataAuditDeps & { retentionDays: number }
     ],
     async start() {
       await data.start()
-      housekeeping = setInterval(() => {
-        forgetAudit(db, retentionDays).catch((error: unknown) => {
-          observe({ level: 'warn', message: 'old audit entries not removed', attrs: { error: reasonOf(error) } })
-        })
-      }, HOUSEKEEPING_MS).unref()
+      sweeping = sweep({ db, observe, what: 'old audit entries', remove: [oldAudit(retentionDays)] })
     },
-    stop() {
+    async stop() {
       data.stop()
-      clearInterval(housekeeping)
+      await sweeping?.stop()
     },
   }
 }

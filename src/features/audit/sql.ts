@@ -1,5 +1,6 @@
 import { MASK, SECRET_COLUMN } from '../../core/redact.ts'
 import { EMPTY, join, type Sql, sql } from '../../db/sql.ts'
+import type { RemoveSlice } from '../../db/sweep.ts'
 
 export type AuditSettings = { all_tables: boolean; tables: readonly string[] }
 
@@ -47,9 +48,13 @@ export const auditedChanges: Sql = sql`
   order by c.id`
 
 /** One slice, oldest first. */
-export const forgetOldAudit = (days: number, limit: number): Sql => sql`
-  delete from svc.audit_log where id in (
-    select id from svc.audit_log where at < now() - make_interval(days => ${days}::int) order by at limit ${limit}::int)`
+export const oldAudit =
+  (days: number): RemoveSlice =>
+  (limit) =>
+    sql`
+    delete from svc.audit_log where id in (
+      select id from svc.audit_log where at < now() - make_interval(days => ${days}::int)
+      order by at limit ${limit}::int)`
 
 /** `table` of any schema, or `schema.table`. */
 function isTable(name: string): Sql {

@@ -1,12 +1,13 @@
 import { SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
-import { type Expired, expiredOfAuth, expiredSessions, isFullSlice, removeSlice } from './expired.ts'
+import { sweepAll } from '../../db/sweep.ts'
+import { expiredOfAuth, expiredSessions, removing } from './expired.ts'
 import { dropAbandonedTotp } from './mfa/sql.ts'
 
 /**
  * Helpers an operator may run or schedule; each resolves to how much it removed. What has an expiry is also swept by the
- * server itself, unasked (sweep.ts).
+ * server itself, unasked.
  */
 export function createCleanups({ db, anonymousRetentionDays }: { db: Db; anonymousRetentionDays: number }) {
   const removed = async (...tables: Sql[]): Promise<number> => {
@@ -14,20 +15,9 @@ export function createCleanups({ db, anonymousRetentionDays }: { db: Db; anonymo
     for (const statement of tables) sum += await db.run(SYSTEM, statement)
     return sum
   }
-  const swept = async (...all: readonly Expired[]): Promise<number> => {
-    let sum = 0
-    for (const expired of all) {
-      let slice: number
-      do {
-        slice = await db.run(SYSTEM, removeSlice(expired))
-        sum += slice
-      } while (isFullSlice(slice))
-    }
-    return sum
-  }
   return {
-    expired_auth_cleanup: () => swept(...expiredOfAuth),
-    stale_session_cleanup: () => swept(expiredSessions),
+    expired_auth_cleanup: () => sweepAll(db, ...expiredOfAuth.map(removing)),
+    stale_session_cleanup: () => sweepAll(db, removing(expiredSessions)),
     /** Anonymous accounts nobody came back to; one with a living session is in use, however old. */
     anonymous_account_cleanup: () =>
       removed(sql`

@@ -1,10 +1,13 @@
+import type { Observe } from '../../core/observe.ts'
+import type { Db } from '../../db/db.ts'
+import type { Loop } from '../../db/loop.ts'
 import { type Sql, sql } from '../../db/sql.ts'
+import { type RemoveSlice, sweep } from '../../db/sweep.ts'
 import { expiredOfMfa } from './mfa/sql.ts'
 
 /** Rows of a table that are over. Each condition begins with what an index serves. */
 export type Expired = { readonly table: Sql; readonly isOver: Sql }
 
-const SLICE = 1000
 /** Any number that nothing else locks. */
 const TURN = 7_160_423
 
@@ -35,9 +38,14 @@ export const expiredOfAuth: readonly Expired[] = [
  * Removes one slice, so that nobody waits long for a lock, and only one process at a time does: the others would find
  * the same rows.
  */
-export const removeSlice = ({ table, isOver }: Expired): Sql => sql`
-  with turn as materialized (select pg_try_advisory_xact_lock(${TURN}::bigint) as is_mine)
-  delete from ${table}
-  where ctid = any (array(select ctid from ${table} where ${isOver} limit ${SLICE}::int)) and (select is_mine from turn)`
+export const removing =
+  ({ table, isOver }: Expired): RemoveSlice =>
+  (limit) =>
+    sql`
+    with turn as materialized (select pg_try_advisory_xact_lock(${TURN}::bigint) as is_mine)
+    delete from ${table}
+    where ctid = any (array(select ctid from ${table} where ${isOver} limit ${limit}::int)) and (select is_mine from turn)`
 
-export const isFullSlice = (removed: number): boolean => removed >= SLICE
+/** Tables that only grow would make every sign-in slower. */
+export const sweepAuth = ({ db, observe }: { db: Db; observe: Observe }): Loop =>
+  sweep({ db, observe, what: 'expired sessions and codes', remove: [expiredSessions, ...expiredOfAuth].map(removing) })

@@ -6,6 +6,7 @@ import { deriveKey } from '../../core/secret.ts'
 import type { SecretBox } from '../../core/secret-box.ts'
 import { auditStatement } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
+import type { Loop } from '../../db/loop.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { type Route, route } from '../../http/route.ts'
@@ -16,6 +17,7 @@ import { pageRoutes } from './accounts/pages.ts'
 import type { ForeignCredentials } from './accounts/proof.ts'
 import { accountRoutes } from './accounts/routes.ts'
 import { authAdminRoutes } from './admin-routes.ts'
+import { sweepAuth } from './expired.ts'
 import { createIdentify, type Identify, type IdentifyDeps } from './identify.ts'
 import { createBackupCodes } from './mfa/codes/backup-codes.ts'
 import { createCodeKey } from './mfa/codes/code-key.ts'
@@ -46,7 +48,6 @@ import { createLogin, createPasswordCheck } from './sign-in/password.ts'
 import { createPasswordChange, passwordChangeRoute } from './sign-in/password-change.ts'
 import { signInRoutes } from './sign-in/routes.ts'
 import { createSmsSignIn, type SmsConfig } from './sign-in/sms.ts'
-import { Sweep } from './sweep.ts'
 import type { Keys } from './tokens/jwt.ts'
 import { replaceSalt, signingKeys } from './tokens/keys.ts'
 import type { Revocations } from './tokens/revocations.ts'
@@ -116,7 +117,7 @@ export function createAuth(deps: AuthDeps): Auth {
   const account = { db, revocations, passwords, sessions, links, wakeMail: deps.wakeMail, foreign }
   const providers = createProviders({ outgoing: deps.outgoing, config: config.oauth })
   const accounts = createAccounts(account)
-  const sweep = new Sweep(deps)
+  let sweeping: Loop | undefined
 
   async function rotate(act: Act): Promise<void> {
     await db.run(
@@ -185,8 +186,10 @@ export function createAuth(deps: AuthDeps): Auth {
     identify,
     settings: settings.current,
     sessions,
-    start: () => sweep.start(),
-    stop: () => sweep.stop(),
+    start: () => {
+      sweeping = sweepAuth(deps)
+    },
+    stop: async () => sweeping?.stop(),
   }
 }
 

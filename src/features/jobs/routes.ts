@@ -128,7 +128,7 @@ export function createJobs(deps: {
         observe({ level: 'warn', message: 'jobs not counted', attrs: { error: reasonOf(error) } })
       loops.push(
         new Loop({ step: count, everyMs: COUNT_EVERY_MS, onFailure: notCounted }),
-        sweep({ db, observe, what: 'finished jobs', remove: (limit) => pruneJobs(config.retention, limit) }),
+        sweep({ db, observe, what: 'finished jobs', remove: [(limit) => pruneJobs(config.retention, limit)] }),
       )
     },
     async stop() {

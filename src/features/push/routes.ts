@@ -106,7 +106,7 @@ export function createPush(deps: Deps): Feature {
     jobs,
     start() {
       const remove = (limit: number): Sql => pruneDeliveries(retentionSeconds, isUnderWay, limit)
-      sweeping = sweep({ db, observe, what: 'push deliveries', remove })
+      sweeping = sweep({ db, observe, what: 'push deliveries', remove: [remove] })
     },
     async stop() {
       await sweeping?.stop()

@@ -7,6 +7,7 @@ import type { UsageMeter } from '../../core/metering/usage-meter.ts'
 import type { Observe } from '../../core/observe.ts'
 import { limitOf } from '../../core/page.ts'
 import type { Db } from '../../db/db.ts'
+import { Loop } from '../../db/loop.ts'
 import type { Feature } from '../../http/feature.ts'
 import { json, jsonText, route } from '../../http/route.ts'
 import { granularityOf, groupOf, metricOf, orderOf, rangeOf, windowOf } from './query.ts'
@@ -45,7 +46,7 @@ export function createUsage(deps: {
 }): Feature {
   const { db, meter, enabled, clock, observe } = deps
   const node = randomUUID()
-  let timers: NodeJS.Timeout[] = []
+  let loops: Loop[] = []
 
   const requires = (): void => {
     if (!enabled) throw unavailable('usage service not configured')
@@ -63,9 +64,16 @@ export function createUsage(deps: {
       throw error
     }
   }
-  const quietly = (what: string, work: () => Promise<unknown>) => (): void => {
-    work().catch((error: unknown) => observe({ level: 'warn', message: what, attrs: { error: reasonOf(error) } }))
-  }
+  const regularly = (failure: string, everyMs: number, work: () => Promise<unknown>): Loop =>
+    new Loop({
+      step: async () => {
+        await work()
+        return undefined
+      },
+      everyMs,
+      firstMs: everyMs,
+      onFailure: (error) => observe({ level: 'warn', message: failure, attrs: { error: reasonOf(error) } }),
+    })
 
   async function requireTenant(id: string): Promise<void> {
     const [found] = await db.rows<{ yes: boolean }>(SYSTEM, q.isTenant(id))
@@ -193,15 +201,15 @@ export function createUsage(deps: {
     routes,
     start() {
       if (!enabled) return
-      const noteStorage = quietly('stored bytes not counted', () => db.run(SYSTEM, q.noteStorage, { lane: 'slow' }))
-      timers = [
-        setInterval(quietly('usage not written', flush), FLUSH_MS).unref(),
-        setInterval(noteStorage, STORAGE_EVERY_MS).unref(),
+      const noteStorage = () => db.run(SYSTEM, q.noteStorage, { lane: 'slow' })
+      loops = [
+        regularly('usage not written', FLUSH_MS, flush),
+        regularly('stored bytes not counted', STORAGE_EVERY_MS, noteStorage),
       ]
     },
     async stop() {
-      for (const timer of timers) clearInterval(timer)
       if (!enabled) return
+      await Promise.all(loops.map((loop) => loop.stop()))
       try {
         await flush()
         await db.run(SYSTEM, q.leave(node))

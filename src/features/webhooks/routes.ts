@@ -8,14 +8,16 @@ import type { SecretBox } from '../../core/secret-box.ts'
 import { auditedEffect } from '../../db/audit.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
+import { Loop } from '../../db/loop.ts'
 import type { Queue } from '../../db/queue/queue.ts'
+import { sweep, sweepAll } from '../../db/sweep.ts'
 import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, jsonText, noContent, route } from '../../http/route.ts'
 import { attempt } from './attempt.ts'
 import { KIND, startDelivery } from './delivery.ts'
 import { createHooks, EVENTS, hookChange, newHook } from './hooks.ts'
-import { prune } from './prune.ts'
+import { oldDeliveries } from './sql.ts'
 
 type Deps = {
   db: Db
@@ -30,7 +32,6 @@ type Deps = {
   metrics: Metrics
 }
 
-const PRUNE_EVERY_MS = 3_600_000
 const COUNT_EVERY_MS = 5_000
 const hook = t.object({
   id: t.uuid(),
@@ -85,15 +86,22 @@ export function createWebhooks(deps: Deps): Feature {
     'max',
   )
 
-  const quietly = (what: string, work: () => Promise<unknown>) => (): void => {
-    work().catch((error: unknown) => observe({ level: 'warn', message: what, attrs: { error: reasonOf(error) } }))
-  }
-  const count = quietly('webhook queue not counted', async () => {
-    sizes = await queue.sizes(KIND)
+  const counting = new Loop({
+    step: async () => {
+      sizes = await queue.sizes(KIND)
+      return undefined
+    },
+    everyMs: COUNT_EVERY_MS,
+    firstMs: COUNT_EVERY_MS,
+    onFailure: (error) =>
+      observe({ level: 'warn', message: 'webhook queue not counted', attrs: { error: reasonOf(error) } }),
   })
-  const housekeep = quietly('webhook deliveries not pruned', () => prune(db, config.delivery_retention))
-  const timers = [setInterval(count, COUNT_EVERY_MS).unref(), setInterval(housekeep, PRUNE_EVERY_MS).unref()]
-  housekeep()
+  const sweeping = sweep({
+    db,
+    observe,
+    what: 'webhook deliveries',
+    remove: [oldDeliveries(config.delivery_retention)],
+  })
 
   const routes = [
     route('GET /api/webhooks', {
@@ -187,12 +195,12 @@ export function createWebhooks(deps: Deps): Feature {
     jobs: {
       webhook_delivery_prune: async ({ payload: { retention_hours: hours }, log }) => {
         const seconds = typeof hours === 'number' && hours >= 0 ? hours * 3600 : config.delivery_retention
-        log(`removed ${await prune(db, seconds)}`)
+        log(`removed ${await sweepAll(db, oldDeliveries(seconds))}`)
       },
     },
     stats: () => ({ webhook_queue: { queued: total(), byWebhook: Object.fromEntries(sizes) } }),
-    stop() {
-      for (const timer of timers) clearInterval(timer)
+    async stop() {
+      await Promise.all([counting.stop(), sweeping.stop()])
     },
   }
 }

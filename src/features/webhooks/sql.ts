@@ -1,4 +1,5 @@
 import { EMPTY, rfc3339, type Sql, sql } from '../../db/sql.ts'
+import type { RemoveSlice } from '../../db/sweep.ts'
 
 export type HookFields = {
   url: string
@@ -118,7 +119,10 @@ export const oneDelivery = (webhookId: string, id: string): Sql => sql`
   select json_build_object('exists', exists (select from svc.webhooks where id = ${webhookId}::uuid),
     'delivery', (select ${DELIVERY} from svc.webhook_deliveries d where d.id = ${id}::uuid and d.webhook_id = ${webhookId}::uuid))::text`
 
-export const pruneDeliveries = (retentionSeconds: number, limit: number): Sql => sql`
-  delete from svc.webhook_deliveries where id in (
-    select id from svc.webhook_deliveries where delivered_at < now() - make_interval(secs => ${retentionSeconds})
-    order by delivered_at limit ${limit}::int)`
+export const oldDeliveries =
+  (retentionSeconds: number): RemoveSlice =>
+  (limit) =>
+    sql`
+    delete from svc.webhook_deliveries where id in (
+      select id from svc.webhook_deliveries where delivered_at < now() - make_interval(secs => ${retentionSeconds})
+      order by delivered_at limit ${limit}::int)`
