@@ -30,10 +30,15 @@ export async function callAdmin(context: Context, path: string, body?: unknown):
   return (await askAdmin(context, path, { headers, ...post })).text()
 }
 
+type Refusal = { message?: unknown; data?: { rows?: readonly { line: number; message: string }[] } }
+
+/** With the first of the rows that an import blames. */
 function messageOf(text: string): string | undefined {
   try {
-    const { message } = JSON.parse(text) as { message?: unknown }
-    return typeof message === 'string' ? message : undefined
+    const { message, data } = JSON.parse(text) as Refusal
+    if (typeof message !== 'string') return undefined
+    const [row] = data?.rows ?? []
+    return row ? `${message}: line ${row.line}: ${row.message}` : message
   } catch {
     return undefined
   }
