@@ -4,13 +4,12 @@
  * the same PostgreSQL, in turns; and how much the server's memory grows meanwhile.
  */
 import { spawn } from 'node:child_process'
-import { mkdtempSync, rmSync, statSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
-import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
 import { openConnection } from '../src/db/wire/connect.ts'
-import { findPostgresTool, startBuilt } from './processes.ts'
-import { median } from './report.ts'
+import { startPostgres } from './kit/postgres.ts'
+import { findPostgresTool, startBuilt } from './kit/processes.ts'
+import { median } from './kit/report.ts'
 
 const quick = process.argv.includes('--quick')
 const ROWS = quick ? 100_000 : 1_000_000
@@ -22,12 +21,7 @@ const SAMPLED_EVERY_MS = 20
 const psql = findPostgresTool('psql')
 if (!psql) throw new Error('psql is not installed: nothing to compare with')
 
-const scratch = mkdtempSync(join(tmpdir(), 'svc-bench-bulk-'))
-const cluster = await startEmbedded({
-  dataDir: join(scratch, 'pg'),
-  log: () => {},
-  settings: { shared_buffers: '512MB', max_wal_size: '8GB' },
-})
+const cluster = await startPostgres({ settings: { shared_buffers: '512MB', max_wal_size: '8GB' } })
 const client = await openConnection({ url: cluster.url })
 const COLUMNS = '(id bigint primary key, name text not null, email text, age int, balance numeric, made timestamptz)'
 await client.query(`
@@ -39,7 +33,7 @@ await client.query(`
 await client.query('vacuum analyze public.people')
 const server = await startBuilt(cluster.url, { SVC_LOG_LEVEL: 'error' })
 const url = `http://127.0.0.1:${server.port}/api/collections`
-const files = { ours: join(scratch, 'ours.csv'), psql: join(scratch, 'psql.csv') }
+const files = { ours: join(cluster.folder, 'ours.csv'), psql: join(cluster.folder, 'psql.csv') }
 
 /** Milliseconds. */
 async function timed(command: string, args: readonly string[]): Promise<number> {
@@ -124,4 +118,3 @@ console.log(
 await client.end()
 await server.stop()
 await cluster.stop()
-rmSync(scratch, { recursive: true, force: true })

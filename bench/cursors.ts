@@ -1,15 +1,7 @@
-/**
- * npm run bench cursors [-- --quick]
- * A page far behind against the first one of the same list, by cursor, over two million rows: by key, descending, and by
- * several columns with NULLs in them. A page must cost the same however far it is.
- */
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
 import { openConnection } from '../src/db/wire/connect.ts'
-import { startBuilt } from './processes.ts'
-import { median } from './report.ts'
+import { startPostgres } from './kit/postgres.ts'
+import { startBuilt } from './kit/processes.ts'
+import { median } from './kit/report.ts'
 
 const quick = process.argv.includes('--quick')
 const ROWS = quick ? 200_000 : 2_000_000
@@ -22,12 +14,7 @@ const REQUESTS = 100
 const BAR = 1.2
 const SORTS = ['id', '-id', 'kind,-score', '-score,kind', '-score,-id']
 
-const scratch = mkdtempSync(join(tmpdir(), 'svc-bench-cursors-'))
-const cluster = await startEmbedded({
-  dataDir: join(scratch, 'pg'),
-  log: () => {},
-  settings: { shared_buffers: '512MB', max_wal_size: '8GB' },
-})
+const cluster = await startPostgres({ settings: { shared_buffers: '512MB', max_wal_size: '8GB' } })
 const client = await openConnection({ url: cluster.url })
 await client.query(`
   create table public.pages (id bigint primary key, kind int, score int, label text);
@@ -80,4 +67,3 @@ for (const sort of SORTS) {
 
 await server.stop()
 await cluster.stop()
-rmSync(scratch, { recursive: true, force: true })

@@ -5,23 +5,12 @@
  */
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import {
-  closeSync,
-  mkdtempSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { closeSync, openSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
-import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
-import { type Stage, startBareScript, startBuilt } from './processes.ts'
-import { median } from './report.ts'
-import { hasWrk, wrk } from './wrk.ts'
+import { startPostgres } from './kit/postgres.ts'
+import { type Stage, startBareScript, startBuilt } from './kit/processes.ts'
+import { median } from './kit/report.ts'
+import { hasWrk, wrk } from './kit/wrk.ts'
 
 const MEGABYTE = 1024 * 1024
 const LARGE = 1024 * MEGABYTE
@@ -30,9 +19,8 @@ const ROUNDS = 7
 const SECONDS = 2
 const CONNECTIONS = 8
 
-const scratch = mkdtempSync(join(tmpdir(), 'svc-bench-files-'))
-const storagePath = join(scratch, 'storage')
-const cluster = await startEmbedded({ dataDir: join(scratch, 'pg'), log: () => {} })
+const cluster = await startPostgres()
+const storagePath = join(cluster.folder, 'storage')
 const env = { SVC_STORAGE_LOCAL_PATH: storagePath, SVC_STORAGE_MAX_FILE_SIZE: '2GB' }
 const server = await startBuilt(cluster.url, env)
 const bucket = `http://127.0.0.1:${server.port}/api/storage/bench`
@@ -45,7 +33,7 @@ const curl = (...args: string[]): string => {
 
 /** Sends a file of random bytes; megabytes per second until it is durable. */
 function upload(name: string, bytes: number): number {
-  const file = join(scratch, 'source')
+  const file = join(cluster.folder, 'source')
   const descriptor = openSync(file, 'w')
   for (let i = 0; i < bytes; i += MEGABYTE) writeSync(descriptor, randomBytes(MEGABYTE))
   closeSync(descriptor)
@@ -91,7 +79,7 @@ for (let i = 0; i < SMALL_FILES; i++) upload(`small${i}.bin`, MEGABYTE)
 const blobs = join(storagePath, 'blobs')
 const files = readdirSync(blobs).flatMap((shard) => readdirSync(join(blobs, shard)).map((id) => join(blobs, shard, id)))
 const ofSize = (bytes: number) => files.filter((file) => statSync(file).size === bytes)
-const bare = await startBareScript('bare-file.ts', { files: [...ofSize(LARGE), ...ofSize(MEGABYTE)] })
+const bare = await startBareScript('kit/bare-file.ts', { files: [...ofSize(LARGE), ...ofSize(MEGABYTE)] })
 
 type Side = 'bare' | 'server'
 const sides = { bare, server }
@@ -143,4 +131,3 @@ else console.log('downloads of 1 MB are measured with wrk, which is not installe
 await server.stop()
 await bare.stop()
 await cluster.stop()
-rmSync(scratch, { recursive: true, force: true })

@@ -1,19 +1,10 @@
-/**
- * npm run bench graphql [-- --quick]
- * Three levels of 20 × 10 × 10 rows through the built server, against the same answer written by hand in SQL, in turns.
- * PostgreSQL itself tells how many statements a request was. Then what keeps others waiting: hostile documents, and the
- * schema of a thousand tables.
- */
-import { mkdtempSync, rmSync } from 'node:fs'
 import { Agent, request } from 'node:http'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { getIntrospectionQuery } from 'graphql'
 import pg from 'pg'
-import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
 import { HOSTILE_DOCUMENTS } from '../test/hostile-documents.ts'
-import { type Stage, startBuilt, startNeighbour, userMs } from './processes.ts'
-import { median } from './report.ts'
+import { startPostgres } from './kit/postgres.ts'
+import { type Stage, startBuilt, startNeighbour, userMs } from './kit/processes.ts'
+import { median } from './kit/report.ts'
 
 const isQuick = process.argv.includes('--quick')
 const ROUNDS = isQuick ? 10 : 30
@@ -23,9 +14,8 @@ const WAIT_BAR_MS = 50
 const TABLES = 1_000
 const COLUMNS = 20
 
-const dataDir = mkdtempSync(join(tmpdir(), 'svc-bench-pg-'))
 const settings = { shared_preload_libraries: 'pg_stat_statements', max_locks_per_transaction: '1024' }
-const cluster = await startEmbedded({ dataDir, log: () => {}, settings })
+const cluster = await startPostgres({ settings })
 const client = new pg.Client({ connectionString: cluster.url })
 await client.connect()
 await client.query(`
@@ -171,4 +161,3 @@ await server.stop()
 if (!isQuick) await describeManyTables()
 await client.end()
 await cluster.stop()
-rmSync(dataDir, { recursive: true, force: true })

@@ -1,29 +1,20 @@
-/**
- * npm run bench jobs [-- --quick]
- * Short jobs through the queue, against pgbench with the bare statements: claim one row and delete it, with as many
- * clients as there are places for jobs: as many as the server has when nobody configures it, 8 and 32. Rounds are
- * interleaved, so that a noisy machine disturbs both alike.
- */
-import { mkdtempSync, rmSync } from 'node:fs'
-import { cpus, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { cpus } from 'node:os'
 import { loadConfig } from '../src/config/config.ts'
 import { SYSTEM } from '../src/core/identity.ts'
 import { Queue } from '../src/db/queue/queue.ts'
 import { openDatabase } from '../src/db/setup/database.ts'
-import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
 import { sql } from '../src/db/sql.ts'
 import { Runner } from '../src/features/jobs/runner.ts'
-import { findPgbench, pgbench } from './processes.ts'
-import { median } from './report.ts'
+import { startPostgres } from './kit/postgres.ts'
+import { findPgbench, pgbench } from './kit/processes.ts'
+import { median } from './kit/report.ts'
 
 const quick = process.argv.includes('--quick')
 const JOBS = quick ? 3_000 : 10_000
 const ROUNDS = quick ? 1 : 3
 const BAR = 0.5
 
-const dataDir = mkdtempSync(join(tmpdir(), 'svc-bench-pg-'))
-const cluster = await startEmbedded({ dataDir, log: () => {}, settings: { shared_buffers: '256MB' } })
+const cluster = await startPostgres({ settings: { shared_buffers: '256MB' } })
 const observe = () => {}
 const { config } = loadConfig({ overrides: { 'database.url': cluster.url } })
 const { pool: db } = await openDatabase({
@@ -97,4 +88,3 @@ for (const places of [config.jobs.worker_concurrency, 8, 32]) {
 }
 await db.stop()
 await cluster.stop()
-rmSync(dataDir, { recursive: true, force: true })

@@ -1,26 +1,13 @@
-/**
- * npm run bench limits [-- --large]
- * What must stay flat or bounded: latency over the size of a table (ten million rows with --large), memory over the
- * size of a page, reads during a storm of logins, the cost of a token.
- */
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
 import { openConnection } from '../src/db/wire/connect.ts'
-import { seed } from './database.ts'
-import type { Asked } from './load.ts'
-import { load, startBuilt } from './processes.ts'
-import { median } from './report.ts'
+import { seed } from './kit/database.ts'
+import type { Asked } from './kit/load.ts'
+import { startPostgres } from './kit/postgres.ts'
+import { load, startBuilt } from './kit/processes.ts'
+import { median } from './kit/report.ts'
 
 const ROUNDS = 5
 const large = process.argv.includes('--large')
-const dataDir = mkdtempSync(join(tmpdir(), 'svc-limits-pg-'))
-const cluster = await startEmbedded({
-  dataDir,
-  log: () => {},
-  settings: { shared_buffers: '512MB', max_wal_size: '8GB' },
-})
+const cluster = await startPostgres({ settings: { shared_buffers: '512MB', max_wal_size: '8GB' } })
 const { token } = await seed(cluster.url)
 const client = await openConnection({ url: cluster.url })
 const sizes = large ? [10_000, 1_000_000, 10_000_000] : [10_000, 1_000_000]
@@ -109,4 +96,3 @@ console.log(`  logins answered: ${JSON.stringify(storm.statuses)}`)
 
 await server.stop()
 await cluster.stop()
-rmSync(dataDir, { recursive: true, force: true })

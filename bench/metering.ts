@@ -3,22 +3,17 @@
  * What counting usage and auditing data add to a read by id: servers on databases of their own in one PostgreSQL, one with
  * both switched on and two with both off, in turns. The second of those is the control: what it seems to add is noise.
  */
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
 import { openConnection } from '../src/db/wire/connect.ts'
-import { seed } from './database.ts'
-import { load, type Stage, startBuilt, userMs } from './processes.ts'
-import { median } from './report.ts'
+import { seed } from './kit/database.ts'
+import { startPostgres } from './kit/postgres.ts'
+import { load, type Stage, startBuilt, userMs } from './kit/processes.ts'
+import { median } from './kit/report.ts'
 
 const BAR = 1.03
 const isQuick = process.argv.includes('--quick')
 const [ROUNDS, SECONDS] = isQuick ? [6, 2] : [15, 3]
 
-const dataDir = mkdtempSync(join(tmpdir(), 'svc-metering-pg-'))
-const cluster = await startEmbedded({ dataDir, log: () => {} })
-
+const cluster = await startPostgres()
 const { token } = await seed(cluster.url)
 const client = await openConnection({ url: cluster.url })
 const copyOf = async (name: string): Promise<string> => {
@@ -84,4 +79,3 @@ tell('node per request', 'node', 0, 'µs')
 tell('PostgreSQL per request', 'postgres', 0, 'µs')
 for (const name of turns) await sides[name].stop()
 await cluster.stop()
-rmSync(dataDir, { recursive: true, force: true })

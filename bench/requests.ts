@@ -1,18 +1,10 @@
-/**
- * npm run bench [requests] [-- --quick] [word of a scenario…]
- * Starts everything itself: PostgreSQL, the built server, and the leanest handler written by hand (bare.ts). Rounds are
- * interleaved, so that a noisy machine disturbs both alike; what counts are the ratios, and the processor time of a
- * request. Load comes from `wrk` where it is installed, else from load.ts.
- */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { cpus, tmpdir, totalmem } from 'node:os'
-import { join } from 'node:path'
-import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
-import { seed } from './database.ts'
-import type { Asked, Measured } from './load.ts'
-import { findPgbench, load, pgbench, type Stage, startBare, startBuilt, userMs } from './processes.ts'
-import { type Figures, type Line, median, print, save } from './report.ts'
-import { hasWrk, wrk } from './wrk.ts'
+import { cpus, totalmem } from 'node:os'
+import { seed } from './kit/database.ts'
+import type { Asked, Measured } from './kit/load.ts'
+import { startPostgres } from './kit/postgres.ts'
+import { findPgbench, load, pgbench, type Stage, startBare, startBuilt, userMs } from './kit/processes.ts'
+import { type Figures, type Line, median, print, save } from './kit/report.ts'
+import { hasWrk, wrk } from './kit/wrk.ts'
 
 const quick = process.argv.includes('--quick')
 const wanted = process.argv.slice(2).filter((word) => !word.startsWith('--') && word !== 'requests')
@@ -22,13 +14,8 @@ const CONNECTIONS = 32
 /** Requests of one scenario differ in their values. */
 const VARIANTS = 1000
 
-const dataDir = mkdtempSync(join(tmpdir(), 'svc-bench-pg-'))
-const cluster = await startEmbedded({
-  dataDir,
-  log: () => {},
-  settings: { max_connections: '200', shared_buffers: '512MB' },
-})
-const postmaster = Number(readFileSync(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8').split('\n')[0])
+const cluster = await startPostgres({ settings: { max_connections: '200', shared_buffers: '512MB' } })
+const postmaster = cluster.pid
 console.log('seeding …')
 const { token, userId } = await seed(cluster.url)
 const bare = await startBare({ url: cluster.url, userId })
@@ -156,4 +143,3 @@ console.log(`\nresident memory of the idle server: ${Math.round(idleMegabytes)} 
 save(wanted.length === 0 ? 'latest' : `partial-${wanted.join('-')}`, lines, facts)
 await Promise.all([bare.stop(), server.stop()])
 await cluster.stop()
-rmSync(dataDir, { recursive: true, force: true })

@@ -3,7 +3,7 @@ const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   requests: () => import('./requests.ts'),
   start: () => import('./start.ts'),
   limits: () => import('./limits.ts'),
-  realtime: () => import('./realtime.ts'),
+  realtime: () => import('./realtime/suite.ts'),
   files: () => import('./files.ts'),
   jobs: () => import('./jobs.ts'),
   graphql: () => import('./graphql.ts'),

@@ -4,13 +4,10 @@
  * can be: a process with node:http and pg that connects and asks PostgreSQL one question before it listens.
  */
 import { spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
 import { freePort } from '../test/free-port.ts'
-import { build, residentBytes } from './processes.ts'
-import { median } from './report.ts'
+import { startPostgres } from './kit/postgres.ts'
+import { build, residentBytes } from './kit/processes.ts'
+import { median } from './kit/report.ts'
 
 const ROUNDS = 9
 const MAX_RATIO = 2
@@ -27,8 +24,7 @@ await client.query('select 1')
 createServer((request, response) => response.end('ok')).listen(Number(process.env.SVC_SERVER_PORT), '127.0.0.1')
 `
 
-const folder = mkdtempSync(join(tmpdir(), 'svc-start-'))
-const cluster = await startEmbedded({ dataDir: join(folder, 'pg'), log: () => {} })
+const cluster = await startPostgres()
 build()
 
 /** Milliseconds from the spawn to the first healthy answer, and the memory at moments after it. */
@@ -39,7 +35,7 @@ async function started(
   const port = await freePort()
   const env = {
     ...process.env,
-    SVC_DATA_DIR: folder,
+    SVC_DATA_DIR: cluster.folder,
     SVC_DATABASE_URL: cluster.url,
     SVC_SERVER_PORT: String(port),
     // As operators have it: what a start does about it counts.
@@ -95,4 +91,3 @@ console.log(
   `at most           ${most.toFixed(0)} MB (bar ${MAX_MEGABYTES} MB) ${most <= MAX_MEGABYTES ? 'ok' : 'ABOVE'}`,
 )
 await cluster.stop()
-rmSync(folder, { recursive: true, force: true })

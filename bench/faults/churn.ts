@@ -1,17 +1,9 @@
-/**
- * npm run bench churn
- * DDL on a database of 1,000 tables with 50 columns: how long the event loop of a server stands still meanwhile, what
- * /api/schema costs, and how soon a new table is there.
- */
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startApp } from '../../src/app.ts'
 import { loadConfig } from '../../src/config/config.ts'
-import { startEmbedded } from '../../src/db/setup/embedded/embedded.ts'
 import { openConnection } from '../../src/db/wire/connect.ts'
+import { startPostgres } from '../kit/postgres.ts'
 
 const TABLES = 1000
 const COLUMNS = 50
@@ -19,8 +11,7 @@ const ROUNDS = 8
 const MAX_BLOCK_MS = 100
 const MAX_VISIBLE_MS = 2000
 
-const dataDir = mkdtempSync(join(tmpdir(), 'svc-churn-pg-'))
-const cluster = await startEmbedded({ dataDir, log: () => {}, settings: { max_locks_per_transaction: '4096' } })
+const cluster = await startPostgres({ settings: { max_locks_per_transaction: '4096' } })
 const db = await openConnection({ url: cluster.url })
 const columns = Array.from({ length: COLUMNS - 1 }, (_, i) => `c${i} ${['text', 'int', 'timestamptz'][i % 3]}`).join(
   ', ',
@@ -92,4 +83,3 @@ for (const name of ['first', 'second', 'unchanged']) {
 await app.close()
 await db.end()
 await cluster.stop()
-rmSync(dataDir, { recursive: true, force: true })

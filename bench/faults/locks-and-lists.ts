@@ -1,23 +1,14 @@
-/**
- * npm run bench faults [-- --quick]
- * Nobody waits for somebody else's statement: writes to other rows while one row is locked, and reads while strangers
- * ask for slow lists and slow functions.
- */
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { startEmbedded } from '../../src/db/setup/embedded/embedded.ts'
 import { openConnection } from '../../src/db/wire/connect.ts'
-import type { Asked, Measured } from '../load.ts'
-import { load, startBuilt } from '../processes.ts'
+import type { Asked, Measured } from '../kit/load.ts'
+import { startPostgres } from '../kit/postgres.ts'
+import { load, startBuilt } from '../kit/processes.ts'
 
 const quick = process.argv.includes('--quick')
 const LOCK_SECONDS = quick ? 6 : 15
 const SLOW_SECONDS = quick ? 8 : 20
 const ROWS = 2000
 
-const dataDir = mkdtempSync(join(tmpdir(), 'svc-faults-pg-'))
-const cluster = await startEmbedded({ dataDir, log: () => {} })
+const cluster = await startPostgres()
 const server = await startBuilt(cluster.url)
 const other = await openConnection({ url: cluster.url })
 await other.query(`
@@ -85,7 +76,6 @@ console.log(`  after it  ${told(await everybody(2))}`)
 await other.end()
 await server.stop()
 await cluster.stop()
-rmSync(dataDir, { recursive: true, force: true })
 
 /** Filters of different statements, true of every row. */
 function shape(i: number): string {

@@ -12,7 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { startEmbedded } from '../../src/db/setup/embedded/embedded.ts'
 import { openConnection } from '../../src/db/wire/connect.ts'
 import { freePort } from '../../test/free-port.ts'
-import { build, type Stage, script, startOn } from '../processes.ts'
+import { build, type Stage, script, startOn } from '../kit/processes.ts'
 import type { AttackSetup } from './attackers.ts'
 import type { OrdinarySetup, Report, Verdict } from './ordinary.ts'
 

@@ -1,9 +1,6 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import pg from 'pg'
-import { startEmbedded } from '../../src/db/setup/embedded/embedded.ts'
-import { type Stage, startBuilt } from '../processes.ts'
+import { startPostgres } from '../kit/postgres.ts'
+import { type Stage, startBuilt } from '../kit/processes.ts'
 
 export const AT_ONCE = 32
 
@@ -18,14 +15,8 @@ export type SearchStage = {
 }
 
 export async function startStage(binDir?: string): Promise<SearchStage> {
-  const scratch = mkdtempSync(join(tmpdir(), 'svc-bench-search-'))
   const settings = { max_connections: '200', shared_buffers: '512MB', maintenance_work_mem: '512MB' }
-  const cluster = await startEmbedded({
-    dataDir: join(scratch, 'pg'),
-    ...(binDir && { binDir }),
-    log: () => {},
-    settings,
-  })
+  const cluster = await startPostgres({ settings, ...(binDir && { binDir }) })
   const server = await startBuilt(cluster.url, { SVC_RATE_LIMIT_API: 'off', SVC_AUTH_TOKEN_DURATION: '12h' })
   const pool = new pg.Pool({ connectionString: cluster.url, max: AT_ONCE })
   const post = async (path: string, json: object, token?: string): Promise<unknown> => {
@@ -47,7 +38,6 @@ export async function startStage(binDir?: string): Promise<SearchStage> {
       await pool.end()
       await server.stop()
       await cluster.stop()
-      rmSync(scratch, { recursive: true, force: true })
     },
   }
 }

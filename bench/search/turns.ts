@@ -1,7 +1,7 @@
-import type { Asked } from '../load.ts'
-import { load } from '../processes.ts'
-import { median } from '../report.ts'
-import { hasWrk, wrk } from '../wrk.ts'
+import type { Asked } from '../kit/load.ts'
+import { load } from '../kit/processes.ts'
+import { median } from '../kit/report.ts'
+import { hasWrk, wrk } from '../kit/wrk.ts'
 import { AT_ONCE, type SearchStage } from './stage.ts'
 
 const quick = process.argv.includes('--quick')

@@ -3,13 +3,11 @@
  * Lag is from the request of the writer to the arrival at the reader. Starts everything itself: PostgreSQL, the built server, a bare node:http fan-out as the mark, and the clients.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
-import { openConnection } from '../src/db/wire/connect.ts'
-import { residentBytes, startBuilt } from './processes.ts'
-import { median } from './report.ts'
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { openConnection } from '../../src/db/wire/connect.ts'
+import { startPostgres } from '../kit/postgres.ts'
+import { residentBytes, startBuilt } from '../kit/processes.ts'
+import { median } from '../kit/report.ts'
 
 const wanted = process.argv.slice(3)
 const runs = (name: string): boolean => wanted.length === 0 || wanted.includes(name)
@@ -58,12 +56,7 @@ async function clients(
   throw new Error('the clients did not connect')
 }
 
-const dataDir = mkdtempSync(join(tmpdir(), 'svc-bench-rt-'))
-const cluster = await startEmbedded({
-  dataDir,
-  log: () => {},
-  settings: { max_connections: '100', shared_buffers: '256MB' },
-})
+const cluster = await startPostgres({ settings: { max_connections: '100', shared_buffers: '256MB' } })
 const db = await openConnection({ url: cluster.url })
 
 const env = {
@@ -121,7 +114,8 @@ function used(): { server: number; postgres: number } {
       const [head = '', rest = ''] = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')
       const fields = rest.split(' ')
       const seconds = (Number(fields[11]) + Number(fields[12])) / 100
-      if (head.includes('(postgres') && readlinkSync(`/proc/${pid}/cwd`).startsWith(dataDir)) cpu.postgres += seconds
+      if (head.includes('(postgres') && readlinkSync(`/proc/${pid}/cwd`).startsWith(cluster.folder))
+        cpu.postgres += seconds
       else if (readFileSync(`/proc/${pid}/environ`, 'utf8').includes(`SVC_SERVER_PORT=${server.port}`))
         cpu.server += seconds
     } catch {
@@ -360,5 +354,4 @@ try {
   await server.stop()
   await db.end()
   await cluster.stop()
-  rmSync(dataDir, { recursive: true, force: true })
 }

@@ -72,7 +72,7 @@ ${rows.join('\n')}
 }
 
 export function save(name: string, lines: readonly Line[], facts: object): void {
-  const folder = new URL('./results/', import.meta.url)
+  const folder = new URL('../results/', import.meta.url)
   mkdirSync(folder, { recursive: true })
   writeFileSync(new URL(`${name}.json`, folder), `${JSON.stringify({ ...facts, lines }, null, 2)}\n`)
   writeFileSync(new URL(`${name}.svg`, folder), chart(lines))

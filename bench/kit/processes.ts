@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
-import { freePort } from '../test/free-port.ts'
+import { freePort } from '../../test/free-port.ts'
 import type { Load, Measured } from './load.ts'
 
-const here = (name: string) => new URL(name, import.meta.url).pathname
+const here = (name: string) => new URL(`../${name}`, import.meta.url).pathname
 
 export function script(name: string, args: string[] = [], env: NodeJS.ProcessEnv = {}): ChildProcess {
   return spawn(process.execPath, ['--import', 'tsx', here(name), ...args], {
@@ -87,8 +87,9 @@ export function userMs(pid: number, family = false): number {
   return (ticks * 1000) / TICKS_PER_SECOND
 }
 
-/** The bare handler of bare.ts. */
-export const startBare = (setup: { url: string; userId: string }): Promise<Stage> => startBareScript('bare.ts', setup)
+/** The bare handler of kit/bare.ts. */
+export const startBare = (setup: { url: string; userId: string }): Promise<Stage> =>
+  startBareScript('kit/bare.ts', setup)
 
 export async function startBareScript(name: string, setup: object): Promise<Stage> {
   const child = script(name)
@@ -136,7 +137,7 @@ export async function startOn(port: number, databaseUrl: string, env: Record<str
 
 /** The load generator in a process of its own, so that it does not share a thread with what it measures. */
 export async function load(options: Load): Promise<Measured> {
-  const child = script('load.ts')
+  const child = script('kit/load.ts')
   child.stdin?.end(JSON.stringify(options))
   const [text] = await firstLine(child, /\{.*\}/)
   return JSON.parse(text) as Measured
@@ -144,7 +145,7 @@ export async function load(options: Load): Promise<Measured> {
 
 /** See neighbour.ts. */
 export function startNeighbour(port: number) {
-  const child = script('neighbour.ts', [String(port)])
+  const child = script('kit/neighbour.ts', [String(port)])
   const answers = createInterface(child.stdout as Readable)[Symbol.asyncIterator]()
   return {
     /** Milliseconds of its longest wait since it was last asked. */
