@@ -1,3 +1,9 @@
+/**
+ * npm run bench graphql [-- --quick]
+ * Three levels of 20 × 10 × 10 rows through the built server, against the same answer written by hand in SQL, in turns.
+ * PostgreSQL itself tells how many statements a request was. Then what keeps others waiting: hostile documents, and the
+ * schema of a thousand tables.
+ */
 import { Agent, request } from 'node:http'
 import { getIntrospectionQuery } from 'graphql'
 import pg from 'pg'

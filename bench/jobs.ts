@@ -1,3 +1,9 @@
+/**
+ * npm run bench jobs [-- --quick]
+ * Short jobs through the queue, against pgbench with the bare statements: claim one row and delete it, with as many
+ * clients as there are places for jobs: as many as the server has when nobody configures it, 8 and 32. Rounds are
+ * interleaved, so that a noisy machine disturbs both alike.
+ */
 import { cpus } from 'node:os'
 import { loadConfig } from '../src/config/config.ts'
 import { SYSTEM } from '../src/core/identity.ts'

@@ -1,3 +1,8 @@
+/**
+ * npm run bench limits [-- --large]
+ * What must stay flat or bounded: latency over the size of a table (ten million rows with --large), memory over the
+ * size of a page, reads during a storm of logins, the cost of a token.
+ */
 import { openConnection } from '../src/db/wire/connect.ts'
 import { seed } from './kit/database.ts'
 import type { Asked } from './kit/load.ts'

@@ -1,3 +1,9 @@
+/**
+ * npm run bench [requests] [-- --quick] [word of a scenario…]
+ * Starts everything itself: PostgreSQL, the built server, and the leanest handler written by hand (bare.ts). Rounds are
+ * interleaved, so that a noisy machine disturbs both alike; what counts are the ratios, and the processor time of a
+ * request. Load comes from `wrk` where it is installed, else from load.ts.
+ */
 import { cpus, totalmem } from 'node:os'
 import { seed } from './kit/database.ts'
 import type { Asked, Measured } from './kit/load.ts'

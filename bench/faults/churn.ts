@@ -1,3 +1,8 @@
+/**
+ * npm run bench churn
+ * DDL on a database of 1,000 tables with 50 columns: how long the event loop of a server stands still meanwhile, what
+ * /api/schema costs, and how soon a new table is there.
+ */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startApp } from '../../src/app.ts'

@@ -1,3 +1,8 @@
+/**
+ * npm run bench faults [-- --quick]
+ * Nobody waits for somebody else's statement: writes to other rows while one row is locked, and reads while strangers
+ * ask for slow lists and slow functions.
+ */
 import { openConnection } from '../../src/db/wire/connect.ts'
 import type { Asked, Measured } from '../kit/load.ts'
 import { startPostgres } from '../kit/postgres.ts'
