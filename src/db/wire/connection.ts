@@ -20,8 +20,10 @@ export type ConnectionEvents = {
 
 /** A flight at work for this many ticks of its lane holds up those behind it. */
 export const HELD_UP_TICKS = 3
-/** A cancel that came too early is repeated, but PostgreSQL starts a process for each. */
+/** A cancel that came before its statement was begun is lost, and repeated; but PostgreSQL starts a process for each. */
 const CANCEL_EVERY_TICKS = 10
+/** Where nobody takes the cancel, the connection itself may still be good. */
+const CANCEL_PATIENCE_MS = 10_000
 
 /** The parts of the driver's connection that are used here; the driver's types do not declare them. */
 type Stream = Pick<Socket, 'writable' | 'write' | 'pause' | 'resume' | 'destroy'>
@@ -60,6 +62,8 @@ export class Connection {
   readonly #outbox = new Outbox()
   #isGathering = false
   #isHeld = false
+  /** Until PostgreSQL has taken the cancel, which hits whatever is at work then, nothing else is sent here. */
+  #isCancelling = false
   /** PostgreSQL refused a flight, which is no longer among the sent; the ReadyForQuery that follows is its. */
   #isRefusing = false
   /** Why nothing can be sent any more. */
@@ -108,10 +112,10 @@ export class Connection {
     return this.#sent.length
   }
   get isFree(): boolean {
-    return this.#sent.length === 0 && !this.#isHeld && !this.closed
+    return this.#sent.length === 0 && !this.#isHeld && !this.#isCancelling && !this.closed
   }
   get isHeldUp(): boolean {
-    return this.age >= HELD_UP_TICKS && this.#sent.length > 0
+    return this.#isCancelling || (this.age >= HELD_UP_TICKS && this.#sent.length > 0)
   }
   get isBusy(): boolean {
     return this.#sent.length > 0
@@ -264,13 +268,14 @@ export class Connection {
     this.#cancel()
   }
 
-  /** A flight that was sent again elsewhere, or whose caller has its answer, need not hold a connection for long. */
-  cancelDropped(): void {
-    if (this.#sent[0]?.isOver && this.age % CANCEL_EVERY_TICKS === 1) this.#cancel()
+  /** What nobody wants any more need not hold a connection for long. */
+  cancelUnwanted(): void {
+    if (this.#sent[0]?.isUnwanted && this.age % CANCEL_EVERY_TICKS === 1) this.#cancel()
   }
 
   /** Nobody waits for this flight any more. What is at work is cancelled; what waits behind it is not looked at. */
   abandon(flight: Flight): void {
+    flight.isLeft = true
     if (this.#sent[0] === flight) this.#cancel()
     else if (flight.work === 'read') flight.end(new AppError('request_timeout', 'request was aborted'))
   }
@@ -296,7 +301,16 @@ export class Connection {
   }
 
   #cancel(): void {
-    cancelBackend(this.#options, this.#client).catch(() => {})
+    if (this.#isCancelling) return
+    this.#isCancelling = true
+    const taken = (): void => {
+      clearTimeout(patience)
+      if (!this.#isCancelling) return
+      this.#isCancelling = false
+      this.#freed()
+    }
+    const patience = setTimeout(taken, CANCEL_PATIENCE_MS)
+    cancelBackend(this.#options, this.#client).then(taken, taken)
   }
 
   /** Takes no more flights, and ends after the ones under way. */

@@ -43,8 +43,10 @@ export class Flight {
   successor: Flight | undefined
   /** When the lane gives up waiting for a connection, in performance.now() milliseconds. */
   deadline = 0
-  /** PostgreSQL was asked to end it, so that it waits its turn as slow work. */
+  /** It is to end, so that it waits its turn as slow work. */
   isCutShort = false
+  /** It is to end, because its caller left. */
+  isLeft = false
   /** Its caller has an answer, or none is wanted any more; what still comes is dropped. */
   isOver = false
   /** The first column of the first row of each statement. */
@@ -77,6 +79,11 @@ export class Flight {
   /** How many rows the last statement returned or changed. */
   get count(): number {
     return Number(/(\d+)$/.exec(this.tag)?.[1] ?? 0)
+  }
+
+  /** Nobody wants PostgreSQL to go on with it. */
+  get isUnwanted(): boolean {
+    return this.isOver || this.isCutShort || this.isLeft
   }
 
   get work(): Work {

@@ -265,7 +265,7 @@ export class Lane {
       if (!connection.isBusy) continue
       isBusy = true
       connection.age++
-      connection.cancelDropped()
+      connection.cancelUnwanted()
       if (connection.alone !== undefined && connection.alone !== 'trial') continue
       if (connection.age === HELD_UP_TICKS) this.#suspicion.heldUp(connection.statement, this.#now)
       if (connection.isHeldUp && connection.load > 1) moved.push(...connection.takeFollowers())

@@ -189,6 +189,38 @@ test('calls whose client left while they waited never run', async () => {
   assert.equal(await begun(api), 1)
 })
 
+test('a write that was left is ended, also if PostgreSQL was asked to before it had begun', async () => {
+  // Writes run one at a time.
+  const api = await startServer({ config: { ...PATIENT, 'database.max_conns': 4 } })
+  await api.sql(SETUP)
+  await api.sql(GATED)
+  const others = async () => {
+    for (let id = 1; id <= 10; id++) assert.equal((await api.call(`GET /api/collections/notes/${id}`)).status, 200)
+  }
+  assert.equal((await api.call('PATCH /api/collections/notes/1', { json: { n: 1 } })).status, 200)
+  const idle = await api.sql(`
+    select pid from pg_stat_activity where datname = current_database() and usename like 'svc_auth%'`)
+  for (const { pid } of idle) process.kill(pid, 'SIGSTOP')
+  const leave = new AbortController()
+  const left = api
+    .call('PATCH /api/collections/gated/1', { json: { n: 1 }, signal: leave.signal })
+    .catch(() => undefined)
+  try {
+    await others()
+    leave.abort()
+    await left
+    await others()
+  } finally {
+    for (const { pid } of idle) process.kill(pid, 'SIGCONT')
+  }
+  assert.equal((await api.call('PATCH /api/collections/notes/1', { json: { n: 2 } })).status, 200)
+  const rows = await api.sql('select n from gated where id = 1')
+  assert.deepEqual(
+    rows.map(({ n }) => Number(n)),
+    [0],
+  )
+})
+
 test('an answer that is too large is refused, and costs nobody else anything', async () => {
   const api = await startServer()
   await api.sql(`
