@@ -114,6 +114,27 @@ test('nothing is skipped while one transaction stays open and a thousand others 
   await follower.stop()
 })
 
+test('a look while two transactions are at work does not let the later one be read before the earlier one', async () => {
+  const log = await startLog()
+  const [early, late] = [await connect(), await connect()]
+  await early.query(append(0))
+  const from = await settledHead(log, early)
+  // Both have begun after every transaction that has ended.
+  for (const [client, n] of [
+    [early, 1],
+    [late, 2],
+  ] as const) {
+    await client.query('begin; select pg_current_xact_id()')
+    await client.query(append(n))
+  }
+  await log.head()
+  await late.query('commit')
+  assert.deepEqual(await log.read(from), [])
+  await early.query('commit')
+  await settledHead(log, early)
+  assert.deepEqual((await log.read(from)).map(idOf), [1, 2])
+})
+
 test('a transaction of another database of the cluster holds up nobody for long', async () => {
   const elsewhere = await createDatabase('embedded')
   const other = await openConnection({ url: elsewhere.url })

@@ -10,7 +10,7 @@ const database = ({ isOursAtWork }: { isOursAtWork: boolean }): Db => {
     fly: async (_who, statement) => ((statement as Sql).render().text.includes('change_readers') ? '5' : '9'),
     rows: async <T extends object>(_who: unknown, statement: unknown) => {
       const isCareful = (statement as Sql).render().text.includes('pg_locks')
-      return [{ xmax: '100', oldest: isCareful && !isOursAtWork ? '100' : '50' }] as T[]
+      return [{ bound: '100', oldest: isCareful && !isOursAtWork ? '100' : '50' }] as T[]
     },
   }
   return asked as Db

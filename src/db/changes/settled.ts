@@ -2,8 +2,8 @@ import { SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../db.ts'
 import { type LogMoment, lastId, lastRead, momentOf } from './sql.ts'
 
-/** A moment of the past: transactions that began to write later have ids above `lastId`. */
-type Sample = { readonly xmax: bigint; readonly lastId: bigint }
+/** A moment of the past: transactions from `bound` on began to write later, and have ids above `lastId`. */
+type Sample = { readonly bound: bigint; readonly lastId: bigint }
 
 const MAX_SAMPLES = 64
 const FIRST_WAIT_MS = 5
@@ -50,11 +50,14 @@ export class Settled {
     // What a durable reader has passed was settled for somebody.
     if (!this.#isKnown) this.#upTo = BigInt((await this.#db.fly(SYSTEM, lastRead)) ?? 0)
     const last = BigInt((await this.#db.fly(SYSTEM, lastId)) ?? 0)
-    const [moment] = await this.#db.rows<LogMoment>(SYSTEM, momentOf(careful))
+    // Nothing new: no transaction number is spent on it.
+    if (this.#isKnown && this.#upTo >= last) return undefined
+    const bounded = last !== this.#samples.at(-1)?.lastId
+    const [moment] = await this.#db.rows<LogMoment>(SYSTEM, momentOf({ bounded, careful }))
     if (!moment) return undefined
     const oldest = BigInt(moment.oldest)
-    this.#samples.push({ xmax: BigInt(moment.xmax), lastId: last })
-    const known = this.#samples.findLastIndex(({ xmax }) => xmax <= oldest)
+    if (moment.bound !== null) this.#samples.push({ bound: BigInt(moment.bound), lastId: last })
+    const known = this.#samples.findLastIndex(({ bound }) => bound <= oldest)
     const settled = this.#samples[known]
     if (settled) {
       this.#isKnown = true

@@ -5,15 +5,19 @@ export type LogPlace = { xid: string; id: string }
 /** Of its own flight, so that it is read before the snapshot of momentOf() is taken, whatever the isolation level. */
 export const lastId: Sql = sql`select (last_value - case when is_called then 0 else 1 end)::text from svc.changes_id_seq`
 
-/** `oldest`: no transaction below this is running. */
-export type LogMoment = { xmax: string; oldest: string }
+/**
+ * `oldest`: no transaction below this was running. `bound`: whoever had begun to write has a number below this. Only a number
+ * of our own tells: the xmax of a snapshot is that of the last transaction that *ended*, and later ones may be running.
+ */
+export type LogMoment = { bound: string | null; oldest: string }
 
 /**
+ * `bounded`: with a bound, which takes a transaction number.
  * `careful`: without transactions of other databases, which cannot write this log. Dearer, since it looks through the
  * cluster's locks. A transaction whose holder is not found counts as ours.
  */
-export const momentOf = (careful: boolean): Sql => sql`
-  select pg_snapshot_xmax(pg_current_snapshot())::text as xmax, ${
+export const momentOf = ({ bounded, careful }: { bounded: boolean; careful: boolean }): Sql => sql`
+  select ${bounded ? sql`pg_current_xact_id()::text` : sql`null::text`} as bound, ${
     careful
       ? sql`coalesce((
     select min(running.xid) from pg_snapshot_xip(pg_current_snapshot()) as running(xid)
