@@ -9,6 +9,9 @@ import { upload } from '../../../test/upload.ts'
 
 const api = await startServer({ config: { 'storage.max_file_size': '1MB' } })
 const port = Number(new URL(api.url).port)
+/** The same, and soon tired of waiting. */
+const hasty = await startServer({ on: api, config: { 'storage.upload_timeout': 2 } })
+const hastyPort = Number(new URL(hasty.url).port)
 
 const leftovers = () => {
   try {
@@ -213,7 +216,7 @@ test('file names made to keep a parser busy are read at once, and lies about the
   // Shorter than it is: what follows is no request. Longer: the rest never comes.
   const short = parseRaw(await sendRaw(port, closing(form.length - 10) + form))
   assert.equal(short.status, 400)
-  const long = parseRaw(await sendRaw(port, closing(form.length + 10) + form))
+  const long = parseRaw(await sendRaw(hastyPort, closing(form.length + 10) + form))
   assert.ok([400, 408, 504].includes(long.status), `${long.status}`)
   await noneLeft()
   assert.equal(await blobCount(), before)
@@ -244,8 +247,6 @@ test('an upload that is broken off in the middle leaves nothing', async () => {
 })
 
 test('an upload that takes too long is ended with 504', async () => {
-  const hasty = await startServer({ on: api, config: { 'storage.upload_timeout': 2 } })
-  const hastyPort = Number(new URL(hasty.url).port)
   const { status, body } = parseRaw(await sendRaw(hastyPort, head(500_000), file.slice(0, -2)))
   assert.equal(status, 504)
   assert.deepEqual(JSON.parse(body), { code: 504, message: 'upload timed out' })
