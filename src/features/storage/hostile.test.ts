@@ -7,7 +7,7 @@ import { parseRaw, sendRaw } from '../../../test/http.ts'
 import { eventually, startServer, storagePath } from '../../../test/kit.ts'
 import { upload } from '../../../test/upload.ts'
 
-const api = await startServer({ config: { 'storage.max_file_size': '1MB' } })
+const api = await startServer({ config: { 'storage.max_file_size': '1MB', 'storage.upload_timeout': 30 } })
 const port = Number(new URL(api.url).port)
 /** The same, and soon tired of waiting. */
 const hasty = await startServer({ on: api, config: { 'storage.upload_timeout': 2 } })
@@ -259,7 +259,7 @@ test('an announced size beyond the limit is refused before a byte of it is read'
 })
 
 test('one address cannot take every place for uploads', async () => {
-  const busy = await startServer()
+  const busy = await startServer({ config: { 'storage.upload_timeout': 30 } })
   const before = leftovers().length
   const slow = Array.from({ length: 64 }, () => {
     const socket = connect(Number(new URL(busy.url).port), '127.0.0.1')
