@@ -61,11 +61,14 @@ function readMembers(text: string, at: number, names: readonly string[], texts: 
 
 const valueAfter = (text: string, nameEnd: number): number => skipSpace(text, skipSpace(text, nameEnd) + 1)
 
-/** Compared in place: cutting out every name would cost more than all the rest. -1 = none of them. */
+/**
+ * Compared in place: cutting out every name would cost more than all the rest. A name with a backslash is never written
+ * as it is, so what looks like it is another one. -1 = none of them.
+ */
 function whichName(text: string, start: number, end: number, names: readonly string[]): number {
   for (let n = 0; n < names.length; n++) {
     const name = names[n] as string
-    if (end - start - 2 === name.length && text.startsWith(name, start + 1)) return n
+    if (end - start - 2 === name.length && text.startsWith(name, start + 1) && !name.includes('\\')) return n
   }
   for (let i = start; i < end; i++) {
     if (text.charCodeAt(i) === BACKSLASH) return names.indexOf(JSON.parse(text.slice(start, end)) as string)
