@@ -1,7 +1,8 @@
 import { after } from 'node:test'
 import type { Observe } from '../src/core/observe.ts'
-import { openPool, type Pool } from '../src/db/wire/pool.ts'
+import type { Pool } from '../src/db/wire/pool.ts'
 import { createDatabase, stopClusters } from './cluster.ts'
+import { poolOn } from './pool.ts'
 
 /** A database without a server, for tests of parts that need no HTTP. Use either this or the kit in one file. */
 export async function testDatabase(observe: Observe = () => {}): Promise<{
@@ -23,16 +24,7 @@ export async function testDatabase(observe: Observe = () => {}): Promise<{
   return {
     url,
     async open() {
-      const pool = await openPool({
-        url,
-        maxConns: 6,
-        minConns: 1,
-        acquireTimeoutMs: 60_000,
-        preparedStatements: true,
-        schemas: ['public'],
-        statementTimeoutMs: 60_000,
-        observe,
-      })
+      const pool = await poolOn(url, { maxConns: 6, observe })
       pools.push(pool)
       return pool
     },

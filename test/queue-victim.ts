@@ -1,20 +1,11 @@
 // A process to be killed: claims one item of the kind named on the command line and never ends it.
 
 import { Queue } from '../src/db/queue/queue.ts'
-import { openPool } from '../src/db/wire/pool.ts'
+import { poolOn } from './pool.ts'
 
 const [url = '', kind = ''] = process.argv.slice(2)
 const observe = () => {}
-const pool = await openPool({
-  url,
-  maxConns: 3,
-  minConns: 1,
-  acquireTimeoutMs: 60_000,
-  preparedStatements: true,
-  schemas: ['public'],
-  statementTimeoutMs: 60_000,
-  observe,
-})
+const pool = await poolOn(url, { maxConns: 3 })
 const queue = new Queue({ db: pool, observe })
 queue.work(kind, { concurrency: 1, leaseSeconds: 600, retryDelays: [1] }, async ({ attempt }) => {
   console.log(`claimed ${attempt}`)

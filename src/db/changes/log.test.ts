@@ -3,10 +3,11 @@ import { after, afterEach, before, test } from 'node:test'
 import type pg from 'pg'
 import { createDatabase, stopClusters } from '../../../test/cluster.ts'
 import { eventually } from '../../../test/eventually.ts'
+import { poolOn } from '../../../test/pool.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { sql } from '../sql.ts'
 import { openConnection } from '../wire/connect.ts'
-import { openPool, type Pool } from '../wire/pool.ts'
+import type { Pool } from '../wire/pool.ts'
 import { type Change, ChangeLog, isBefore } from './log.ts'
 
 let url = ''
@@ -17,16 +18,7 @@ const logs: ChangeLog[] = []
 
 before(async () => {
   ;({ url, drop } = await createDatabase('embedded'))
-  pool = await openPool({
-    url,
-    maxConns: 8,
-    minConns: 1,
-    acquireTimeoutMs: 60_000,
-    preparedStatements: true,
-    schemas: ['public'],
-    statementTimeoutMs: 60_000,
-    observe: () => {},
-  })
+  pool = await poolOn(url, { maxConns: 8 })
   await pool.run(SYSTEM, sql`create table public.seen (reader text, id bigint)`)
 })
 // A log that is left running trims what a later test has made old.

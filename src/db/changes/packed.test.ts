@@ -3,10 +3,11 @@ import { after, before, beforeEach, test } from 'node:test'
 import type pg from 'pg'
 import { createDatabase, stopClusters } from '../../../test/cluster.ts'
 import { eventually } from '../../../test/eventually.ts'
+import { poolOn } from '../../../test/pool.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { sql } from '../sql.ts'
 import { openConnection } from '../wire/connect.ts'
-import { openPool, type Pool } from '../wire/pool.ts'
+import type { Pool } from '../wire/pool.ts'
 import { type Change, ChangeLog, isBefore, type Position } from './log.ts'
 
 const PATIENT = { seconds: 60 }
@@ -21,16 +22,7 @@ before(async () => {
   const database = await createDatabase('embedded')
   drop = database.drop
   const { url } = database
-  pool = await openPool({
-    url,
-    maxConns: 8,
-    minConns: 1,
-    acquireTimeoutMs: 30_000,
-    preparedStatements: true,
-    schemas: ['public'],
-    statementTimeoutMs: 60_000,
-    observe: () => {},
-  })
+  pool = await poolOn(url, { maxConns: 8 })
   client = await openConnection({ url })
   await client.query(
     'create table public.notes (id int primary key, body text); create table public.seen (id bigint, n int)',

@@ -5,9 +5,10 @@ import type { Sql } from '../sql.ts'
 import { Settled } from './settled.ts'
 
 /** Nine changes, all committed; a durable reader has passed five. Another database of the cluster writes all the time. */
-const database = ({ isOursAtWork }: { isOursAtWork: boolean }): Db => {
+const database = ({ isOursAtWork, last = () => 9 }: { isOursAtWork: boolean; last?: () => number }): Db => {
   const asked: Partial<Db> = {
-    fly: async (_who, statement) => ((statement as Sql).render().text.includes('change_readers') ? '5' : '9'),
+    fly: async (_who, statement) =>
+      (statement as Sql).render().text.includes('change_readers') ? '5' : last().toString(),
     rows: async <T extends object>(_who: unknown, statement: unknown) => {
       const isCareful = (statement as Sql).render().text.includes('pg_locks')
       return [{ bound: '100', oldest: isCareful && !isOursAtWork ? '100' : '50' }] as T[]
@@ -28,4 +29,13 @@ test('while nothing is known, what a durable reader has passed is settled', asyn
   assert.deepEqual([settled.isKnown, settled.upTo], [false, '5'])
   settled.forget()
   assert.deepEqual([settled.isKnown, settled.upTo], [false, '0'])
+})
+
+test('ids that went back, as after a restore in place, are looked at', async () => {
+  let last = 9
+  const settled = new Settled(database({ isOursAtWork: false, last: () => last }))
+  await settled.look()
+  last = 3
+  while ((await settled.look()) !== undefined);
+  assert.equal(settled.upTo, '3')
 })

@@ -50,8 +50,8 @@ export class Settled {
     // What a durable reader has passed was settled for somebody.
     if (!this.#isKnown) this.#upTo = BigInt((await this.#db.fly(SYSTEM, lastRead)) ?? 0)
     const last = BigInt((await this.#db.fly(SYSTEM, lastId)) ?? 0)
-    // Nothing new: no transaction number is spent on it.
-    if (this.#isKnown && this.#upTo >= last) return undefined
+    // Nothing new: no transaction number is spent on it. Ids that went back, as after a restore, are something new.
+    if (this.#isKnown && this.#upTo === last) return undefined
     const bounded = last !== this.#samples.at(-1)?.lastId
     const [moment] = await this.#db.rows<LogMoment>(SYSTEM, momentOf({ bounded, careful }))
     if (!moment) return undefined
@@ -66,7 +66,7 @@ export class Settled {
     // Older moments say less; of too many newer ones every second is enough.
     this.#samples = this.#samples.slice(Math.max(known, 0))
     if (this.#samples.length > MAX_SAMPLES) this.#samples = this.#samples.filter((_, i) => i % 2 === 0)
-    if (this.#upTo >= last) {
+    if (this.#upTo === last) {
       this.#wait = FIRST_WAIT_MS
       return undefined
     }

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { createDatabase } from '../../../test/cluster.ts'
 import { eventually, startServer } from '../../../test/kit.ts'
+import { poolOn } from '../../../test/pool.ts'
 import { openConnection } from '../wire/connect.ts'
-import { openPool } from '../wire/pool.ts'
 import { ensureSchemaTrigger } from './trigger.ts'
 
 /** Undone when the test ends, before the kit stops the cluster; last in, first out. */
@@ -21,17 +21,8 @@ async function emptyDatabase(cleanups: (() => Promise<unknown>)[]): Promise<stri
   return url
 }
 
-async function poolOn(url: string, cleanups: (() => Promise<unknown>)[]) {
-  const db = await openPool({
-    url,
-    maxConns: 4,
-    minConns: 1,
-    acquireTimeoutMs: 60_000,
-    preparedStatements: true,
-    schemas: ['public'],
-    statementTimeoutMs: 60_000,
-    observe: () => {},
-  })
+async function openPoolOn(url: string, cleanups: (() => Promise<unknown>)[]) {
+  const db = await poolOn(url)
   cleanups.push(() => db.stop())
   return db
 }
@@ -75,7 +66,7 @@ test('where no event trigger helps, the first request for a new table finds it',
 test('what changes the schema notifies, what does not is silent', async (t) => {
   const cleanups = undoing(t)
   const url = await emptyDatabase(cleanups)
-  await ensureSchemaTrigger(await poolOn(url, cleanups))
+  await ensureSchemaTrigger(await openPoolOn(url, cleanups))
   const listener = await connectionTo(url, cleanups)
   const client = await connectionTo(url, cleanups)
   const plain = `plain_${process.pid}`
@@ -139,7 +130,7 @@ test('what changes the schema notifies, what does not is silent', async (t) => {
 test('several servers may start at once', async (t) => {
   const cleanups = undoing(t)
   const url = await emptyDatabase(cleanups)
-  const pools = await Promise.all(Array.from({ length: 4 }, () => poolOn(url, cleanups)))
+  const pools = await Promise.all(Array.from({ length: 4 }, () => openPoolOn(url, cleanups)))
   assert.deepEqual(await Promise.all(pools.map(ensureSchemaTrigger)), [undefined, undefined, undefined, undefined])
 })
 
@@ -150,9 +141,9 @@ test('a role that may not create event triggers gets a warning, unless they are 
   const modest = `modest_${process.pid}`
   await superuser.query(`create role ${modest} login; grant create, usage on schema svc to ${modest}`)
   cleanups.push(() => superuser.query(`drop owned by ${modest}; drop role ${modest}`))
-  const db = await poolOn(asUser(url, modest), cleanups)
+  const db = await openPoolOn(asUser(url, modest), cleanups)
   assert.match((await ensureSchemaTrigger(db)) ?? '', /^the database role may not create event triggers: /)
-  assert.equal(await ensureSchemaTrigger(await poolOn(url, cleanups)), undefined)
+  assert.equal(await ensureSchemaTrigger(await openPoolOn(url, cleanups)), undefined)
   assert.equal(await ensureSchemaTrigger(db), undefined)
 })
 

@@ -2,7 +2,7 @@ import { type EventEmitter, once } from 'node:events'
 import type { Socket } from 'node:net'
 import type pg from 'pg'
 import { budgets } from '../../core/budgets.ts'
-import { AppError, unavailable } from '../../core/errors.ts'
+import { AppError, badRequest, unavailable } from '../../core/errors.ts'
 import { isOutdatedPlan, isUnprepared, type PgError } from '../pg-errors.ts'
 import { type ConnectOptions, cancelBackend, openConnection } from './connect.ts'
 import { Flight, type FlightPlan, type Work } from './flight.ts'
@@ -35,6 +35,9 @@ const BIND_COMPLETE = 0x32
 const CLOSE_COMPLETE = 0x33
 const COMMAND_COMPLETE = 0x43
 const DATA_ROW = 0x44
+const COPY_IN = 0x47
+const COPY_OUT = 0x48
+const EMPTY_QUERY = 0x49
 const READY_FOR_QUERY = 0x5a
 const HEADER = 5
 
@@ -180,6 +183,14 @@ export class Connection {
         case COMMAND_COMPLETE:
           head?.complete(bytes, at + HEADER, end - 1)
           break
+        case EMPTY_QUERY:
+          head?.complete(bytes, end, end)
+          break
+        case COPY_IN: // which swallows the Sync that was sent behind it
+        case COPY_OUT:
+          head?.end(badRequest('COPY from or to the client is not possible here'))
+          this.destroy()
+          return
         case READY_FOR_QUERY:
           if (this.#isRefusing) this.#isRefusing = false
           else if (head) this.landed(head, null)

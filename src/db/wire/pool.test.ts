@@ -3,6 +3,7 @@ import { after, type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { createDatabase, stopClusters } from '../../../test/cluster.ts'
 import { eventually } from '../../../test/eventually.ts'
+import { poolOptions } from '../../../test/pool.ts'
 import { AppError } from '../../core/errors.ts'
 import { ANONYMOUS, type Identity, SYSTEM } from '../../core/identity.ts'
 import { failedStatement } from '../pg-errors.ts'
@@ -13,16 +14,7 @@ import { openPool, type PoolOptions } from './pool.ts'
 import { RowTurns } from './row-turns.ts'
 
 const database = await createDatabase('embedded')
-const options: PoolOptions = {
-  url: database.url,
-  maxConns: 4,
-  minConns: 1,
-  acquireTimeoutMs: 60_000,
-  preparedStatements: true,
-  schemas: ['public'],
-  statementTimeoutMs: 60_000,
-  observe: () => {},
-}
+const options: PoolOptions = { ...poolOptions, url: database.url }
 const pool = await openPool(options)
 after(async () => {
   await pool.stop()
@@ -74,6 +66,15 @@ test('a flight is all or nothing and names the statement that failed', async () 
     .catch((e: unknown) => e)
   assert.equal(failedStatement(error), 2)
   assert.equal(await pool.fly(SYSTEM, sql`select count(*) from public.once`), '0')
+})
+
+test('an empty statement does nothing, and COPY with the client is refused; both leave the pool whole', async () => {
+  assert.equal(await pool.fly(SYSTEM, sql``), null)
+  await pool.run(SYSTEM, sql`create table public.copied (id int)`)
+  for (const copy of [sql`copy public.copied from stdin`, sql`copy (select generate_series(1, 100000)) to stdout`]) {
+    await assert.rejects(pool.run(SYSTEM, copy), { message: 'COPY from or to the client is not possible here' })
+    assert.equal(await pool.fly(SYSTEM, sql`select count(*) from public.copied`), '0')
+  }
 })
 
 test('an error in one flight leaves the flights behind it on the same connection whole', async () => {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { type ClusterKind, createDatabase, stopClusters, withoutExtensions } from '../../../../test/cluster.ts'
+import { poolOn } from '../../../../test/pool.ts'
 import { openConnection } from '../../wire/connect.ts'
-import { openPool } from '../../wire/pool.ts'
 import { findFunctions, findRelation, findTable, visibleColumns } from '../lookup.ts'
 import type { Schema, Table } from '../snapshot.ts'
 import { createFingerprint, createIntrospection } from './introspect.ts'
@@ -17,16 +17,7 @@ after(async () => {
 async function database(setup: string, { kind = 'embedded' as ClusterKind, schemas = ['public'] } = {}) {
   const { url, drop } = await createDatabase(kind)
   const client = await openConnection({ url })
-  const db = await openPool({
-    url,
-    maxConns: 4,
-    minConns: 1,
-    acquireTimeoutMs: 60_000,
-    preparedStatements: true,
-    schemas,
-    statementTimeoutMs: 60_000,
-    observe: () => {},
-  })
+  const db = await poolOn(url, { schemas })
   cleanups.push(
     drop,
     () => client.end(),

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { eventually, startServer } from '../../../../test/kit.ts'
+import { poolOn } from '../../../../test/pool.ts'
 import { ChangeLog } from '../../../db/changes/log.ts'
-import { openPool } from '../../../db/wire/pool.ts'
 
 /** Rows of a large import that the log keeps one by one; see import.ts. */
 const SINGLE = 2000
@@ -47,16 +47,7 @@ test('many rows in one entry of the log tell the same events as an entry for eac
     await put('single', await csv(`id<=${SINGLE}`))
     await put('single', await csv(`id>${SINGLE}`))
 
-    const db = await openPool({
-      url: api.databaseUrl,
-      maxConns: 4,
-      minConns: 1,
-      acquireTimeoutMs: 30_000,
-      preparedStatements: true,
-      schemas: ['public'],
-      statementTimeoutMs: 60_000,
-      observe: () => {},
-    })
+    const db = await poolOn(api.databaseUrl)
     const log = new ChangeLog({ db, observe: () => {}, retentionSeconds: 3600, key: '' })
     await log.start()
     let events: Record<string, string[]> = {}
