@@ -7,6 +7,7 @@ import { holderOf } from '../src/db/setup/embedded/lock.ts'
 import { runningPostmaster } from '../src/db/setup/embedded/postmaster.ts'
 import { ensurePrograms } from './debian.ts'
 import { extensionsPostgres } from './extensions-postgres.ts'
+import { prepareCode } from './typescript/test-code.ts'
 
 export type Run = { root: string; say(line: string): void; words: string[] }
 
@@ -33,6 +34,7 @@ export async function runTests({ root, say, words }: Run): Promise<number> {
       clusters.push(cluster)
       return cluster.url
     }
+    Object.assign(env, await prepareCode(root, scratch))
     env['SVC_TEST_PG'] = await start('pg')
     const binDir = env['SVC_TEST_PG_BIN_EXT']
     if (binDir) env['SVC_TEST_PG_EXT'] = await start('pg-extensions', binDir)
@@ -96,13 +98,18 @@ function hasRoom(folder: string): boolean {
 
 async function runNode(root: string, files: string[], env: NodeJS.ProcessEnv): Promise<number> {
   const options = [
+    '--enable-source-maps',
     '--test',
     '--test-reporter=spec',
     // Of a whole file: a busy machine takes minutes for what kills servers again and again.
     '--test-timeout=600000',
     `--test-concurrency=${Math.max(2, availableParallelism())}`,
   ]
-  const child = spawn(process.execPath, ['--import', 'tsx', ...options, ...files], { cwd: root, env, stdio: 'inherit' })
+  const child = spawn(process.execPath, ['--import', './scripts/typescript/register.js', ...options, ...files], {
+    cwd: root,
+    env,
+    stdio: 'inherit',
+  })
   // The runner ends its files and reports; the clusters go after it.
   const stop = (signal: NodeJS.Signals) => child.kill(signal)
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, stop)

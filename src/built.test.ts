@@ -1,21 +1,16 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
+import { bundleIn } from '../scripts/typescript/test-code.ts'
 import { eventually, spawnServer } from '../test/kit.ts'
 
-const root = new URL('..', import.meta.url).pathname
 const folder = mkdtempSync(join(tmpdir(), 'svc-built-'))
 after(() => rmSync(folder, { recursive: true, force: true }))
-for (const name of ['node_modules', 'migrations', 'package.json']) symlinkSync(join(root, name), join(folder, name))
-const dist = join(folder, 'dist')
-// Plain JavaScript, which runs before anything is installed.
-type Build = { bundle(outdir: string): Promise<void> }
-const { bundle } = (await import(new URL('../scripts/build.js', import.meta.url).href)) as Build
-await bundle(dist)
-const main = join(dist, 'main.js')
+const main = await bundleIn(folder, new URL('..', import.meta.url).pathname)
+const dist = dirname(main)
 const kept = join(dist, 'server.cjs.compiled')
 
 /** A server of this build, until it serves and has kept its code, or found that it need not. */

@@ -12,6 +12,7 @@ import { type ClusterKind, createDatabase, stopClusters } from './cluster.ts'
 import { type CheckAnswer, checkAgainst, routesOf } from './declared.ts'
 import { eventually, PATIENCE_MS } from './eventually.ts'
 import { freePort } from './free-port.ts'
+import { svc } from './programs.ts'
 
 export { eventually } from './eventually.ts'
 
@@ -162,7 +163,7 @@ export async function spawnServer(
     env[`SVC_${key.replaceAll('.', '_').toUpperCase()}`] =
       typeof value === 'object' ? JSON.stringify(value) : String(value)
   }
-  const main = options.main ? [options.main] : ['--import', 'tsx', new URL('../src/main.ts', import.meta.url).pathname]
+  const main = options.main ? [options.main] : svc
   const child = spawn(process.execPath, [...main, 'start'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
   let output = ''
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk))

@@ -8,6 +8,7 @@ import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3'
 import type { S3Config } from '../src/features/storage/blobs/s3-store.ts'
 import { eventually } from './eventually.ts'
 import { freePort } from './free-port.ts'
+import { typescript } from './programs.ts'
 
 export type TestS3 = {
   /** The settings that make a server use it. */
@@ -33,7 +34,7 @@ async function startOwn(): Promise<TestS3> {
   const directory = mkdtempSync(join(tmpdir(), 'svc-s3-'))
   const program = new URL('./s3-process.ts', import.meta.url).pathname
   const run = () =>
-    spawn(process.execPath, ['--import', 'tsx', program, directory, String(port), bucket], { stdio: 'ignore' })
+    spawn(process.execPath, [...typescript, program, directory, String(port), bucket], { stdio: 'ignore' })
   let child = run()
   const answers = () => eventually(() => fetch(`http://127.0.0.1:${port}/`))
   const kill = async () => {

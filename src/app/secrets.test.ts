@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process'
 import { after, test } from 'node:test'
 import { challenge, enrollTotp, firstFactor, signInWithTotp } from '../../test/authenticator.ts'
 import { eventually, startServer, type TestServer } from '../../test/kit.ts'
+import { svc as program } from '../../test/programs.ts'
 import { startReceiver } from '../../test/receiver.ts'
 import { SecretBox } from '../core/secret-box.ts'
 
@@ -121,7 +122,7 @@ test('svc secrets reencrypt does the same, and fails while something cannot be r
   const kept = await keepSecrets(first, 'fay@x.test')
   const svc = (env: NodeJS.ProcessEnv) =>
     new Promise<{ code: number; out: string; err: string }>((resolve) => {
-      const args = ['--import', 'tsx', 'src/main.ts', 'secrets', 'reencrypt']
+      const args = [...program, 'secrets', 'reencrypt']
       const all = { ...process.env, SVC_DATABASE_URL: first.databaseUrl, ...env }
       execFile(process.execPath, args, { env: all }, (error, out, err) =>
         resolve({ code: Number(error?.code ?? 0), out, err }),

@@ -6,9 +6,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { freePort } from '../../test/free-port.ts'
 import { client } from '../../test/kit.ts'
-
-const MAIN = new URL('../main.ts', import.meta.url).pathname
-const TSX = import.meta.resolve('tsx')
+import { svc as program } from '../../test/programs.ts'
 
 const home = mkdtempSync(join(tmpdir(), 'svc-cli-'))
 const dataDir = join(home, 'data')
@@ -24,7 +22,7 @@ function svc(
   args: string[],
   { env = {}, stdin = '', cwd = home }: { env?: NodeJS.ProcessEnv; stdin?: string; cwd?: string } = {},
 ): Promise<Ran> {
-  const child = spawn(process.execPath, ['--import', TSX, MAIN, ...args], {
+  const child = spawn(process.execPath, [...program, ...args], {
     cwd,
     env: { PATH: process.env['PATH'], TMPDIR: process.env['TMPDIR'], SVC_DATA_DIR: dataDir, ...env },
   })

@@ -10,7 +10,7 @@ import { get, type Outcome } from './kept-connection.ts'
 const workersOf = ({ child }: SpawnedServer): number[] =>
   spawnSync('ps', ['-o', 'pid=,args=', '--ppid', String(child.pid)], { encoding: 'utf8' })
     .stdout.split('\n')
-    .filter((line) => line.includes('main.ts'))
+    .filter((line) => /main\.[jt]s/.test(line))
     .map((line) => Number.parseInt(line, 10))
 
 const start = (config: Record<string, unknown> = {}) => spawnServer({ config: { 'server.workers': 2, ...config } })

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { startServer } from '../../../test/kit.ts'
+import { svc as program } from '../../../test/programs.ts'
 
 const api = await startServer()
 const home = mkdtempSync(join(tmpdir(), 'svc-cli-files-'))
@@ -16,8 +17,7 @@ type Ran = { code: number; out: string; err: string }
 
 const svc = (...args: string[]): Promise<Ran> =>
   new Promise((resolve) => {
-    const main = new URL('../../main.ts', import.meta.url).pathname
-    const all = ['--import', import.meta.resolve('tsx'), main, ...args, '--url', api.url, '--admin-token', token]
+    const all = [...program, ...args, '--url', api.url, '--admin-token', token]
     const env = { PATH: process.env['PATH'], TMPDIR: process.env['TMPDIR'], SVC_DATA_DIR: join(home, 'data') }
     const child = execFile(process.execPath, all, { cwd: home, env }, (_error, out, err) =>
       resolve({ code: child.exitCode ?? -1, out, err }),

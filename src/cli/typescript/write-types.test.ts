@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { promisify } from 'node:util'
 import { startServer } from '../../../test/kit.ts'
+import { svc } from '../../../test/programs.ts'
 
 const api = await startServer()
 const folder = mkdtempSync(join(tmpdir(), 'svc-types-'))
@@ -55,10 +56,9 @@ export const all = [row, made, changed, mood, args, sum, rows, odd, view, untitl
 test('svc types writes a file that TypeScript believes', async () => {
   const file = join(folder, 'database.ts')
   const token = await api.adminToken()
-  const main = new URL('../../main.ts', import.meta.url).pathname
   await promisify(execFile)(
     process.execPath,
-    ['--import', import.meta.resolve('tsx'), main, 'types', '--out', file, '--url', api.url, '--admin-token', token],
+    [...svc, 'types', '--out', file, '--url', api.url, '--admin-token', token],
     { cwd: folder },
   )
   writeFileSync(join(folder, 'use.ts'), use)

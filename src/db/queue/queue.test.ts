@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { test } from 'node:test'
 import { testDatabase } from '../../../test/database.ts'
 import { eventually } from '../../../test/eventually.ts'
+import { typescript } from '../../../test/programs.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { type Sql, sql } from '../sql.ts'
 import type { Pool } from '../wire/pool.ts'
@@ -76,7 +77,7 @@ test('what a killed process held is run again once its lease is over', async () 
   const queue = queueOn(poolA)
   await poolA.fly(SYSTEM, queue.push('victim', {}))
   const script = new URL('../../../test/queue-victim.ts', import.meta.url).pathname
-  const child = spawn(process.execPath, ['--import', 'tsx', script, database.url, 'victim'])
+  const child = spawn(process.execPath, [...typescript, script, database.url, 'victim'])
   const [line] = await once(child.stdout, 'data')
   assert.match(String(line), /claimed 1/)
   child.kill('SIGKILL')

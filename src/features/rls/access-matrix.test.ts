@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { startServer } from '../../../test/kit.ts'
+import { svc as program } from '../../../test/programs.ts'
 
 const api = await startServer()
 const [ana, bo] = [await api.signUp('ana@x.test'), await api.signUp('bo@x.test')]
@@ -19,11 +20,10 @@ await api.sql(`
 await api.sql(`insert into notes values (1, $1, 'x'), (2, $2, 'y'), (3, $1, 'z')`, [ana.user.id, bo.user.id])
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-rls-'))
-const MAIN = new URL('../../main.ts', import.meta.url).pathname
 const svc = (...args: string[]) =>
   new Promise<{ code: number; out: string; err: string }>((resolve) => {
     const env = { ...process.env, SVC_DATABASE_URL: api.databaseUrl, SVC_DATA_DIR: join(folder, 'data') }
-    execFile(process.execPath, ['--import', 'tsx', MAIN, ...args], { env }, (error, out, err) =>
+    execFile(process.execPath, [...program, ...args], { env }, (error, out, err) =>
       resolve({ code: typeof error?.code === 'number' ? error.code : 0, out, err }),
     )
   })

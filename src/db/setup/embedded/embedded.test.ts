@@ -18,6 +18,7 @@ import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { eventually } from '../../../../test/eventually.ts'
+import { typescript } from '../../../../test/programs.ts'
 import { findBinaries } from './binaries.ts'
 import { type Embedded, type EmbeddedOptions, startEmbedded } from './embedded.ts'
 import { holderOf } from './lock.ts'
@@ -53,7 +54,7 @@ type Said = { url: string; pid: number; adopted: boolean; refused?: string }
 /** Another process that holds the data directory. */
 async function startOwner(...args: string[]): Promise<{ child: ChildProcess; said: Said }> {
   const script = fileURLToPath(new URL('../../../../test/faults/embedded-owner.ts', import.meta.url))
-  const child = spawn(process.execPath, ['--import', 'tsx', script, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(process.execPath, [...typescript, script, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
   owners.add(child)
   let text = ''
   for await (const chunk of child.stdout ?? []) {
