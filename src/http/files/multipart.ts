@@ -128,7 +128,8 @@ class FormReader<T> {
   readonly #refuse = (): void => this.#fail(badForm())
   readonly #onAbort = (): void => this.#fail(this.#reading.signal.reason)
   readonly #onGone = (): void => {
-    if (!this.#request.complete) this.#fail(badRequest('request body was cut off'))
+    // Node may have all of the body and drop it, when what follows on the connection is no request.
+    if (!this.#request.readableEnded) this.#fail(badRequest('request body was cut off'))
   }
 
   #end(): void {
