@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
 import { type EventReader, listenTo } from '../../../../test/event-stream.ts'
 import { eventually, type InProcessServer, type SignedUp, startServer } from '../../../../test/kit.ts'
+import { openConnection } from '../../../db/wire/connect.ts'
 
 let api: InProcessServer
 let ana: SignedUp
@@ -195,6 +196,44 @@ test('a row that came and went before the check is judged by its image', async (
   assert.ok(!forBo.text().includes('ghost'))
   forAna.close()
   forBo.close()
+})
+
+test('a row that goes while it is checked is judged by its image', async () => {
+  const lock = 4711
+  await api.sql(`
+    create function wait() returns boolean language plpgsql as $$
+      begin perform pg_advisory_xact_lock_shared(${lock}); return true; end $$;
+    create table waited (id int primary key); alter table waited enable row level security;
+    create policy waits on waited using (wait());
+    create table fleeting (id int primary key); alter table fleeting enable row level security;
+    create policy everyone on fleeting using (true);
+    select svc.watch('waited'), svc.watch('fleeting');
+  `)
+  await eventually(async () =>
+    assert.equal((await api.call('GET /api/collections/fleeting', { as: ana.token })).status, 200),
+  )
+  const forAna = await listenTo(api.url, { token: ana.token })
+  const locker = await openConnection({ url: api.databaseUrl })
+  await locker.query(`select pg_advisory_lock(${lock})`)
+  // One batch of changes. The check of the first waits, when it is known already that the row of the second is there.
+  await api.sql('begin; insert into waited values (1); insert into fleeting values (1); commit')
+  await eventually(async () => {
+    const waiting = await api.sql(`select 1 from pg_locks where objid = ${lock} and not granted`)
+    assert.equal(waiting.length, 1)
+  })
+  await api.sql('delete from fleeting')
+  await locker.end()
+  await settle(forAna)
+  assert.deepEqual(
+    forAna.changes().map(({ action, table }) => [action, table]),
+    [
+      ['create', 'waited'],
+      ['create', 'fleeting'],
+      ['delete', 'fleeting'],
+      ['create', 'open'],
+    ],
+  )
+  forAna.close()
 })
 
 test('policies with subqueries, restrictive policies and composite keys hold for deletes too', async () => {

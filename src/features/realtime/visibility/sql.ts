@@ -81,21 +81,26 @@ export const imagesOf = (place: TableIn, asked: readonly string[], items: string
     'old', ${rows(sql`svc_old`)})::text`
 }
 
-/** One boolean per row, in the order of the array. */
+/** One letter per row, in the order of the array: that of a boolean, or UNSEEN. */
 const verdicts = (table: Table, rows: Rows, verdict: Sql): Sql =>
   rows.numbers.length === 0
     ? sql`''`
     : sql`(select pg_catalog.array_agg(${verdict}) from pg_catalog.unnest(${rows.array}::${table.ident}[]) as ${rowAlias(table)})::text`
 
+/** The image of a live row passes, and the row is not found: it is hidden, or has gone since the images were read. */
+export const UNSEEN = 'u'
+
 /**
- * What the current role may see, as four lists of booleans for live, partial, gone and old. A new row must be visible now,
+ * What the current role may see, as four lists of letters for live, partial, gone and old. A new row must be visible now,
  * and its image must pass too: a row that was shown later does not show what it held before. An image that lacks a column
  * which the policies read cannot be asked: only the row itself can. A role that may not read the key cannot look for it.
  */
 export function visibilityOf(table: Table, policies: Sql, images: Images, mayReadKey: boolean): Sql {
   const passes = sql`coalesce((${policies}), false)`
   // The image first: it is at hand, and most rows are not for most subscribers.
-  const live = mayReadKey ? sql`case when ${passes} then ${isLive(table)} else false end` : passes
+  const live = mayReadKey
+    ? sql`case when not ${passes} then 'f' when ${isLive(table)} then 't' else ${UNSEEN} end`
+    : passes
   const partial = mayReadKey ? isLive(table) : sql`false`
   return answers(table, images, { live, partial, gone: passes, old: passes })
 }

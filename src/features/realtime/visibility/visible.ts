@@ -17,6 +17,7 @@ import {
   type Rows,
   type Survey,
   surveyTables,
+  UNSEEN,
   visibilityOf,
   withoutColumns,
 } from './sql.ts'
@@ -48,6 +49,8 @@ export type Viewing = {
   readonly tables: TableBatch[]
 }
 export type Visible = Map<number, Sides> | AppError
+/** Numbers of changes whose rows an identity did not find, though it may see their images. */
+type Unseen = { readonly batch: TableBatch; readonly numbers: readonly number[]; readonly seen: Map<number, Sides> }
 
 /** Identities judged in one flight. */
 const PER_FLIGHT = 40
@@ -83,6 +86,7 @@ export async function visibleTo(db: Db, viewings: readonly Viewing[]): Promise<M
   }
 
   const visible = new Map<string, Visible>()
+  const unseen: Unseen[] = []
   const judge = async (group: readonly Viewing[]): Promise<void> => {
     const [first] = group
     if (!first) return
@@ -96,7 +100,10 @@ export async function visibleTo(db: Db, viewings: readonly Viewing[]): Promise<M
       for (const { key, tables } of group) {
         at++
         const seen = new Map<number, Sides>()
-        for (const batch of tables) readSides(texts[at++] ?? '', images.get(batch) ?? NO_IMAGES, seen)
+        for (const batch of tables) {
+          const numbers = readSides(texts[at++] ?? '', images.get(batch) ?? NO_IMAGES, seen)
+          if (numbers.length > 0) unseen.push({ batch, numbers, seen })
+        }
         visible.set(key, seen)
       }
     } catch (error) {
@@ -111,7 +118,21 @@ export async function visibleTo(db: Db, viewings: readonly Viewing[]): Promise<M
     }
   }
   await inParallel(flightsOf(viewings), PARALLEL_FLIGHTS, judge)
+  await lookForUnseen(db, unseen)
   return visible
+}
+
+/** Of rows that have gone since the images were read, the image decides, as if they had been gone then. */
+async function lookForUnseen(db: Db, unseen: readonly Unseen[]): Promise<void> {
+  for (const batch of new Set(unseen.map((each) => each.batch))) {
+    const ofBatch = unseen.filter((each) => each.batch === batch)
+    const numbers = new Set(ofBatch.flatMap((each) => each.numbers))
+    const items = batch.items.filter(({ n }) => numbers.has(n))
+    const gone = new Set((await readImages(db, batch, items)).gone.numbers)
+    for (const { seen, numbers } of ofBatch) {
+      for (const n of numbers) if (gone.has(n)) seen.set(n, { ...(seen.get(n) ?? NEITHER), now: true })
+    }
+  }
 }
 
 /** Which changes a filter matches, on either side, and what asking cost the database. */
@@ -190,18 +211,22 @@ const imageItems = (items: readonly Numbered[]): string =>
     })
     .join(',')}]`
 
-/** `{t,f}|…` for live, partial, gone and old, as visibilityOf answers. */
-function readSides(text: string, { live, partial, gone, old }: Images, into: Map<number, Sides>): void {
+/** `{t,f}|…` for live, partial, gone and old, as visibilityOf answers. Answers the numbers of what was not found. */
+function readSides(text: string, { live, partial, gone, old }: Images, into: Map<number, Sides>): number[] {
+  const unseen: number[] = []
   const lists = text.split('|')
   for (const [i, rows] of [live, partial, gone, old].entries()) {
     const list = lists[i] ?? ''
-    // Each verdict is one letter after a brace or a comma.
     for (const [k, n] of rows.numbers.entries()) {
-      if (list[2 * k + 1] !== 't') continue
+      // Each verdict is one letter after a brace or a comma.
+      const verdict = list[2 * k + 1]
+      if (verdict === UNSEEN) unseen.push(n)
+      if (verdict !== 't') continue
       const side = into.get(n) ?? NEITHER
       into.set(n, rows === old ? { ...side, old: true } : { ...side, now: true })
     }
   }
+  return unseen
 }
 
 /** One role per flight, because a flight is flown under one role. */
