@@ -64,8 +64,19 @@ export async function bundle(outdir) {
       'import.meta.url': 'svcUrl',
     },
     // Strict, as the modules are that it is made of.
-    banner: { js: "'use strict'; const svcUrl = require('node:url').pathToFileURL(__filename).href;" },
+    banner: {
+      js: "'use strict'; const svcUrl = require('node:url').pathToFileURL(__filename).href, svcImport = require('./import.cjs');",
+    },
   })
+  importElsewhere(outdir)
+}
+
+/** Code that V8 compiled in another process has no `import()`. A file of its own, which is not kept, has it. */
+function importElsewhere(outdir) {
+  const file = `${outdir}/server.cjs`
+  const text = readFileSync(file, 'utf8')
+  writeFileSync(file, text.replace(/\bimport\((?=")/g, 'svcImport('))
+  writeFileSync(`${outdir}/import.cjs`, 'module.exports = (name) => import(name)\n')
 }
 
 export async function ensureBuilt() {

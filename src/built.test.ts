@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
 import { bundleIn } from '../scripts/typescript/test-code.ts'
 import { eventually, spawnServer } from '../test/kit.ts'
+import { upload } from '../test/upload.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-built-'))
 after(() => rmSync(folder, { recursive: true, force: true }))
@@ -18,6 +19,8 @@ async function serveOnce(check: () => void): Promise<void> {
   const server = await spawnServer({ main })
   const graphql = await server.call('POST /api/graphql', { json: { query: '{ __typename }' } })
   assert.deepEqual(graphql.body, { data: { __typename: 'Query' } })
+  // Reading a form is a package that is imported when it is needed.
+  assert.equal((await upload(server, '/api/storage/pub')).status, 201)
   await eventually(check)
   await server.stop()
   assert.equal(server.child.exitCode, 0)

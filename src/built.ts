@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
-import { constants, Script } from 'node:vm'
+import { Script } from 'node:vm'
 import type { run } from './cli/run.ts'
 
 type Bundle = { run: typeof run }
@@ -34,7 +34,6 @@ function load(): { bundle: Bundle; keep: () => void } {
   // One byte per character: the bundler writes strings in ASCII, and only comments hold anything else.
   const script = new Script(Buffer.concat([BEFORE, text, AFTER]).toString('latin1'), {
     filename: file,
-    importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
     ...(cachedData && { cachedData }),
   })
   const made = { exports: {} }
