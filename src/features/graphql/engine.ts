@@ -84,6 +84,7 @@ export class GraphEngine {
     schema: Schema,
   ): Promise<{ outcome: Outcome; isUnknown: boolean }> {
     const viewer = viewerOf(who)
+    const breaks = new Breaks()
     try {
       const { document, names: words, validIn } = this.#documents.read(request.query)
       const mayIntrospect = this.#deps.mayIntrospect(who)
@@ -92,6 +93,7 @@ export class GraphEngine {
       }
       const operation = chooseOperation(document, request.operationName)
       const said = new Set(words)
+      await breaks.taken()
       const sizes = readVariables(request.variables, said)
       requireWithin(measure(operation, sizes), this.#deps.limits)
       const names = this.#namesOf(schema, viewer)
@@ -99,10 +101,12 @@ export class GraphEngine {
       // The tables' names are nobody's business where introspection is refused.
       const options = { maxErrors: MAX_ERRORS, hideSuggestions: !mayIntrospect }
       if (!validIn.has(system)) {
+        await breaks.taken()
         const refusals = validationErrors(system.schema, document, options)
         if (refusals.length > 0) return { outcome: refused(refusals.map((error) => failureOf(error))), isUnknown: true }
         validIn.add(system)
       }
+      await breaks.taken()
       const variables = coerceVariables(system, operation.node, request.variables, !mayIntrospect)
       const { candidates, cursors } = this.#deps
       const marks = new CursorMarks(cursors)

@@ -9,6 +9,7 @@ import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Feature } from '../../http/feature.ts'
 import { jsonText, route } from '../../http/route.ts'
 import type { GraphEngine, Request } from './engine.ts'
+import { Breaks } from './slices.ts'
 
 export type GraphqlConfig = {
   enabled: boolean
@@ -43,6 +44,9 @@ const request = t.object({
   variables: t.optional(t.nullable(t.record(t.any()))),
   operationName: t.optional(t.nullable(t.string())),
 })
+
+/** In characters. */
+const LONG_BODY = 100_000
 
 /** Failures of the request itself; what GraphQL has no words for stays in the common form. */
 const COMMON_FORM = new Set([404, 405, 413, 415])
@@ -90,6 +94,8 @@ export function createGraphql(deps: GraphqlDeps): Feature {
       answers: { 200: t.object({ data: t.any(), errors: t.optional(failures) }) },
       handle: async (call) => {
         const asked = requestOf(call.body)
+        // Parsing it was a slice of its own.
+        if (call.bodyText.length > LONG_BODY) await new Breaks(0).taken()
         const { text, wrote } = await (await started()).answer(call.who, asked, call.departure)
         if (wrote) deps.log.wake()
         return jsonText(200, text)

@@ -1,6 +1,7 @@
 import {
   type ASTNode,
   type ASTVisitor,
+  type ASTVisitorKeyMap,
   BREAK,
   type DocumentNode,
   type GraphQLError,
@@ -20,6 +21,25 @@ export type ValidationOptions = { readonly maxErrors: number; readonly hideSugge
 /** Merging fields is checked where they are merged: the rule compares every field with every other. */
 const RULES = specifiedRules.filter((rule) => rule !== OverlappingFieldsCanBeMergedRule)
 
+/** Where the nodes that rules look at are: not in names, which most nodes have and all of the time would be spent on. */
+const WHERE_TO_LOOK: ASTVisitorKeyMap = {
+  Document: ['definitions'],
+  OperationDefinition: ['variableDefinitions', 'directives', 'selectionSet'],
+  FragmentDefinition: ['typeCondition', 'directives', 'selectionSet'],
+  VariableDefinition: ['variable', 'type', 'defaultValue', 'directives'],
+  SelectionSet: ['selections'],
+  Field: ['arguments', 'directives', 'selectionSet'],
+  InlineFragment: ['typeCondition', 'directives', 'selectionSet'],
+  FragmentSpread: ['directives'],
+  Directive: ['arguments'],
+  Argument: ['value'],
+  ListValue: ['values'],
+  ObjectValue: ['fields'],
+  ObjectField: ['value'],
+  ListType: ['type'],
+  NonNullType: ['type'],
+}
+
 /**
  * The library's rules. Its own way of running them asks every rule about every node, which is most of the time that a large
  * document takes; here a node goes to the rules that look at its kind.
@@ -35,9 +55,9 @@ export function validationErrors(
     errors.push(error)
     if (errors.length >= maxErrors) throw new EnoughErrors()
   }
-  const context = new ValidationContext(schema, document, types, found, hideSuggestions)
+  const context = new Context(schema, document, types, found, hideSuggestions)
   try {
-    visit(document, visitWithTypeInfo(types, together(RULES.map((rule) => rule(context)))))
+    visit(document, visitWithTypeInfo(types, together(RULES.map((rule) => rule(context)))), WHERE_TO_LOOK)
   } catch (error) {
     if (!(error instanceof EnoughErrors)) throw error
   }
@@ -45,6 +65,30 @@ export function validationErrors(
 }
 
 class EnoughErrors extends Error {}
+
+type VariableUsage = ReturnType<ValidationContext['getVariableUsages']>[number]
+
+/** As the library's, which looks for variables in names too. */
+class Context extends ValidationContext {
+  readonly #usages = new Map<ASTNode, readonly VariableUsage[]>()
+
+  override getVariableUsages(node: Parameters<ValidationContext['getVariableUsages']>[0]): readonly VariableUsage[] {
+    const known = this.#usages.get(node)
+    if (known) return known
+    const usages: VariableUsage[] = []
+    const types = new TypeInfo(this.getSchema())
+    const look: ASTVisitor = {
+      VariableDefinition: () => false,
+      Variable: (variable) => {
+        const [type, defaultValue] = [types.getInputType(), types.getDefaultValue()]
+        usages.push({ node: variable, type, defaultValue, parentType: types.getParentInputType() })
+      },
+    }
+    visit(node, visitWithTypeInfo(types, look), WHERE_TO_LOOK)
+    this.#usages.set(node, usages)
+    return usages
+  }
+}
 
 type Handler = { readonly rule: number; readonly call: (...args: unknown[]) => unknown }
 type Handlers = { readonly enter: readonly Handler[]; readonly leave: readonly Handler[] }
