@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { budgets } from '../../../core/budgets.ts'
 import { AppError, badRequest } from '../../../core/errors.ts'
+import { Utf8 } from './utf8.ts'
 
 type ArrivalPace = { readonly graceMs: number; readonly bytesPerSecond: number }
 
@@ -16,7 +17,7 @@ export async function* textOf(
   { graceMs, bytesPerSecond } = budgets.arrivalPace as ArrivalPace,
 ): AsyncGenerator<string> {
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge()
-  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+  const decoder = new Utf8()
   const chunks = request[Symbol.asyncIterator]() as AsyncIterator<Buffer>
   let bytes = 0
   let waitedMs = 0
@@ -28,18 +29,10 @@ export async function* textOf(
     if (done) break
     bytes += value.length
     if (bytes > maxBytes) throw tooLarge()
-    yield decode(() => decoder.decode(value, { stream: true }))
+    yield decoder.read(value)
   }
   if (!request.complete) throw badRequest('request body was cut off')
-  yield decode(() => decoder.decode())
-}
-
-function decode(read: () => string): string {
-  try {
-    return read()
-  } catch {
-    throw badRequest('request body must be UTF-8')
-  }
+  decoder.end()
 }
 
 function within<T>(ms: number, promise: Promise<T>): Promise<T> {
