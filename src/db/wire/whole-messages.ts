@@ -1,3 +1,4 @@
+import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type pg from 'pg'
 
@@ -15,9 +16,15 @@ export const arrivingBytes = (): number => arriving
 export type Reception = {
   /** Whether so many bytes of one message may be kept. */
   mayHold?: (bytes: number) => boolean
-  /** Takes whole messages in place of the driver, and leaves to it what it does not read itself. */
+  /**
+   * Takes whole messages in place of the driver, and leaves to it what it does not read itself. The bytes are the next
+   * read's as soon as it returns.
+   */
   take?: (messages: Buffer, driver: (messages: Buffer) => void) => void
 }
+
+/** The parts of the driver's connection that are used here; the driver's types do not declare them. */
+type Wire = { ssl: unknown; stream: Duplex; attachListeners(stream: Duplex): void }
 
 /**
  * Gives the driver's parser whole messages. Left alone it puts a long one together in buffers that double, which takes
@@ -25,8 +32,12 @@ export type Reception = {
  * `mayHold` can be asked first whether it is too much. What may not be held is read and thrown away.
  */
 export function feedWholeMessages(client: pg.Client, { mayHold, take }: Reception = {}): void {
-  const wire = (client as unknown as { connection: { attachListeners(stream: Duplex): void } }).connection
+  const wire = (client as unknown as { connection: Wire }).connection
   const attach = wire.attachListeners
+  let receive: (bytes: Buffer) => void = () => {}
+  // TLS reads from its socket by itself.
+  const isInPlace = take !== undefined && !wire.ssl
+  if (isInPlace) wire.stream = socketInPlace((bytes) => receive(bytes))
   wire.attachListeners = function (stream) {
     attach.call(this, stream)
     const [parse, ...others] = stream.listeners('data') as ((bytes: Buffer) => void)[]
@@ -35,9 +46,22 @@ export function feedWholeMessages(client: pg.Client, { mayHold, take }: Receptio
     const refuse = (reason: string): unknown => stream.destroy(new Error(reason))
     const feed = take ? (bytes: Buffer) => take(bytes, parse) : parse
     const messages = wholeMessages(feed, refuse, mayHold)
-    stream.on('data', messages.take)
+    receive = messages.take
+    if (!isInPlace) stream.on('data', receive)
     stream.once('close', messages.drop)
   }
+}
+
+/** Where all sockets read to, one at a time. */
+const PLACE = Buffer.allocUnsafeSlow(64 * 1024)
+
+/** Node would set memory aside for each read, which is most of what a long answer leaves to be collected. */
+function socketInPlace(receive: (bytes: Buffer) => void): Socket {
+  const callback = (count: number, bytes: Uint8Array): boolean => {
+    receive((bytes as Buffer).subarray(0, count))
+    return true
+  }
+  return new Socket({ onread: { buffer: PLACE, callback } } as ConstructorParameters<typeof Socket>[0])
 }
 
 export function wholeMessages(
