@@ -27,8 +27,11 @@ function httpDate(): string {
   return dateText
 }
 
-/** `lines` are whole header lines, each with its line end. */
-export function setPlainHead(response: WithHead, status: number, lines: string): void {
+/**
+ * `lines` are whole header lines, each with its line end. An answer in ASCII may follow at once: node would hand it to the
+ * socket as a second piece, which makes of one write a gathered one.
+ */
+export function setPlainHead(response: WithHead, status: number, lines: string, content: string): void {
   response.statusCode = status
-  response._header = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${lines}Date: ${httpDate()}\r\nConnection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_SECONDS}\r\n\r\n`
+  response._header = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${lines}Date: ${httpDate()}\r\nConnection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_SECONDS}\r\n\r\n${content}`
 }

@@ -25,14 +25,26 @@ export function writeReply(exchange: Exchange, reply: Reply, draining: boolean, 
   const bytes = content === undefined ? 0 : Buffer.byteLength(content)
   if (bytes > maxBytes) throw new AppError('too_large', 'response too large')
   const lingers = exchange.leavesBodyUnread
+  // As many bytes as characters means ASCII, which node writes faster as latin1.
+  const isAscii = bytes === content?.length
   if (reply.headers || draining || lingers || exchange.rawTaken || !takesPlainHead(response)) {
     response.writeHead(reply.status, flatHead(exchange, reply, bytes, draining || lingers))
-  } else setPlainHead(response, reply.status, plainLines(exchange, reply, bytes))
-  // As many bytes as characters means ASCII, which node writes faster as latin1.
-  const encoding = bytes === content?.length ? 'latin1' : 'utf8'
+  } else {
+    const isWhole = isAscii && typeof content === 'string' && bytes <= LARGE && exchange.request.method !== 'HEAD'
+    setPlainHead(response, reply.status, plainLines(exchange, reply, bytes), isWhole ? content : '')
+    if (isWhole) {
+      response.end()
+      return ended(response, bytes)
+    }
+  }
   if (lingers) linger(exchange, content)
-  else if (typeof content === 'string' && bytes > LARGE) writeInPieces(response, content, encoding)
-  else response.end(content, encoding)
+  else if (typeof content === 'string' && bytes > LARGE) {
+    writeInPieces(response, content, isAscii ? 'latin1' : 'utf8')
+  } else response.end(content, isAscii ? 'latin1' : 'utf8')
+  return ended(response, bytes)
+}
+
+function ended(response: ServerResponse, bytes: number): number {
   if (response.writableLength > 0) closeWhenStalled(response)
   return bytes
 }
