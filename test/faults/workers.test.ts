@@ -7,8 +7,10 @@ import { eventually, type SpawnedServer, spawnServer } from '../kit.ts'
 import { get, type Outcome } from './kept-connection.ts'
 
 /** Its children that run the server; the loader of the test has helpers of its own. */
-const workersOf = ({ child }: SpawnedServer): number[] =>
-  spawnSync('ps', ['-o', 'pid=,args=', '--ppid', String(child.pid)], { encoding: 'utf8' })
+const workersOf = ({ child }: Pick<SpawnedServer, 'child'>): number[] => serversUnder(child.pid ?? 0)
+
+const serversUnder = (parent: number): number[] =>
+  spawnSync('ps', ['-o', 'pid=,args=', '--ppid', String(parent)], { encoding: 'utf8' })
     .stdout.split('\n')
     .filter((line) => /main\.[jt]s/.test(line))
     .map((line) => Number.parseInt(line, 10))
@@ -34,6 +36,23 @@ test('a worker that is killed is replaced, and the others keep serving', async (
   await eventually(async () => {
     const { body } = await server.call('GET /api/admin/stats', { as: 'admin' })
     assert.equal(body.db_pool_max, 8)
+  })
+})
+
+test('a worker that is killed while the others start does not end the start', async () => {
+  const before = serversUnder(process.pid)
+  const starting = start({ 'server.workers': 3 })
+  const victim = await eventually(() => {
+    const [parent = 0] = serversUnder(process.pid).filter((pid) => !before.includes(pid))
+    const [, second] = serversUnder(parent)
+    assert.ok(second)
+    return second
+  })
+  process.kill(victim, 'SIGKILL')
+  const server = await starting
+  await eventually(() => {
+    const now = workersOf(server)
+    assert.ok(now.length === 3 && !now.includes(victim), `workers ${now}`)
   })
 })
 

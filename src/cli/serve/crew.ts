@@ -22,6 +22,8 @@ const MAX_DELAY_MS = 10_000
 /** For the answer of a member. */
 const PATIENCE_MS = 5_000
 
+class Ended extends Error {}
+
 /** Several processes on one port; see docs/decisions/0026-workers.md. */
 export class Crew implements Server {
   readonly #config: Config
@@ -52,7 +54,7 @@ export class Crew implements Server {
     const crew = new Crew(config, observe, embedded)
     try {
       crew.#first = await crew.#hire()
-      await Promise.all(Array.from({ length: config.server.workers - 1 }, () => crew.#hire()))
+      await Promise.all(Array.from({ length: config.server.workers - 1 }, () => crew.#hireAnother()))
     } catch (error) {
       await crew.close()
       throw error
@@ -112,7 +114,7 @@ export class Crew implements Server {
           this.#members.delete(member)
           peer.gone()
           left()
-          reject(new Error('a worker ended at its start'))
+          reject(new Ended('a worker ended at its start'))
           if (member.isServing) this.#replace(worker, performance.now() - hiredAt, signal ?? `exit code ${code}`)
         })
       })
@@ -140,13 +142,23 @@ export class Crew implements Server {
     setTimeout(() => this.#hireAgain(), delayMs)
   }
 
+  /** One that says why it cannot start ends the start of all; one that was killed meanwhile is replaced as at any time. */
+  async #hireAnother(): Promise<void> {
+    await this.#hire().catch((error: unknown) => {
+      if (!(error instanceof Ended)) throw error
+      this.#hireLater(error)
+    })
+  }
+
   #hireAgain(): void {
     if (this.#isStopping) return
-    this.#hire().catch((error: unknown) => {
-      this.#observe({ level: 'error', message: 'a worker did not start', attrs: { error: reasonOf(error) } })
-      this.#shortLives++
-      setTimeout(() => this.#hireAgain(), Math.min(100 * 2 ** this.#shortLives, MAX_DELAY_MS))
-    })
+    this.#hire().catch((error: unknown) => this.#hireLater(error))
+  }
+
+  #hireLater(error: unknown): void {
+    this.#observe({ level: 'error', message: 'a worker did not start', attrs: { error: reasonOf(error) } })
+    this.#shortLives++
+    setTimeout(() => this.#hireAgain(), Math.min(100 * 2 ** this.#shortLives, MAX_DELAY_MS))
   }
 
   get #serving(): Member[] {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { EventEmitter } from 'node:events'
+import { spawn } from 'node:child_process'
+import { EventEmitter, once } from 'node:events'
 import { test } from 'node:test'
 import { Peer } from './peer.ts'
 
@@ -53,4 +54,11 @@ test('nobody waits for a process that ended', async (t) => {
   peer.gone()
   assert.deepEqual(await asked, { message: 'the process ended' })
   assert.deepEqual(await settled(peer.ask('stop')), { message: 'nobody to ask: stop' })
+})
+
+test('a process that has just ended is no answer, and ends nobody else', async () => {
+  const child = spawn(process.execPath, ['-e', ''], { stdio: ['ignore', 'ignore', 'ignore', 'ipc'] })
+  const peer = new Peer(child, 500)
+  await once(child, 'exit')
+  await assert.rejects(peer.ask('stop'), { message: 'no answer: stop' })
 })

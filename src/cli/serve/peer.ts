@@ -2,7 +2,7 @@ import { reasonOf } from '../../core/errors.ts'
 
 /** The channel that node keeps between a process and its parent; `process` and `cluster.Worker` both are one. */
 export type Channel = {
-  send?(message: object): unknown
+  send?(message: object, sent: (error: Error | null) => void): unknown
   on(event: 'message', heard: (message: unknown) => void): unknown
 }
 
@@ -76,10 +76,13 @@ export class Peer {
     }
   }
 
-  /** A channel that is closed leads to a process that ended, or is about to be seen to. */
+  /**
+   * A channel that is closed leads to a process that ended, or is about to be seen to. Without a callback node would make
+   * an event of it that ends this process too.
+   */
   #send(message: Message): void {
     try {
-      this.#channel.send?.(message)
+      this.#channel.send?.(message, () => {})
     } catch {
       // as above
     }
