@@ -25,6 +25,7 @@ export const HOSTILE_DOCUMENTS: Readonly<Record<string, Document>> = {
   'a hundred thousand aliases': { query: `{ posts { ${times(100_000, (i) => `a${i}:id`)} } }` },
   'as many aliases as tokens allow': { query: `{ posts { ${times(6_500, (i) => `a${i}:id`)} b: x } }` },
   'as many unknown fields as tokens allow': { query: `{ posts { ${times(19_000, (i) => `nobody${i}`)} } }` },
+  'as many root fields as tokens allow': { query: `{ ${times(3_300, (i) => `a${i}:posts{id}`)} }` },
   'ten thousand directives': { query: `{ posts { id ${'@a '.repeat(9_990)} } }` },
   'ten thousand known directives': { query: `{ posts { id ${'@skip(if:true) '.repeat(3_300)} } }` },
   'a hundred levels of relations': { query: `{ posts { ${nested(190, 'id:id posts { ', 'id', ' }')} } }` },

@@ -1,4 +1,4 @@
-import type { DocumentNode, GraphQLObjectType } from 'graphql'
+import { type DocumentNode, type GraphQLObjectType, Kind, type SelectionNode } from 'graphql'
 import { LRUCache } from 'lru-cache'
 import type { Departure } from '../../core/departure.ts'
 import { AppError, badRequest } from '../../core/errors.ts'
@@ -96,6 +96,7 @@ export class GraphEngine {
       await breaks.taken()
       const sizes = readVariables(request.variables, said)
       requireWithin(measure(operation, sizes), this.#deps.limits)
+      requireFewAtRoot(operation.node.selectionSet.selections.map(answeredAs))
       const names = this.#namesOf(schema, viewer)
       const system = this.#systemFor(names, said)
       // The tables' names are nobody's business where introspection is refused.
@@ -159,7 +160,7 @@ export class GraphEngine {
     const isMutation = operation.node.operation === 'mutation'
     const root = (isMutation ? system.schema.getMutationType() : system.schema.getQueryType()) as GraphQLObjectType
     const selected = selectionOf([operation.node.selectionSet], root, operation, variables)
-    if (selected.length > MAX_ROOT_FIELDS) throw badRequest(`more than ${MAX_ROOT_FIELDS} fields at the root`)
+    requireFewAtRoot(selected.map(({ key }) => key))
     if (isMutation) return this.#mutate(who, selected, root, compilation, signal)
     const data = new Map<string, string>()
     for (const { key, field } of selected) if (!field) data.set(key, JSON.stringify(root.name))
@@ -255,6 +256,14 @@ export class GraphEngine {
     }
   }
 }
+
+/** Asked of what stands at the root before anything else is looked at, and once more when fragments are in their places. */
+function requireFewAtRoot(keys: readonly (string | undefined)[]): void {
+  if (new Set(keys).size > MAX_ROOT_FIELDS) throw badRequest(`more than ${MAX_ROOT_FIELDS} fields at the root`)
+}
+
+const answeredAs = (selection: SelectionNode): string | undefined =>
+  selection.kind === Kind.FIELD ? (selection.alias ?? selection.name).value : undefined
 
 /** Of a root field of a mutation. */
 function runsUserCode({ field }: Selected): boolean {

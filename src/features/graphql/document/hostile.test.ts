@@ -24,6 +24,18 @@ test('hostile documents are refused, in few words', async () => {
   assert.equal((await api.call('GET /health')).status, 200)
 })
 
+test('too many fields at the root are refused before anybody looks whether they exist', async () => {
+  const fields = Array.from({ length: 201 }, (_, i) => `a${i}: nobody`).join(' ')
+  const spread = `{ ...f } fragment f on Query { ${fields.replaceAll('nobody', 'posts { id }')} }`
+  for (const query of [`{ ${fields} }`, `mutation { ${fields} }`, spread]) {
+    const { body } = await ask({ query })
+    assert.deepEqual(
+      body.errors.map(({ message }: { message: string }) => message),
+      ['more than 200 fields at the root'],
+    )
+  }
+})
+
 test('nothing is read behind the token that is too many', () => {
   const read = (name: string): number => readTokens(HOSTILE_DOCUMENTS[name]?.query ?? '').count
   assert.equal(read('a megabyte of opening braces'), 201)
