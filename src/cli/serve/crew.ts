@@ -22,6 +22,7 @@ const MAX_DELAY_MS = 10_000
 /** For the answer of a member. */
 const PATIENCE_MS = 5_000
 
+/** Without a word of its own. */
 class Ended extends Error {}
 
 /** Several processes on one port; see docs/decisions/0026-workers.md. */
@@ -133,7 +134,7 @@ export class Crew implements Server {
   #replace(worker: Worker, livedMs: number, why: string): void {
     if (this.#isStopping) return
     this.#shortLives = livedMs < SHORT_LIFE_MS ? this.#shortLives + 1 : 0
-    const delayMs = this.#shortLives === 0 ? 0 : Math.min(100 * 2 ** this.#shortLives, MAX_DELAY_MS)
+    const delayMs = this.#delayMs
     this.#observe({
       level: 'error',
       message: 'a worker ended and is replaced',
@@ -158,7 +159,11 @@ export class Crew implements Server {
   #hireLater(error: unknown): void {
     this.#observe({ level: 'error', message: 'a worker did not start', attrs: { error: reasonOf(error) } })
     this.#shortLives++
-    setTimeout(() => this.#hireAgain(), Math.min(100 * 2 ** this.#shortLives, MAX_DELAY_MS))
+    setTimeout(() => this.#hireAgain(), this.#delayMs)
+  }
+
+  get #delayMs(): number {
+    return this.#shortLives === 0 ? 0 : Math.min(100 * 2 ** this.#shortLives, MAX_DELAY_MS)
   }
 
   get #serving(): Member[] {

@@ -27,24 +27,16 @@ export function writeReply(exchange: Exchange, reply: Reply, draining: boolean, 
   const lingers = exchange.leavesBodyUnread
   // As many bytes as characters means ASCII, which node writes faster as latin1.
   const isAscii = bytes === content?.length
-  if (reply.headers || draining || lingers || exchange.rawTaken || !takesPlainHead(response)) {
-    response.writeHead(reply.status, flatHead(exchange, reply, bytes, draining || lingers))
-  } else {
-    const isWhole = isAscii && typeof content === 'string' && bytes <= LARGE && exchange.request.method !== 'HEAD'
-    setPlainHead(response, reply.status, plainLines(exchange, reply, bytes), isWhole ? content : '')
-    if (isWhole) {
-      response.end()
-      return ended(response, bytes)
-    }
-  }
+  const isPlain = !reply.headers && !draining && !lingers && !exchange.rawTaken && takesPlainHead(response)
+  const isText = typeof content === 'string'
+  const isWhole = isPlain && isText && isAscii && bytes <= LARGE && exchange.request.method !== 'HEAD'
+  if (isPlain) setPlainHead(response, reply.status, plainLines(exchange, reply, bytes), isWhole ? content : '')
+  else response.writeHead(reply.status, flatHead(exchange, reply, bytes, draining || lingers))
+  const encoding = isAscii ? 'latin1' : 'utf8'
   if (lingers) linger(exchange, content)
-  else if (typeof content === 'string' && bytes > LARGE) {
-    writeInPieces(response, content, isAscii ? 'latin1' : 'utf8')
-  } else response.end(content, isAscii ? 'latin1' : 'utf8')
-  return ended(response, bytes)
-}
-
-function ended(response: ServerResponse, bytes: number): number {
+  else if (isWhole) response.end()
+  else if (isText && bytes > LARGE) writeInPieces(response, content, encoding)
+  else response.end(content, encoding)
   if (response.writableLength > 0) closeWhenStalled(response)
   return bytes
 }
