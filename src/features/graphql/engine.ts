@@ -86,7 +86,7 @@ export class GraphEngine {
     const viewer = viewerOf(who)
     const breaks = new Breaks()
     try {
-      const { document, names: words, validIn } = this.#documents.read(request.query)
+      const { document, names: words, isLarge, validIn } = this.#documents.read(request.query)
       const mayIntrospect = this.#deps.mayIntrospect(who)
       if (!mayIntrospect && (words.has('__schema') || words.has('__type'))) {
         throw new AppError('forbidden', 'introspection is not allowed')
@@ -104,7 +104,10 @@ export class GraphEngine {
       if (!validIn.has(system)) {
         await breaks.taken()
         const refusals = validationErrors(system.schema, document, options)
-        if (refusals.length > 0) return { outcome: refused(refusals.map((error) => failureOf(error))), isUnknown: true }
+        if (refusals.length > 0) {
+          // Who sends a large one does not make the server look at the schema and read all of it again.
+          return { outcome: refused(refusals.map((error) => failureOf(error))), isUnknown: !isLarge }
+        }
         validIn.add(system)
       }
       await breaks.taken()

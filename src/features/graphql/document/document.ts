@@ -32,6 +32,7 @@ export type Operation = {
 export type ReadDocument = {
   readonly document: DocumentNode
   readonly names: ReadonlySet<string>
+  readonly isLarge: boolean
   /** Where it was found to be valid. */
   readonly validIn: WeakSet<TypeSystem>
 }
@@ -51,7 +52,8 @@ export class Documents {
     if (tokens.refusal !== undefined) throw badRequest(tokens.refusal)
     const document = parse(text, { noLocation: true })
     requireFewOperations(document, tokens)
-    const read = { document, names: tokens.names, validIn: new WeakSet<TypeSystem>() }
+    const { names, isLarge } = tokens
+    const read = { document, names, isLarge, validIn: new WeakSet<TypeSystem>() }
     this.#known.set(text, read)
     return read
   }

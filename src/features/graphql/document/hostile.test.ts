@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { buildSchema, getIntrospectionQuery, getVariableValues, parse } from 'graphql'
 import { HOSTILE_DOCUMENTS } from '../../../../test/hostile-documents.ts'
 import { startServer } from '../../../../test/kit.ts'
+import { overhearStatements } from '../../../../test/statements.ts'
 import { chooseOperation, Documents, measure, readVariables, requireWithin } from './document.ts'
 import { readTokens } from './tokens.ts'
 import { coerceVariables } from './variables.ts'
@@ -41,7 +42,11 @@ test('nothing is read behind the token that is too many', () => {
   assert.equal(read('a megabyte of opening braces'), 201)
   assert.equal(read('a megabyte of nested lists'), 204)
   for (const name of ['closing braces', 'comments']) assert.equal(read(`a megabyte of ${name}`), 20_001)
-  for (const name of ['fields', 'aliases']) assert.equal(read(`a hundred thousand ${name}`), 20_001)
+  assert.equal(read('a hundred thousand fields'), 20_001)
+  // The third token behind `{ posts {` is the first that counts.
+  for (const name of ['a hundred thousand aliases', 'as many aliases as tokens allow']) assert.equal(read(name), 6_005)
+  assert.equal(read('as many unknown fields as tokens allow'), 5_003)
+  assert.equal(read('a cycle of two thousand fragments'), 4_008)
   assert.equal(read('one name of a megabyte'), 2)
   // A text of any length is one token, and what is between tokens is none.
   for (const name of ['text in quotes', 'escapes', 'lines in a block of text']) {
@@ -151,8 +156,36 @@ test('tokens are counted as the specification has them', () => {
   assert.deepEqual(readTokens(text), {
     count: 36,
     names: new Set(['query', 'q', 'a', 'Int', 'd', 'f', 'b', 'c', 'fragment']),
+    isLarge: false,
     refusal: undefined,
   })
+})
+
+test('names of arguments and variables are no aliases', () => {
+  const variables = Array.from({ length: 2_001 }, (_, i) => `$v${i}: Int`).join(' ')
+  const where = Array.from({ length: 2_001 }, () => '{id: {_eq: 1}}').join(' ')
+  for (const query of [`query q(${variables}) { posts { id } }`, `{ posts(where: {_or: [${where}]}) { id } }`]) {
+    assert.equal(readTokens(query).refusal, undefined)
+  }
+})
+
+test('a miss looks for what is new, but not for the sake of a large document', async () => {
+  const overheard = await overhearStatements(api.databaseUrl)
+  const server = await startServer({ on: api, config: { 'database.url': overheard.url } })
+  // Now and then the server looks by itself, but not three times in a row.
+  const looks = async (query: string): Promise<boolean> => {
+    for (let i = 0; i < 3; i++) {
+      const heard = await overheard.during(() => server.call('POST /api/graphql', { json: { query } }))
+      if (!heard.some((text) => text.includes('pg_catalog.pg_policy'))) return false
+    }
+    return true
+  }
+  assert.equal(await looks('{ posts { nobody } }'), true)
+  assert.equal(await looks(`{ posts { ${'id '.repeat(2_000)} nobody } }`), false)
+  assert.equal(await looks(`{ posts { nobody(of: "${'x'.repeat(20_000)}") } }`), false)
+  assert.equal(await looks(`{ posts(where: ${'{_not: '.repeat(50)}{nobody: 1}${'}'.repeat(50)}) { id } }`), false)
+  await server.stop()
+  await overheard.close()
 })
 
 test('where introspection is refused, no sentence tells what there is', async () => {

@@ -1,13 +1,21 @@
 const MAX_TOKENS = 20_000
 const MAX_LEVELS = 200
+/** One object has no more than PostgreSQL has columns for, which is 1,664. */
+const MAX_ALIASES = 2_000
+const MAX_FRAGMENTS = 500
+/** Different ones: the parser takes longest over those it has never seen. */
+const MAX_NAMES = 5_000
 /** PostgreSQL's own have 63; types and variables may be called a little longer. */
 const MAX_NAME = 1_000
+/** What people write has fewer of each. */
+const LARGE = { tokens: 2_000, levels: 50, characters: 20_000 }
 
 export type Tokens = {
   /** How many were read, comments among them, until the end or the refusal. */
   readonly count: number
   /** Every name: what is not among them the document cannot be about. */
   readonly names: ReadonlySet<string>
+  readonly isLarge: boolean
   readonly refusal: string | undefined
 }
 
@@ -17,38 +25,54 @@ export type Tokens = {
  */
 export function readTokens(text: string): Tokens {
   const names = new Set<string>()
-  let [count, level, at] = [0, 0, 0]
-  while (at < text.length) {
+  let [count, level, deepest, parentheses, aliases, fragments, at] = [0, 0, 0, 0, 0, 0, 0]
+  const tooMany = (): string | undefined => {
+    if (count > MAX_TOKENS) return `document has more than ${MAX_TOKENS} tokens`
+    if (level > MAX_LEVELS) return `document has more than ${MAX_LEVELS} levels`
+    if (aliases > MAX_ALIASES) return `document has more than ${MAX_ALIASES} aliases`
+    if (fragments > MAX_FRAGMENTS) return `document has more than ${MAX_FRAGMENTS} fragments`
+    if (names.size > MAX_NAMES) return `document has more than ${MAX_NAMES} different names`
+    return undefined
+  }
+  let refusal: string | undefined
+  while (at < text.length && refusal === undefined) {
     const code = text.charCodeAt(at)
     if (isIgnored(code)) {
       at++
       continue
     }
-    if (++count > MAX_TOKENS) return { count, names, refusal: `document has more than ${MAX_TOKENS} tokens` }
+    count++
     const start = at
     if (isNameStart(code)) {
       at = endOf(text, at, isNamePart)
-      if (at - start > MAX_NAME) {
-        return { count, names, refusal: `document has a name of more than ${MAX_NAME} characters` }
-      }
-      names.add(text.slice(start, at))
+      if (at - start > MAX_NAME) refusal = `document has a name of more than ${MAX_NAME} characters`
+      const name = text.slice(start, at)
+      names.add(name)
+      if (level === 0 && name === 'fragment') fragments++
     } else if (code === QUOTE) at = endOfString(text, at)
     else if (code === HASH) at = endOf(text, at, isInLine)
     else if (isDigit(code)) at = endOf(text, at, isNamePart)
     else if (text.startsWith('...', at)) at += 3
     else {
       at++
-      if (isOpening(code) && ++level > MAX_LEVELS) {
-        return { count, names, refusal: `document has more than ${MAX_LEVELS} levels` }
-      }
+      if (isOpening(code)) deepest = Math.max(deepest, ++level)
       if (isClosing(code)) level--
+      if (code === PARENTHESIS) parentheses++
+      if (code === PARENTHESIS_END) parentheses--
+      // Inside of parentheses it stands behind the names of arguments and variables.
+      if (code === COLON && parentheses === 0) aliases++
     }
+    refusal ??= tooMany()
   }
-  return { count, names, refusal: undefined }
+  const isLarge = count > LARGE.tokens || deepest > LARGE.levels || text.length > LARGE.characters
+  return { count, names, isLarge, refusal }
 }
 
 const QUOTE = 0x22
 const HASH = 0x23
+const PARENTHESIS = 0x28
+const PARENTHESIS_END = 0x29
+const COLON = 0x3a
 const BACKSLASH = 0x5c
 
 const isIgnored = (code: number): boolean =>
