@@ -66,7 +66,7 @@ export function databaseSession(who: Identity): DatabaseSession {
   }
 }
 
-type UserIdentity = Extract<Identity, { kind: 'user' }>
+export type UserIdentity = Extract<Identity, { kind: 'user' }>
 
 /** For routes whose guard let only users through; this says so to the compiler. */
 export function userOf(who: Identity): UserIdentity {

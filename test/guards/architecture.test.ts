@@ -44,6 +44,21 @@ test('imports only point downward, and no feature imports another', () => {
   assert.deepEqual(wrong, [])
 })
 
+test('ways in and second factors do not know each other', () => {
+  const sides = [
+    ['src/features/auth/sign-in/', 'src/features/auth/mfa/'],
+    ['src/features/auth/mfa/', 'src/features/auth/sign-in/'],
+  ] as const
+  const wrong = sides.flatMap(([from, to]) =>
+    files
+      .filter(({ name }) => name.startsWith(from))
+      .flatMap(({ name, text }) => importsOf(text).map((path) => ({ name, path })))
+      .filter(({ name, path }) => path.startsWith('.') && join(dirname(name), path).startsWith(to))
+      .map(({ name, path }) => `${name} → ${path}`),
+  )
+  assert.deepEqual(wrong, [])
+})
+
 test('only src/db speaks to PostgreSQL, only src/http serves HTTP', () => {
   const owners = { pg: /^src\/db\//, 'node:http': /^src\/http\//, 'node:https': /^src\/http\// }
   const wrong = sources.flatMap(({ name, text }) =>

@@ -32,3 +32,13 @@ export const deleteUser = (id: string): Sql => sql`
   select svc.revoke('user', id::text) from gone`
 
 export const idByEmail = (email: string): Sql => sql`select id::text from svc.users where email = ${email}`
+
+export type Account = { email: string; phone: string }
+
+/**
+ * Whatever a user does about second factors happens one after the other, and never beside a change of the account,
+ * such as a reset that ends all sessions.
+ */
+export const lockAccount = (userId: string): Sql => sql`
+  select coalesce(email, '') as email, coalesce(phone, '') as phone
+  from svc.users where id = ${userId}::uuid for no key update`

@@ -1,12 +1,13 @@
 import { AppError, notFound } from '../../../core/errors.ts'
-import { type Identity, SYSTEM } from '../../../core/identity.ts'
+import { SYSTEM, type UserIdentity } from '../../../core/identity.ts'
 import type { Db, Tx } from '../../../db/db.ts'
-import { requireAal2 } from './assurance.ts'
+import type { Account } from '../accounts/sql.ts'
+import { isEnrolled, requireAal2 } from '../assurance.ts'
 import { type FactorMethod, METHODS } from './methods.ts'
 import * as q from './sql.ts'
 import { lockAccount } from './verification.ts'
 
-export type Enroller = Extract<Identity, { kind: 'user' }>
+export type Enroller = UserIdentity
 
 export type Enrolment = ReturnType<typeof createEnrolment>
 
@@ -14,7 +15,7 @@ export type Enrolment = ReturnType<typeof createEnrolment>
 export function createEnrolment({ db }: { db: Db }) {
   /** Whoever has a factor must have shown it before another is added. */
   async function requireSecondFactor(tx: Tx, user: Enroller): Promise<void> {
-    const [found] = await tx.rows<{ exists: boolean }>(q.isEnrolled(user.id))
+    const [found] = await tx.rows<{ exists: boolean }>(isEnrolled(user.id))
     if (found?.exists) requireAal2(user)
   }
 
@@ -26,7 +27,7 @@ export function createEnrolment({ db }: { db: Db }) {
       user: Enroller,
       method: FactorMethod,
       factor: Omit<q.NewFactor, 'method'>,
-      then: (tx: Tx, account: q.Account) => Promise<T>,
+      then: (tx: Tx, account: Account) => Promise<T>,
     ): Promise<T> =>
       db.tx(SYSTEM, async (tx) => {
         const account = await lockAccount(tx, user.id)

@@ -1,5 +1,5 @@
 import type { Tx } from '../../../db/db.ts'
-import { tooManyFailures } from '../sign-in/password.ts'
+import { tooManyFailures } from '../failures.ts'
 import * as q from './sql.ts'
 
 /** Over all methods: whoever cannot guess one code must not get a fresh set of tries by going on to the next. */

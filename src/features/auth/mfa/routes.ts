@@ -12,11 +12,11 @@ import type { SentCodes } from './codes/sent-codes.ts'
 import type { Enroller } from './enrolment.ts'
 import { listFactors } from './factors.ts'
 import { type FactorMethod, METHODS, WEBAUTHN } from './methods.ts'
+import type { Credentials } from './passkeys/credentials.ts'
+import type { Passkeys } from './passkeys/passkeys.ts'
+import { passkeyFactorRoutes } from './passkeys/routes.ts'
 import type { Totp } from './totp/totp.ts'
 import { pendingOf } from './verification.ts'
-import type { Credentials } from './webauthn/credentials.ts'
-import type { Passkeys } from './webauthn/passkeys.ts'
-import { webauthnRoutes } from './webauthn/routes.ts'
 
 /** Apps show codes in groups. */
 const digits = (code: string): string => code.replace(/\s/g, '')
@@ -199,7 +199,7 @@ export function mfaRoutes(deps: {
       },
     }),
 
-    ...webauthnRoutes({ ...deps, enroller, requireSwitch: () => requireSwitch('webauthn') }),
+    ...passkeyFactorRoutes({ ...deps, enroller, requireSwitch: () => requireSwitch('webauthn') }),
 
     route('POST /api/auth/mfa/backup/generate', {
       summary: 'Ten new backup codes; earlier ones end',

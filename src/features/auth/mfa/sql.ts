@@ -1,21 +1,6 @@
 import { type Sql, sql } from '../../../db/sql.ts'
 import type { FactorMethod } from './methods.ts'
 
-/** Boolean expression over a user id: this account has a second factor. Backup codes alone are none. */
-export const hasSecondFactor = (userId: Sql): Sql => sql`(
-  exists (select from svc.mfa_factors f where f.user_id = ${userId} and f.confirmed_at is not null)
-  or exists (select from svc.webauthn_credentials c where c.user_id = ${userId}))`
-
-export type Account = { email: string; phone: string }
-
-/**
- * Whatever a user does about second factors happens one after the other, and never beside a change of the account,
- * such as a reset that ends all sessions.
- */
-export const lockAccount = (userId: string): Sql => sql`
-  select coalesce(email, '') as email, coalesce(phone, '') as phone
-  from svc.users where id = ${userId}::uuid for no key update`
-
 /** All that a user has as second factors, for the moment somebody else proves to own the account. */
 export const dropFactors = (userId: string): Sql => sql`
   with codes as (delete from svc.mfa_backup_codes where user_id = ${userId}::uuid),
@@ -28,8 +13,6 @@ export const dropFactors = (userId: string): Sql => sql`
 
 /** An enrolment that nobody may finish any more. */
 const isAbandoned: Sql = sql`(f.method = 'totp' and f.created_at < now() - interval '10 minutes')`
-
-export const isEnrolled = (userId: string): Sql => sql`select ${hasSecondFactor(sql`${userId}::uuid`)} as exists`
 
 export type NewFactor = { id: string; method: FactorMethod; secret?: string; phone?: string | undefined }
 

@@ -1,6 +1,7 @@
 import { type AppError, unauthorized } from '../../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../../core/identity.ts'
 import type { Db, Tx } from '../../../db/db.ts'
+import * as accounts from '../accounts/sql.ts'
 import type { Device } from '../sessions/device.ts'
 import type { AuthResponse, FirstFactor, Sessions } from '../sessions/sessions.ts'
 import { lockout } from './lockout.ts'
@@ -27,8 +28,8 @@ export type Verification = ReturnType<typeof createVerification>
 const invalid = () => unauthorized('invalid or expired token')
 
 /** The account, for one caller at a time until the transaction ends. */
-export async function lockAccount(tx: Tx, userId: string): Promise<q.Account> {
-  const [account] = await tx.rows<q.Account>(q.lockAccount(userId))
+export async function lockAccount(tx: Tx, userId: string): Promise<accounts.Account> {
+  const [account] = await tx.rows<accounts.Account>(accounts.lockAccount(userId))
   if (!account) throw invalid()
   return account
 }

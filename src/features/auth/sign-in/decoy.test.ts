@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { startServer } from '../../../../test/kit.ts'
 import { addPasskey, Passkey, passkeyConfig, signInWithBoth, signUpWithPasskey } from '../../../../test/passkey.ts'
 import { overhearStatements } from '../../../../test/statements.ts'
-import { Decoy } from '../mfa/webauthn/decoy.ts'
+import { Decoy } from '../webauthn/decoy.ts'
 
 // Whoever asks for the passkey of an address learns nothing about the address.
 

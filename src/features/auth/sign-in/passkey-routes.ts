@@ -3,10 +3,10 @@ import { notFound } from '../../../core/errors.ts'
 import * as t from '../../../core/json-type.ts'
 import { json, type Route, route } from '../../../http/route.ts'
 import { signedIn } from '../answers.ts'
-import type { RelyingParty } from '../mfa/webauthn/relying-party.ts'
-import { answered, asked } from '../mfa/webauthn/routes.ts'
 import { deviceOf } from '../sessions/device.ts'
 import type { AuthSettings } from '../settings.ts'
+import { answered, asked } from '../webauthn/question.ts'
+import type { RelyingParty } from '../webauthn/relying-party.ts'
 import type { PasskeySignIn } from './passkey.ts'
 
 /** Sign-in with a passkey alone: for an address, or for whoever the authenticator says. */

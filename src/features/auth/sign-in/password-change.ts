@@ -1,14 +1,12 @@
 import { badRequest, unauthorized } from '../../../core/errors.ts'
-import { SYSTEM, userOf } from '../../../core/identity.ts'
+import { SYSTEM, type UserIdentity, userOf } from '../../../core/identity.ts'
 import * as t from '../../../core/json-type.ts'
 import { sql } from '../../../db/sql.ts'
 import { json, type Route, route } from '../../../http/route.ts'
 import type { AccountDeps } from '../accounts/accounts.ts'
 import type { QueueMail } from '../accounts/mail-links.ts'
 import { signedIn } from '../answers.ts'
-import { requireAal2 } from '../mfa/assurance.ts'
-import type { Enroller } from '../mfa/enrolment.ts'
-import { isEnrolled } from '../mfa/sql.ts'
+import { isEnrolled, requireAal2 } from '../assurance.ts'
 import { type Device, deviceOf } from '../sessions/device.ts'
 import type { AuthResponse, FirstFactor } from '../sessions/sessions.ts'
 import { endAllOf } from '../sessions/sql.ts'
@@ -17,7 +15,7 @@ import type { CheckPassword } from './password.ts'
 
 const refused = () => unauthorized('invalid current password')
 
-type ChangePassword = (user: Enroller, current: string, next: string, device: Device) => Promise<AuthResponse>
+type ChangePassword = (user: UserIdentity, current: string, next: string, device: Device) => Promise<AuthResponse>
 
 /**
  * As a reset, for somebody who is signed in and knows the password: all sessions, refresh tokens and grants end, and one

@@ -1,8 +1,9 @@
-import { AppError, unauthorized } from '../../../core/errors.ts'
+import { type AppError, unauthorized } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import type { Db } from '../../../db/db.ts'
 import { type Sql, sql } from '../../../db/sql.ts'
 import { addressSubject } from '../../../http/wire/client-address.ts'
+import { tooManyFailures } from '../failures.ts'
 import type { Device } from '../sessions/device.ts'
 import type { AuthResponse, Sessions } from '../sessions/sessions.ts'
 import { createGate } from './gate.ts'
@@ -130,8 +131,3 @@ export function createLogin(deps: { db: Db; checkPassword: CheckPassword; sessio
     return response
   }
 }
-
-export const tooManyFailures = (seconds: number): AppError =>
-  new AppError('rate_limited', 'too many failed attempts, try again later', {
-    headers: { 'Retry-After': String(Math.max(1, seconds)) },
-  })

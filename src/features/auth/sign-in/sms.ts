@@ -4,23 +4,14 @@ import { SYSTEM } from '../../../core/identity.ts'
 import { hmacSha256, randomDigits } from '../../../core/secret.ts'
 import type { Db } from '../../../db/db.ts'
 import { type Sql, sql } from '../../../db/sql.ts'
+import { tooManyFailures } from '../failures.ts'
 import type { Device } from '../sessions/device.ts'
 import type { AuthResponse, Sessions } from '../sessions/sessions.ts'
-import { tooManyFailures } from './password.ts'
-
-export type SmsConfig = {
-  sms_code_length: number
-  sms_code_expiry: number
-  sms_max_attempts: number
-  sms_test_phone_numbers: Readonly<Record<string, string>>
-}
+import { codeMessage, type SmsConfig } from '../sms-message.ts'
 
 /** A new code must not bring new tries: of four digits a guesser would have all ten thousand within hours. */
 const MAX_FAILURES = 30
 const LOCK_SECONDS = 86_400
-
-/** What a phone shows, of a sign-in and of a second factor alike. */
-export const codeMessage = (appName: string, code: string): string => `Your ${appName} code is ${code}`
 
 export type SmsSignIn = ReturnType<typeof createSmsSignIn>
 

@@ -1,7 +1,7 @@
 import { AppError, unauthorized } from '../../../../core/errors.ts'
 import type { Tx } from '../../../../db/db.ts'
 import type { QueueMail } from '../../accounts/mail-links.ts'
-import { tooManyFailures } from '../../sign-in/password.ts'
+import { tooManyFailures } from '../../failures.ts'
 import * as q from '../sql.ts'
 import type { Channel } from './sent-codes.ts'
 

@@ -1,6 +1,6 @@
 import { unauthorized } from '../../../../core/errors.ts'
 import type { Sql } from '../../../../db/sql.ts'
-import { codeMessage, type SmsConfig } from '../../sign-in/sms.ts'
+import { codeMessage, type SmsConfig } from '../../sms-message.ts'
 import { challengeNotFound } from '../challenges.ts'
 import type { Channel } from './sent-codes.ts'
 

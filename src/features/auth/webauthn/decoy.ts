@@ -1,5 +1,5 @@
 import { hkdfSync } from 'node:crypto'
-import { hmacSha256 } from '../../../../core/secret.ts'
+import { hmacSha256 } from '../../../core/secret.ts'
 
 /** No server has more passkeys than this. */
 const MOST_PASSKEYS = 1e9

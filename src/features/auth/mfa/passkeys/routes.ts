@@ -3,6 +3,7 @@ import * as t from '../../../../core/json-type.ts'
 import { type Call, json, jsonText, noContent, type Route, route } from '../../../../http/route.ts'
 import { message, signedIn } from '../../answers.ts'
 import { deviceOf } from '../../sessions/device.ts'
+import { answered, asked } from '../../webauthn/question.ts'
 import type { Enroller } from '../enrolment.ts'
 import { pendingOf } from '../verification.ts'
 import { type Credentials, displayNameOf } from './credentials.ts'
@@ -19,19 +20,7 @@ const credential = t.object({
 const displayName = t.string({ maxLength: 100 })
 const credentialId = { credential_id: t.string({ description: 'base64url without padding' }) }
 
-/** A question for an authenticator. */
-export const asked = t.object({
-  challenge_id: t.uuid(),
-  options: t.record(t.any(), { description: 'PublicKeyCredentialRequestOptions in JSON form' }),
-})
-
-/** Its answer. What is wrong with it is not told apart. */
-export const answered = t.object({
-  challenge_id: t.string(),
-  assertion_response: t.any({ description: 'the PublicKeyCredential in JSON form' }),
-})
-
-export function webauthnRoutes(deps: {
+export function passkeyFactorRoutes(deps: {
   passkeys: Passkeys
   credentials: Credentials
   /** Throws while enrolment is switched off. */

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { randomToken } from '../../../../core/secret.ts'
+import { randomToken } from '../../../core/secret.ts'
 import { ready } from './ceremony.ts'
 import { CHALLENGE_SECONDS } from './options.ts'
 import type { NewChallenge } from './sql.ts'

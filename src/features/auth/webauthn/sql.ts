@@ -1,4 +1,4 @@
-import { type Sql, sql } from '../../../../db/sql.ts'
+import { type Sql, sql } from '../../../db/sql.ts'
 import type { NewCredential } from './ceremony.ts'
 
 // Challenges

@@ -1,0 +1,9 @@
+export type SmsConfig = {
+  sms_code_length: number
+  sms_code_expiry: number
+  sms_max_attempts: number
+  sms_test_phone_numbers: Readonly<Record<string, string>>
+}
+
+/** What a phone shows, of a sign-in and of a second factor alike. */
+export const codeMessage = (appName: string, code: string): string => `Your ${appName} code is ${code}`
