@@ -37,6 +37,9 @@ export const READS: FlyOptions = { reads: true }
 /** One row in the types of PostgreSQL's catalogue: bool, ints and float → JS, json → parsed, text[] → array, timestamptz → Date, else text. */
 export type Row = Record<string, unknown>
 
+/** What PostgreSQL sent, untouched: as bytes where it is long, since to make a text of those holds up everybody else. */
+export type Relayed = string | Buffer
+
 /** The one door to PostgreSQL. `who` is always first; there is no other way in. */
 export interface Db {
   /**
@@ -46,6 +49,9 @@ export interface Db {
   fly(who: Identity, statements: Sql | readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<string | null>
   /** As `fly`, with the first column of the first row of every statement. */
   flyAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyAllOptions): Promise<(string | null)[]>
+  /** As `fly` and `flyAll`, for answers that are passed on. */
+  relay(who: Identity, statements: Sql | readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<Relayed | null>
+  relayAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<(Relayed | null)[]>
   /** As `fly`, with the rows of the last statement as objects. */
   rows<T extends object = Row>(
     who: Identity,

@@ -74,7 +74,7 @@ export type Reply = {
   /** Serialised with JSON.stringify. */
   body?: unknown
   /** JSON text as PostgreSQL built it, passed through untouched. */
-  json?: string
+  json?: JsonText
   /** Any other content; give a content-type header. */
   content?: string | Buffer
   /** The handler wrote (or keeps writing) to raw.response itself; status is for the log only. */
@@ -82,6 +82,9 @@ export type Reply = {
   /** What the audit entry should say beyond the route's action; never secrets. */
   audit?: AuditNote
 }
+
+/** A long one may be bytes, in one piece or several. */
+export type JsonText = string | Buffer | readonly Buffer[]
 
 export type BodyKind = 'none' | 'json' | 'form' | 'raw'
 
@@ -210,5 +213,5 @@ function callerFile(): string {
 }
 
 export const json = (status: number, body: unknown): Reply => ({ status, body })
-export const jsonText = (status: number, text: string): Reply => ({ status, json: text })
+export const jsonText = (status: number, text: JsonText): Reply => ({ status, json: text })
 export const noContent: Reply = { status: 204 }

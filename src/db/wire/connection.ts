@@ -46,7 +46,7 @@ const TIDYING: FlightPlan = {
   steps: [{ text: 'select svc.tidy_session()', values: [] }],
   role: '',
   work: 'write',
-  wantsRows: false,
+  wants: 'text',
   tidies: false,
   maxBytes: budgets.answerBytes,
 }
@@ -214,7 +214,7 @@ export class Connection {
     const [head] = this.#sent
     if (!head) return // the connection is about to end
     this.#isRefusing = true
-    error.statementIndex = head.texts.length
+    error.statementIndex = head.relayed.length
     this.landed(head, error)
   }
 

@@ -1,3 +1,5 @@
+import { READ_BYTES } from './whole-messages.ts'
+
 /** One row as PostgreSQL sent it: cell i is the bytes from `starts[i]` up to `ends[i]`, NULL where that is before its start. */
 export type RawRow = {
   readonly bytes: Buffer
@@ -41,6 +43,12 @@ const cellAt = (bytes: Buffer, at: number, length: number): string | null =>
 /** The first cell of the DataRow whose number of cells stands at `at`. */
 export const firstCell = (bytes: Buffer, at: number): string | null =>
   bytes.readUInt16BE(at) === 0 ? null : cellAt(bytes, at + 6, bytes.readInt32BE(at + 2))
+
+/** The same as bytes if it is long; see Relayed. Longer than a read, its message has a buffer of its own. */
+export function relayedCell(bytes: Buffer, at: number): string | Buffer | null {
+  const length = bytes.readUInt16BE(at) === 0 ? 0 : bytes.readInt32BE(at + 2)
+  return length > READ_BYTES ? bytes.subarray(at + 6, at + 6 + length) : firstCell(bytes, at)
+}
 
 /** All of them. */
 export function cellsOf(bytes: Buffer, start: number): (string | null)[] {

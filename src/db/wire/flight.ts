@@ -1,8 +1,9 @@
 import type pg from 'pg'
 import type { AppError } from '../../core/errors.ts'
+import type { Relayed } from '../db.ts'
 import type { PgError } from '../pg-errors.ts'
 import type { Connection } from './connection.ts'
-import { cellsOf, firstCell } from './data-rows.ts'
+import { cellsOf, firstCell, relayedCell } from './data-rows.ts'
 import type { Outbox } from './outbox.ts'
 import type { StatementCache } from './statements.ts'
 
@@ -19,8 +20,11 @@ export type FlightPlan = {
   readonly steps: readonly Step[]
   readonly role: string
   readonly work: Work
-  /** Asks for the rows of the last statement and their columns, not only for the first value. */
-  readonly wantsRows: boolean
+  /**
+   * Of each statement the first value, as `text` or, where it is long, as the `bytes` that came; or of the last one all
+   * `rows` and their columns.
+   */
+  readonly wants: 'text' | 'bytes' | 'rows'
   /** User code runs in it: what that left in the session is cleared away behind it. */
   readonly tidies: boolean
   readonly maxBytes: number
@@ -50,13 +54,13 @@ export class Flight {
   /** Its caller has an answer, or none is wanted any more; what still comes is dropped. */
   isOver = false
   /** The first column of the first row of each statement. */
-  readonly texts: (string | null)[] = []
+  readonly relayed: (Relayed | null)[] = []
   /** The rows of the last statement. */
   found: (string | null)[][] = []
   fields: pg.FieldDef[] = []
   tag = ''
   bytes = 0
-  #text: string | null = null
+  #text: Relayed | null = null
   #hasText = false
   /** Names this flight had to parse, in order; ParseComplete tells how many of them PostgreSQL knows. */
   parsed: string[] | undefined
@@ -74,6 +78,11 @@ export class Flight {
     this.successor = flight
     this.isOver = true
     return flight
+  }
+
+  /** The same where texts were wanted. */
+  get texts(): (string | null)[] {
+    return this.relayed as (string | null)[]
   }
 
   /** How many rows the last statement returned or changed. */
@@ -106,7 +115,7 @@ export class Flight {
   }
 
   write(outbox: Outbox, statements: StatementCache | undefined): void {
-    const { steps, role, wantsRows } = this.plan
+    const { steps, role, wants } = this.plan
     if (statements) for (const name of statements.begin()) outbox.close(name)
     for (let i = 0; i < steps.length; i++) {
       const { text, values } = steps[i] as Step
@@ -117,7 +126,7 @@ export class Flight {
         this.parsed.push(name)
       }
       outbox.bind(name, values)
-      if (wantsRows && i === steps.length - 1) outbox.describe()
+      if (wants === 'rows' && i === steps.length - 1) outbox.describe()
       outbox.execute()
     }
     outbox.sync()
@@ -131,19 +140,20 @@ export class Flight {
       this.connection?.refuseAnswer()
       return
     }
-    if (this.plan.wantsRows) this.found.push(cellsOf(bytes, at))
+    const { wants } = this.plan
+    if (wants === 'rows') this.found.push(cellsOf(bytes, at))
     else if (!this.#hasText) {
-      this.#text = firstCell(bytes, at)
+      this.#text = wants === 'bytes' ? relayedCell(bytes, at) : firstCell(bytes, at)
       this.#hasText = true
     }
   }
 
   /** A statement is done. Of the last one is kept what PostgreSQL calls what it did. */
   complete(bytes: Buffer, start: number, end: number): void {
-    this.texts.push(this.#text)
+    this.relayed.push(this.#text)
     this.#text = null
     this.#hasText = false
-    if (this.texts.length === this.plan.steps.length) this.tag = bytes.toString('latin1', start, end)
+    if (this.relayed.length === this.plan.steps.length) this.tag = bytes.toString('latin1', start, end)
     else if (this.found.length > 0) this.found = []
   }
 }

@@ -47,6 +47,33 @@ test('each flight carries its own identity, and none leaks to the next caller of
   }
 })
 
+test('what is relayed is what PostgreSQL sent, whatever its length and whatever follows it', async () => {
+  const texts = [0, 1, 65_535, 65_536, 65_537, 70_000, 3_000_000].map(
+    (length) => 'ä'.repeat(length / 2) + 'x'.repeat(length % 2),
+  )
+  const relayed = await Promise.all(
+    texts.flatMap((text) => [
+      pool.relay(ANONYMOUS, sql`select ${text}::text`, { reads: true }),
+      pool.relay(ANONYMOUS, sql`select ${text}::text from generate_series(1, 3)`, { reads: true }),
+    ]),
+  )
+  assert.deepEqual(
+    relayed.map(String),
+    texts.flatMap((text) => [text, text]),
+  )
+  assert.deepEqual(
+    relayed.map((answer) => typeof answer === 'string'),
+    texts.flatMap((text) => [Buffer.byteLength(text) <= 65_536, Buffer.byteLength(text) <= 65_536]),
+  )
+  assert.equal(await pool.relay(ANONYMOUS, sql`select null::text`), null)
+  assert.equal(await pool.relay(ANONYMOUS, sql`select where false`), null)
+  const all = await pool.relayAll(ANONYMOUS, [sql`select 'a'`, sql`select repeat('b', 70000)`, sql`select null::text`])
+  assert.deepEqual(
+    all.map((answer) => answer && String(answer)),
+    ['a', 'b'.repeat(70_000), null],
+  )
+})
+
 test('settings that a function made for its session do not reach the next flight', async () => {
   await pool.fly(
     user('mallory'),

@@ -4,7 +4,7 @@ import { sleep } from '../../core/clock.ts'
 import { AppError, unavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
-import type { ApartOptions, Db, FlyAllOptions, FlyOptions, Row, Tx } from '../db.ts'
+import type { ApartOptions, Db, FlyAllOptions, FlyOptions, Relayed, Row, Tx } from '../db.ts'
 import {
   fromPg,
   isCanceled,
@@ -20,7 +20,7 @@ import { Sql } from '../sql.ts'
 import { toRow, toText } from '../values.ts'
 import { type ConnectOptions, type Login, openConnection } from './connect.ts'
 import { Connection } from './connection.ts'
-import { Flight, type Step, type Work } from './flight.ts'
+import { Flight, type FlightPlan, type Step, type Work } from './flight.ts'
 import { Lane } from './lane.ts'
 import { Monitor } from './monitor.ts'
 import { RowTurns } from './row-turns.ts'
@@ -162,22 +162,30 @@ class PostgresPool implements Pool {
   }
 
   fly(who: Identity, statements: Statements, options?: FlyOptions): Promise<string | null> {
-    return this.#fly(who, statements, options, false, lastText)
+    return this.#fly(who, statements, options, 'text', ({ texts }) => texts.at(-1) ?? null)
+  }
+
+  relay(who: Identity, statements: Statements, options?: FlyOptions): Promise<Relayed | null> {
+    return this.#fly(who, statements, options, 'bytes', ({ relayed }) => relayed.at(-1) ?? null)
+  }
+
+  relayAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<(Relayed | null)[]> {
+    return this.#fly(who, statements, options, 'bytes', ({ relayed }) => relayed.slice(1))
   }
 
   flyAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyAllOptions): Promise<(string | null)[]> {
-    const fly = () => this.#fly(who, statements, options, false, ({ texts }) => texts.slice(1)) // the first is the session's
+    const fly = () => this.#fly(who, statements, options, 'text', ({ texts }) => texts.slice(1)) // the first is the session's
     return options?.row === undefined ? fly() : this.#turns.take(options.row, options.signal, fly)
   }
 
   rows<T extends object = Row>(who: Identity, statements: Statements, options?: FlyOptions): Promise<T[]> {
-    return this.#fly(who, statements, options, true, ({ found, fields }) =>
+    return this.#fly(who, statements, options, 'rows', ({ found, fields }) =>
       found.map((texts) => toRow(fields, texts) as T),
     )
   }
 
   run(who: Identity, statements: Statements, options?: FlyOptions): Promise<number> {
-    return this.#fly(who, statements, options, false, ({ count }) => count)
+    return this.#fly(who, statements, options, 'text', ({ count }) => count)
   }
 
   async tx<T>(who: Identity, work: (tx: Tx) => Promise<T>): Promise<T> {
@@ -232,7 +240,7 @@ class PostgresPool implements Pool {
     who: Identity,
     statements: Statements,
     options: FlyOptions = NO_OPTIONS,
-    wantsRows: boolean,
+    wants: FlightPlan['wants'],
     answer: (flight: Flight) => T,
   ): Promise<T> {
     return new Promise((resolve, reject) => {
@@ -255,7 +263,7 @@ class PostgresPool implements Pool {
         steps: [step, ...(statements instanceof Sql ? [toStep(statements)] : statements.map(toStep))],
         role,
         work,
-        wantsRows,
+        wants,
         tidies: work !== 'read' && who.kind !== 'system' && options.plain !== true,
         maxBytes: options.maxBytes ?? budgets.answerBytes,
       }
@@ -358,8 +366,6 @@ function workOf(who: Identity, { lane, reads }: FlyOptions): Work {
   if (lane === 'slow' || who.kind === 'admin') return 'slow'
   return reads ? 'read' : 'write'
 }
-
-const lastText = ({ texts }: Flight): string | null => texts[texts.length - 1] ?? null
 
 function toStep(statement: Sql): Step {
   const { text, values } = statement.render()

@@ -16,14 +16,14 @@ export async function runTransaction<T>(
   work: (tx: Tx) => Promise<T>,
   begin = 'begin',
 ): Promise<T> {
-  type Wish = Partial<Pick<FlightPlan, 'wantsRows' | 'takeRows'>>
+  type Wish = Partial<Pick<FlightPlan, 'wants' | 'takeRows'>>
   const fly = (steps: readonly Step[], wish: Wish = {}): Promise<Flight> =>
     new Promise((resolve, reject) => {
       const plan = {
         steps,
         role: session.role,
         work: 'slow',
-        wantsRows: false,
+        wants: 'text',
         tidies: false,
         maxBytes: budgets.answerBytes,
         ...wish,
@@ -48,7 +48,7 @@ export async function runTransaction<T>(
     fly: async (sql) => (await send(sql)).texts[0] ?? null,
     flyAll: async (statements) => (await sendAll(statements)).texts,
     rows: async <R extends object = Row>(sql: Sql) => {
-      const { found, fields } = await send(sql, { wantsRows: true })
+      const { found, fields } = await send(sql, { wants: 'rows' })
       return found.map((texts) => toRow(fields, texts) as R)
     },
     each: async (sql, onRow, hold) => {

@@ -52,8 +52,10 @@ export function feedWholeMessages(client: pg.Client, { mayHold, take }: Receptio
   }
 }
 
+/** At most in one piece; a longer message is put together in a buffer of its own. */
+export const READ_BYTES = 64 * 1024
 /** Where all sockets read to, one at a time. */
-const PLACE = Buffer.allocUnsafeSlow(64 * 1024)
+const PLACE = Buffer.allocUnsafeSlow(READ_BYTES)
 
 /** Node would set memory aside for each read, which is most of what a long answer leaves to be collected. */
 function socketInPlace(receive: (bytes: Buffer) => void): Socket {

@@ -171,7 +171,7 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
       answers: { 200: t.row },
       handle: async (call) =>
         at(call, async (place) => {
-          const text = await db.fly(call.who, readStatement(known, call.query, keyOf(call, place), place), READS)
+          const text = await db.relay(call.who, readStatement(known, call.query, keyOf(call, place), place), READS)
           if (text === null) throw notFound('record not found')
           return jsonText(200, text)
         }),

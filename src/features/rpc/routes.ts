@@ -47,7 +47,7 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
     const shape = `${given.map(({ position }) => position)} ${notice?.action} ${notice?.role}`
     const statement = statements.about(fn, shape, () => buildCall(snapshot, fn, body, given, notice))
     const text = await db
-      .fly(call.who, statement.fill(slots.values), manner(fn, call.departure))
+      .relay(call.who, statement.fill(slots.values), manner(fn, call.departure))
       .catch((error: unknown) => {
         throw explainFailure(error, fn.name)
       })

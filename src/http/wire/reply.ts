@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { AppError } from '../../core/errors.ts'
-import type { Reply } from '../route.ts'
+import type { JsonText, Reply } from '../route.ts'
 import type { Exchange } from './exchange.ts'
 import { type FlatHeaders, headerLines, putHeaders } from './headers.ts'
 import { setPlainHead, takesPlainHead } from './plain-head.ts'
@@ -22,13 +22,13 @@ const LARGE = 8 * PIECE
 export function writeReply(exchange: Exchange, reply: Reply, draining: boolean, maxBytes: number): number {
   const { response } = exchange
   const content = contentOf(reply)
-  const bytes = content === undefined ? 0 : Buffer.byteLength(content)
+  const bytes = content === undefined ? 0 : bytesOf(content)
   if (bytes > maxBytes) throw new AppError('too_large', 'response too large')
   const lingers = exchange.leavesBodyUnread
-  // As many bytes as characters means ASCII, which node writes faster as latin1.
-  const isAscii = bytes === content?.length
-  const isPlain = !reply.headers && !draining && !lingers && !exchange.rawTaken && takesPlainHead(response)
   const isText = typeof content === 'string'
+  // As many bytes as characters means ASCII, which node writes faster as latin1.
+  const isAscii = isText && bytes === content.length
+  const isPlain = !reply.headers && !draining && !lingers && !exchange.rawTaken && takesPlainHead(response)
   const isWhole = isPlain && isText && isAscii && bytes <= LARGE && exchange.request.method !== 'HEAD'
   if (isPlain) setPlainHead(response, reply.status, plainLines(exchange, reply, bytes), isWhole ? content : '')
   else response.writeHead(reply.status, flatHead(exchange, reply, bytes, draining || lingers))
@@ -36,9 +36,16 @@ export function writeReply(exchange: Exchange, reply: Reply, draining: boolean, 
   if (lingers) linger(exchange, content)
   else if (isWhole) response.end()
   else if (isText && bytes > LARGE) writeInPieces(response, content, encoding)
+  else if (isPieces(content)) writeAll(response, content)
   else response.end(content, encoding)
   if (response.writableLength > 0) closeWhenStalled(response)
   return bytes
+}
+
+function writeAll(response: ServerResponse, pieces: readonly Buffer[]): void {
+  response.cork()
+  for (const piece of pieces) response.write(piece)
+  response.end()
 }
 
 /** Node copies a text into bytes before it sends any of it: of a large one it gets as much as the client takes. */
@@ -85,7 +92,12 @@ function flatHead(exchange: Exchange, reply: Reply, bytes: number, closes: boole
   return flat
 }
 
-function contentOf(reply: Reply): string | Buffer | undefined {
+const isPieces = (content: JsonText | undefined): content is readonly Buffer[] => Array.isArray(content)
+
+const bytesOf = (content: JsonText): number =>
+  isPieces(content) ? content.reduce((sum, { length }) => sum + length, 0) : Buffer.byteLength(content)
+
+function contentOf(reply: Reply): JsonText | undefined {
   if (hasNoBody(reply.status)) return undefined
   if (reply.json !== undefined) return reply.json
   if (reply.content !== undefined) return reply.content
@@ -96,9 +108,9 @@ function contentOf(reply: Reply): string | Buffer | undefined {
  * The rest of the body is not wanted. Closing at once would reset the connection under the answer (RFC 9112 §9.6),
  * so what still comes is thrown away for a moment, and then the connection ends.
  */
-function linger({ request, response }: Exchange, content: string | Buffer | undefined): void {
+function linger({ request, response }: Exchange, content: JsonText | undefined): void {
   if (content === undefined || request.method === 'HEAD') response.flushHeaders()
-  else response.write(content)
+  else for (const piece of isPieces(content) ? content : [content]) response.write(piece)
   const end = (): void => {
     clearTimeout(timer)
     response.end(() => request.socket.destroy())

@@ -222,3 +222,24 @@ test('batches that lock the same rows in opposite order all succeed', async () =
   const answers = await Promise.all(Array.from({ length: 12 }, (_, i) => batch(i % 2 ? forward : forward.toReversed())))
   assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
 })
+
+test('long answers, which leave as the bytes that came, are whole: batch, list, row, function and HEAD', async () => {
+  await api.sql(`create table long (id int primary key, body text);
+    create function long_text() returns text stable language sql as $$ select repeat('ü"', 60000) $$`)
+  const rows = [1, 2, 3].map((id) => ({ id, body: `${id}\x1e"ü😀\\`.repeat(20_000) }))
+  const operations = [...rows.map((body) => ({ method: 'create', body })), { method: 'update', id: 1, body: { id: 1 } }]
+  const { status, body } = await batch([...operations, { method: 'delete', id: 3 }], 'long')
+  assert.equal(status, 200)
+  assert.deepEqual(body, [
+    ...rows.map((row, index) => ({ index, status: 201, body: row })),
+    { index: 3, status: 200, body: rows[0] },
+    { index: 4, status: 204 },
+  ])
+  assert.deepEqual((await api.call('GET /api/collections/long?sort=id')).body.items, rows.slice(0, 2))
+  assert.deepEqual((await api.call('GET /api/collections/long/2')).body, rows[1])
+  assert.equal((await api.call('POST /api/rpc/long_text', { json: {} })).body, 'ü"'.repeat(60_000))
+  const answer = await fetch(`${api.url}/api/collections/long/2`)
+  assert.equal(Number(answer.headers.get('content-length')), (await answer.arrayBuffer()).byteLength)
+  const head = await fetch(`${api.url}/api/collections/long/2`, { method: 'HEAD' })
+  assert.equal(head.headers.get('content-length'), answer.headers.get('content-length'))
+})

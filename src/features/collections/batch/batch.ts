@@ -2,12 +2,13 @@ import type { Departure } from '../../../core/departure.ts'
 import { AppError, type ErrorKind, notFound } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { Appender } from '../../../db/changes/append.ts'
-import type { Db } from '../../../db/db.ts'
+import type { Db, Relayed } from '../../../db/db.ts'
 import { failedStatement, isRowMissing } from '../../../db/pg-errors.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { isHiddenConflict } from '../../../db/rows/upsert.ts'
 import type { Sql } from '../../../db/sql.ts'
+import type { JsonText } from '../../../http/route.ts'
 import { explainWrite } from '../write/errors.ts'
 import { explainUpsert } from '../write/upsert.ts'
 import { type BatchMethod, blame, type Operation } from './parse.ts'
@@ -26,19 +27,19 @@ export type Batch = {
 }
 
 /** All operations in one flight, all or nothing. Resolves to the JSON text of the results. */
-export async function runBatch(db: Db, batch: Batch, operations: readonly Operation[]): Promise<string> {
+export async function runBatch(db: Db, batch: Batch, operations: readonly Operation[]): Promise<JsonText> {
   const { known, place, who, log, signal } = batch
   const lane = operations.length > MANY ? 'slow' : 'fast'
   const runWith = (preface: readonly Sql[]) => {
-    const attempt = async (runs: readonly Run[]): Promise<string> => {
+    const attempt = async (runs: readonly Run[]): Promise<JsonText> => {
       const statements = [...preface, ...runs.flatMap((run) => runStatements(known, place, run, log))] as [
         Sql,
         ...Sql[],
       ]
       const options = { lane, signal, plain: !place.table.runsUserCode } as const
-      const texts = (await db.flyAll(who, statements, options)).slice(preface.length)
+      const answers = (await db.relayAll(who, statements, options)).slice(preface.length)
       const owners = ownersOf(runs)
-      return `[${runs.map((run) => resultsOf(run, texts.slice(owners.indexOf(run)))).join(',')}]`
+      return listOf(runs.map((run) => resultsOf(run, answers.slice(owners.indexOf(run)))))
     }
     return findingTheCulprit(mergeRuns(operations), attempt, preface.length)
   }
@@ -51,16 +52,23 @@ export async function runBatch(db: Db, batch: Batch, operations: readonly Operat
   })
 }
 
+/** One JSON array of lists of results, each of which is in pieces. */
+function listOf(lists: readonly Relayed[][]): JsonText {
+  const pieces = ['[', ...lists.flatMap((list, i) => (i === 0 ? list : [',', ...list])), ']']
+  const isShort = pieces.every((piece) => typeof piece === 'string')
+  return isShort ? pieces.join('') : pieces.map((piece) => (typeof piece === 'string' ? Buffer.from(piece) : piece))
+}
+
 /**
  * A failed flight left nothing behind, so it is flown again in smaller steps until the failing one stands alone:
  * first the run that failed is taken apart, then, should another one fail, all of them.
  */
 async function findingTheCulprit(
   runs: readonly Run[],
-  attempt: (runs: readonly Run[]) => Promise<string>,
+  attempt: (runs: readonly Run[]) => Promise<JsonText>,
   prefaceLength: number,
   tries = 1,
-): Promise<string> {
+): Promise<JsonText> {
   try {
     return await attempt(runs)
   } catch (error) {

@@ -1,4 +1,5 @@
 import type { Appender } from '../../../db/changes/append.ts'
+import type { Relayed } from '../../../db/db.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { mayDo } from '../../../db/schema/lookup.ts'
@@ -43,24 +44,37 @@ const keySlots = ({ table }: Place, operations: readonly Operation[], slots: Slo
 
 const STATUS = { create: 201, update: 200, delete: 204 }
 
-/** The JSON texts of what the operations of a run answer; `texts` begins with those of its statements. */
-export function resultsOf(run: Run, texts: readonly (string | null)[]): string {
+/** The JSON of what the operations of a run answer, in pieces; `answers` begins with those of its statements. */
+export function resultsOf(run: Run, answers: readonly (Relayed | null)[]): Relayed[] {
   const [{ index: first, method }] = run
-  if (method === 'upsert') return upsertResults(first, texts)
+  if (method === 'upsert') return [upsertResults(first, answers)]
   const status = `,"status":${STATUS[method]}`
-  if (method === 'delete') return run.map(({ index }) => `{"index":${index}${status}}`).join(',')
-  const bodies = (texts[0] ?? '').split(SEPARATOR)
-  let results = ''
-  for (let i = 0; i < bodies.length; i++) {
-    results += `${i === 0 ? '' : ','}{"index":${first + i}${status},"body":${bodies[i]}}`
+  if (method === 'delete') return [run.map(({ index }) => `{"index":${index}${status}}`).join(',')]
+  const pieces: Relayed[] = []
+  for (const body of split(answers[0] ?? '')) {
+    const index = first + pieces.length / 3
+    pieces.push(`${pieces.length === 0 ? '' : ','}{"index":${index}${status},"body":`, body, '}')
   }
-  return results
+  return pieces
 }
 
-function upsertResults(first: number, [answer, found]: readonly (string | null)[]): string {
-  const results = (answer ?? found ?? '').split(SEPARATOR).map((each, i) => {
-    const { status, text } = upserted([each])
-    return `{"index":${first + i},"status":${status},"body":${text}}`
-  })
+function split(answer: Relayed): Relayed[] {
+  if (typeof answer === 'string') return answer.split(SEPARATOR)
+  const parts: Buffer[] = []
+  let start = 0
+  for (let end = answer.indexOf(SEPARATOR); end !== -1; end = answer.indexOf(SEPARATOR, start)) {
+    parts.push(answer.subarray(start, end))
+    start = end + 1
+  }
+  return [...parts, answer.subarray(start)]
+}
+
+function upsertResults(first: number, [answer, found]: readonly (Relayed | null)[]): string {
+  const results = String(answer ?? found ?? '')
+    .split(SEPARATOR)
+    .map((each, i) => {
+      const { status, text } = upserted([each])
+      return `{"index":${first + i},"status":${status},"body":${text}}`
+    })
   return results.join(',')
 }

@@ -1,5 +1,5 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
-import type { Db, FlyOptions } from '../../../db/db.ts'
+import type { Db, FlyOptions, Relayed } from '../../../db/db.ts'
 import { databaseMessage, isBadValue, isMissingFunction, isUnnamedError } from '../../../db/pg-errors.ts'
 import type { Cursors } from '../../../db/rows/cursors.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
@@ -41,7 +41,7 @@ export type ListReader = {
 }
 
 /** One page, by its number or by a cursor, as the JSON text of the answer. */
-export async function listRows(reader: ListReader, call: Call, place: Place): Promise<string> {
+export async function listRows(reader: ListReader, call: Call, place: Place): Promise<Relayed> {
   const { db, known, means, cursors } = reader
   const { query } = call
   const isByCursor = query['cursor'] !== undefined
@@ -53,12 +53,12 @@ export async function listRows(reader: ListReader, call: Call, place: Place): Pr
     : listStatement(known, query, place, means, estimate)
   const signal = call.departure
   const options: FlyOptions = mayBeSlow(asked) ? { ...SLOW, signal } : { reads: true, signal }
-  const text = await db.fly(call.who, statement, options).catch((error: unknown) => {
+  const explain = (error: unknown): never => {
     throw explainList(error, asked)
-  })
-  return isByCursor
-    ? withCursor(text ?? '', (keys) => cursors.seal(keys, place, planOrder(asked.sort, place)))
-    : (text ?? '')
+  }
+  if (!isByCursor) return (await db.relay(call.who, statement, options).catch(explain)) ?? ''
+  const text = await db.fly(call.who, statement, options).catch(explain)
+  return withCursor(text ?? '', (keys) => cursors.seal(keys, place, planOrder(asked.sort, place)))
 }
 
 /** Aggregates of groups of rows, as the JSON text of the answer. */
