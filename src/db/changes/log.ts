@@ -69,7 +69,7 @@ const MAX_XID = 2n ** 64n - 1n
 const MAX_ID = 2n ** 63n - 1n
 
 /** One row may hold a megabyte, and a page is held as text, as rows and as frames. */
-const PAGE: PageSize = { changes: 500, bytes: 4 * 1024 * 1024 }
+const PAGE: PageSize = { changes: 500, bytes: 2 * 1024 * 1024 }
 const POLL_MS = 1_000
 const NOTIFY_EVERY_MS = 10
 const TRIM_EVERY_MS = 3_600_000

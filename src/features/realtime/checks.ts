@@ -8,7 +8,7 @@ export type Batch = {
 }
 
 /** What is judged together: more would be held as text, as rows and as frames at once. */
-const ROUND_BYTES = 8 * 1024 * 1024
+const ROUND_BYTES = 4 * 1024 * 1024
 const MAX_PAUSE_MS = 150
 
 const bytesOf = (changes: readonly Change[]): number =>

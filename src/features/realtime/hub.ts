@@ -175,7 +175,8 @@ export class Hub {
   }
 
   async #tellOrCheck(batch: Omit<Batch, 'channels'>, before: Position, audience: readonly Channel[]): Promise<void> {
-    const judged = await this.#again(() => this.#judge(batch.changes))
+    const interests = audience.map(({ interest }) => interest)
+    const judged = await this.#again(() => this.#judge(batch.changes, interests))
     const toCheck = new Set<Channel>()
     for (const channel of audience) {
       const { interest } = channel
@@ -229,19 +230,18 @@ export class Hub {
     const asked = [...new Set(round.flatMap((batch) => [...batch.channels]))].filter(({ members }) => members.size > 0)
     if (asked.length === 0) return
     try {
-      const verdicts = await this.#again(async () =>
-        (await this.#judge(changes)).checked(asked.map((channel) => channel.interest)),
-      )
+      const interests = asked.map(({ interest }) => interest)
+      const verdicts = await this.#again(async () => (await this.#judge(changes, interests)).checked(interests))
       for (const channel of asked) this.#tell(channel, split(round, channel, verdicts.get(channel.interest) ?? []))
     } catch (error) {
       this.#letGo(asked, error)
     }
   }
 
-  async #judge(changes: readonly Change[]): Promise<Judged> {
+  async #judge(changes: readonly Change[], interests: readonly Interest[]): Promise<Judged> {
     const { db, observe, schemaWith } = this.#deps
     const spend = ({ sessionKey }: Interest, ms: number): void => this.#budget.spend(sessionKey, ms)
-    return judge({ db, observe, spend }, await schemaWith(namesIn(changes)), changes)
+    return judge({ db, observe, spend }, await schemaWith(namesIn(changes)), changes, interests)
   }
 
   #tell(channel: Channel, parts: readonly Part[]): void {
@@ -334,7 +334,7 @@ export class Hub {
   async #replayed(interest: Interest, changes: readonly Change[]): Promise<Verdict> {
     const ask = (): Promise<Verdict> =>
       this.#again(async () => {
-        const judged = await this.#judge(changes)
+        const judged = await this.#judge(changes, [interest])
         if (judged.isFree(interest)) return judged.free(interest)
         return (await judged.checked([interest])).get(interest) ?? []
       })

@@ -51,8 +51,8 @@ test('a row that its policy hides is told to nobody, whoever wrote it and whatev
 
 /** LARGE_ROWS=340,900: as many rows of as many kB as once ended realtime for a whole process. */
 const [ROWS = 40, KILOBYTES = 290] = (process.env['LARGE_ROWS'] ?? '').split(',').filter(Boolean).map(Number)
-/** A page of the log ends with the row that fills 4 MiB, and has each row as it was, too. All rows are more. */
-const PAGE_BYTES = 2 * (4 * 2 ** 20 + 1_000_000)
+/** What is judged at once ends with the page that fills 4 MiB, and has each row as it was, too. All rows are more. */
+const MOST_BYTES = 2 * (4 * 2 ** 20 + 1_000_000)
 
 test('many large rows changed at once end no stream, and no page of the log outgrows its measure', async (t) => {
   const api = await startServer({ config: { 'auth.enabled': false, 'realtime.buffer_size': 1_000_000_000 } })
@@ -83,7 +83,25 @@ test('many large rows changed at once end no stream, and no page of the log outg
     arrived.some((bytes) => bytes > KILOBYTES * 1000),
     'the pages were read',
   )
-  assert.ok(Math.max(...arrived) < PAGE_BYTES, `one of ${Math.max(...arrived)} bytes`)
+  assert.ok(Math.max(...arrived) < MOST_BYTES, `one of ${Math.max(...arrived)} bytes`)
+  stream.close()
+})
+
+test('PostgreSQL is asked nothing about tables that no stream listens to', async (t) => {
+  const api = await startServer({ config: { 'auth.enabled': false } })
+  await api.sql('create table heard (id int primary key); create table unheard (id int primary key)')
+  await eventually(async () => assert.equal((await api.call('GET /api/collections/unheard')).status, 200))
+  const stream = await listenTo(api.url, { query: { tables: 'heard' } })
+  const landed = t.mock.method(Connection.prototype, 'landed')
+  for (let id = 1; id <= 5; id++) await api.call('POST /api/collections/unheard', { json: { id } })
+  await api.call('POST /api/collections/heard', { json: { id: 1 } })
+  await eventually(() => assert.equal(stream.changes().length, 1))
+  const surveyed = landed.mock.calls
+    .map(({ arguments: [flight] }) => flight)
+    .filter(({ statement }) => statement.includes('json_object_agg(c.oid'))
+    .map(({ plan }) => plan.steps.at(-1)?.values[0])
+  const [{ oid } = { oid: '' }] = await api.sql(`select 'heard'::regclass::oid`)
+  assert.deepEqual(new Set(surveyed), new Set([`{"${oid}"}`]))
   stream.close()
 })
 

@@ -46,10 +46,12 @@ export type JudgeDeps = {
   spend: (interest: Interest, ms: number) => void
 }
 
+/** What these interests may hear of the changes. Of a table that none of them listens to nothing is asked. */
 export async function judge(
   { db, observe, spend }: JudgeDeps,
   schema: Schema,
   changes: readonly Change[],
+  interests: readonly Interest[],
 ): Promise<Judged> {
   const unreadable = ({ position, name }: Change, error: unknown): void =>
     observe({
@@ -58,10 +60,9 @@ export async function judge(
       attrs: { position, table: name, error: reasonOf(error) },
     })
   const byTable = tablesOf(schema, changes)
-  const state = await survey(
-    db,
-    [...byTable.values()].flatMap(({ table }) => table ?? []),
-  )
+  const isHeard = ({ key, table }: Known): boolean => interests.some((one) => listensTo(one, key, table, schema))
+  const heard = [...byTable.values()].flatMap((known) => (known.table && isHeard(known) ? known.table : []))
+  const state = await survey(db, heard)
   const batches = new Map<string, TableBatch>()
   for (const { key, items, table } of byTable.values()) {
     const known = table && state[table.oid]
