@@ -43,6 +43,7 @@ await db.query(`
   create table public.notes (id int primary key, label text not null, n int not null default 0);
   insert into public.notes select i, 'note ' || i, i from generate_series(1, 10000) i;
   create table public.journal (id text primary key, n int not null);
+  insert into public.journal select 'kept ' || i, i from generate_series(1, 10000) i; -- plans for an empty table would stay
   create table public.lines (id bigint generated always as identity primary key, body text);
   create table public.large (id int primary key, n int not null default 0, body text not null);
   insert into public.large
