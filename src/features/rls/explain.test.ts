@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { startServer } from '../../../test/kit.ts'
+import { openConnection } from '../../db/wire/connect.ts'
 
 const api = await startServer()
 const [ana, bo] = [await api.signUp('ana@x.test'), await api.signUp('bo@x.test')]
@@ -99,6 +100,27 @@ test('a row that was just deleted can still be asked about', async () => {
     code: 404,
     message: 'record not found',
   })
+})
+
+test('a deleted row is judged by what it was last, even if who deleted it began before who changed it', async () => {
+  await api.sql(`
+    create table drafts (id int primary key, owner uuid); insert into drafts values (1, '${ana.user.id}');
+    alter table drafts enable row level security;
+    create policy own on drafts using (owner::text = current_setting('svc.user_id', true));
+    select svc.watch('drafts');`)
+  const early = await openConnection({ url: api.databaseUrl })
+  await early.query('begin; select pg_current_xact_id()')
+  await api.sql('update drafts set owner = $1', [bo.user.id])
+  await early.query('delete from drafts')
+  await early.query('commit')
+  await early.end()
+  for (const [who, allowed] of [
+    [ana, false],
+    [bo, true],
+  ] as const) {
+    const { body } = await explain({ table: 'drafts', operation: 'select', user_id: who.user.id, id: 1 })
+    assert.equal(body.allowed, allowed, who.user.email)
+  }
 })
 
 test('a policy that raises is reported in the words of the database, and writes nothing', async () => {

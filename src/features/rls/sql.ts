@@ -115,4 +115,4 @@ export const readOnly: Sql = sql`select pg_catalog.set_config('transaction_read_
 export const lastImage = (table: Table, pk: Sql): Sql => sql`
   select coalesce(old_record, record)::text from (${eventsOf(sql`svc.changes`)}) c
   where schema_name = ${table.schema} and table_name = ${table.name} and pk = ${pk}
-  order by xid desc, id desc limit 1`
+  order by id desc limit 1`

@@ -66,7 +66,7 @@ export const firedEvents: Sql = sql`
   from batch c join svc.webhooks w on w.enabled and c.action = any(w.events)
     and (w.tables = '{}' or c.table_name = any(w.tables) or c.schema_name || '.' || c.table_name = any(w.tables))
     and not pg_visible_in_snapshot(c.xid, w.since)
-  order by c.xid, c.id`
+  order by c.id`
 
 export type Attempt = {
   id: string
