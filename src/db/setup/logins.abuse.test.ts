@@ -74,6 +74,39 @@ test('where passwords are asked for, each database has a login of its own, and n
   for (const api of Object.values(servers).flat()) await api.stop()
 })
 
+test('what callers write is never logged as the work of the operator, whatever their login is called', async () => {
+  await run(cluster.url, 'create database signed')
+  const address = addressOf('signed')
+  await run(
+    address,
+    NOTES,
+    'grant insert on notes to public',
+    `create function record_note(id int) returns void language sql security definer as 'insert into notes values (id)'`,
+    `create function forge(id int) returns void language plpgsql as $$
+    begin
+      perform set_config('svc.actor', '', true);
+      set local role none;
+      perform record_note(id);
+    end $$`,
+  )
+  const api = await start(address)
+  await run(address, `select svc.watch('notes')`)
+  const [{ oid } = {}] = await run(cluster.url, `select oid from pg_database where datname = 'signed'`)
+  assert.deepEqual(await callersOf(api, 'signed'), [`svc_authenticator_${oid}`])
+  assert.equal((await api.call('POST /api/rpc/forge', { json: { id: 2 } })).status, 204)
+
+  const others = ['svc_authenticator_1', 'svc_authenticator_x', 'svc_authenticator_1x', 'my_svc_authenticator']
+  for (const [i, name] of others.entries()) {
+    await run(address, `create role ${name}`, `set session authorization ${name}`, `insert into notes values (${i + 3})`)
+  }
+  const logged = await run(address, `select actor ->> 'kind' as kind from svc.changes order by id`)
+  assert.deepEqual(
+    logged.map(({ kind }) => kind),
+    ['unknown', 'unknown', 'system', 'system', 'system'],
+  )
+  await api.stop()
+})
+
 test('a login that became more than a login is not used, and the server says why', async () => {
   const [{ oid } = {}] = await run(cluster.url, `select oid from pg_database where datname = 'one'`)
   const login = `svc_authenticator_${oid}`
