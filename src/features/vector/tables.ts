@@ -2,6 +2,12 @@ import { badRequest } from '../../core/errors.ts'
 import type { Column, Table } from '../../db/schema/snapshot.ts'
 import { holdsVectors, notAVector } from '../../db/schema/vectors.ts'
 
+export function textColumnOf(table: Table, name: string): Column {
+  const column = table.columns.get(name)
+  if (!column?.isText) throw badRequest(`column "${name}" is not a text column`)
+  return column
+}
+
 export function vectorColumnOf(table: Table, name: string): Column {
   const column = table.columns.get(name)
   if (!column || !holdsVectors(column)) throw badRequest(notAVector(name))

@@ -91,6 +91,30 @@ test('a partitioned table is kept filled, whichever partition a row is in or mov
   assert.equal((await api.call(`GET /api/collections/notes?${query}`)).body.items[0].id, 201)
 })
 
+test('rows written while a column is missing or of another type get their vector when it is back', async () => {
+  const api = await startServer({ config })
+  await api.sql('create table notes (id int primary key, title text, body text, meaning real[])')
+  assert.equal((await keep(api, asked)).status, 202)
+  await eventually(async () => assert.equal((await kept(api))[0].status, 'following'))
+  for (const [id, away, back, error] of [
+    [1, 'rename title to heading', 'rename heading to title', 'column "title" is not a text column'],
+    [2, 'alter title type int using null', 'alter title type text', 'column "title" is not a text column'],
+    [3, 'rename meaning to sense', 'rename sense to meaning', 'column "meaning" is not a vector column'],
+  ] as const) {
+    await api.sql(`alter table notes ${away}`)
+    await api.sql(`insert into notes (id, body) values (${id}, 'words')`)
+    await eventually(async () => {
+      const [one] = await kept(api)
+      assert.deepEqual([one.last_error, one.waiting], [error, 1])
+    })
+    await api.sql(`alter table notes ${back}`)
+    await eventually(async () => {
+      const [one] = await kept(api)
+      assert.deepEqual([one.last_error, one.waiting, await missing(api)], [null, 0, 0])
+    })
+  }
+})
+
 test('what cannot be kept filled is refused', async () => {
   const api = await startServer({ config })
   await api.sql(`create table notes (id int primary key, title text, n int, meaning real[]);

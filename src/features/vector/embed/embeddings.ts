@@ -7,7 +7,7 @@ import type { Queue } from '../../../db/queue/queue.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import { tableOf } from '../../../db/schema/table-of.ts'
 import { NO_PROVIDER } from '../embedding/provider.ts'
-import { vectorColumnOf } from '../tables.ts'
+import { textColumnOf, vectorColumnOf } from '../tables.ts'
 import { addEmbedding, allEmbeddings, KIND, removeEmbedding, watch } from './sql.ts'
 
 export type AskedEmbedding = { table: string; columns: string[]; vector_column: string; schema?: string }
@@ -23,9 +23,7 @@ export function createEmbeddings({ db, schema, queue, hasProvider }: Deps) {
       const table = await tableOf(schema, asked.table, asked.schema)
       const columns = [...new Set(asked.columns)]
       if (columns.length === 0) throw badRequest('columns is required')
-      for (const name of columns) {
-        if (!table.columns.get(name)?.isText) throw badRequest(`column "${name}" is not a text column`)
-      }
+      for (const name of columns) textColumnOf(table, name)
       const vector = vectorColumnOf(table, asked.vector_column)
       if (table.kind !== 'table' && table.kind !== 'partitioned_table')
         throw badRequest('only tables can be kept filled')

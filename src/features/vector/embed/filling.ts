@@ -2,13 +2,13 @@ import { reasonOf } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
-import { GiveUp, type Queue, RetryIn } from '../../../db/queue/queue.ts'
+import { type Queue, RetryIn } from '../../../db/queue/queue.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import { tableOf } from '../../../db/schema/table-of.ts'
 import { vectorText } from '../../../db/schema/vectors.ts'
 import { Ident, sql } from '../../../db/sql.ts'
 import { NO_PROVIDER, type Provider, Refused } from '../embedding/provider.ts'
-import { vectorColumnOf } from '../tables.ts'
+import { textColumnOf, vectorColumnOf } from '../tables.ts'
 import {
   anyEmbedding,
   type Embedding,
@@ -41,13 +41,10 @@ type Row = { key: string; text: string; vector: string | null }
  * that is away for long loses nothing, its work waits.
  */
 export function startFilling({ db, schema, log, queue, provider }: Deps): void {
+  /** Throws where a table or column is away: it may come back, and what was written meanwhile waits for it. */
   async function targetOf({ schema: space, table: name, columns, vector_column }: Embedding): Promise<Target> {
     const table = await tableOf(schema, name, space)
-    const sources = columns.map((column) => {
-      const found = table.columns.get(column)
-      if (!found?.isText) throw new GiveUp(`column "${column}" is not a text column`)
-      return found
-    })
+    const sources = columns.map((column) => textColumnOf(table, column))
     return { table, sources, vector: vectorColumnOf(table, vector_column) }
   }
 
