@@ -97,7 +97,12 @@ test('what callers write is never logged as the work of the operator, whatever t
 
   const others = ['svc_authenticator_1', 'svc_authenticator_x', 'svc_authenticator_1x', 'my_svc_authenticator']
   for (const [i, name] of others.entries()) {
-    await run(address, `create role ${name}`, `set session authorization ${name}`, `insert into notes values (${i + 3})`)
+    await run(
+      address,
+      `create role ${name}`,
+      `set session authorization ${name}`,
+      `insert into notes values (${i + 3})`,
+    )
   }
   const logged = await run(address, `select actor ->> 'kind' as kind from svc.changes order by id`)
   assert.deepEqual(

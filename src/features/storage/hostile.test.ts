@@ -230,8 +230,8 @@ test('the name may come after the file, and a file of exactly the limit is taken
   assert.equal(full.status, 201)
 })
 
-const head = (length: number) =>
-  `POST /api/storage/forms HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=B\r\nContent-Length: ${length}\r\n\r\n`
+const head = (length: number, more = '') =>
+  `POST /api/storage/forms HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=B\r\n${more}Content-Length: ${length}\r\n\r\n`
 
 test('an upload that is broken off in the middle leaves nothing', async () => {
   const before = await blobCount()
@@ -282,4 +282,25 @@ test('one address cannot take every place for uploads, and a form that is refuse
   await eventually(async () => {
     assert.equal((await upload(busy, '/api/storage/pub', { name: 'late.txt' })).status, 201)
   })
+})
+
+test('the addresses of one IPv6 network hold the places of one address', async () => {
+  const busy = await startServer({ config: { 'server.trusted_proxies': ['127.0.0.1'] } })
+  const busyPort = Number(new URL(busy.url).port)
+  const from = (address: string) => `X-Forwarded-For: ${address}\r\n`
+  const slow = Array.from({ length: 64 }, (_, i) => {
+    const socket = connect(busyPort, '127.0.0.1')
+    socket.on('error', () => {})
+    socket.write(head(500_000, from(`2001:db8:1:2::${i + 1}`)) + file.slice(0, -2))
+    return socket
+  })
+  await eventually(() => assert.equal(leftovers().length, slow.length))
+  const send = async (address: string) =>
+    parseRaw(
+      await sendRaw(busyPort, head(file.length + end.length, `Connection: close\r\n${from(address)}`), file + end),
+    ).status
+  assert.equal(await send('2001:db8:1:2:ffff::1'), 503)
+  assert.equal(await send('2001:db8:1:3::1'), 201)
+  for (const socket of slow) socket.destroy()
+  await noneLeft()
 })

@@ -1,5 +1,6 @@
-import { AppError, unavailable } from '../../core/errors.ts'
+import { AppError } from '../../core/errors.ts'
 import { readForm } from '../../http/files/multipart.ts'
+import { Places } from '../../http/places.ts'
 import type { Call } from '../../http/route.ts'
 import type { Blob, Blobs } from './blobs/blobs.ts'
 
@@ -11,7 +12,7 @@ export type Upload = {
   blob: Blob
 }
 
-/** Of all places, what one address may hold: a few slow senders must not keep everybody else out. */
+/** One address may hold one in this many places. */
 const SHARE = 4
 
 /** Forms with a file, into the store: bounded in time, in size, and in how many there are at once. */
@@ -19,23 +20,21 @@ export class Uploads {
   readonly #blobs: Blobs
   readonly #maxFileBytes: number
   readonly #timeoutMs: number
-  readonly #places: number
-  readonly #byAddress = new Map<string, number>()
-  #under = 0
+  readonly #places: Places
 
   constructor(blobs: Blobs, options: { maxFileBytes: number; timeoutMs: number; places: number }) {
     this.#blobs = blobs
     this.#maxFileBytes = options.maxFileBytes
     this.#timeoutMs = options.timeoutMs
-    this.#places = options.places
+    this.#places = new Places({ all: options.places, share: Math.max(1, options.places / SHARE) })
   }
 
   /** Receives the file and hands it to `keep`, which writes the row; a file that is refused is removed again. */
-  async receive<T>(call: Call, keep: (upload: Upload) => Promise<T>): Promise<T> {
-    const mine = this.#byAddress.get(call.ip) ?? 0
-    if (this.#under >= this.#places || mine >= Math.max(1, this.#places / SHARE)) throw unavailable('server busy')
-    this.#under++
-    this.#byAddress.set(call.ip, mine + 1)
+  receive<T>(call: Call, keep: (upload: Upload) => Promise<T>): Promise<T> {
+    return this.#places.hold(call.ip, () => this.#receive(call, keep))
+  }
+
+  async #receive<T>(call: Call, keep: (upload: Upload) => Promise<T>): Promise<T> {
     const timeout = new AbortController()
     const timer = setTimeout(() => timeout.abort(new AppError('timeout', 'upload timed out')), this.#timeoutMs)
     try {
@@ -51,7 +50,6 @@ export class Uploads {
       }
     } finally {
       clearTimeout(timer)
-      this.#leave(call.ip)
     }
   }
 
@@ -67,12 +65,5 @@ export class Uploads {
       discard: ({ blob }) => this.#blobs.discard(blob),
     })
     return { name: fields.get('name') || file.fileName, contentType: file.contentType, blob: file.blob }
-  }
-
-  #leave(ip: string): void {
-    this.#under--
-    const left = (this.#byAddress.get(ip) ?? 1) - 1
-    if (left > 0) this.#byAddress.set(ip, left)
-    else this.#byAddress.delete(ip)
   }
 }

@@ -177,3 +177,23 @@ test('an import that trickles in is refused at its route, keeps nothing and give
   assert.deepEqual(await api.sql('select from people'), [])
   assert.equal((await put('id\n1\n')).status, 200)
 })
+
+test('the addresses of one IPv6 network hold the places of one address', async () => {
+  const behind = await startServer({ on: api, config: { 'server.trusted_proxies': ['127.0.0.1'] } })
+  const from = (address: string) => ({ 'x-forwarded-for': address })
+  const slow = [1, 2].map((host) => {
+    const headers = { ...CSV, ...from(`2001:db8:1:2::${host}`) }
+    const sending = request(`${behind.url}/api/collections/people/import`, { method: 'POST', headers })
+    sending.on('error', () => {})
+    sending.write('id\n')
+    return sending
+  })
+  const read = (address: string) => behind.call('GET /api/collections/people/export.csv', { headers: from(address) })
+  await eventually(async () => {
+    const { status, body } = await read('2001:db8:1:2:ffff::1')
+    assert.deepEqual([status, body.message], [503, 'server busy'])
+  })
+  assert.equal((await read('2001:db8:1:3::1')).status, 200)
+  for (const sending of slow) sending.destroy()
+  await eventually(async () => assert.equal((await read('2001:db8:1:2:ffff::1')).status, 200))
+})

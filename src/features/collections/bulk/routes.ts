@@ -3,6 +3,7 @@ import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import type { Trigrams } from '../../../db/schema/trigrams.ts'
+import { Places } from '../../../http/places.ts'
 import { type Call, json, type Route, route } from '../../../http/route.ts'
 import * as answers from '../answers.ts'
 import type { ListMeans } from '../list/plan.ts'
@@ -11,7 +12,6 @@ import { requireWritable } from '../place.ts'
 import { exportRows } from './export.ts'
 import type { Format } from './formats.ts'
 import { importRows } from './import.ts'
-import { Places } from './places.ts'
 import { IMPORTED_TYPES } from './records.ts'
 
 export type BulkDeps = {
@@ -25,9 +25,12 @@ export type BulkDeps = {
   at<T>(call: Call, work: (place: Place) => Promise<T>): Promise<T>
 }
 
+/** Exports and imports: each has a connection to itself. */
+const PLACES = { all: 4, share: 2 }
+
 /** Whole tables in and out. */
 export function bulkRoutes({ db, log, means, trigrams, maxRows, maxBytes, at }: BulkDeps): Route[] {
-  const places = new Places()
+  const places = new Places(PLACES)
 
   const exporting = (format: Format, content: string): Route =>
     route(`GET /api/collections/{table}/export.${format}`, {
