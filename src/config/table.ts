@@ -43,7 +43,7 @@ export const table = {
     cors_origins: list(['*'], 'allowed origins; SVC_CORS_ORIGINS is an alias that wins', { item: webOrigin }),
     trusted_proxies: list([], 'peers whose X-Forwarded-* headers are believed', { item: cidr, of: 'CIDR' }),
     body_limit: size('1MB', 'largest JSON or form body'),
-    workers: int(1, 'worker processes on the one port; they share max_conns and hash_concurrency', {
+    workers: int(1, 'worker processes on the one port; they share max_conns, hash_concurrency and worker_concurrency', {
       min: 1,
       max: 128,
       flag: 'workers',
@@ -229,7 +229,7 @@ export const table = {
   realtime: {
     enabled: bool(true, 'false: /api/realtime answers 404'),
     watch: list([], 'tables whose changes from outside the API are heard too'),
-    max_connections_per_user: int(100, 'open streams and WebSockets', { min: 1 }),
+    max_connections_per_user: int(100, 'open streams and WebSockets, at each worker', { min: 1 }),
     heartbeat_interval: duration(25, 'pause between signs of life'),
     buffer_size: size('1MB', 'unread bytes after which a slow client is closed'),
   },
@@ -240,7 +240,7 @@ export const table = {
   },
   jobs: {
     enabled: bool(true, 'false: the endpoints of jobs and schedules answer 503, and none runs'),
-    worker_concurrency: int(4, 'jobs at a time, per server', { min: 1, max: 1000 }),
+    worker_concurrency: int(4, 'jobs at a time, of all workers together', { min: 1, max: 1000 }),
     poll_interval_ms: int(1000, 'milliseconds between looks for work that nobody announced', {
       min: 10,
       max: 3_600_000,

@@ -1,11 +1,11 @@
 import { startApp } from '../../app.ts'
-import type { Config } from '../../config/config.ts'
 import type { Census } from '../../core/census.ts'
 import type { Context } from '../command.ts'
 import { createLog } from '../log/log.ts'
 import { explainStart, factsOf, forceExitAfter, watchForBugs } from './alone.ts'
 import type { Assignment, Ready } from './crew.ts'
 import { Peer } from './peer.ts'
+import { shareOf } from './share.ts'
 
 /** One worker process of `svc start --workers N`: serves until its parent tells it to stop. */
 export async function serveAsMember(context: Context): Promise<number> {
@@ -46,18 +46,4 @@ export async function serveAsMember(context: Context): Promise<number> {
     process.exit(1)
   }
   return new Promise(() => {})
-}
-
-/** What is bounded for the whole server is divided among its workers. */
-function shareOf(config: Config, members: number): Config {
-  const share = (whole: number, least: number): number => Math.max(least, Math.floor(whole / members))
-  return {
-    ...config,
-    database: {
-      ...config.database,
-      max_conns: share(config.database.max_conns, 2),
-      min_conns: share(config.database.min_conns, 1),
-    },
-    auth: { ...config.auth, hash_concurrency: share(config.auth.hash_concurrency, 1) },
-  }
 }

@@ -1,0 +1,16 @@
+import type { Config } from '../../config/config.ts'
+
+/** What is bounded for the whole server is divided among its workers. */
+export function shareOf(config: Config, members: number): Config {
+  const share = (whole: number, least: number): number => Math.max(least, Math.floor(whole / members))
+  return {
+    ...config,
+    database: {
+      ...config.database,
+      max_conns: share(config.database.max_conns, 2),
+      min_conns: share(config.database.min_conns, 1),
+    },
+    auth: { ...config.auth, hash_concurrency: share(config.auth.hash_concurrency, 1) },
+    jobs: { ...config.jobs, worker_concurrency: share(config.jobs.worker_concurrency, 1) },
+  }
+}
