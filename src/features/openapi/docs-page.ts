@@ -71,7 +71,8 @@ function entry(one) {
   return node
 }
 
-function draw(words) {
+function draw() {
+  const words = search.querySelector('input').value.toLowerCase().split(' ')
   const groups = new Map()
   for (const one of operations) {
     if (!words.every((word) => one.text.includes(word))) continue
@@ -90,10 +91,10 @@ async function load(token) {
       method: method.toUpperCase(), path, operation, document,
       text: (method + ' ' + path + ' ' + operation.summary + ' ' + operation.tags[0]).toLowerCase(),
     })))
-  draw([])
+  draw()
 }
 
-const search = field('Search', { type: 'search', oninput: (event) => draw(event.target.value.toLowerCase().split(' ')) })
+const search = field('Search', { type: 'search', oninput: draw })
 const tokenForm = form(({ token }) => load(token.trim()), field('Token', { name: 'token', autocomplete: 'off' }),
   el('button', null, 'Show what this token may use'))
 const failed = el('p', { role: 'alert' })
