@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { ServerResponse } from 'node:http'
 import { test } from 'node:test'
 import { eventually } from '../../test/eventually.ts'
 import { parseRaw, route, sendRaw, serve } from '../../test/http.ts'
@@ -76,6 +77,16 @@ test('every answer carries the same protective headers and a request id', async 
     assert.equal(headers.get('cache-control'), null)
     assert.match(headers.get('x-request-id') ?? '', /^[0-9a-f]{18}-[0-9a-z]+$/)
   }
+})
+
+test('the head of an answer without headers of its own is our text, and node makes none', async (t) => {
+  const writeHead = t.mock.method(ServerResponse.prototype, 'writeHead')
+  const plain = await fetch(`${api.url}/health`)
+  assert.deepEqual([plain.status, await plain.json()], [200, { status: 'ok' }])
+  // If this is 1, the property that wire/plain-head.ts sets has gone or means something else.
+  assert.equal(writeHead.mock.callCount(), 0)
+  assert.equal(await (await fetch(`${api.url}/own-headers`)).text(), 'hällo')
+  assert.equal(writeHead.mock.callCount(), 1)
 })
 
 test('a harmless request id of the caller is kept, any other is replaced', async () => {
