@@ -44,6 +44,7 @@ async function ours(places: number): Promise<number> {
   await fill()
   await db.run(SYSTEM, sql`analyze svc.jobs`)
   const queue = new Queue({ db, observe })
+  queue.start()
   const runner = new Runner({ db, queue, config: { ...config.jobs, worker_concurrency: places }, ran: () => {} })
   let done = 0
   let all = () => {}

@@ -25,6 +25,7 @@ export async function messageTest() {
     /** As one process of the service has it; its end is the end of that process. */
     newQueue(): Queue {
       const queue = new Queue({ db, observe })
+      queue.start()
       atEnd(() => queue.stop())
       return queue
     },

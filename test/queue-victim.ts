@@ -7,6 +7,7 @@ const [url = '', kind = ''] = process.argv.slice(2)
 const observe = () => {}
 const pool = await poolOn(url, { maxConns: 3 })
 const queue = new Queue({ db: pool, observe })
+queue.start()
 queue.work(kind, { concurrency: 1, leaseSeconds: 600, retryDelays: [1] }, async ({ attempt }) => {
   console.log(`claimed ${attempt}`)
   await new Promise(() => {})

@@ -6,26 +6,18 @@ import { Trigrams } from '../db/schema/trigrams.ts'
 import { createCollections } from '../features/collections/routes.ts'
 import { createGraphql } from '../features/graphql/routes.ts'
 import { createMatviews } from '../features/matviews/routes.ts'
-import { createOpenApi } from '../features/openapi/routes.ts'
 import { createRls } from '../features/rls/routes.ts'
 import { createRpc } from '../features/rpc/routes.ts'
 import { createSchemaFeature } from '../features/schema/routes.ts'
 import { createSearch } from '../features/search/routes.ts'
 import { createVector } from '../features/vector/routes.ts'
 import { isLoopbackHost } from '../http/out/address-guard.ts'
-import type { Route } from '../http/route.ts'
-import { version } from '../version.ts'
 import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
 
 /** The user's own tables and functions. */
-export async function createData(
-  config: Config,
-  platform: Platform,
-  { keyFor }: IdentityGroup,
-  routes: () => readonly Route[],
-) {
-  const { db, schema, changeLog, queue, candidates, gateways, observe, publicUrl } = platform
+export async function createData(config: Config, platform: Platform, { keyFor }: IdentityGroup) {
+  const { db, schema, changeLog, queue, candidates, gateways, observe } = platform
   const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)
   const trigrams = new Trigrams({ db, schema })
   const cursors = new Cursors(keyFor('cursors'))
@@ -55,14 +47,6 @@ export async function createData(
         config: config.graphql,
         isLocal: isLoopbackHost(config.server.host),
         anonymousMayWrite: config.api.anonymous === 'all',
-      }),
-      createOpenApi({
-        schema,
-        routes,
-        anonymousSeesSchema: config.api.anonymous !== 'none',
-        appName: config.server.app_name,
-        version,
-        publicBaseUrl: () => publicUrl.get(),
       }),
       createMatviews({ db, observe }),
       vector,

@@ -14,13 +14,12 @@ import { revokeClientsOfApp } from '../features/oauth-server/clients.ts'
 import { endGrantsOf, Grants } from '../features/oauth-server/grants.ts'
 import { createOAuthServer } from '../features/oauth-server/routes.ts'
 import { createUsers } from '../features/users/routes.ts'
-import { version } from '../version.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Messages } from './messages.ts'
 import { passwordNote } from './password-note.ts'
 import type { Platform } from './platform.ts'
 import { SecretKeeper, secretBoxOf } from './secrets.ts'
-import type { Surroundings } from './surroundings.ts'
+import type { AppOptions } from './surroundings.ts'
 
 /** Who is calling: accounts, sessions, keys, and the operator. */
 export async function createIdentity(
@@ -28,7 +27,7 @@ export async function createIdentity(
   platform: Platform,
   { email, sms }: Messages,
   life: Lifecycle,
-  { logEntries, stats, census }: Surroundings,
+  { logEntries, census }: Required<Pick<AppOptions, 'logEntries' | 'census'>>,
 ) {
   const { db, schema, observe, gateways, publicUrl } = platform
   const [revocations, rootSecret] = await Promise.all([
@@ -66,10 +65,6 @@ export async function createIdentity(
     openConnection: () => db.openConnection(),
     reloadSchema: async () => void (await schema.reload()),
     schemas: config.api.schemas,
-    version,
-    poolStats: () => db.stats(),
-    extraStats: stats,
-    census,
   })
   const apiKeys = createApiKeys({ db, revoked: (id) => revocations.apply([{ kind: 'key', subject: id }]) })
   const { enabled: isOAuthServer, ...oauthLives } = config.auth.oauth_provider

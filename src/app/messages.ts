@@ -8,7 +8,7 @@ export function createMessages(config: Config, { db, queue, gateways, observe }:
   const outgoing = gateways
   const email = createEmail({ db, queue, outgoing, observe, config: config.email, appName: config.server.app_name })
   const sms = createSms({ queue, outgoing, observe, config: config.auth })
-  return { email, sms, features: [email] }
+  return { email, sms, features: [email, sms] }
 }
 
 export type Messages = ReturnType<typeof createMessages>

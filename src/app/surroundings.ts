@@ -1,11 +1,34 @@
 import type { Census } from '../core/census.ts'
-import type { LogEntry } from '../core/observe.ts'
+import type { LogEntry, Observe } from '../core/observe.ts'
+import type { Capability } from '../db/setup/capabilities.ts'
+import type { Route } from '../http/route.ts'
 
 /** What the process around the server lends it. */
-export type Surroundings = {
-  census: Census
+export type AppOptions = {
+  observe: Observe
   /** The entries of GET /api/admin/logs, oldest first. */
-  logEntries: () => LogEntry[]
-  /** Figures of all features, for GET /api/admin/stats. */
-  stats: () => Readonly<Record<string, unknown>>
+  logEntries?: () => LogEntry[]
+  /** Told what a slow first start is doing. */
+  progress?: (line: string) => void
+  /** What the other processes of this server say. */
+  census?: Census
+  /** The embedded PostgreSQL, when another process of this server runs it. */
+  embeddedUrl?: string | undefined
+}
+
+/** What it gets. */
+export type App = {
+  /** Where it listens. */
+  url: string
+  routes: readonly Route[]
+  /** The admin password that this process generated, if it did; shown once. */
+  generatedPassword: string | undefined
+  /** An admin token for the command line tool on this machine. */
+  issueAdminToken(): Promise<string | undefined>
+  endAdminToken(token: string): Promise<void>
+  /** For the banner of `svc start`. */
+  describe(): Promise<{ serverVersion: string; capabilities: Capability[]; warnings: readonly string[] }>
+  /** Helpers that remove what is over, by name. */
+  cleanups: Readonly<Record<string, () => Promise<number>>>
+  close(): Promise<void>
 }

@@ -1,4 +1,5 @@
-import { type App, startApp } from '../../app.ts'
+import type { App } from '../../app/surroundings.ts'
+import { startApp } from '../../app.ts'
 import { type Config, publicBaseUrl } from '../../config/config.ts'
 import { databaseRefusal } from '../../db/pg-errors.ts'
 import { version } from '../../version.ts'

@@ -15,6 +15,7 @@ const database = await testDatabase()
 const [poolA, poolB] = [await database.open(), await database.open()]
 const queueOn = (db: Pool, more: { finishMs?: number } = {}): Queue => {
   const queue = new Queue({ db, observe: () => {}, ...more })
+  queue.start()
   database.atEnd(() => queue.stop())
   return queue
 }
@@ -33,6 +34,23 @@ const rowsOf = (kind: string) =>
     sql`select attempts, worker, last_error from svc.queue where kind = ${kind}`,
   )
 const gone = (kind: string) => eventually(async () => assert.deepEqual(await rowsOf(kind), []))
+
+test('nothing begins before the queue is started, and then everything', async () => {
+  const queue = new Queue({ db: poolA, observe: () => {} })
+  database.atEnd(() => queue.stop())
+  let runs = 0
+  queue.work('early', options, async () => void runs++)
+  const other = queueOn(poolA)
+  other.work('at once', options, async () => {})
+  await poolA.run(SYSTEM, [queue.push('early', {}), other.push('at once', {})])
+  queue.wake('early')
+  other.wake('at once')
+  await gone('at once')
+  assert.deepEqual([runs, (await rowsOf('early')).length], [0, 1])
+  queue.start()
+  await gone('early')
+  assert.equal(runs, 1)
+})
 
 test('two processes run each of 300 items exactly once and leave no row', async () => {
   const [a, b] = [queueOn(poolA), queueOn(poolB)]
@@ -108,7 +126,7 @@ test('a lease is kept by heartbeat for as long as the handler runs', async () =>
   const lease = async (after: string) => {
     const until = sql`select lease_until::text from svc.queue where kind = 'long' and lease_until > ${after}::timestamptz`
     const text = await poolA.fly(SYSTEM, until)
-    assert.ok(text)
+    assert.ok(text, 'a lease that ends later')
     return text
   }
   const first = await eventually(() => lease('-infinity'))
@@ -174,6 +192,7 @@ test('what cannot be taken back is let finish by a stop, and is done once', asyn
 
 test('a stop waits for what finishes no longer than it may', async () => {
   const queue = new Queue({ db: poolA, observe: () => {}, finishMs: 700 })
+  queue.start()
   let started = () => {}
   const running = new Promise<void>((resolve) => (started = resolve))
   queue.work('endless', { ...options, finishes: true }, async () => {

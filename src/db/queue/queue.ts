@@ -77,8 +77,28 @@ export class Queue {
       },
     })
     this.#workers.set(kind, worker)
-    this.#begin()
-    worker.wake()
+    if (this.#polls) worker.start()
+  }
+
+  /** What `work` named begins, and what it names from now on at once. Hears other processes, and polls in case it does not. */
+  start(): void {
+    this.#polls = new Loop({
+      step: () => this.#poll(),
+      everyMs: this.#pollMs,
+      onFailure: (error) => this.#troubled('poll', error),
+    })
+    const heard = (payload: string): void => {
+      const [from, ...kinds] = payload.split(' ')
+      if (from !== this.#me) for (const kind of kinds) this.#workers.get(kind)?.wake()
+    }
+    this.#db.listen('svc_queue', heard).then(
+      (stopListening) => {
+        this.#unlisten = stopListening
+        if (this.#stopped) void stopListening().catch(() => undefined)
+      },
+      (error: unknown) => this.#troubled('listen', error),
+    )
+    for (const worker of this.#workers.values()) worker.start()
   }
 
   /** Call after the flight with `push` committed; without it the item waits for the next poll. */
@@ -103,27 +123,6 @@ export class Queue {
     if (this.#isTroubled) return
     this.#isTroubled = true
     this.#observe({ level: 'warn', message: `queue: ${what} failed`, attrs: { error: reasonOf(error) } })
-  }
-
-  /** On start of the first worker: hear other processes, and poll in case nothing is heard. */
-  #begin(): void {
-    if (this.#polls) return
-    this.#polls = new Loop({
-      step: () => this.#poll(),
-      everyMs: this.#pollMs,
-      onFailure: (error) => this.#troubled('poll', error),
-    })
-    const heard = (payload: string): void => {
-      const [from, ...kinds] = payload.split(' ')
-      if (from !== this.#me) for (const kind of kinds) this.#workers.get(kind)?.wake()
-    }
-    this.#db.listen('svc_queue', heard).then(
-      (stopListening) => {
-        this.#unlisten = stopListening
-        if (this.#stopped) void stopListening().catch(() => undefined)
-      },
-      (error: unknown) => this.#troubled('listen', error),
-    )
   }
 
   async #poll(): Promise<undefined> {

@@ -82,7 +82,8 @@ export class Worker {
   #waitingTimer: NodeJS.Timeout | undefined
   /** How many items the next claim may bring beyond the free places. */
   #ahead = 0
-  readonly #beat: NodeJS.Timeout
+  /** Of a worker that has started. */
+  #beat: NodeJS.Timeout | undefined
   #done: Done[] = []
   #isWriting = false
   #claiming: Promise<void> | undefined
@@ -99,8 +100,12 @@ export class Worker {
     this.#host = host
     this.#places = new Places(options.concurrency, options.perGroup ?? options.concurrency)
     this.#leaseSeconds = options.leaseSeconds * HELD_PART
-    const beat = () => void this.#heartbeat().catch((error: unknown) => host.troubled('heartbeat', error))
-    this.#beat = setInterval(beat, (options.leaseSeconds * 1000) / 3).unref()
+  }
+
+  start(): void {
+    const beat = () => void this.#heartbeat().catch((error: unknown) => this.#host.troubled('heartbeat', error))
+    this.#beat = setInterval(beat, (this.#options.leaseSeconds * 1000) / 3).unref()
+    this.wake()
   }
 
   /** Items that are let finish when the server stops. */
@@ -109,7 +114,7 @@ export class Worker {
   }
 
   wake(): void {
-    if (this.#host.isStopping()) return
+    if (!this.#beat || this.#host.isStopping()) return
     if (this.#claiming) this.#again = true
     else this.#claiming = this.#claim()
   }

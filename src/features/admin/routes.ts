@@ -8,7 +8,6 @@ import * as answers from './answers.ts'
 import { type Audit, auditableQuery, createAudit } from './audit.ts'
 import { type PasswordNote, type Passwords, settlePassword } from './password.ts'
 import { createRunSql, type RunSqlDeps, wasRolledBack } from './run-sql.ts'
-import { createStats, type StatsDeps } from './stats.ts'
 import { type AdminTokens, createAdminTokens } from './tokens.ts'
 
 export type AdminDeps = {
@@ -21,8 +20,7 @@ export type AdminDeps = {
   warnings: () => readonly string[]
   /** Entries of every process of this server, each oldest first. */
   logs: { size: number; entries: () => Promise<LogEntry[][]> }
-} & Omit<RunSqlDeps, 'db' | 'observe'> &
-  StatsDeps
+} & Omit<RunSqlDeps, 'db' | 'observe'>
 
 export type Admin = {
   routes: Route[]
@@ -38,7 +36,6 @@ export function createAdmin(deps: AdminDeps): Admin {
   const tokens = createAdminTokens(deps)
   const audit = createAudit(db)
   const runSql = createRunSql(deps)
-  const stats = createStats(deps)
   let generatedPassword: string | undefined
 
   const routes = [
@@ -86,13 +83,6 @@ export function createAdmin(deps: AdminDeps): Admin {
         const all = (await logs.entries()).flat().sort((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0))
         return json(200, { entries: all.slice(-logs.size) })
       },
-    }),
-
-    route('GET /api/admin/stats', {
-      summary: 'How the server is doing; figures of its processes are added up',
-      auth: 'admin',
-      answers: { 200: answers.stats },
-      handle: async () => json(200, await stats()),
     }),
   ]
 

@@ -1,7 +1,9 @@
 import { PerformanceObserver } from 'node:perf_hooks'
 import type { Census } from '../../core/census.ts'
+import { json, type Route, route } from '../../http/route.ts'
+import * as answers from './answers.ts'
 
-export type StatsDeps = {
+type Deps = {
   version: string
   poolStats: () => { total: number; idle: number; inUse: number; max: number }
   /** Figures of the features. */
@@ -12,7 +14,7 @@ export type StatsDeps = {
 type Stats = Readonly<Record<string, unknown>>
 
 /** How the server is doing; the names are those of the interface, also where Node has other words. */
-export function createStats({ version, poolStats, extraStats, census }: StatsDeps): () => Promise<Stats> {
+export function createStats({ version, poolStats, extraStats, census }: Deps): { routes: Route[] } {
   const startedAt = performance.now()
   let collections = 0
   new PerformanceObserver((entries) => {
@@ -37,7 +39,16 @@ export function createStats({ version, poolStats, extraStats, census }: StatsDep
     }
   }
   const everywhere = census('stats', own)
-  return async () => (await everywhere()).reduce(together)
+  return {
+    routes: [
+      route('GET /api/admin/stats', {
+        summary: 'How the server is doing; figures of its processes are added up',
+        auth: 'admin',
+        answers: { 200: answers.stats },
+        handle: async () => json(200, (await everywhere()).reduce(together)),
+      }),
+    ],
+  }
 }
 
 /** Not what one process has, but what the service has: the same in each, or of the eldest. */

@@ -25,6 +25,7 @@ const base: MailConfig = {
 function startMail(config: Partial<MailConfig>): Email & { end(): Promise<void> } {
   const queue = messages.newQueue()
   const email = createEmail({ db, queue, outgoing, observe, config: { ...base, ...config }, appName: 'Shop' })
+  email.start()
   const end = async () => {
     await queue.stop()
     email.stop()
@@ -78,14 +79,7 @@ test('with starttls a server that does not offer it gets nothing', async () => {
 test('a mail queued by a process that died before sending it is sent by the next one', async () => {
   const { inbox, listen } = mailServer()
   const queue = messages.newQueue()
-  const { queueMail } = createEmail({
-    db,
-    queue: Object.assign(queue, { work() {} }),
-    outgoing,
-    observe,
-    config: base,
-    appName: 'X',
-  })
+  const { queueMail } = createEmail({ db, queue, outgoing, observe, config: base, appName: 'X' })
   await db.fly(SYSTEM, queueMail('auth.email_verification', 'bo@x.test', { ActionURL: LINK }))
   assert.equal((await queued()).length, 1)
 

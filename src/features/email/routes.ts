@@ -53,6 +53,7 @@ export type Email = {
   /** A statement for the caller's own flight; call `wakeMail` once it committed. */
   queueMail(template: string, to: string, variables: Readonly<Record<string, string>>): Sql
   wakeMail(): void
+  start(): void
   stop(): void
 }
 
@@ -68,7 +69,6 @@ export function createEmail(deps: {
   const transport = transportOf(deps)
   const templates = createTemplates({ db, observe })
   const mailer = createMailer({ queue, templates, transport, observe, appName })
-  mailer.work()
 
   const routes = [
     route('GET /api/admin/email/templates', {
@@ -154,7 +154,13 @@ export function createEmail(deps: {
       },
     }),
   ]
-  return { routes, queueMail: mailer.queueMail, wakeMail: mailer.wakeMail, stop: () => transport.close() }
+  return {
+    routes,
+    queueMail: mailer.queueMail,
+    wakeMail: mailer.wakeMail,
+    start: () => mailer.work(),
+    stop: () => transport.close(),
+  }
 
   function transportOf({ outgoing }: { outgoing: Outgoing }): MailTransport {
     switch (config.backend) {

@@ -12,6 +12,7 @@ import { addJob, jobById } from './sql.ts'
 const database = await testDatabase()
 const db = await database.open()
 const queue = new Queue({ db, observe: () => {}, pollMs: 50 })
+queue.start()
 database.atEnd(() => queue.stop())
 const runner = new Runner({ db, queue, config: { worker_concurrency: 4, lease_duration: 60 }, ran: () => {} })
 
@@ -75,6 +76,7 @@ test('a job that never ends loses its place, hears of it, and is a failed attemp
   const other = await testDatabase()
   const apart = await other.open()
   const hours = new Queue({ db: apart, observe: () => {}, pollMs: 50 })
+  hours.start()
   other.atEnd(() => hours.stop())
   const config = { worker_concurrency: 1, lease_duration: 60 }
   const impatient = new Runner({ db: apart, queue: hours, config, ran: () => {}, longestRunMs: 300 })

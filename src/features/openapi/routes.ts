@@ -11,8 +11,8 @@ import { openApiDocument } from './document.ts'
 
 export type OpenApiDeps = {
   schema: Pick<SchemaCache, 'read'>
-  /** Everything the server answers; known when all features are made. */
-  routes: () => readonly Route[]
+  /** Everything the server answers beside what is here. */
+  routes: readonly Route[]
   /** Whether callers without a bearer are told of tables and functions. */
   anonymousSeesSchema: boolean
   appName: string
@@ -44,7 +44,7 @@ export function createOpenApi(deps: OpenApiDeps): { routes: Route[] } {
 
   const make = async (schema: Schema | undefined, viewer: Viewer, modifiedAt: Date): Promise<Made> => {
     const text = await openApiDocument({
-      routes: deps.routes(),
+      routes: [...deps.routes, ...routes],
       schema,
       viewer,
       info: { title: deps.appName, version: deps.version },
@@ -54,27 +54,26 @@ export function createOpenApi(deps: OpenApiDeps): { routes: Route[] } {
     return { content, etag: `"${createHash('sha256').update(content).digest('base64url')}"`, modifiedAt }
   }
 
-  return {
-    routes: [
-      route('GET /api/openapi.json', {
-        summary: 'This API as OpenAPI 3.1, with the tables and functions the caller may use',
-        auth: 'optional',
-        access: 'read',
-        openToVisitors: true,
-        answers: { 200: t.open(t.object({ openapi: t.string(), paths: t.row })), 304: null },
-        handle: async ({ who, headers }) => {
-          const made = await documentFor(who)
-          const common = { ETag: made.etag, 'Cache-Control': 'no-cache', Vary: 'Authorization' }
-          if (isNotModified(headers, made)) return { status: 304, headers: common }
-          return { status: 200, headers: { ...common, 'Content-Type': 'application/json' }, content: made.content }
-        },
-      }),
-      route('GET /api/docs', {
-        summary: 'This reference, for reading',
-        auth: 'none',
-        answers: { 200: { content: 'text/html' } },
-        handle: () => docsPage(deps.appName),
-      }),
-    ],
-  }
+  const routes: Route[] = [
+    route('GET /api/openapi.json', {
+      summary: 'This API as OpenAPI 3.1, with the tables and functions the caller may use',
+      auth: 'optional',
+      access: 'read',
+      openToVisitors: true,
+      answers: { 200: t.open(t.object({ openapi: t.string(), paths: t.row })), 304: null },
+      handle: async ({ who, headers }) => {
+        const made = await documentFor(who)
+        const common = { ETag: made.etag, 'Cache-Control': 'no-cache', Vary: 'Authorization' }
+        if (isNotModified(headers, made)) return { status: 304, headers: common }
+        return { status: 200, headers: { ...common, 'Content-Type': 'application/json' }, content: made.content }
+      },
+    }),
+    route('GET /api/docs', {
+      summary: 'This reference, for reading',
+      auth: 'none',
+      answers: { 200: { content: 'text/html' } },
+      handle: () => docsPage(deps.appName),
+    }),
+  ]
+  return { routes }
 }

@@ -24,13 +24,16 @@ export class Connections {
   readonly #perOwner = new Map<string, number>()
   readonly #beats: number
   /** One timer for all: thousands of idle connections cost no timers of their own. */
-  readonly #timer: NodeJS.Timeout
+  #timer: NodeJS.Timeout | undefined
   #tick = 0
   #turn = 0
 
   constructor(deps: Deps) {
     this.#deps = deps
     this.#beats = Math.max(1, Math.round((deps.heartbeatSeconds * 1000) / TICK_MS))
+  }
+
+  start(): void {
     this.#timer = setInterval(() => this.#look(), TICK_MS).unref()
   }
 

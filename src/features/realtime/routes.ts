@@ -47,6 +47,7 @@ type Deps = {
 export type Realtime = {
   routes: Route[]
   stats(): { realtime_connections: number }
+  start(): void
   /** Ends the connections; their clients come back to another process. */
   drain(): void
   stop(): Promise<void>
@@ -244,6 +245,7 @@ export function createRealtime(deps: Deps): Realtime {
       socketRoute,
     ],
     stats: () => ({ realtime_connections: connections.size }),
+    start: () => connections.start(),
     drain() {
       draining = true
       connections.sendAway()

@@ -24,7 +24,9 @@ const base: SmsConfig = {
 }
 function startSms(config: Partial<SmsConfig>) {
   const queue = messages.newQueue()
-  return { ...createSms({ queue, outgoing, observe, config: { ...base, ...config } }), stop: () => queue.stop() }
+  const sms = createSms({ queue, outgoing, observe, config: { ...base, ...config } })
+  sms.start()
+  return { ...sms, stop: () => queue.stop() }
 }
 
 test('the log provider shows the code, which is what it is for', async () => {

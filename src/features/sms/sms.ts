@@ -19,6 +19,7 @@ export type SmsSender = {
    */
   queueSms(to: string, body: string): Sql
   wakeSms(): void
+  start(): void
   /** Whether numbers of this country get messages at all. */
   isAllowedNumber(phone: string): boolean
 }
@@ -26,10 +27,10 @@ export type SmsSender = {
 export function createSms(deps: { queue: Queue; outgoing: Outgoing; observe: Observe; config: SmsConfig }): SmsSender {
   const { queue, observe, config } = deps
   const transport = transportOf(deps)
-  queue.work(KIND, { concurrency: 4, leaseSeconds: 30, retryDelays: RETRY_DELAYS, finishes: true }, async (item) => {
-    await transport.send(item.payload as Sms)
+  const send = async (sms: Sms): Promise<void> => {
+    await transport.send(sms)
     observe({ level: 'debug', message: 'sms sent' })
-  })
+  }
 
   const isAllowedNumber = (phone: string): boolean => {
     const allowed = config.sms_allowed_countries
@@ -46,6 +47,10 @@ export function createSms(deps: { queue: Queue; outgoing: Outgoing; observe: Obs
         : queue.push(KIND, sms, { forEach: takeOneOfToday(config.sms_daily_limit) })
     },
     wakeSms: () => queue.wake(KIND),
+    start: () =>
+      queue.work(KIND, { concurrency: 4, leaseSeconds: 30, retryDelays: RETRY_DELAYS, finishes: true }, (item) =>
+        send(item.payload as Sms),
+      ),
   }
 }
 

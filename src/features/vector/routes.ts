@@ -130,6 +130,10 @@ export function createVector({ db, schema, log, queue, outgoing, config, observe
       },
     }),
   ]
-  startFilling({ db, schema, log, queue, provider })
-  return { routes, embed: provider && cachedQuestions(provider), stop: () => concurrent.stop() }
+  return {
+    routes,
+    embed: provider && cachedQuestions(provider),
+    start: () => startFilling({ db, schema, log, queue, provider }),
+    stop: () => concurrent.stop(),
+  }
 }

@@ -34,8 +34,14 @@ type Deps = {
 
 type Event = { webhookId: string; eventId: string; action: string; table: string; body: string }
 
+export type Delivery = {
+  start(): void
+  /** Call after a webhook is made or changed. */
+  wake(): void
+}
+
 /** Changes become queue rows in the reader's statement, queue rows become attempts: nothing is only in memory. */
-export function startDelivery(deps: Deps): { wake(): void } {
+export function createDelivery(deps: Deps): Delivery {
   const { db, queue, hooks, observe } = deps
   const attempts = deps.metrics.counter('svc_webhook_attempts_total', 'Webhook attempts.', ['result'])
   const failures = deps.metrics.counter('svc_webhook_failures_total', 'Failed webhook attempts.', ['webhook'])
@@ -64,16 +70,27 @@ export function startDelivery(deps: Deps): { wake(): void } {
     throw new Error(reason)
   }
 
-  queue.work(
-    KIND,
-    { concurrency: CONCURRENCY, perGroup: PER_RECEIVER, leaseSeconds: LEASE_SECONDS, retryDelays: deps.retryDelays },
-    (item, signal) => deliver(item.payload as Event, item.attempt, signal),
-  )
-  return deps.log.followDurably('webhooks', {
-    wanted: anyHook,
-    effect: queue.pushEach(KIND, firedEvents),
-    onBatch: () => queue.wake(KIND),
-  })
+  let reading: { wake(): void } | undefined
+  return {
+    start() {
+      queue.work(
+        KIND,
+        {
+          concurrency: CONCURRENCY,
+          perGroup: PER_RECEIVER,
+          leaseSeconds: LEASE_SECONDS,
+          retryDelays: deps.retryDelays,
+        },
+        (item, signal) => deliver(item.payload as Event, item.attempt, signal),
+      )
+      reading = deps.log.followDurably('webhooks', {
+        wanted: anyHook,
+        effect: queue.pushEach(KIND, firedEvents),
+        onBatch: () => queue.wake(KIND),
+      })
+    },
+    wake: () => reading?.wake(),
+  }
 }
 
 const recordOf = (event: Event, id: string, attemptNumber: number, outcome: Outcome): Sql =>

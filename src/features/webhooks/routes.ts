@@ -15,7 +15,7 @@ import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, jsonText, noContent, route } from '../../http/route.ts'
 import { attempt } from './attempt.ts'
-import { KIND, startDelivery } from './delivery.ts'
+import { createDelivery, KIND } from './delivery.ts'
 import { createHooks, EVENTS, hookChange, newHook } from './hooks.ts'
 import { oldDeliveries } from './sql.ts'
 
@@ -73,8 +73,9 @@ export function createWebhooks(deps: Deps): Feature {
     assertAllowedUrl: outgoing.assertAllowedUrl,
     clearQueue: (id) => queue.clear(KIND, id),
   })
-  const delivery = startDelivery({ ...deps, hooks, retryDelays: config.retry_delays })
+  const delivery = createDelivery({ ...deps, hooks, retryDelays: config.retry_delays })
 
+  let loops: Loop[] = []
   let sizes: ReadonlyMap<string, number> = new Map()
   const total = (): number => [...sizes.values()].reduce((sum, size) => sum + size, 0)
   metrics.gauge('svc_webhook_queue', 'Webhook deliveries that wait or run.', [], total, 'max')
@@ -85,23 +86,6 @@ export function createWebhooks(deps: Deps): Feature {
     () => [...sizes].map(([webhook, value]) => ({ labels: [webhook], value })),
     'max',
   )
-
-  const counting = new Loop({
-    step: async () => {
-      sizes = await queue.sizes(KIND)
-      return undefined
-    },
-    everyMs: COUNT_EVERY_MS,
-    firstMs: COUNT_EVERY_MS,
-    onFailure: (error) =>
-      observe({ level: 'warn', message: 'webhook queue not counted', attrs: { error: reasonOf(error) } }),
-  })
-  const sweeping = sweep({
-    db,
-    observe,
-    what: 'webhook deliveries',
-    remove: [oldDeliveries(config.delivery_retention)],
-  })
 
   const routes = [
     route('GET /api/webhooks', {
@@ -199,8 +183,20 @@ export function createWebhooks(deps: Deps): Feature {
       },
     },
     stats: () => ({ webhook_queue: { queued: total(), byWebhook: Object.fromEntries(sizes) } }),
+    start() {
+      delivery.start()
+      const count = async (): Promise<undefined> => {
+        sizes = await queue.sizes(KIND)
+      }
+      const notCounted = (error: unknown): void =>
+        observe({ level: 'warn', message: 'webhook queue not counted', attrs: { error: reasonOf(error) } })
+      loops = [
+        new Loop({ step: count, everyMs: COUNT_EVERY_MS, firstMs: COUNT_EVERY_MS, onFailure: notCounted }),
+        sweep({ db, observe, what: 'webhook deliveries', remove: [oldDeliveries(config.delivery_retention)] }),
+      ]
+    },
     async stop() {
-      await Promise.all([counting.stop(), sweeping.stop()])
+      await Promise.all(loops.map((loop) => loop.stop()))
     },
   }
 }

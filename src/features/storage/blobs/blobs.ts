@@ -30,6 +30,7 @@ export class Blobs {
 
   start(): void {
     const { store, queue } = this.#deps
+    store.start?.()
     queue.work(REMOVE, { concurrency: 2, leaseSeconds: 60, retryDelays: [5, 30, 300, 3600] }, async ({ payload }) => {
       await this.#remove((payload as { ids: string[] }).ids)
     })

@@ -24,11 +24,14 @@ export class LocalStore implements Store {
   readonly #blobs: string
   readonly #writing = new Set<string>()
   readonly #made = new Set<string>()
-  readonly #touching: NodeJS.Timeout
+  #touching: NodeJS.Timeout | undefined
 
   constructor(root: string) {
     this.#temporary = join(root, 'tmp')
     this.#blobs = join(root, 'blobs')
+  }
+
+  start(): void {
     this.#touching = setInterval(() => void this.#touch(), TOUCH_MS).unref()
   }
 

@@ -8,6 +8,8 @@ import type { ByteSource } from '../../../http/files/source.ts'
  * mean something.
  */
 export interface Store {
+  /** Before the first write. */
+  start?(): void
   /** Resolves when the bytes are whole and durable under `id`; when it rejects, nothing is left of them. */
   write(id: string, source: Readable): Promise<void>
   /** Undefined: there is no such blob. */

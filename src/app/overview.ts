@@ -1,0 +1,31 @@
+import type { Config } from '../config/config.ts'
+import type { Census } from '../core/census.ts'
+import { createStats } from '../features/admin/stats.ts'
+import { createOpenApi } from '../features/openapi/routes.ts'
+import type { Feature } from '../http/feature.ts'
+import { version } from '../version.ts'
+import type { Platform } from './platform.ts'
+
+/** What is told of all the others: their figures, and which routes they have. */
+export function createOverview(
+  config: Config,
+  { db, schema, publicUrl }: Platform,
+  census: Census,
+  others: readonly Feature[],
+) {
+  const stats = createStats({
+    version,
+    poolStats: () => db.stats(),
+    extraStats: () => Object.assign({}, ...others.map((feature) => feature.stats?.())),
+    census,
+  })
+  const openApi = createOpenApi({
+    schema,
+    routes: [...others, stats].flatMap(({ routes = [] }) => routes),
+    anonymousSeesSchema: config.api.anonymous !== 'none',
+    appName: config.server.app_name,
+    version,
+    publicBaseUrl: () => publicUrl.get(),
+  })
+  return { features: [stats, openApi] }
+}
