@@ -14,8 +14,8 @@ import {
   changesAfter,
   durableStep,
   headOfLog,
-  isKnownPlace,
-  type LogPlace,
+  isKnownPoint,
+  type LogPoint,
   lagOfReaders,
   notifyReaders,
   type PageSize,
@@ -23,7 +23,7 @@ import {
   trimSlice,
 } from './sql.ts'
 
-/** A place in the log, opaque to clients: `<xid>-<id>`. */
+/** A point in the log, opaque to clients: `<xid>-<id>`. */
 export type Position = string
 
 export type Change = {
@@ -83,16 +83,16 @@ const HEAD_LOOKS = 10
 const READ_GAP_MS = 3
 const DURABLE_GAP_MS = 20
 
-function placeOf(position: Position): LogPlace | undefined {
+function pointOf(position: Position): LogPoint | undefined {
   const [, xid, id] = POSITION.exec(position) ?? []
   if (xid === undefined || id === undefined || BigInt(xid) > MAX_XID || BigInt(id) > MAX_ID) return undefined
   return { xid, id }
 }
-const positionOf = ({ xid, id }: LogPlace): Position => `${xid}-${id}`
+const positionOf = ({ xid, id }: LogPoint): Position => `${xid}-${id}`
 
 /** Is `a` behind `b` in the log? */
 export function isBefore(a: Position, b: Position): boolean {
-  const [x, y] = [placeOf(a), placeOf(b)]
+  const [x, y] = [pointOf(a), pointOf(b)]
   if (!x || !y) return false
   return BigInt(x.id) < BigInt(y.id)
 }
@@ -173,20 +173,20 @@ export class ChangeLog {
     for (let looks = 0; looks === 0 || (looks < HEAD_LOOKS && !this.#settled.isKnown); looks++) {
       await this.#settling?.next()
     }
-    const [place] = await this.#db.rows<LogPlace>(SYSTEM, headOfLog(this.#settled.upTo))
-    return place ? positionOf(place) : '0-0'
+    const [point] = await this.#db.rows<LogPoint>(SYSTEM, headOfLog(this.#settled.upTo))
+    return point ? positionOf(point) : '0-0'
   }
 
   async isKnown(position: Position): Promise<boolean> {
-    const place = placeOf(position)
-    return place !== undefined && (await this.#db.fly(SYSTEM, isKnownPlace(place))) === 'true'
+    const point = pointOf(position)
+    return point !== undefined && (await this.#db.fly(SYSTEM, isKnownPoint(point))) === 'true'
   }
 
   /** The next page of what is settled. */
   async read(from: Position): Promise<Change[]> {
-    const place = placeOf(from)
-    if (!place) throw new TypeError(`not a position: ${from}`)
-    const rows = await this.#db.rows<ChangeRow>(SYSTEM, changesAfter(place, this.#settled.upTo, PAGE))
+    const point = pointOf(from)
+    if (!point) throw new TypeError(`not a position: ${from}`)
+    const rows = await this.#db.rows<ChangeRow>(SYSTEM, changesAfter(point, this.#settled.upTo, PAGE))
     return rows.map(({ xid, id, ...rest }) => ({ ...rest, position: `${xid}-${id}` }))
   }
 
@@ -255,7 +255,7 @@ export class ChangeLog {
   /** Age of the oldest change that somebody has not read. */
   async lagSeconds(): Promise<number> {
     const [live] = [...this.#followers].map((one) => one.position()).sort((a, b) => (isBefore(a, b) ? -1 : 1))
-    this.#lag = Number(await this.#db.fly(SYSTEM, lagOfReaders(live === undefined ? undefined : placeOf(live))))
+    this.#lag = Number(await this.#db.fly(SYSTEM, lagOfReaders(live === undefined ? undefined : pointOf(live))))
     return this.#lag
   }
 

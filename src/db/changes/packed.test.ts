@@ -72,7 +72,7 @@ async function readAll(from: Position, count: number): Promise<Change[]> {
   return all
 }
 
-test('a packed entry is read as its changes, in order, and from each of their places on', async () => {
+test('a packed entry is read as its changes, in order, and from each of their points on', async () => {
   const from = await log.head()
   await single(1)
   await pack(2, 700)

@@ -1,6 +1,6 @@
 import { EMPTY, type Sql, sql } from '../sql.ts'
 
-export type LogPlace = { xid: string; id: string }
+export type LogPoint = { xid: string; id: string }
 
 /** Of its own flight, so that it is read before the snapshot of momentOf() is taken, whatever the isolation level. */
 export const lastId: Sql = sql`select (last_value - case when is_called then 0 else 1 end)::text from svc.changes_id_seq`
@@ -70,7 +70,7 @@ const pageOf = (from: Sql, upTo: string, { changes, bytes }: PageSize): Sql => s
     ) c where c.total - c.bytes < ${bytes}::bigint and c.counted - c.events < ${changes}::int
   )`)}) c where c.id > ${from} order by c.id limit ${changes}::int`
 
-export const changesAfter = (from: LogPlace, upTo: string, size: PageSize): Sql => sql`
+export const changesAfter = (from: LogPoint, upTo: string, size: PageSize): Sql => sql`
   select c.xid::text as xid, c.id::text as id, (extract(epoch from c.at) * 1000)::float8 as at, c.action,
          c.schema_name as schema, c.table_name as name, c.pk::text as pk, c.record::text as record,
          c.old_record::text as "oldRecord"
@@ -89,7 +89,7 @@ export const headOfLog = (upTo: string): Sql => sql`
  * A position is good when nothing behind it was trimmed and it names something this log handed out: after a restore
  * or a failover that lost the tail, transaction ids mean other transactions.
  */
-export const isKnownPlace = ({ xid, id }: LogPlace): Sql => sql`
+export const isKnownPoint = ({ xid, id }: LogPoint): Sql => sql`
   select (
     exists (select from svc.changes c where c.id > ${id}::bigint - ${IDS_OF_ENTRY} and c.id <= ${id}::bigint
             and ${LAST_ID} >= ${id}::bigint and c.xid = ${xid}::xid8
@@ -155,11 +155,11 @@ export const durableStep = (
   )
   select (select wanted from ask) as wanted, (select count(*) from batch)::int as count`
 
-/** The furthest place that a durable reader has reached. */
+/** The furthest point that a durable reader has reached. */
 export const lastRead: Sql = sql`select coalesce(max(id), 0)::text from svc.change_readers`
 
 /** Seconds since the oldest change that a reader has not read. */
-export const lagOfReaders = (live: LogPlace | undefined): Sql => sql`
+export const lagOfReaders = (live: LogPoint | undefined): Sql => sql`
   select coalesce(max(extract(epoch from clock_timestamp() - oldest.at)), 0)::text
   from (select id from svc.change_readers ${live ? sql`union all select ${live.id}::bigint` : EMPTY}) r
   cross join lateral (select at from svc.changes c where ${isBehind(sql`r.id`)} order by c.id limit 1) oldest`

@@ -284,7 +284,7 @@ test('a group that hangs keeps its cap and does not starve the others', async ()
   assert.equal(finished.length, 70)
 })
 
-test('what a claim brought beyond its places goes to whoever has one, and its attempt does not count', async () => {
+test('what a claim brought beyond its seats goes to whoever has one, and its attempt does not count', async () => {
   const [a, b] = [queueOn(poolA), queueOn(poolB)]
   const few = { ...options, concurrency: 2, ahead: 16 }
   let [isLong, shortRuns, atWork, most] = [false, 0, 0, 0]

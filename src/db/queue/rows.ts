@@ -22,7 +22,7 @@ type Ask = {
   kind: string
   worker: string
   free: number
-  /** Items that wait here for a place, beyond those that get one at once. */
+  /** Items that wait here for a seat, beyond those that get one at once. */
   ahead: number
   perGroup: number
   leaseSeconds: number

@@ -5,18 +5,18 @@ import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../db.ts'
 import type { Sql } from '../sql.ts'
 import { GiveUp, RetryIn } from './failure.ts'
-import { Places } from './places.ts'
 import { type Claimed, type Hold, needNotLast, plannedOnce, queueRows, type Rows } from './rows.ts'
+import { Seats } from './seats.ts'
 
 const LONGEST_BACK_OFF_MS = 5000
 const KEPT_ERROR_CHARACTERS = 1000
-/** Items whose outcome is being written give their place to others, up to this many for each one claimed at a time. */
+/** Items whose outcome is being written give their seat to others, up to this many for each one claimed at a time. */
 const SETTLING_PER_CLAIM = 4
 /** The items of a claim that all ended within this time are so short that the next claim may bring more of them. */
 const SHORT_MS = 5
 /** The part of the time of a lease for which it is held; the rest is for the others to see that it is over, and to begin. */
 const HELD_PART = 5 / 6
-/** Nobody else may have what waits here for a place, so it waits no longer than this. */
+/** Nobody else may have what waits here for a seat, so it waits no longer than this. */
 const LONGEST_WAIT_MS = 50
 
 /** `attempt` is 1 for the first run. */
@@ -33,7 +33,7 @@ export type WorkOptions = {
   retryDelays: readonly number[] | ((item: Item, attempt: number) => number | undefined)
   /** Items of one group at a time in this process; the others keep their share. */
   perGroup?: number
-  /** Items that one claim may bring beyond the places that are free, as long as items prove short; default none. */
+  /** Items that one claim may bring beyond the seats that are free, as long as items prove short; default none. */
   ahead?: number
   /** Told about an item that failed for good, just before its row is settled. */
   onDead?: (item: Item, error: unknown) => Promise<void> | void
@@ -75,12 +75,12 @@ export class Worker {
   readonly #host: WorkerHost
   /** Those whose handler is at work, and those of which what came of it is being written. */
   readonly #running = new Map<string, Running>()
-  readonly #places: Places
+  readonly #seats: Seats
   readonly #leaseSeconds: number
   /** Claimed, and not begun. */
   #waiting: Waiting[] = []
   #waitingTimer: NodeJS.Timeout | undefined
-  /** How many items the next claim may bring beyond the free places. */
+  /** How many items the next claim may bring beyond the free seats. */
   #ahead = 0
   /** Of a worker that has started. */
   #beat: NodeJS.Timeout | undefined
@@ -98,7 +98,7 @@ export class Worker {
     this.#options = options
     this.#handler = handler
     this.#host = host
-    this.#places = new Places(options.concurrency, options.perGroup ?? options.concurrency)
+    this.#seats = new Seats(options.concurrency, options.perGroup ?? options.concurrency)
     this.#leaseSeconds = options.leaseSeconds * HELD_PART
   }
 
@@ -144,7 +144,7 @@ export class Worker {
   async #claim(): Promise<void> {
     try {
       do {
-        // Whoever ends in the same turn of the event loop leaves its place to the same claim.
+        // Whoever ends in the same turn of the event loop leaves its seat to the same claim.
         await nextTurn()
         this.#again = false
         await this.#claimOnce()
@@ -159,32 +159,32 @@ export class Worker {
 
   async #claimOnce(): Promise<void> {
     const { db, me, isStopping, fine } = this.#host
-    const { free, perGroup } = this.#places
+    const { free, perGroup } = this.#seats
     const [kind, worker, ahead, leaseSeconds] = [this.kind, me, this.#ahead, this.#leaseSeconds]
-    const settling = this.#running.size - this.#places.taken
+    const settling = this.#running.size - this.#seats.taken
     const mostSettling = SETTLING_PER_CLAIM * (this.#options.concurrency + ahead)
     this.#more = true
     if (isStopping() || free <= 0 || this.#waiting.length > 0 || settling >= mostSettling) return
     const items = await db.rows<Claimed>(SYSTEM, [
       needNotLast,
-      this.rows.claim({ kind, worker, free, ahead, perGroup, leaseSeconds, running: this.#places.groups }),
+      this.rows.claim({ kind, worker, free, ahead, perGroup, leaseSeconds, running: this.#seats.groups }),
     ])
     fine()
     const batch: Batch = { at: performance.now(), unended: items.length, isMoreWelcome: false }
     this.#waiting = items.map((claimed) => ({ claimed, batch }))
     this.#begin()
     if (this.#waiting.length > 0) this.#waitingTimer = setTimeout(() => void this.#putBack(), LONGEST_WAIT_MS).unref()
-    this.#more = this.#running.size > 0 && (items.length >= free + ahead || this.#places.hasFullGroup)
+    this.#more = this.#running.size > 0 && (items.length >= free + ahead || this.#seats.hasFullGroup)
     // Whoever was there when a process died may be the reason: it takes few others with it if it does it again.
     batch.isMoreWelcome = this.#more && items.every(({ attempt }) => attempt === 1)
     if (!batch.isMoreWelcome) this.#ahead = 0
   }
 
-  /** Gives the free places to those that wait. */
+  /** Gives the free seats to those that wait. */
   #begin(): void {
     if (this.#waiting.length === 0 || this.#host.isStopping()) return
     this.#waiting = this.#waiting.filter(({ claimed, batch }) => {
-      if (!this.#places.take(claimed.group)) return true
+      if (!this.#seats.take(claimed.group)) return true
       this.#start(claimed, batch)
       return false
     })
@@ -193,7 +193,7 @@ export class Worker {
 
   /** Its handler is through: the next may begin. */
   #leave({ group, batch }: Running): void {
-    this.#places.leave(group)
+    this.#seats.leave(group)
     batch.unended--
     if (batch.unended === 0 && batch.isMoreWelcome && performance.now() - batch.at < SHORT_MS) {
       const { ahead = 0, concurrency } = this.#options
@@ -203,7 +203,7 @@ export class Worker {
     if (this.#more) this.wake()
   }
 
-  /** What found no place goes to whoever has one. Unwritten, its lease runs out. */
+  /** What found no seat goes to whoever has one. Unwritten, its lease runs out. */
   async #putBack(): Promise<void> {
     clearTimeout(this.#waitingTimer)
     const holds = this.#waiting.map(({ claimed: { id, attempt } }) => ({ id, attempt, worker: this.#host.me }))
@@ -213,7 +213,7 @@ export class Worker {
     await this.#host.db
       .run(SYSTEM, this.rows.putBack(holds))
       .catch((error: unknown) => this.#host.troubled('write', error))
-    // There may be places that only other groups can have.
+    // There may be seats that only other groups can have.
     this.wake()
   }
 

@@ -13,7 +13,7 @@ import { COMMA, EMPTY, Ident, integer, join, type Sql, sql } from '../../db/sql.
 import type { CursorMarks } from './cursor-marks.ts'
 import type { Operation } from './document/document.ts'
 import type { NamedTable, Names } from './names.ts'
-import { placesOf } from './places.ts'
+import { regionsOf } from './regions.ts'
 import { meaningOf, type Selected, selectionOf, type Variables } from './selection.ts'
 import { type Conditions, type Input, type Reach, whereOf } from './where.ts'
 import { type Window, windowOf } from './window.ts'
@@ -61,15 +61,15 @@ function listOf(selected: Selected, rows: Rows, c: Compilation, belongs?: Sql): 
   const args = argumentsOf(selected, c)
   const before = c.conditions.count
   const asked = args['where'] ? whereOf(args['where'] as Input, table, row, reachOf(c)) : undefined
-  const places = placesOf(args, table, row, c)
-  const conditions = [belongs, asked, ...places.conditions].filter((condition) => condition !== undefined)
+  const regions = regionsOf(args, table, row, c)
+  const conditions = [belongs, asked, ...regions.conditions].filter((condition) => condition !== undefined)
   c.conditions.add(1 + ((args['order_by'] ?? []) as unknown[]).length)
   const window = windowOf(args, table, placeOf(table, c), c.cursors)
   const { order, limit, offset, after } = window
   // Up to two ranges for each key, each with all conditions.
   if (after) c.conditions.add(2 * order.length * (c.conditions.count - before))
   return sql`select ${selectList(selected, { ...rows, order }, c)}
-    from ${fromOf(rows, c, conditions, places.candidates, window)}${orderBy(orderKeys(order, row))}
+    from ${fromOf(rows, c, conditions, regions.candidates, window)}${orderBy(orderKeys(order, row))}
     limit ${limit}::int8 offset ${offset}::int8`
 }
 

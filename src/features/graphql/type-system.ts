@@ -149,14 +149,14 @@ export class TypeSystem {
         offset: { type: GraphQLInt },
         first: { type: GraphQLInt },
         after: { type: GraphQLString },
-        ...this.#places(named),
+        ...this.#regions(named),
       },
       extensions: meaning,
     }
   }
 
   /** Spatial filters, where the table has columns for them. */
-  #places(named: NamedTable): Record<string, { type: GraphQLInputType }> {
+  #regions(named: NamedTable): Record<string, { type: GraphQLInputType }> {
     const columns = [...named.columns.values()].filter(isSpatial)
     if (columns.length === 0) return {}
     const type = this.#once(this.#names.typeName(`${named.typeName}_places`), (name) => {

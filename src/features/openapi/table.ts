@@ -116,7 +116,7 @@ function operation(route: Route, described: Described): Operation {
 type Has = (columns: readonly Column[]) => boolean
 const text: Has = (columns) => textColumns(columns).length > 0
 const vectors: Has = (columns) => columns.some(holdsVectors)
-const places: Has = (columns) => columns.some(isSpatial)
+const spatial: Has = (columns) => columns.some(isSpatial)
 
 /** Parameters that mean nothing without a column of their kind. */
 const NEEDED: Readonly<Record<string, Has>> = {
@@ -129,10 +129,10 @@ const NEEDED: Readonly<Record<string, Has>> = {
   semantic: (columns) => text(columns) && vectors(columns),
   vector_column: vectors,
   distance: vectors,
-  near: places,
-  within: places,
-  intersects: places,
-  bbox: places,
+  near: spatial,
+  within: spatial,
+  intersects: spatial,
+  bbox: spatial,
 }
 
 function isUseful(parameter: string, { table, role }: Described): boolean {

@@ -41,8 +41,8 @@ export class Connections {
     return this.#open.size
   }
 
-  /** One more connection of theirs; throws when they have too many. The answer gives the place back. */
-  takePlace(who: Identity): () => void {
+  /** One more connection of theirs; throws when they have too many. The answer gives the seat back. */
+  takeSeat(who: Identity): () => void {
     const owner = ownerOf(who)
     const open = (owner !== undefined && this.#perOwner.get(owner)) || 0
     if (open >= this.#deps.maxPerOwner) {
@@ -52,7 +52,7 @@ export class Connections {
     const closed = this.#deps.opened(who)
     return () => {
       closed()
-      if (owner !== undefined) this.#givePlaceBack(owner)
+      if (owner !== undefined) this.#giveSeatBack(owner)
     }
   }
 
@@ -92,7 +92,7 @@ export class Connections {
     }
   }
 
-  #givePlaceBack(owner: string): void {
+  #giveSeatBack(owner: string): void {
     const open = (this.#perOwner.get(owner) ?? 1) - 1
     if (open > 0) this.#perOwner.set(owner, open)
     else this.#perOwner.delete(owner)

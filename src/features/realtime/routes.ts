@@ -116,7 +116,7 @@ export function createRealtime(deps: Deps): Realtime {
     const interest = interestOf(who, await wantedBy(who, asked, lookup))
     hub.requireBudget(interest)
     if (call.raw.request.method === 'HEAD') return { status: 200, headers: HEADERS }
-    const leavePlace = connections.takePlace(who)
+    const leaveSeat = connections.takeSeat(who)
     try {
       const { from, isReset } = await startAt(positionAskedFor(call))
       refuseWhileDraining()
@@ -125,7 +125,7 @@ export function createRealtime(deps: Deps): Realtime {
       response.once('close', () => {
         connections.remove(stream)
         hub.remove(stream)
-        leavePlace()
+        leaveSeat()
       })
       begin(call, from)
       if (isReset) stream.reset(from)
@@ -138,7 +138,7 @@ export function createRealtime(deps: Deps): Realtime {
       await stillGood(call, stream)
       return { status: 200, streaming: true }
     } catch (error) {
-      if (!call.raw.response.headersSent) leavePlace()
+      if (!call.raw.response.headersSent) leaveSeat()
       throw error
     }
   }
@@ -168,7 +168,7 @@ export function createRealtime(deps: Deps): Realtime {
     identify,
     admit: (who: Identity) => admit(socketRoute, who, 'all'),
     visitorsMayListen: deps.visitorsMayListen,
-    takePlace: (who: Identity) => connections.takePlace(who),
+    takeSeat: (who: Identity) => connections.takeSeat(who),
     wantedBy: (who: Identity, asked: Asked) => wantedBy(who, asked, lookup),
     tableKeys: (names: readonly string[]) =>
       names.flatMap((name) => {
@@ -185,15 +185,15 @@ export function createRealtime(deps: Deps): Realtime {
     refuseWhileDraining()
     const { who } = call
     const isKnown = who.kind !== 'anonymous' || deps.visitorsMayListen
-    const leavePlace = isKnown ? connections.takePlace(who) : undefined
+    const leaveSeat = isKnown ? connections.takeSeat(who) : undefined
     const connection = call.takeConnection()
     const ws = accept(connection)
     if (!ws) {
-      leavePlace?.()
+      leaveSeat?.()
       return { status: 499, streaming: true }
     }
     const client = new SocketClient(ws, connection.socket, who, config.buffer_size)
-    const conversation = new Conversation(client, talk, leavePlace)
+    const conversation = new Conversation(client, talk, leaveSeat)
     connection.socket.once('close', () => {
       connections.remove(client)
       hub.remove(client)

@@ -26,7 +26,7 @@ export function planFilter(filter: Filter, table: Table, scope: FilterScope): Pl
     case 'or':
       return { kind: filter.kind, parts: filter.parts.map((part) => planFilter(part, table, scope)) }
     case 'null':
-      return { ...place(filter.path, table, scope), kind: 'null', negated: filter.negated }
+      return { ...columnAt(filter.path, table, scope), kind: 'null', negated: filter.negated }
     case 'compare':
       return { ...filter, ...comparable(filter.path, table, scope) }
     case 'in':
@@ -35,12 +35,12 @@ export function planFilter(filter: Filter, table: Table, scope: FilterScope): Pl
 }
 
 function comparable(path: Path, table: Table, scope: FilterScope): ColumnPath {
-  const found = place(path, table, scope)
+  const found = columnAt(path, table, scope)
   if (isIncomparable(found.column)) throw invalidFilter(`column "${found.column.name}" can only be compared with null`)
   return found
 }
 
-function place(path: Path, table: Table, { schema, viewer, withoutRelations = false }: FilterScope): ColumnPath {
+function columnAt(path: Path, table: Table, { schema, viewer, withoutRelations = false }: FilterScope): ColumnPath {
   const steps: Step[] = []
   let at = table
   for (const name of path.slice(0, -1)) {

@@ -97,8 +97,8 @@ export function readStatement(known: KnownStatements, query: Query, key: readonl
 }
 
 /** What looks at many rows keeps out of the way of what looks at few. */
-const mayBeSlow = ({ search, facets, places, distance }: ListQuery): boolean =>
-  search !== undefined || facets.length > 0 || places.length > 0 || distance !== undefined
+const mayBeSlow = ({ search, facets, regions, distance }: ListQuery): boolean =>
+  search !== undefined || facets.length > 0 || regions.length > 0 || distance !== undefined
 
 /** Values are read and compared by PostgreSQL; what does not fit is the fault of the parameter that it came in. */
 export function explainList(error: unknown, { filter, sort, search, facets }: ListQuery): unknown {

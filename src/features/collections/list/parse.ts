@@ -5,7 +5,7 @@ import type { Place } from '../../../db/rows/place.ts'
 import { type Filter, parseFilter } from '../../../db/schema/filter/parse.ts'
 import type { Slot, Slots } from '../../../db/sql.ts'
 import { parseSearch, type SearchQuery } from './search/parse.ts'
-import { type DistanceKey, type PlacedFilter, parseDistance, parsePlaces } from './spatial/parse.ts'
+import { type DistanceKey, parseDistance, parseRegions, type RegionFilter } from './spatial/parse.ts'
 
 type Query = Readonly<Record<string, string>>
 
@@ -29,7 +29,7 @@ export type ListQuery = RowQuery & {
   readonly facets: readonly string[]
   /** The total as the planner guesses it, instead of counting. */
   readonly estimate: Slot | undefined
-  readonly places: readonly PlacedFilter[]
+  readonly regions: readonly RegionFilter[]
   readonly distance: DistanceKey | undefined
 }
 
@@ -69,7 +69,7 @@ export function parseList(query: Query, slots: Slots, place: Place, estimate?: n
     facets: query['facets'] ? [...new Set(names(query['facets']))] : NOTHING,
     skipTotal: query['total'] === 'none' || (query['total'] === undefined && query['skipTotal'] === 'true'),
     estimate: estimate === undefined ? undefined : slots.put(estimate),
-    places: parsePlaces(query, place, slots),
+    regions: parseRegions(query, place, slots),
     distance,
   }
 }

@@ -11,7 +11,7 @@ import type { Slot } from '../../../db/sql.ts'
 import type { ListQuery, RowQuery, SortKey, Window } from './parse.ts'
 import { planFacets } from './search/facets.ts'
 import { planSearch } from './search/plan.ts'
-import { planDistance, planPlace } from './spatial/plan.ts'
+import { planDistance, planRegion } from './spatial/plan.ts'
 import type { Stage } from './stage.ts'
 
 /** Which columns and relations one JSON object shows. */
@@ -64,13 +64,13 @@ export function planList(query: ListQuery, place: Place, means: ListMeans): List
 }
 
 /** A filter, a search or a policy may keep rows of the table from the list. */
-export const isNarrow = ({ filter, search, places }: ListQuery, { table, viewer }: Place): boolean =>
-  filter !== undefined || search !== undefined || places.length > 0 || hidesRows(table, viewer.role)
+export const isNarrow = ({ filter, search, regions }: ListQuery, { table, viewer }: Place): boolean =>
+  filter !== undefined || search !== undefined || regions.length > 0 || hidesRows(table, viewer.role)
 
 const planStages = (query: ListQuery, place: Place, means: ListMeans): Stage[] => [
   ...(query.search ? [planSearch(query.search, place, means)] : []),
   ...(query.facets.length > 0 ? [planFacets(query.facets, place)] : []),
-  ...query.places.map((filter) => planPlace(filter, place, means.candidates)),
+  ...query.regions.map((filter) => planRegion(filter, place, means.candidates)),
   ...(query.distance ? [planDistance(query.distance, place)] : []),
 ]
 

@@ -59,8 +59,8 @@ export type Images = { readonly live: Rows; readonly partial: Rows; readonly gon
  * The images of a batch as rows, read from JSON once instead of once per subscriber. `items`: [{n, r?: new, o?: old}].
  * Under the server's own role, on the search path of requests.
  */
-export const imagesOf = (place: TableIn, asked: readonly string[], items: string): Sql => {
-  const { table } = place
+export const imagesOf = (at: TableIn, asked: readonly string[], items: string): Sql => {
+  const { table } = at
   const alias = rowAlias(table)
   const rows = (from: Sql): Sql =>
     sql`(select pg_catalog.json_build_object('numbers', coalesce(pg_catalog.array_agg(svc_n order by svc_n), '{}'),
@@ -70,10 +70,10 @@ export const imagesOf = (place: TableIn, asked: readonly string[], items: string
     select (e ->> 'n')::int as svc_n, e -> 'r' as r, e -> 'o' as o from pg_catalog.jsonb_array_elements(${items}::jsonb) e
   ), svc_new as materialized (
     select svc_item.svc_n, ${alias} as svc_row, svc_item.r ?& ${asked}::text[] as whole, ${isLive(table)} as live
-    from svc_item, ${rowImage(place, sql`svc_item.r`)} where pg_catalog.jsonb_typeof(svc_item.r) = 'object'
+    from svc_item, ${rowImage(at, sql`svc_item.r`)} where pg_catalog.jsonb_typeof(svc_item.r) = 'object'
   ), svc_old as materialized (
     select svc_item.svc_n, ${alias} as svc_row
-    from svc_item, ${rowImage(place, sql`svc_item.o`)} where pg_catalog.jsonb_typeof(svc_item.o) = 'object'
+    from svc_item, ${rowImage(at, sql`svc_item.o`)} where pg_catalog.jsonb_typeof(svc_item.o) = 'object'
       and svc_item.o ?& ${asked}::text[]
   )
   select pg_catalog.json_build_object('live', ${rows(sql`svc_new where live and whole`)},
@@ -117,8 +117,8 @@ const answers = (table: Table, images: Images, by: Record<keyof Images, Sql>): S
     ${verdicts(table, images.gone, by.gone)} || '|' || ${verdicts(table, images.old, by.old)}`
 
 /** Raises what the filter's literals would raise. */
-export const filterOnNothing = (place: TableIn, filter: Sql): Sql =>
-  sql`select (${filter})::text from ${rowImage(place, sql`'{}'::jsonb`)}`
+export const filterOnNothing = (at: TableIn, filter: Sql): Sql =>
+  sql`select (${filter})::text from ${rowImage(at, sql`'{}'::jsonb`)}`
 
 export const become = ({ userId, email, aal }: DatabaseSession): Sql => sql`
   select set_config('svc.user_id', ${userId}, true), set_config('svc.user_email', ${email}, true), set_config('svc.aal', ${aal}, true)`

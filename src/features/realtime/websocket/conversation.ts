@@ -18,7 +18,7 @@ export type ConversationDeps = {
   admit: (who: Identity) => void
   /** Whether callers without a token may. */
   visitorsMayListen: boolean
-  takePlace: (who: Identity) => () => void
+  takeSeat: (who: Identity) => () => void
   wantedBy: (who: Identity, asked: Asked) => Promise<Wanted>
   /** Keys of those of the tables that there are. */
   tableKeys: (names: readonly string[]) => string[]
@@ -40,14 +40,14 @@ export class Conversation {
   #isAnswering = false
   #isListening = false
   #mistakes = 0
-  #leavePlace: (() => void) | undefined
+  #leaveSeat: (() => void) | undefined
   #authTimer: NodeJS.Timeout | undefined
 
-  /** `leavePlace`: of a caller who is already known. */
-  constructor(client: SocketClient, deps: ConversationDeps, leavePlace: (() => void) | undefined) {
+  /** `leaveSeat`: of a caller who is already known. */
+  constructor(client: SocketClient, deps: ConversationDeps, leaveSeat: (() => void) | undefined) {
     this.#client = client
     this.#deps = deps
-    this.#leavePlace = leavePlace
+    this.#leaveSeat = leaveSeat
     if (client.interest.who.kind !== 'anonymous' || deps.visitorsMayListen) return
     this.#authTimer = setTimeout(() => client.fail(401, 'authentication required'), AUTH_TIMEOUT_MS).unref()
   }
@@ -64,8 +64,8 @@ export class Conversation {
   ended(): void {
     clearTimeout(this.#authTimer)
     this.#waiting.length = 0
-    this.#leavePlace?.()
-    this.#leavePlace = undefined
+    this.#leaveSeat?.()
+    this.#leaveSeat = undefined
   }
 
   async #answerAll(): Promise<void> {
@@ -90,7 +90,7 @@ export class Conversation {
         this.#deps.observe({ level: 'warn', message: 'realtime: message failed', attrs })
       }
       this.#client.say({ type: 'reply', ref, status: 'error', message: error.message })
-      if (error instanceof NoPlace) this.#client.end(4429, error.message)
+      if (error instanceof NoSeat) this.#client.end(4429, error.message)
     }
   }
 
@@ -126,21 +126,21 @@ export class Conversation {
     admit(who)
     if (this.#client.closed) return
     const before = this.#client.interest.who
-    if (before.kind === 'anonymous') this.#takePlace(who)
+    if (before.kind === 'anonymous') this.#takeSeat(who)
     else if (!isSameUser(before, who)) throw new AppError('forbidden', 'token belongs to another user')
     clearTimeout(this.#authTimer)
     this.#listenTo(who, this.#client.interest.wanted)
     await this.#requireStillGood(token)
   }
 
-  #takePlace(who: Identity): void {
-    const { takePlace } = this.#deps
+  #takeSeat(who: Identity): void {
+    const { takeSeat } = this.#deps
     try {
-      const leavePlace = takePlace(who)
-      this.#leavePlace?.()
-      this.#leavePlace = leavePlace
+      const leaveSeat = takeSeat(who)
+      this.#leaveSeat?.()
+      this.#leaveSeat = leaveSeat
     } catch (error) {
-      throw error instanceof AppError ? new NoPlace(error) : error
+      throw error instanceof AppError ? new NoSeat(error) : error
     }
   }
 
@@ -184,7 +184,7 @@ export class Conversation {
 }
 
 /** Told in a reply, after which the connection ends. */
-class NoPlace extends AppError {
+class NoSeat extends AppError {
   constructor({ kind, message }: AppError) {
     super(kind, message)
   }

@@ -15,7 +15,7 @@ import type { Slot, Slots } from '../../../../db/sql.ts'
 type Query = Readonly<Record<string, string>>
 
 /** Spatial filters with the names of their columns. */
-export type PlacedFilter = SpatialFilter & { readonly column: string }
+export type RegionFilter = SpatialFilter & { readonly column: string }
 
 export type DistanceKey = {
   readonly column: string
@@ -24,10 +24,10 @@ export type DistanceKey = {
   readonly lat: Slot
 }
 
-const NOTHING: readonly PlacedFilter[] = []
+const NOTHING: readonly RegionFilter[] = []
 
 /** `near=column,…` and the others. Whether a value is a good one depends on the column. */
-export function parsePlaces(query: Query, { schema, table, viewer }: Place, slots: Slots): readonly PlacedFilter[] {
+export function parseRegions(query: Query, { schema, table, viewer }: Place, slots: Slots): readonly RegionFilter[] {
   if (!SPATIAL_NAMES.some((name) => query[name])) return NOTHING
   return SPATIAL_NAMES.flatMap((name) => {
     const text = query[name]

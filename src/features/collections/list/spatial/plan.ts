@@ -8,7 +8,7 @@ import { requireSpatial } from '../../../../db/schema/spatial/parse.ts'
 import { columnFor } from '../../../../db/schema/viewer.ts'
 import { EMPTY, Ident, sql } from '../../../../db/sql.ts'
 import type { Stage } from '../stage.ts'
-import type { DistanceKey, PlacedFilter } from './parse.ts'
+import type { DistanceKey, RegionFilter } from './parse.ts'
 
 const ROW = new Ident('svc_t')
 
@@ -16,7 +16,7 @@ const columnOf = ({ table, viewer }: Place, name: string): Column =>
   requireSpatial(columnFor(table, name, viewer.role), name)
 
 /** Rows of which a column lies somewhere. */
-export function planPlace(filter: PlacedFilter, place: Place, candidates: Candidates): Stage {
+export function planRegion(filter: RegionFilter, place: Place, candidates: Candidates): Stage {
   const { schema, table, viewer } = place
   const column = columnOf(place, filter.column)
   const tids = spatialCandidates(filter, column, { schema, table, role: viewer.role }, candidates)

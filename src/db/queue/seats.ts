@@ -1,5 +1,5 @@
 /** How many items are at work, and how many more may be. */
-export class Places {
+export class Seats {
   readonly #all: number
   readonly perGroup: number
   readonly #groups = new Map<string, number>()

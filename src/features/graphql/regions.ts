@@ -8,19 +8,19 @@ import type { Ident, Sql } from '../../db/sql.ts'
 import type { NamedTable } from './names.ts'
 import type { Input } from './where.ts'
 
-type Places = {
+type Regions = {
   readonly conditions: readonly Sql[]
   /** Under policies, a `tid[]` for each condition that an index can find rows of. */
   readonly candidates: readonly Sql[]
 }
 
 /** `near: {column: "lng,lat,meters"}` and the others; null counts as absent. */
-export function placesOf(
+export function regionsOf(
   args: Input,
   { table, columns }: NamedTable,
   row: Ident,
   { schema, viewer: { role }, candidates }: { schema: Schema; viewer: Viewer; candidates: Candidates },
-): Places {
+): Regions {
   const filters = SPATIAL_NAMES.flatMap((name) =>
     Object.entries((args[name] ?? {}) as Readonly<Record<string, string | null>>).flatMap(([asked, text]) => {
       if (text === null) return []
