@@ -122,6 +122,11 @@ export const EMPTY: Sql = sql``
 export const join: (items: readonly Sql[], glue: Sql) => Sql = Sql.join
 
 export const COMMA: Sql = sql`, `
+export const AND: Sql = sql` and `
+export const OR: Sql = sql` or `
+
+/** The row that a statement over a table of the user is about. */
+export const ROW: Ident = new Ident('svc_t')
 
 /** A timestamptz as the API writes it: RFC 3339 in UTC, with milliseconds. */
 export const rfc3339 = (column: Sql): Sql => sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`

@@ -1,8 +1,6 @@
 import { operator } from '../schema/filter/operators.ts'
 import type { Column, Table } from '../schema/snapshot.ts'
-import { type Ident, join, type Slot, type Sql, sql } from '../sql.ts'
-
-const AND = sql` and `
+import { AND, type Ident, join, type Slot, type Sql, sql } from '../sql.ts'
 
 /** `key` holds one text per primary-key column. */
 export const keyIs = (table: Table, row: Ident, key: readonly (string | Slot)[]): Sql =>

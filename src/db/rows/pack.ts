@@ -1,9 +1,9 @@
 import type { Appender } from '../changes/append.ts'
 import type { Column } from '../schema/snapshot.ts'
 import { columnsFor } from '../schema/viewer.ts'
-import { COMMA, Ident, join, type Sql, sql } from '../sql.ts'
+import { COMMA, Ident, join, ROW, type Sql, sql } from '../sql.ts'
 import type { Place } from './place.ts'
-import { MADE, ROW } from './write.ts'
+import { MADE } from './write.ts'
 
 const PACKED = new Ident('svc_packed')
 const COUNTED = new Ident('svc_counted')

@@ -1,10 +1,10 @@
 import type { Appender } from '../changes/append.ts'
 import { databaseMessage } from '../pg-errors.ts'
 import type { Column, Table } from '../schema/snapshot.ts'
-import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../sql.ts'
+import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../sql.ts'
 import { equals } from './keys.ts'
 import type { Place } from './place.ts'
-import { INPUT, image, isSeenWhole, MADE, ROW, rowsMade } from './write.ts'
+import { INPUT, image, isSeenWhole, MADE, rowsMade } from './write.ts'
 
 /** What an insert does about a row that is there already. */
 export type Conflict = {

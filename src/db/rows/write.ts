@@ -3,12 +3,11 @@ import { rowJson, rowJsonb } from '../schema/row-json.ts'
 import type { Column, Schema, Table } from '../schema/snapshot.ts'
 import { fromGeoJson, isSpatial } from '../schema/spatial/convert.ts'
 import { columnsFor, keyFor } from '../schema/viewer.ts'
-import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../sql.ts'
+import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../sql.ts'
 import { equals } from './keys.ts'
 import type { Place } from './place.ts'
 
 // Names inside our statements; columns are always qualified with one of them.
-export const ROW = new Ident('svc_t')
 export const INPUT = new Ident('svc_in')
 export const MADE = new Ident('svc_made')
 export const BEFORE = new Ident('svc_before')

@@ -1,4 +1,4 @@
-import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../sql.ts'
+import { AND, COMMA, EMPTY, Ident, join, type Sql, sql } from '../sql.ts'
 import type { Table } from './snapshot.ts'
 
 /** Places in the table that are named; of more than these the table is read whole. */
@@ -39,8 +39,6 @@ export type Ways = {
   /** The conditions of each way. All rows there are come by one of them. */
   readonly ways: readonly (readonly Sql[])[]
 }
-
-const AND = sql` and `
 
 /**
  * Candidates are fetched by their place in the table, which a policy does not forbid; when they are too many to name, the

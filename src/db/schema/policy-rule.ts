@@ -1,6 +1,4 @@
-import { catalogueExpression, EMPTY, join, type Sql, sql } from '../sql.ts'
-
-const OR = sql` or `
+import { catalogueExpression, EMPTY, join, OR, type Sql, sql } from '../sql.ts'
 
 /**
  * PostgreSQL's own rule over one row: one permissive policy must hold, and every restrictive one; none at all means no.

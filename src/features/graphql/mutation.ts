@@ -16,12 +16,11 @@ import {
   MADE,
   oldImage,
   outcome,
-  ROW,
   sameKey,
 } from '../../db/rows/write.ts'
 import type { Column } from '../../db/schema/snapshot.ts'
 import { columnsFor } from '../../db/schema/viewer.ts'
-import { COMMA, EMPTY, Ident, join, type Sql, sql } from '../../db/sql.ts'
+import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../../db/sql.ts'
 import { jsonOf } from './input-json.ts'
 import type { NamedTable } from './names.ts'
 import { conflictOf } from './on-conflict.ts'

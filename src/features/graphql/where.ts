@@ -2,7 +2,7 @@ import { badRequest } from '../../core/errors.ts'
 import { joined } from '../../db/schema/filter/build.ts'
 import { type Comparison, operator } from '../../db/schema/filter/operators.ts'
 import type { Column } from '../../db/schema/snapshot.ts'
-import { EMPTY, Ident, join, type Sql, sql, type Value } from '../../db/sql.ts'
+import { AND, EMPTY, Ident, join, OR, type Sql, sql, type Value } from '../../db/sql.ts'
 import type { NamedTable } from './names.ts'
 import { Json } from './scalars.ts'
 
@@ -29,9 +29,6 @@ export class Conditions {
     if (this.#count > MAX_CONDITIONS) throw badRequest(`query has more than ${MAX_CONDITIONS} conditions and sort keys`)
   }
 }
-
-const AND = sql` and `
-const OR = sql` or `
 
 const COMPARISONS: Readonly<Record<string, Comparison>> = {
   _eq: '=',

@@ -4,7 +4,7 @@ import { databaseMessage } from '../../db/pg-errors.ts'
 import { rowImage } from '../../db/schema/row-image.ts'
 import { rowJsonb } from '../../db/schema/row-json.ts'
 import type { Schema, Table } from '../../db/schema/snapshot.ts'
-import { COMMA, Ident, join, type Sql, sql } from '../../db/sql.ts'
+import { COMMA, join, ROW, type Sql, sql } from '../../db/sql.ts'
 import { missingGrants } from './grants.ts'
 import { groupExpression, type Operation, questionsFor } from './rules.ts'
 import * as q from './sql.ts'
@@ -12,7 +12,6 @@ import * as q from './sql.ts'
 const OPERATIONS: readonly Operation[] = ['select', 'insert', 'update', 'delete']
 const SAMPLE = 20
 const TIMEOUT_MS = 30_000
-const ROW = new Ident('svc_t')
 /** The server's own role on the search path of requests. */
 const SERVER: Identity = { kind: 'admin', tokenId: '', expiresAt: 0 }
 

@@ -6,7 +6,7 @@ import { findTable } from '../../db/schema/lookup.ts'
 import { rowAlias, rowImage } from '../../db/schema/row-image.ts'
 import { rowJsonb } from '../../db/schema/row-json.ts'
 import type { Schema, SchemaCache, Table } from '../../db/schema/snapshot.ts'
-import { COMMA, catalogueExpression, join, type Sql, sql } from '../../db/sql.ts'
+import { AND, COMMA, catalogueExpression, join, type Sql, sql } from '../../db/sql.ts'
 import { hiddenColumns, missingGrants } from './grants.ts'
 import { type Group, type Operation, type Question, questionsFor } from './rules.ts'
 import * as q from './sql.ts'
@@ -23,7 +23,6 @@ export type ExplainWish = {
 type Truth = true | false | null | 'error'
 type Answered = Question & { verdict: Truth; error?: string }
 
-const AND = sql` and `
 const TIMEOUT_MS = 5_000
 
 /** "Why can this user (not) see or write this row?" Nothing is executed but the policies' own expressions. */

@@ -4,7 +4,7 @@ import { operator } from '../../db/schema/filter/operators.ts'
 import { convertedRow, isConverted, rowJsonb, valueJson } from '../../db/schema/row-json.ts'
 import type { Fn, Parameter, Schema, Table } from '../../db/schema/snapshot.ts'
 import { fromGeoJson, isSpatial } from '../../db/schema/spatial/convert.ts'
-import { COMMA, EMPTY, Ident, join, type Slot, type Sql, sql } from '../../db/sql.ts'
+import { COMMA, EMPTY, Ident, join, ROW, type Slot, type Sql, sql } from '../../db/sql.ts'
 
 /** What the caller says about the returned rows. The database looks whether it is so before it is logged. */
 export type Notice = {
@@ -16,7 +16,6 @@ export type Notice = {
 
 const ARGUMENTS = new Ident('svc_in')
 const CALLED = new Ident('svc_called')
-const ROW = new Ident('svc_t')
 
 /** `args` is the JSON object of the client, `given` the parameters it has. Answers the result as JSON text. */
 export function buildCall(

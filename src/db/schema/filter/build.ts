@@ -1,11 +1,8 @@
-import { Ident, join, type Sql, sql } from '../../sql.ts'
+import { AND, Ident, join, OR, type Sql, sql } from '../../sql.ts'
 import type { Column, Table } from '../snapshot.ts'
 import type { Step } from '../viewer.ts'
 import { operator } from './operators.ts'
 import type { PlannedFilter } from './plan.ts'
-
-const AND = sql` and `
-const OR = sql` or `
 
 /** A boolean expression over the row of `table` that is called `alias`. */
 export function buildFilter(filter: PlannedFilter, table: Table, alias: Ident): Sql {

@@ -1,9 +1,8 @@
-import { Ident, integer, join, type Sql, sql } from '../../sql.ts'
+import { Ident, integer, join, OR, type Sql, sql } from '../../sql.ts'
 import type { Column, Schema } from '../snapshot.ts'
 import { postGis, WGS84 } from './convert.ts'
 import type { Given, GivenBox, SpatialFilter, SpatialName } from './parse.ts'
 
-const OR = sql` or `
 const SYSTEM = sql`4326`
 
 /** SQL over one spatial column of the row called `row`. */

@@ -1,11 +1,10 @@
-import { Ident, integer, type Sql, sql } from '../../sql.ts'
+import { integer, ROW, type Sql, sql } from '../../sql.ts'
 import { type Candidates, hidesRows, isFlat } from '../candidates.ts'
 import type { Column, Schema, Table } from '../snapshot.ts'
 import { SpatialSql } from './build.ts'
 import type { Given, SpatialFilter } from './parse.ts'
 
 /** The row as svc.candidates() calls it. */
-const ROW = new Ident('svc_t')
 
 const isIndexed = (table: Table, { name }: Column): boolean =>
   table.indexes.some(({ method, columns }) => method === 'gist' && columns[0] === name)

@@ -13,11 +13,10 @@ import {
   MADE,
   oldImage,
   outcome,
-  ROW,
   sameKey,
 } from '../../../db/rows/write.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
-import { COMMA, EMPTY, Ident, join, type Slot, type Sql, sql } from '../../../db/sql.ts'
+import { COMMA, EMPTY, Ident, join, ROW, type Slot, type Sql, sql } from '../../../db/sql.ts'
 import { SEPARATOR } from '../write/upsert.ts'
 import type { BatchMethod } from './parse.ts'
 

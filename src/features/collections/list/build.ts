@@ -4,11 +4,10 @@ import { unionOf, type Ways, waysTo, withTables } from '../../../db/schema/candi
 import { buildFilter, joined } from '../../../db/schema/filter/build.ts'
 import { jsonColumns } from '../../../db/schema/row-json.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
-import { COMMA, EMPTY, Ident, integer, join, type Sql, slotAt, sql } from '../../../db/sql.ts'
+import { AND, COMMA, EMPTY, Ident, integer, join, ROW, type Sql, slotAt, sql } from '../../../db/sql.ts'
 import type { Window } from './parse.ts'
 import type { Expansion, ListPlan, Shape } from './plan.ts'
 
-export const ROW = new Ident('svc_t')
 const MAX_EXPANDED = 1000
 
 /**
@@ -93,8 +92,6 @@ export const rowsOf = (plan: ListPlan, { sets, ways }: Ways): Sql =>
   sets.length > 0
     ? sql`(${unionOf(ways, (way) => selectOf(plan, [], way))}) as ${ROW}`
     : sql`${plan.shape.table.ident} as ${ROW}${whereOf(plan)}`
-
-const AND = sql` and `
 
 /**
  * How far a list reaches stands in the text: of an unknown limit PostgreSQL expects a tenth of the table, and sorts it

@@ -13,11 +13,10 @@ import {
   MADE,
   oldImage,
   outcome,
-  ROW,
   sameKey,
 } from '../../../db/rows/write.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
-import { type Slot, type Sql, sql } from '../../../db/sql.ts'
+import { ROW, type Slot, type Sql, sql } from '../../../db/sql.ts'
 
 /** One write: which columns, the JSON text of the client that holds their values, and who logs it. */
 export type Write = { readonly columns: readonly Column[]; readonly body: Slot; readonly log: Appender }

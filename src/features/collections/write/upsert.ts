@@ -12,10 +12,10 @@ import {
   onConflict,
   replaced,
 } from '../../../db/rows/upsert.ts'
-import { definitions, INPUT, insert, logOne, MADE, outcome, ROW } from '../../../db/rows/write.ts'
+import { definitions, INPUT, insert, logOne, MADE, outcome } from '../../../db/rows/write.ts'
 import { rowJson } from '../../../db/schema/row-json.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
-import { Ident, type Slot, Slots, type Sql, sql } from '../../../db/sql.ts'
+import { Ident, ROW, type Slot, Slots, type Sql, sql } from '../../../db/sql.ts'
 import { shapeOf } from './write.ts'
 
 /** Rows of the same columns, as the texts of their JSON objects. */

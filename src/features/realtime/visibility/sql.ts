@@ -2,9 +2,7 @@ import type { DatabaseSession } from '../../../core/identity.ts'
 import { operator } from '../../../db/schema/filter/operators.ts'
 import { rowAlias, rowImage, type TableIn } from '../../../db/schema/row-image.ts'
 import type { Table } from '../../../db/schema/snapshot.ts'
-import { Ident, join, type Sql, sql } from '../../../db/sql.ts'
-
-const AND = sql` and `
+import { AND, Ident, join, type Sql, sql } from '../../../db/sql.ts'
 
 export type PolicyState = { permissive: boolean; expression: string }
 /** Keyed by table oid; a table that is not there any more is missing. */

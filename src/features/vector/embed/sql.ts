@@ -1,7 +1,7 @@
 import { equals } from '../../../db/rows/keys.ts'
 import { definitions } from '../../../db/rows/write.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
-import { COMMA, Ident, integer, join, rfc3339, type Sql, sql } from '../../../db/sql.ts'
+import { COMMA, Ident, integer, join, ROW, rfc3339, type Sql, sql } from '../../../db/sql.ts'
 
 export type Embedding = { id: string; schema: string; table: string; columns: string[]; vector_column: string }
 
@@ -67,7 +67,6 @@ export const wantedVectors: Sql = sql`
 
 /** A text as long as most models read; more would be refused or cut off by them. */
 const MAX_CHARACTERS = 8_000
-const ROW = new Ident('svc_t')
 const GIVEN = new Ident('svc_given')
 
 const textOf = (columns: readonly Column[]): Sql => {

@@ -3,10 +3,9 @@ import type { Place } from '../../../../db/rows/place.ts'
 import { isIncomparable, isSortable } from '../../../../db/schema/filter/operators.ts'
 import type { Column } from '../../../../db/schema/snapshot.ts'
 import { columnFor } from '../../../../db/schema/viewer.ts'
-import { COMMA, Ident, join, type Sql, sql } from '../../../../db/sql.ts'
+import { COMMA, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
 import type { Stage } from '../stage.ts'
 
-const ROW = new Ident('svc_t')
 const MAX_BUCKETS = sql`1000`
 
 /** How often each value of a column is among the rows of the list. */

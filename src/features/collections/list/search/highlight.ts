@@ -1,9 +1,8 @@
 import { badRequest } from '../../../../core/errors.ts'
 import { configOf, documentOf, searchedText, type TextSearchConfig } from '../../../../db/schema/search-text.ts'
 import type { Column, Table } from '../../../../db/schema/snapshot.ts'
-import { COMMA, Ident, join, type Sql, sql } from '../../../../db/sql.ts'
+import { COMMA, Ident, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
 
-const ROW = new Ident('svc_t')
 const EXCERPT = '_highlight'
 const BY_COLUMN = '_highlightResult'
 /** Characters of a column that are shown. */

@@ -13,14 +13,11 @@ import {
 } from '../../../../db/schema/search-text.ts'
 import type { Column } from '../../../../db/schema/snapshot.ts'
 import { columnsFor } from '../../../../db/schema/viewer.ts'
-import { Ident, join, type Sql, sql } from '../../../../db/sql.ts'
+import { Ident, join, OR, ROW, type Sql, sql } from '../../../../db/sql.ts'
 import type { ListMeans } from '../plan.ts'
 import type { Stage } from '../stage.ts'
 import { highlightKeys } from './highlight.ts'
 import type { FuzzyQuery, SearchQuery } from './parse.ts'
-
-const ROW = new Ident('svc_t')
-const OR = sql` or `
 
 /** The text columns this caller may search. */
 function searchedColumns({ table, viewer }: Place): Column[] {

@@ -6,11 +6,9 @@ import { SpatialSql } from '../../../../db/schema/spatial/build.ts'
 import { spatialCandidates } from '../../../../db/schema/spatial/candidates.ts'
 import { requireSpatial } from '../../../../db/schema/spatial/parse.ts'
 import { columnFor } from '../../../../db/schema/viewer.ts'
-import { EMPTY, Ident, sql } from '../../../../db/sql.ts'
+import { EMPTY, Ident, ROW, sql } from '../../../../db/sql.ts'
 import type { Stage } from '../stage.ts'
 import type { DistanceKey, RegionFilter } from './parse.ts'
-
-const ROW = new Ident('svc_t')
 
 const columnOf = ({ table, viewer }: Place, name: string): Column =>
   requireSpatial(columnFor(table, name, viewer.role), name)

@@ -1,8 +1,8 @@
 import { orderKeys } from '../../../../db/rows/order.ts'
 import { unionOf, withTables } from '../../../../db/schema/candidates.ts'
 import type { Schema } from '../../../../db/schema/snapshot.ts'
-import { COMMA, integer, join, type Sql, sql } from '../../../../db/sql.ts'
-import { ROW, rowSelect, waysOf, whereOf } from '../build.ts'
+import { COMMA, integer, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
+import { rowSelect, waysOf, whereOf } from '../build.ts'
 import type { ListPlan } from '../plan.ts'
 import { distanceOf, type Vector } from './distance.ts'
 

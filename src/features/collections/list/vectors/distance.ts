@@ -1,6 +1,5 @@
 import type { Column, Schema } from '../../../../db/schema/snapshot.ts'
-import { EMPTY, Ident, integer, type Slot, type Sql, sql } from '../../../../db/sql.ts'
-import { ROW } from '../build.ts'
+import { EMPTY, Ident, integer, ROW, type Slot, type Sql, sql } from '../../../../db/sql.ts'
 import type { Metric } from './parse.ts'
 
 /** How far each row is, as parts of a statement whose row is `svc_t`. */
