@@ -114,7 +114,6 @@ export async function createIdentity(
   return {
     admin,
     apps,
-    auth,
     identify: auth.identify,
     revocations,
     passwords,

@@ -35,10 +35,6 @@ export class Loop {
     this.#ended = this.#run()
   }
 
-  get stopped(): boolean {
-    return this.#stopped
-  }
-
   /** A poke during a step makes the next one follow at once. */
   poke(): void {
     this.#poked = true

@@ -6,7 +6,6 @@ export type PgError = Error & {
   detail?: string
   constraint?: string
   column?: string
-  dataType?: string
   severity?: string
   /** Of PostgreSQL's source, or an extension's. */
   file?: string

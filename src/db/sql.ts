@@ -125,7 +125,7 @@ export const COMMA: Sql = sql`, `
 export const AND: Sql = sql` and `
 export const OR: Sql = sql` or `
 
-/** The row that a statement over a table of the user is about. */
+/** The row that a statement over a table of the user is about; svc.candidates() calls it so too. */
 export const ROW: Ident = new Ident('svc_t')
 
 /** A timestamptz as the API writes it: RFC 3339 in UTC, with milliseconds. */

@@ -40,8 +40,6 @@ export type Change = {
 }
 
 export type Follower = {
-  /** Where the next batch begins. */
-  position(): Position
   stop(): Promise<void>
 }
 
@@ -221,7 +219,6 @@ export class ChangeLog {
     const loop = this.#loop('read', { step, everyMs: POLL_MS, gapMs })
     this.#readers.add(loop)
     return {
-      position: () => position,
       stop: () => {
         this.#followers.delete(self)
         this.#readers.delete(loop)

@@ -1,5 +1,6 @@
 import type { AuditEntry } from '../../core/audit/entry.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import { MASK } from '../../core/redact.ts'
 import { auditStatement } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 
@@ -14,4 +15,4 @@ export const createAudit =
 
 /** SQL as the audit keeps it: passwords of roles are not for reading. */
 export const auditableQuery = (query: string): string =>
-  query.slice(0, 50_000).replace(/\b(password\s+)(e?'(?:[^'\\]|''|\\.)*'|\$(\w*)\$.*?\$\3\$)/gis, "$1'***'")
+  query.slice(0, 50_000).replace(/\b(password\s+)(e?'(?:[^'\\]|''|\\.)*'|\$(\w*)\$.*?\$\3\$)/gis, `$1'${MASK}'`)

@@ -96,7 +96,6 @@ export type Auth = {
   routes: Route[]
   identify: Identify
   settings(): AuthSettings
-  sessions: Sessions
   start(): void
   stop(): Promise<void>
 }
@@ -187,7 +186,6 @@ export function createAuth(deps: AuthDeps): Auth {
     routes: [...(config.enabled ? userRoutes : routesWhenOff), ...authAdminRoutes({ settings, rotate })],
     identify,
     settings: settings.current,
-    sessions,
     start: () => {
       sweeping = sweepAuth(deps)
     },

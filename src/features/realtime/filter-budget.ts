@@ -16,15 +16,10 @@ export const tooDear = (): AppError =>
  */
 export class FilterBudget {
   readonly #spent = new Map<string, { ms: number; at: number }>()
-  readonly #now: () => number
-
-  constructor(now: () => number = () => performance.now()) {
-    this.#now = now
-  }
 
   spend(identity: string, ms: number): void {
     if (this.#spent.size >= MAX_KNOWN) this.#forgetRested()
-    this.#spent.set(identity, { ms: this.#left(identity) + ms, at: this.#now() })
+    this.#spent.set(identity, { ms: this.#left(identity) + ms, at: performance.now() })
   }
 
   isSpent(identity: string): boolean {
@@ -34,7 +29,7 @@ export class FilterBudget {
   #left(identity: string): number {
     const known = this.#spent.get(identity)
     if (!known) return 0
-    return Math.max(0, known.ms - ((this.#now() - known.at) / 1000) * PER_SECOND_MS)
+    return Math.max(0, known.ms - ((performance.now() - known.at) / 1000) * PER_SECOND_MS)
   }
 
   #forgetRested(): void {

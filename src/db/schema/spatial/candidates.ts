@@ -4,8 +4,6 @@ import type { Column, Schema, Table } from '../snapshot.ts'
 import { SpatialSql } from './build.ts'
 import type { Given, SpatialFilter } from './parse.ts'
 
-/** The row as svc.candidates() calls it. */
-
 const isIndexed = (table: Table, { name }: Column): boolean =>
   table.indexes.some(({ method, columns }) => method === 'gist' && columns[0] === name)
 
