@@ -36,16 +36,16 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
 
   const run = async (call: Call, snapshot: Schema, candidates: readonly Fn[]): Promise<Reply> => {
     const args = argumentsOf(call)
-    const fn = resolveOverload(candidates, Object.keys(args))
+    const supplied = Object.keys(args)
+    const fn = resolveOverload(candidates, supplied)
     requireGeoJson(fn, args)
     const mayWrite = fn.volatility === 'volatile'
     // Calls with arguments of the same names share a statement; what they hold, and who calls, are values.
     const slots = new Slots()
     const body = slots.put(call.bodyText)
-    const given = givenTo(fn, Object.keys(args))
     const notice = mayWrite ? noticeOf(call, snapshot, fn, log.appender(call.who).within(slots)) : undefined
-    const shape = `${given.map(({ position }) => position)} ${notice?.action} ${notice?.role}`
-    const statement = statements.about(fn, shape, () => buildCall(snapshot, fn, body, given, notice))
+    const shape = `${supplied.join('\0')} ${notice?.action} ${notice?.role}`
+    const statement = statements.about(fn, shape, () => buildCall(snapshot, fn, body, givenTo(fn, supplied), notice))
     const text = await db
       .relay(call.who, statement.fill(slots.values), manner(fn, call.departure))
       .catch((error: unknown) => {

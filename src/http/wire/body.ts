@@ -24,12 +24,9 @@ export function readBody(
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
     let size = 0
-    const settle = (): void => {
+    const refuse = (error: AppError): void => {
       holding.release()
       request.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone)
-    }
-    const refuse = (error: AppError): void => {
-      settle()
       request.pause()
       reject(error)
     }
@@ -38,14 +35,19 @@ export function readBody(
       size += chunk.length
       chunks.push(chunk)
       if (size > limit) refuse(tooLarge())
-      else holding.grow(chunk.length)
+      // What is whole holds nothing up any more.
+      else if (size !== announced) holding.grow(chunk.length)
     }
+    let isWhole = false
     const onEnd = (): void => {
-      settle()
+      isWhole = true
+      holding.release()
       resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks))
     }
+    // Also told when the request is over; to stop listening would cost more.
     const onGone = (): void => {
-      settle()
+      if (isWhole) return
+      holding.release()
       reject(badRequest('request body was cut off'))
     }
     request.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone)
@@ -61,6 +63,7 @@ export function refuseEncoding(headers: IncomingHttpHeaders): void {
 }
 
 export function requireType(headers: IncomingHttpHeaders, wanted: string): void {
+  if (headers['content-type'] === wanted) return
   const [type = '', ...parameters] = (headers['content-type'] ?? '').toLowerCase().split(';')
   const charset = parameters.map((text) => text.trim()).find((text) => text.startsWith('charset='))
   const isUtf8Text = charset === undefined || /^charset="?utf-?8"?$/.test(charset)

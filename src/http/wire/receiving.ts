@@ -35,14 +35,16 @@ export class Receiving {
       release: () => {
         holding.release()
         this.#senders.delete(sender)
-        if (this.#senders.size > 0) return
-        clearInterval(this.#timer)
-        this.#timer = undefined
       },
     }
   }
 
+  /** It goes on until there is nobody to look at: to stop and start it with every body would cost each of them. */
   #look(): void {
+    if (this.#senders.size === 0) {
+      clearInterval(this.#timer)
+      this.#timer = undefined
+    }
     const { graceMs, bytesPerSecond } = this.#pace
     const now = performance.now()
     for (const { since, bytes, refuse } of this.#senders) {
