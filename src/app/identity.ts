@@ -1,5 +1,6 @@
 import type { Config } from '../config/config.ts'
 import { deriveKey } from '../core/secret.ts'
+import { Script } from '../db/script/script.ts'
 import { createAdmin } from '../features/admin/routes.ts'
 import { createApiKeys } from '../features/api-keys/routes.ts'
 import { revokeKeysOf } from '../features/api-keys/sql.ts'
@@ -62,7 +63,7 @@ export async function createIdentity(
       ...unknownTables(schema.read(), config.audit.tables),
     ],
     logs: { size: config.log.buffer_size, entries: census('logs', logEntries) },
-    openConnection: () => db.openConnection(),
+    openScript: async () => new Script(await db.openConnection()),
     reloadSchema: async () => void (await schema.reload()),
     schemas: config.api.schemas,
   })

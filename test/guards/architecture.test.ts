@@ -61,6 +61,14 @@ test('ways in and second factors do not know each other', () => {
 
 test('only src/db speaks to PostgreSQL, only src/http serves HTTP', () => {
   const owners = { pg: /^src\/db\//, 'node:http': /^src\/http\//, 'node:https': /^src\/http\// }
+  const speaksByType = sources.filter(
+    ({ name, text }) => /^src\/features\//.test(name) && importsOf(text).includes('pg'),
+  )
+  assert.deepEqual(
+    speaksByType.map(({ name }) => name),
+    [],
+    'who has the types of the driver drives it',
+  )
   const wrong = sources.flatMap(({ name, text }) =>
     Object.entries(owners)
       .filter(([module, home]) => importsOf(valueImports(text)).includes(module) && !home.test(name))

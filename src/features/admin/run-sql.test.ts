@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { withoutExtensions } from '../../../test/cluster.ts'
 import { eventually, startServer, type TestServer } from '../../../test/kit.ts'
+import { Script } from '../../db/script/script.ts'
 import { createRunSql } from './run-sql.ts'
 
 const api = await startServer()
@@ -171,11 +172,11 @@ test('a table made here is a collection in the very next request', async () => {
 
 async function withTimeout(seconds: number, query: string, signal = new AbortController().signal): Promise<string> {
   const { Client } = (await import('pg')).default
-  const openConnection = async () => {
+  const openScript = async () => {
     const client = new Client({ connectionString: api.databaseUrl, application_name: 'short' })
     client.on('error', () => {})
     await client.connect()
-    return client
+    return new Script(client)
   }
   const db = {
     run: (_who: unknown, text: { render(): { text: string; values: unknown[] } }) => {
@@ -185,7 +186,7 @@ async function withTimeout(seconds: number, query: string, signal = new AbortCon
   }
   const runSql = createRunSql({
     db: db as never,
-    openConnection,
+    openScript,
     reloadSchema: async () => {},
     observe: () => {},
     schemas: ['public'],

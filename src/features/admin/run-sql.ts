@@ -1,18 +1,15 @@
-import type pg from 'pg'
 import { AppError, badRequest, reasonOf, unavailable } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
 import { isCanceled, isConnectionLost, isSyntaxError } from '../../db/pg-errors.ts'
-import { Ident } from '../../db/sql.ts'
+import { MAX_BYTES, MAX_ROWS, type Outcome, TooLarge } from '../../db/script/execute.ts'
+import type { Script } from '../../db/script/script.ts'
 import { endBackend } from './sql.ts'
-import { toJsonRows } from './sql-values.ts'
-import { execute, MAX_BYTES, MAX_ROWS, type Outcome, TooLarge } from './statement.ts'
 
 export type RunSqlDeps = {
   db: Db
-  /** A connection of its own, so that nothing a query sets outlives it. */
-  openConnection: () => Promise<pg.Client>
+  openScript: () => Promise<Script>
   reloadSchema: () => Promise<unknown>
   observe: Observe
   /** Exposed schemas, in lookup order. */
@@ -35,27 +32,21 @@ const HARMLESS =
 export function createRunSql(deps: RunSqlDeps): RunSql {
   const turn = createTurns(MAX_AT_ONCE, MAX_WAIT_MS)
   const timeoutMs = deps.timeoutMs ?? TIMEOUT_MS
-  const settings = `select pg_catalog.set_config('statement_timeout', '${timeoutMs}', false),
-    pg_catalog.set_config('TimeZone', 'UTC', false), pg_catalog.set_config('DateStyle', 'ISO, MDY', false),
-    pg_catalog.set_config('bytea_output', 'hex', false), pg_catalog.set_config('extra_float_digits', '1', false),
-    pg_catalog.set_config('client_min_messages', 'error', false), pg_catalog.set_config('search_path', $1, false)`
-  const searchPath = deps.schemas.map((name) => new Ident(name).quoted).join(', ')
-
   return (query, signal) =>
     turn(async () => {
-      const client = await deps.openConnection()
+      const script = await deps.openScript()
       const timedOut = new AbortController()
-      const stop = () => stopBackend(deps, client)
+      const stop = () => stopBackend(deps, script)
       const timer = setTimeout(() => timedOut.abort(), timeoutMs + GRACE_MS)
       timedOut.signal.addEventListener('abort', stop, { once: true })
       signal.addEventListener('abort', stop, { once: true })
       const startedAt = performance.now()
       try {
-        await client.query(settings, [searchPath])
-        const outcome = await execute(client, query)
+        await script.set({ timeoutMs, schemas: deps.schemas })
+        const outcome = await script.execute(query)
         const durationMs = performance.now() - startedAt
-        const rows = await toJsonRows(client, outcome.fields, outcome.rows ?? [])
-        await client.end()
+        const rows = await script.jsonOf(outcome)
+        await script.end()
         if (!outcome.tags.every((tag) => HARMLESS.test(tag))) await reload(deps)
         return answer(outcome, rows, durationMs)
       } catch (error) {
@@ -67,7 +58,7 @@ export function createRunSql(deps: RunSqlDeps): RunSql {
       } finally {
         clearTimeout(timer)
         signal.removeEventListener('abort', stop)
-        await client.end().catch(() => {})
+        await script.end().catch(() => {})
       }
     })
 }
@@ -82,9 +73,8 @@ function answer({ fields, rows, affected, isCut }: Outcome, jsonRows: readonly s
 }
 
 /** A query in pg_sleep does not notice that its client is gone, so PostgreSQL is told. */
-function stopBackend({ db, observe }: RunSqlDeps, client: pg.Client): void {
-  const { processID } = client as unknown as { processID: number }
-  db.run(SYSTEM, endBackend(processID)).catch((error) => {
+function stopBackend({ db, observe }: RunSqlDeps, { backend }: Script): void {
+  db.run(SYSTEM, endBackend(backend)).catch((error) => {
     observe({ level: 'warn', message: 'admin SQL could not be stopped', attrs: { error: reasonOf(error) } })
   })
 }

@@ -1,6 +1,6 @@
 import { AppError } from '../../core/errors.ts'
+import { AddressShares } from '../../http/address-shares.ts'
 import { readForm } from '../../http/files/multipart.ts'
-import { Places } from '../../http/places.ts'
 import type { Call } from '../../http/route.ts'
 import type { Blob, Blobs } from './blobs/blobs.ts'
 
@@ -20,18 +20,18 @@ export class Uploads {
   readonly #blobs: Blobs
   readonly #maxFileBytes: number
   readonly #timeoutMs: number
-  readonly #places: Places
+  readonly #shares: AddressShares
 
-  constructor(blobs: Blobs, options: { maxFileBytes: number; timeoutMs: number; places: number }) {
+  constructor(blobs: Blobs, options: { maxFileBytes: number; timeoutMs: number; atOnce: number }) {
     this.#blobs = blobs
     this.#maxFileBytes = options.maxFileBytes
     this.#timeoutMs = options.timeoutMs
-    this.#places = new Places({ all: options.places, share: Math.max(1, options.places / SHARE) })
+    this.#shares = new AddressShares({ all: options.atOnce, share: Math.max(1, options.atOnce / SHARE) })
   }
 
   /** Receives the file and hands it to `keep`, which writes the row; a file that is refused is removed again. */
   receive<T>(call: Call, keep: (upload: Upload) => Promise<T>): Promise<T> {
-    return this.#places.hold(call.ip, () => this.#receive(call, keep))
+    return this.#shares.hold(call.ip, () => this.#receive(call, keep))
   }
 
   async #receive<T>(call: Call, keep: (upload: Upload) => Promise<T>): Promise<T> {

@@ -3,7 +3,7 @@ import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import type { Trigrams } from '../../../db/schema/trigrams.ts'
-import { Places } from '../../../http/places.ts'
+import { AddressShares } from '../../../http/address-shares.ts'
 import { type Call, json, type Route, route } from '../../../http/route.ts'
 import * as answers from '../answers.ts'
 import type { ListMeans } from '../list/plan.ts'
@@ -26,11 +26,11 @@ export type BulkDeps = {
 }
 
 /** Exports and imports: each has a connection to itself. */
-const PLACES = { all: 4, share: 2 }
+const AT_ONCE = { all: 4, share: 2 }
 
 /** Whole tables in and out. */
 export function bulkRoutes({ db, log, means, trigrams, maxRows, maxBytes, at }: BulkDeps): Route[] {
-  const places = new Places(PLACES)
+  const shares = new AddressShares(AT_ONCE)
 
   const exporting = (format: Format, content: string): Route =>
     route(`GET /api/collections/{table}/export.${format}`, {
@@ -51,7 +51,7 @@ export function bulkRoutes({ db, log, means, trigrams, maxRows, maxBytes, at }: 
                 new Promise<void>((ended) => {
                   exportRows({ db, means, maxRows }, call, place, format, ended).then(resolve, reject)
                 })
-              places.hold(call.ip, work).catch(reject)
+              shares.hold(call.ip, work).catch(reject)
             }),
         )
       },
@@ -76,7 +76,7 @@ export function bulkRoutes({ db, log, means, trigrams, maxRows, maxBytes, at }: 
       handle: (call) =>
         at(call, async (place) => {
           requireWritable(place, 'insertable')
-          const counts = await places.hold(call.ip, () =>
+          const counts = await shares.hold(call.ip, () =>
             importRows({ db, maxBytes }, call, place, log.appender(call.who)),
           )
           log.wake()

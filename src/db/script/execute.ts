@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { isSyntaxError } from '../../db/pg-errors.ts'
+import { isSyntaxError } from '../pg-errors.ts'
 
 /** Beyond either, a result is cut; the server's memory is not the place for a table. */
 export const MAX_ROWS = 10_000

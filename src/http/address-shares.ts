@@ -5,7 +5,7 @@ import { addressSubject } from './wire/client-address.ts'
  * What this process does at once of something that lasts as long as its client takes. One address may hold a share of the
  * places: a few slow clients must not keep everybody else out.
  */
-export class Places {
+export class AddressShares {
   readonly #all: number
   readonly #share: number
   readonly #bySubject = new Map<string, number>()

@@ -1,0 +1,47 @@
+import type pg from 'pg'
+import { Ident } from '../sql.ts'
+import { execute, type Outcome } from './execute.ts'
+import { toJsonRows } from './json-rows.ts'
+
+export type ScriptSettings = {
+  timeoutMs: number
+  /** The search path, in lookup order. */
+  schemas: readonly string[]
+}
+
+const SETTINGS = `select pg_catalog.set_config('statement_timeout', $1, false),
+  pg_catalog.set_config('TimeZone', 'UTC', false), pg_catalog.set_config('DateStyle', 'ISO, MDY', false),
+  pg_catalog.set_config('bytea_output', 'hex', false), pg_catalog.set_config('extra_float_digits', '1', false),
+  pg_catalog.set_config('client_min_messages', 'error', false), pg_catalog.set_config('search_path', $2, false)`
+
+/** A connection for SQL that the operator wrote, whatever that is; nothing that it sets outlives it. */
+export class Script {
+  readonly #client: pg.Client
+
+  constructor(client: pg.Client) {
+    this.#client = client
+  }
+
+  /** The process of PostgreSQL that runs it. */
+  get backend(): number {
+    return (this.#client as unknown as { processID: number }).processID
+  }
+
+  async set({ timeoutMs, schemas }: ScriptSettings): Promise<void> {
+    const searchPath = schemas.map((name) => new Ident(name).quoted).join(', ')
+    await this.#client.query(SETTINGS, [String(timeoutMs), searchPath])
+  }
+
+  execute(text: string): Promise<Outcome> {
+    return execute(this.#client, text)
+  }
+
+  /** The JSON text of each row. */
+  jsonOf({ fields, rows = [] }: Outcome): Promise<string[]> {
+    return toJsonRows(this.#client, fields, rows)
+  }
+
+  end(): Promise<void> {
+    return this.#client.end()
+  }
+}
