@@ -1,7 +1,7 @@
 import { AppError, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
-import { type Db, type FlyOptions, READS } from '../../db/db.ts'
+import { type Db, READS } from '../../db/db.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { KnownStatements } from '../../db/rows/known-statements.ts'
 import type { Place } from '../../db/rows/place.ts'
@@ -14,11 +14,11 @@ import { runBatch } from './batch/batch.ts'
 import { parseBatch } from './batch/parse.ts'
 import { bulkRoutes } from './bulk/routes.ts'
 import { parseKey } from './key.ts'
-import { explainList, listAggregates, listRows, readStatement } from './list/list.ts'
+import { listAggregates, listNear, listRows, readStatement } from './list/list.ts'
 import type { ListMeans } from './list/plan.ts'
 import { needsTrigrams } from './list/search/parse.ts'
-import { parseVectors, type VectorQuery } from './list/vectors/parse.ts'
-import { type Embed, vectorStatements } from './list/vectors/vectors.ts'
+import { parseVectors } from './list/vectors/parse.ts'
+import type { Embed } from './list/vectors/vectors.ts'
 import { atTable, requireWritable } from './place.ts'
 import { writtenColumns } from './write/body.ts'
 import { conflictOf } from './write/conflict.ts'
@@ -47,7 +47,7 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
     atTable(schema, call.params['table'] ?? '', call.who, work)
 
   const known = new KnownStatements()
-  const reader = { db, known, means, cursors }
+  const reader = { db, known, means, cursors, embed }
 
   const keyOf = (call: Call, place: Place): string[] =>
     parseKey(place.table, call.params['id'] ?? '', call.rawParams['id'] ?? '')
@@ -88,17 +88,6 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
     return jsonText(status, text)
   }
 
-  const listNear = async (call: Call, place: Place, near: VectorQuery): Promise<string> => {
-    const found = await vectorStatements(known, call.query, near, place, { ...means, embed })
-    const options: FlyOptions = found.mayBeSlow ? { lane: 'slow', plain: true } : READS
-    const fly = (statements: [Sql, ...Sql[]]) =>
-      db.fly(call.who, statements, { ...options, signal: call.departure }).catch((error: unknown) => {
-        throw explainList(error, found.asked)
-      })
-    const text = await fly(found.statements)
-    return text ?? (found.again ? await fly(found.again()) : null) ?? ''
-  }
-
   const routes = [
     route('GET /api/collections/{table}', {
       summary: 'List rows',
@@ -114,7 +103,7 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
         }
         // A cursor with a vector mode is refused, and says so.
         const near = call.query['cursor'] === undefined ? parseVectors(call.query) : undefined
-        if (near) return at(call, async (place) => jsonText(200, await listNear(call, place, near)))
+        if (near) return at(call, async (place) => jsonText(200, await listNear(reader, call, place, near)))
         if (needsTrigrams(call.query)) await trigrams.need()
         return at(call, async (place) => jsonText(200, await listRows(reader, call, place)))
       },
