@@ -51,15 +51,18 @@ export function resultsOf(run: Run, answers: readonly (Relayed | null)[]): Relay
   const status = `,"status":${STATUS[method]}`
   if (method === 'delete') return [run.map(({ index }) => `{"index":${index}${status}}`).join(',')]
   const pieces: Relayed[] = []
-  for (const body of split(answers[0] ?? '')) {
+  for (const body of split(answers[0] ?? '', run.length)) {
     const index = first + pieces.length / 3
     pieces.push(`${pieces.length === 0 ? '' : ','}{"index":${index}${status},"body":`, body, '}')
   }
   return pieces
 }
 
-function split(answer: Relayed): Relayed[] {
-  if (typeof answer === 'string') return answer.split(SEPARATOR)
+/** Bytes that are worth a piece of their own; of shorter ones a text is made sooner. */
+const LONG_BODY = 16 * 1024
+
+function split(answer: Relayed, count: number): Relayed[] {
+  if (typeof answer === 'string' || answer.length < count * LONG_BODY) return String(answer).split(SEPARATOR)
   const parts: Buffer[] = []
   let start = 0
   for (let end = answer.indexOf(SEPARATOR); end !== -1; end = answer.indexOf(SEPARATOR, start)) {
