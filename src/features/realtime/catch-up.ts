@@ -79,9 +79,8 @@ export function catchingUp({ here, join, after, isKnown, judge, fail }: Deps) {
       for (let i = 0; i < verdict.length && !subscriber.closed && interestNow() === interest; i += FRAMES_PER_WRITE) {
         const part = verdict.slice(i, i + FRAMES_PER_WRITE)
         const last = part.at(-1)?.n ?? 0
-        const at = rest[last]?.position ?? here()
-        subscriber.send(joined(part, subscriber.format), at)
-        told(at)
+        subscriber.send(joined(part, subscriber.format))
+        told(rest[last]?.position ?? here())
         next = last + 1
         await subscriber.drained()
       }

@@ -246,13 +246,11 @@ export class Hub {
 
   #tell(channel: Channel, parts: readonly Part[]): void {
     for (const part of parts) {
-      const { seq, changes, verdict } = part
+      const { seq, verdict } = part
       if (verdict instanceof AppError) return void this.#failAll(channel, verdict)
       settle(channel, part)
-      const lastFrame = verdict.at(-1)
-      if (!lastFrame) continue
-      const id = changes[lastFrame.n]?.position ?? this.#here
-      for (const one of channel.members) if (one.joinedAt < seq) one.send(joined(verdict, one.format), id)
+      if (verdict.length === 0) continue
+      for (const one of channel.members) if (one.joinedAt < seq) one.send(joined(verdict, one.format))
     }
   }
 

@@ -22,7 +22,7 @@ export class Stream extends Subscriber {
 
   override beat(at: Position | undefined): void {
     if (at === undefined) this.write(PING)
-    else this.send(pingAt(at), at)
+    else this.send(pingAt(at))
   }
 
   override drop(): void {

@@ -32,8 +32,7 @@ export abstract class Subscriber {
   at: Position = ''
   /** Parts of the past that it asked for when it was already further. */
   readonly missed: { wanted: Wanted; from: Position }[] = []
-  /** The last id this client was sent, and when. */
-  lastId: Position = ''
+  /** When this client was last sent an id, from which it would resume. */
   lastIdAt: number = Date.now()
   readonly format: Format
   readonly #out: Writable
@@ -62,15 +61,14 @@ export abstract class Subscriber {
     else this.#out.write(bytes)
   }
 
-  /** As `write`, remembering where the client would resume. */
-  send(bytes: Buffer, id: Position): void {
+  /** As `write`, of something with an id. */
+  send(bytes: Buffer): void {
     this.write(bytes)
-    this.lastId = id
     this.lastIdAt = Date.now()
   }
 
   reset(position: Position): void {
-    this.send(this.format.reset(position), position)
+    this.send(this.format.reset(position))
   }
 
   /** Resolves when the client has caught up, or is gone. */

@@ -51,9 +51,8 @@ export function resultsOf(run: Run, answers: readonly (Relayed | null)[]): Relay
   const status = `,"status":${STATUS[method]}`
   if (method === 'delete') return [run.map(({ index }) => `{"index":${index}${status}}`).join(',')]
   const pieces: Relayed[] = []
-  for (const body of split(answers[0] ?? '', run.length)) {
-    const index = first + pieces.length / 3
-    pieces.push(`${pieces.length === 0 ? '' : ','}{"index":${index}${status},"body":`, body, '}')
+  for (const [i, body] of split(answers[0] ?? '', run.length).entries()) {
+    pieces.push(`${i === 0 ? '' : ','}{"index":${first + i}${status},"body":`, body, '}')
   }
   return pieces
 }
