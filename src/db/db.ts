@@ -58,6 +58,12 @@ export interface Db {
     statements: Sql | readonly [Sql, ...Sql[]],
     options?: FlyOptions,
   ): Promise<T[]>
+  /** As `rows`, for texts that are passed on. */
+  relayRows<T extends object>(
+    who: Identity,
+    statements: Sql | readonly [Sql, ...Sql[]],
+    options?: FlyOptions,
+  ): Promise<T[]>
   /** As `fly`, with the number of rows the last statement returned or changed. */
   run(who: Identity, statements: Sql | readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<number>
   /** For work whose next statement depends on the last answer. Retried whole on serialisation failure or deadlock. */

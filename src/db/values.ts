@@ -1,5 +1,6 @@
 import pg from 'pg'
 import { badRequest } from '../core/errors.ts'
+import type { Relayed } from './db.ts'
 import type { Value } from './sql.ts'
 
 /** Everything is bound as text; PostgreSQL parses it by the parameter's type. */
@@ -43,12 +44,12 @@ const parsers: Record<number, (text: string) => unknown> = {
 }
 
 /** Rows as objects for the server's own use; request data never comes this way, it stays JSON text. */
-export function toRow(fields: readonly pg.FieldDef[], texts: readonly (string | null)[]): Record<string, unknown> {
+export function toRow(fields: readonly pg.FieldDef[], texts: readonly (Relayed | null)[]): Record<string, unknown> {
   const row: Record<string, unknown> = {}
   for (const [i, field] of fields.entries()) {
     const text = texts[i] ?? null
     const parse = parsers[field.dataTypeID]
-    row[field.name] = text === null || !parse ? text : parse(text)
+    row[field.name] = typeof text === 'string' && parse ? parse(text) : text
   }
   return row
 }

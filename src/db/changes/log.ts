@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { reasonOf } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
-import type { Db } from '../db.ts'
+import type { Db, Relayed } from '../db.ts'
 import { Loop, type LoopOptions } from '../loop.ts'
 import type { Sql } from '../sql.ts'
 import { Appender } from './append.ts'
@@ -35,8 +35,7 @@ export type Change = {
   readonly name: string
   /** JSON texts as PostgreSQL wrote them. */
   readonly pk: string
-  readonly record: string | null
-  readonly oldRecord: string | null
+  readonly record: Relayed | null
 }
 
 export type Follower = {
@@ -87,6 +86,9 @@ function pointOf(position: Position): LogPoint | undefined {
   return { xid, id }
 }
 const positionOf = ({ xid, id }: LogPoint): Position => `${xid}-${id}`
+
+/** Where it stands in the log, as svc.changes counts. */
+export const idOf = ({ position }: Change): string => position.slice(position.indexOf('-') + 1)
 
 /** Is `a` behind `b` in the log? */
 export function isBefore(a: Position, b: Position): boolean {
@@ -184,7 +186,7 @@ export class ChangeLog {
   async read(from: Position): Promise<Change[]> {
     const point = pointOf(from)
     if (!point) throw new TypeError(`not a position: ${from}`)
-    const rows = await this.#db.rows<ChangeRow>(SYSTEM, changesAfter(point, this.#settled.upTo, PAGE))
+    const rows = await this.#db.relayRows<ChangeRow>(SYSTEM, changesAfter(point, this.#settled.upTo, PAGE))
     return rows.map(({ xid, id, ...rest }) => ({ ...rest, position: `${xid}-${id}` }))
   }
 

@@ -84,7 +84,7 @@ test('a packed entry is read as its changes, in order, and from each of their po
   assert.equal(all.at(-1)?.position, head)
   assert.ok(all.every(({ position }, i) => i === 0 || isBefore(all[i - 1]?.position ?? '', position)))
   assert.deepEqual(
-    all.map(({ record }) => JSON.parse(record ?? '')),
+    all.map(({ record }) => JSON.parse(String(record))),
     range(1, 703).map((id) => ({ id, body: 'x' })),
   )
   for (const at of [0, 1, 250, 498, 499, 500, 698, 699, 700, 701]) {

@@ -1,3 +1,4 @@
+import type { Relayed } from '../db.ts'
 import { EMPTY, type Sql, sql } from '../sql.ts'
 
 export type LogPoint = { xid: string; id: string }
@@ -38,8 +39,7 @@ export type ChangeRow = {
   schema: string
   name: string
   pk: string
-  record: string | null
-  oldRecord: string | null
+  record: Relayed | null
 }
 
 /** How much of the log is taken at once: a page ends where either is reached, but holds at least one change. */
@@ -72,9 +72,20 @@ const pageOf = (from: Sql, upTo: string, { changes, bytes }: PageSize): Sql => s
 
 export const changesAfter = (from: LogPoint, upTo: string, size: PageSize): Sql => sql`
   select c.xid::text as xid, c.id::text as id, (extract(epoch from c.at) * 1000)::float8 as at, c.action,
-         c.schema_name as schema, c.table_name as name, c.pk::text as pk, c.record::text as record,
-         c.old_record::text as "oldRecord"
+         c.schema_name as schema, c.table_name as name, c.pk::text as pk, c.record::text as record
   from (${pageOf(sql`${from.id}::bigint`, upTo, size)}) c order by c.id`
+
+/** Changes of one table, by their ids. */
+export const changesWith = (ids: readonly string[], { schema, name }: { schema: string; name: string }): Sql => {
+  const [first, last] = [
+    sql`(select min(i) from unnest(${ids}::bigint[]) i)`,
+    sql`(select max(i) from unnest(${ids}::bigint[]) i)`,
+  ]
+  return sql`select c.* from (${eventsOf(sql`(
+    select * from svc.changes c
+    where ${isBehind(sql`${first} - 1`)} and c.id <= ${last} and c.schema_name = ${schema} and c.table_name = ${name}
+  )`)}) c where c.id = any(${ids}::bigint[])`
+}
 
 const HORIZON = sql`select trimmed_xid as xid, trimmed_id as id from svc.change_horizon`
 

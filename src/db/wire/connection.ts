@@ -46,7 +46,8 @@ const TIDYING: FlightPlan = {
   steps: [{ text: 'select svc.tidy_session()', values: [] }],
   role: '',
   work: 'write',
-  wants: 'text',
+  wants: 'value',
+  relays: false,
   tidies: false,
   maxBytes: budgets.answerBytes,
 }

@@ -1,3 +1,4 @@
+import type { Relayed } from '../db.ts'
 import { READ_BYTES } from './whole-messages.ts'
 
 /** One row as PostgreSQL sent it: cell i is the bytes from `starts[i]` up to `ends[i]`, NULL where that is before its start. */
@@ -37,25 +38,22 @@ export function rowReader(onRow: OnRow): (messages: Buffer) => void {
   }
 }
 
-const cellAt = (bytes: Buffer, at: number, length: number): string | null =>
-  length < 0 ? null : bytes.toString('utf8', at, at + length)
-
-/** The first cell of the DataRow whose number of cells stands at `at`. */
-export const firstCell = (bytes: Buffer, at: number): string | null =>
-  bytes.readUInt16BE(at) === 0 ? null : cellAt(bytes, at + 6, bytes.readInt32BE(at + 2))
-
-/** The same as bytes if it is long; see Relayed. Longer than a read, its message has a buffer of its own. */
-export function relayedCell(bytes: Buffer, at: number): string | Buffer | null {
-  const length = bytes.readUInt16BE(at) === 0 ? 0 : bytes.readInt32BE(at + 2)
-  return length > READ_BYTES ? bytes.subarray(at + 6, at + 6 + length) : firstCell(bytes, at)
+/** As bytes if it is long and is to be relayed: longer than a read, its message has a buffer of its own. */
+function cellAt(bytes: Buffer, at: number, length: number, relays: boolean): Relayed | null {
+  if (length < 0) return null
+  return relays && length > READ_BYTES ? bytes.subarray(at, at + length) : bytes.toString('utf8', at, at + length)
 }
 
+/** The first cell of the DataRow whose number of cells stands at `at`. */
+export const firstCell = (bytes: Buffer, at: number, relays: boolean): Relayed | null =>
+  bytes.readUInt16BE(at) === 0 ? null : cellAt(bytes, at + 6, bytes.readInt32BE(at + 2), relays)
+
 /** All of them. */
-export function cellsOf(bytes: Buffer, start: number): (string | null)[] {
+export function cellsOf(bytes: Buffer, start: number, relays: boolean): (Relayed | null)[] {
   let at = start + 2
   return Array.from({ length: bytes.readUInt16BE(start) }, () => {
     const length = bytes.readInt32BE(at)
-    const cell = cellAt(bytes, at + 4, length)
+    const cell = cellAt(bytes, at + 4, length, relays)
     at += 4 + Math.max(0, length)
     return cell
   })

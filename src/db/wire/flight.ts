@@ -3,7 +3,7 @@ import type { AppError } from '../../core/errors.ts'
 import type { Relayed } from '../db.ts'
 import type { PgError } from '../pg-errors.ts'
 import type { Connection } from './connection.ts'
-import { cellsOf, firstCell, relayedCell } from './data-rows.ts'
+import { cellsOf, firstCell } from './data-rows.ts'
 import type { Outbox } from './outbox.ts'
 import type { StatementCache } from './statements.ts'
 
@@ -20,11 +20,10 @@ export type FlightPlan = {
   readonly steps: readonly Step[]
   readonly role: string
   readonly work: Work
-  /**
-   * Of each statement the first value, as `text` or, where it is long, as the `bytes` that came; or of the last one all
-   * `rows` and their columns.
-   */
-  readonly wants: 'text' | 'bytes' | 'rows'
+  /** Of each statement the first `value`, or of the last one all `rows` and their columns. */
+  readonly wants: 'value' | 'rows'
+  /** Long values stay the bytes that came; see Relayed. */
+  readonly relays: boolean
   /** User code runs in it: what that left in the session is cleared away behind it. */
   readonly tidies: boolean
   readonly maxBytes: number
@@ -56,7 +55,7 @@ export class Flight {
   /** The first column of the first row of each statement. */
   readonly relayed: (Relayed | null)[] = []
   /** The rows of the last statement. */
-  found: (string | null)[][] = []
+  found: (Relayed | null)[][] = []
   fields: pg.FieldDef[] = []
   tag = ''
   bytes = 0
@@ -140,10 +139,10 @@ export class Flight {
       this.connection?.refuseAnswer()
       return
     }
-    const { wants } = this.plan
-    if (wants === 'rows') this.found.push(cellsOf(bytes, at))
+    const { wants, relays } = this.plan
+    if (wants === 'rows') this.found.push(cellsOf(bytes, at, relays))
     else if (!this.#hasText) {
-      this.#text = wants === 'bytes' ? relayedCell(bytes, at) : firstCell(bytes, at)
+      this.#text = firstCell(bytes, at, relays)
       this.#hasText = true
     }
   }

@@ -95,8 +95,13 @@ export class Lane {
   }
 
   #kindOf({ work, statement }: Passenger): Kind {
-    if (work !== 'read' || !this.#suspicion.isOn(this.#now) || this.#maxAlone < 2) return work
-    return this.#suspicion.trusts(statement) ? 'read' : 'trial'
+    if (work !== 'read' || this.#maxAlone < 2 || this.#suspicion.trusts(statement)) return work
+    // While nothing is held up nobody has to wait for a trial: most statements are short.
+    return this.#suspicion.isOn(this.#now) || this.#countAlone() < this.#maxBeforeTrial ? 'trial' : 'read'
+  }
+
+  #countAlone(): number {
+    return this.#connections.filter((connection) => !connection.isFree && isAlone(connection)).length
   }
 
   /** What is new comes before what was long already. */
@@ -187,7 +192,7 @@ export class Lane {
     let trials = 0
     for (const connection of this.#connections) {
       if (connection.isFree) free ??= connection
-      else if (connection.alone !== undefined || connection.age >= LONG_TICKS) {
+      else if (isAlone(connection)) {
         alone++
         if (isSlow(connection)) slow++
         else if (connection.alone === 'trial') trials++
@@ -195,7 +200,8 @@ export class Lane {
     }
     if (alone >= this.#maxAlone) return undefined
     if (kind === 'slow' && slow >= this.#maxSlow) return undefined
-    if (kind === 'trial' && (alone >= this.#maxBeforeTrial || trials >= this.#options.crowd)) return undefined
+    const maxTrials = this.#suspicion.isOn(this.#now) ? this.#options.crowd : this.#maxBeforeTrial
+    if (kind === 'trial' && (alone >= this.#maxBeforeTrial || trials >= maxTrials)) return undefined
     const { write, trial, slow: slowQueue } = this.#queues
     if (!free && this.#opening <= write.length + trial.length + slowQueue.length) this.#grow()
     return free
@@ -213,9 +219,7 @@ export class Lane {
         onFreed: () => {
           if (this.waiting > 0) this.#serve()
         },
-        onQuick: (statement) => {
-          if (this.#suspicion.isOn(this.#now)) this.#suspicion.inTime(statement)
-        },
+        onQuick: (statement) => this.#suspicion.inTime(statement),
         onClosed: (closed) => {
           this.#forget(closed)
           if (this.waiting > 0) this.#grow()
@@ -316,7 +320,7 @@ export class Lane {
     const slow = this.#connections.filter(({ alone }) => alone === 'slow').length
     for (const connection of long.slice(0, Math.max(0, slow + long.length - this.#maxSlow))) {
       if (connection.alone === 'write') {
-        if (write.length > 0) connection.cutWriteShort()
+        if (write.length + trial.length > 0) connection.cutWriteShort()
       } else {
         const again = connection.cutReadShort()
         if (again) this.add(again)
@@ -330,6 +334,8 @@ function board(passenger: Passenger, kind: Kind, connection: Connection): void {
   if (kind === 'trial') connection.alone = kind
   passenger.board(connection)
 }
+
+const isAlone = ({ alone, age }: Connection): boolean => alone !== undefined || age >= LONG_TICKS
 
 const isSlow = ({ alone, age }: Connection): boolean => alone === 'slow' || (alone !== 'write' && age >= LONG_TICKS)
 

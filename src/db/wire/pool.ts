@@ -162,30 +162,32 @@ class PostgresPool implements Pool {
   }
 
   fly(who: Identity, statements: Statements, options?: FlyOptions): Promise<string | null> {
-    return this.#fly(who, statements, options, 'text', ({ texts }) => texts.at(-1) ?? null)
+    return this.#fly(who, statements, options, VALUE, ({ texts }) => texts.at(-1) ?? null)
   }
 
   relay(who: Identity, statements: Statements, options?: FlyOptions): Promise<Relayed | null> {
-    return this.#fly(who, statements, options, 'bytes', ({ relayed }) => relayed.at(-1) ?? null)
+    return this.#fly(who, statements, options, RELAYED_VALUE, ({ relayed }) => relayed.at(-1) ?? null)
   }
 
   relayAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<(Relayed | null)[]> {
-    return this.#fly(who, statements, options, 'bytes', ({ relayed }) => relayed.slice(1))
+    return this.#fly(who, statements, options, RELAYED_VALUE, ({ relayed }) => relayed.slice(1))
   }
 
   flyAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyAllOptions): Promise<(string | null)[]> {
-    const fly = () => this.#fly(who, statements, options, 'text', ({ texts }) => texts.slice(1)) // the first is the session's
+    const fly = () => this.#fly(who, statements, options, VALUE, ({ texts }) => texts.slice(1)) // the first is the session's
     return options?.row === undefined ? fly() : this.#turns.take(options.row, options.signal, fly)
   }
 
   rows<T extends object = Row>(who: Identity, statements: Statements, options?: FlyOptions): Promise<T[]> {
-    return this.#fly(who, statements, options, 'rows', ({ found, fields }) =>
-      found.map((texts) => toRow(fields, texts) as T),
-    )
+    return this.#fly(who, statements, options, ROWS, rowsOf<T>)
+  }
+
+  relayRows<T extends object>(who: Identity, statements: Statements, options?: FlyOptions): Promise<T[]> {
+    return this.#fly(who, statements, options, RELAYED_ROWS, rowsOf<T>)
   }
 
   run(who: Identity, statements: Statements, options?: FlyOptions): Promise<number> {
-    return this.#fly(who, statements, options, 'text', ({ count }) => count)
+    return this.#fly(who, statements, options, VALUE, ({ count }) => count)
   }
 
   async tx<T>(who: Identity, work: (tx: Tx) => Promise<T>): Promise<T> {
@@ -240,7 +242,7 @@ class PostgresPool implements Pool {
     who: Identity,
     statements: Statements,
     options: FlyOptions = NO_OPTIONS,
-    wants: FlightPlan['wants'],
+    wanted: Wanted,
     answer: (flight: Flight) => T,
   ): Promise<T> {
     return new Promise((resolve, reject) => {
@@ -263,7 +265,7 @@ class PostgresPool implements Pool {
         steps: [step, ...(statements instanceof Sql ? [toStep(statements)] : statements.map(toStep))],
         role,
         work,
-        wants,
+        ...wanted,
         tidies: work !== 'read' && who.kind !== 'system' && options.plain !== true,
         maxBytes: options.maxBytes ?? budgets.answerBytes,
       }
@@ -359,6 +361,11 @@ class PostgresPool implements Pool {
 }
 
 const NO_OPTIONS: FlyOptions = {}
+type Wanted = Pick<FlightPlan, 'wants' | 'relays'>
+const VALUE: Wanted = { wants: 'value', relays: false }
+const RELAYED_VALUE: Wanted = { wants: 'value', relays: true }
+const ROWS: Wanted = { wants: 'rows', relays: false }
+const RELAYED_ROWS: Wanted = { wants: 'rows', relays: true }
 const SNAPSHOT = 'begin isolation level repeatable read, read only'
 
 function workOf(who: Identity, { lane, reads }: FlyOptions): Work {
@@ -366,6 +373,8 @@ function workOf(who: Identity, { lane, reads }: FlyOptions): Work {
   if (lane === 'slow' || who.kind === 'admin') return 'slow'
   return reads ? 'read' : 'write'
 }
+
+const rowsOf = <T extends object>({ found, fields }: Flight): T[] => found.map((cells) => toRow(fields, cells) as T)
 
 function toStep(statement: Sql): Step {
   const { text, values } = statement.render()

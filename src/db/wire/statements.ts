@@ -29,9 +29,6 @@ function nameOf(text: string, role: string): Named {
   return named
 }
 
-/** Whether a statement of this text was ever prepared. */
-export const hasName = (text: string): boolean => names.has(text)
-
 /** A batch of a thousand shapes leaves no more than this many statements behind. */
 const MAX_NEW_IN_A_FLIGHT = 32
 

@@ -12,7 +12,7 @@ const ROUND_BYTES = 4 * 1024 * 1024
 const MAX_PAUSE_MS = 150
 
 const bytesOf = (changes: readonly Change[]): number =>
-  changes.reduce((sum, { record, oldRecord }) => sum + 200 + (record?.length ?? 0) + (oldRecord?.length ?? 0), 0)
+  changes.reduce((sum, { record }) => sum + 200 + (record?.length ?? 0), 0)
 
 /**
  * Batches that wait for the database's verdict, in their order. What arrives during one round of checks is judged together

@@ -1,8 +1,8 @@
 import { AppError } from '../../core/errors.ts'
 
-/** A quarter of one connection's time for the filters of one identity, with room for a burst. */
-const ROOM_MS = 10_000
-const PER_SECOND_MS = 250
+/** A tenth of one connection's time for the filters of one identity, with room for a burst. */
+const ROOM_MS = 2_000
+const PER_SECOND_MS = 100
 const MAX_KNOWN = 10_000
 /** What a statement that hit its time limit counts as: so much that its identity has to rest. */
 export const TIMED_OUT_MS = 2 * ROOM_MS

@@ -1,5 +1,6 @@
 import type { Position } from '../../db/changes/log.ts'
 import type { Format } from './subscriber.ts'
+import { around } from './told-change.ts'
 
 // The format of the HTML standard, "Server-sent events". JSON text never holds a raw newline, so one data line is enough.
 
@@ -7,9 +8,7 @@ const RETRY_MS = 2_000
 
 export const EVENT_STREAM: Format = {
   change: ({ position, action, table, record }) =>
-    Buffer.from(
-      `id: ${position}\ndata: {"action":"${action}","table":${JSON.stringify(table)},"record":${record}}\n\n`,
-    ),
+    around(record, `id: ${position}\ndata: {"action":"${action}","table":${JSON.stringify(table)},"record":`, '}\n\n'),
   reset: (position) => Buffer.from(`event: reset\nid: ${position}\ndata: ${JSON.stringify({ position })}\n\n`),
   /** EventSource alone would come back with the old token and stay closed: the client opens a stream with a new one. */
   expiring: (expiresAt) => Buffer.from(`event: expiring\ndata: ${JSON.stringify({ expires_at: expiresAt })}\n\n`),

@@ -213,16 +213,9 @@ export class Hub {
     const known = this.#filterChecks.get(sessionKey)
     if (known) return known
     const forget = (): void => void this.#filterChecks.delete(sessionKey)
-    const checks = new Checks((round) => this.#checkInTurn(sessionKey, round), forget)
+    const checks = new Checks((round) => this.#filterTurns.run(() => this.#check(round)), forget)
     this.#filterChecks.set(sessionKey, checks)
     return checks
-  }
-
-  async #checkInTurn(sessionKey: string, round: readonly Batch[]): Promise<void> {
-    await this.#filterTurns.run(async () => {
-      if (!this.#budget.isSpent(sessionKey)) return this.#check(round)
-      for (const { channels } of round) for (const channel of channels) this.#failAll(channel, tooDear())
-    })
   }
 
   async #check(round: readonly Batch[]): Promise<void> {
@@ -240,8 +233,7 @@ export class Hub {
 
   async #judge(changes: readonly Change[], interests: readonly Interest[]): Promise<Judged> {
     const { db, observe, schemaWith } = this.#deps
-    const spend = ({ sessionKey }: Interest, ms: number): void => this.#budget.spend(sessionKey, ms)
-    return judge({ db, observe, spend }, await schemaWith(namesIn(changes)), changes, interests)
+    return judge({ db, observe, budget: this.#budget }, await schemaWith(namesIn(changes)), changes, interests)
   }
 
   #tell(channel: Channel, parts: readonly Part[]): void {
@@ -336,8 +328,7 @@ export class Hub {
         if (judged.isFree(interest)) return judged.free(interest)
         return (await judged.checked([interest])).get(interest) ?? []
       })
-    if (!interest.isFiltered) return ask()
-    return this.#filterTurns.run(async () => (this.#budget.isSpent(interest.sessionKey) ? tooDear() : ask()))
+    return interest.isFiltered ? this.#filterTurns.run(ask) : ask()
   }
 }
 

@@ -17,7 +17,7 @@ export function createRecent(): Recent {
   let start: Position = ''
   let changes: Change[] = []
   let bytes = 0
-  const sizeOf = ({ record, oldRecord }: Change): number => 200 + (record?.length ?? 0) + (oldRecord?.length ?? 0)
+  const sizeOf = ({ record }: Change): number => 200 + (record?.length ?? 0)
 
   const indexAfter = (position: Position): number | undefined => {
     if (position === start) return 0

@@ -1,4 +1,5 @@
 import type { Change, Position } from '../../db/changes/log.ts'
+import type { Relayed } from '../../db/db.ts'
 import type { Format } from './subscriber.ts'
 
 /** One change as everybody who sees the same of it is told; the bytes of each format are made once. */
@@ -6,11 +7,11 @@ export class ToldChange {
   readonly position: Position
   readonly action: Change['action']
   readonly table: string
-  /** JSON text as PostgreSQL wrote it. */
-  readonly record: string
+  /** JSON as PostgreSQL wrote it. */
+  readonly record: Relayed
   readonly #made = new Map<Format, Buffer>()
 
-  constructor(position: Position, action: Change['action'], table: string, record: string) {
+  constructor(position: Position, action: Change['action'], table: string, record: Relayed) {
     this.position = position
     this.action = action
     this.table = table
@@ -25,6 +26,12 @@ export class ToldChange {
     return bytes
   }
 }
+
+/** The record between these two, which hold the rest of what is told. */
+export const around = (record: Relayed, head: string, tail: string): Buffer =>
+  typeof record === 'string'
+    ? Buffer.from(`${head}${record}${tail}`)
+    : Buffer.concat([Buffer.from(head), record, Buffer.from(tail)])
 
 type Told = { readonly told: ToldChange }
 

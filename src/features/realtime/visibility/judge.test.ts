@@ -38,7 +38,6 @@ const change = (n: number, size = 1): Change => ({
   name: 't',
   pk: '{}',
   record: 'x'.repeat(size),
-  oldRecord: null,
 })
 const positions = (changes: readonly Change[] | undefined) => changes?.map(({ position }) => position)
 

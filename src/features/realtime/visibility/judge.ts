@@ -5,15 +5,16 @@ import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import { columnsFor } from '../../../db/schema/viewer.ts'
-import { TIMED_OUT_MS, tooDear } from '../filter-budget.ts'
+import { type FilterBudget, TIMED_OUT_MS, tooDear } from '../filter-budget.ts'
 import { ToldChange } from '../told-change.ts'
 import { compile, type Interest, keyOf, listensTo } from './interest.ts'
+import type { Numbered } from './sql.ts'
 import {
   BOTH,
   isTransient,
   matchesFor,
   NEITHER,
-  type Numbered,
+  type Records,
   recordsWithout,
   type Sides,
   survey,
@@ -42,13 +43,13 @@ type Known = { key: string; items: Numbered[]; table: Table | undefined }
 export type JudgeDeps = {
   db: Db
   observe: Observe
-  /** What the filter of a subscriber cost the database. */
-  spend: (interest: Interest, ms: number) => void
+  /** What the filters of a subscriber cost the database. */
+  budget: Pick<FilterBudget, 'spend' | 'isSpent'>
 }
 
 /** What these interests may hear of the changes. Of a table that none of them listens to nothing is asked. */
 export async function judge(
-  { db, observe, spend }: JudgeDeps,
+  { db, observe, budget }: JudgeDeps,
   schema: Schema,
   changes: readonly Change[],
   interests: readonly Interest[],
@@ -138,7 +139,7 @@ export async function judge(
 
     async checked(interests) {
       const records = await cutRecords(db, interests, relevant, hiddenOf)
-      const matches = await matchesOfAll({ db, spend }, schema, interests, batches)
+      const matches = await matchesOfAll({ db, budget }, schema, interests, batches)
       const visible = await visibleTo(db, viewingsOf(interests, relevant, needsCheck, batches))
       return new Map(
         interests.map((interest): [Interest, Verdict] => {
@@ -189,7 +190,6 @@ function tablesOf(schema: Schema, changes: readonly Change[]): Map<string, Known
   return byTable
 }
 
-type Records = { full: ReadonlyMap<number, string>; key: ReadonlyMap<number, string> }
 const NO_RECORDS: Records = { full: new Map(), key: new Map() }
 const UNCUT = { view: '', records: NO_RECORDS }
 
@@ -204,11 +204,8 @@ async function cutRecords(
     const { role } = interest.viewer
     for (const { key, table, items } of relevant(interest)) {
       const hidden = hiddenOf(table, role)
-      if (hidden.length === 0 || cut.has(`${role} ${key}`)) continue
-      const full = items.flatMap(({ n, change: { record } }) => (record === null ? [] : [{ n, json: record }]))
-      const keys = items.map(({ n, change }) => ({ n, json: change.pk }))
-      const records = { full: await recordsWithout(db, full, hidden), key: await recordsWithout(db, keys, hidden) }
-      cut.set(`${role} ${key}`, { view: role, records })
+      if (!table || hidden.length === 0 || cut.has(`${role} ${key}`)) continue
+      cut.set(`${role} ${key}`, { view: role, records: await recordsWithout(db, table, items, hidden) })
     }
   }
   return cut
@@ -218,7 +215,7 @@ const filterKey = ({ viewer, wanted }: Interest, table: string): string =>
   JSON.stringify([viewer.role, table, filterOn(wanted, table)])
 
 async function matchesOfAll(
-  deps: Pick<JudgeDeps, 'db' | 'spend'>,
+  deps: Pick<JudgeDeps, 'db' | 'budget'>,
   schema: Schema,
   interests: readonly Interest[],
   batches: ReadonlyMap<string, TableBatch>,
@@ -237,21 +234,22 @@ async function matchesOfAll(
 
 /** A filter whose column is gone meanwhile, or that takes too long, ends its own streams, nobody else's. */
 async function tryMatches(
-  { db, spend }: Pick<JudgeDeps, 'db' | 'spend'>,
+  { db, budget }: Pick<JudgeDeps, 'db' | 'budget'>,
   schema: Schema,
   interest: Interest,
   filter: string,
   batch: TableBatch,
 ): Promise<Visible> {
-  const { who, viewer } = interest
+  const { who, viewer, sessionKey } = interest
+  if (budget.isSpent(sessionKey)) return tooDear()
   try {
     const { matches, ms } = await matchesFor(db, who, batch, compile(filter, batch.table, { schema, viewer }))
-    spend(interest, ms)
+    budget.spend(sessionKey, ms)
     return matches
   } catch (error) {
     if (!(error instanceof AppError) || isTransient(error)) throw error
     if (error.kind !== 'timeout') return error
-    spend(interest, TIMED_OUT_MS)
+    budget.spend(sessionKey, TIMED_OUT_MS)
     return tooDear()
   }
 }

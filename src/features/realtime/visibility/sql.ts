@@ -1,4 +1,6 @@
 import type { DatabaseSession } from '../../../core/identity.ts'
+import { type Change, idOf } from '../../../db/changes/log.ts'
+import { changesWith } from '../../../db/changes/sql.ts'
 import { operator } from '../../../db/schema/filter/operators.ts'
 import { rowAlias, rowImage, type TableIn } from '../../../db/schema/row-image.ts'
 import type { Table } from '../../../db/schema/snapshot.ts'
@@ -53,11 +55,21 @@ export const NO_ROWS: Rows = { numbers: [], array: '{}' }
 /** `live`: new rows that are there now. `partial`: such rows whose writer could not log every column. `gone`: new rows that are not there. */
 export type Images = { readonly live: Rows; readonly partial: Rows; readonly gone: Rows; readonly old: Rows }
 
+/** A change and its number in the batch. */
+export type Numbered = { readonly n: number; readonly change: Change }
+
+/** Changes `c` of a table as the log holds them, and their numbers `i.n`. */
+function logged(table: Table, items: readonly Numbered[]): Sql {
+  const ids = items.map(({ change }) => idOf(change))
+  const numbers = sql`pg_catalog.unnest(${items.map(({ n }) => n)}::int[]), pg_catalog.unnest(${ids}::bigint[])`
+  return sql`rows from (${numbers}) as i(n, id) join (${changesWith(ids, table)}) c on c.id = i.id`
+}
+
 /**
- * The images of a batch as rows, read from JSON once instead of once per subscriber. `items`: [{n, r?: new, o?: old}].
- * Under the server's own role, on the search path of requests.
+ * The images of a table's changes as rows, made once instead of once per subscriber. They are taken from the log itself: the
+ * old ones are of no other use here. Under the server's own role, on the search path of requests.
  */
-export const imagesOf = (at: TableIn, asked: readonly string[], items: string): Sql => {
+export const imagesOf = (at: TableIn, asked: readonly string[], items: readonly Numbered[]): Sql => {
   const { table } = at
   const alias = rowAlias(table)
   const rows = (from: Sql): Sql =>
@@ -65,7 +77,7 @@ export const imagesOf = (at: TableIn, asked: readonly string[], items: string): 
       'array', coalesce(pg_catalog.array_agg(svc_row order by svc_n)::text, '{}')) from ${from})`
   return sql`
   with svc_item as materialized (
-    select (e ->> 'n')::int as svc_n, e -> 'r' as r, e -> 'o' as o from pg_catalog.jsonb_array_elements(${items}::jsonb) e
+    select i.n as svc_n, case when c.action <> 'delete' then c.record end as r, c.old_record as o from ${logged(table, items)}
   ), svc_new as materialized (
     select svc_item.svc_n, ${alias} as svc_row, svc_item.r ?& ${asked}::text[] as whole, ${isLive(table)} as live
     from svc_item, ${rowImage(at, sql`svc_item.r`)} where pg_catalog.jsonb_typeof(svc_item.r) = 'object'
@@ -127,7 +139,7 @@ export const become = ({ userId, email, aal }: DatabaseSession): Sql => sql`
  */
 export const planOnce: Sql = sql`select set_config('plan_cache_mode', 'force_generic_plan', true)`
 
-/** `items`: [{n, r}]: the images without the columns the role may not read, as a JSON array of [n, text]. */
-export const withoutColumns = (items: string, hidden: readonly string[]): Sql => sql`
-  select coalesce(json_agg(json_build_array((e ->> 'n')::int, ((e -> 'r') - ${hidden}::text[])::text)), '[]')::text
-  from jsonb_array_elements(${items}::jsonb) e`
+/** The records and keys without the columns the role may not read, as a JSON array of [n, record, key]. */
+export const withoutColumns = (table: Table, items: readonly Numbered[], hidden: readonly string[]): Sql => sql`
+  select coalesce(json_agg(json_build_array(i.n, (c.record - ${hidden}::text[])::text, (c.pk - ${hidden}::text[])::text)), '[]')::text
+  from ${logged(table, items)}`

@@ -12,6 +12,7 @@ import {
   imagesOf,
   matchesOf,
   NO_ROWS,
+  type Numbered,
   type PolicyState,
   planOnce,
   type Rows,
@@ -22,8 +23,6 @@ import {
   withoutColumns,
 } from './sql.ts'
 
-/** A change and its number in the batch. */
-export type Numbered = { readonly n: number; readonly change: Change }
 /** Which image of a change holds: that of the new row, that of the old row. */
 export type Sides = { readonly now: boolean; readonly old: boolean }
 export const BOTH: Sides = { now: true, old: true }
@@ -57,7 +56,7 @@ const PER_FLIGHT = 40
 const PARALLEL_FLIGHTS = 2
 const CHECK_TIMEOUT_MS = 5_000
 const OPTIONS = { lane: 'slow', plain: true, timeoutMs: CHECK_TIMEOUT_MS } as const
-const FILTER_OPTIONS = { lane: 'slow', plain: true, timeoutMs: 3_000 } as const
+const FILTER_OPTIONS = { lane: 'slow', plain: true, timeoutMs: 1_000 } as const
 
 export async function survey(db: Db, tables: readonly Table[]): Promise<Survey> {
   if (tables.length === 0) return {}
@@ -149,14 +148,21 @@ export async function matchesFor(
   return { matches, ms: Number(text.split('|').at(-1)) || 0 }
 }
 
+export type Records = { readonly full: ReadonlyMap<number, string>; readonly key: ReadonlyMap<number, string> }
+
 /** The JSON of the changes' records, and of their keys, without the hidden columns. */
 export async function recordsWithout(
   db: Db,
-  items: readonly { n: number; json: string }[],
+  table: Table,
+  items: readonly Numbered[],
   hidden: readonly string[],
-): Promise<Map<number, string>> {
-  const text = items.map(({ n, json }) => `{"n":${n},"r":${json}}`).join(',')
-  return new Map(JSON.parse((await db.fly(SYSTEM, withoutColumns(`[${text}]`, hidden))) ?? '[]') as [number, string][])
+): Promise<Records> {
+  const text = (await db.fly(SYSTEM, withoutColumns(table, items, hidden))) ?? '[]'
+  const found = JSON.parse(text) as [number, string | null, string][]
+  return {
+    full: new Map(found.flatMap(([n, record]) => (record === null ? [] : [[n, record] as const]))),
+    key: new Map(found.map(([n, , key]) => [n, key])),
+  }
 }
 
 /** The database went away, or is out of connections: nothing is known about the question. All else would fail again. */
@@ -178,7 +184,7 @@ function imagesFor(db: Db, batch: TableBatch): Promise<Images> {
 /** A record that is no row of its table, as a function's result may be, is seen by nobody; the others are not lost for it. */
 async function readImages(db: Db, batch: TableBatch, items: readonly Numbered[]): Promise<Images> {
   try {
-    const text = await db.fly(SERVER, imagesOf(batch, batch.asked, imageItems(items)), OPTIONS)
+    const text = await db.fly(SERVER, imagesOf(batch, batch.asked, items), OPTIONS)
     return JSON.parse(text ?? '{}') as Images
   } catch (error) {
     if (!(error instanceof AppError) || isTransient(error)) throw error
@@ -202,14 +208,6 @@ function both(a: Rows, b: Rows): Rows {
   if (b.numbers.length === 0) return a
   return { numbers: [...a.numbers, ...b.numbers], array: `${a.array.slice(0, -1)},${b.array.slice(1)}` }
 }
-
-const imageItems = (items: readonly Numbered[]): string =>
-  `[${items
-    .map(({ n, change: { action, record, oldRecord } }) => {
-      const now = action === 'delete' ? 'null' : (record ?? 'null')
-      return `{"n":${n},"r":${now},"o":${oldRecord ?? 'null'}}`
-    })
-    .join(',')}]`
 
 /** `{t,f}|…` for live, partial, gone and old, as visibilityOf answers. Answers the numbers of what was not found. */
 function readSides(text: string, { live, partial, gone, old }: Images, into: Map<number, Sides>): number[] {

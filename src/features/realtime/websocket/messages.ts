@@ -1,5 +1,6 @@
 import * as t from '../../../core/json-type.ts'
 import type { Format } from '../subscriber.ts'
+import { around } from '../told-change.ts'
 
 /** Those of RFC 6455 §7.4.1, and of our own 4000 + the status that HTTP would have. */
 export const CLOSE = { binary: 1003, policy: 1008, restart: 1012, tooSlow: 1013 } as const
@@ -66,17 +67,20 @@ function frame(opcode: number, content: Buffer): Buffer {
   return bytes
 }
 
-const textFrame = (text: string): Buffer => frame(TEXT, Buffer.from(text))
-
-export const messageFrame = (message: object): Buffer => textFrame(JSON.stringify(message))
+export const messageFrame = (message: object): Buffer => frame(TEXT, Buffer.from(JSON.stringify(message)))
 export const PING_FRAME: Buffer = frame(PING, Buffer.alloc(0))
 export const pongFrame = (content: Buffer): Buffer => frame(PONG, content)
 
 export const MESSAGES: Format = {
   // The record is passed on as PostgreSQL wrote it, with all its digits.
   change: ({ position, action, table, record }) =>
-    textFrame(
-      `{"type":"event","id":"${position}","action":"${action}","table":${JSON.stringify(table)},"record":${record}}`,
+    frame(
+      TEXT,
+      around(
+        record,
+        `{"type":"event","id":"${position}","action":"${action}","table":${JSON.stringify(table)},"record":`,
+        '}',
+      ),
     ),
   reset: (position) => messageFrame({ type: 'reset', position }),
   expiring: (expiresAt) => messageFrame({ type: 'expiring', expires_at: expiresAt }),
