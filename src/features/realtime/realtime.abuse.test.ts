@@ -105,7 +105,7 @@ test('PostgreSQL is asked nothing about tables that no stream listens to', async
   stream.close()
 })
 
-test('a dear filter of one user delays nobody else, and ends with a clear error', async () => {
+test('a dear filter of one user delays nobody else, and ends with a clear error', async (t) => {
   const api = await startServer()
   await api.sql('create table lines (id int primary key, body text)')
   const [ana, bo] = [await api.signUp('ana@x.test'), await api.signUp('bo@x.test')]
@@ -118,6 +118,7 @@ test('a dear filter of one user delays nobody else, and ends with a clear error'
   const dear = (n: number) => `body~'%${'a'.repeat(4_000)}${n}%'`
   const costly = await Promise.all([1, 2, 3, 4].map((n) => listen(ana.token, dear(n))))
   const [plain, filtered] = [await listen(bo.token), await listen(bo.token, 'id>0')]
+  const landed = t.mock.method(Connection.prototype, 'landed')
   let id = 0
   const write = async (): Promise<number> => {
     id++
@@ -135,6 +136,11 @@ test('a dear filter of one user delays nobody else, and ends with a clear error'
   }
   assert.deepEqual([plain.closed, filtered.closed], [false, false])
   assert.equal((await listen(ana.token, dear(1))).status, 429)
+  // The time limit is that of a user, not of each filter.
+  const cutOff = landed.mock.calls.filter(
+    ({ arguments: [flight, error] }) => error?.code === '57014' && flight.statement.includes('~~'),
+  )
+  assert.ok(cutOff.length <= 1, `${cutOff.length} statements ran until their time limit`)
   plain.close()
   filtered.close()
 })

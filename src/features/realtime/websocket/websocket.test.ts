@@ -50,6 +50,17 @@ test('a WebSocket begins with its client id, and tells what it subscribed to', a
   talk.close()
 })
 
+test('a long record arrives letter for letter, on a stream and on a WebSocket', async () => {
+  const [talk, stream] = [await talkTo(api.url), await listenTo(api.url, { query: { tables: 'notes' } })]
+  await talk.ask({ type: 'subscribe', tables: 'notes' })
+  const body = 'Grün, 绿 or 🟢?\n'.repeat(20_000)
+  const record = { id: await write('notes', { body }), body }
+  assert.deepEqual((await talk.until(({ type }) => type === 'event')).record, record)
+  assert.deepEqual((await stream.until(({ event }) => event === 'message')).data.record, record)
+  talk.close()
+  stream.close()
+})
+
 test('a change has the same id on a stream and on a WebSocket, and each resumes where the other stopped', async () => {
   const [talk, stream] = [await talkTo(api.url), await listenTo(api.url, { query: { tables: 'posts' } })]
   await talk.ask({ type: 'subscribe', tables: 'posts' })
