@@ -4,11 +4,13 @@ import type pg from 'pg'
 import { createDatabase, stopClusters } from '../../../test/cluster.ts'
 import { eventually } from '../../../test/eventually.ts'
 import { poolOn } from '../../../test/pool.ts'
+import { sleep } from '../../core/clock.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { sql } from '../sql.ts'
 import { openConnection } from '../wire/connect.ts'
 import type { Pool } from '../wire/pool.ts'
 import { type Change, ChangeLog, isBefore } from './log.ts'
+import { Settled } from './settled.ts'
 
 let url = ''
 let drop: () => Promise<void>
@@ -334,4 +336,27 @@ test('the lag is the age of the oldest unread change', async () => {
   await client.query(`update svc.changes set at = now() - interval '90 seconds'`)
   const lag = await log.lagSeconds()
   assert.ok(lag >= 90 && lag < 1_000, String(lag))
+})
+
+test('while nobody reads the log, writes do not make the server look at it', async (t) => {
+  const log = await startLog()
+  await log.head()
+  const looked = t.mock.method(Settled.prototype, 'look')
+  const write = async () => {
+    await pool.run(
+      SYSTEM,
+      sql`insert into svc.changes (action, schema_name, table_name, pk) values ('create', 'public', 'seen', '{}')`,
+    )
+    log.wake()
+  }
+  for (let i = 0; i < 60; i++) {
+    await write()
+    await sleep(10) // in which a look would be over
+  }
+  assert.ok(looked.mock.callCount() < 30, `${looked.mock.callCount()} looks for 60 writes`)
+
+  const heard: Change[] = []
+  log.follow({ from: await log.head(), onBatch: (changes) => void heard.push(...changes), onLost: () => {} })
+  await write()
+  await eventually(() => assert.equal(heard.length, 1))
 })

@@ -147,7 +147,7 @@ export class ChangeLog {
     })
     this.#unlisten = await this.#db.listen(
       CHANNEL,
-      (sender) => sender !== this.#me && this.#settling?.poke(),
+      (sender) => sender !== this.#me && this.#changed(),
       () => this.#doubt(),
     )
     const trim = (): void => void this.trim().catch((error: unknown) => this.#troubled('trim', error))
@@ -164,7 +164,7 @@ export class ChangeLog {
   /** Call after a commit that appended. */
   wake(): void {
     if (this.#stopped) return
-    this.#settling?.poke()
+    this.#changed()
     this.#notifySoon()
   }
 
@@ -280,6 +280,11 @@ export class ChangeLog {
     for (const timer of this.#timers) clearTimeout(timer)
     await this.#unlisten?.().catch(() => undefined)
     await Promise.all([...this.#loops].map((loop) => loop.stop()))
+  }
+
+  /** While nobody reads, the poll is enough. */
+  #changed(): void {
+    if (this.#readers.size > 0) this.#settling?.poke()
   }
 
   async #settle(): Promise<number | undefined> {

@@ -35,6 +35,8 @@ const TICK_MS = 10
 const LONG_TICKS = 5
 /** Rounds of trimming after which an unused connection is ended. */
 const IDLE_ROUNDS = 4
+/** By then those who hold a connection up are found out, or a connection was opened. */
+const TRIAL_PATIENCE_MS = 5 * TICK_MS
 /** A write at work for this long waits for a lock, and counts as slow work when others find no room. */
 const LONG_WRITE_TICKS = 20
 
@@ -94,14 +96,11 @@ export class Lane {
     }
   }
 
-  #kindOf({ work, statement }: Passenger): Kind {
+  #kindOf({ work, statement, deadline }: Passenger): Kind {
     if (work !== 'read' || this.#maxAlone < 2 || this.#suspicion.trusts(statement)) return work
-    // While nothing is held up nobody has to wait for a trial: most statements are short.
-    return this.#suspicion.isOn(this.#now) || this.#countAlone() < this.#maxBeforeTrial ? 'trial' : 'read'
-  }
-
-  #countAlone(): number {
-    return this.#connections.filter((connection) => !connection.isFree && isAlone(connection)).length
+    if (this.#suspicion.isOn(this.#now) || deadline === 0) return 'trial'
+    // While nothing is held up nobody waits long for a trial: most statements are short.
+    return deadline - this.#options.acquireTimeoutMs + TRIAL_PATIENCE_MS > this.#now ? 'trial' : 'read'
   }
 
   /** What is new comes before what was long already. */
@@ -192,7 +191,7 @@ export class Lane {
     let trials = 0
     for (const connection of this.#connections) {
       if (connection.isFree) free ??= connection
-      else if (isAlone(connection)) {
+      else if (connection.alone !== undefined || connection.age >= LONG_TICKS) {
         alone++
         if (isSlow(connection)) slow++
         else if (connection.alone === 'trial') trials++
@@ -334,8 +333,6 @@ function board(passenger: Passenger, kind: Kind, connection: Connection): void {
   if (kind === 'trial') connection.alone = kind
   passenger.board(connection)
 }
-
-const isAlone = ({ alone, age }: Connection): boolean => alone !== undefined || age >= LONG_TICKS
 
 const isSlow = ({ alone, age }: Connection): boolean => alone === 'slow' || (alone !== 'write' && age >= LONG_TICKS)
 
