@@ -75,17 +75,12 @@ export const changesAfter = (from: LogPoint, upTo: string, size: PageSize): Sql 
          c.schema_name as schema, c.table_name as name, c.pk::text as pk, c.record::text as record
   from (${pageOf(sql`${from.id}::bigint`, upTo, size)}) c order by c.id`
 
-/** Changes of one table, by their ids. */
-export const changesWith = (ids: readonly string[], { schema, name }: { schema: string; name: string }): Sql => {
-  const [first, last] = [
-    sql`(select min(i) from unnest(${ids}::bigint[]) i)`,
-    sql`(select max(i) from unnest(${ids}::bigint[]) i)`,
-  ]
-  return sql`select c.* from (${eventsOf(sql`(
-    select * from svc.changes c
-    where ${isBehind(sql`${first} - 1`)} and c.id <= ${last} and c.schema_name = ${schema} and c.table_name = ${name}
-  )`)}) c where c.id = any(${ids}::bigint[])`
-}
+/** Changes of one table, from the first to the last of these ids. */
+export const changesBetween = (first: string, last: string, table: { schema: string; name: string }): Sql => sql`
+  select * from (${eventsOf(sql`(
+    select * from svc.changes c where ${isBehind(sql`${first}::bigint - 1`)} and c.id <= ${last}::bigint
+      and c.schema_name = ${table.schema} and c.table_name = ${table.name}
+  )`)}) c`
 
 const HORIZON = sql`select trimmed_xid as xid, trimmed_id as id from svc.change_horizon`
 

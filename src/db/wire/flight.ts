@@ -2,12 +2,19 @@ import type pg from 'pg'
 import type { AppError } from '../../core/errors.ts'
 import type { Relayed } from '../db.ts'
 import type { PgError } from '../pg-errors.ts'
+import type { Sql } from '../sql.ts'
+import { toRow, toText } from '../values.ts'
 import type { Connection } from './connection.ts'
 import { cellsOf, firstCell } from './data-rows.ts'
 import type { Outbox } from './outbox.ts'
 import type { StatementCache } from './statements.ts'
 
 export type Step = { text: string; values: readonly (string | null)[] }
+
+export function stepOf(statement: Sql): Step {
+  const { text, values } = statement.render()
+  return { text, values: values.map(toText) }
+}
 
 /**
  * `read`: short and repeatable; shares a connection with others, and is flown again when it is held up.
@@ -82,6 +89,10 @@ export class Flight {
   /** The same where texts were wanted. */
   get texts(): (string | null)[] {
     return this.relayed as (string | null)[]
+  }
+
+  rows<T extends object>(): T[] {
+    return this.found.map((cells) => toRow(this.fields, cells) as T)
   }
 
   /** How many rows the last statement returned or changed. */

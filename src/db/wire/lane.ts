@@ -199,8 +199,8 @@ export class Lane {
     }
     if (alone >= this.#maxAlone) return undefined
     if (kind === 'slow' && slow >= this.#maxSlow) return undefined
-    const maxTrials = this.#suspicion.isOn(this.#now) ? this.#options.crowd : this.#maxBeforeTrial
-    if (kind === 'trial' && (alone >= this.#maxBeforeTrial || trials >= maxTrials)) return undefined
+    if (kind === 'trial' && alone >= this.#maxBeforeTrial) return undefined
+    if (kind === 'trial' && trials >= this.#options.crowd && this.#suspicion.isOn(this.#now)) return undefined
     const { write, trial, slow: slowQueue } = this.#queues
     if (!free && this.#opening <= write.length + trial.length + slowQueue.length) this.#grow()
     return free

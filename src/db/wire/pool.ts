@@ -5,22 +5,12 @@ import { AppError, unavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { ApartOptions, Db, FlyAllOptions, FlyOptions, Relayed, Row, Tx } from '../db.ts'
-import {
-  fromPg,
-  isCanceled,
-  isCanceledByRequest,
-  isCrowded,
-  isLoginRefused,
-  isOutdatedPlan,
-  isRolledBack,
-  isUnprepared,
-  type PgError,
-} from '../pg-errors.ts'
+import { fromPg, isCrowded, isLoginRefused, type PgError } from '../pg-errors.ts'
+import { breather, isWorthRetrying, SESSION_STEP } from '../retries.ts'
 import { Sql } from '../sql.ts'
-import { toRow, toText } from '../values.ts'
 import { type ConnectOptions, type Login, openConnection } from './connect.ts'
 import { Connection } from './connection.ts'
-import { Flight, type FlightPlan, type Step, type Work } from './flight.ts'
+import { Flight, type FlightPlan, stepOf, type Work } from './flight.ts'
 import { Lane } from './lane.ts'
 import { Monitor } from './monitor.ts'
 import { RowTurns } from './row-turns.ts'
@@ -58,10 +48,7 @@ export interface Pool extends Db {
 const PIPELINE_SPREAD = 4
 /** With more on the wire PostgreSQL and the server go to sleep less often; see bench/. */
 const PIPELINE_DEPTH = 16
-/** statementIndex of the step that sets the identity. */
-const SESSION_STEP = -1
 const TRIM_EVERY_MS = 15_000
-const MAX_RETRIES = 3
 const MAX_BACKOFF_MS = 500
 
 export async function openPool(options: PoolOptions): Promise<Pool> {
@@ -179,11 +166,11 @@ class PostgresPool implements Pool {
   }
 
   rows<T extends object = Row>(who: Identity, statements: Statements, options?: FlyOptions): Promise<T[]> {
-    return this.#fly(who, statements, options, ROWS, rowsOf<T>)
+    return this.#fly(who, statements, options, ROWS, (flight) => flight.rows<T>())
   }
 
   relayRows<T extends object>(who: Identity, statements: Statements, options?: FlyOptions): Promise<T[]> {
-    return this.#fly(who, statements, options, RELAYED_ROWS, rowsOf<T>)
+    return this.#fly(who, statements, options, RELAYED_ROWS, (flight) => flight.rows<T>())
   }
 
   run(who: Identity, statements: Statements, options?: FlyOptions): Promise<number> {
@@ -262,7 +249,7 @@ class PostgresPool implements Pool {
         else lane.add(flight)
       }
       const plan = {
-        steps: [step, ...(statements instanceof Sql ? [toStep(statements)] : statements.map(toStep))],
+        steps: [step, ...(statements instanceof Sql ? [stepOf(statements)] : statements.map(stepOf))],
         role,
         work,
         ...wanted,
@@ -374,35 +361,12 @@ function workOf(who: Identity, { lane, reads }: FlyOptions): Work {
   return reads ? 'read' : 'write'
 }
 
-const rowsOf = <T extends object>({ found, fields }: Flight): T[] => found.map((cells) => toRow(fields, cells) as T)
-
-function toStep(statement: Sql): Step {
-  const { text, values } = statement.render()
-  return { text, values: values.map(toText) }
-}
-
 /** The caller is gone. A flight that was sent again for it has a successor. */
 function abandon(first: Flight): void {
   let flight = first
   while (flight.successor) flight = flight.successor
   if (flight.connection) flight.connection.abandon(flight)
   else flight.end(new AppError('request_timeout', 'request was aborted'))
-}
-
-/**
- * A flight or transaction is all or nothing, so one that PostgreSQL rolled back for reasons of its own may be flown
- * again.
- */
-function isWorthRetrying(error: unknown, tries: number): boolean {
-  if (tries > MAX_RETRIES) return false
-  if (isRolledBack(error) || isUnprepared(error) || isOutdatedPlan(error) || isCanceledByRequest(error)) return true
-  // A function left its own statement_timeout behind.
-  const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
-  return isCanceled(error) && cause?.statementIndex === SESSION_STEP
-}
-
-async function breather(error: unknown, tries: number): Promise<void> {
-  if (isRolledBack(error)) await sleep(Math.random() * 20 * tries)
 }
 
 const toAppError = (error: unknown): AppError => (error instanceof AppError ? error : fromPg(error as PgError))

@@ -2,10 +2,9 @@ import { budgets } from '../../core/budgets.ts'
 import type { Row, Tx } from '../db.ts'
 import { fromPg, type PgError } from '../pg-errors.ts'
 import type { Sql } from '../sql.ts'
-import { toRow, toText } from '../values.ts'
 import type { Connection } from './connection.ts'
 import { rowReader } from './data-rows.ts'
-import { Flight, type FlightPlan, type Step } from './flight.ts'
+import { Flight, type FlightPlan, type Step, stepOf } from './flight.ts'
 
 const statement = (text: string): Step => ({ text, values: [] })
 
@@ -32,10 +31,7 @@ export async function runTransaction<T>(
       connection.send(new Flight(plan, (flight, error) => (error ? reject(error) : resolve(flight))))
     })
   const sendAll = async (statements: readonly Sql[], wish?: Wish): Promise<Flight> => {
-    const steps = statements.map((sql) => {
-      const { text, values } = sql.render()
-      return { text, values: values.map(toText) }
-    })
+    const steps = statements.map(stepOf)
     try {
       return await fly(steps, wish)
     } catch (thrown) {
@@ -48,10 +44,7 @@ export async function runTransaction<T>(
   const tx: Tx = {
     fly: async (sql) => (await send(sql)).texts[0] ?? null,
     flyAll: async (statements) => (await sendAll(statements)).texts,
-    rows: async <R extends object = Row>(sql: Sql) => {
-      const { found, fields } = await send(sql, { wants: 'rows' })
-      return found.map((texts) => toRow(fields, texts) as R)
-    },
+    rows: async <R extends object = Row>(sql: Sql) => (await send(sql, { wants: 'rows' })).rows<R>(),
     each: async (sql, onRow, hold) => {
       const read = rowReader(onRow)
       const takeRows = (messages: Buffer): Promise<void> | undefined => {

@@ -1,6 +1,6 @@
 import type { DatabaseSession } from '../../../core/identity.ts'
 import { type Change, idOf } from '../../../db/changes/log.ts'
-import { changesWith } from '../../../db/changes/sql.ts'
+import { changesBetween } from '../../../db/changes/sql.ts'
 import { operator } from '../../../db/schema/filter/operators.ts'
 import { rowAlias, rowImage, type TableIn } from '../../../db/schema/row-image.ts'
 import type { Table } from '../../../db/schema/snapshot.ts'
@@ -58,11 +58,12 @@ export type Images = { readonly live: Rows; readonly partial: Rows; readonly gon
 /** A change and its number in the batch. */
 export type Numbered = { readonly n: number; readonly change: Change }
 
-/** Changes `c` of a table as the log holds them, and their numbers `i.n`. */
+/** Changes `c` of a table as the log holds them, and their numbers `i.n`. The items are in the order of the log. */
 function logged(table: Table, items: readonly Numbered[]): Sql {
   const ids = items.map(({ change }) => idOf(change))
   const numbers = sql`pg_catalog.unnest(${items.map(({ n }) => n)}::int[]), pg_catalog.unnest(${ids}::bigint[])`
-  return sql`rows from (${numbers}) as i(n, id) join (${changesWith(ids, table)}) c on c.id = i.id`
+  const between = changesBetween(ids[0] ?? '0', ids.at(-1) ?? '0', table)
+  return sql`rows from (${numbers}) as i(n, id) join (${between}) c on c.id = i.id`
 }
 
 /**
