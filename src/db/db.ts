@@ -23,6 +23,8 @@ export type FlyOptions = {
   signal?: Departure
   /** Milliseconds per statement; default `api.statement_timeout`. */
   timeoutMs?: number
+  /** Milliseconds that a statement waits for a lock; default eight seconds. */
+  lockTimeoutMs?: number
   /** Bytes of rows it may answer, then 413 `response too large`; for pages that are made smaller until they fit. */
   maxBytes?: number
 }

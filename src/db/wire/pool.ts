@@ -234,7 +234,7 @@ class PostgresPool implements Pool {
   ): Promise<T> {
     return new Promise((resolve, reject) => {
       const { signal } = options
-      const { step, role } = this.#session(who, options.timeoutMs)
+      const { step, role } = this.#session(who, options.timeoutMs, options.lockTimeoutMs)
       const work = workOf(who, options)
       const lane = this.#laneOf(role)
       let tries = 0

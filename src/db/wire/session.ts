@@ -25,9 +25,9 @@ const SETTINGS = [
   `'svc.aal',$4`,
   `'statement_timeout',$5`,
   `'search_path',$6`,
-  `'lock_timeout','${LOCK_TIMEOUT_MS}'`,
+  `'lock_timeout',$7`,
   `'TimeZone','UTC'`,
-  `'svc.actor',$7`,
+  `'svc.actor',$8`,
 ]
 const TEXT = `select where pg_catalog.num_nulls(${SETTINGS.map((setting) => `pg_catalog.set_config(${setting},true)`).join(',')})\
  operator(pg_catalog.>) 0`
@@ -40,9 +40,14 @@ export function createSessionStep(settings: SessionSettings) {
     actors.set(who, known)
     return known
   }
-  return (who: Identity, timeoutMs = settings.statementTimeoutMs): { step: Step; role: string } => {
+  return (
+    who: Identity,
+    timeoutMs = settings.statementTimeoutMs,
+    lockTimeoutMs = LOCK_TIMEOUT_MS,
+  ): { step: Step; role: string } => {
     const { role, userId, email, aal } = databaseSession(who)
     const path = who.kind === 'system' ? 'pg_catalog, pg_temp' : quoted
-    return { step: { text: TEXT, values: [role, userId, email, aal, String(timeoutMs), path, actorOf(who)] }, role }
+    const values = [role, userId, email, aal, String(timeoutMs), path, String(lockTimeoutMs), actorOf(who)]
+    return { step: { text: TEXT, values }, role }
   }
 }

@@ -11,6 +11,7 @@ import type { Sql } from '../../db/sql.ts'
 import { type Call, jsonText, noContent, type Reply, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { runBatch } from './batch/batch.ts'
+import { JoinedCreates } from './batch/joined-creates.ts'
 import { parseBatch } from './batch/parse.ts'
 import { bulkRoutes } from './bulk/routes.ts'
 import { parseKey } from './key.ts'
@@ -24,7 +25,7 @@ import { writtenColumns } from './write/body.ts'
 import { conflictOf } from './write/conflict.ts'
 import { explainWrite } from './write/errors.ts'
 import { explainUpsert, upserted, upsertStatements } from './write/upsert.ts'
-import { createStatement, deleteStatement, updateStatement } from './write/write.ts'
+import { deleteStatement, updateStatement } from './write/write.ts'
 
 export type CollectionsDeps = {
   db: Db
@@ -47,6 +48,7 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
     atTable(schema, call.params['table'] ?? '', call.who, work)
 
   const known = new KnownStatements()
+  const creates = new JoinedCreates(db, known, log)
   const reader = { db, known, means, cursors, embed }
 
   const keyOf = (call: Call, place: Place): string[] =>
@@ -123,8 +125,8 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
           requireWritable(place, 'insertable')
           const columns = writtenColumns(place.table, call.body, call.bodyText)
           if (call.query['onConflict'] !== undefined) return upsert(call, place, columns)
-          const statement = createStatement(known, place, { columns, body: call.bodyText, log: log.appender(call.who) })
-          const text = await write(call, place, statement, columns)
+          const { who, bodyText: body, departure } = call
+          const text = await creates.make({ who, place, columns, body, departure })
           // A trigger of the table swallowed the row.
           if (text === null) throw new AppError('forbidden', 'insufficient permissions')
           return jsonText(201, text)

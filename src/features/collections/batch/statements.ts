@@ -3,26 +3,44 @@ import type { Relayed } from '../../../db/db.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { mayDo } from '../../../db/schema/lookup.ts'
+import type { Column } from '../../../db/schema/snapshot.ts'
 import { type Slot, Slots, type Sql } from '../../../db/sql.ts'
 import { SEPARATOR, upserted, upsertStatements } from '../write/upsert.ts'
 import { shapeOf } from '../write/write.ts'
-import { buildLocks, buildRun } from './build.ts'
+import { buildLocks, buildRun, type RunKind } from './build.ts'
 import type { Operation } from './parse.ts'
 import type { Run } from './runs.ts'
 
 /** Made once for a method and its columns, however many operations it does. */
 export function runStatements(known: KnownStatements, place: Place, run: Run, log: Appender): readonly Sql[] {
   const [{ method, columns, conflict }] = run
-  if (conflict) return upsertStatements(known, place, { columns, bodies: run.map(({ body }) => body), conflict, log })
+  const bodies = run.map(({ body }) => body)
+  if (conflict) return upsertStatements(known, place, { columns, bodies, conflict, log })
+  return [runStatement(known, place, { method, columns }, { keysOf: run, bodies, log })]
+}
+
+/** Answers the new rows; rowTexts() reads it. */
+export const createsStatement = (
+  known: KnownStatements,
+  place: Place,
+  columns: readonly Column[],
+  bodies: readonly string[],
+  log: Appender,
+): Sql => runStatement(known, place, { method: 'create', columns }, { keysOf: [], bodies, log })
+
+type RunValues = { readonly keysOf: readonly Keyed[]; readonly bodies: readonly string[]; readonly log: Appender }
+type Keyed = Pick<Operation, 'key'>
+
+function runStatement(known: KnownStatements, place: Place, kind: RunKind, { keysOf, bodies, log }: RunValues): Sql {
   const slots = new Slots()
   const where = {
-    keys: keySlots(place, run, slots),
-    bodies: slots.put(`[${run.map(({ body }) => body).join(',')}]`),
-    count: slots.put(run.length),
+    keys: keySlots(place, keysOf, slots),
+    bodies: slots.put(`[${bodies.join(',')}]`),
+    count: slots.put(bodies.length),
   }
   const logged = log.within(slots)
-  const shape = `batch ${method} ${shapeOf(columns)}`
-  return [known.get(place, shape, () => buildRun(place, run[0], where, logged)).fill(slots.values)]
+  const shape = `batch ${kind.method} ${shapeOf(kind.columns)}`
+  return known.get(place, shape, () => buildRun(place, kind, where, logged)).fill(slots.values)
 }
 
 /**
@@ -39,7 +57,7 @@ export function lockStatement(known: KnownStatements, place: Place, operations: 
   return known.get(place, shape, () => buildLocks(place, keys, isForDelete)).fill(slots.values)
 }
 
-const keySlots = ({ table }: Place, operations: readonly Operation[], slots: Slots): Slot[] =>
+const keySlots = ({ table }: Place, operations: readonly Keyed[], slots: Slots): Slot[] =>
   table.primaryKey.map((_, i) => slots.put(operations.map(({ key }) => key[i] ?? '')))
 
 const STATUS = { create: 201, update: 200, delete: 204 }
@@ -51,7 +69,7 @@ export function resultsOf(run: Run, answers: readonly (Relayed | null)[]): Relay
   const status = `,"status":${STATUS[method]}`
   if (method === 'delete') return [run.map(({ index }) => `{"index":${index}${status}}`).join(',')]
   const pieces: Relayed[] = []
-  for (const [i, body] of split(answers[0] ?? '', run.length).entries()) {
+  for (const [i, body] of rowTexts(answers[0] ?? '', run.length).entries()) {
     pieces.push(`${i === 0 ? '' : ','}{"index":${first + i}${status},"body":`, body, '}')
   }
   return pieces
@@ -60,7 +78,8 @@ export function resultsOf(run: Run, answers: readonly (Relayed | null)[]): Relay
 /** Bytes that are worth a piece of their own; of shorter ones a text is made sooner. */
 const LONG_BODY = 16 * 1024
 
-function split(answer: Relayed, count: number): Relayed[] {
+/** The JSON text of each row that a run made or changed. */
+export function rowTexts(answer: Relayed, count: number): Relayed[] {
   if (typeof answer === 'string' || answer.length < count * LONG_BODY) return String(answer).split(SEPARATOR)
   const parts: Buffer[] = []
   let start = 0
