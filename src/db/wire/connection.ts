@@ -53,6 +53,15 @@ const TIDYING: FlightPlan = {
 }
 
 /**
+ * glibc gives the memory of each statement back to the system, and asks for it again for the next, until a block of this
+ * size was freed: from then on it keeps up to twice as much. For a list of twenty rows that is a sixth of its time.
+ */
+const WARMING: FlightPlan = {
+  ...TIDYING,
+  steps: [{ text: `select pg_catalog.octet_length(pg_catalog.repeat(' ', ${512 * 1024}))`, values: [] }],
+}
+
+/**
  * One pipelined connection: flights leave in order and come back in order. The driver opens and ends it, and reads the
  * messages that are rare; its queue and its events cost more than a flight's own work.
  */
@@ -108,6 +117,7 @@ export class Connection {
     }
     const client = await openConnection(options, reception)
     connection = new Connection(client, options, prepared, events)
+    if (prepared) connection.send(new Flight(WARMING, () => {}))
     return connection
   }
 

@@ -1,5 +1,6 @@
 import type { AppError } from '../../core/errors.ts'
 import { unavailable } from '../../core/errors.ts'
+import type { OwnLoad } from '../own-load.ts'
 import { type Connection, type ConnectionEvents, HELD_UP_TICKS } from './connection.ts'
 import type { Flight, Work } from './flight.ts'
 import { Suspicion } from './suspicion.ts'
@@ -13,6 +14,8 @@ export type LaneOptions = {
   spread: number
   /** Connections that reads are put on before they wait; more only in place of those held up by a slow one. */
   crowd: number
+  /** While this process keeps a core busy, PostgreSQL has one fewer. */
+  ownLoad?: OwnLoad | undefined
   acquireTimeoutMs: number
   open(events: ConnectionEvents): Promise<Connection>
   /** Told about each failure and success to connect, so that the pool knows whether the database is there. */
@@ -169,10 +172,11 @@ export class Lane {
 
   /** The least busy of as few connections as suffice, not counting those held up by a slow flight. */
   #pickShared(): Connection | undefined {
-    const { depth, spread, crowd } = this.#options
+    const { depth, spread, crowd, ownLoad } = this.#options
     let reads = 0
     for (const connection of this.#connections) if (isQuick(connection)) reads += connection.load
-    const enough = Math.min(crowd, Math.ceil((reads + 1) / spread))
+    const most = ownLoad?.isHigh ? crowd - 1 : crowd
+    const enough = Math.min(most, Math.ceil((reads + 1) / spread))
     let best: Connection | undefined
     let seen = 0
     for (const connection of this.#connections) {
@@ -262,6 +266,7 @@ export class Lane {
 
   #tick(): void {
     this.#now = performance.now()
+    this.#options.ownLoad?.look()
     let isBusy = false
     const moved: Flight[] = []
     for (const connection of this.#connections) {

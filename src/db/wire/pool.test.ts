@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { availableParallelism } from 'node:os'
 import { after, type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { createDatabase, stopClusters } from '../../../test/cluster.ts'
@@ -113,6 +114,26 @@ test('an error in one flight leaves the flights behind it on the same connection
   for (const [i, answer] of answers.entries()) {
     if (i % 4 === 0) assert.equal(answer.status, 'rejected')
     else assert.deepEqual(answer, { status: 'fulfilled', value: String(i) })
+  }
+})
+
+test('while this process keeps a core busy, reads leave PostgreSQL to the other ones', async () => {
+  const wide = await openPool({ ...options, maxConns: 12 })
+  let isOver = false
+  const spin = (): void => {
+    for (const until = performance.now() + 5; performance.now() < until; );
+    if (!isOver) setImmediate(spin)
+  }
+  spin()
+  const pid = sql`select pg_backend_pid()`
+  try {
+    await eventually(async () => {
+      const pids = await Promise.all(Array.from({ length: 40 }, () => wide.fly(ANONYMOUS, pid, { reads: true })))
+      assert.ok(new Set(pids).size <= Math.max(1, availableParallelism() - 1))
+    })
+  } finally {
+    isOver = true
+    await wide.stop()
   }
 })
 

@@ -5,6 +5,7 @@ import { AppError, unavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { ApartOptions, Db, FlyAllOptions, FlyOptions, Relayed, Row, Tx } from '../db.ts'
+import { OwnLoad } from '../own-load.ts'
 import { fromPg, isCrowded, isLoginRefused, type PgError } from '../pg-errors.ts'
 import { breather, isWorthRetrying, SESSION_STEP } from '../retries.ts'
 import { Sql } from '../sql.ts'
@@ -104,13 +105,15 @@ class PostgresPool implements Pool {
   }
 
   #lane(max: number, min: number, connect: ConnectOptions, onOpenFailed: (error: Error) => void): Lane {
-    const crowd = isNearby(this.#options.url) ? Math.max(2, availableParallelism()) : Math.ceil(max / 2)
+    const nearby = isNearby(this.#options.url)
+    const crowd = nearby ? Math.max(2, availableParallelism()) : Math.ceil(max / 2)
     return new Lane({
       max,
       min,
       depth: PIPELINE_DEPTH,
       spread: PIPELINE_SPREAD,
       crowd,
+      ownLoad: nearby ? new OwnLoad() : undefined,
       acquireTimeoutMs: this.#options.acquireTimeoutMs,
       open: (events) => Connection.open(connect, this.#options.preparedStatements, events),
       onOpened: () => {
