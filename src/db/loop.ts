@@ -5,8 +5,8 @@ export type LoopOptions = {
   everyMs: number
   /** Before the first look, unless poked earlier; nothing = at once. */
   firstMs?: number
-  /** The least time between the ends of two steps, however many pokes arrive. */
-  gapMs?: () => number
+  /** The least time between a step, which took `tookMs`, and the next one, however many pokes arrive. */
+  gapMs?: (tookMs: number) => number
   /** Told of the first failure in a row; the loop goes on, at first soon and then ever later. */
   onFailure?: (error: unknown) => void
 }
@@ -76,6 +76,7 @@ export class Loop {
       this.#poked = false
       const waiting = this.#waiting.splice(0)
       let wait = everyMs
+      const beganAt = performance.now()
       try {
         wait = (await step()) ?? everyMs
         failures = 0
@@ -87,7 +88,7 @@ export class Loop {
       }
       const endedAt = performance.now()
       if (wait > 0 && !this.#poked) await this.#pause(wait, true)
-      await this.#pause(endedAt + (gapMs?.() ?? 0) - performance.now(), false)
+      await this.#pause(endedAt + (gapMs?.(endedAt - beganAt) ?? 0) - performance.now(), false)
     }
     for (const { reject } of this.#waiting.splice(0)) reject(new Error('stopped'))
   }

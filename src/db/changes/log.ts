@@ -74,6 +74,10 @@ const FIRST_TRIM_MS = 60_000
 const LAG_EVERY_MS = 5_000
 const TRIM_SLICE = 5_000
 const SETTLE_GAP_MS = 2
+/** Looks are at work for a fifth of the time: where each takes long, as on a busy machine, there are fewer. */
+const SETTLE_GAP_FACTOR = 4
+/** As seldom as other processes are told. */
+const MAX_SETTLE_GAP_MS = 10
 /** Looks for which the head is waited for. Whoever was at work at the first is seldom still so at the second. */
 const HEAD_LOOKS = 10
 /** A durable step takes a row lock and writes; a realtime read does not. */
@@ -143,7 +147,7 @@ export class ChangeLog {
     this.#settling = this.#loop('settling', {
       step: () => this.#settle(),
       everyMs: POLL_MS,
-      gapMs: () => SETTLE_GAP_MS,
+      gapMs: (tookMs) => Math.min(MAX_SETTLE_GAP_MS, Math.max(SETTLE_GAP_MS, tookMs * SETTLE_GAP_FACTOR)),
     })
     this.#unlisten = await this.#db.listen(
       CHANNEL,
