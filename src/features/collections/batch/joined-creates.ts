@@ -94,10 +94,10 @@ export class JoinedCreates {
     const [first] = creates
     if (!first || creates.length === 1) return this.#each(creates)
     const { who, place, columns } = first
-    const bodies = creates.map(({ body }) => body)
-    const statement = createsStatement(this.#known, place, columns, bodies, this.#log.appender(who))
-    const signal = new AllGone(creates.map(({ departure }) => departure))
     try {
+      const bodies = creates.map(({ body }) => body)
+      const statement = createsStatement(this.#known, place, columns, bodies, this.#log.appender(who))
+      const signal = new AllGone(creates.map(({ departure }) => departure))
       const answer = await this.#db.fly(who, statement, { signal, plain: true, lockTimeoutMs: LOCK_TIMEOUT_MS })
       this.#log.wake()
       const texts = rowTexts(answer ?? '', creates.length)
