@@ -34,7 +34,7 @@ const LOCK_TIMEOUT_MS = 10
 const MOST_ROWS = 64
 const LONGEST_BODY = 4 * 1024
 /** Once rows were refused, so that who sends bad ones does not make everybody's fly twice all the time. */
-const ALONE_FOR_MS = 1_000
+const ALONE_FOR_MS = 250
 
 /**
  * Creates that arrive together become one statement: a session, a look for triggers and a commit cost as much for
