@@ -33,6 +33,8 @@ export type PoolOptions = {
   /** See SessionSettings. */
   logKey?: string
   observe: Observe
+  /** Default: measured. */
+  ownLoad?: OwnLoad
 }
 
 export type PoolStats = { total: number; idle: number; inUse: number; max: number }
@@ -113,7 +115,7 @@ class PostgresPool implements Pool {
       depth: PIPELINE_DEPTH,
       spread: PIPELINE_SPREAD,
       crowd,
-      ownLoad: nearby ? new OwnLoad() : undefined,
+      ownLoad: nearby ? (this.#options.ownLoad ?? new OwnLoad()) : undefined,
       acquireTimeoutMs: this.#options.acquireTimeoutMs,
       open: (events) => Connection.open(connect, this.#options.preparedStatements, events),
       onOpened: () => {
