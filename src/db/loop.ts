@@ -11,6 +11,9 @@ export type LoopOptions = {
   onFailure?: (error: unknown) => void
 }
 
+/** For gaps that follow how long something takes. */
+export const within = (least: number, value: number, most: number): number => Math.min(Math.max(value, least), most)
+
 const FIRST_RETRY_MS = 100
 const LAST_RETRY_MS = 30_000
 

@@ -3,7 +3,7 @@ import { reasonOf } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db, Relayed } from '../db.ts'
-import { Loop, type LoopOptions } from '../loop.ts'
+import { Loop, type LoopOptions, within } from '../loop.ts'
 import type { Sql } from '../sql.ts'
 import { Appender } from './append.ts'
 import { Settled } from './settled.ts'
@@ -147,7 +147,7 @@ export class ChangeLog {
     this.#settling = this.#loop('settling', {
       step: () => this.#settle(),
       everyMs: POLL_MS,
-      gapMs: (tookMs) => Math.min(MAX_SETTLE_GAP_MS, Math.max(SETTLE_GAP_MS, tookMs * SETTLE_GAP_FACTOR)),
+      gapMs: (tookMs) => within(SETTLE_GAP_MS, tookMs * SETTLE_GAP_FACTOR, MAX_SETTLE_GAP_MS),
     })
     this.#unlisten = await this.#db.listen(
       CHANNEL,

@@ -1,7 +1,7 @@
 import { reasonOf, unavailable } from '../../core/errors.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../db.ts'
-import { Loop } from '../loop.ts'
+import { Loop, within } from '../loop.ts'
 import { databaseRefusal } from '../pg-errors.ts'
 import { createFingerprint, createIntrospection, type Loaded } from './introspect/introspect.ts'
 import type { Schema, SchemaCache } from './snapshot.ts'
@@ -42,8 +42,6 @@ const MAX_DEBOUNCE_MS = 250
 const MIN_CHECK_GAP_MS = 100
 const MAX_CHECK_GAP_MS = 1_000
 const CHECK_GAP_FACTOR = 10
-
-const within = (least: number, value: number, most: number): number => Math.min(Math.max(value, least), most)
 
 export class FollowedSchema implements SchemaCache {
   readonly #options: FollowedSchemaOptions

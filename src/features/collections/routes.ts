@@ -25,7 +25,7 @@ import { writtenColumns } from './write/body.ts'
 import { conflictOf } from './write/conflict.ts'
 import { explainWrite } from './write/errors.ts'
 import { explainUpsert, upserted, upsertStatements } from './write/upsert.ts'
-import { deleteStatement, updateStatement } from './write/write.ts'
+import { createStatement, deleteStatement, updateStatement } from './write/write.ts'
 
 export type CollectionsDeps = {
   db: Db
@@ -41,6 +41,8 @@ export type CollectionsDeps = {
   limits: { exportMaxRows: number; importMaxBytes: number }
 }
 
+type Caller = Pick<Call, 'who' | 'departure'>
+
 export function createCollections({ db, schema, log, means, trigrams, embed, cursors, limits }: CollectionsDeps): {
   routes: Route[]
 } {
@@ -48,14 +50,13 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
     atTable(schema, call.params['table'] ?? '', call.who, work)
 
   const known = new KnownStatements()
-  const creates = new JoinedCreates(db, known, log)
   const reader = { db, known, means, cursors, embed }
 
   const keyOf = (call: Call, place: Place): string[] =>
     parseKey(place.table, call.params['id'] ?? '', call.rawParams['id'] ?? '')
 
   const writeAll = async (
-    call: Call,
+    call: Caller,
     { table }: Place,
     statements: readonly [Sql, ...Sql[]],
     columns: readonly Column[] = [],
@@ -71,12 +72,17 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
   }
 
   const write = async (
-    call: Call,
+    call: Caller,
     place: Place,
     statement: Sql,
     columns?: readonly Column[],
     key?: readonly string[],
   ): Promise<string | null> => (await writeAll(call, place, [statement], columns, key))[0] ?? null
+
+  const creates = new JoinedCreates(db, known, log, (create) => {
+    const { who, place, columns, body } = create
+    return write(create, place, createStatement(known, place, { columns, body, log: log.appender(who) }), columns)
+  })
 
   const upsert = async (call: Call, place: Place, columns: readonly Column[]): Promise<Reply> => {
     const { onConflict = '', merge } = call.query

@@ -1,5 +1,4 @@
 import type { Departure } from '../../../core/departure.ts'
-import { AppError } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
@@ -7,8 +6,7 @@ import { failedStatement, isServerTrouble } from '../../../db/pg-errors.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
-import { explainWrite } from '../write/errors.ts'
-import { createStatement, shapeOf } from '../write/write.ts'
+import { shapeOf } from '../write/write.ts'
 import { createsStatement, rowTexts } from './statements.ts'
 
 /** One row that a request wants to be made. */
@@ -19,6 +17,9 @@ export type Create = {
   readonly body: string
   readonly departure: Departure
 }
+
+/** The new record as JSON text, or null if a trigger swallowed it. */
+type MakeRow = (create: Create) => Promise<string | null>
 
 type Waiting = Create & { readonly resolve: (text: string | null) => void; readonly reject: (error: unknown) => void }
 
@@ -44,15 +45,17 @@ export class JoinedCreates {
   readonly #db: Db
   readonly #known: KnownStatements
   readonly #log: Pick<ChangeLog, 'appender' | 'wake'>
+  readonly #alone: MakeRow
   readonly #byCaller = new WeakMap<Identity, Map<string, Alike>>()
 
-  constructor(db: Db, known: KnownStatements, log: Pick<ChangeLog, 'appender' | 'wake'>) {
+  /** `alone` makes a row in a flight of its own. */
+  constructor(db: Db, known: KnownStatements, log: Pick<ChangeLog, 'appender' | 'wake'>, alone: MakeRow) {
     this.#db = db
     this.#known = known
     this.#log = log
+    this.#alone = alone
   }
 
-  /** The new record as JSON text, or null if a trigger swallowed it. */
   make(create: Create): Promise<string | null> {
     return mayShare(create) ? this.#share(create) : this.#alone(create)
   }
@@ -114,16 +117,6 @@ export class JoinedCreates {
 
   async #each(creates: readonly Waiting[]): Promise<void> {
     await Promise.all(creates.map((create) => this.#alone(create).then(create.resolve, create.reject)))
-  }
-
-  async #alone({ who, place, columns, body, departure }: Create): Promise<string | null> {
-    const statement = createStatement(this.#known, place, { columns, body, log: this.#log.appender(who) })
-    const options = { signal: departure, plain: !place.table.runsUserCode }
-    const text = await this.#db.fly(who, statement, options).catch((error: unknown) => {
-      throw error instanceof AppError ? explainWrite(error, columns) : error
-    })
-    this.#log.wake()
-    return text
   }
 }
 
