@@ -172,11 +172,14 @@ export class ChangeLog {
     this.#notifySoon()
   }
 
-  /** The last change that is settled at this moment; while nothing is known to be, the last one that a reader passed. */
+  /**
+   * The last change that is there, as soon as it is settled. While a transaction goes on for long, the last one before
+   * it; while nothing is known to be settled, the last one that a reader passed.
+   */
   async head(): Promise<Position> {
-    for (let looks = 0; looks === 0 || (looks < HEAD_LOOKS && !this.#settled.isKnown); looks++) {
-      await this.#settling?.next()
-    }
+    await this.#settling?.next()
+    const { seen } = this.#settled
+    for (let looks = 1; looks < HEAD_LOOKS && !this.#settled.hasReached(seen); looks++) await this.#settling?.next()
     const [point] = await this.#db.rows<LogPoint>(SYSTEM, headOfLog(this.#settled.upTo))
     return point ? positionOf(point) : '0-0'
   }

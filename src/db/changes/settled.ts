@@ -22,6 +22,7 @@ export class Settled {
   #samples: Sample[] = []
   #upTo = 0n
   #isKnown = false
+  #seen = 0n
   #wait = FIRST_WAIT_MS
 
   constructor(db: Db) {
@@ -37,6 +38,15 @@ export class Settled {
     return this.#isKnown
   }
 
+  /** The last id that was given out at the last look. */
+  get seen(): bigint {
+    return this.#seen
+  }
+
+  hasReached(id: bigint): boolean {
+    return this.#isKnown && this.#upTo >= id
+  }
+
   /** Another life of the database may answer next: its moments are not comparable with those of this one. */
   forget(): void {
     this.#samples = []
@@ -50,6 +60,7 @@ export class Settled {
     // What a durable reader has passed was settled for somebody.
     if (!this.#isKnown) this.#upTo = BigInt((await this.#db.fly(SYSTEM, lastRead)) ?? 0)
     const last = BigInt((await this.#db.fly(SYSTEM, lastId)) ?? 0)
+    this.#seen = last
     // Nothing new: no transaction number is spent on it. Ids that went back, as after a restore, are something new.
     if (this.#isKnown && this.#upTo === last) return undefined
     const bounded = last !== this.#samples.at(-1)?.lastId
