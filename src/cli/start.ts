@@ -5,7 +5,7 @@ import { type DataLock, lockDataDir } from '../db/setup/embedded/lock.ts'
 import { type BannerFacts, banner } from './banner.ts'
 import type { Context } from './command.ts'
 import { createLog, type Log } from './log/log.ts'
-import { explainStart, forceExitAfter, type Server, startAlone, watchForBugs } from './serve/alone.ts'
+import { collectSeldom, explainStart, forceExitAfter, type Server, startAlone, watchForBugs } from './serve/alone.ts'
 import { Crew } from './serve/crew.ts'
 import { serveAsMember } from './serve/member.ts'
 import { readToken, removeToken, writeToken } from './token-file.ts'
@@ -34,6 +34,7 @@ export async function start(context: Context): Promise<number> {
     await announce(context, await server.facts())
     watchForBugs(log)
     if (workers === 1) context.onServing()
+    collectSeldom()
     await stopping
     // Workers drain one after another: the last begins after nearly all of the time, and has all of it.
     forceExitAfter((workers > 1 ? 2 * drainSeconds : drainSeconds) + 10)

@@ -1,3 +1,4 @@
+import { setFlagsFromString } from 'node:v8'
 import type { App } from '../../app/surroundings.ts'
 import { startApp } from '../../app.ts'
 import { type Config, publicBaseUrl } from '../../config/config.ts'
@@ -58,6 +59,16 @@ const LISTEN_FAILURES: Record<string, string> = {
 
 const listenFailure = ({ server: { host, port } }: Config, { code = '', message }: NodeJS.ErrnoException): string =>
   `cannot listen on ${host} port ${port}: ${LISTEN_FAILURES[code] ?? message}`
+
+/**
+ * Bodies and answers are memory outside of V8's heap, and it counts what of them has come since the last collection
+ * against what the heap may grow by. Ours is small, so a few megabytes a second made it collect everything every second, on
+ * five threads. It may grow to four times its size before that; see docs/decisions/0111-seldom-collected.md. Not before
+ * `onServing`: V8 refuses compiled code that was kept under other flags.
+ */
+export function collectSeldom(): void {
+  setFlagsFromString('--heap-growing-percent=300')
+}
 
 export function watchForBugs(log: Log): void {
   process.on('unhandledRejection', (reason) => {

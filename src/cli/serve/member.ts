@@ -2,7 +2,7 @@ import { startApp } from '../../app.ts'
 import type { Census } from '../../core/census.ts'
 import type { Context } from '../command.ts'
 import { createLog } from '../log/log.ts'
-import { explainStart, factsOf, forceExitAfter, watchForBugs } from './alone.ts'
+import { collectSeldom, explainStart, factsOf, forceExitAfter, watchForBugs } from './alone.ts'
 import type { Assignment, Ready } from './crew.ts'
 import { Peer } from './peer.ts'
 import { shareOf } from './share.ts'
@@ -41,6 +41,7 @@ export async function serveAsMember(context: Context): Promise<number> {
     const ready: Ready = { url: app.url, facts: await factsOf(app, config) }
     await parent.ask('ready', ready)
     context.onServing()
+    collectSeldom()
   } catch (error) {
     await parent.ask('failed', explainStart(config, error).message)
     process.exit(1)
