@@ -68,20 +68,23 @@ const MAX_ID = 2n ** 63n - 1n
 /** One row may hold a megabyte, and a page is held as text, as rows and as frames. */
 const PAGE: PageSize = { changes: 500, bytes: 2 * 1024 * 1024 }
 const POLL_MS = 1_000
-const NOTIFY_EVERY_MS = 10
 const TRIM_EVERY_MS = 3_600_000
 const FIRST_TRIM_MS = 60_000
 const LAG_EVERY_MS = 5_000
 const TRIM_SLICE = 5_000
+/** Looks, and words to other processes, take a tenth of the time: where each takes long, as on a busy machine, there are fewer. */
+const GAP_FACTOR = 9
 const SETTLE_GAP_MS = 2
-/** Looks are at work for a fifth of the time: where each takes long, as on a busy machine, there are fewer. */
-const SETTLE_GAP_FACTOR = 4
-/** As seldom as other processes are told. */
-const MAX_SETTLE_GAP_MS = 10
+const MAX_SETTLE_GAP_MS = 25
+const NOTIFY_GAP_MS = 10
+const MAX_NOTIFY_GAP_MS = 50
 /** Looks for which the head is waited for. Whoever was at work at the first is seldom still so at the second. */
 const HEAD_LOOKS = 10
 /** A durable step takes a row lock and writes; a realtime read does not. */
 const READ_GAP_MS = 3
+/** Pages that take long, since they are large or the machine is busy, are read for a third of the time. */
+const READ_GAP_FACTOR = 2
+const MAX_READ_GAP_MS = 100
 const DURABLE_GAP_MS = 20
 
 function pointOf(position: Position): LogPoint | undefined {
@@ -126,10 +129,9 @@ export class ChangeLog {
   readonly #followers = new Set<{ position(): Position; doubt(): void }>()
   readonly #timers = new Set<NodeJS.Timeout>()
   #settling: Loop | undefined
+  #telling: Loop | undefined
   #stopped = false
   #unlisten: (() => Promise<void>) | undefined
-  #notifyTimer: NodeJS.Timeout | undefined
-  #notifiedAt = 0
   #lag = 0
 
   constructor({ db, observe, retentionSeconds, key }: ChangeLogDeps) {
@@ -147,7 +149,14 @@ export class ChangeLog {
     this.#settling = this.#loop('settling', {
       step: () => this.#settle(),
       everyMs: POLL_MS,
-      gapMs: (tookMs) => within(SETTLE_GAP_MS, tookMs * SETTLE_GAP_FACTOR, MAX_SETTLE_GAP_MS),
+      gapMs: (tookMs) => within(SETTLE_GAP_MS, tookMs * GAP_FACTOR, MAX_SETTLE_GAP_MS),
+    })
+    this.#telling = this.#loop('notify', {
+      // Only a wake-up: whoever misses it polls.
+      step: () => this.#db.fly(SYSTEM, notifyReaders(this.#me)).then(() => undefined),
+      everyMs: Number.POSITIVE_INFINITY,
+      firstMs: Number.POSITIVE_INFINITY,
+      gapMs: (tookMs) => within(NOTIFY_GAP_MS, tookMs * GAP_FACTOR, MAX_NOTIFY_GAP_MS),
     })
     this.#unlisten = await this.#db.listen(
       CHANNEL,
@@ -169,7 +178,7 @@ export class ChangeLog {
   wake(): void {
     if (this.#stopped) return
     this.#changed()
-    this.#notifySoon()
+    this.#telling?.poke()
   }
 
   /**
@@ -200,6 +209,7 @@ export class ChangeLog {
   follow({ from, onBatch, onLost, gapMs = () => READ_GAP_MS }: Follow): Follower {
     let position = from
     let inDoubt = false
+    let readMs = 0
     const self = {
       position: () => position,
       doubt: () => {
@@ -214,7 +224,9 @@ export class ChangeLog {
           onLost(position)
         }
         inDoubt = false
+        const beganAt = performance.now()
         const changes = await this.read(position)
+        readMs = performance.now() - beganAt
         const last = changes.at(-1)
         if (!last) return undefined
         await onBatch(changes)
@@ -225,7 +237,11 @@ export class ChangeLog {
         throw error
       }
     }
-    const loop = this.#loop('read', { step, everyMs: POLL_MS, gapMs })
+    const loop = this.#loop('read', {
+      step,
+      everyMs: POLL_MS,
+      gapMs: () => within(gapMs(), readMs * READ_GAP_FACTOR, MAX_READ_GAP_MS),
+    })
     this.#readers.add(loop)
     return {
       stop: () => {
@@ -283,7 +299,6 @@ export class ChangeLog {
 
   async stop(): Promise<void> {
     this.#stopped = true
-    clearTimeout(this.#notifyTimer)
     for (const timer of this.#timers) clearTimeout(timer)
     await this.#unlisten?.().catch(() => undefined)
     await Promise.all([...this.#loops].map((loop) => loop.stop()))
@@ -322,16 +337,5 @@ export class ChangeLog {
 
   #troubled(what: string, error: unknown): void {
     this.#observe({ level: 'warn', message: `change log: ${what} failed`, attrs: { error: reasonOf(error) } })
-  }
-
-  #notifySoon(): void {
-    if (this.#notifyTimer || this.#stopped) return
-    const wait = Math.max(0, this.#notifiedAt + NOTIFY_EVERY_MS - Date.now())
-    this.#notifyTimer = setTimeout(() => {
-      this.#notifyTimer = undefined
-      this.#notifiedAt = Date.now()
-      // Only a wake-up: whoever misses it polls.
-      this.#db.fly(SYSTEM, notifyReaders(this.#me)).catch(() => undefined)
-    }, wait).unref()
   }
 }

@@ -1,6 +1,6 @@
 import { SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../db.ts'
-import { type LogMoment, lastId, lastRead, momentOf } from './sql.ts'
+import { type LogMoment, lastRead, momentOf } from './sql.ts'
 
 /** A moment of the past: transactions from `bound` on began to write later, and have ids above `lastId`. */
 type Sample = { readonly bound: bigint; readonly lastId: bigint }
@@ -59,23 +59,22 @@ export class Settled {
     const careful = !this.#isKnown || this.#wait >= CAREFUL_FROM_MS
     // What a durable reader has passed was settled for somebody.
     if (!this.#isKnown) this.#upTo = BigInt((await this.#db.fly(SYSTEM, lastRead)) ?? 0)
-    const last = BigInt((await this.#db.fly(SYSTEM, lastId)) ?? 0)
-    this.#seen = last
     // Nothing new: no transaction number is spent on it. Ids that went back, as after a restore, are something new.
-    if (this.#isKnown && this.#upTo === last) return undefined
-    const bounded = last !== this.#samples.at(-1)?.lastId
-    const [moment] = await this.#db.rows<LogMoment>(SYSTEM, momentOf({ bounded, careful }))
+    const known = this.#samples.at(-1)?.lastId
+    const [moment] = await this.#db.rows<LogMoment>(SYSTEM, momentOf({ known, careful }))
     if (!moment) return undefined
+    const last = BigInt(moment.last)
+    this.#seen = last
     const oldest = BigInt(moment.oldest)
     if (moment.bound !== null) this.#samples.push({ bound: BigInt(moment.bound), lastId: last })
-    const known = this.#samples.findLastIndex(({ bound }) => bound <= oldest)
-    const settled = this.#samples[known]
+    const newest = this.#samples.findLastIndex(({ bound }) => bound <= oldest)
+    const settled = this.#samples[newest]
     if (settled) {
       this.#isKnown = true
       this.#upTo = settled.lastId
     }
     // Older moments say less; of too many newer ones every second is enough.
-    this.#samples = this.#samples.slice(Math.max(known, 0))
+    this.#samples = this.#samples.slice(Math.max(newest, 0))
     if (this.#samples.length > MAX_SAMPLES) this.#samples = this.#samples.filter((_, i) => i % 2 === 0)
     if (this.#upTo === last) {
       this.#wait = FIRST_WAIT_MS

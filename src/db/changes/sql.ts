@@ -3,32 +3,33 @@ import { EMPTY, type Sql, sql } from '../sql.ts'
 
 export type LogPoint = { xid: string; id: string }
 
-/** Of its own flight, so that it is read before the snapshot of momentOf() is taken, whatever the isolation level. */
-export const lastId: Sql = sql`select (last_value - case when is_called then 0 else 1 end)::text from svc.changes_id_seq`
-
 /**
- * `oldest`: no transaction below this was running. `bound`: whoever had begun to write has a number below this. Only a number
- * of our own tells: the xmax of a snapshot is that of the last transaction that *ended*, and later ones may be running.
+ * `last`: the id that was given out last. `oldest`: no transaction below this was running. `bound`: whoever has taken an id
+ * up to `last` has a number below this. Only a number of our own tells: the xmax of a snapshot is that of the last
+ * transaction that *ended*, and later ones may be running.
  */
-export type LogMoment = { bound: string | null; oldest: string }
+export type LogMoment = { last: string; bound: string | null; oldest: string }
 
 /**
- * `bounded`: with a bound, which takes a transaction number.
+ * A bound takes a transaction number, so there is none while `known` is still the last id. It is taken after the id was
+ * read, on which it depends; that the snapshot is older than both only makes `oldest` smaller.
  * `careful`: without transactions of other databases, which cannot write this log. Dearer, since it looks through the
  * cluster's locks. A transaction whose holder is not found counts as ours.
  */
-export const momentOf = ({ bounded, careful }: { bounded: boolean; careful: boolean }): Sql => sql`
-  select ${bounded ? sql`pg_current_xact_id()::text` : sql`null::text`} as bound, ${
-    careful
-      ? sql`coalesce((
+export const momentOf = ({ known, careful }: { known: bigint | undefined; careful: boolean }): Sql => sql`
+  select given.last::text as last, case when given.last is distinct from ${known?.toString() ?? null}::bigint
+    then pg_current_xact_id()::text end as bound, ${
+      careful
+        ? sql`coalesce((
     select min(running.xid) from pg_snapshot_xip(pg_current_snapshot()) as running(xid)
     where not exists (
       select from pg_locks l join pg_stat_activity a on a.pid = l.pid join pg_database d on d.oid = a.datid
       where l.locktype = 'transactionid' and l.granted and l.mode = 'ExclusiveLock'
         and l.transactionid = running.xid::xid and d.datname <> current_database())
   ), pg_snapshot_xmax(pg_current_snapshot()))::text`
-      : sql`pg_snapshot_xmin(pg_current_snapshot())::text`
-  } as oldest`
+        : sql`pg_snapshot_xmin(pg_current_snapshot())::text`
+    } as oldest
+  from (select last_value - case when is_called then 0 else 1 end as last from svc.changes_id_seq offset 0) given`
 
 export type ChangeRow = {
   xid: string
