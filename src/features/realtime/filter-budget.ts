@@ -7,6 +7,12 @@ const MAX_KNOWN = 10_000
 /** What a statement that hit its time limit counts as: so much that its identity has to rest. */
 export const TIMED_OUT_MS = 2 * ROOM_MS
 
+const DEAR_MS = 50
+const MAX_REST_MS = 1_000
+
+/** Filters of one identity that take long are judged for a quarter of the time: its own events are late, nobody else's. */
+export const restAfter = (ms: number): number => (ms < DEAR_MS ? 0 : Math.min(3 * ms, MAX_REST_MS))
+
 export const tooDear = (): AppError =>
   new AppError('rate_limited', 'filter takes too long', { headers: { 'Retry-After': '20' } })
 

@@ -28,7 +28,7 @@ export type HubDeps = {
 const MAX_WAITING = 32 * 1024 * 1024
 /** The same for the filters of one identity, which hold up nobody: its subscribers read on at their own pace. */
 const MAX_WAITING_FOR_FILTER = 8 * 1024 * 1024
-/** Identities whose filters are judged at once. */
+/** Filters that are judged at once. */
 const FILTER_SLOTS = 2
 const IDLE_MS = 30_000
 const RETRY_MS = 250
@@ -213,7 +213,7 @@ export class Hub {
     const known = this.#filterChecks.get(sessionKey)
     if (known) return known
     const forget = (): void => void this.#filterChecks.delete(sessionKey)
-    const checks = new Checks((round) => this.#filterTurns.run(() => this.#check(round)), forget)
+    const checks = new Checks((round) => this.#check(round), forget)
     this.#filterChecks.set(sessionKey, checks)
     return checks
   }
@@ -233,7 +233,8 @@ export class Hub {
 
   async #judge(changes: readonly Change[], interests: readonly Interest[]): Promise<Judged> {
     const { db, observe, schemaWith } = this.#deps
-    return judge({ db, observe, budget: this.#budget }, await schemaWith(namesIn(changes)), changes, interests)
+    const deps = { db, observe, budget: this.#budget, turns: this.#filterTurns }
+    return judge(deps, await schemaWith(namesIn(changes)), changes, interests)
   }
 
   #tell(channel: Channel, parts: readonly Part[]): void {
@@ -322,13 +323,11 @@ export class Hub {
   }
 
   async #replayed(interest: Interest, changes: readonly Change[]): Promise<Verdict> {
-    const ask = (): Promise<Verdict> =>
-      this.#again(async () => {
-        const judged = await this.#judge(changes, [interest])
-        if (judged.isFree(interest)) return judged.free(interest)
-        return (await judged.checked([interest])).get(interest) ?? []
-      })
-    return interest.isFiltered ? this.#filterTurns.run(ask) : ask()
+    return this.#again(async () => {
+      const judged = await this.#judge(changes, [interest])
+      if (judged.isFree(interest)) return judged.free(interest)
+      return (await judged.checked([interest])).get(interest) ?? []
+    })
   }
 }
 

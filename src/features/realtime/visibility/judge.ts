@@ -1,3 +1,4 @@
+import { sleep } from '../../../core/clock.ts'
 import { AppError, reasonOf } from '../../../core/errors.ts'
 import type { DatabaseRole } from '../../../core/identity.ts'
 import type { Observe } from '../../../core/observe.ts'
@@ -5,8 +6,9 @@ import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import { columnsFor } from '../../../db/schema/viewer.ts'
-import { type FilterBudget, TIMED_OUT_MS, tooDear } from '../filter-budget.ts'
+import { type FilterBudget, restAfter, TIMED_OUT_MS, tooDear } from '../filter-budget.ts'
 import { ToldChange } from '../told-change.ts'
+import type { Turns } from '../turns.ts'
 import { compile, type Interest, keyOf, listensTo } from './interest.ts'
 import type { Numbered } from './sql.ts'
 import {
@@ -45,11 +47,13 @@ export type JudgeDeps = {
   observe: Observe
   /** What the filters of a subscriber cost the database. */
   budget: Pick<FilterBudget, 'spend' | 'isSpent'>
+  /** Where filters wait for each other. */
+  turns: Pick<Turns, 'run'>
 }
 
 /** What these interests may hear of the changes. Of a table that none of them listens to nothing is asked. */
 export async function judge(
-  { db, observe, budget }: JudgeDeps,
+  { db, observe, budget, turns }: JudgeDeps,
   schema: Schema,
   changes: readonly Change[],
   interests: readonly Interest[],
@@ -139,7 +143,7 @@ export async function judge(
 
     async checked(interests) {
       const records = await cutRecords(db, interests, relevant, hiddenOf)
-      const matches = await matchesOfAll({ db, budget }, schema, interests, batches)
+      const matches = await matchesOfAll({ db, budget, turns }, schema, interests, batches)
       const visible = await visibleTo(db, viewingsOf(interests, relevant, needsCheck, batches))
       return new Map(
         interests.map((interest): [Interest, Verdict] => {
@@ -215,7 +219,7 @@ const filterKey = ({ viewer, wanted }: Interest, table: string): string =>
   JSON.stringify([viewer.role, table, filterOn(wanted, table)])
 
 async function matchesOfAll(
-  deps: Pick<JudgeDeps, 'db' | 'budget'>,
+  deps: Pick<JudgeDeps, 'db' | 'budget' | 'turns'>,
   schema: Schema,
   interests: readonly Interest[],
   batches: ReadonlyMap<string, TableBatch>,
@@ -234,7 +238,7 @@ async function matchesOfAll(
 
 /** A filter whose column is gone meanwhile, or that takes too long, ends its own streams, nobody else's. */
 async function tryMatches(
-  { db, budget }: Pick<JudgeDeps, 'db' | 'budget'>,
+  { db, budget, turns }: Pick<JudgeDeps, 'db' | 'budget' | 'turns'>,
   schema: Schema,
   interest: Interest,
   filter: string,
@@ -243,8 +247,11 @@ async function tryMatches(
   const { who, viewer, sessionKey } = interest
   if (budget.isSpent(sessionKey)) return tooDear()
   try {
-    const { matches, ms } = await matchesFor(db, who, batch, compile(filter, batch.table, { schema, viewer }))
+    const compiled = compile(filter, batch.table, { schema, viewer })
+    const { matches, ms } = await turns.run(() => matchesFor(db, who, batch, compiled))
     budget.spend(sessionKey, ms)
+    const rest = restAfter(ms)
+    if (rest > 0) await sleep(rest)
     return matches
   } catch (error) {
     if (!(error instanceof AppError) || isTransient(error)) throw error
