@@ -5,9 +5,9 @@
  */
 import { openConnection } from '../src/db/wire/connect.ts'
 import { seed } from './kit/database.ts'
-import type { Asked } from './kit/load.ts'
 import { startPostgres } from './kit/postgres.ts'
 import { load, startBuilt } from './kit/processes.ts'
+import type { Asked } from './kit/raw.ts'
 import { median } from './kit/report.ts'
 
 const ROUNDS = 5

@@ -6,9 +6,10 @@
  */
 import { cpus, totalmem } from 'node:os'
 import { seed } from './kit/database.ts'
-import type { Asked, Measured } from './kit/load.ts'
+import type { Measured } from './kit/load.ts'
 import { startPostgres } from './kit/postgres.ts'
 import { findPgbench, load, pgbench, type Stage, startBare, startBuilt, userMs } from './kit/processes.ts'
+import type { Asked } from './kit/raw.ts'
 import { type Figures, type Line, median, print, save } from './kit/report.ts'
 import { hasWrk, wrk } from './kit/wrk.ts'
 

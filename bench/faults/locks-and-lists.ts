@@ -4,9 +4,10 @@
  * ask for slow lists and slow functions.
  */
 import { openConnection } from '../../src/db/wire/connect.ts'
-import type { Asked, Measured } from '../kit/load.ts'
+import type { Measured } from '../kit/load.ts'
 import { startPostgres } from '../kit/postgres.ts'
 import { load, startBuilt } from '../kit/processes.ts'
+import type { Asked } from '../kit/raw.ts'
 
 const quick = process.argv.includes('--quick')
 const LOCK_SECONDS = quick ? 6 : 15

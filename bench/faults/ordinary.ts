@@ -2,10 +2,10 @@
  * Ordinary clients, in a process of their own. Standard input: a JSON setup line, then `report` as often as wanted, which
  * answers with what happened since the last time, and `verify`, which looks whether every acknowledged write is there.
  */
-import { Agent, type IncomingMessage, request } from 'node:http'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { openConnection } from '../../src/db/wire/connect.ts'
+import { caller } from '../kit/raw.ts'
 
 export type OrdinarySetup = { ports: number[]; databaseUrl: string; tokens: string[]; thinkMs: number }
 
@@ -26,11 +26,13 @@ export type Report = {
 
 export type Verdict = { acknowledged: number; missing: number }
 
-type Answered = { status: number; text: string }
-type Asked = { kind: string; method: string; path: string; json?: object; isFine?: (status: number) => boolean }
+type Call = { kind: string; method: string; path: string; json?: object; isFine?: (status: number) => boolean }
 
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
 const { ports, databaseUrl, tokens, thinkMs } = JSON.parse((await lines.next()).value ?? '') as OrdinarySetup
+
+/** As a balancer does, which takes a server for gone until it was healthy for a while. */
+const AWAY_MS = 3_000
 
 const took: { kind: string; ms: number }[] = []
 let refused: Report['refused'] = {}
@@ -45,43 +47,34 @@ const count = (where: Record<string, number>, what: string) => {
   where[what] = (where[what] ?? 0) + 1
 }
 
-function once(agent: Agent, port: number, token: string, from: string, { method, path, json }: Asked) {
-  return new Promise<Answered>((resolve, reject) => {
-    const body = json && JSON.stringify(json)
-    const headers = {
-      authorization: `Bearer ${token}`,
-      'x-forwarded-for': from,
-      ...(body && { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
-    }
-    const asked = request({ host: '127.0.0.1', port, method, path, headers, agent }, (answer: IncomingMessage) => {
-      let text = ''
-      answer.setEncoding('utf8').on('data', (chunk) => (text += chunk))
-      answer.on('end', () => resolve({ status: answer.statusCode ?? 0, text })).on('error', reject)
-    })
-    asked.on('error', reject).end(body)
-  })
-}
-
 async function client(number: number): Promise<void> {
-  const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+  const line = caller()
   const token = tokens[number % tokens.length] ?? ''
   const from = `192.168.1.${1 + number}`
-  let port = ports[number % ports.length] ?? 0
+  const [home = 0, other = 0] = number % 2 === 0 ? ports : ports.toReversed()
+  let awayUntil = 0
 
-  /** Until it is answered with success, by whichever server is there. */
-  const ask = async (asked: Asked): Promise<void> => {
+  /** Until it is answered with success, by its own server or, for a while after that has gone, by the other one. */
+  const ask = async ({ kind, method, path, json, isFine }: Call): Promise<void> => {
     while (!isOver) {
       const began = performance.now()
+      const isAway = began < awayUntil
       try {
-        const { status, text } = await once(agent, port, token, from, asked)
-        if (status < 300 || asked.isFine?.(status)) {
-          took.push({ kind: asked.kind, ms: performance.now() - began })
+        const { status, body } = await line.ask(isAway ? other : home, {
+          method,
+          path,
+          token,
+          from,
+          ...(json && { body: JSON.stringify(json) }),
+        })
+        if (status < 300 || isFine?.(status)) {
+          took.push({ kind, ms: performance.now() - began })
           return
         }
-        count(status === 429 || status === 503 ? refused : failed, `${asked.kind} ${status} ${text.slice(0, 80)}`)
+        count(status === 429 || status === 503 ? refused : failed, `${kind} ${status} ${body.slice(0, 80)}`)
       } catch {
         broken++
-        port = ports[(ports.indexOf(port) + 1) % ports.length] ?? 0
+        awayUntil = isAway ? 0 : performance.now() + AWAY_MS
       }
       await sleep(100)
     }
@@ -96,7 +89,7 @@ async function client(number: number): Promise<void> {
   })
   for (let turn = 1; !isOver; turn++) {
     const id = `${number}-${turn}`
-    const work: [Asked, (() => unknown)?][] = [
+    const work: [Call, (() => unknown)?][] = [
       [{ kind: 'read', method: 'GET', path: `/api/collections/notes/${1 + ((turn * 7919 + number) % 10_000)}` }],
       [{ kind: 'list', method: 'GET', path: '/api/collections/notes?perPage=20&sort=-id&skipTotal=true' }],
       [
@@ -122,7 +115,7 @@ async function client(number: number): Promise<void> {
       if (thinkMs > 0) await sleep(thinkMs * (0.5 + Math.random()))
     }
   }
-  agent.destroy()
+  line.end()
 }
 
 function report(): Report {

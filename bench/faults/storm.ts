@@ -1,5 +1,5 @@
 /**
- * SECONDS=600 npm run bench storm
+ * SECONDS=600 npm run bench storm      THINK_MS=20: with clients that pause
  * Everything at once (see attackers.ts), with `kill -9` of a server every 20 s and of a PostgreSQL process every 45 s,
  * beside 32 ordinary clients of two servers on one database: how they fare, what the servers hold, and whether every
  * acknowledged write is there.
@@ -17,8 +17,8 @@ import type { AttackSetup } from './attackers.ts'
 import type { OrdinarySetup, Report, Verdict } from './ordinary.ts'
 
 const SECONDS = Number(process.env['SECONDS'] ?? 60)
-/** What an ordinary client does between two calls, in milliseconds. */
-const THINK_MS = Number(process.env['THINK_MS'] ?? 20)
+/** Milliseconds for which an ordinary client pauses between two calls; without pauses all 32 are at work all the time. */
+const THINK_MS = Number(process.env['THINK_MS'] ?? 0)
 const IDLE_SECONDS = 15
 const KILL_SERVER_EVERY = 20
 const KILL_BACKEND_EVERY = 45

@@ -1,6 +1,5 @@
-import { connect, type Socket } from 'node:net'
-
-export type Asked = { method: string; path: string; token?: string; body?: string }
+import { connect } from 'node:net'
+import { type Asked, bytesOf, onAnswers } from './raw.ts'
 
 /** One request, or several in turn. */
 export type Load = {
@@ -18,14 +17,6 @@ export type Measured = {
   p999: number
   errors: number
   statuses: Record<string, number>
-}
-
-/** Sent as raw bytes, so that the generator costs less than what it measures. */
-function bytesOf({ method, path, token, body = '' }: Asked): Buffer {
-  const headers = [`${method} ${path} HTTP/1.1`, 'Host: bench', 'Connection: keep-alive']
-  if (token) headers.push(`Authorization: Bearer ${token}`)
-  if (body) headers.push('Content-Type: application/json', `Content-Length: ${Buffer.byteLength(body)}`)
-  return Buffer.from(`${headers.join('\r\n')}\r\n\r\n${body}`)
 }
 
 /** Keeps one request under way on each connection until the time is up. */
@@ -74,43 +65,6 @@ async function run({ port, requests: asked, connections, seconds }: Load): Promi
     errors,
     statuses,
   }
-}
-
-/** Calls back once per whole response: status line, Content-Length, body. */
-function onAnswers(socket: Socket, answered: (status: string) => void): void {
-  let pending: Buffer = Buffer.alloc(0)
-  let missing = 0
-  let status = ''
-  socket.on('data', (chunk: Buffer) => {
-    if (missing > 0) {
-      if (chunk.length < missing) {
-        missing -= chunk.length
-        return
-      }
-      const rest = chunk.subarray(missing)
-      missing = 0
-      answered(status)
-      if (rest.length === 0) return
-      chunk = rest
-    }
-    pending = pending.length === 0 ? chunk : Buffer.concat([pending, chunk])
-    for (;;) {
-      const end = pending.indexOf('\r\n\r\n')
-      if (end < 0) return
-      const head = pending.toString('latin1', 0, end)
-      status = head.slice(9, 12)
-      const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0)
-      const have = pending.length - end - 4
-      if (have < length) {
-        missing = length - have
-        pending = Buffer.alloc(0)
-        return
-      }
-      pending = pending.subarray(end + 4 + length)
-      answered(status)
-      if (pending.length === 0) return
-    }
-  })
 }
 
 // As a process of its own: the load as JSON on standard input, the measurement on standard output.

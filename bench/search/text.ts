@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { Asked } from '../kit/load.ts'
+import type { Asked } from '../kit/raw.ts'
 import { startStage } from './stage.ts'
 import { byHand, inTurns, overHttp } from './turns.ts'
 

@@ -1,5 +1,5 @@
-import type { Asked } from '../kit/load.ts'
 import { load } from '../kit/processes.ts'
+import type { Asked } from '../kit/raw.ts'
 import { median } from '../kit/report.ts'
 import { hasWrk, wrk } from '../kit/wrk.ts'
 import { AT_ONCE, type SearchStage } from './stage.ts'
