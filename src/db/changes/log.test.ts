@@ -11,6 +11,7 @@ import { openConnection } from '../wire/connect.ts'
 import type { Pool } from '../wire/pool.ts'
 import { type Change, ChangeLog, isBefore } from './log.ts'
 import { Settled } from './settled.ts'
+import { type LogMoment, momentOf } from './sql.ts'
 
 let url = ''
 let drop: () => Promise<void>
@@ -332,6 +333,18 @@ test('changes of a restored dump are adopted: unread ones are handed out, old po
     `select c.pk ->> 'id' as id from svc.changes c, svc.change_readers r where r.name = 'restored' and (c.xid, c.id) > (r.xid, r.id)`,
   )
   assert.deepEqual(rows, [{ id: '6' }])
+})
+
+test('a look takes a transaction number only when the log has grown', async () => {
+  await (await connect()).query(append(1))
+  const look = async (known?: bigint) => {
+    const [moment] = await pool.rows<LogMoment>(SYSTEM, momentOf({ known, careful: false }))
+    return moment
+  }
+  const grown = await look()
+  assert.ok(grown?.bound)
+  const quiet = await look(BigInt(grown.last))
+  assert.deepEqual([quiet?.last, quiet?.bound], [grown.last, null])
 })
 
 test('the lag is the age of the oldest unread change', async () => {

@@ -19,15 +19,15 @@ const database = ({ isOursAtWork, last = () => 9 }: { isOursAtWork: boolean; las
 test('the first look leaves out transactions of other databases', async () => {
   const settled = new Settled(database({ isOursAtWork: false }))
   await settled.look()
-  assert.deepEqual([settled.isKnown, settled.upTo], [true, '9'])
+  assert.deepEqual([settled.hasReached(9n), settled.upTo], [true, '9'])
 })
 
 test('while nothing is known, what a durable reader has passed is settled', async () => {
   const settled = new Settled(database({ isOursAtWork: true }))
   await settled.look()
-  assert.deepEqual([settled.isKnown, settled.upTo], [false, '5'])
+  assert.deepEqual([settled.hasReached(5n), settled.upTo], [false, '5'])
   settled.forget()
-  assert.deepEqual([settled.isKnown, settled.upTo], [false, '0'])
+  assert.deepEqual([settled.hasReached(0n), settled.upTo], [false, '0'])
 })
 
 test('ids that went back, as after a restore in place, are looked at', async () => {

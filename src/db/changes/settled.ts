@@ -33,16 +33,12 @@ export class Settled {
     return this.#upTo.toString()
   }
 
-  /** False until a moment is known before which nobody who is running had begun: `upTo` may then lie far behind. */
-  get isKnown(): boolean {
-    return this.#isKnown
-  }
-
   /** The last id that was given out at the last look. */
   get seen(): bigint {
     return this.#seen
   }
 
+  /** False until a moment is known before which nobody who is running had begun: `upTo` may then lie far behind. */
   hasReached(id: bigint): boolean {
     return this.#isKnown && this.#upTo >= id
   }
