@@ -75,7 +75,7 @@ const TRIM_SLICE = 5_000
 /** Looks, and words to other processes, take a tenth of the time: where each takes long, as on a busy machine, there are fewer. */
 const GAP_FACTOR = 9
 const SETTLE_GAP_MS = 2
-const MAX_SETTLE_GAP_MS = 25
+const MAX_SETTLE_GAP_MS = 15
 const NOTIFY_GAP_MS = 10
 const MAX_NOTIFY_GAP_MS = 50
 /** Looks for which the head is waited for. Whoever was at work at the first is seldom still so at the second. */
