@@ -229,35 +229,38 @@ async function matchesOfAll(
     for (const [table, batch] of batches) {
       const filter = filterOn(interest.wanted, table)
       const key = filterKey(interest, table)
-      if (filter !== undefined && !found.has(key))
-        found.set(key, await tryMatches(deps, schema, interest, filter, batch))
+      if (filter === undefined || found.has(key)) continue
+      const { matches, ms } = await deps.turns.run(() => tryMatches(deps, schema, interest, filter, batch))
+      found.set(key, matches)
+      const rest = restAfter(ms)
+      if (rest > 0) await sleep(rest)
     }
   }
   return found
 }
 
-/** A filter whose column is gone meanwhile, or that takes too long, ends its own streams, nobody else's. */
+/**
+ * A filter whose column is gone meanwhile, or that takes too long, ends its own streams, nobody else's. The budget is looked
+ * at and spent within its turn: of many streams that wait at once, the later ones know what the earlier ones took.
+ */
 async function tryMatches(
-  { db, budget, turns }: Pick<JudgeDeps, 'db' | 'budget' | 'turns'>,
+  { db, budget }: Pick<JudgeDeps, 'db' | 'budget'>,
   schema: Schema,
   interest: Interest,
   filter: string,
   batch: TableBatch,
-): Promise<Visible> {
+): Promise<{ matches: Visible; ms: number }> {
   const { who, viewer, sessionKey } = interest
-  if (budget.isSpent(sessionKey)) return tooDear()
+  if (budget.isSpent(sessionKey)) return { matches: tooDear(), ms: 0 }
   try {
-    const compiled = compile(filter, batch.table, { schema, viewer })
-    const { matches, ms } = await turns.run(() => matchesFor(db, who, batch, compiled))
-    budget.spend(sessionKey, ms)
-    const rest = restAfter(ms)
-    if (rest > 0) await sleep(rest)
-    return matches
+    const judged = await matchesFor(db, who, batch, compile(filter, batch.table, { schema, viewer }))
+    budget.spend(sessionKey, judged.ms)
+    return judged
   } catch (error) {
     if (!(error instanceof AppError) || isTransient(error)) throw error
-    if (error.kind !== 'timeout') return error
+    if (error.kind !== 'timeout') return { matches: error, ms: 0 }
     budget.spend(sessionKey, TIMED_OUT_MS)
-    return tooDear()
+    return { matches: tooDear(), ms: 0 }
   }
 }
 
