@@ -1,4 +1,4 @@
-import type { Departure } from '../core/departure.ts'
+import type { CancelSignal } from '../core/cancel-signal.ts'
 import type { Identity } from '../core/identity.ts'
 import type { Sql } from './sql.ts'
 import type { OnRow } from './wire/data-rows.ts'
@@ -20,7 +20,7 @@ export type FlyOptions = {
    */
   plain?: boolean
   /** Aborting cancels the statement in PostgreSQL; what still waits for a connection never runs. */
-  signal?: Departure
+  signal?: CancelSignal
   /** Milliseconds per statement; default `api.statement_timeout`. */
   timeoutMs?: number
   /** Milliseconds that a statement waits for a lock; default eight seconds. */
@@ -81,7 +81,7 @@ export interface Db {
 
 export type ApartOptions = {
   /** Aborting ends the connection, and with it the transaction. */
-  signal?: Departure
+  signal?: CancelSignal
   /** One snapshot for all statements, none of which writes. */
   isSnapshot?: boolean
 }

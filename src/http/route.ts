@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { AuditEntry, AuditNote } from '../core/audit/entry.ts'
-import type { Departure } from '../core/departure.ts'
+import type { CancelSignal } from '../core/cancel-signal.ts'
 import type { AppError } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
 import type { Fields, JsonType } from '../core/json-type.ts'
@@ -50,7 +50,7 @@ export type Call<Body = unknown, Params = Texts> = {
    */
   audit(note?: AuditNote): AuditEntry
   /** Told when the client goes away, for statements on its behalf. */
-  readonly departure: Departure
+  readonly cancelSignal: CancelSignal
   /** The same for those that take nothing but an AbortSignal, which is dear. */
   readonly signal: AbortSignal
   /** For streaming answers and uploads only; the headers every answer carries are already set on the response. */

@@ -3,6 +3,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import { budgets } from '../core/budgets.ts'
 import { AppError, badRequest, unavailable } from '../core/errors.ts'
 import { type Identity, userIdOf } from '../core/identity.ts'
+import type { BudgetLimits } from '../core/limits.ts'
 import type { Visitors } from './guard.ts'
 import { createPipeline, isOwnPath, type PipelineDeps } from './pipeline.ts'
 import type { Rate } from './rate-limit.ts'
@@ -15,7 +16,6 @@ import { createHeaders, requestIdOf } from './wire/headers.ts'
 import { KEEP_ALIVE_SECONDS } from './wire/plain-head.ts'
 import { type ArrivalPace, Receiving } from './wire/receiving.ts'
 import { closeWhenStalled, writeReply } from './wire/reply.ts'
-import type { Share } from './wire/shared-budget.ts'
 import { loggedPath, splitTarget } from './wire/target.ts'
 import { type ReadingPace, Unsent } from './wire/unsent.ts'
 import { isAnswering, lastResponseOn, requestsUpgradedAt } from './wire/upgrade.ts'
@@ -40,9 +40,9 @@ export type RequestInfo = {
 
 export type Budgets = {
   answerBytes: number
-  arriving: Share
+  arriving: BudgetLimits
   arrivalPace: ArrivalPace
-  unsent: Share
+  unsent: BudgetLimits
   readingPace: ReadingPace
 }
 

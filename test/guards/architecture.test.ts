@@ -100,15 +100,6 @@ test('no file hides behind an empty name, and no type check is switched off', ()
   )
 })
 
-test('no folder holds more than 20 files', () => {
-  const counts = new Map<string, number>()
-  for (const { name } of files) counts.set(dirname(name), (counts.get(dirname(name)) ?? 0) + 1)
-  assert.deepEqual(
-    [...counts].filter(([, count]) => count > 20),
-    [],
-  )
-})
-
 test('each migration has a number of its own', () => {
   const names = readdirSync('migrations')
   const numbers = names.map((name) => /^(\d{4})_\w+\.sql$/.exec(name)?.[1])

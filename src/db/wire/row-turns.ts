@@ -1,4 +1,4 @@
-import type { Departure } from '../../core/departure.ts'
+import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError } from '../../core/errors.ts'
 import { lockedOut } from '../pg-errors.ts'
 import { LOCK_TIMEOUT_MS } from './session.ts'
@@ -12,9 +12,9 @@ export class RowTurns {
   readonly #waiting = new Map<string, (() => void)[]>()
 
   /** Runs `write` when nobody else of this process writes to the row. */
-  async take<T>(row: string, departure: Departure | undefined, write: () => Promise<T>): Promise<T> {
+  async take<T>(row: string, cancelSignal: CancelSignal | undefined, write: () => Promise<T>): Promise<T> {
     const waiting = this.#waiting.get(row)
-    if (waiting) await turnOf(waiting, departure)
+    if (waiting) await turnOf(waiting, cancelSignal)
     else this.#waiting.set(row, [])
     try {
       return await write()
@@ -27,11 +27,11 @@ export class RowTurns {
 }
 
 /** As patient as PostgreSQL is with a lock. */
-function turnOf(waiting: (() => void)[], departure: Departure | undefined): Promise<void> {
+function turnOf(waiting: (() => void)[], cancelSignal: CancelSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     const over = (): void => {
       clearTimeout(patience)
-      departure?.removeEventListener('abort', left)
+      cancelSignal?.removeEventListener('abort', left)
     }
     const begin = (): void => {
       over()
@@ -44,7 +44,7 @@ function turnOf(waiting: (() => void)[], departure: Departure | undefined): Prom
     }
     const left = (): void => giveUp(new AppError('request_timeout', 'request was aborted'))
     const patience = setTimeout(() => giveUp(lockedOut()), LOCK_TIMEOUT_MS)
-    departure?.addEventListener('abort', left, { once: true })
+    cancelSignal?.addEventListener('abort', left, { once: true })
     waiting.push(begin)
   })
 }

@@ -1,5 +1,6 @@
-import { AppError, badRequest, reasonOf, unavailable } from '../../core/errors.ts'
+import { AppError, badRequest, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import { Semaphore } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
 import { isCanceled, isConnectionLost, isSyntaxError } from '../../db/pg-errors.ts'
@@ -30,37 +31,40 @@ const HARMLESS =
 
 /** Resolves to the JSON text `{columns, rows, rowCount, durationMs, message?}`. */
 export function createRunSql(deps: RunSqlDeps): RunSql {
-  const turn = createTurns(MAX_AT_ONCE, MAX_WAIT_MS)
+  const semaphore = new Semaphore(MAX_AT_ONCE)
   const timeoutMs = deps.timeoutMs ?? TIMEOUT_MS
   return (query, signal) =>
-    turn(async () => {
-      const script = await deps.openScript()
-      const timedOut = new AbortController()
-      const stop = () => stopBackend(deps, script)
-      const timer = setTimeout(() => timedOut.abort(), timeoutMs + GRACE_MS)
-      timedOut.signal.addEventListener('abort', stop, { once: true })
-      signal.addEventListener('abort', stop, { once: true })
-      const startedAt = performance.now()
-      try {
-        await script.set({ timeoutMs, schemas: deps.schemas })
-        const outcome = await script.execute(query)
-        const durationMs = performance.now() - startedAt
-        const rows = await script.jsonOf(outcome)
-        await script.end()
-        if (!outcome.tags.every((tag) => HARMLESS.test(tag))) await reload(deps)
-        return answer(outcome, rows, durationMs)
-      } catch (error) {
-        const isLate = performance.now() - startedAt >= timeoutMs - 50
-        if (timedOut.signal.aborted || (isLate && isCanceled(error))) {
-          throw new AppError('bad_request', `query timed out after ${timeoutMs / 1000} seconds`, { cause: error })
+    semaphore.run(
+      async () => {
+        const script = await deps.openScript()
+        const timedOut = new AbortController()
+        const stop = () => stopBackend(deps, script)
+        const timer = setTimeout(() => timedOut.abort(), timeoutMs + GRACE_MS)
+        timedOut.signal.addEventListener('abort', stop, { once: true })
+        signal.addEventListener('abort', stop, { once: true })
+        const startedAt = performance.now()
+        try {
+          await script.set({ timeoutMs, schemas: deps.schemas })
+          const outcome = await script.execute(query)
+          const durationMs = performance.now() - startedAt
+          const rows = await script.jsonOf(outcome)
+          await script.end()
+          if (!outcome.tags.every((tag) => HARMLESS.test(tag))) await reload(deps)
+          return answer(outcome, rows, durationMs)
+        } catch (error) {
+          const isLate = performance.now() - startedAt >= timeoutMs - 50
+          if (timedOut.signal.aborted || (isLate && isCanceled(error))) {
+            throw new AppError('bad_request', `query timed out after ${timeoutMs / 1000} seconds`, { cause: error })
+          }
+          throw refusal(error)
+        } finally {
+          clearTimeout(timer)
+          signal.removeEventListener('abort', stop)
+          await script.end().catch(() => {})
         }
-        throw refusal(error)
-      } finally {
-        clearTimeout(timer)
-        signal.removeEventListener('abort', stop)
-        await script.end().catch(() => {})
-      }
-    })
+      },
+      { timeoutMs: MAX_WAIT_MS },
+    )
 }
 
 function answer({ fields, rows, affected, isCut }: Outcome, jsonRows: readonly string[], durationMs: number): string {
@@ -107,33 +111,4 @@ export function wasRolledBack(query: string, { cause }: { cause?: unknown }): bo
   if (isSyntaxError(cause) && (cause as { where?: string }).where === undefined) return true
   const statement = query.replace(/[\s;]+$/, '')
   return IN_ONE_TRANSACTION.test(statement) && !MAY_LEAVE_SOMETHING.test(statement)
-}
-
-/** At most `max` works at once; the others wait their turn, but not for ever. */
-function createTurns(max: number, maxWaitMs: number) {
-  const waiting: (() => void)[] = []
-  let running = 0
-  const free = () =>
-    new Promise<void>((resolve, reject) => {
-      const start = () => {
-        clearTimeout(timer)
-        resolve()
-      }
-      const timer = setTimeout(() => {
-        waiting.splice(waiting.indexOf(start), 1)
-        reject(unavailable('server busy'))
-      }, maxWaitMs)
-      waiting.push(start)
-    })
-  return async <T>(work: () => Promise<T>): Promise<T> => {
-    if (running >= max) await free()
-    else running++
-    try {
-      return await work()
-    } finally {
-      const next = waiting.shift()
-      if (next) next()
-      else running--
-    }
-  }
 }

@@ -41,7 +41,7 @@ export type CollectionsDeps = {
   limits: { exportMaxRows: number; importMaxBytes: number }
 }
 
-type Caller = Pick<Call, 'who' | 'departure'>
+type Caller = Pick<Call, 'who' | 'cancelSignal'>
 
 export function createCollections({ db, schema, log, means, trigrams, embed, cursors, limits }: CollectionsDeps): {
   routes: Route[]
@@ -63,7 +63,7 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
     key?: readonly string[],
   ): Promise<(string | null)[]> => {
     const row = key && [table.ident.quoted, ...key].join('\0')
-    const options = { signal: call.departure, plain: !table.runsUserCode, row }
+    const options = { signal: call.cancelSignal, plain: !table.runsUserCode, row }
     const answers = await db.flyAll(call.who, statements, options).catch((error: unknown) => {
       throw error instanceof AppError ? explainWrite(error, columns) : error
     })
@@ -131,8 +131,8 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
           requireWritable(place, 'insertable')
           const columns = writtenColumns(place.table, call.body, call.bodyText)
           if (call.query['onConflict'] !== undefined) return upsert(call, place, columns)
-          const { who, bodyText: body, departure } = call
-          const text = await creates.make({ who, place, columns, body, departure })
+          const { who, bodyText: body, cancelSignal } = call
+          const text = await creates.make({ who, place, columns, body, cancelSignal })
           // A trigger of the table swallowed the row.
           if (text === null) throw new AppError('forbidden', 'insufficient permissions')
           return jsonText(201, text)
@@ -151,7 +151,7 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
         at(call, async (place) => {
           requireWritable(place, 'insertable')
           const operations = parseBatch(place.table, call.body, call.bodyText)
-          const batch = { known, place, who: call.who, log: log.appender(call.who), signal: call.departure }
+          const batch = { known, place, who: call.who, log: log.appender(call.who), signal: call.cancelSignal }
           const text = await runBatch(db, batch, operations)
           log.wake()
           return jsonText(200, text)

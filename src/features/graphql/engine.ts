@@ -1,6 +1,6 @@
 import { type DocumentNode, type GraphQLObjectType, Kind, type SelectionNode } from 'graphql'
 import { LRUCache } from 'lru-cache'
-import type { Departure } from '../../core/departure.ts'
+import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
@@ -67,7 +67,7 @@ export class GraphEngine {
     this.#deps = deps
   }
 
-  async answer(who: Identity, request: Request, signal: Departure): Promise<Outcome> {
+  async answer(who: Identity, request: Request, signal: CancelSignal): Promise<Outcome> {
     let unknown: Outcome | undefined
     const known = await lookOnce(this.#deps.schema, async (schema) => {
       const { outcome, isUnknown } = await this.#attempt(who, request, signal, schema)
@@ -80,7 +80,7 @@ export class GraphEngine {
   async #attempt(
     who: Identity,
     request: Request,
-    signal: Departure,
+    signal: CancelSignal,
     schema: Schema,
   ): Promise<{ outcome: Outcome; isUnknown: boolean }> {
     const viewer = viewerOf(who)
@@ -156,7 +156,7 @@ export class GraphEngine {
     compilation: Compilation,
     system: TypeSystem,
     document: DocumentNode,
-    signal: Departure,
+    signal: CancelSignal,
   ): Promise<Outcome> {
     const { operation, variables } = compilation
     if (operation.node.operation === 'subscription') throw badRequest('subscriptions are not supported')
@@ -181,7 +181,7 @@ export class GraphEngine {
     who: Identity,
     selected: readonly Selected[],
     compilation: Compilation,
-    signal: Departure,
+    signal: CancelSignal,
     data: Map<string, string>,
   ): Promise<Failure[]> {
     const failures: Failure[] = []
@@ -228,7 +228,7 @@ export class GraphEngine {
     selected: readonly Selected[],
     root: GraphQLObjectType,
     compilation: Compilation,
-    signal: Departure,
+    signal: CancelSignal,
   ): Promise<Outcome> {
     const data = new Map<string, string>()
     const keys: string[] = []

@@ -1,5 +1,5 @@
 import type { Act } from '../../core/audit/entry.ts'
-import type { Departure } from '../../core/departure.ts'
+import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -69,7 +69,7 @@ export class Views {
       throw notFound('registration not found')
   }
 
-  async refreshRegistered(id: string, signal: Departure, act: Act): Promise<Refreshed> {
+  async refreshRegistered(id: string, signal: CancelSignal, act: Act): Promise<Refreshed> {
     const { schemaName, viewName, refreshMode } = JSON.parse(await this.one(id)) as {
       schemaName: string
       viewName: string
@@ -88,7 +88,7 @@ export class Views {
     schema: string,
     name: string,
     mode: RefreshMode,
-    signal: Departure,
+    signal: CancelSignal,
     ...entry: Sql[]
   ): Promise<Refreshed> {
     const found = await this.#find(schema, name)
@@ -112,7 +112,7 @@ export class Views {
   }
 
   /** What went wrong, if something did. A refresh that runs already is no outcome of this one, and recorded by nobody. */
-  async #run(found: Found, mode: RefreshMode, signal: Departure, entry: readonly Sql[]): Promise<Error | undefined> {
+  async #run(found: Found, mode: RefreshMode, signal: CancelSignal, entry: readonly Sql[]): Promise<Error | undefined> {
     if (this.#running >= MAX_AT_ONCE)
       throw new AppError('unavailable', 'server busy', { headers: { 'Retry-After': '1' } })
     this.#running++

@@ -1,4 +1,5 @@
 import { AppError, reasonOf } from '../../core/errors.ts'
+import { Semaphore } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Change, ChangeLog, Follower, Position } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
@@ -10,7 +11,6 @@ import { FilterBudget, tooDear } from './filter-budget.ts'
 import { createRecent } from './recent.ts'
 import type { Subscriber } from './subscriber.ts'
 import { joined } from './told-change.ts'
-import { Turns } from './turns.ts'
 import type { Interest } from './visibility/interest.ts'
 import { type Judged, judge, type Verdict } from './visibility/judge.ts'
 import { isTransient } from './visibility/visible.ts'
@@ -45,7 +45,7 @@ export class Hub {
   readonly #checks = new Checks((round) => this.#check(round))
   /** Callers wrote the filters, so each identity waits for its own alone. */
   readonly #filterChecks = new Map<string, Checks>()
-  readonly #filterTurns = new Turns(FILTER_SLOTS)
+  readonly #filterTurns = new Semaphore(FILTER_SLOTS)
   readonly #budget = new FilterBudget()
   readonly #catchUp = catchingUp({
     here: () => this.#here,

@@ -1,4 +1,4 @@
-import type { Departure } from '../../core/departure.ts'
+import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
@@ -21,7 +21,7 @@ import { requireGeoJson } from './spatial-arguments.ts'
  * PostgreSQL itself takes the liberty to call an immutable function once more, or once less. A stable one cannot write,
  * but may take long, and may leave settings and locks in its session; see docs/decisions/0027-stable-functions.md.
  */
-const manner = ({ volatility }: Fn, signal: Departure): FlyOptions =>
+const manner = ({ volatility }: Fn, signal: CancelSignal): FlyOptions =>
   volatility === 'immutable' ? { reads: true, signal } : { lane: 'slow', signal }
 
 export type RpcDeps = {
@@ -47,7 +47,7 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
     const shape = `${supplied.join('\0')} ${notice?.action} ${notice?.role}`
     const statement = statements.about(fn, shape, () => buildCall(snapshot, fn, body, givenTo(fn, supplied), notice))
     const text = await db
-      .relay(call.who, statement.fill(slots.values), manner(fn, call.departure))
+      .relay(call.who, statement.fill(slots.values), manner(fn, call.cancelSignal))
       .catch((error: unknown) => {
         throw explainFailure(error, fn.name)
       })

@@ -31,7 +31,7 @@ export class Uploads {
 
   /** Receives the file and hands it to `keep`, which writes the row; a file that is refused is removed again. */
   receive<T>(call: Call, keep: (upload: Upload) => Promise<T>): Promise<T> {
-    return this.#shares.hold(call.ip, () => this.#receive(call, keep))
+    return this.#shares.run(call.ip, () => this.#receive(call, keep))
   }
 
   async #receive<T>(call: Call, keep: (upload: Upload) => Promise<T>): Promise<T> {

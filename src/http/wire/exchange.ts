@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AuditEntry, AuditNote } from '../../core/audit/entry.ts'
-import type { Departure } from '../../core/departure.ts'
+import type { CancelSignal } from '../../core/cancel-signal.ts'
 import type { AppError } from '../../core/errors.ts'
 import { ANONYMOUS, type Identity } from '../../core/identity.ts'
 import type { Call, Connection, Route } from '../route.ts'
@@ -95,7 +95,7 @@ export class HttpCall implements Call {
   bodyText = ''
   readonly #exchange: Exchange
   #raw: Call['raw'] | undefined
-  #departure: ClientDeparture | undefined
+  #cancelSignal: ClientGone | undefined
   #abort: AbortController | undefined
 
   constructor(exchange: Exchange, names: readonly string[], raw: readonly string[]) {
@@ -160,23 +160,23 @@ export class HttpCall implements Call {
     return { request, socket: request.socket, head, headers }
   }
 
-  get departure(): Departure {
-    this.#departure ??= new ClientDeparture(this.#exchange)
-    return this.#departure
+  get cancelSignal(): CancelSignal {
+    this.#cancelSignal ??= new ClientGone(this.#exchange)
+    return this.#cancelSignal
   }
 
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
       const abort = new AbortController()
-      if (this.departure.aborted) abort.abort()
-      else this.departure.addEventListener('abort', () => abort.abort())
+      if (this.cancelSignal.aborted) abort.abort()
+      else this.cancelSignal.addEventListener('abort', () => abort.abort())
       this.#abort = abort
     }
     return this.#abort.signal
   }
 }
 
-class ClientDeparture implements Departure {
+class ClientGone implements CancelSignal {
   readonly #exchange: Exchange
   #listeners: (() => void)[] | undefined
 

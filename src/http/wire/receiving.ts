@@ -1,5 +1,5 @@
 import { AppError, unavailable } from '../../core/errors.ts'
-import { type Holding, type Share, SharedBudget } from './shared-budget.ts'
+import { Budget, type BudgetLimits, type Reservation } from '../../core/limits.ts'
 
 export type ArrivalPace = { readonly graceMs: number; readonly bytesPerSecond: number }
 
@@ -7,13 +7,13 @@ type Sender = { since: number; bytes: number; refuse: (error: AppError) => void 
 
 /** Bodies on their way, over all requests: slow senders must neither fill the memory nor take the place of others. */
 export class Receiving {
-  readonly #budget: SharedBudget
+  readonly #budget: Budget
   readonly #pace: ArrivalPace
   readonly #senders = new Set<Sender>()
   #timer: NodeJS.Timeout | undefined
 
-  constructor(share: Share, pace: ArrivalPace) {
-    this.#budget = new SharedBudget(share)
+  constructor(limits: BudgetLimits, pace: ArrivalPace) {
+    this.#budget = new Budget(limits)
     this.#pace = pace
   }
 
@@ -22,18 +22,18 @@ export class Receiving {
   }
 
   /** `refuse` is called at most once, when the sender is too slow or has to give way to others. */
-  begin(address: string, refuse: (error: AppError) => void): Holding {
+  begin(address: string, refuse: (error: AppError) => void): Reservation {
     const sender: Sender = { since: performance.now(), bytes: 0, refuse }
-    const holding = this.#budget.hold(address, () => refuse(unavailable('server busy')))
+    const reservation = this.#budget.reserve(address, () => refuse(unavailable('server busy')))
     this.#senders.add(sender)
     this.#timer ??= setInterval(() => this.#look(), Math.min(1000, this.#pace.graceMs)).unref()
     return {
       grow: (bytes) => {
         sender.bytes += bytes
-        holding.grow(bytes)
+        reservation.grow(bytes)
       },
       release: () => {
-        holding.release()
+        reservation.release()
         this.#senders.delete(sender)
       },
     }

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http'
-import { type Share, SharedBudget } from './shared-budget.ts'
+import { Budget, type BudgetLimits } from '../../core/limits.ts'
 
 export type ReadingPace = {
   readonly graceMs: number
@@ -9,11 +9,11 @@ export type ReadingPace = {
 
 /** Answers that wait for their readers. A reader who stops, or takes a byte now and then, loses the connection. */
 export class Unsent {
-  readonly #budget: SharedBudget
+  readonly #budget: Budget
   readonly #pace: ReadingPace
 
-  constructor(share: Share, pace: ReadingPace) {
-    this.#budget = new SharedBudget(share)
+  constructor(limits: BudgetLimits, pace: ReadingPace) {
+    this.#budget = new Budget(limits)
     this.#pace = pace
   }
 
@@ -23,12 +23,12 @@ export class Unsent {
     if (response.destroyed || response.closed) return
     const end = (): void => void response.socket?.destroy()
     const timer = setTimeout(end, this.#pace.graceMs + (bytes / this.#pace.bytesPerSecond) * 1000).unref()
-    const holding = this.#budget.hold(address, end)
+    const reservation = this.#budget.reserve(address, end)
     response.once('close', () => {
       clearTimeout(timer)
-      holding.release()
+      reservation.release()
     })
-    holding.grow(bytes)
+    reservation.grow(bytes)
   }
 
   /** Of a stream, whose length nobody knows: in every window that began and ended with a backlog some of it was taken. */

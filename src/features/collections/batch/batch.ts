@@ -1,4 +1,4 @@
-import type { Departure } from '../../../core/departure.ts'
+import type { CancelSignal } from '../../../core/cancel-signal.ts'
 import { AppError, type ErrorKind, notFound } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { Appender } from '../../../db/changes/append.ts'
@@ -23,7 +23,7 @@ export type Batch = {
   readonly place: Place
   readonly who: Identity
   readonly log: Appender
-  readonly signal: Departure
+  readonly signal: CancelSignal
 }
 
 /** All operations in one flight, all or nothing. Resolves to the JSON text of the results. */

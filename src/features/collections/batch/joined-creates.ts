@@ -1,4 +1,4 @@
-import type { Departure } from '../../../core/departure.ts'
+import type { CancelSignal } from '../../../core/cancel-signal.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
@@ -15,7 +15,7 @@ export type Create = {
   readonly place: Place
   readonly columns: readonly Column[]
   readonly body: string
-  readonly departure: Departure
+  readonly cancelSignal: CancelSignal
 }
 
 /** The new record as JSON text, or null if a trigger swallowed it. */
@@ -100,7 +100,7 @@ export class JoinedCreates {
     try {
       const bodies = creates.map(({ body }) => body)
       const statement = createsStatement(this.#known, place, columns, bodies, this.#log.appender(who))
-      const signal = new AllGone(creates.map(({ departure }) => departure))
+      const signal = new AllGone(creates.map(({ cancelSignal }) => cancelSignal))
       const answer = await this.#db.fly(who, statement, { signal, plain: true, lockTimeoutMs: LOCK_TIMEOUT_MS })
       this.#log.wake()
       const texts = rowTexts(answer ?? '', creates.length)
@@ -131,11 +131,11 @@ const isOfSameSnapshot = ([first]: readonly Create[], { place }: Create): boolea
   first === undefined || first.place.table === place.table
 
 /** Those who share a flight are gone when the last of them is. */
-class AllGone implements Departure {
-  readonly #each: readonly Departure[]
+class AllGone implements CancelSignal {
+  readonly #each: readonly CancelSignal[]
   #heard: (() => void) | undefined
 
-  constructor(each: readonly Departure[]) {
+  constructor(each: readonly CancelSignal[]) {
     this.#each = each
   }
 
@@ -149,11 +149,11 @@ class AllGone implements Departure {
 
   addEventListener(event: 'abort', heard: () => void): void {
     this.#heard = heard
-    for (const departure of this.#each) departure.addEventListener(event, this.#left, { once: true })
+    for (const cancelSignal of this.#each) cancelSignal.addEventListener(event, this.#left, { once: true })
   }
 
   removeEventListener(event: 'abort'): void {
     this.#heard = undefined
-    for (const departure of this.#each) departure.removeEventListener(event, this.#left)
+    for (const cancelSignal of this.#each) cancelSignal.removeEventListener(event, this.#left)
   }
 }

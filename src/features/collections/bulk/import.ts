@@ -44,7 +44,7 @@ export async function importRows(
     counts = await run.finish()
     if (isDry) throw new DryRun()
   }
-  await db.txApart(call.who, work, { signal: call.departure }).catch((error: unknown) => {
+  await db.txApart(call.who, work, { signal: call.cancelSignal }).catch((error: unknown) => {
     if (!(error instanceof DryRun)) throw error
   })
   return { ...(counts ?? { created: 0, updated: 0, skipped: 0 }), dry_run: isDry }

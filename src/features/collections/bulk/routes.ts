@@ -51,7 +51,7 @@ export function bulkRoutes({ db, log, means, trigrams, maxRows, maxBytes, at }: 
                 new Promise<void>((ended) => {
                   exportRows({ db, means, maxRows }, call, place, format, ended).then(resolve, reject)
                 })
-              shares.hold(call.ip, work).catch(reject)
+              shares.run(call.ip, work).catch(reject)
             }),
         )
       },
@@ -76,7 +76,7 @@ export function bulkRoutes({ db, log, means, trigrams, maxRows, maxBytes, at }: 
       handle: (call) =>
         at(call, async (place) => {
           requireWritable(place, 'insertable')
-          const counts = await shares.hold(call.ip, () =>
+          const counts = await shares.run(call.ip, () =>
             importRows({ db, maxBytes }, call, place, log.appender(call.who)),
           )
           log.wake()

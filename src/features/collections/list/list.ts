@@ -55,7 +55,7 @@ export async function listRows(reader: ListReader, call: Call, place: Place): Pr
   const { asked, statement } = isByCursor
     ? cursorStatement(reader, query, place, estimate)
     : listStatement(known, query, place, means, estimate)
-  const signal = call.departure
+  const signal = call.cancelSignal
   const options: FlyOptions = mayBeSlow(asked) ? { ...SLOW, signal } : { reads: true, signal }
   const explain = (error: unknown): never => {
     throw explainList(error, asked)
@@ -69,7 +69,7 @@ export async function listRows(reader: ListReader, call: Call, place: Place): Pr
 export async function listNear(reader: ListReader, call: Call, place: Place, near: VectorQuery): Promise<Relayed> {
   const { db, known, means, embed } = reader
   const found = await vectorStatements(known, call.query, near, place, { ...means, embed })
-  const options: FlyOptions = { ...(found.mayBeSlow ? SLOW : READS), signal: call.departure }
+  const options: FlyOptions = { ...(found.mayBeSlow ? SLOW : READS), signal: call.cancelSignal }
   const relay = (statements: [Sql, ...Sql[]]): Promise<Relayed | null> =>
     db.relay(call.who, statements, options).catch((error: unknown) => {
       throw explainList(error, found.asked)
@@ -83,7 +83,7 @@ export async function listAggregates({ db, known, means }: ListReader, call: Cal
   const asked = parseAggregate(call.query, slots, place)
   const shape = `aggregate ${JSON.stringify(asked)}`
   const statement = known.get(place, shape, () => buildAggregate(asked, planList(asked, place, means), place))
-  const options = { ...SLOW, signal: call.departure }
+  const options = { ...SLOW, signal: call.cancelSignal }
   const text = await db.fly(call.who, statement.fill(slots.values), options).catch((error: unknown) => {
     throw explainAggregate(explainList(error, asked))
   })

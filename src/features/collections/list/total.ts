@@ -26,7 +26,7 @@ export async function estimatedRows(
   const slots = new Slots()
   const asked = parse(slots)
   const explain = buildExplain(planList(asked, place, means)).fill(slots.values)
-  const options = { ...READS, signal: call.departure }
+  const options = { ...READS, signal: call.cancelSignal }
   const [analysed, plan] = await db.flyAll(call.who, [wasAnalysed(place), explain], options)
   const [{ Plan: root } = { Plan: undefined }] = JSON.parse(plan ?? '[]') as { Plan?: { 'Plan Rows': number } }[]
   const rows = root?.['Plan Rows'] ?? 0

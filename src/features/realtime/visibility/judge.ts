@@ -1,6 +1,7 @@
 import { sleep } from '../../../core/clock.ts'
 import { AppError, reasonOf } from '../../../core/errors.ts'
 import type { DatabaseRole } from '../../../core/identity.ts'
+import type { Semaphore } from '../../../core/limits.ts'
 import type { Observe } from '../../../core/observe.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
@@ -8,7 +9,6 @@ import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import { columnsFor } from '../../../db/schema/viewer.ts'
 import { type FilterBudget, restAfter, TIMED_OUT_MS, tooDear } from '../filter-budget.ts'
 import { ToldChange } from '../told-change.ts'
-import type { Turns } from '../turns.ts'
 import { compile, type Interest, keyOf, listensTo } from './interest.ts'
 import type { Numbered } from './sql.ts'
 import {
@@ -48,7 +48,7 @@ export type JudgeDeps = {
   /** What the filters of a subscriber cost the database. */
   budget: Pick<FilterBudget, 'spend' | 'isSpent'>
   /** Where filters wait for each other. */
-  turns: Pick<Turns, 'run'>
+  turns: Pick<Semaphore, 'run'>
 }
 
 /** What these interests may hear of the changes. Of a table that none of them listens to nothing is asked. */

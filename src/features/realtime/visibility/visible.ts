@@ -1,5 +1,6 @@
 import { AppError } from '../../../core/errors.ts'
 import { type DatabaseRole, type DatabaseSession, type Identity, SYSTEM } from '../../../core/identity.ts'
+import { inParallel } from '../../../core/limits.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import { policyRule } from '../../../db/schema/policy-rule.ts'
@@ -235,12 +236,4 @@ function flightsOf(viewings: readonly Viewing[]): Viewing[][] {
     for (let i = 0; i < group.length; i += PER_FLIGHT) flights.push(group.slice(i, i + PER_FLIGHT))
   }
   return flights
-}
-
-async function inParallel<T>(items: readonly T[], width: number, work: (item: T) => Promise<void>): Promise<void> {
-  const waiting = [...items]
-  const lane = async (): Promise<void> => {
-    for (let item = waiting.shift(); item !== undefined; item = waiting.shift()) await work(item)
-  }
-  await Promise.all(Array.from({ length: Math.min(width, items.length) }, lane))
 }
