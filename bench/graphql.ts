@@ -7,7 +7,7 @@
 import { Agent, request } from 'node:http'
 import { getIntrospectionQuery } from 'graphql'
 import pg from 'pg'
-import { HOSTILE_DOCUMENTS } from '../test/hostile-documents.ts'
+import { HOSTILE_DOCUMENTS } from '../test/abuse/hostile-documents.ts'
 import { startPostgres } from './kit/postgres.ts'
 import { type Stage, startBuilt, startNeighbour, userMs } from './kit/processes.ts'
 import { median } from './kit/report.ts'

@@ -4,7 +4,7 @@
  * can be: a process with node:http and pg that connects and asks PostgreSQL one question before it listens.
  */
 import { spawn } from 'node:child_process'
-import { freePort } from '../test/free-port.ts'
+import { freePort } from '../test/kit/free-port.ts'
 import { startPostgres } from './kit/postgres.ts'
 import { build, residentBytes } from './kit/processes.ts'
 import { median } from './kit/report.ts'

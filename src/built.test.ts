@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
 import { bundleIn } from '../scripts/typescript/test-code.ts'
-import { eventually, spawnServer } from '../test/kit.ts'
-import { upload } from '../test/upload.ts'
+import { eventually, spawnServer } from '../test/kit/kit.ts'
+import { upload } from '../test/kit/upload.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-built-'))
 after(() => rmSync(folder, { recursive: true, force: true }))

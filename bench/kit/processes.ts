@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
-import { freePort } from '../../test/free-port.ts'
+import { freePort } from '../../test/kit/free-port.ts'
 import type { Load, Measured } from './load.ts'
 
 const here = (name: string) => new URL(`../${name}`, import.meta.url).pathname

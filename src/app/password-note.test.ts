@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:f
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { testDatabase } from '../../test/database.ts'
+import { testDatabase } from '../../test/kit/database.ts'
 import { currentHash, settlePassword } from '../features/admin/password.ts'
 import { createPasswords } from '../features/auth/sign-in/hashing.ts'
 import { passwordNote } from './password-note.ts'

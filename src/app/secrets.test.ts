@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { after, test } from 'node:test'
-import { challenge, enrollTotp, firstFactor, signInWithTotp } from '../../test/authenticator.ts'
-import { eventually, startServer, type TestServer } from '../../test/kit.ts'
-import { svc as program } from '../../test/programs.ts'
-import { startReceiver } from '../../test/receiver.ts'
+import { challenge, enrollTotp, firstFactor, signInWithTotp } from '../../test/fakes/authenticator.ts'
+import { startReceiver } from '../../test/fakes/receiver.ts'
+import { eventually, startServer, type TestServer } from '../../test/kit/kit.ts'
+import { svc as program } from '../../test/kit/programs.ts'
 import { SecretBox } from '../core/secret-box.ts'
 
 const [A, B, C] = ['a', 'b', 'c'].map((digit) => digit.repeat(64)) as [string, string, string]

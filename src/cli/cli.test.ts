@@ -4,9 +4,9 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { freePort } from '../../test/free-port.ts'
-import { client } from '../../test/kit.ts'
-import { svc as program } from '../../test/programs.ts'
+import { freePort } from '../../test/kit/free-port.ts'
+import { client } from '../../test/kit/kit.ts'
+import { svc as program } from '../../test/kit/programs.ts'
 
 const home = mkdtempSync(join(tmpdir(), 'svc-cli-'))
 const dataDir = join(home, 'data')

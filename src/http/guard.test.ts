@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { route, serve } from '../../test/http.ts'
+import { route, serve } from '../../test/kit/http.ts'
 import { type Access, type Auth, json } from './route.ts'
 
 const at = (auth: Auth, access: Access = 'none') =>

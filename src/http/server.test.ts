@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { ServerResponse } from 'node:http'
 import { test } from 'node:test'
-import { eventually } from '../../test/eventually.ts'
-import { parseRaw, route, sendRaw, serve } from '../../test/http.ts'
+import { eventually } from '../../test/kit/eventually.ts'
+import { parseRaw, route, sendRaw, serve } from '../../test/kit/http.ts'
 import { AppError, badRequest } from '../core/errors.ts'
 import { json, jsonText, noContent } from './route.ts'
 

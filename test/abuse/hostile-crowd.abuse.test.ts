@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import { spawnServer } from '../kit.ts'
+import { spawnServer } from '../kit/kit.ts'
 import { attacks, endConnections } from './attackers.ts'
 
 const SECONDS = 4

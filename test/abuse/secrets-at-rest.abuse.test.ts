@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { startApp } from '../../src/app.ts'
 import { loadConfig } from '../../src/config/config.ts'
-import { client, eventually, startServer } from '../kit.ts'
-import { startReceiver } from '../receiver.ts'
+import { startReceiver } from '../fakes/receiver.ts'
+import { client, eventually, startServer } from '../kit/kit.ts'
 
 const dataDir = mkdtempSync(join(tmpdir(), 'svc-at-rest-'))
 const file = join(dataDir, 'root-secret')

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { connect, type Socket } from 'node:net'
 import { after, test } from 'node:test'
 import { json, jsonText, route } from '../../src/http/route.ts'
-import { eventually } from '../eventually.ts'
-import { serve } from '../http.ts'
+import { eventually } from '../kit/eventually.ts'
+import { serve } from '../kit/http.ts'
 
 const MB = 1024 * 1024
 const sockets: Socket[] = []

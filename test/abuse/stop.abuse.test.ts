@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
-import { eventually, startServer } from '../kit.ts'
+import { eventually, startServer } from '../kit/kit.ts'
 
 /** A mail gateway that takes its time, and says how often it was asked. */
 const asked: string[] = []

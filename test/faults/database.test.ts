@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startPrivateCluster } from '../cluster.ts'
-import { eventually, startServer } from '../kit.ts'
+import { startPrivateCluster } from '../kit/cluster.ts'
+import { eventually, startServer } from '../kit/kit.ts'
 
 const SELECT_ONE = { as: 'admin', json: { query: 'select 1' } } as const
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { Agent } from 'node:http'
 import { test } from 'node:test'
-import { eventually, spawnServer } from '../kit.ts'
+import { eventually, spawnServer } from '../kit/kit.ts'
 import { get, type Outcome } from './kept-connection.ts'
 
 // Who waited for clients to leave would wait longer than the test.

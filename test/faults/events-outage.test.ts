@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { listenTo } from '../event-stream.ts'
-import { eventually, startServer } from '../kit.ts'
-import { startProxy } from './proxy.ts'
+import { listenTo } from '../kit/event-stream.ts'
+import { eventually, startServer } from '../kit/kit.ts'
+import { startProxy } from '../kit/proxy.ts'
 
 const proxies: Awaited<ReturnType<typeof startProxy>>[] = []
 after(() => Promise.all(proxies.map((proxy) => proxy.close())))

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { openConnection } from '../../src/db/wire/connect.ts'
-import { startPrivateCluster } from '../cluster.ts'
-import { type EventReader, listenTo } from '../event-stream.ts'
-import { freePort } from '../free-port.ts'
-import { eventually, type SpawnedServer, spawnServer } from '../kit.ts'
-import { startReceiver } from '../receiver.ts'
+import { startReceiver } from '../fakes/receiver.ts'
+import { startPrivateCluster } from '../kit/cluster.ts'
+import { type EventReader, listenTo } from '../kit/event-stream.ts'
+import { freePort } from '../kit/free-port.ts'
+import { eventually, type SpawnedServer, spawnServer } from '../kit/kit.ts'
 
 /** One kill of each server and of PostgreSQL; KILL_SECONDS=120 makes the long version of it. */
 const ROUNDS = 3

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually, type SpawnedServer, spawnServer, startServer } from '../kit.ts'
+import { eventually, type SpawnedServer, spawnServer, startServer } from '../kit/kit.ts'
 
 /** KILL_JOBS=200 plays it in full: jobs of two seconds, a kill every five, and the lease that servers have unasked. */
 const jobs = Number(process.env['KILL_JOBS'] ?? 36)

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { freePort } from '../free-port.ts'
-import { eventually, type SpawnedServer, spawnServer } from '../kit.ts'
+import { freePort } from '../kit/free-port.ts'
+import { eventually, type SpawnedServer, spawnServer } from '../kit/kit.ts'
 import { listener } from './socket-listener.ts'
 
 /** KILL_SOCKETS=300 KILL_SECONDS=20 makes the long version of it. */

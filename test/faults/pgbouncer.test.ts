@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import pg from 'pg'
-import { clusterUrl, stopClusters } from '../cluster.ts'
-import { noPgbouncer, startPgbouncer } from './pgbouncer.ts'
+import { clusterUrl, stopClusters } from '../kit/cluster.ts'
+import { noPgbouncer, startPgbouncer } from '../kit/pgbouncer.ts'
 
 after(stopClusters)
 

@@ -5,10 +5,10 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { eventually, spawnServer, startServer } from '../kit.ts'
-import { hashOf, sendLarge } from '../large-upload.ts'
-import { upload } from '../upload.ts'
-import { killDuringUploads } from '../upload-kills.ts'
+import { eventually, spawnServer, startServer } from '../kit/kit.ts'
+import { hashOf, sendLarge } from '../kit/large-upload.ts'
+import { upload } from '../kit/upload.ts'
+import { killDuringUploads } from './upload-kills.ts'
 
 /** LARGE_MEGABYTES=1024 for the gigabyte that is promised; what does not grow with 256 does not grow with more. */
 const LARGE = Number(process.env['LARGE_MEGABYTES'] ?? 256)

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { Agent, request } from 'node:http'
 import { test } from 'node:test'
-import { listenTo } from '../event-stream.ts'
-import { eventually, type SpawnedServer, spawnServer } from '../kit.ts'
+import { listenTo } from '../kit/event-stream.ts'
+import { eventually, type SpawnedServer, spawnServer } from '../kit/kit.ts'
 import { get, type Outcome } from './kept-connection.ts'
 
 /** Its children that run the server; the loader of the test has helpers of its own. */

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
-import { startServer } from '../kit.ts'
+import { startServer } from '../kit/kit.ts'
 
 const run = promisify(execFile)
 const sections = readFileSync('docs/api.md', 'utf8').split(/^(?=## )/m)

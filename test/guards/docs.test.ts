@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import { startServer } from '../kit.ts'
+import { startServer } from '../kit/kit.ts'
 
 const { app } = await startServer()
 const served = app.routes.map(({ method, path }) => `${method} ${path}`)

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { promisify } from 'node:util'
-import { startServer } from '../kit.ts'
+import { startServer } from '../kit/kit.ts'
 
 const readme = readFileSync('README.md', 'utf8')
 const PASSWORD = 'the operator knows'

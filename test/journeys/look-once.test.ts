@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer } from '../kit.ts'
+import { startServer } from '../kit/kit.ts'
 
 const api = await startServer()
 /** Nobody notifies any more, so that the server learns of a change only by looking. */

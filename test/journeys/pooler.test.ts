@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { listenTo } from '../event-stream.ts'
-import { noPgbouncer, startPgbouncer } from '../faults/pgbouncer.ts'
-import { startServer } from '../kit.ts'
+import { listenTo } from '../kit/event-stream.ts'
+import { startServer } from '../kit/kit.ts'
+import { noPgbouncer, startPgbouncer } from '../kit/pgbouncer.ts'
 
 const NOTES = `
   create table notes (id int generated always as identity primary key, title text,

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { openConnection } from '../../src/db/wire/connect.ts'
-import { createEmptyDatabase } from '../cluster.ts'
-import { eventually, spawnServer } from '../kit.ts'
+import { createEmptyDatabase } from '../kit/cluster.ts'
+import { eventually, spawnServer } from '../kit/kit.ts'
 
 test('two processes start at once on an empty database: one migrates, both serve, both see new tables', async () => {
   const { url, drop } = await createEmptyDatabase()

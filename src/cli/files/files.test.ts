@@ -5,8 +5,8 @@ import { request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { startServer } from '../../../test/kit.ts'
-import { svc as program } from '../../../test/programs.ts'
+import { startServer } from '../../../test/kit/kit.ts'
+import { svc as program } from '../../../test/kit/programs.ts'
 
 const api = await startServer()
 const home = mkdtempSync(join(tmpdir(), 'svc-cli-files-'))

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { promisify } from 'node:util'
-import { startServer } from '../../../test/kit.ts'
-import { svc } from '../../../test/programs.ts'
+import { startServer } from '../../../test/kit/kit.ts'
+import { svc } from '../../../test/kit/programs.ts'
 
 const api = await startServer()
 const folder = mkdtempSync(join(tmpdir(), 'svc-types-'))

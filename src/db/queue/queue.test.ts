@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { test } from 'node:test'
-import { testDatabase } from '../../../test/database.ts'
-import { eventually } from '../../../test/eventually.ts'
-import { typescript } from '../../../test/programs.ts'
+import { testDatabase } from '../../../test/kit/database.ts'
+import { eventually } from '../../../test/kit/eventually.ts'
+import { typescript } from '../../../test/kit/programs.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { type Sql, sql } from '../sql.ts'
 import type { Pool } from '../wire/pool.ts'
@@ -94,7 +94,7 @@ test('an item is queued for each row its cause returns, and for none when it ret
 test('what a killed process held is run again once its lease is over', async () => {
   const queue = queueOn(poolA)
   await poolA.fly(SYSTEM, queue.push('victim', {}))
-  const script = new URL('../../../test/queue-victim.ts', import.meta.url).pathname
+  const script = new URL('../../../test/faults/queue-victim.ts', import.meta.url).pathname
   const child = spawn(process.execPath, [...typescript, script, database.url, 'victim'])
   const [line] = await once(child.stdout, 'data')
   assert.match(String(line), /claimed 1/)

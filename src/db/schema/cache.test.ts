@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually } from '../../../test/kit.ts'
+import { eventually } from '../../../test/kit/kit.ts'
 import { AppError } from '../../core/errors.ts'
 import type { Observation } from '../../core/observe.ts'
 import { FollowedSchema } from './cache.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer } from '../../../test/kit.ts'
+import { startServer } from '../../../test/kit/kit.ts'
 
 test('a configuration that the database does not have keeps the server from starting, and is named', async () => {
   const api = await startServer()

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import { createDatabase } from '../../../test/cluster.ts'
-import { eventually, startServer } from '../../../test/kit.ts'
-import { poolOn } from '../../../test/pool.ts'
+import { createDatabase } from '../../../test/kit/cluster.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
+import { poolOn } from '../../../test/kit/pool.ts'
 import { openConnection } from '../wire/connect.ts'
 import { ensureSchemaTrigger } from './trigger.ts'
 

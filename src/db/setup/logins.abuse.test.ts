@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startPrivateCluster } from '../../../test/cluster.ts'
-import { type InProcessServer, startServer } from '../../../test/kit.ts'
+import { startPrivateCluster } from '../../../test/kit/cluster.ts'
+import { type InProcessServer, startServer } from '../../../test/kit/kit.ts'
 import { openConnection } from '../wire/connect.ts'
 
 const cluster = await startPrivateCluster()

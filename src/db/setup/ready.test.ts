@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer } from '../../../test/kit.ts'
+import { startServer } from '../../../test/kit/kit.ts'
 
 test('a start changes nothing where all is ready, and mends what was taken from its roles', async () => {
   const api = await startServer()

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually, startServer, type TestServer } from '../../../test/kit.ts'
+import { eventually, startServer, type TestServer } from '../../../test/kit/kit.ts'
 import { budgets } from '../../core/budgets.ts'
 import { Connection } from './connection.ts'
 import { arrivingBytes, wholeMessages } from './whole-messages.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { testDatabase } from '../../../test/database.ts'
+import { testDatabase } from '../../../test/kit/database.ts'
 import { ANONYMOUS, SYSTEM } from '../../core/identity.ts'
 import { type Sql, sql } from '../sql.ts'
 import { StatementCache } from './statements.ts'

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { withoutExtensions } from '../../../test/cluster.ts'
-import { startServer } from '../../../test/kit.ts'
-import { upload } from '../../../test/upload.ts'
+import { withoutExtensions } from '../../../test/kit/cluster.ts'
+import { startServer } from '../../../test/kit/kit.ts'
+import { upload } from '../../../test/kit/upload.ts'
 
 /** These change nothing, so that nothing can happen without its entry; they are noted when the answer is known. */
 const NOTED_AFTERWARDS = ['POST /api/admin/rls/explain', 'POST /api/admin/email/templates/{key}/preview']

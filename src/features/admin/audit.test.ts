@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually, startServer } from '../../../test/kit.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
 import { auditStatement } from '../../db/audit.ts'
 import { auditableQuery } from './audit.ts'
 

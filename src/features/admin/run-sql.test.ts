@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { withoutExtensions } from '../../../test/cluster.ts'
-import { eventually, startServer, type TestServer } from '../../../test/kit.ts'
+import { withoutExtensions } from '../../../test/kit/cluster.ts'
+import { eventually, startServer, type TestServer } from '../../../test/kit/kit.ts'
 import { Script } from '../../db/script/script.ts'
 import { createRunSql } from './run-sql.ts'
 

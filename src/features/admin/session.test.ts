@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually, startServer, type TestServer } from '../../../test/kit.ts'
+import { eventually, startServer, type TestServer } from '../../../test/kit/kit.ts'
 
 const PASSWORD = 'correct horse battery staple'
 const login = (api: TestServer, password: unknown) => api.call('POST /api/admin/auth', { json: { password } })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually, spawnServer, startServer, type TestServer } from '../../../test/kit.ts'
+import { eventually, spawnServer, startServer, type TestServer } from '../../../test/kit/kit.ts'
 import { openConnection } from '../../db/wire/connect.ts'
 
 const TABLES = `

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually, startServer } from '../../../test/kit.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
 
 const api = await startServer({ config: { 'auth.totp_enabled': true } })
 const other = await startServer({ on: api })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually, startServer } from '../../../test/kit.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { sweepAuth } from './expired.ts'

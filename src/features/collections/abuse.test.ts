@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
 import fc from 'fast-check'
-import { type Answer, type InProcessServer, startServer } from '../../../test/kit.ts'
+import { type Answer, type InProcessServer, startServer } from '../../../test/kit/kit.ts'
 
 let api: InProcessServer
 before(async () => {

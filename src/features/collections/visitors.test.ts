@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer } from '../../../test/kit.ts'
+import { startServer } from '../../../test/kit/kit.ts'
 
 const open = await startServer()
 const sql = (query: string) => open.call('POST /api/admin/sql', { as: 'admin', json: { query } })

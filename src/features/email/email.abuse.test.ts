@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer } from '../../../test/kit.ts'
+import { startServer } from '../../../test/kit/kit.ts'
 import { renderTemplate } from './template.ts'
 
 const render = (html: string, variables: Record<string, string>) =>

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer } from '../../../test/kit.ts'
-import { overhearStatements } from '../../../test/statements.ts'
+import { startServer } from '../../../test/kit/kit.ts'
+import { overhearStatements } from '../../../test/kit/statements.ts'
 
 const api = await startServer()
 await api.sql(`

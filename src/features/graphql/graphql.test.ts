@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { buildClientSchema, getIntrospectionQuery, parse, validate } from 'graphql'
-import { eventually, startServer } from '../../../test/kit.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
 
 const api = await startServer()
 const [ana, bo] = [await api.signUp('ana@x.test'), await api.signUp('bo@x.test')]

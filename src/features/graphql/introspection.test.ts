@@ -8,8 +8,8 @@ import {
   parse,
   validateSchema,
 } from 'graphql'
-import { startServer } from '../../../test/kit.ts'
-import { snapshotOf } from '../../../test/snapshot.ts'
+import { startServer } from '../../../test/kit/kit.ts'
+import { snapshotOf } from '../../../test/kit/snapshot.ts'
 import { chooseOperation } from './document/document.ts'
 import { Introspection } from './introspection.ts'
 import { Names } from './names.ts'

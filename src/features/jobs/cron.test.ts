@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { testDatabase } from '../../../test/database.ts'
+import { testDatabase } from '../../../test/kit/database.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { sql } from '../../db/sql.ts'
 import { CronTimes } from './cron.ts'

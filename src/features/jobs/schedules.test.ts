@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually, spawnServer, startServer } from '../../../test/kit.ts'
+import { eventually, spawnServer, startServer } from '../../../test/kit/kit.ts'
 
 const api = await startServer({ config: { 'jobs.scheduler_enabled': true, 'jobs.scheduler_tick': 1 } })
 const asAdmin = { as: 'admin' }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually, startServer } from '../../../test/kit.ts'
-import { startReceiver } from '../../../test/receiver.ts'
+import { startReceiver } from '../../../test/fakes/receiver.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
 
 const api = await startServer({ config: { 'jobs.worker_concurrency': 4 } })
 const asAdmin = { as: 'admin' }

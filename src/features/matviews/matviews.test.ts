@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Answer, eventually, startServer } from '../../../test/kit.ts'
+import { type Answer, eventually, startServer } from '../../../test/kit/kit.ts'
 
 const api = await startServer()
 const asAdmin = { as: 'admin' }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer } from '../../../test/kit.ts'
+import { startServer } from '../../../test/kit/kit.ts'
 
 test('metrics are for the admin and for the holder of metrics.auth_token', async () => {
   const api = await startServer({ config: { 'metrics.auth_token': 'scrape-me' } })

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { test } from 'node:test'
-import { authenticator } from '../../../test/authenticator.ts'
-import { eventually, spawnServer, startServer, type TestServer } from '../../../test/kit.ts'
-import { mailbox } from '../../../test/mailbox.ts'
+import { authenticator } from '../../../test/fakes/authenticator.ts'
+import { mailbox } from '../../../test/fakes/mailbox.ts'
+import { eventually, spawnServer, startServer, type TestServer } from '../../../test/kit/kit.ts'
 
 const CONFIG = { 'auth.oauth_provider.enabled': true, 'server.cors_origins': ['https://app.test'] }
 const api = await startServer({ config: CONFIG })

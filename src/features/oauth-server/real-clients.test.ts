@@ -4,9 +4,9 @@ import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import * as oauth from 'oauth4webapi'
 import * as client from 'openid-client'
-import { authenticator } from '../../../test/authenticator.ts'
-import { skip, startBrowser } from '../../../test/browser.ts'
-import { startServer } from '../../../test/kit.ts'
+import { authenticator } from '../../../test/fakes/authenticator.ts'
+import { skip, startBrowser } from '../../../test/kit/browser.ts'
+import { startServer } from '../../../test/kit/kit.ts'
 
 // Clients that others wrote, unmodified, and people who use a browser.
 

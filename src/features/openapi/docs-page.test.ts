@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Script } from 'node:vm'
-import { skip, startBrowser } from '../../../test/browser.ts'
-import { eventually, startServer } from '../../../test/kit.ts'
+import { skip, startBrowser } from '../../../test/kit/browser.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
 
 const api = await startServer()
 await api.sql(`

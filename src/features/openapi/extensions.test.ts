@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Validator } from '@seriousme/openapi-schema-validator'
-import { withoutExtensions } from '../../../test/cluster.ts'
-import { eventually, startServer } from '../../../test/kit.ts'
+import { withoutExtensions } from '../../../test/kit/cluster.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
 
 test('columns of places and vectors are described as JSON shows them', { skip: withoutExtensions }, async () => {
   const api = await startServer({ postgres: 'extensions' })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Validator } from '@seriousme/openapi-schema-validator'
-import { startServer } from '../../../test/kit.ts'
+import { startServer } from '../../../test/kit/kit.ts'
 
 const api = await startServer({ config: { 'api.schemas': ['public', 'side'] } })
 await api.sql(`

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { after, test } from 'node:test'
-import { type Answer, eventually, startServer } from '../../../test/kit.ts'
-import { startApns, startFcm } from '../../../test/push-services.ts'
+import { startApns, startFcm } from '../../../test/fakes/push-services.ts'
+import { type Answer, eventually, startServer } from '../../../test/kit/kit.ts'
 
 const [fcm, apns] = [await startFcm(), await startApns()]
 after(() => {

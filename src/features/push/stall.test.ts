@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { type Behaviour, startApns, startFcm } from '../../../test/push-services.ts'
+import { type Behaviour, startApns, startFcm } from '../../../test/fakes/push-services.ts'
 import { createOutgoing } from '../../http/out/outgoing.ts'
 import { Apns } from './apns.ts'
 import { apnsCredentials, fcmCredentials } from './credentials.ts'

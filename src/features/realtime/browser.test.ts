@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
-import { skip, startBrowser } from '../../../test/browser.ts'
-import { freePort } from '../../../test/free-port.ts'
-import { eventually, startServer } from '../../../test/kit.ts'
+import { skip, startBrowser } from '../../../test/kit/browser.ts'
+import { freePort } from '../../../test/kit/free-port.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
 
 const closers: (() => Promise<unknown>)[] = []
 after(async () => {

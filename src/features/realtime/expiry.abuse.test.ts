@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import { skip, startBrowser } from '../../../test/browser.ts'
-import { eventually, startServer } from '../../../test/kit.ts'
+import { skip, startBrowser } from '../../../test/kit/browser.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
 
 /** The example of the documentation, as it stands there. */
 const [, example = ''] = /```js\n(function listen\(.*?)```/s.exec(readFileSync('docs/api.md', 'utf8')) ?? []

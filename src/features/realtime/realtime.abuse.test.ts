@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { listenTo } from '../../../test/event-stream.ts'
-import { eventually, startServer } from '../../../test/kit.ts'
+import { listenTo } from '../../../test/kit/event-stream.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
 import { Connection } from '../../db/wire/connection.ts'
 
 test('a row that its policy hides is told to nobody, whoever wrote it and whatever the writer could read', async () => {

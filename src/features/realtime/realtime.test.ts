@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
-import { listenTo } from '../../../test/event-stream.ts'
-import { eventually, type InProcessServer, startServer } from '../../../test/kit.ts'
+import { listenTo } from '../../../test/kit/event-stream.ts'
+import { eventually, type InProcessServer, startServer } from '../../../test/kit/kit.ts'
 
 let api: InProcessServer
 before(async () => {

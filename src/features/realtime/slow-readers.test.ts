@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type EventReader, listenTo } from '../../../test/event-stream.ts'
-import { eventually, startServer } from '../../../test/kit.ts'
+import { type EventReader, listenTo } from '../../../test/kit/event-stream.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
 
 test('a client that does not read is let go and resumes without loss; others hear everything in time', async () => {
   const api = await startServer({ config: { 'auth.enabled': false, 'realtime.buffer_size': 65_536 } })

@@ -4,8 +4,8 @@ import { mkdtempSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { startServer } from '../../../test/kit.ts'
-import { svc as program } from '../../../test/programs.ts'
+import { startServer } from '../../../test/kit/kit.ts'
+import { svc as program } from '../../../test/kit/programs.ts'
 
 const api = await startServer()
 const [ana, bo] = [await api.signUp('ana@x.test'), await api.signUp('bo@x.test')]

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { withoutExtensions } from '../../../test/cluster.ts'
-import { eventually, startServer } from '../../../test/kit.ts'
+import { withoutExtensions } from '../../../test/kit/cluster.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
 
 test('rows of a table look the same from a function as from the table', { skip: withoutExtensions }, async () => {
   const api = await startServer({ postgres: 'extensions', config: { 'auth.enabled': false } })

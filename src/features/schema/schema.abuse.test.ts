@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer } from '../../../test/kit.ts'
+import { startServer } from '../../../test/kit/kit.ts'
 
 test('the schema counts as a data route: visitors and users have as much of it as of rows', async () => {
   const config = { 'rate_limit.api_anonymous': '3/hour', 'rate_limit.api': '5/hour' }

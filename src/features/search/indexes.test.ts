@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Answer, eventually, startServer } from '../../../test/kit.ts'
+import { type Answer, eventually, startServer } from '../../../test/kit/kit.ts'
 import { openConnection } from '../../db/wire/connect.ts'
 
 const api = await startServer()

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { skip, startBrowser } from '../../../test/browser.ts'
-import { eventually, startServer } from '../../../test/kit.ts'
-import { upload } from '../../../test/upload.ts'
+import { skip, startBrowser } from '../../../test/kit/browser.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
+import { upload } from '../../../test/kit/upload.ts'
 
 const app = (version: string) => ({
   'index.html': `<!doctype html><title>demo</title><div id="app"></div><script type="module" src="/assets/app.js"></script>`,

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { type IncomingHttpHeaders, request } from 'node:http'
 import { test } from 'node:test'
-import { eventually, startServer, type TestServer } from '../../../test/kit.ts'
-import { upload } from '../../../test/upload.ts'
+import { eventually, startServer, type TestServer } from '../../../test/kit/kit.ts'
+import { upload } from '../../../test/kit/upload.ts'
 
 const api = await startServer()
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
 import { test } from 'node:test'
-import { messageTest } from '../../../test/messages.ts'
+import { messageTest } from '../../../test/kit/messages.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { sql } from '../../db/sql.ts'
 import { createSms } from './sms.ts'

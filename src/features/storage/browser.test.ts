@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { skip, startBrowser } from '../../../test/browser.ts'
-import { startServer } from '../../../test/kit.ts'
-import { upload } from '../../../test/upload.ts'
+import { skip, startBrowser } from '../../../test/kit/browser.ts'
+import { startServer } from '../../../test/kit/kit.ts'
+import { upload } from '../../../test/kit/upload.ts'
 
 test('a script in an uploaded page or picture does not run, whichever way a browser opens it', { skip }, async () => {
   const api = await startServer()

@@ -3,9 +3,9 @@ import { readdirSync } from 'node:fs'
 import { connect } from 'node:net'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
-import { parseRaw, sendRaw } from '../../../test/http.ts'
-import { eventually, startServer, storagePath } from '../../../test/kit.ts'
-import { upload } from '../../../test/upload.ts'
+import { parseRaw, sendRaw } from '../../../test/kit/http.ts'
+import { eventually, startServer, storagePath } from '../../../test/kit/kit.ts'
+import { upload } from '../../../test/kit/upload.ts'
 
 const api = await startServer({ config: { 'storage.max_file_size': '1MB' } })
 const port = Number(new URL(api.url).port)

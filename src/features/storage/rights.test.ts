@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer } from '../../../test/kit.ts'
-import { upload } from '../../../test/upload.ts'
+import { startServer } from '../../../test/kit/kit.ts'
+import { upload } from '../../../test/kit/upload.ts'
 
 const api = await startServer({ config: { 'auth.oauth_provider.enabled': true } })
 const [ada, bob] = [await api.signUp('ada@example.test'), await api.signUp('bob@example.test')]

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { connect } from 'node:net'
 import { test } from 'node:test'
-import { eventually, startServer } from '../../../test/kit.ts'
-import { startS3 } from '../../../test/s3-server.ts'
-import { upload } from '../../../test/upload.ts'
+import { startS3 } from '../../../test/fakes/s3-server.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
+import { upload } from '../../../test/kit/upload.ts'
 
 const sha256 = (bytes: string | Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 const base = 'https://api.example.test'

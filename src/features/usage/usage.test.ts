@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { listenTo } from '../../../test/event-stream.ts'
-import { eventually, spawnServer, startServer } from '../../../test/kit.ts'
-import { upload } from '../../../test/upload.ts'
+import { listenTo } from '../../../test/kit/event-stream.ts'
+import { eventually, spawnServer, startServer } from '../../../test/kit/kit.ts'
+import { upload } from '../../../test/kit/upload.ts'
 import { NO_TENANT, UsageMeter } from '../../core/metering/usage-meter.ts'
 
 const api = await startServer()

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { withoutExtensions } from '../../../test/cluster.ts'
-import { type Answer, eventually, startServer } from '../../../test/kit.ts'
+import { withoutExtensions } from '../../../test/kit/cluster.ts'
+import { type Answer, eventually, startServer } from '../../../test/kit/kit.ts'
 
 const told = ({ status, body }: Answer) => `${status} ${body.message}`
 const asAdmin = { as: 'admin' }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { eventually, type InProcessServer, startServer } from '../../../test/kit.ts'
-import { type Receiver, startReceiver } from '../../../test/receiver.ts'
+import { type Receiver, startReceiver } from '../../../test/fakes/receiver.ts'
+import { eventually, type InProcessServer, startServer } from '../../../test/kit/kit.ts'
 import { openConnection } from '../../db/wire/connect.ts'
 
 let api: InProcessServer

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer } from '../../../test/kit.ts'
+import { startServer } from '../../../test/kit/kit.ts'
 import { groupSizes } from '../../db/queue/rows.ts'
 import type { Sql } from '../../db/sql.ts'
 import { openConnection } from '../../db/wire/connect.ts'

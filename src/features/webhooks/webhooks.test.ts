@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
 import { after, before, test } from 'node:test'
 import { Webhook } from 'standardwebhooks'
-import { eventually, type InProcessServer, startServer } from '../../../test/kit.ts'
-import { type Receiver, startReceiver } from '../../../test/receiver.ts'
+import { type Receiver, startReceiver } from '../../../test/fakes/receiver.ts'
+import { eventually, type InProcessServer, startServer } from '../../../test/kit/kit.ts'
 
 let api: InProcessServer
 const receivers: Receiver[] = []

@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import { connect } from 'node:net'
 import { test } from 'node:test'
-import { eventually } from '../../../test/eventually.ts'
-import { parseRaw, route, serve } from '../../../test/http.ts'
+import { eventually } from '../../../test/kit/eventually.ts'
+import { parseRaw, route, serve } from '../../../test/kit/http.ts'
 import { json } from '../route.ts'
 
 /** A server with one route that answers when told to. */

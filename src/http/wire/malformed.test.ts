@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { test } from 'node:test'
-import { parseRaw, route, sendRaw, serve } from '../../../test/http.ts'
+import { parseRaw, route, sendRaw, serve } from '../../../test/kit/http.ts'
 import { json } from '../route.ts'
 
 const api = await serve([

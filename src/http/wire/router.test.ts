@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { route } from '../../../test/http.ts'
+import { route } from '../../../test/kit/http.ts'
 import { json, type Route } from '../route.ts'
 import { createRouter } from './router.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually, startServer } from '../../../../test/kit.ts'
+import { eventually, startServer } from '../../../../test/kit/kit.ts'
 
 const wide = Array.from({ length: 1_600 }, (_, i) => `c${i} int2`).join(', ')
 

@@ -3,9 +3,9 @@ import { mkdirSync } from 'node:fs'
 import { test } from 'node:test'
 import { Script } from 'node:vm'
 import type { Page, Route } from 'playwright-core'
-import { authenticator } from '../../../../test/authenticator.ts'
-import { skip, startBrowser, VirtualAuthenticator } from '../../../../test/browser.ts'
-import { eventually, startServer } from '../../../../test/kit.ts'
+import { authenticator } from '../../../../test/fakes/authenticator.ts'
+import { skip, startBrowser, VirtualAuthenticator } from '../../../../test/kit/browser.ts'
+import { eventually, startServer } from '../../../../test/kit/kit.ts'
 
 // Driven in chromium, with the labels a person sees.
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually, startServer } from '../../../../test/kit.ts'
-import { mailbox } from '../../../../test/mailbox.ts'
+import { mailbox } from '../../../../test/fakes/mailbox.ts'
+import { eventually, startServer } from '../../../../test/kit/kit.ts'
 
 const config = { 'auth.magic_link_enabled': true, 'server.public_base_url': 'https://api.x.test' }
 const api = await startServer({ config })

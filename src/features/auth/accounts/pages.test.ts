@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { test } from 'node:test'
 import { runInNewContext } from 'node:vm'
-import { startServer } from '../../../../test/kit.ts'
-import { mailbox } from '../../../../test/mailbox.ts'
+import { mailbox } from '../../../../test/fakes/mailbox.ts'
+import { startServer } from '../../../../test/kit/kit.ts'
 
 const api = await startServer({
   config: { 'auth.magic_link_enabled': true, 'auth.oauth_redirect_url': 'https://app.x.test/?a="><script>' },

@@ -8,9 +8,9 @@ import {
   forgetSteps,
   signInWithTotp,
   signUpWithTotp,
-} from '../../../../test/authenticator.ts'
-import { eventually, spawnServer, startServer, type TestServer } from '../../../../test/kit.ts'
-import { mailbox } from '../../../../test/mailbox.ts'
+} from '../../../../test/fakes/authenticator.ts'
+import { mailbox } from '../../../../test/fakes/mailbox.ts'
+import { eventually, spawnServer, startServer, type TestServer } from '../../../../test/kit/kit.ts'
 
 const config = {
   'auth.totp_enabled': true,

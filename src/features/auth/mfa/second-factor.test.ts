@@ -9,9 +9,9 @@ import {
   forgetSteps,
   signInWithTotp,
   signUpWithTotp,
-} from '../../../../test/authenticator.ts'
-import { startServer } from '../../../../test/kit.ts'
-import { mailbox } from '../../../../test/mailbox.ts'
+} from '../../../../test/fakes/authenticator.ts'
+import { mailbox } from '../../../../test/fakes/mailbox.ts'
+import { startServer } from '../../../../test/kit/kit.ts'
 
 const config = {
   'auth.totp_enabled': true,

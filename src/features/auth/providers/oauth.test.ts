@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
-import { freePort } from '../../../../test/free-port.ts'
-import { startServer } from '../../../../test/kit.ts'
-import { mailbox } from '../../../../test/mailbox.ts'
-import { startIssuer } from '../../../../test/oidc-issuer.ts'
+import { mailbox } from '../../../../test/fakes/mailbox.ts'
+import { startIssuer } from '../../../../test/fakes/oidc-issuer.ts'
+import { freePort } from '../../../../test/kit/free-port.ts'
+import { startServer } from '../../../../test/kit/kit.ts'
 
 const port = await freePort()
 const base = `http://localhost:${port}`

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { spawnServer, startServer, type TestServer } from '../../../../test/kit.ts'
+import { spawnServer, startServer, type TestServer } from '../../../../test/kit/kit.ts'
 
 const api = await startServer()
 const other = await spawnServer({ on: api })

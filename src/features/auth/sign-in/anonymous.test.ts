@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer } from '../../../../test/kit.ts'
-import { mailbox } from '../../../../test/mailbox.ts'
+import { mailbox } from '../../../../test/fakes/mailbox.ts'
+import { startServer } from '../../../../test/kit/kit.ts'
 
 const config = { 'auth.anonymous_auth_enabled': true, 'auth.magic_link_enabled': true }
 const api = await startServer({ config })

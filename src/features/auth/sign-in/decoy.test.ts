@@ -1,8 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer } from '../../../../test/kit.ts'
-import { addPasskey, Passkey, passkeyConfig, signInWithBoth, signUpWithPasskey } from '../../../../test/passkey.ts'
-import { overhearStatements } from '../../../../test/statements.ts'
+import {
+  addPasskey,
+  Passkey,
+  passkeyConfig,
+  signInWithBoth,
+  signUpWithPasskey,
+} from '../../../../test/fakes/passkey.ts'
+import { startServer } from '../../../../test/kit/kit.ts'
+import { overhearStatements } from '../../../../test/kit/statements.ts'
 import { Decoy } from '../webauthn/decoy.ts'
 
 // Whoever asks for the passkey of an address learns nothing about the address.

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { hashSync } from '@node-rs/bcrypt'
-import { eventually, heardOn, startServer } from '../../../../test/kit.ts'
-import { mailbox } from '../../../../test/mailbox.ts'
+import { mailbox } from '../../../../test/fakes/mailbox.ts'
+import { eventually, heardOn, startServer } from '../../../../test/kit/kit.ts'
 
 const config = {
   'server.trusted_proxies': ['127.0.0.1'],

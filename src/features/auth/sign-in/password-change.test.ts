@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { claimsOf, signInWithTotp, signUpWithTotp } from '../../../../test/authenticator.ts'
-import { eventually, startServer } from '../../../../test/kit.ts'
-import { mailbox } from '../../../../test/mailbox.ts'
+import { claimsOf, signInWithTotp, signUpWithTotp } from '../../../../test/fakes/authenticator.ts'
+import { mailbox } from '../../../../test/fakes/mailbox.ts'
+import { eventually, startServer } from '../../../../test/kit/kit.ts'
 
 const api = await startServer({ config: { 'auth.totp_enabled': true, 'auth.anonymous_auth_enabled': true } })
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
 import { test } from 'node:test'
-import { eventually, spawnServer, startServer, type TestServer } from '../../../../test/kit.ts'
+import { eventually, spawnServer, startServer, type TestServer } from '../../../../test/kit/kit.ts'
 
 const config = { 'auth.anonymous_auth_enabled': true }
 const api = await startServer({ config })

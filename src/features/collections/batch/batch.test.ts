@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { before, beforeEach, test } from 'node:test'
-import { type InProcessServer, startServer } from '../../../../test/kit.ts'
+import { type InProcessServer, startServer } from '../../../../test/kit/kit.ts'
 
 let api: InProcessServer
 before(async () => {

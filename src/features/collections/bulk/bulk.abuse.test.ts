@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer, get, type IncomingMessage, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { before, test } from 'node:test'
-import { eventually, type InProcessServer, startServer } from '../../../../test/kit.ts'
+import { eventually, type InProcessServer, startServer } from '../../../../test/kit/kit.ts'
 import { AppError } from '../../../core/errors.ts'
 import { textOf } from './arriving.ts'
 

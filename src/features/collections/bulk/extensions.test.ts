@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { withoutExtensions } from '../../../../test/cluster.ts'
-import { startServer } from '../../../../test/kit.ts'
+import { withoutExtensions } from '../../../../test/kit/cluster.ts'
+import { startServer } from '../../../../test/kit/kit.ts'
 
 const TYPES = { csv: 'text/csv', json: 'application/json', ndjson: 'application/x-ndjson' }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually, startServer } from '../../../../test/kit.ts'
-import { poolOn } from '../../../../test/pool.ts'
+import { eventually, startServer } from '../../../../test/kit/kit.ts'
+import { poolOn } from '../../../../test/kit/pool.ts'
 import { ChangeLog } from '../../../db/changes/log.ts'
 
 /** Rows of a large import that the log keeps one by one; see import.ts. */

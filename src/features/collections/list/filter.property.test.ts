@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
 import fc from 'fast-check'
-import { type InProcessServer, startServer } from '../../../../test/kit.ts'
+import { type InProcessServer, startServer } from '../../../../test/kit/kit.ts'
 
 type Row = { id: number; n: number | null; t: string | null; b: boolean | null }
 type Truth = boolean | null

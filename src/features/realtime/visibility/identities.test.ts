@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
-import { type EventReader, listenTo } from '../../../../test/event-stream.ts'
-import { eventually, type InProcessServer, type SignedUp, startServer } from '../../../../test/kit.ts'
+import { type EventReader, listenTo } from '../../../../test/kit/event-stream.ts'
+import { eventually, type InProcessServer, type SignedUp, startServer } from '../../../../test/kit/kit.ts'
 
 // The full size, 500 identities and 5,000 writes, is bench/realtime.ts identities.
 const IDENTITIES = 40

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { withoutExtensions } from '../../../../test/cluster.ts'
-import { listenTo } from '../../../../test/event-stream.ts'
-import { eventually, startServer } from '../../../../test/kit.ts'
+import { withoutExtensions } from '../../../../test/kit/cluster.ts'
+import { listenTo } from '../../../../test/kit/event-stream.ts'
+import { eventually, startServer } from '../../../../test/kit/kit.ts'
 
 test('spatial and vector columns arrive as GeoJSON and arrays, under policies that look at them', {
   skip: withoutExtensions,

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
 import { AbortMultipartUploadCommand, CreateMultipartUploadCommand, S3Client } from '@aws-sdk/client-s3'
-import { startS3 } from '../../../../test/s3-server.ts'
+import { startS3 } from '../../../../test/fakes/s3-server.ts'
 import { S3Store } from './s3-store.ts'
 
 const { store: config } = await startS3()

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
 import { after, test } from 'node:test'
-import { eventually, startServer } from '../../../../test/kit.ts'
-import { startReceiver } from '../../../../test/receiver.ts'
-import { upload } from '../../../../test/upload.ts'
+import { startReceiver } from '../../../../test/fakes/receiver.ts'
+import { eventually, startServer } from '../../../../test/kit/kit.ts'
+import { upload } from '../../../../test/kit/upload.ts'
 import { createOutgoing } from '../../../http/out/outgoing.ts'
 import { cloudflare } from './provider.ts'
 

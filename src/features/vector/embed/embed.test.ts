@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { after, test } from 'node:test'
-import { withoutExtensions } from '../../../../test/cluster.ts'
-import { type Answer, eventually, spawnServer, startServer, type TestServer } from '../../../../test/kit.ts'
-import { type Received, startReceiver } from '../../../../test/receiver.ts'
+import { type Received, startReceiver } from '../../../../test/fakes/receiver.ts'
+import { withoutExtensions } from '../../../../test/kit/cluster.ts'
+import { type Answer, eventually, spawnServer, startServer, type TestServer } from '../../../../test/kit/kit.ts'
 
 const told = ({ status, body }: Answer) => `${status} ${body.message}`
 const asAdmin = { as: 'admin' }

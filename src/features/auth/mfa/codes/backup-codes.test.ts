@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { claimsOf, firstFactor, signInWithTotp, signUpWithTotp } from '../../../../../test/authenticator.ts'
-import { startServer, type TestServer } from '../../../../../test/kit.ts'
+import { claimsOf, firstFactor, signInWithTotp, signUpWithTotp } from '../../../../../test/fakes/authenticator.ts'
+import { startServer, type TestServer } from '../../../../../test/kit/kit.ts'
 
 const config = { 'auth.totp_enabled': true }
 const api = await startServer({ config })

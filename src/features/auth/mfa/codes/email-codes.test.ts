@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { alone, challenge, claimsOf, firstFactor } from '../../../../../test/authenticator.ts'
-import { eventually, startServer, type TestServer } from '../../../../../test/kit.ts'
-import { mailServer, smtp } from '../../../../../test/mail-server.ts'
+import { alone, challenge, claimsOf, firstFactor } from '../../../../../test/fakes/authenticator.ts'
+import { mailServer, smtp } from '../../../../../test/fakes/mail-server.ts'
+import { eventually, startServer, type TestServer } from '../../../../../test/kit/kit.ts'
 
 const { inbox, listen } = mailServer()
 const config = { ...smtp(await listen()), 'auth.email_mfa_enabled': true, 'log.level': 'debug' }

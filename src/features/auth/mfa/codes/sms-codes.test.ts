@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { alone, challenge, claimsOf, firstFactor } from '../../../../../test/authenticator.ts'
-import { eventually, startServer, type TestServer } from '../../../../../test/kit.ts'
-import { startReceiver } from '../../../../../test/receiver.ts'
+import { alone, challenge, claimsOf, firstFactor } from '../../../../../test/fakes/authenticator.ts'
+import { startReceiver } from '../../../../../test/fakes/receiver.ts'
+import { eventually, startServer, type TestServer } from '../../../../../test/kit/kit.ts'
 
 const gateway = await startReceiver()
 after(() => gateway.close())

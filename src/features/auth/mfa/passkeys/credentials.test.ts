@@ -1,10 +1,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { signInWithTotp, signUpWithTotp } from '../../../../../test/authenticator.ts'
-import { eventually } from '../../../../../test/eventually.ts'
-import { startServer } from '../../../../../test/kit.ts'
-import { mailbox } from '../../../../../test/mailbox.ts'
-import { addPasskey, Passkey, passkeyConfig, signInWithBoth, signUpWithPasskey } from '../../../../../test/passkey.ts'
+import { signInWithTotp, signUpWithTotp } from '../../../../../test/fakes/authenticator.ts'
+import { mailbox } from '../../../../../test/fakes/mailbox.ts'
+import {
+  addPasskey,
+  Passkey,
+  passkeyConfig,
+  signInWithBoth,
+  signUpWithPasskey,
+} from '../../../../../test/fakes/passkey.ts'
+import { eventually } from '../../../../../test/kit/eventually.ts'
+import { startServer } from '../../../../../test/kit/kit.ts'
 
 const api = await startServer({ config: { ...passkeyConfig, 'auth.totp_enabled': true } })
 const other = await startServer({ on: api, config: passkeyConfig })

@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { authenticator, signUpWithTotp } from '../../../../../test/authenticator.ts'
-import { eventually } from '../../../../../test/eventually.ts'
-import { startServer } from '../../../../../test/kit.ts'
-import { mailbox } from '../../../../../test/mailbox.ts'
+import { authenticator, signUpWithTotp } from '../../../../../test/fakes/authenticator.ts'
+import { mailbox } from '../../../../../test/fakes/mailbox.ts'
 import {
   type Algorithm,
   addPasskey,
@@ -13,7 +11,9 @@ import {
   passkeyConfig,
   signInWithBoth,
   signUpWithPasskey,
-} from '../../../../../test/passkey.ts'
+} from '../../../../../test/fakes/passkey.ts'
+import { eventually } from '../../../../../test/kit/eventually.ts'
+import { startServer } from '../../../../../test/kit/kit.ts'
 
 const api = await startServer({
   config: {

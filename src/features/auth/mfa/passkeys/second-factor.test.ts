@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { claimsOf, firstFactor } from '../../../../../test/authenticator.ts'
-import { spawnServer, startServer } from '../../../../../test/kit.ts'
+import { claimsOf, firstFactor } from '../../../../../test/fakes/authenticator.ts'
 import {
   addPasskey,
   askPasskey,
@@ -10,7 +9,8 @@ import {
   passkeyConfig,
   signInWithBoth,
   signUpWithPasskey,
-} from '../../../../../test/passkey.ts'
+} from '../../../../../test/fakes/passkey.ts'
+import { spawnServer, startServer } from '../../../../../test/kit/kit.ts'
 
 const api = await startServer({ config: passkeyConfig })
 

@@ -9,8 +9,8 @@ import {
   firstFactor,
   forgetSteps,
   signUpWithTotp,
-} from '../../../../../test/authenticator.ts'
-import { spawnServer, startServer, type TestServer } from '../../../../../test/kit.ts'
+} from '../../../../../test/fakes/authenticator.ts'
+import { spawnServer, startServer, type TestServer } from '../../../../../test/kit/kit.ts'
 import { SecretBox } from '../../../../core/secret-box.ts'
 
 const config = { 'auth.totp_enabled': true, 'server.app_name': 'Shop & Co' }

@@ -1,9 +1,15 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
-import { withoutExtensions } from '../../../../../test/cluster.ts'
-import { type Answer, eventually, type InProcessServer, type SignedUp, startServer } from '../../../../../test/kit.ts'
-import { scansDuring } from '../../../../../test/scans.ts'
-import { snapshotOf } from '../../../../../test/snapshot.ts'
+import { withoutExtensions } from '../../../../../test/kit/cluster.ts'
+import {
+  type Answer,
+  eventually,
+  type InProcessServer,
+  type SignedUp,
+  startServer,
+} from '../../../../../test/kit/kit.ts'
+import { scansDuring } from '../../../../../test/kit/scans.ts'
+import { snapshotOf } from '../../../../../test/kit/snapshot.ts'
 import { ANONYMOUS } from '../../../../core/identity.ts'
 import { KnownStatements } from '../../../../db/rows/known-statements.ts'
 import { Candidates } from '../../../../db/schema/candidates.ts'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { withoutExtensions } from '../../../../../test/cluster.ts'
-import { type Answer, startServer, type TestServer } from '../../../../../test/kit.ts'
+import { withoutExtensions } from '../../../../../test/kit/cluster.ts'
+import { type Answer, startServer, type TestServer } from '../../../../../test/kit/kit.ts'
 
 type Item = { id: number; _hybrid_score: number; _fts_rank?: number; _vector_distance?: number }
 const told = ({ status, body }: Answer) => `${status} ${body.message}`

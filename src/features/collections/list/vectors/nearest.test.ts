@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { withoutExtensions } from '../../../../../test/cluster.ts'
-import { type Answer, eventually, startServer, type TestServer } from '../../../../../test/kit.ts'
-import { scansDuring } from '../../../../../test/scans.ts'
-import { overhearStatements } from '../../../../../test/statements.ts'
+import { withoutExtensions } from '../../../../../test/kit/cluster.ts'
+import { type Answer, eventually, startServer, type TestServer } from '../../../../../test/kit/kit.ts'
+import { scansDuring } from '../../../../../test/kit/scans.ts'
+import { overhearStatements } from '../../../../../test/kit/statements.ts'
 
 type Query = Record<string, string>
 type Item = { id: number; _distance: number }

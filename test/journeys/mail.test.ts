@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { freePort } from './free-port.ts'
-import { eventually, spawnServer, startServer } from './kit.ts'
-import { mailServer, smtp } from './mail-server.ts'
+import { mailServer, smtp } from '../fakes/mail-server.ts'
+import { freePort } from '../kit/free-port.ts'
+import { eventually, spawnServer, startServer } from '../kit/kit.ts'
 
 const linkIn = (text: string): URL => new URL(/https?:\/\/\S+\?token=[\w-]+/.exec(text)?.[0] ?? '')
 

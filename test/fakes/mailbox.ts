@@ -1,4 +1,4 @@
-import { eventually, heardOn, type TestServer } from './kit.ts'
+import { eventually, heardOn, type TestServer } from '../kit/kit.ts'
 
 type Message = { to: string; subject: string; text: string }
 

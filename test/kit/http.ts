@@ -1,12 +1,12 @@
 import { connect } from 'node:net'
 import { after } from 'node:test'
-import type { AuditEntry } from '../src/core/audit/entry.ts'
-import { unauthorized } from '../src/core/errors.ts'
-import type { Identity } from '../src/core/identity.ts'
-import type { Observation } from '../src/core/observe.ts'
-import { createLimiter } from '../src/http/rate-limit.ts'
-import { type Definition, route as declared, type HttpMethod, type Route } from '../src/http/route.ts'
-import { createHttpServer, type HttpServer, type HttpServerConfig, type RequestInfo } from '../src/http/server.ts'
+import type { AuditEntry } from '../../src/core/audit/entry.ts'
+import { unauthorized } from '../../src/core/errors.ts'
+import type { Identity } from '../../src/core/identity.ts'
+import type { Observation } from '../../src/core/observe.ts'
+import { createLimiter } from '../../src/http/rate-limit.ts'
+import { type Definition, route as declared, type HttpMethod, type Route } from '../../src/http/route.ts'
+import { createHttpServer, type HttpServer, type HttpServerConfig, type RequestInfo } from '../../src/http/server.ts'
 
 /** A route of a test, which need not say what it answers. */
 export const route = <const At extends `${HttpMethod} /${string}`, Body = unknown>(

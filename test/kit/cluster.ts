@@ -4,10 +4,10 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type pg from 'pg'
-import { startEmbedded } from '../src/db/setup/embedded/embedded.ts'
-import { migrate } from '../src/db/setup/migrate.ts'
-import { prepareRoles } from '../src/db/setup/roles.ts'
-import { openConnection } from '../src/db/wire/connect.ts'
+import { startEmbedded } from '../../src/db/setup/embedded/embedded.ts'
+import { migrate } from '../../src/db/setup/migrate.ts'
+import { prepareRoles } from '../../src/db/setup/roles.ts'
+import { openConnection } from '../../src/db/wire/connect.ts'
 import { PATIENCE_MS } from './eventually.ts'
 
 /** `embedded`: the PostgreSQL of the npm packages. `extensions`: PostgreSQL 15 with PostGIS and pgvector. */
@@ -19,7 +19,7 @@ export const withoutExtensions: string | false =
     ? false
     : (process.env['SVC_TEST_EXT_REASON'] ?? 'no PostgreSQL with PostGIS and pgvector here: run npm test')
 
-const MIGRATIONS = new URL('../migrations', import.meta.url).pathname
+const MIGRATIONS = new URL('../../migrations', import.meta.url).pathname
 
 const started = new Map<ClusterKind, Promise<string>>()
 const stops: (() => Promise<void>)[] = []

@@ -1,7 +1,7 @@
 // A process to be killed: claims one item of the kind named on the command line and never ends it.
 
-import { Queue } from '../src/db/queue/queue.ts'
-import { poolOn } from './pool.ts'
+import { Queue } from '../../src/db/queue/queue.ts'
+import { poolOn } from '../kit/pool.ts'
 
 const [url = '', kind = ''] = process.argv.slice(2)
 const observe = () => {}

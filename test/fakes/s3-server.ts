@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after } from 'node:test'
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3'
-import type { S3Config } from '../src/features/storage/blobs/s3-store.ts'
-import { eventually } from './eventually.ts'
-import { freePort } from './free-port.ts'
-import { typescript } from './programs.ts'
+import type { S3Config } from '../../src/features/storage/blobs/s3-store.ts'
+import { eventually } from '../kit/eventually.ts'
+import { freePort } from '../kit/free-port.ts'
+import { typescript } from '../kit/programs.ts'
 
 export type TestS3 = {
   /** The settings that make a server use it. */

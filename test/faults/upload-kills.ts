@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { freePort } from './free-port.ts'
-import { type SpawnedServer, spawnServer } from './kit.ts'
-import { hashOf, sendLarge } from './large-upload.ts'
+import { freePort } from '../kit/free-port.ts'
+import { type SpawnedServer, spawnServer } from '../kit/kit.ts'
+import { hashOf, sendLarge } from '../kit/large-upload.ts'
 
 /** A few kills; UPLOAD_KILLS=50 makes the long version of it. */
 const ROUNDS = Number(process.env['UPLOAD_KILLS'] ?? 2)

@@ -1,5 +1,5 @@
-import { openSchemaCache } from '../src/db/schema/cache.ts'
-import type { Schema } from '../src/db/schema/snapshot.ts'
+import { openSchemaCache } from '../../src/db/schema/cache.ts'
+import type { Schema } from '../../src/db/schema/snapshot.ts'
 import { poolOn } from './pool.ts'
 
 /** What a database looks like to a server. */

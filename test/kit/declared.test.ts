@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import * as t from '../src/core/json-type.ts'
-import { json, route } from '../src/http/route.ts'
+import * as t from '../../src/core/json-type.ts'
+import { json, route } from '../../src/http/route.ts'
 import { checkAgainst } from './declared.ts'
 
 const check = checkAgainst([

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { startProxy } from './faults/proxy.ts'
+import { startProxy } from './proxy.ts'
 
 /** The statements that servers on `url` send, one after the other, as PostgreSQL is told them. */
 export async function overhearStatements(

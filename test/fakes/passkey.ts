@@ -1,5 +1,5 @@
 import { createHash, generateKeyPairSync, type KeyObject, randomBytes, sign } from 'node:crypto'
-import type { SignedUp, TestServer } from './kit.ts'
+import type { SignedUp, TestServer } from '../kit/kit.ts'
 
 /** A software authenticator and its browser, written apart from the server; every field can be made wrong. */
 

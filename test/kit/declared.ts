@@ -1,9 +1,9 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
-import { failure, type JsonSchema } from '../src/core/json-type.ts'
-import { type Answer, json, type Route, route } from '../src/http/route.ts'
-import { createRouter } from '../src/http/wire/router.ts'
-import { splitTarget } from '../src/http/wire/target.ts'
+import { failure, type JsonSchema } from '../../src/core/json-type.ts'
+import { type Answer, json, type Route, route } from '../../src/http/route.ts'
+import { createRouter } from '../../src/http/wire/router.ts'
+import { splitTarget } from '../../src/http/wire/target.ts'
 
 type Answered = { status: number; text: string; headers: Headers }
 

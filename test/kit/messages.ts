@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
-import { SYSTEM } from '../src/core/identity.ts'
-import type { Observation } from '../src/core/observe.ts'
-import { Queue } from '../src/db/queue/queue.ts'
-import { sql } from '../src/db/sql.ts'
-import { createOutgoing } from '../src/http/out/outgoing.ts'
+import { SYSTEM } from '../../src/core/identity.ts'
+import type { Observation } from '../../src/core/observe.ts'
+import { Queue } from '../../src/db/queue/queue.ts'
+import { sql } from '../../src/db/sql.ts'
+import { createOutgoing } from '../../src/http/out/outgoing.ts'
+import { type Receiver, startReceiver } from '../fakes/receiver.ts'
 import { testDatabase } from './database.ts'
 import { eventually } from './eventually.ts'
-import { type Receiver, startReceiver } from './receiver.ts'
 
 /** What mails and text messages leave through, without a server: a database with its queue, and peers that get them. */
 export async function messageTest() {

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto'
-import type { SignedUp, TestServer } from './kit.ts'
+import type { SignedUp, TestServer } from '../kit/kit.ts'
 
 /** An authenticator app, written apart from the server: it knows what the QR code says and what time it is. */
 export function authenticator(uri: string) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import pg from 'pg'
-import { clusterUrl, stopClusters } from '../cluster.ts'
+import { clusterUrl, stopClusters } from './cluster.ts'
 import { startProxy } from './proxy.ts'
 
 const proxy = await startProxy(await clusterUrl('embedded'))
