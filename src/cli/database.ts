@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type pg from 'pg'
 import type { Config } from '../config/config.ts'
-import type { Db } from '../db/db.ts'
+import type { Db, Notifications } from '../db/db.ts'
 import { openDatabase } from '../db/setup/database.ts'
 import { socketUrl, tcpUrl } from '../db/setup/embedded/address.ts'
 import { startEmbedded } from '../db/setup/embedded/embedded.ts'
@@ -47,7 +47,7 @@ export const withConnection = <T>(config: Config, work: (client: pg.Client) => P
   })
 
 /** As `withConnection`, with the server's own door to the database. */
-export const withDb = <T>(config: Config, work: (db: Db) => Promise<T>): Promise<T> =>
+export const withDb = <T>(config: Config, work: (db: Db & Notifications) => Promise<T>): Promise<T> =>
   withDatabaseUrl(config, async (url) => {
     const { pool } = await openDatabase({
       url,

@@ -40,7 +40,7 @@ export async function reseal(db: Db, box: SecretBox, column: SealedColumn, signa
   let slice: Row[] = []
   do {
     const last: string | undefined = slice.at(-1)?.id
-    slice = await db.rows<Row>(SYSTEM, notCurrent(column, box.prefix, last), { lane: 'slow' })
+    slice = await db.rows<Row>(SYSTEM, notCurrent(column, box.prefix, last), { kind: 'slow' })
     for (const row of slice) {
       if (signal?.aborted) return done
       const plain = openOrNothing(box, row, column)

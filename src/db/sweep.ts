@@ -38,4 +38,4 @@ export async function sweepAll(db: Db, ...remove: readonly RemoveSlice[]): Promi
   return total
 }
 
-const removeSlice = (db: Db, slice: RemoveSlice): Promise<number> => db.run(SYSTEM, slice(SLICE), { lane: 'slow' })
+const removeSlice = (db: Db, slice: RemoveSlice): Promise<number> => db.run(SYSTEM, slice(SLICE), { kind: 'slow' })

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { reasonOf } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
-import type { Db, Relayed } from '../db.ts'
+import type { Db, Notifications, Relayed } from '../db.ts'
 import { Loop, type LoopOptions, within } from '../loop.ts'
 import type { Sql } from '../sql.ts'
 import { Appender } from './append.ts'
@@ -105,7 +105,7 @@ export function isBefore(a: Position, b: Position): boolean {
 }
 
 export type ChangeLogDeps = {
-  db: Db
+  db: Db & Notifications
   observe: Observe
   retentionSeconds: number
   /** What svc.log_key holds. */
@@ -117,7 +117,7 @@ export type ChangeLogDeps = {
  * there, each at its own pace.
  */
 export class ChangeLog {
-  readonly #db: Db
+  readonly #db: Db & Notifications
   readonly #observe: Observe
   readonly #retentionSeconds: number
   readonly #key: string
@@ -202,7 +202,7 @@ export class ChangeLog {
   async read(from: Position): Promise<Change[]> {
     const point = pointOf(from)
     if (!point) throw new TypeError(`not a position: ${from}`)
-    const rows = await this.#db.relayRows<ChangeRow>(SYSTEM, changesAfter(point, this.#settled.upTo, PAGE))
+    const rows = await this.#db.rows<ChangeRow>(SYSTEM, changesAfter(point, this.#settled.upTo, PAGE), { as: 'bytes' })
     return rows.map(({ xid, id, ...rest }) => ({ ...rest, position: `${xid}-${id}` }))
   }
 
@@ -292,7 +292,7 @@ export class ChangeLog {
       // Without a start nobody looks but us.
       await (this.#settling?.next() ?? this.#settled.look())
       const statement = trimSlice(this.#retentionSeconds, this.#settled.upTo, TRIM_SLICE)
-      slice = Number(await this.#db.fly(SYSTEM, statement, { lane: 'slow' }))
+      slice = Number(await this.#db.fly(SYSTEM, statement, { kind: 'slow' }))
     }
     return total
   }

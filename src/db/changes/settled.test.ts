@@ -7,7 +7,7 @@ import { Settled } from './settled.ts'
 /** Nine changes, all committed; a durable reader has passed five. Another database of the cluster writes all the time. */
 const database = ({ isOursAtWork, last = () => 9 }: { isOursAtWork: boolean; last?: () => number }): Db => {
   const asked: Partial<Db> = {
-    fly: async () => '5',
+    fly: (async () => '5') as unknown as Db['fly'],
     rows: async <T extends object>(_who: unknown, statement: unknown) => {
       const isCareful = (statement as Sql).render().text.includes('pg_locks')
       return [{ last: `${last()}`, bound: '100', oldest: isCareful && !isOursAtWork ? '100' : '50' }] as T[]

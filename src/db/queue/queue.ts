@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
-import type { Db } from '../db.ts'
+import type { Db, Notifications } from '../db.ts'
 import { Loop } from '../loop.ts'
 import type { Sql } from '../sql.ts'
 import { groupSizes, notifyOthers, type Push, pushEach, pushItem, type Rows, removeGroup } from './rows.ts'
@@ -23,7 +23,7 @@ const FINISH_MS = 10_000
  * The database's clock decides what is due; timers here only decide when to ask.
  */
 export class Queue {
-  readonly #db: Db
+  readonly #db: Db & Notifications
   readonly #observe: Observe
   readonly #pollMs: number
   readonly #finishMs: number
@@ -36,7 +36,7 @@ export class Queue {
   #isTroubled = false
   #stopped: Promise<void> | undefined
 
-  constructor(deps: { db: Db; observe: Observe; pollMs?: number; finishMs?: number }) {
+  constructor(deps: { db: Db & Notifications; observe: Observe; pollMs?: number; finishMs?: number }) {
     this.#db = deps.db
     this.#observe = deps.observe
     this.#pollMs = deps.pollMs ?? POLL_MS

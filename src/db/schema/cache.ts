@@ -1,6 +1,6 @@
 import { reasonOf, unavailable } from '../../core/errors.ts'
 import type { Observe } from '../../core/observe.ts'
-import type { Db } from '../db.ts'
+import type { Db, Notifications } from '../db.ts'
 import { Loop, within } from '../loop.ts'
 import { databaseRefusal } from '../pg-errors.ts'
 import { createFingerprint, createIntrospection, type Loaded } from './introspect/introspect.ts'
@@ -12,14 +12,14 @@ type FollowedSchemaOptions = {
   load: () => Promise<Loaded>
   /** The mark of this moment, a cheap text that changes whenever `load` would answer something else. */
   fingerprint: () => Promise<string>
-  listen: Db['listen']
+  listen: Notifications['listen']
   observe: Observe
   pollMs?: number
 }
 
 /** The cache of a server: loaded, and following the database until it is stopped. */
 export async function openSchemaCache(options: {
-  db: Db
+  db: Db & Notifications
   schemas: readonly string[]
   observe: Observe
 }): Promise<FollowedSchema> {

@@ -55,8 +55,8 @@ test('what is relayed is what PostgreSQL sent, whatever its length and whatever 
   )
   const relayed = await Promise.all(
     texts.flatMap((text) => [
-      pool.relay(ANONYMOUS, sql`select ${text}::text`, { reads: true }),
-      pool.relay(ANONYMOUS, sql`select ${text}::text from generate_series(1, 3)`, { reads: true }),
+      pool.fly(ANONYMOUS, sql`select ${text}::text`, { kind: 'read', as: 'bytes' }),
+      pool.fly(ANONYMOUS, sql`select ${text}::text from generate_series(1, 3)`, { kind: 'read', as: 'bytes' }),
     ]),
   )
   assert.deepEqual(
@@ -67,9 +67,10 @@ test('what is relayed is what PostgreSQL sent, whatever its length and whatever 
     relayed.map((answer) => typeof answer === 'string'),
     texts.flatMap((text) => [Buffer.byteLength(text) <= 65_536, Buffer.byteLength(text) <= 65_536]),
   )
-  assert.equal(await pool.relay(ANONYMOUS, sql`select null::text`), null)
-  assert.equal(await pool.relay(ANONYMOUS, sql`select where false`), null)
-  const all = await pool.relayAll(ANONYMOUS, [sql`select 'a'`, sql`select repeat('b', 70000)`, sql`select null::text`])
+  assert.equal(await pool.fly(ANONYMOUS, sql`select null::text`, { as: 'bytes' }), null)
+  assert.equal(await pool.fly(ANONYMOUS, sql`select where false`, { as: 'bytes' }), null)
+  const statements = [sql`select 'a'`, sql`select repeat('b', 70000)`, sql`select null::text`] as const
+  const all = await pool.fly(ANONYMOUS, statements, { as: 'bytes' })
   assert.deepEqual(
     all.map((answer) => answer && String(answer)),
     ['a', 'b'.repeat(70_000), null],
@@ -124,7 +125,7 @@ test('while this process keeps a core busy, reads leave PostgreSQL to the other 
   try {
     // It takes some looks until the pool has noticed.
     await eventually(async () => {
-      const pids = await Promise.all(Array.from({ length: 40 }, () => wide.fly(ANONYMOUS, pid, { reads: true })))
+      const pids = await Promise.all(Array.from({ length: 40 }, () => wide.fly(ANONYMOUS, pid, { kind: 'read' })))
       assert.ok(new Set(pids).size <= Math.max(1, availableParallelism() - 1))
     })
   } finally {
@@ -141,7 +142,7 @@ test('a slow statement is cut by its timeout, and its connection goes on', async
 
 test('aborting cancels the statement in PostgreSQL', async () => {
   const stop = new AbortController()
-  const long = { lane: 'slow', timeoutMs: 600_000, signal: stop.signal } as const
+  const long = { kind: 'slow', timeoutMs: 600_000, signal: stop.signal } as const
   const refused = assert.rejects(pool.fly(ANONYMOUS, sql`select pg_sleep(600), 'cancel me'`, long))
   const active = sql`select count(*) from pg_stat_activity
     where state = 'active' and query like '%cancel me%' and pid <> pg_backend_pid() and datname = current_database()`
@@ -182,9 +183,9 @@ test('slow statements in the fast lane do not hold up the flights that come afte
   await holder.query('select pg_advisory_lock(1)')
   // More than the connections in use have room for, so that quick flights find them full.
   const wait = sql`select pg_advisory_xact_lock_shared(1)`
-  const slow = Promise.all(Array.from({ length: 16 }, () => wide.fly(SYSTEM, wait, { reads: true })))
+  const slow = Promise.all(Array.from({ length: 16 }, () => wide.fly(SYSTEM, wait, { kind: 'read' })))
   const quick = await Promise.all(
-    Array.from({ length: 8 }, (_, i) => wide.fly(SYSTEM, sql`select ${i}::text`, { reads: true })),
+    Array.from({ length: 8 }, (_, i) => wide.fly(SYSTEM, sql`select ${i}::text`, { kind: 'read' })),
   )
   assert.deepEqual(quick, ['0', '1', '2', '3', '4', '5', '6', '7'])
   await holder.end()

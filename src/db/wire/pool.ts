@@ -4,7 +4,18 @@ import { sleep } from '../../core/clock.ts'
 import { AppError, unavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
-import type { ApartOptions, Db, FlyAllOptions, FlyOptions, Relayed, Row, Tx } from '../db.ts'
+import type {
+  ApartOptions,
+  AsBytes,
+  Db,
+  FlyOptions,
+  Notifications,
+  Relayed,
+  Row,
+  Statements,
+  Tx,
+  Values,
+} from '../db.ts'
 import { OwnLoad } from '../own-load.ts'
 import { fromPg, isCrowded, isLoginRefused, type PgError } from '../pg-errors.ts'
 import { breather, isWorthRetrying, SESSION_STEP } from '../retries.ts'
@@ -39,7 +50,7 @@ export type PoolOptions = {
 
 export type PoolStats = { total: number; idle: number; inUse: number; max: number }
 
-export interface Pool extends Db {
+export interface Pool extends Db, Notifications {
   state(): 'ok' | 'unreachable'
   stats(): PoolStats
   /** A connection of its own, on the direct URL, for work that must leave nothing behind. The caller ends it. */
@@ -72,8 +83,6 @@ function isNearby(url: string): boolean {
   const host = searchParams.get('host') ?? hostname
   return host === '' || host.startsWith('/') || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(host)
 }
-
-type Statements = Sql | readonly [Sql, ...Sql[]]
 
 class PostgresPool implements Pool {
   readonly #options: PoolOptions
@@ -153,36 +162,35 @@ class PostgresPool implements Pool {
     })
   }
 
-  fly(who: Identity, statements: Statements, options?: FlyOptions): Promise<string | null> {
-    return this.#fly(who, statements, options, VALUE, ({ texts }) => texts.at(-1) ?? null)
+  fly(who: Identity, statement: Sql, options: FlyOptions & AsBytes): Promise<Relayed | null>
+  fly(who: Identity, statement: Sql, options?: FlyOptions): Promise<string | null>
+  fly<const S extends Statements>(
+    who: Identity,
+    statements: S,
+    options: FlyOptions & AsBytes,
+  ): Promise<Values<S, Relayed>>
+  fly<const S extends Statements>(who: Identity, statements: S, options?: FlyOptions): Promise<Values<S, string>>
+  fly(who: Identity, statements: Sql | Statements, options?: FlyOptions & Partial<AsBytes>): Promise<unknown> {
+    // The first value is that of the session step.
+    return this.#fly(who, statements, options, 'value', ({ relayed }) =>
+      statements instanceof Sql ? (relayed[1] ?? null) : relayed.slice(1),
+    )
   }
 
-  relay(who: Identity, statements: Statements, options?: FlyOptions): Promise<Relayed | null> {
-    return this.#fly(who, statements, options, RELAYED_VALUE, ({ relayed }) => relayed.at(-1) ?? null)
+  rows<T extends object = Row>(
+    who: Identity,
+    statements: Sql | Statements,
+    options?: FlyOptions & Partial<AsBytes>,
+  ): Promise<T[]> {
+    return this.#fly(who, statements, options, 'rows', (flight) => flight.rows<T>())
   }
 
-  relayAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyOptions): Promise<(Relayed | null)[]> {
-    return this.#fly(who, statements, options, RELAYED_VALUE, ({ relayed }) => relayed.slice(1))
+  run(who: Identity, statements: Sql | Statements, options?: FlyOptions): Promise<number> {
+    return this.#fly(who, statements, options, 'value', ({ count }) => count)
   }
 
-  flyAll(who: Identity, statements: readonly [Sql, ...Sql[]], options?: FlyAllOptions): Promise<(string | null)[]> {
-    const fly = () => this.#fly(who, statements, options, VALUE, ({ texts }) => texts.slice(1)) // the first is the session's
-    return options?.row === undefined ? fly() : this.#turns.take(options.row, options.signal, fly)
-  }
-
-  rows<T extends object = Row>(who: Identity, statements: Statements, options?: FlyOptions): Promise<T[]> {
-    return this.#fly(who, statements, options, ROWS, (flight) => flight.rows<T>())
-  }
-
-  relayRows<T extends object>(who: Identity, statements: Statements, options?: FlyOptions): Promise<T[]> {
-    return this.#fly(who, statements, options, RELAYED_ROWS, (flight) => flight.rows<T>())
-  }
-
-  run(who: Identity, statements: Statements, options?: FlyOptions): Promise<number> {
-    return this.#fly(who, statements, options, VALUE, ({ count }) => count)
-  }
-
-  async tx<T>(who: Identity, work: (tx: Tx) => Promise<T>): Promise<T> {
+  async tx<T>(who: Identity, work: (tx: Tx) => Promise<T>, options?: ApartOptions): Promise<T> {
+    if (options) return this.#txApart(who, work, options)
     for (let tries = 1; ; tries++) {
       this.#requireDatabase()
       const session = this.#session(who)
@@ -198,9 +206,8 @@ class PostgresPool implements Pool {
     }
   }
 
-  async txApart<T>(who: Identity, work: (tx: Tx) => Promise<T>, options: ApartOptions = {}): Promise<T> {
+  async #txApart<T>(who: Identity, work: (tx: Tx) => Promise<T>, { signal, isSnapshot }: ApartOptions): Promise<T> {
     this.#requireDatabase()
-    const { signal, isSnapshot } = options
     const session = this.#session(who)
     const connect = session.role === 'none' ? this.#connect : this.#connectCallers
     const idle = { onFreed: () => {}, onClosed: () => {} }
@@ -220,8 +227,8 @@ class PostgresPool implements Pool {
     }
   }
 
-  listen(channel: string, heard: (payload: string) => void, reconnected?: () => void): Promise<() => Promise<void>> {
-    return this.#monitor.listen(channel, heard, reconnected)
+  listen(channel: string, onNotify: (payload: string) => void, onReconnect?: () => void): Promise<() => Promise<void>> {
+    return this.#monitor.listen(channel, onNotify, onReconnect)
   }
 
   async stop(): Promise<void> {
@@ -232,9 +239,20 @@ class PostgresPool implements Pool {
 
   #fly<T>(
     who: Identity,
-    statements: Statements,
-    options: FlyOptions = NO_OPTIONS,
-    wanted: Wanted,
+    statements: Sql | Statements,
+    options: FlyOptions & Partial<AsBytes> = NO_OPTIONS,
+    wants: FlightPlan['wants'],
+    answer: (flight: Flight) => T,
+  ): Promise<T> {
+    const fly = () => this.#flyNow(who, statements, options, wants, answer)
+    return options.row === undefined ? fly() : this.#turns.take(options.row, options.signal, fly)
+  }
+
+  #flyNow<T>(
+    who: Identity,
+    statements: Sql | Statements,
+    options: FlyOptions & Partial<AsBytes>,
+    wants: FlightPlan['wants'],
     answer: (flight: Flight) => T,
   ): Promise<T> {
     return new Promise((resolve, reject) => {
@@ -250,14 +268,15 @@ class PostgresPool implements Pool {
         newest = flight
         if (signal?.aborted) flight.end(new AppError('request_timeout', 'request was aborted'))
         else if (this.#down || this.#closed) flight.end(unavailable('database unavailable'))
-        else if (options.lane === 'own') void this.#flyApart(flight)
+        else if (options.kind === 'apart') void this.#flyApart(flight)
         else lane.add(flight)
       }
       const plan = {
         steps: [step, ...(statements instanceof Sql ? [stepOf(statements)] : statements.map(stepOf))],
         role,
         work,
-        ...wanted,
+        wants,
+        relays: options.as === 'bytes',
         tidies: work !== 'read' && who.kind !== 'system' && options.plain !== true,
         maxBytes: options.maxBytes ?? budgets.answerBytes,
       }
@@ -266,7 +285,7 @@ class PostgresPool implements Pool {
         new Flight(plan, (flight, error) => {
           if (error !== null && !signal?.aborted) {
             if (!(error instanceof AppError)) this.#learnFrom(flight, error)
-            if (options.lane !== 'own' && isWorthRetrying(error, tries)) {
+            if (options.kind !== 'apart' && isWorthRetrying(error, tries)) {
               void breather(error, tries).then(() => launch(flight.again(flight.isCutShort ? 'slow' : flight.work)))
               return
             }
@@ -353,17 +372,12 @@ class PostgresPool implements Pool {
 }
 
 const NO_OPTIONS: FlyOptions = {}
-type Wanted = Pick<FlightPlan, 'wants' | 'relays'>
-const VALUE: Wanted = { wants: 'value', relays: false }
-const RELAYED_VALUE: Wanted = { wants: 'value', relays: true }
-const ROWS: Wanted = { wants: 'rows', relays: false }
-const RELAYED_ROWS: Wanted = { wants: 'rows', relays: true }
 const SNAPSHOT = 'begin isolation level repeatable read, read only'
 
-function workOf(who: Identity, { lane, reads }: FlyOptions): Work {
+function workOf(who: Identity, { kind = 'write' }: FlyOptions): Work {
   // The operator's requests share the server's own connections, but never more of them than slow work may take.
-  if (lane === 'slow' || who.kind === 'admin') return 'slow'
-  return reads ? 'read' : 'write'
+  if (kind === 'slow' || who.kind === 'admin') return 'slow'
+  return kind === 'read' ? 'read' : 'write'
 }
 
 /** The caller is gone. A flight that was sent again for it has a successor. */

@@ -1,7 +1,7 @@
 import { budgets } from '../../core/budgets.ts'
 import type { Row, Tx } from '../db.ts'
 import { fromPg, type PgError } from '../pg-errors.ts'
-import type { Sql } from '../sql.ts'
+import { Sql } from '../sql.ts'
 import type { Connection } from './connection.ts'
 import { rowReader } from './data-rows.ts'
 import { Flight, type FlightPlan, type Step, stepOf } from './flight.ts'
@@ -42,8 +42,10 @@ export async function runTransaction<T>(
   }
   const send = (sql: Sql, wish?: Wish): Promise<Flight> => sendAll([sql], wish)
   const tx: Tx = {
-    fly: async (sql) => (await send(sql)).texts[0] ?? null,
-    flyAll: async (statements) => (await sendAll(statements)).texts,
+    fly: (async (statements: Sql | readonly Sql[]) =>
+      statements instanceof Sql
+        ? ((await send(statements)).texts[0] ?? null)
+        : (await sendAll(statements)).texts) as Tx['fly'],
     rows: async <R extends object = Row>(sql: Sql) => (await send(sql, { wants: 'rows' })).rows<R>(),
     each: async (sql, onRow, hold) => {
       const read = rowReader(onRow)

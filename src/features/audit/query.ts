@@ -7,7 +7,7 @@ import { type AuditFilter, selectAudit } from './sql.ts'
 
 /** The query string of GET /api/admin/audit → the JSON text of its answer. */
 export const readAudit = async (db: Db, query: Readonly<Record<string, string>>): Promise<string> =>
-  (await db.fly(SYSTEM, selectAudit(parseFilter(query)), { lane: 'slow' })) ?? '{}'
+  (await db.fly(SYSTEM, selectAudit(parseFilter(query)), { kind: 'slow' })) ?? '{}'
 
 const OPERATIONS = new Set(['INSERT', 'UPDATE', 'DELETE'])
 

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import { unauthorized } from '../../core/errors.ts'
 import { ANONYMOUS, type Identity, SYSTEM } from '../../core/identity.ts'
 import { sha256 } from '../../core/secret.ts'
-import { type Db, READS } from '../../db/db.ts'
+import type { Db } from '../../db/db.ts'
 import { sql } from '../../db/sql.ts'
 import { type AccessClaims, type Keys, type MfaClaims, readJwt } from './tokens/jwt.ts'
 import type { Revocations } from './tokens/revocations.ts'
@@ -77,7 +77,7 @@ export function createIdentify(deps: IdentifyDeps): Identify {
       select u.id::text, coalesce(u.email, '') as email, u.is_anonymous, s.aal, to_json(s.amr) as amr
       from svc.sessions s join svc.users u on u.id = s.user_id
       where s.id = ${claims.sid}::uuid and u.id = ${claims.sub}::uuid`,
-      READS,
+      { kind: 'read' },
     )
     return (
       row && {
@@ -100,7 +100,7 @@ export function createIdentify(deps: IdentifyDeps): Identify {
       select u.id::text, coalesce(u.email, '') as email, to_json(p.amr) as amr
       from svc.pending_logins p join svc.users u on u.id = p.user_id
       where p.id = ${claims.jti}::uuid and u.id = ${claims.sub}::uuid and p.expires_at > now()`,
-      READS,
+      { kind: 'read' },
     )
     return row && { kind: 'mfa', ...row, pendingId: claims.jti, expiresAt: claims.exp }
   }

@@ -131,7 +131,7 @@ export function createAuth(deps: AuthDeps): Auth {
         sql`select svc.revoke('all_users', '')`,
         auditStatement(act.audit()),
       ],
-      { lane: 'slow', timeoutMs: ROTATION_MS },
+      { kind: 'slow', timeoutMs: ROTATION_MS },
     )
     await revocations.refresh()
   }

@@ -1,7 +1,7 @@
 import { AppError, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
-import { type Db, READS } from '../../db/db.ts'
+import type { Db } from '../../db/db.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { KnownStatements } from '../../db/rows/known-statements.ts'
 import type { Place } from '../../db/rows/place.ts'
@@ -64,7 +64,7 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
   ): Promise<(string | null)[]> => {
     const row = key && [table.ident.quoted, ...key].join('\0')
     const options = { signal: call.cancelSignal, plain: !table.runsUserCode, row }
-    const answers = await db.flyAll(call.who, statements, options).catch((error: unknown) => {
+    const answers = await db.fly(call.who, statements, options).catch((error: unknown) => {
       throw error instanceof AppError ? explainWrite(error, columns) : error
     })
     log.wake()
@@ -168,7 +168,10 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
       answers: { 200: t.row },
       handle: async (call) =>
         at(call, async (place) => {
-          const text = await db.relay(call.who, readStatement(known, call.query, keyOf(call, place), place), READS)
+          const text = await db.fly(call.who, readStatement(known, call.query, keyOf(call, place), place), {
+            kind: 'read',
+            as: 'bytes',
+          })
           if (text === null) throw notFound('record not found')
           return jsonText(200, text)
         }),

@@ -197,10 +197,10 @@ export class GraphEngine {
     }
     const [first, ...rest] = statements.map(({ statement }) => statement)
     if (!first) return failures
-    const options = { lane: 'slow', plain: true, signal } as const
+    const options = { kind: 'slow', plain: true, signal } as const
     const breaks = new Breaks()
     const fly = async (list: readonly [Sql, ...Sql[]]): Promise<string[]> => {
-      const texts = await this.#deps.db.flyAll(who, list, options)
+      const texts = await this.#deps.db.fly(who, list, options)
       const sealed: string[] = []
       for (const text of texts) sealed.push(await compilation.marks.seal(text ?? '[]', breaks))
       return sealed
@@ -246,8 +246,8 @@ export class GraphEngine {
       }
       const [first, ...rest] = statements
       if (!first) return answered(selected, data, [], false)
-      const options = { lane: 'slow', plain: !selected.some(runsUserCode), signal } as const
-      const texts = await this.#deps.db.flyAll(who, [first, ...rest], options).catch((error) => {
+      const options = { kind: 'slow', plain: !selected.some(runsUserCode), signal } as const
+      const texts = await this.#deps.db.fly(who, [first, ...rest], options).catch((error) => {
         at = keys[failedStatement(error) ?? 0] ?? at
         throw error
       })

@@ -195,7 +195,7 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
         }
         const entry = call.audit({ newValues: { type: body.type } })
         const addition = audited(entry, addJob(wish), { target: MADE_RECORD.target })
-        const [made, before] = await db.flyAll(SYSTEM, [addition, jobByKey(idempotencyKey ?? '')])
+        const [made, before] = await db.fly(SYSTEM, [addition, jobByKey(idempotencyKey ?? '')])
         if (!made) return jsonText(200, before ?? '')
         runner.wake()
         return jsonText(201, made)

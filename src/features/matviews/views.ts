@@ -118,7 +118,7 @@ export class Views {
     this.#running++
     try {
       await this.#db.run(SYSTEM, [lockRefresh(found.oid), refresh(found.schema, found.name, mode), ...entry], {
-        lane: 'own',
+        kind: 'apart',
         timeoutMs: TIMEOUT_MS,
         signal,
       })

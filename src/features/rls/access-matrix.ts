@@ -79,7 +79,7 @@ async function sampleOf(db: Db, schema: Schema, table: Table): Promise<SampleRow
     sql`select coalesce(pg_catalog.json_agg(s.*)::text, '[]') from (
       select pg_catalog.concat_ws(',', ${join(texts, COMMA)}) as id, ${rowJsonb(schema, table, 'none', ROW)} as row
       from ${table.ident} as ${ROW} order by ${join(keys, COMMA)} limit ${SAMPLE}::int) as s`,
-    { lane: 'slow', timeoutMs: TIMEOUT_MS },
+    { kind: 'slow', timeoutMs: TIMEOUT_MS },
   )
   return JSON.parse(text ?? '[]') as SampleRow[]
 }
@@ -99,7 +99,7 @@ async function allowed(
     from pg_catalog.jsonb_array_elements(${images}::jsonb) with ordinality as svc_e(svc_row, svc_n),
       ${rowImage({ schema, table }, sql`svc_e.svc_row`)} where ${holds}`
   try {
-    const text = await db.fly(who, [q.readOnly, statement], { lane: 'slow', timeoutMs: TIMEOUT_MS })
+    const [, text] = await db.fly(who, [q.readOnly, statement], { kind: 'slow', timeoutMs: TIMEOUT_MS })
     const numbers = (text ?? '').split(',').filter(Boolean).map(Number)
     const ids = numbers.map((n) => rows[n - 1]?.id ?? '')
     return `${ids.length} of ${rows.length}${ids.length > 0 ? `: ${ids.join(' ')}` : ''}`

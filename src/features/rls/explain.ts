@@ -127,7 +127,7 @@ async function stored(db: Db, admin: Identity, schema: Schema, table: Table, key
   if (live !== null) return live
   const pk = table.primaryKey.map((column, i) => sql`${column.name}::text, ${value(i)}`)
   return db.fly(admin, q.lastImage(table, sql`pg_catalog.jsonb_build_object(${join(pk, COMMA)})`), {
-    lane: 'slow',
+    kind: 'slow',
     timeoutMs: TIMEOUT_MS,
   })
 }
@@ -145,7 +145,7 @@ async function ask(
   const row = rowImage({ schema, table }, sql`${images[question.part]}::jsonb`)
   const statement = sql`select (${catalogueExpression(question.expression)})::text from ${row}`
   try {
-    const text = await db.fly(who, [q.readOnly, statement], { lane: 'slow', timeoutMs: TIMEOUT_MS })
+    const [, text] = await db.fly(who, [q.readOnly, statement], { kind: 'slow', timeoutMs: TIMEOUT_MS })
     return { ...question, verdict: text === null ? null : text === 'true' }
   } catch (error) {
     const said = databaseMessage(error)
@@ -199,13 +199,13 @@ const names = (answers: readonly Answered[]): string => {
 /** What PostgreSQL expects reading the table to cost under this identity's policies; null where it may not be read. */
 async function planCost(db: Db, who: Identity, table: Table): Promise<number | null> {
   const explain = sql`explain (format json) select 1 from ${table.ident}`
-  const text = await db
-    .fly(who, [q.readOnly, explain], { lane: 'slow', timeoutMs: TIMEOUT_MS })
+  const answers = await db
+    .fly(who, [q.readOnly, explain], { kind: 'slow', timeoutMs: TIMEOUT_MS })
     .catch((error: unknown) => {
       if (databaseMessage(error) === undefined) throw error
       return null
     })
-  if (text === null) return null
-  const [{ Plan: plan }] = JSON.parse(text) as [{ Plan: { 'Total Cost': number } }]
+  if (answers === null) return null
+  const [{ Plan: plan }] = JSON.parse(answers[1] ?? '') as [{ Plan: { 'Total Cost': number } }]
   return plan['Total Cost']
 }

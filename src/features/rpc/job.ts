@@ -29,13 +29,13 @@ export const sqlJob =
     const fn = resolveOverload(candidates, Object.keys(args))
     requireGeoJson(fn, args as Readonly<Record<string, unknown>>)
     const call = buildCall(snapshot, fn, JSON.stringify(args), givenTo(fn, Object.keys(args)), undefined)
-    const text = await db
-      .fly(who, isOthers ? [becomeRole(role), call] : call, { lane: 'own', signal, timeoutMs: TIMEOUT_MS })
+    const answers = await db
+      .fly(who, isOthers ? [becomeRole(role), call] : [call], { kind: 'apart', signal, timeoutMs: TIMEOUT_MS })
       .catch((error: unknown) => {
         throw explainFailure(error, fn.name)
       })
     changes.wake()
-    log(fn.isVoid ? 'called' : `answered ${(text ?? 'null').slice(0, LOGGED_CHARACTERS)}`)
+    log(fn.isVoid ? 'called' : `answered ${(answers.at(-1) ?? 'null').slice(0, LOGGED_CHARACTERS)}`)
   }
 
 /** The roles of requests run on callers' connections, which lead nowhere else; another role is become from the server's. */

@@ -3,7 +3,7 @@ import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
-import type { Db, FlyOptions } from '../../db/db.ts'
+import type { AsBytes, Db, FlyOptions } from '../../db/db.ts'
 import { KnownStatements } from '../../db/rows/known-statements.ts'
 import { findFunctions, findTable, lookOnce, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema, SchemaCache } from '../../db/schema/snapshot.ts'
@@ -21,8 +21,11 @@ import { requireGeoJson } from './spatial-arguments.ts'
  * PostgreSQL itself takes the liberty to call an immutable function once more, or once less. A stable one cannot write,
  * but may take long, and may leave settings and locks in its session; see docs/decisions/0027-stable-functions.md.
  */
-const manner = ({ volatility }: Fn, signal: CancelSignal): FlyOptions =>
-  volatility === 'immutable' ? { reads: true, signal } : { lane: 'slow', signal }
+const manner = ({ volatility }: Fn, signal: CancelSignal): FlyOptions & AsBytes => ({
+  kind: volatility === 'immutable' ? 'read' : 'slow',
+  signal,
+  as: 'bytes',
+})
 
 export type RpcDeps = {
   db: Db
@@ -47,7 +50,7 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
     const shape = `${supplied.join('\0')} ${notice?.action} ${notice?.role}`
     const statement = statements.about(fn, shape, () => buildCall(snapshot, fn, body, givenTo(fn, supplied), notice))
     const text = await db
-      .relay(call.who, statement.fill(slots.values), manner(fn, call.cancelSignal))
+      .fly(call.who, statement.fill(slots.values), manner(fn, call.cancelSignal))
       .catch((error: unknown) => {
         throw explainFailure(error, fn.name)
       })

@@ -56,7 +56,7 @@ export function createIndexes({ db, schema, indexes, textSearchConfig, needTrigr
       // No transaction holds CONCURRENTLY, here and below.
       await auditedEffect(db, act.audit({ target: name, newValues: made }), () => indexes.build(wanted))
       // Of an expression PostgreSQL knows how often its values occur only when it has looked.
-      await db.run(SYSTEM, sql`analyze ${table.ident}`, { lane: 'own' }).catch((error: unknown) => {
+      await db.run(SYSTEM, sql`analyze ${table.ident}`, { kind: 'apart' }).catch((error: unknown) => {
         if (!(error instanceof AppError)) throw error
       })
       await schema.reload()

@@ -68,7 +68,7 @@ export function bucketRoutes(deps: {
         const change = audited(call.audit({ target: name }), changeBucket(name, body), {
           newValues: MADE_RECORD.newValues,
         })
-        const [changed = null] = await db.flyAll(SYSTEM, [change, ...purges])
+        const [changed = null] = await db.fly(SYSTEM, [change, ...purges])
         if (changed === null) throw notFound('bucket not found')
         wakePurge()
         return jsonText(200, changed)

@@ -8,6 +8,7 @@ import type { Observe } from '../../core/observe.ts'
 import { limitOf } from '../../core/page.ts'
 import type { Db } from '../../db/db.ts'
 import { Loop } from '../../db/loop.ts'
+import type { Sql } from '../../db/sql.ts'
 import type { Feature } from '../../http/feature.ts'
 import { json, jsonText, route } from '../../http/route.ts'
 import { granularityOf, groupOf, metricOf, orderOf, rangeOf, windowOf } from './query.ts'
@@ -51,7 +52,7 @@ export function createUsage(deps: {
   const requires = (): void => {
     if (!enabled) throw unavailable('usage service not configured')
   }
-  const fly = async (statement: Parameters<Db['fly']>[1]): Promise<string> => (await db.fly(SYSTEM, statement)) ?? ''
+  const fly = async (statement: Sql): Promise<string> => (await db.fly(SYSTEM, statement)) ?? ''
 
   /** A batch that cannot be written is kept; only a process that is killed loses what it has not written yet. */
   async function flush(): Promise<void> {
@@ -201,7 +202,7 @@ export function createUsage(deps: {
     routes,
     start() {
       if (!enabled) return
-      const noteStorage = () => db.run(SYSTEM, q.noteStorage, { lane: 'slow' })
+      const noteStorage = () => db.run(SYSTEM, q.noteStorage, { kind: 'slow' })
       loops = [
         regularly('usage not written', FLUSH_MS, flush),
         regularly('stored bytes not counted', STORAGE_EVERY_MS, noteStorage),

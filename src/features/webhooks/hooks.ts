@@ -83,7 +83,8 @@ export function createHooks({ db, box, assertAllowedUrl, clearQueue }: Deps): Ho
 
     async change(id, wish, act) {
       const change = audited(act.audit({ target: id }), changeHook(id, settled(wish, id)), MADE_RECORD)
-      return found(await db.fly(SYSTEM, wish.enabled === false ? [clearQueue(id), change] : change))
+      const answers = await db.fly(SYSTEM, wish.enabled === false ? [clearQueue(id), change] : [change])
+      return found(answers.at(-1) ?? null)
     },
 
     async remove(id, act) {

@@ -27,7 +27,7 @@ export function createIntrospection(db: Db, configured: readonly string[]): () =
   const schemas = configured.filter((name) => !isReserved(name))
   const path = schemas.map((name) => new Ident(name).quoted).join(', ')
   const describe = (described: Described): Promise<(string | null)[]> =>
-    db.flyAll(
+    db.fly(
       SYSTEM,
       [
         fingerprintQuery(schemas),
@@ -35,7 +35,7 @@ export function createIntrospection(db: Db, configured: readonly string[]): () =
         sql`select pg_catalog.set_config('search_path', ${path}, true), pg_catalog.set_config('jit', 'off', true)`,
         catalogueQuery(schemas, described),
       ],
-      { lane: 'slow', timeoutMs: TIMEOUT_MS },
+      { kind: 'slow', timeoutMs: TIMEOUT_MS },
     )
   const attempt = async (odd: readonly OddObject[]): Promise<Loaded> => {
     const builtAt = new Date()

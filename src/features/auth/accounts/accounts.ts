@@ -56,7 +56,7 @@ export function createAccounts(deps: AccountDeps) {
       const link = links.make('verify', email, id)
       const signIn = sessions.signIn(id, ['password'], device)
       const flight = [q.insertUser({ id, email, passwordHash }), link.store, link.mail, signIn.statement] as const
-      const answer = await orTaken(db.fly(SYSTEM, flight), 'email already registered')
+      const [, , , answer] = await orTaken(db.fly(SYSTEM, flight), 'email already registered')
       deps.wakeMail()
       return only(signIn, answer)
     },
@@ -64,7 +64,8 @@ export function createAccounts(deps: AccountDeps) {
     async registerAnonymous(device: Device): Promise<AuthResponse> {
       const id = randomUUID()
       const signIn = sessions.signIn(id, ['anonymous'], device)
-      return only(signIn, await db.fly(SYSTEM, [q.insertUser({ id, isAnonymous: true }), signIn.statement]))
+      const [, answer] = await db.fly(SYSTEM, [q.insertUser({ id, isAnonymous: true }), signIn.statement])
+      return only(signIn, answer)
     },
 
     async me(userId: string): Promise<string> {

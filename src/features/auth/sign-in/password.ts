@@ -126,7 +126,8 @@ export function createLogin(deps: { db: Db; checkPassword: CheckPassword; sessio
     const { userId, hash, record } = await deps.checkPassword(email, password, device, refused)
     // The password may have been changed while it was being checked.
     const signIn = deps.sessions.signIn(userId, ['password'], device, sql`u.password_hash = ${hash}`)
-    const response = signIn.finish(await deps.db.fly(SYSTEM, [...record, signIn.statement]))
+    const answers = await deps.db.fly(SYSTEM, [...record, signIn.statement])
+    const response = signIn.finish(answers.at(-1) ?? null)
     if (!response) throw refused()
     return response
   }

@@ -2,7 +2,7 @@ import type { Clock } from '../../../core/clock.ts'
 import { reasonOf } from '../../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../../core/identity.ts'
 import type { Observe } from '../../../core/observe.ts'
-import type { Db } from '../../../db/db.ts'
+import type { Db, Notifications } from '../../../db/db.ts'
 import { Loop } from '../../../db/loop.ts'
 import { type Sql, sql } from '../../../db/sql.ts'
 import { storedSettings } from '../settings.ts'
@@ -45,7 +45,7 @@ type Ends = (who: Identity) => boolean
  * docs/decisions/0005-revocation.md.
  */
 export class Revocations {
-  readonly #db: Db
+  readonly #db: Db & Notifications
   readonly #observe: Observe
   readonly #listeners: ((ends: Ends) => void)[] = []
   #known: News | undefined
@@ -60,12 +60,12 @@ export class Revocations {
   /** The database's time, so that a wrong or jumping clock of this machine neither kills nor revives a token. */
   readonly clock: Clock = { now: () => performance.now() + this.#clockOffset }
 
-  private constructor({ db, observe }: { db: Db; observe: Observe }) {
+  private constructor({ db, observe }: { db: Db & Notifications; observe: Observe }) {
     this.#db = db
     this.#observe = observe
   }
 
-  static async open(deps: { db: Db; observe: Observe }): Promise<Revocations> {
+  static async open(deps: { db: Db & Notifications; observe: Observe }): Promise<Revocations> {
     const revocations = new Revocations(deps)
     await revocations.#start()
     return revocations

@@ -29,15 +29,15 @@ export type Batch = {
 /** All operations in one flight, all or nothing. Resolves to the JSON text of the results. */
 export async function runBatch(db: Db, batch: Batch, operations: readonly Operation[]): Promise<JsonText> {
   const { known, place, who, log, signal } = batch
-  const lane = operations.length > MANY ? 'slow' : 'fast'
+  const kind = operations.length > MANY ? 'slow' : 'write'
   const runWith = (preface: readonly Sql[]) => {
     const attempt = async (runs: readonly Run[]): Promise<JsonText> => {
       const statements = [...preface, ...runs.flatMap((run) => runStatements(known, place, run, log))] as [
         Sql,
         ...Sql[],
       ]
-      const options = { lane, signal, plain: !place.table.runsUserCode } as const
-      const answers = (await db.relayAll(who, statements, options)).slice(preface.length)
+      const options = { kind, signal, plain: !place.table.runsUserCode, as: 'bytes' } as const
+      const answers = (await db.fly(who, statements, options)).slice(preface.length)
       const owners = ownersOf(runs)
       return listOf(runs.map((run) => resultsOf(run, answers.slice(owners.indexOf(run)))))
     }

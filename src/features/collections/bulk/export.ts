@@ -63,7 +63,7 @@ export function exportRows(
         resolve({ status: 200, streaming: true })
       })
     }
-    db.txApart(call.who, work, { signal: call.cancelSignal, isSnapshot: true })
+    db.tx(call.who, work, { apart: true, signal: call.cancelSignal, isSnapshot: true })
       .catch((error: unknown) => {
         if (response.headersSent) response.destroy()
         else reject(explainList(error, asked))

@@ -44,7 +44,7 @@ export async function importRows(
     counts = await run.finish()
     if (isDry) throw new DryRun()
   }
-  await db.txApart(call.who, work, { signal: call.cancelSignal }).catch((error: unknown) => {
+  await db.tx(call.who, work, { apart: true, signal: call.cancelSignal }).catch((error: unknown) => {
     if (!(error instanceof DryRun)) throw error
   })
   return { ...(counts ?? { created: 0, updated: 0, skipped: 0 }), dry_run: isDry }
@@ -172,7 +172,7 @@ class ImportRun {
 
   async #insert(rows: readonly Good[]): Promise<void> {
     const { statement, values } = this.#statement(rows)
-    const [, counted] = await this.#tx.flyAll([SAVEPOINT, statement.fill(values), RELEASE])
+    const [, counted] = await this.#tx.fly([SAVEPOINT, statement.fill(values), RELEASE])
     const [created = 0, made = created] = (counted ?? '').split(' ').map(Number)
     this.#counts.created += created
     this.#counts.updated += made - created

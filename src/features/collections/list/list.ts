@@ -1,5 +1,5 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
-import { type Db, type FlyOptions, READS, type Relayed } from '../../../db/db.ts'
+import type { Db, FlyOptions, Relayed, Statements } from '../../../db/db.ts'
 import { databaseMessage, isBadValue, isMissingFunction, isUnnamedError } from '../../../db/pg-errors.ts'
 import type { Cursors } from '../../../db/rows/cursors.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
@@ -16,7 +16,8 @@ import { estimatedRows } from './total.ts'
 import type { VectorQuery } from './vectors/parse.ts'
 import { type Embed, vectorStatements } from './vectors/vectors.ts'
 
-const SLOW: FlyOptions = { lane: 'slow', plain: true }
+const SLOW: FlyOptions = { kind: 'slow', plain: true }
+const READ: FlyOptions = { kind: 'read' }
 
 type Query = Readonly<Record<string, string>>
 
@@ -56,11 +57,11 @@ export async function listRows(reader: ListReader, call: Call, place: Place): Pr
     ? cursorStatement(reader, query, place, estimate)
     : listStatement(known, query, place, means, estimate)
   const signal = call.cancelSignal
-  const options: FlyOptions = mayBeSlow(asked) ? { ...SLOW, signal } : { reads: true, signal }
+  const options: FlyOptions = mayBeSlow(asked) ? { ...SLOW, signal } : { ...READ, signal }
   const explain = (error: unknown): never => {
     throw explainList(error, asked)
   }
-  if (!isByCursor) return (await db.relay(call.who, statement, options).catch(explain)) ?? ''
+  if (!isByCursor) return (await db.fly(call.who, statement, { ...options, as: 'bytes' }).catch(explain)) ?? ''
   const text = await db.fly(call.who, statement, options).catch(explain)
   return withCursor(text ?? '', (keys) => cursors.seal(keys, place, planOrder(asked.sort, place)))
 }
@@ -69,12 +70,14 @@ export async function listRows(reader: ListReader, call: Call, place: Place): Pr
 export async function listNear(reader: ListReader, call: Call, place: Place, near: VectorQuery): Promise<Relayed> {
   const { db, known, means, embed } = reader
   const found = await vectorStatements(known, call.query, near, place, { ...means, embed })
-  const options: FlyOptions = { ...(found.mayBeSlow ? SLOW : READS), signal: call.cancelSignal }
-  const relay = (statements: [Sql, ...Sql[]]): Promise<Relayed | null> =>
-    db.relay(call.who, statements, options).catch((error: unknown) => {
+  const options = { ...(found.mayBeSlow ? SLOW : READ), signal: call.cancelSignal, as: 'bytes' } as const
+  const read = async (statements: Statements): Promise<Relayed | null> => {
+    const answers = await db.fly(call.who, statements, options).catch((error: unknown) => {
       throw explainList(error, found.asked)
     })
-  return (await relay(found.statements)) ?? (found.again ? await relay(found.again()) : null) ?? ''
+    return answers.at(-1) ?? null
+  }
+  return (await read(found.statements)) ?? (found.again ? await read(found.again()) : null) ?? ''
 }
 
 /** Aggregates of groups of rows, as the JSON text of the answer. */

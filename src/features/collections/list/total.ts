@@ -1,4 +1,4 @@
-import { type Db, READS } from '../../../db/db.ts'
+import type { Db } from '../../../db/db.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { Slots, type Sql, sql } from '../../../db/sql.ts'
 import type { Call } from '../../../http/route.ts'
@@ -26,8 +26,8 @@ export async function estimatedRows(
   const slots = new Slots()
   const asked = parse(slots)
   const explain = buildExplain(planList(asked, place, means)).fill(slots.values)
-  const options = { ...READS, signal: call.cancelSignal }
-  const [analysed, plan] = await db.flyAll(call.who, [wasAnalysed(place), explain], options)
+  const options = { kind: 'read', signal: call.cancelSignal } as const
+  const [analysed, plan] = await db.fly(call.who, [wasAnalysed(place), explain], options)
   const [{ Plan: root } = { Plan: undefined }] = JSON.parse(plan ?? '[]') as { Plan?: { 'Plan Rows': number } }[]
   const rows = root?.['Plan Rows'] ?? 0
   return analysed === 't' && rows >= WORTH_GUESSING ? rows : undefined

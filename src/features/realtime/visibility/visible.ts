@@ -56,8 +56,8 @@ type Unseen = { readonly batch: TableBatch; readonly numbers: readonly number[];
 const PER_FLIGHT = 40
 const PARALLEL_FLIGHTS = 2
 const CHECK_TIMEOUT_MS = 5_000
-const OPTIONS = { lane: 'slow', plain: true, timeoutMs: CHECK_TIMEOUT_MS } as const
-const FILTER_OPTIONS = { lane: 'slow', plain: true, timeoutMs: 1_000 } as const
+const OPTIONS = { kind: 'slow', plain: true, timeoutMs: CHECK_TIMEOUT_MS } as const
+const FILTER_OPTIONS = { kind: 'slow', plain: true, timeoutMs: 1_000 } as const
 
 export async function survey(db: Db, tables: readonly Table[]): Promise<Survey> {
   if (tables.length === 0) return {}
@@ -95,7 +95,7 @@ export async function visibleTo(db: Db, viewings: readonly Viewing[]): Promise<M
       statements.push(become(session), ...tables.map((batch) => ask(batch, session.role)))
     }
     try {
-      const texts = await db.flyAll(first.who, statements, OPTIONS)
+      const texts = await db.fly(first.who, statements, OPTIONS)
       let at = 1
       for (const { key, tables } of group) {
         at++

@@ -86,7 +86,7 @@ export function startFilling({ db, schema, log, queue, provider }: Deps): void {
       const path = schema.read().schemas.map((name) => new Ident(name).quoted)
       const search = sql`select pg_catalog.set_config('search_path', ${path.join()}, true)`
       const made = await db.rows<{ isFilled: boolean }>(SYSTEM, [search, writeVectors(target, written)], {
-        lane: 'slow',
+        kind: 'slow',
       })
       embedded = made.filter(({ isFilled }) => isFilled).length
       log.wake()
@@ -102,7 +102,7 @@ export function startFilling({ db, schema, log, queue, provider }: Deps): void {
       embedded = 0
       for (let place = FIRST_PLACE; ; ) {
         if (signal.aborted) throw new Error('interrupted')
-        const found = await db.rows<Source>(SYSTEM, rowsAfter(target, place), { lane: 'slow' })
+        const found = await db.rows<Source>(SYSTEM, rowsAfter(target, place), { kind: 'slow' })
         const last = found.at(-1)
         if (!last) break
         embedded += (await fill(id, target, found, give)).embedded
