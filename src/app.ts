@@ -3,37 +3,37 @@ import { createData } from './app/data.ts'
 import { createEvents } from './app/events.ts'
 import { createFiles } from './app/files.ts'
 import { createIdentity } from './app/identity.ts'
+import { createIntrospection } from './app/introspection.ts'
 import { jobTypesOf } from './app/job-types.ts'
 import { Lifecycle } from './app/lifecycle.ts'
 import { createMessages } from './app/messages.ts'
-import { createOperator } from './app/operator.ts'
-import { createOverview } from './app/overview.ts'
+import { createOps } from './app/ops.ts'
+import type { App, AppOptions } from './app/options.ts'
 import { openPlatform, openStore } from './app/platform.ts'
 import { serverConfig } from './app/server-config.ts'
-import type { App, AppOptions } from './app/surroundings.ts'
 import type { Config } from './config/config.ts'
-import { ALONE } from './core/census.ts'
+import { NO_PEERS } from './core/peers.ts'
 import { capabilitiesOf } from './db/setup/capabilities.ts'
 import type { Feature } from './http/feature.ts'
 import { createHttpServer } from './http/server.ts'
 
 /** The composition root: read top to bottom, this is the architecture diagram. */
 export async function startApp(config: Config, options: AppOptions): Promise<App> {
-  const { observe, logEntries = () => [], progress = () => {}, census = ALONE, embeddedUrl } = options
+  const { observe, logEntries = () => [], progress = () => {}, askAllWorkers = NO_PEERS, embeddedUrl } = options
   const life = new Lifecycle()
   try {
     const store = await openStore(config, life, { observe, progress, embeddedUrl })
     const platform = await openPlatform(config, life, observe, store)
     const messages = createMessages(config, platform)
-    const identity = await createIdentity(config, platform, messages, life, { logEntries, census })
-    const operator = createOperator(config, platform, identity, life, census)
+    const identity = await createIdentity(config, platform, messages, life, { logEntries, askAllWorkers })
+    const ops = createOps(config, platform, identity, life, askAllWorkers)
     const data = await createData(config, platform, identity)
     const events = createEvents(config, platform, identity, life)
     const files = createFiles(config, platform, identity)
-    const groups = [operator, identity, messages, data, events, files]
+    const groups = [ops, identity, messages, data, events, files]
     const served = groups.flatMap((group): Feature[] => group.features)
-    const overview = createOverview(config, platform, census, served)
-    const features: readonly Feature[] = [...served, ...overview.features]
+    const introspection = createIntrospection(config, platform, askAllWorkers, served)
+    const features: readonly Feature[] = [...served, ...introspection.features]
     // The queue stops before anything that its handlers use.
     await life.start([...features, platform.queue])
 
@@ -50,7 +50,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
       sites: files.hosted,
       authEnabled: config.auth.enabled,
       observe,
-      onRequest: operator.onRequest,
+      onRequest: ops.onRequest,
       onDrain: () => life.drain(),
       config: serverConfig(config),
     })

@@ -17,10 +17,10 @@ import { createOAuthServer } from '../features/oauth-server/routes.ts'
 import { createUsers } from '../features/users/routes.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Messages } from './messages.ts'
+import type { AppOptions } from './options.ts'
 import { passwordNote } from './password-note.ts'
 import type { Platform } from './platform.ts'
 import { SecretKeeper, secretBoxOf } from './secrets.ts'
-import type { AppOptions } from './surroundings.ts'
 
 /** Who is calling: accounts, sessions, keys, and the operator. */
 export async function createIdentity(
@@ -28,7 +28,7 @@ export async function createIdentity(
   platform: Platform,
   { email, sms }: Messages,
   life: Lifecycle,
-  { logEntries, census }: Required<Pick<AppOptions, 'logEntries' | 'census'>>,
+  { logEntries, askAllWorkers }: Required<Pick<AppOptions, 'logEntries' | 'askAllWorkers'>>,
 ) {
   const { db, schema, observe, gateways, publicUrl } = platform
   const [revocations, rootSecret] = await Promise.all([
@@ -62,7 +62,7 @@ export async function createIdentity(
       ...secrets.warnings(),
       ...unknownTables(schema.read(), config.audit.tables),
     ],
-    logs: { size: config.log.buffer_size, entries: census('logs', logEntries) },
+    logs: { size: config.log.buffer_size, entries: askAllWorkers('logs', logEntries) },
     openScript: async () => new Script(await db.openConnection()),
     reloadSchema: async () => void (await schema.reload()),
     schemas: config.api.schemas,

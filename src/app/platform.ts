@@ -1,7 +1,7 @@
 import { type Config, publicBaseUrl } from '../config/config.ts'
-import { UsageMeter } from '../core/metering/usage-meter.ts'
 import { createMetrics, type Metrics } from '../core/metrics.ts'
 import type { Observe } from '../core/observe.ts'
+import { UsageMeter } from '../core/usage-meter.ts'
 import { ChangeLog } from '../db/changes/log.ts'
 import { createCounters } from '../db/counters.ts'
 import { Queue } from '../db/queue/queue.ts'

@@ -5,9 +5,9 @@ import { type DataLock, lockDataDir } from '../db/setup/embedded/lock.ts'
 import { type BannerFacts, banner } from './banner.ts'
 import type { Context } from './command.ts'
 import { createLog, type Log } from './log/log.ts'
-import { collectSeldom, explainStart, forceExitAfter, type Server, startAlone, watchForBugs } from './serve/alone.ts'
-import { Crew } from './serve/crew.ts'
-import { serveAsMember } from './serve/member.ts'
+import { Cluster } from './serve/cluster.ts'
+import { collectRarely, explainStart, forceExitAfter, type Server, startSingle, watchForBugs } from './serve/single.ts'
+import { serveAsWorker } from './serve/worker.ts'
 import { readToken, removeToken, writeToken } from './token-file.ts'
 
 /** What a detached start hears from the process it made. */
@@ -15,7 +15,7 @@ export type StartMessage = { ready: string } | { failed: string }
 
 /** Runs the server until a signal ends it. */
 export async function start(context: Context): Promise<number> {
-  if (cluster.isWorker) return serveAsMember(context)
+  if (cluster.isWorker) return serveAsWorker(context)
   const { config, warnings } = context.config()
   const log = createLog(config.log)
   try {
@@ -26,15 +26,15 @@ export async function start(context: Context): Promise<number> {
     const { workers, shutdown_timeout: drainSeconds } = config.server
     const server =
       workers > 1
-        ? await Crew.start(config, { argv: context.argv, observe: log.observe, progress })
-        : await startAlone(config, { log, progress })
+        ? await Cluster.start(config, { argv: context.argv, observe: log.observe, progress })
+        : await startSingle(config, { log, progress })
     lock?.announce(server.url)
     const isOnlyOne = config.database.url === '' || lock !== undefined
     const endToken = await keepTokenFile(server, config, log, isOnlyOne)
     await announce(context, await server.facts())
     watchForBugs(log)
     if (workers === 1) context.onServing()
-    collectSeldom()
+    collectRarely()
     await stopping
     // Workers drain one after another: the last begins after nearly all of the time, and has all of it.
     forceExitAfter((workers > 1 ? 2 * drainSeconds : drainSeconds) + 10)

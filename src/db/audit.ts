@@ -1,4 +1,4 @@
-import type { AuditEntry } from '../core/audit/entry.ts'
+import type { AuditEntry } from '../core/audit-entry.ts'
 import { reasonOf } from '../core/errors.ts'
 import { type Identity, SYSTEM, userIdOf } from '../core/identity.ts'
 import { MASK, SECRET_FIELD } from '../core/redact.ts'

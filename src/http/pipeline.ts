@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { AuditEntry } from '../core/audit/entry.ts'
+import type { AuditEntry } from '../core/audit-entry.ts'
 import { AppError, notFound } from '../core/errors.ts'
 import type { Observe } from '../core/observe.ts'
 import { admit, authIsOff, type Identify, needsUser, type Visitors, whoCalls } from './guard.ts'

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import type { AuditEntry, AuditNote } from '../core/audit/entry.ts'
+import type { AuditEntry, AuditNote } from '../core/audit-entry.ts'
 import type { CancelSignal } from '../core/cancel-signal.ts'
 import type { AppError } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'

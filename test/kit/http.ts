@@ -1,6 +1,6 @@
 import { connect } from 'node:net'
 import { after } from 'node:test'
-import type { AuditEntry } from '../../src/core/audit/entry.ts'
+import type { AuditEntry } from '../../src/core/audit-entry.ts'
 import { unauthorized } from '../../src/core/errors.ts'
 import type { Identity } from '../../src/core/identity.ts'
 import type { Observation } from '../../src/core/observe.ts'

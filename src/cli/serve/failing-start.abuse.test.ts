@@ -4,7 +4,7 @@ import { createDatabase } from '../../../test/kit/cluster.ts'
 import { startServer } from '../../../test/kit/kit.ts'
 import { loadConfig } from '../../config/config.ts'
 import { openConnection } from '../../db/wire/connect.ts'
-import { explainStart } from './alone.ts'
+import { explainStart } from './single.ts'
 
 test('a start that fails says which statement failed and on what', async () => {
   for (const [damage, said] of [

@@ -22,10 +22,10 @@ const settled = (asked: Promise<unknown>) =>
 test('a worker that hangs costs its own figures and nobody else the answer', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const [asking, hanging] = [channel(), channel()]
-  const members = [asking, hanging].map(({ toWorker }) => new Peer(toWorker, 5_000))
-  const first = members[0] as Peer
+  const workers = [asking, hanging].map(({ toWorker }) => new Peer(toWorker, 5_000))
+  const first = workers[0] as Peer
   first.answer('everyone', async () => {
-    const [own, other] = members.map((member) => settled(member.ask('own figures')))
+    const [own, other] = workers.map((worker) => settled(worker.ask('own figures')))
     const heard = await own
     t.mock.timers.tick(5_000)
     return [heard, await other]

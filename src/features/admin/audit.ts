@@ -1,4 +1,4 @@
-import type { AuditEntry } from '../../core/audit/entry.ts'
+import type { AuditEntry } from '../../core/audit-entry.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { MASK } from '../../core/redact.ts'
 import { auditStatement } from '../../db/audit.ts'

@@ -1,5 +1,5 @@
 import { PerformanceObserver } from 'node:perf_hooks'
-import type { Census } from '../../core/census.ts'
+import type { Peers } from '../../core/peers.ts'
 import { json, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 
@@ -8,13 +8,13 @@ type Deps = {
   poolStats: () => { total: number; idle: number; inUse: number; max: number }
   /** Figures of the features. */
   extraStats: () => Readonly<Record<string, unknown>>
-  census: Census
+  askAllWorkers: Peers
 }
 
 type Stats = Readonly<Record<string, unknown>>
 
 /** How the server is doing; the names are those of the interface, also where Node has other words. */
-export function createStats({ version, poolStats, extraStats, census }: Deps): { routes: Route[] } {
+export function createStats({ version, poolStats, extraStats, askAllWorkers }: Deps): { routes: Route[] } {
   const startedAt = performance.now()
   let collections = 0
   new PerformanceObserver((entries) => {
@@ -38,7 +38,7 @@ export function createStats({ version, poolStats, extraStats, census }: Deps): {
       ...extraStats(),
     }
   }
-  const everywhere = census('stats', own)
+  const everywhere = askAllWorkers('stats', own)
   return {
     routes: [
       route('GET /api/admin/stats', {

@@ -1,4 +1,4 @@
-import type { Act } from '../../core/audit/entry.ts'
+import type { Act } from '../../core/audit-entry.ts'
 import { AppError, badRequest } from '../../core/errors.ts'
 import { type Identity, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'

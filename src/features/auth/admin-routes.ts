@@ -1,4 +1,4 @@
-import type { Act } from '../../core/audit/entry.ts'
+import type { Act } from '../../core/audit-entry.ts'
 import { AppError } from '../../core/errors.ts'
 import { type Call, json, type Reply, type Route, route } from '../../http/route.ts'
 import { message } from './answers.ts'

@@ -1,4 +1,4 @@
-import type { Act } from '../../core/audit/entry.ts'
+import type { Act } from '../../core/audit-entry.ts'
 import { badRequest } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import { changeAudited } from '../../db/audit.ts'

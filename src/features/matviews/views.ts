@@ -1,4 +1,4 @@
-import type { Act } from '../../core/audit/entry.ts'
+import type { Act } from '../../core/audit-entry.ts'
 import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'

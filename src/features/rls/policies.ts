@@ -1,4 +1,4 @@
-import type { Act, AuditEntry } from '../../core/audit/entry.ts'
+import type { Act, AuditEntry } from '../../core/audit-entry.ts'
 import { badRequest, notFound } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { auditStatement } from '../../db/audit.ts'

@@ -1,4 +1,4 @@
-import type { Act } from '../../core/audit/entry.ts'
+import type { Act } from '../../core/audit-entry.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { auditedEffect } from '../../db/audit.ts'

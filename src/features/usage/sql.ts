@@ -1,4 +1,4 @@
-import { NO_TENANT, type UsageBatch } from '../../core/metering/usage-meter.ts'
+import { NO_TENANT, type UsageBatch } from '../../core/usage-meter.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 
 export type Range = { from: string; to: string }

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { listenTo } from '../../../test/kit/event-stream.ts'
 import { eventually, spawnServer, startServer } from '../../../test/kit/kit.ts'
 import { upload } from '../../../test/kit/upload.ts'
-import { NO_TENANT, UsageMeter } from '../../core/metering/usage-meter.ts'
+import { NO_TENANT, UsageMeter } from '../../core/usage-meter.ts'
 
 const api = await startServer()
 const other = await startServer({ on: api })

@@ -1,4 +1,4 @@
-import type { AuditEntry, AuditNote } from '../../../core/audit/entry.ts'
+import type { AuditEntry, AuditNote } from '../../../core/audit-entry.ts'
 import { badRequest, notFound } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import { auditStatement } from '../../../db/audit.ts'

@@ -1,4 +1,4 @@
-import type { Identity } from '../identity.ts'
+import type { Identity } from './identity.ts'
 
 /** One line of the trail: who did what to which thing. */
 export type AuditEntry = {

@@ -1,6 +1,6 @@
 import type { Config } from '../config/config.ts'
-import type { Census } from '../core/census.ts'
 import { appIdOf } from '../core/identity.ts'
+import type { Peers } from '../core/peers.ts'
 import { createHealth } from '../features/health/routes.ts'
 import { createMetricsFeature } from '../features/metrics/routes.ts'
 import { createUsage } from '../features/usage/routes.ts'
@@ -9,18 +9,18 @@ import type { IdentityGroup } from './identity.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Platform } from './platform.ts'
 
-/** What those who run the server look at. */
-export function createOperator(
+/** Features for operators: health, metrics, usage. */
+export function createOps(
   config: Config,
   { db, metrics, observe, usage: meter }: Platform,
   { admin, passwords, revocations }: IdentityGroup,
   life: Lifecycle,
-  census: Census,
+  askAllWorkers: Peers,
 ) {
   const health = createHealth({ databaseState: () => db.state(), draining: () => life.isDraining })
   const monitoring = createMetricsFeature({
     metrics,
-    everywhere: census('metrics', () => metrics.samples()),
+    everywhere: askAllWorkers('metrics', () => metrics.samples()),
     config: config.metrics,
     resolveAdmin: admin.tokens.resolve,
     poolStats: () => db.stats(),

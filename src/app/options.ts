@@ -1,22 +1,22 @@
-import type { Census } from '../core/census.ts'
 import type { LogEntry, Observe } from '../core/observe.ts'
+import type { Peers } from '../core/peers.ts'
 import type { Capability } from '../db/setup/capabilities.ts'
 import type { Route } from '../http/route.ts'
 
-/** What the process around the server lends it. */
+/** What the process around the server gives it. */
 export type AppOptions = {
   observe: Observe
   /** The entries of GET /api/admin/logs, oldest first. */
   logEntries?: () => LogEntry[]
-  /** Told what a slow first start is doing. */
+  /** Receives a line for each step of a slow first start. */
   progress?: (line: string) => void
-  /** What the other processes of this server say. */
-  census?: Census
+  /** Default: this process is the only one. */
+  askAllWorkers?: Peers
   /** The embedded PostgreSQL, when another process of this server runs it. */
   embeddedUrl?: string | undefined
 }
 
-/** What it gets. */
+/** The running server, as `svc start` and the tests see it. */
 export type App = {
   /** Where it listens. */
   url: string

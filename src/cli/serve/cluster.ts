@@ -1,4 +1,4 @@
-import cluster, { type Worker } from 'node:cluster'
+import nodeCluster, { type Worker as Forked } from 'node:cluster'
 import type { Readable, Writable } from 'node:stream'
 import type { Config } from '../../config/config.ts'
 import { sleep } from '../../core/clock.ts'
@@ -6,31 +6,31 @@ import { reasonOf } from '../../core/errors.ts'
 import type { Observe } from '../../core/observe.ts'
 import { type Embedded, startEmbedded } from '../../db/setup/embedded/embedded.ts'
 import type { BannerFacts } from '../banner.ts'
-import type { Server } from './alone.ts'
 import { Peer } from './peer.ts'
+import type { Server } from './single.ts'
 
-/** What a member is told before it starts. */
-export type Assignment = { members: number; embeddedUrl: string | undefined }
-/** What a member says when it serves. */
+/** What a worker receives before it starts. */
+export type Assignment = { workers: number; embeddedUrl: string | undefined }
+/** What a worker reports when it serves. */
 export type Ready = { url: string; facts: BannerFacts }
 
-type Member = { worker: Worker; peer: Peer; isServing: boolean; ended: Promise<void> }
+type Worker = { forked: Forked; peer: Peer; isServing: boolean; ended: Promise<void> }
 
-/** One that lived shorter than this failed to work, and its successor waits. */
+/** A worker that lived shorter than this is replaced after a delay. */
 const SHORT_LIFE_MS = 10_000
 const MAX_DELAY_MS = 10_000
-/** For the answer of a member. */
+/** For the answer of a worker. */
 const PATIENCE_MS = 5_000
 
-/** Without a word of its own. */
+/** A worker ended without a reason of its own. */
 class Ended extends Error {}
 
 /** Several processes on one port; see docs/decisions/0026-workers.md. */
-export class Crew implements Server {
+export class Cluster implements Server {
   readonly #config: Config
   readonly #observe: Observe
   readonly #embedded: Embedded | undefined
-  readonly #members = new Set<Member>()
+  readonly #workers = new Set<Worker>()
   #first: Ready | undefined
   #shortLives = 0
   #isStopping = false
@@ -41,27 +41,27 @@ export class Crew implements Server {
     this.#embedded = embedded
   }
 
-  /** The first member starts alone: it migrates the database and settles the password for all of them. */
+  /** The first worker starts before the others: it migrates the database and sets the admin password for all of them. */
   static async start(
     config: Config,
     { argv, observe, progress }: { argv: readonly string[]; observe: Observe; progress: (line: string) => void },
-  ): Promise<Crew> {
+  ): Promise<Cluster> {
     const { url, embedded_bin_dir: binDir } = config.database
     const embedded =
       url === ''
         ? await startEmbedded({ dataDir: config.data_dir, ...(binDir && { binDir }), log: progress })
         : undefined
-    cluster.setupPrimary({ exec: process.argv[1] ?? '', args: [...argv], silent: true })
-    const crew = new Crew(config, observe, embedded)
+    nodeCluster.setupPrimary({ exec: process.argv[1] ?? '', args: [...argv], silent: true })
+    const server = new Cluster(config, observe, embedded)
     try {
-      crew.#first = await crew.#hire()
-      await Promise.all(Array.from({ length: config.server.workers - 1 }, () => crew.#hireAnother()))
+      server.#first = await server.#startWorker()
+      await Promise.all(Array.from({ length: config.server.workers - 1 }, () => server.#startAnother()))
     } catch (error) {
-      await crew.close()
+      await server.close()
       throw error
     }
-    embedded?.lock.announce(crew.url)
-    return crew
+    embedded?.lock.announce(server.url)
+    return server
   }
 
   get url(): string {
@@ -82,95 +82,96 @@ export class Crew implements Server {
   }
 
   /**
-   * One after another: while one lets its requests end, the others take what comes. Nobody waits longer than its share
-   * of the time for the one before.
+   * One after another: while one lets its requests end, the others take what comes. Each waits at most its share of
+   * the time for the one before.
    */
   async close(): Promise<void> {
     this.#isStopping = true
     const shareMs = (this.#config.server.shutdown_timeout * 1000) / this.#config.server.workers
-    for (const { peer, ended } of [...this.#members]) {
+    for (const { peer, ended } of [...this.#workers]) {
       peer.ask('stop').catch(() => {})
       await Promise.race([ended, sleep(shareMs)])
     }
     const late = sleep((this.#config.server.shutdown_timeout + 5) * 1000)
-    await Promise.race([late, Promise.all([...this.#members].map(({ ended }) => ended))])
-    for (const { worker } of this.#members) worker.process.kill('SIGKILL')
+    await Promise.race([late, Promise.all([...this.#workers].map(({ ended }) => ended))])
+    for (const { forked } of this.#workers) forked.process.kill('SIGKILL')
     await this.#embedded?.stop()
   }
 
-  /** Resolves when a new member serves. */
-  #hire(): Promise<Ready> {
-    const worker = cluster.fork()
-    const peer = new Peer(worker, PATIENCE_MS)
-    const hiredAt = performance.now()
-    const { stdout, stderr } = worker.process
+  /** Resolves when a new worker serves. */
+  #startWorker(): Promise<Ready> {
+    const forked = nodeCluster.fork()
+    const peer = new Peer(forked, PATIENCE_MS)
+    const startedAt = performance.now()
+    const { stdout, stderr } = forked.process
     if (stdout) forwardLines(stdout, process.stdout)
     if (stderr) forwardLines(stderr, process.stderr)
-    const assignment: Assignment = { members: this.#config.server.workers, embeddedUrl: this.#embedded?.url }
+    const assignment: Assignment = { workers: this.#config.server.workers, embeddedUrl: this.#embedded?.url }
     peer.answer('assignment', () => assignment)
     peer.answer('everyone', (kind) => this.#everyone(String(kind)))
     return new Promise((resolve, reject) => {
       const ended = new Promise<void>((left) => {
-        worker.once('exit', (code, signal) => {
-          this.#members.delete(member)
+        forked.once('exit', (code, signal) => {
+          this.#workers.delete(worker)
           peer.gone()
           left()
           reject(new Ended('a worker ended at its start'))
-          if (member.isServing) this.#replace(worker, performance.now() - hiredAt, signal ?? `exit code ${code}`)
+          if (worker.isServing)
+            this.#replace(forked.process.pid, performance.now() - startedAt, signal ?? `exit code ${code}`)
         })
       })
-      const member: Member = { worker, peer, isServing: false, ended }
-      this.#members.add(member)
+      const worker: Worker = { forked, peer, isServing: false, ended }
+      this.#workers.add(worker)
       peer.answer('failed', (reason) => reject(new Error(String(reason))))
       peer.answer('ready', (ready) => {
-        member.isServing = true
-        // It was still starting when the others were told.
+        worker.isServing = true
+        // It was still starting when the others were stopped.
         if (this.#isStopping) peer.ask('stop').catch(() => {})
         resolve(ready as Ready)
       })
     })
   }
 
-  #replace(worker: Worker, livedMs: number, why: string): void {
+  #replace(pid: number | undefined, livedMs: number, why: string): void {
     if (this.#isStopping) return
     this.#shortLives = livedMs < SHORT_LIFE_MS ? this.#shortLives + 1 : 0
     const delayMs = this.#delayMs
     this.#observe({
       level: 'error',
       message: 'a worker ended and is replaced',
-      attrs: { pid: worker.process.pid, why, delayMs },
+      attrs: { pid, why, delayMs },
     })
-    setTimeout(() => this.#hireAgain(), delayMs)
+    setTimeout(() => this.#startAgain(), delayMs)
   }
 
   /** One that says why it cannot start ends the start of all; one that was killed meanwhile is replaced as at any time. */
-  async #hireAnother(): Promise<void> {
-    await this.#hire().catch((error: unknown) => {
+  async #startAnother(): Promise<void> {
+    await this.#startWorker().catch((error: unknown) => {
       if (!(error instanceof Ended)) throw error
-      this.#hireLater(error)
+      this.#startLater(error)
     })
   }
 
-  #hireAgain(): void {
+  #startAgain(): void {
     if (this.#isStopping) return
-    this.#hire().catch((error: unknown) => this.#hireLater(error))
+    this.#startWorker().catch((error: unknown) => this.#startLater(error))
   }
 
-  #hireLater(error: unknown): void {
+  #startLater(error: unknown): void {
     this.#observe({ level: 'error', message: 'a worker did not start', attrs: { error: reasonOf(error) } })
     this.#shortLives++
-    setTimeout(() => this.#hireAgain(), this.#delayMs)
+    setTimeout(() => this.#startAgain(), this.#delayMs)
   }
 
   get #delayMs(): number {
     return this.#shortLives === 0 ? 0 : Math.min(100 * 2 ** this.#shortLives, MAX_DELAY_MS)
   }
 
-  get #serving(): Member[] {
-    return [...this.#members].filter(({ isServing }) => isServing)
+  get #serving(): Worker[] {
+    return [...this.#workers].filter(({ isServing }) => isServing)
   }
 
-  /** One that is just ending has nothing to say. */
+  /** A worker that is just ending gives no answer. */
   async #everyone(kind: string): Promise<unknown[]> {
     const answers = await Promise.allSettled(this.#serving.map(({ peer }) => peer.ask(`own ${kind}`)))
     return answers.flatMap((answer) =>

@@ -1,8 +1,8 @@
 import type { Config } from '../../config/config.ts'
 
 /** What is bounded for the whole server is divided among its workers. */
-export function shareOf(config: Config, members: number): Config {
-  const share = (whole: number, least: number): number => Math.max(least, Math.floor(whole / members))
+export function limitsOf(config: Config, workers: number): Config {
+  const share = (whole: number, least: number): number => Math.max(least, Math.floor(whole / workers))
   return {
     ...config,
     database: {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { loadConfig } from '../../config/config.ts'
-import { shareOf } from './share.ts'
+import { limitsOf } from './limits.ts'
 
 const granted = {
   'database.max_conns': 20,
@@ -9,8 +9,8 @@ const granted = {
   'auth.hash_concurrency': 8,
   'jobs.worker_concurrency': 9,
 }
-const shared = (members: number) => {
-  const { database, auth, jobs } = shareOf(loadConfig({ overrides: granted }).config, members)
+const shared = (workers: number) => {
+  const { database, auth, jobs } = limitsOf(loadConfig({ overrides: granted }).config, workers)
   return [database.max_conns, database.min_conns, auth.hash_concurrency, jobs.worker_concurrency]
 }
 

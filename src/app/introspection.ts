@@ -1,23 +1,23 @@
 import type { Config } from '../config/config.ts'
-import type { Census } from '../core/census.ts'
+import type { Peers } from '../core/peers.ts'
 import { createStats } from '../features/admin/stats.ts'
 import { createOpenApi } from '../features/openapi/routes.ts'
 import type { Feature } from '../http/feature.ts'
 import { version } from '../version.ts'
 import type { Platform } from './platform.ts'
 
-/** What is told of all the others: their figures, and which routes they have. */
-export function createOverview(
+/** Features about all the others: their figures, and the OpenAPI document of their routes. */
+export function createIntrospection(
   config: Config,
   { db, schema, publicUrl }: Platform,
-  census: Census,
+  askAllWorkers: Peers,
   others: readonly Feature[],
 ) {
   const stats = createStats({
     version,
     poolStats: () => db.stats(),
     extraStats: () => Object.assign({}, ...others.map((feature) => feature.stats?.())),
-    census,
+    askAllWorkers,
   })
   const openApi = createOpenApi({
     schema,

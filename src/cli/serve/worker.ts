@@ -1,32 +1,32 @@
 import { startApp } from '../../app.ts'
-import type { Census } from '../../core/census.ts'
+import type { Peers } from '../../core/peers.ts'
 import type { Context } from '../command.ts'
 import { createLog } from '../log/log.ts'
-import { collectSeldom, explainStart, factsOf, forceExitAfter, watchForBugs } from './alone.ts'
-import type { Assignment, Ready } from './crew.ts'
+import type { Assignment, Ready } from './cluster.ts'
+import { limitsOf } from './limits.ts'
 import { Peer } from './peer.ts'
-import { shareOf } from './share.ts'
+import { collectRarely, explainStart, factsOf, forceExitAfter, watchForBugs } from './single.ts'
 
 /** One worker process of `svc start --workers N`: serves until its parent tells it to stop. */
-export async function serveAsMember(context: Context): Promise<number> {
+export async function serveAsWorker(context: Context): Promise<number> {
   const { config } = context.config()
   const log = createLog(config.log)
   const parent = new Peer(process)
   // The parent decides who stops when; a terminal sends its signals to all of them.
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => {})
   watchForBugs(log)
-  const { members, embeddedUrl } = (await parent.ask('assignment')) as Assignment
-  const census: Census = (kind, own) => {
+  const { workers, embeddedUrl } = (await parent.ask('assignment')) as Assignment
+  const askAllWorkers: Peers = (kind, own) => {
     parent.answer(`own ${kind}`, own)
     return async () => (await parent.ask('everyone', kind)) as ReturnType<typeof own>[]
   }
   try {
     const progress = context.json ? () => {} : context.print
-    const app = await startApp(shareOf(config, members), {
+    const app = await startApp(limitsOf(config, workers), {
       observe: log.observe,
       logEntries: log.entries,
       progress,
-      census,
+      askAllWorkers,
       embeddedUrl,
     })
     parent.answer('issue admin token', () => app.issueAdminToken())
@@ -41,7 +41,7 @@ export async function serveAsMember(context: Context): Promise<number> {
     const ready: Ready = { url: app.url, facts: await factsOf(app, config) }
     await parent.ask('ready', ready)
     context.onServing()
-    collectSeldom()
+    collectRarely()
   } catch (error) {
     await parent.ask('failed', explainStart(config, error).message)
     process.exit(1)

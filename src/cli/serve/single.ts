@@ -1,5 +1,5 @@
 import { setFlagsFromString } from 'node:v8'
-import type { App } from '../../app/surroundings.ts'
+import type { App } from '../../app/options.ts'
 import { startApp } from '../../app.ts'
 import { type Config, publicBaseUrl } from '../../config/config.ts'
 import { databaseRefusal } from '../../db/pg-errors.ts'
@@ -12,7 +12,7 @@ export type Server = Pick<App, 'url' | 'issueAdminToken' | 'endAdminToken' | 'cl
   facts(): Promise<BannerFacts>
 }
 
-export async function startAlone(
+export async function startSingle(
   config: Config,
   { log, progress }: { log: Log; progress: (line: string) => void },
 ): Promise<Server> {
@@ -61,12 +61,12 @@ const listenFailure = ({ server: { host, port } }: Config, { code = '', message 
   `cannot listen on ${host} port ${port}: ${LISTEN_FAILURES[code] ?? message}`
 
 /**
- * Bodies and answers are memory outside of V8's heap, and it counts what of them has come since the last collection
- * against what the heap may grow by. Ours is small, so a few megabytes a second made it collect everything every second, on
- * five threads. It may grow to four times its size before that; see docs/decisions/0111-seldom-collected.md. Not before
+ * Bodies and answers are memory outside of V8's heap. V8 counts what has come of them since the last full collection
+ * against what the heap may grow by; the heap is small, so a few megabytes a second made a full collection every second,
+ * on five threads. Now the heap may grow to four times its size before that; see docs/decisions/0111-seldom-collected.md. Not before
  * `onServing`: V8 refuses compiled code that was kept under other flags.
  */
-export function collectSeldom(): void {
+export function collectRarely(): void {
   setFlagsFromString('--heap-growing-percent=300')
 }
 
