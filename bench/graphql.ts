@@ -9,7 +9,7 @@ import { getIntrospectionQuery } from 'graphql'
 import pg from 'pg'
 import { HOSTILE_DOCUMENTS } from '../test/abuse/hostile-documents.ts'
 import { startPostgres } from './kit/postgres.ts'
-import { type Stage, startBuilt, startNeighbour, userMs } from './kit/processes.ts'
+import { processorMs, type Stage, startBuilt, startNeighbour } from './kit/processes.ts'
 import { median } from './kit/report.ts'
 
 const isQuick = process.argv.includes('--quick')
@@ -79,12 +79,12 @@ async function compareWithSql(): Promise<void> {
   for (let i = 0; i < 5; i++) await Promise.all([timed(() => ask(server, document)), timed(byHand)])
   await client.query('select pg_stat_statements_reset()')
   const [ours, theirs]: [number[], number[]] = [[], []]
-  const before = userMs(server.pid)
+  const before = processorMs(server.pid)
   for (let i = 0; i < ROUNDS; i++) {
     ours.push(await timed(() => ask(server, document)))
     theirs.push(await timed(byHand))
   }
-  const nodeMs = (userMs(server.pid) - before) / (ROUNDS * PER_ROUND)
+  const nodeMs = (processorMs(server.pid) - before) / (ROUNDS * PER_ROUND)
   const { rows } = await client.query(
     `select sum(calls)::int as calls from pg_stat_statements where query ilike '%comments%' and query not ilike '%) c) as comments%'`,
   )

@@ -6,7 +6,7 @@
 import { openConnection } from '../src/db/wire/connect.ts'
 import { seed } from './kit/database.ts'
 import { startPostgres } from './kit/postgres.ts'
-import { load, type Stage, startBuilt, userMs } from './kit/processes.ts'
+import { load, processorMs, type Stage, startBuilt } from './kit/processes.ts'
 import { median } from './kit/report.ts'
 
 const BAR = 1.03
@@ -41,7 +41,7 @@ const requests = Array.from({ length: 500 }, (_, i) => ({
 }))
 /** Latency in ms, and processor time of both in µs per request. */
 async function round(side: Stage): Promise<Figures> {
-  const spent = () => [userMs(side.pid), userMs(cluster.pid, true)] as const
+  const spent = () => [processorMs(side.pid), processorMs(cluster.pid, true)] as const
   const before = spent()
   const { p50, count, errors, statuses } = await load({ port: side.port, requests, connections: 8, seconds: SECONDS })
   if (errors > 0 || Object.keys(statuses).join() !== '200') throw new Error(`not answered: ${JSON.stringify(statuses)}`)

@@ -1,9 +1,10 @@
 /**
- * The leanest handler that somebody would write by hand: node:http, the same driver, four pipelined connections, one
- * statement for the identity and one for the data, no routes, no checks, no log. It sets the mark for the real server.
+ * The leanest handler one would write by hand: node:http, the same driver, four pipelined connections, one statement for
+ * the identity of the token and one for the data, no routes, no checks, no log. It sets the mark for the real server.
  */
 import { createServer } from 'node:http'
 import pg from 'pg'
+import type { BenchUser } from './database.ts'
 
 type Step = { name: string; text: string; values: readonly (string | null)[] }
 
@@ -58,7 +59,7 @@ class BareFlight extends DriverQuery {
 // As a process of its own: the setup as JSON on standard input, the port on standard output.
 let input = ''
 for await (const chunk of process.stdin) input += chunk
-const { url, userId } = JSON.parse(input) as { url: string; userId: string }
+const { url, users } = JSON.parse(input) as { url: string; users: readonly BenchUser[] }
 
 const clients = await Promise.all(
   Array.from({ length: 4 }, async () => {
@@ -83,17 +84,26 @@ function fly(...steps: Step[]): Promise<string> {
 }
 
 const identify = `select set_config('role', $1, true), set_config('svc.user_id', $2, true)`
-const ANYBODY: Step = { name: 'identity', text: identify, values: ['svc_anon', ''] }
-const USER: Step = { name: 'identity', text: identify, values: ['svc_authenticated', userId] }
+/** Tokens as a hand-written server would keep them once they are verified. */
+const sessions = new Map(users.map(({ id, token }) => [`Bearer ${token}`, id]))
+const identity = (userId: string): Step => ({
+  name: 'identity',
+  text: identify,
+  values: ['svc_authenticated', userId],
+})
 
 const LIST = 'where p.title >= $1 order by p.id desc limit 20'
 const texts = {
   read: 'select to_json(p)::text from public.posts p where p.id = $1',
   list: `select json_agg(to_json(p))::text from (select * from public.posts p ${LIST}) p`,
   own: `select json_agg(to_json(p))::text from (select * from public.notes p ${LIST}) p`,
+  expanded: `select json_build_object('total', (select count(*) from public.notes p where p.title >= $1), 'items', json_agg(
+    (select to_json(j) from (select p.*, (select to_json(r) from public.projects r where r.id = p.project_id) as project) j)))::text
+    from (select * from public.notes p ${LIST}) p`,
   create:
     'insert into public.pairs (label, n) select r.label, r.n from json_to_record($1) as r(label text, n int) returning to_json(pairs)::text',
   call: 'select to_json(public.add(r.a, r.b))::text from json_to_record($1) as r(a int, b int)',
+  callAnew: 'select to_json(public.add_anew(r.a, r.b))::text from json_to_record($1) as r(a int, b int)',
 }
 const step = (name: keyof typeof texts, value: string): Step => ({ name, text: texts[name], values: [value] })
 
@@ -101,22 +111,38 @@ const pool = new pg.Pool({ connectionString: url, max: 4 })
 type Operation = { body: Record<string, string | number> }
 
 /** As drivers make one do it: a value for each column of each row, and JSON made of the rows that come back. */
-async function insertAll(body: string): Promise<string> {
+async function insertAll(userId: string, body: string): Promise<string> {
   const rows = (JSON.parse(body) as { operations: Operation[] }).operations.map((operation) => operation.body)
   const names = Object.keys(rows[0] ?? {})
   const places = rows.map((_, i) => `(${names.map((_, k) => `$${i * names.length + k + 1}`).join(', ')})`)
   const text = `insert into public.imports (${names.join(', ')}) values ${places.join(', ')} returning *`
-  const made = await pool.query({ name: 'batch', text, values: rows.flatMap((row) => Object.values(row)) })
-  return JSON.stringify(made.rows)
+  const client = await pool.connect()
+  try {
+    await client.query('begin')
+    await client.query(identity(userId) as pg.QueryConfig)
+    const made = await client.query({ name: 'batch', text, values: rows.flatMap((row) => Object.values(row)) })
+    await client.query('commit')
+    return JSON.stringify(made.rows)
+  } finally {
+    client.release()
+  }
 }
 
-const ways: Readonly<Record<string, (given: string) => string | Promise<string>>> = {
+type Handler = (userId: string, given: string) => string | Promise<string>
+const flying =
+  (name: keyof typeof texts): Handler =>
+  (userId, given) =>
+    fly(identity(userId), step(name, given))
+
+const handlers: Readonly<Record<string, Handler>> = {
   '/health': () => '{"status":"ok","database":"ok"}',
-  '/read': (id) => fly(ANYBODY, step('read', id)),
-  '/list': (title) => fly(ANYBODY, step('list', title)),
-  '/own': (title) => fly(USER, step('own', title)),
-  '/create': (body) => fly(ANYBODY, step('create', body)),
-  '/call': (body) => fly(ANYBODY, step('call', body)),
+  '/read': flying('read'),
+  '/list': flying('list'),
+  '/own': flying('own'),
+  '/expanded': flying('expanded'),
+  '/create': flying('create'),
+  '/call': flying('call'),
+  '/call-anew': flying('callAnew'),
   '/batch': insertAll,
 }
 
@@ -128,7 +154,9 @@ const server = createServer((request, response) => {
   const [path = '', value = ''] = (request.url ?? '').split('?')
   const work = async (given: string): Promise<void> => {
     try {
-      const text = ways[path]?.(given) ?? ''
+      const userId = sessions.get(request.headers.authorization ?? '')
+      if (userId === undefined && path !== '/health') throw new Error('no such token')
+      const text = handlers[path]?.(userId ?? '', given) ?? ''
       answer(typeof text === 'string' ? text : await text)
     } catch (error) {
       response.writeHead(500)

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { freePort } from '../../test/kit/free-port.ts'
+import type { BenchUser } from './database.ts'
 import type { Load, Measured } from './load.ts'
 
 const here = (name: string) => new URL(`../${name}`, import.meta.url).pathname
@@ -68,14 +69,15 @@ export function residentBytes(pid: number): number {
 
 const TICKS_PER_SECOND = 100
 
-/** Milliseconds of user time of a process and, with `family`, of its children, the dead ones too. */
-export function userMs(pid: number, family = false): number {
+/** Milliseconds of processor time, user and system, of a process and, with `family`, of its children, the dead ones too. */
+export function processorMs(pid: number, family = false): number {
   const of = (id: string | number): { parent: number; own: number; ended: number } | undefined => {
     try {
       const fields = readFileSync(`/proc/${id}/stat`, 'utf8')
         .replace(/^.*\) /s, '')
         .split(' ')
-      return { parent: Number(fields[1]), own: Number(fields[11]), ended: Number(fields[13]) }
+      const both = (at: number): number => Number(fields[at]) + Number(fields[at + 1])
+      return { parent: Number(fields[1]), own: both(11), ended: both(13) }
     } catch {
       return undefined // it ended meanwhile, or the system does not tell
     }
@@ -88,7 +90,7 @@ export function userMs(pid: number, family = false): number {
 }
 
 /** The bare handler of kit/bare.ts. */
-export const startBare = (setup: { url: string; userId: string }): Promise<Stage> =>
+export const startBare = (setup: { url: string; users: readonly BenchUser[] }): Promise<Stage> =>
   startBareScript('kit/bare.ts', setup)
 
 export async function startBareScript(name: string, setup: object): Promise<Stage> {

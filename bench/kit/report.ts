@@ -4,7 +4,7 @@ export type Figures = {
   rps: number
   p50: number
   p99: number
-  /** Microseconds of user time per request. */
+  /** Microseconds of processor time, user and system, per request. */
   nodeUs: number
   postgresUs: number
 }
