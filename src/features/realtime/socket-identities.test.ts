@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
-import { listenTo } from '../../../../test/event-stream.ts'
-import { eventually, type InProcessServer, startServer } from '../../../../test/kit.ts'
-import { talkTo } from '../../../../test/web-socket.ts'
+import { listenTo } from '../../../test/event-stream.ts'
+import { eventually, type InProcessServer, startServer } from '../../../test/kit.ts'
+import { talkTo } from '../../../test/web-socket.ts'
 
 let api: InProcessServer
 before(async () => {

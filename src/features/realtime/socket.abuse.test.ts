@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { connect, type Socket } from 'node:net'
 import { before, test } from 'node:test'
-import { eventually, type InProcessServer, startServer } from '../../../../test/kit.ts'
-import { type Talker, talkTo } from '../../../../test/web-socket.ts'
+import { eventually, type InProcessServer, startServer } from '../../../test/kit.ts'
+import { type Talker, talkTo } from '../../../test/web-socket.ts'
 
 let api: InProcessServer
 /** Nobody's business but their own: hears of everything while others misbehave. */
