@@ -1,360 +1,245 @@
+import { sleep } from '../../core/clock.ts'
 import { AppError, reasonOf } from '../../core/errors.ts'
-import { Semaphore } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
-import type { Change, ChangeLog, Follower, Position } from '../../db/changes/log.ts'
-import type { Db } from '../../db/db.ts'
-import type { Schema } from '../../db/schema/snapshot.ts'
-import { catchingUp } from './catch-up.ts'
-import type { Channel } from './channel.ts'
-import { type Batch, Checks } from './checks.ts'
-import { FilterBudget, tooDear } from './filter-budget.ts'
-import { createRecent } from './recent.ts'
-import type { Subscriber } from './subscriber.ts'
-import { joined } from './told-change.ts'
-import type { Interest } from './visibility/interest.ts'
-import { type Judged, judge, type Verdict } from './visibility/judge.ts'
-import { isTransient } from './visibility/visible.ts'
-import type { Wanted } from './visibility/wanted.ts'
+import { type Change, type ChangeLog, type Follower, isBefore, type Position } from '../../db/changes/log.ts'
+import { catchUp } from './deliver/catch-up.ts'
+import { CheckLoop } from './deliver/check-loop.ts'
+import type { Client } from './deliver/client.ts'
+import { RecentChanges } from './deliver/recent-changes.ts'
+import { type MissedPart, SubscriberGroup, Subscription } from './deliver/subscription.ts'
+import type { Interest } from './subscribe/interest.ts'
+import type { Verdict, View } from './visibility/batch-view.ts'
+import { isTransient } from './visibility/table-changes.ts'
 
 export type HubDeps = {
-  db: Db
   log: Pick<ChangeLog, 'follow' | 'head' | 'read' | 'isKnown'>
-  /** A snapshot that knows this table, if there is such a table. */
-  schemaWith: (tables: readonly string[]) => Promise<Schema>
+  /** What these interests may see of the changes. */
+  view: (changes: readonly Change[], interests: readonly Interest[]) => Promise<View>
   observe: Observe
 }
 
-/** Bytes that may wait for their checks before the reader is held up. */
-const MAX_WAITING = 32 * 1024 * 1024
-/** The same for the filters of one identity, which hold up nobody: its subscribers read on at their own pace. */
-const MAX_WAITING_FOR_FILTER = 8 * 1024 * 1024
-/** Filters that are judged at once. */
-const FILTER_SLOTS = 2
 const IDLE_MS = 30_000
 const RETRY_MS = 250
+/** The check loop of all interests without a filter. The operator wrote the policies, so they are checked together. */
+const ROW_SECURITY = ''
 
-type Part = { seq: number; changes: readonly Change[]; verdict: Verdict }
-
-/** Reads the log once for all subscribers of this process, as long as there are any, and tells each what it may hear. */
+/**
+ * Reads the log once for all subscriptions of this process, as long as there are any: page of the log → what each group
+ * may see of it → its clients. A group is level with the log, or a check loop brings it there; a subscription that comes
+ * from the past catches up alone and joins its group when it is level.
+ */
 export class Hub {
   readonly #deps: HubDeps
-  readonly #channels = new Map<string, Channel>()
-  readonly #all = new Set<Subscriber>()
-  readonly #recent = createRecent()
-  /** Row security, for everybody without a filter: the operator wrote the policies. */
-  readonly #checks = new Checks((round) => this.#check(round))
-  /** Callers wrote the filters, so each identity waits for its own alone. */
-  readonly #filterChecks = new Map<string, Checks>()
-  readonly #filterTurns = new Semaphore(FILTER_SLOTS)
-  readonly #budget = new FilterBudget()
-  readonly #catchUp = catchingUp({
-    here: () => this.#here,
-    join: (subscriber) => this.#join(subscriber),
-    after: (position) => this.#after(position),
-    isKnown: (position) => this.#again(() => this.#deps.log.isKnown(position)),
-    judge: (interest, changes) => this.#replayed(interest, changes),
-    fail: (subscriber, interest, error) => this.#failAll({ interest, members: new Set([subscriber]) }, error),
-  })
+  readonly #subscriptions = new Set<Subscription>()
+  readonly #groups = new Map<string, SubscriberGroup>()
+  readonly #recent = new RecentChanges()
+  /** By identity for interests with a filter: callers wrote the filters, so each identity waits for its own alone. */
+  readonly #loops = new Map<string, CheckLoop>()
   #follower: Promise<Follower> | undefined
   #here: Position = '0-0'
-  #seq = 0
   #idleTimer: NodeJS.Timeout | undefined
-  #dispatching = false
   #stopped = false
 
   constructor(deps: HubDeps) {
     this.#deps = deps
   }
 
-  /** Where a new subscriber begins. */
-  async position(): Promise<Position> {
+  /** Where a subscription begins: at the position its client asks for, if the log knows that one, else at the present. */
+  async startAt(position: Position | undefined): Promise<{ from: Position; isReset: boolean }> {
     await this.#running()
-    return this.#here
+    if (position === undefined) return { from: this.#here, isReset: false }
+    const isKnown = this.#recent.has(position) || (await this.#deps.log.isKnown(position))
+    return { from: isKnown ? position : this.#here, isReset: !isKnown }
   }
 
-  /** Whether this is a place that the log knows. */
-  async isKnown(position: Position): Promise<boolean> {
-    await this.#running()
-    return this.#recent.has(position) || this.#deps.log.isKnown(position)
-  }
-
-  /** Throws while the filters of this identity have taken too much of the database's time. */
-  requireBudget({ isFiltered, sessionKey }: Interest): void {
-    if (isFiltered && this.#budget.isSpent(sessionKey)) throw tooDear()
-  }
-
-  /** From `from` on, replayed first if that is in the past. */
-  add(subscriber: Subscriber, from: Position): void {
-    this.#all.add(subscriber)
-    subscriber.at = from
-    if (from === this.#here) this.#join(subscriber)
-    else this.#bring(subscriber)
+  subscribe(client: Client, interest: Interest, from: Position): Subscription {
+    const subscription = new Subscription(client, interest, from)
+    this.#subscriptions.add(subscription)
+    this.#bring(subscription)
+    return subscription
   }
 
   /**
-   * From the place that is returned, it hears of something else; of what it goes on hearing of, nothing is lost or told
-   * twice. `missed` was asked for from an earlier place, and is told before that.
+   * From the position that is returned, the subscription has another interest; of what stays, nothing is lost or sent
+   * twice. `missed` begins at an earlier position, and is delivered first.
    */
-  change(subscriber: Subscriber, interest: Interest, missed?: { wanted: Wanted; from: Position }): Position {
-    const isSame = interest.key === subscriber.interest.key && !missed
-    subscriber.interest = interest
-    if (missed) subscriber.missed.push(missed)
-    if (!isSame && this.#leave(subscriber)) this.#bring(subscriber)
-    return subscriber.at
+  change(subscription: Subscription, interest: Interest, missed?: MissedPart): Position {
+    const isSame = interest.key === subscription.interest.key && !missed
+    subscription.interest = interest
+    if (missed) subscription.missed.push(missed)
+    if (!isSame && subscription.group) {
+      this.#leave(subscription)
+      this.#bring(subscription)
+    }
+    return subscription.position
   }
 
-  remove(subscriber: Subscriber): void {
-    this.#all.delete(subscriber)
-    this.#leave(subscriber)
-    if (this.#all.size > 0 || this.#stopped) return
+  unsubscribe(subscription: Subscription): void {
+    this.#subscriptions.delete(subscription)
+    this.#leave(subscription)
+    if (this.#subscriptions.size > 0 || this.#stopped) return
     clearTimeout(this.#idleTimer)
     this.#idleTimer = setTimeout(() => {
       const idle = this.#follower
       this.#follower = undefined
-      void idle?.then((one) => one.stop())
+      void idle?.then((follower) => follower.stop())
     }, IDLE_MS).unref()
-  }
-
-  /** The place up to which this one has been told everything; undefined while that is under way. */
-  settledFor(subscriber: Subscriber): Position | undefined {
-    const isBusy = this.#dispatching || this.#checks.running || this.#filterChecks.size > 0
-    return isBusy || subscriber.joinedAt > this.#seq ? undefined : this.#here
   }
 
   async stop(): Promise<void> {
     this.#stopped = true
     clearTimeout(this.#idleTimer)
-    const checks = [this.#checks, ...this.#filterChecks.values()]
-    for (const one of checks) one.stop()
+    const loops = [...this.#loops.values()].map((loop) => loop.stop())
     await (await this.#follower)?.stop()
-    await Promise.allSettled(checks.map((one) => one.running))
+    await Promise.all(loops)
   }
 
   #running(): Promise<Follower> {
     clearTimeout(this.#idleTimer)
-    const { log } = this.#deps
-    // Every batch is a write to each stream: the more streams, the more changes should share one.
-    const gapMs = (): number => Math.min(25, 3 + this.#all.size / 40)
-    this.#follower ??= log.head().then(
-      (head) => {
-        this.#here = head
-        this.#recent.restart(head)
-        return log.follow({
-          from: head,
-          onBatch: (changes) => this.#dispatch(changes),
-          onLost: (position) => this.#lost(position),
-          gapMs,
-        })
-      },
-      (error: unknown) => {
-        this.#follower = undefined
-        throw error
-      },
-    )
+    this.#follower ??= this.#follow().catch((error: unknown) => {
+      this.#follower = undefined
+      throw error
+    })
     return this.#follower
   }
 
-  /** Everything up to the first wait happens at one moment, so a stream is either in this batch or after it. */
-  async #dispatch(changes: readonly Change[]): Promise<void> {
-    const last = changes.at(-1)
-    if (!last) return
-    const before = this.#here
-    this.#here = last.position
-    this.#seq++
+  async #follow(): Promise<Follower> {
+    const { log } = this.#deps
+    this.#here = await log.head()
+    this.#recent.restart(this.#here)
+    return log.follow({
+      from: this.#here,
+      onBatch: (changes) => this.#onPage(changes),
+      onLost: (position) => this.#onLost(position),
+      // Every page is a write to each client: the more clients, the more changes should share one.
+      gapMs: () => Math.min(25, 3 + this.#subscriptions.size / 40),
+    })
+  }
+
+  /** Up to the first wait everything happens at once, so a subscription is either in this page's audience or after it. */
+  async #onPage(changes: readonly Change[]): Promise<void> {
+    const end = changes.at(-1)?.position
+    if (end === undefined) return
+    const level = [...this.#groups.values()].filter((group) => group.position === this.#here)
+    this.#here = end
     this.#recent.add(changes)
-    const audience = [...this.#channels.values()]
-    this.#dispatching = true
     try {
-      await this.#tellOrCheck({ seq: this.#seq, changes }, before, audience)
-    } catch (error) {
-      this.#letGo(audience, error)
-    } finally {
-      this.#dispatching = false
-    }
-    if (this.#checks.waiting > MAX_WAITING) await this.#checks.running
-  }
-
-  async #tellOrCheck(batch: Omit<Batch, 'channels'>, before: Position, audience: readonly Channel[]): Promise<void> {
-    const interests = audience.map(({ interest }) => interest)
-    const judged = await this.#again(() => this.#judge(batch.changes, interests))
-    const toCheck = new Set<Channel>()
-    for (const channel of audience) {
-      const { interest } = channel
-      // Behind an unfinished check nothing may overtake.
-      const isFree = channel.pending === 0
-      if (!judged.concerns(interest)) {
-        if (isFree) settle(channel, batch)
-      } else if (isFree && judged.isFree(interest)) this.#tell(channel, [{ ...batch, verdict: judged.free(interest) }])
-      else if (interest.isFiltered) this.#checkFilter(batch, before, channel)
-      else toCheck.add(channel)
-    }
-    if (toCheck.size > 0) this.#checks.push({ ...batch, channels: toCheck })
-  }
-
-  #checkFilter(batch: Omit<Batch, 'channels'>, before: Position, channel: Channel): void {
-    const checks = this.#filterChecksOf(channel.interest.sessionKey)
-    if (checks.waiting <= MAX_WAITING_FOR_FILTER) checks.push({ ...batch, channels: new Set([channel]) })
-    else this.#leaveBehind(channel, before, checks)
-  }
-
-  /** Its members are told what waits for them already, and then read the log from there by themselves. */
-  #leaveBehind(channel: Channel, from: Position, checks: Checks): void {
-    this.#channels.delete(channel.interest.key)
-    void Promise.resolve(checks.running).then(() => {
-      for (const subscriber of [...channel.members]) {
-        this.#leave(subscriber)
-        subscriber.at = from
-        if (this.#all.has(subscriber)) this.#bring(subscriber)
+      const interests = level.map((group) => group.interest)
+      const view = await this.#retry(() => this.#deps.view(changes, interests))
+      for (const group of level) {
+        const unchecked = view.unchecked(group.interest)
+        if (unchecked) group.deliver(unchecked, end)
+        else this.#loopOf(group.interest).add(group)
       }
-    })
-  }
-
-  #filterChecksOf(sessionKey: string): Checks {
-    const known = this.#filterChecks.get(sessionKey)
-    if (known) return known
-    const forget = (): void => void this.#filterChecks.delete(sessionKey)
-    const checks = new Checks((round) => this.#check(round), forget)
-    this.#filterChecks.set(sessionKey, checks)
-    return checks
-  }
-
-  async #check(round: readonly Batch[]): Promise<void> {
-    const changes = [...new Set(round.map((batch) => batch.changes))].flat()
-    const asked = [...new Set(round.flatMap((batch) => [...batch.channels]))].filter(({ members }) => members.size > 0)
-    if (asked.length === 0) return
-    try {
-      const interests = asked.map(({ interest }) => interest)
-      const verdicts = await this.#again(async () => (await this.#judge(changes, interests)).checked(interests))
-      for (const channel of asked) this.#tell(channel, split(round, channel, verdicts.get(channel.interest) ?? []))
     } catch (error) {
-      this.#letGo(asked, error)
+      this.#abandon(level, error)
     }
   }
 
-  async #judge(changes: readonly Change[], interests: readonly Interest[]): Promise<Judged> {
-    const { db, observe, schemaWith } = this.#deps
-    const deps = { db, observe, budget: this.#budget, turns: this.#filterTurns }
-    return judge(deps, await schemaWith(namesIn(changes)), changes, interests)
-  }
-
-  #tell(channel: Channel, parts: readonly Part[]): void {
-    for (const part of parts) {
-      const { seq, verdict } = part
-      if (verdict instanceof AppError) return void this.#failAll(channel, verdict)
-      settle(channel, part)
-      if (verdict.length === 0) continue
-      for (const one of channel.members) if (one.joinedAt < seq) one.send(joined(verdict, one.format))
+  /** The log goes on elsewhere, as after a restore. */
+  #onLost(position: Position): void {
+    this.#here = position
+    this.#recent.restart(position)
+    this.#deps.observe({ level: 'warn', message: 'realtime: position lost, subscribers start anew' })
+    for (const group of this.#groups.values()) group.position = position
+    for (const subscription of this.#subscriptions) {
+      subscription.position = position
+      subscription.client.reset(position)
     }
   }
 
-  /** Something nobody foresaw: the clients come back and resume, so it costs them time but no event. */
-  #letGo(audience: readonly Channel[], error: unknown): void {
-    const { observe } = this.#deps
-    if (!this.#stopped)
-      observe({ level: 'error', message: 'realtime: batch failed', attrs: { error: reasonOf(error) } })
-    for (const { members } of audience) for (const one of members) one.drop()
-  }
-
-  #failAll({ members, interest }: Pick<Channel, 'members' | 'interest'>, error: AppError): void {
-    const isTooDear = error.kind === 'rate_limited'
-    const message = isTooDear ? error.message : 'row security check failed'
-    this.#deps.observe({
-      level: 'warn',
-      message: `realtime: ${message}`,
-      attrs: { error: causeOf(error), session: interest.session.userId },
+  #loopOf({ isFiltered, sessionKey }: Interest): CheckLoop {
+    const key = isFiltered ? sessionKey : ROW_SECURITY
+    const known = this.#loops.get(key)
+    if (known) return known
+    const loop = new CheckLoop({
+      here: () => this.#here,
+      after: (position) => this.#after(position),
+      judge: (changes, interests) => this.#judge(changes, interests),
+      deliver: (group, verdict, end) => {
+        if (!(verdict instanceof AppError)) return group.deliver(verdict, end)
+        this.#forget(group)
+        this.#fail(group, verdict)
+      },
+      abandon: (groups, error) => this.#abandon(groups, error),
+      onIdle: () => this.#loops.delete(key),
     })
-    for (const one of members) one.fail(isTooDear ? 429 : 403, message)
+    this.#loops.set(key, loop)
+    return loop
   }
 
-  /** The database is away: the changes are still in the log, so they are judged when it is back. */
-  async #again<T>(attempt: () => Promise<T>): Promise<T> {
+  #judge(changes: readonly Change[], interests: readonly Interest[]): Promise<ReadonlyMap<Interest, Verdict>> {
+    return this.#retry(async () => (await this.#deps.view(changes, interests)).check(interests))
+  }
+
+  /** What came after a position, up to the present. */
+  async #after(position: Position): Promise<readonly Change[]> {
+    const recent = this.#recent.after(position)
+    if (recent) return recent
+    const page = await this.#retry(() => this.#deps.log.read(position))
+    return page.filter((change) => !isBefore(this.#here, change.position))
+  }
+
+  /** Everything up to the first wait happens at once: a subscription that is level joins before the next page. */
+  #bring(subscription: Subscription): void {
+    catchUp(subscription, {
+      here: () => this.#here,
+      join: () => this.#join(subscription),
+      after: (position) => this.#after(position),
+      isKnown: (position) => this.#retry(() => this.#deps.log.isKnown(position)),
+      judge: async (changes, interest) => (await this.#judge(changes, [interest])).get(interest),
+      fail: (error) => this.#fail({ interest: subscription.interest, members: [subscription] }, error),
+    }).catch((error: unknown) => {
+      this.#deps.observe({ level: 'error', message: 'realtime: replay failed', attrs: { error: reasonOf(error) } })
+      subscription.client.fail(500, 'internal error')
+    })
+  }
+
+  #join(subscription: Subscription): void {
+    const { interest } = subscription
+    const group = this.#groups.get(interest.key) ?? new SubscriberGroup(interest, this.#here)
+    this.#groups.set(interest.key, group)
+    subscription.join(group, this.#here)
+  }
+
+  #leave(subscription: Subscription): void {
+    const { group } = subscription
+    subscription.leave()
+    if (group?.members.size === 0) this.#forget(group)
+  }
+
+  /** Subscriptions with the same interest make a new group. */
+  #forget(group: SubscriberGroup): void {
+    if (this.#groups.get(group.interest.key) === group) this.#groups.delete(group.interest.key)
+  }
+
+  /** Something unforeseen: the clients come back and resume, so it costs them time but no event. */
+  #abandon(groups: readonly SubscriberGroup[], error: unknown): void {
+    const attrs = { error: reasonOf(error) }
+    if (!this.#stopped) this.#deps.observe({ level: 'error', message: 'realtime: batch failed', attrs })
+    for (const group of groups) {
+      this.#forget(group)
+      for (const { client } of group.members) client.drop()
+    }
+  }
+
+  #fail({ interest, members }: { interest: Interest; members: Iterable<Subscription> }, error: AppError): void {
+    const isTooExpensive = error.kind === 'rate_limited'
+    const message = isTooExpensive ? error.message : 'row security check failed'
+    const attrs = { error: reasonOf(error.cause ?? error), session: interest.session.userId }
+    this.#deps.observe({ level: 'warn', message: `realtime: ${message}`, attrs })
+    for (const { client } of members) client.fail(isTooExpensive ? 429 : 403, message)
+  }
+
+  /** While the database is away the changes stay in the log, so they are judged when it is back. */
+  async #retry<T>(attempt: () => Promise<T>): Promise<T> {
     for (;;) {
       try {
         return await attempt()
       } catch (error) {
         if (this.#stopped || !isTransient(error)) throw error
-        await new Promise((resolve) => setTimeout(resolve, RETRY_MS).unref())
+        await sleep(RETRY_MS)
       }
     }
   }
-
-  #lost(position: Position): void {
-    this.#here = position
-    this.#seq++
-    this.#recent.restart(position)
-    this.#deps.observe({ level: 'warn', message: 'realtime: position lost, subscribers start anew' })
-    for (const channel of this.#channels.values()) channel.told = { seq: this.#seq, at: position }
-    for (const one of this.#all) one.reset(position)
-  }
-
-  #join(subscriber: Subscriber): void {
-    const { interest } = subscriber
-    const told = { seq: this.#seq, at: this.#here }
-    const channel = this.#channels.get(interest.key) ?? { interest, members: new Set(), pending: 0, told }
-    this.#channels.set(interest.key, channel)
-    subscriber.channel = channel
-    subscriber.joinedAt = this.#seq
-    subscriber.at = this.#here
-    channel.members.add(subscriber)
-  }
-
-  /** False when it was in no channel. */
-  #leave(subscriber: Subscriber): boolean {
-    const { channel } = subscriber
-    if (!channel) return false
-    const { key } = channel.interest
-    channel.members.delete(subscriber)
-    if (channel.members.size === 0 && this.#channels.get(key) === channel) this.#channels.delete(key)
-    if (channel.told.seq > subscriber.joinedAt) subscriber.at = channel.told.at
-    subscriber.joinedAt = Number.POSITIVE_INFINITY
-    subscriber.channel = undefined
-    return true
-  }
-
-  #bring(subscriber: Subscriber): void {
-    this.#catchUp(subscriber).catch((error: unknown) => {
-      this.#deps.observe({ level: 'error', message: 'realtime: replay failed', attrs: { error: reasonOf(error) } })
-      subscriber.fail(500, 'internal error')
-    })
-  }
-
-  async #after(position: Position): Promise<readonly Change[]> {
-    return this.#recent.after(position) ?? (await this.#again(() => this.#deps.log.read(position)))
-  }
-
-  async #replayed(interest: Interest, changes: readonly Change[]): Promise<Verdict> {
-    return this.#again(async () => {
-      const judged = await this.#judge(changes, [interest])
-      if (judged.isFree(interest)) return judged.free(interest)
-      return (await judged.checked([interest])).get(interest) ?? []
-    })
-  }
-}
-
-const namesIn = (changes: readonly Change[]): string[] => [
-  ...new Set(changes.map(({ schema, name }) => `${schema}.${name}`)),
-]
-const causeOf = (error: AppError): string => (error.cause ? reasonOf(error.cause) : error.message)
-
-function settle(channel: Channel, { seq, changes }: { seq: number; changes: readonly Change[] }): void {
-  const at = changes.at(-1)?.position
-  if (at !== undefined && seq > channel.told.seq) channel.told = { seq, at }
-}
-
-/** The verdict on several batches, batch by batch again, numbered within each; those that are not for the channel are left out. */
-function split(round: readonly Batch[], channel: Channel, verdict: Verdict): Part[] {
-  const starts = new Map<readonly Change[], number>()
-  let offset = 0
-  for (const { changes } of round) {
-    if (starts.has(changes)) continue
-    starts.set(changes, offset)
-    offset += changes.length
-  }
-  return round.flatMap(({ seq, changes, channels }): Part[] => {
-    if (!channels.has(channel)) return []
-    if (verdict instanceof AppError) return [{ seq, changes, verdict }]
-    const start = starts.get(changes) ?? 0
-    const own = verdict.filter(({ n }) => n >= start && n < start + changes.length)
-    return [{ seq, changes, verdict: own.map((frame) => ({ ...frame, n: frame.n - start })) }]
-  })
 }

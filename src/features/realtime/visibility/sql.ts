@@ -127,10 +127,6 @@ const answers = (table: Table, images: Images, by: Record<keyof Images, Sql>): S
   select ${verdicts(table, images.live, by.live)} || '|' || ${verdicts(table, images.partial, by.partial)} || '|' ||
     ${verdicts(table, images.gone, by.gone)} || '|' || ${verdicts(table, images.old, by.old)}`
 
-/** Raises what the filter's literals would raise. */
-export const filterOnNothing = (at: TableIn, filter: Sql): Sql =>
-  sql`select (${filter})::text from ${rowImage(at, sql`'{}'::jsonb`)}`
-
 export const become = ({ userId, email, aal }: DatabaseSession): Sql => sql`
   select set_config('svc.user_id', ${userId}, true), set_config('svc.user_email', ${email}, true), set_config('svc.aal', ${aal}, true)`
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Change } from '../../../db/changes/log.ts'
-import { createRecent } from '../recent.ts'
-import { formOf } from './judge.ts'
+import { RecentChanges } from '../deliver/recent-changes.ts'
+import { formOf } from './sides.ts'
 
 const sides = (text: string) => ({ now: text.includes('n'), old: text.includes('o') })
 
@@ -42,7 +42,7 @@ const change = (n: number, size = 1): Change => ({
 const positions = (changes: readonly Change[] | undefined) => changes?.map(({ position }) => position)
 
 test('recent changes are found by position until they are too many or too large', () => {
-  const recent = createRecent()
+  const recent = new RecentChanges()
   recent.restart('1-0')
   recent.add([change(1), change(2)])
   recent.add([change(3)])

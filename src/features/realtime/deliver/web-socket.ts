@@ -1,13 +1,10 @@
 import type { Socket } from 'node:net'
 import { WebSocket, WebSocketServer } from 'ws'
-import type { Identity } from '../../../core/identity.ts'
 import type { Connection } from '../../../http/route.ts'
-import { Subscriber } from '../subscriber.ts'
-import { interestOf } from '../visibility/interest.ts'
-import { NOTHING } from '../visibility/wanted.ts'
+import { Client, type ClientOptions } from './client.ts'
 import { CLOSE, MESSAGES, messageFrame, PING_FRAME, pongFrame } from './messages.ts'
 
-/** How long a client may take to read the last words and to close. */
+/** How long a client may take to read what was sent last and to close. */
 const CLOSE_GRACE_MS = 5_000
 
 // Without compression, which would hold hundreds of kilobytes for each connection. Pings are answered by hand, within the
@@ -37,18 +34,18 @@ export function accept({ request, socket, head, headers }: Connection): WebSocke
   return opened
 }
 
-/** A subscriber that talks over a WebSocket. Frames are written to its socket as they are made for everybody. */
-export class SocketClient extends Subscriber {
+/** A client on a WebSocket. Frames that are made once for all clients are written to its socket as they are. */
+export class SocketClient extends Client {
   readonly #ws: WebSocket
   readonly #socket: Socket
-  #answersPings = true
+  #isAlive = true
 
-  constructor(ws: WebSocket, socket: Socket, who: Identity, bufferSize: number) {
-    super(interestOf(who, NOTHING), socket, MESSAGES, bufferSize)
+  constructor(ws: WebSocket, socket: Socket, options: ClientOptions) {
+    super(socket, MESSAGES, options)
     this.#ws = ws
     this.#socket = socket
     ws.on('ping', (content: Buffer) => this.write(pongFrame(content)))
-    ws.on('pong', () => this.heard())
+    ws.on('pong', () => this.markAlive())
     // The library closes with the code of what the client did wrong: 1002, 1007, 1009.
     ws.on('error', () => this.#closeInTime())
   }
@@ -57,20 +54,19 @@ export class SocketClient extends Subscriber {
     return this.#ws.readyState !== WebSocket.OPEN || this.#socket.destroyed
   }
 
-  say(message: object): void {
+  sendMessage(message: object): void {
     this.write(messageFrame(message))
   }
 
-  /** Something came from it, so it is there. */
-  heard(): void {
-    this.#answersPings = true
+  markAlive(): void {
+    this.#isAlive = true
   }
 
-  /** A peer that vanished without a word is found out by its silence. */
+  /** A peer that vanished without closing is recognised by its silence. */
   override beat(): void {
     if (this.closed) return
-    if (!this.#answersPings) return void this.#socket.destroy()
-    this.#answersPings = false
+    if (!this.#isAlive) return void this.#socket.destroy()
+    this.#isAlive = false
     this.write(PING_FRAME)
   }
 
@@ -79,7 +75,7 @@ export class SocketClient extends Subscriber {
   }
 
   override fail(code: number, message: string): void {
-    this.say({ type: 'error', code, message })
+    this.sendMessage({ type: 'error', code, message })
     this.end(4000 + code, message)
   }
 
@@ -93,9 +89,9 @@ export class SocketClient extends Subscriber {
     this.#closeInTime()
   }
 
-  /** Of a client that says more than can be answered, no more is read for the moment. */
-  holdBack(isTooMuch: boolean): void {
-    if (isTooMuch) this.#ws.pause()
+  /** Stops reading while messages arrive faster than they are answered. */
+  setPaused(isPaused: boolean): void {
+    if (isPaused) this.#ws.pause()
     else this.#ws.resume()
   }
 

@@ -1,6 +1,6 @@
 import * as t from '../../../core/json-type.ts'
-import type { Format } from '../subscriber.ts'
-import { around } from '../told-change.ts'
+import { around } from '../visibility/encoded-change.ts'
+import type { Format } from './client.ts'
 
 /** Those of RFC 6455 §7.4.1, and of our own 4000 + the status that HTTP would have. */
 export const CLOSE = { binary: 1003, policy: 1008, restart: 1012, tooSlow: 1013 } as const
@@ -9,7 +9,7 @@ const TYPES = ['auth', 'subscribe', 'unsubscribe', 'ping'] as const
 
 export type ClientMessage = {
   type: (typeof TYPES)[number]
-  /** Echoed in the reply, so that the client knows what is answered. */
+  /** Echoed in the reply, so that the client knows which message it answers. */
   ref: string | number | null
   fields: object
 }

@@ -1,0 +1,196 @@
+import { AppError, unauthorized } from '../../core/errors.ts'
+import type { Identity } from '../../core/identity.ts'
+import type { Observe } from '../../core/observe.ts'
+import { readBody } from '../../http/contract.ts'
+import { causesOf, toAppError } from '../../http/wire/error-response.ts'
+import { type Connections, ownerOf } from './deliver/connections.ts'
+import {
+  authFields,
+  CLOSE,
+  type ClientMessage,
+  parseMessage,
+  subscribeFields,
+  unsubscribeFields,
+} from './deliver/messages.ts'
+import type { Subscription } from './deliver/subscription.ts'
+import type { SocketClient } from './deliver/web-socket.ts'
+import type { Hub } from './hub.ts'
+import { interestOf } from './subscribe/interest.ts'
+import { namesIn, type Selection, type Tables } from './subscribe/tables.ts'
+import { minus, NOTHING, plus, type Wanted } from './subscribe/wanted.ts'
+import type { FilterQueue } from './visibility/filter-queue.ts'
+
+export type ConversationDeps = {
+  hub: Pick<Hub, 'startAt' | 'subscribe' | 'change' | 'unsubscribe'>
+  connections: Pick<Connections, 'acquire' | 'endIfRevoked'>
+  tables: Pick<Tables, 'select' | 'keysOf'>
+  filters: Pick<FilterQueue, 'requireBudget'>
+  identify: (bearer: string) => Identity | Promise<Identity>
+  /** Throws unless such a caller may listen at all. */
+  admit: (who: Identity) => void
+  /** Whether callers without a token may. */
+  visitorsMayListen: boolean
+  observe: Observe
+}
+
+type Reply = (more?: object) => void
+
+const AUTH_TIMEOUT_MS = 10_000
+const MAX_MISTAKES = 10
+/** Messages that wait for their answer before no more are read. */
+const MAX_WAITING = 16
+
+/** The messages over one WebSocket: each is answered before the next is read. */
+export class Conversation {
+  readonly #deps: ConversationDeps
+  readonly #client: SocketClient
+  readonly #waiting: string[] = []
+  #isAnswering = false
+  #wanted: Wanted = NOTHING
+  #subscription: Subscription | undefined
+  #mistakes = 0
+  /** Gives the place among the caller's connections back. */
+  #release: (() => void) | undefined
+  #authTimer: NodeJS.Timeout | undefined
+
+  /** `release`: of a caller who is already known. */
+  constructor(client: SocketClient, deps: ConversationDeps, release: (() => void) | undefined) {
+    this.#client = client
+    this.#deps = deps
+    this.#release = release
+    if (release) return
+    this.#authTimer = setTimeout(() => client.fail(401, 'authentication required'), AUTH_TIMEOUT_MS).unref()
+  }
+
+  onMessage(data: Buffer, isBinary: boolean): void {
+    this.#client.markAlive()
+    if (isBinary) this.#client.end(CLOSE.binary, 'messages are text')
+    if (this.#client.closed) return
+    this.#waiting.push(data.toString())
+    if (this.#waiting.length > MAX_WAITING) this.#client.setPaused(true)
+    if (!this.#isAnswering) void this.#answerAll()
+  }
+
+  onClose(): void {
+    clearTimeout(this.#authTimer)
+    this.#waiting.length = 0
+    if (this.#subscription) this.#deps.hub.unsubscribe(this.#subscription)
+    this.#release?.()
+    this.#release = undefined
+  }
+
+  async #answerAll(): Promise<void> {
+    this.#isAnswering = true
+    for (let text = this.#waiting.shift(); text !== undefined && !this.#client.closed; text = this.#waiting.shift()) {
+      await this.#answer(text)
+    }
+    this.#isAnswering = false
+    this.#client.setPaused(false)
+  }
+
+  async #answer(text: string): Promise<void> {
+    const message = parseMessage(text)
+    if (!message) return this.#onMistake()
+    const { ref } = message
+    try {
+      await this.#act(message, (more) => this.#client.sendMessage({ type: 'reply', ref, status: 'ok', ...more }))
+    } catch (thrown) {
+      const error = toAppError(thrown)
+      if (error.status >= 500) {
+        const attrs = { status: error.status, error: causesOf(error) }
+        this.#deps.observe({ level: 'warn', message: 'realtime: message failed', attrs })
+      }
+      this.#client.sendMessage({ type: 'reply', ref, status: 'error', message: error.message })
+      if (error instanceof LimitExceeded) this.#client.end(4429, error.message)
+    }
+  }
+
+  #onMistake(): void {
+    this.#client.sendMessage({ type: 'error', message: 'invalid message' })
+    if (++this.#mistakes >= MAX_MISTAKES) this.#client.end(CLOSE.policy, 'too many invalid messages')
+  }
+
+  async #act({ type, fields }: ClientMessage, reply: Reply): Promise<void> {
+    switch (type) {
+      case 'ping':
+        return reply()
+      case 'auth':
+        await this.#authenticate(readBody(authFields, fields).token)
+        reply()
+        return this.#client.warnOfExpiry()
+      case 'subscribe': {
+        const { tables, filter, last_id: lastId } = readBody(subscribeFields, fields)
+        return this.#subscribe(
+          { tables: tables === undefined ? undefined : namesIn(tables), filter },
+          lastId || undefined,
+          reply,
+        )
+      }
+      case 'unsubscribe': {
+        const names = namesIn(readBody(unsubscribeFields, fields).tables)
+        this.#setWanted(minus(this.#wanted, this.#deps.tables.keysOf(names)))
+        return reply()
+      }
+    }
+  }
+
+  async #authenticate(token: string): Promise<void> {
+    const { identify, admit, connections } = this.#deps
+    const client = this.#client
+    const who = await identify(token)
+    admit(who)
+    if (client.closed) return
+    if (client.who.kind === 'anonymous') this.#acquire(who)
+    else if (!isSameUser(client.who, who)) throw new AppError('forbidden', 'token belongs to another user')
+    clearTimeout(this.#authTimer)
+    client.who = who
+    this.#setWanted(this.#wanted)
+    await connections.endIfRevoked(client, token)
+  }
+
+  #acquire(who: Identity): void {
+    try {
+      const release = this.#deps.connections.acquire(who)
+      this.#release?.()
+      this.#release = release
+    } catch (error) {
+      throw error instanceof AppError ? new LimitExceeded(error.kind, error.message) : error
+    }
+  }
+
+  async #subscribe(selection: Selection, lastId: string | undefined, reply: Reply): Promise<void> {
+    const { hub, visitorsMayListen, tables, filters } = this.#deps
+    const client = this.#client
+    const { who } = client
+    if (who.kind === 'anonymous' && !visitorsMayListen) throw unauthorized('authentication required')
+    const more = await tables.select(who, selection)
+    const wanted = plus(this.#wanted, more)
+    const interest = interestOf(who, wanted)
+    if (interest.isFiltered) filters.requireBudget(interest.sessionKey)
+    const { from, isReset } = await hub.startAt(lastId)
+    if (client.closed) return
+    this.#wanted = wanted
+    const isPast = lastId !== undefined && !isReset
+    if (this.#subscription) {
+      const missed = isPast ? { wanted: more, position: from } : undefined
+      const position = hub.change(this.#subscription, interest, missed)
+      reply({ position: isPast ? from : position })
+      if (isReset) client.reset(position)
+    } else {
+      reply({ position: from })
+      if (isReset) client.reset(from)
+      this.#subscription = hub.subscribe(client, interest, from)
+    }
+  }
+
+  #setWanted(wanted: Wanted): void {
+    this.#wanted = wanted
+    if (this.#subscription) this.#deps.hub.change(this.#subscription, interestOf(this.#client.who, wanted))
+  }
+}
+
+/** Sent in a reply, after which the connection ends. */
+class LimitExceeded extends AppError {}
+
+const isSameUser = (one: Identity, other: Identity): boolean =>
+  one.kind === 'admin' ? other.kind === 'admin' : ownerOf(one) !== undefined && ownerOf(one) === ownerOf(other)

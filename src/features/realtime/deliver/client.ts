@@ -1,0 +1,107 @@
+import type { Writable } from 'node:stream'
+import type { Clock } from '../../../core/clock.ts'
+import type { Identity } from '../../../core/identity.ts'
+import type { Position } from '../../../db/changes/log.ts'
+import type { Encode, EncodedChanges } from '../visibility/encoded-change.ts'
+
+/** How messages become bytes. */
+export type Format = {
+  change: Encode
+  reset(position: Position): Buffer
+  /** Unix seconds. */
+  expiring(expiresAt: number): Buffer
+}
+
+export type ClientOptions = { who: Identity; bufferSize: number; clock: Clock }
+
+const EXPIRY_NOTICE_MS = 60_000
+/** A replay checks again after this time, in case it misses the event of a drain. */
+const DRAIN_POLL_MS = 250
+
+/**
+ * One open connection, whatever it speaks. It holds bytes for its client up to a limit; a client that reads slower than
+ * that is dropped.
+ */
+export abstract class Client {
+  who: Identity
+  /** When this client was last sent an id, from which it would resume. */
+  lastIdAt: number
+  readonly #clock: Clock
+  readonly #format: Format
+  readonly #out: Writable
+  readonly #bufferSize: number
+  #warnedOf: number | undefined
+
+  constructor(out: Writable, format: Format, { who, bufferSize, clock }: ClientOptions) {
+    this.who = who
+    this.lastIdAt = clock.now()
+    this.#clock = clock
+    this.#format = format
+    this.#out = out
+    this.#bufferSize = bufferSize
+  }
+
+  abstract get closed(): boolean
+  /** A sign of life. `position`: everything up to there has been delivered, if the client should know. */
+  abstract beat(position: Position | undefined): void
+  /** Ends a client that is too far behind. Nothing is lost: it resumes from its last id. */
+  abstract drop(): void
+  abstract fail(code: number, message: string): void
+  /** The server stops; the client should come back to another one. */
+  abstract leave(): void
+
+  write(bytes: Buffer | string): void {
+    if (this.closed) return
+    if (this.#waiting > this.#bufferSize) this.drop()
+    else this.#out.write(bytes)
+  }
+
+  /** As `write`, of something with an id. */
+  send(bytes: Buffer): void {
+    this.write(bytes)
+    this.lastIdAt = this.#clock.now()
+  }
+
+  deliver(changes: EncodedChanges): void {
+    this.send(changes.as(this.#format.change))
+  }
+
+  reset(position: Position): void {
+    this.send(this.#format.reset(position))
+  }
+
+  /** Resolves when the client has caught up, or is gone. */
+  async drained(): Promise<void> {
+    while (!this.closed && this.#waiting > this.#bufferSize / 4) {
+      await new Promise<void>((resolve) => {
+        const out = this.#out
+        const done = (): void => {
+          clearTimeout(timer)
+          out.off('drain', done).off('close', done)
+          resolve()
+        }
+        const timer = setTimeout(done, DRAIN_POLL_MS)
+        out.once('drain', done).once('close', done)
+      })
+    }
+  }
+
+  /** Once for each token, a minute before it expires, or at once when less is left. */
+  warnOfExpiry(): void {
+    const expiry = expiryOf(this.who)
+    if (expiry === undefined || this.#warnedOf === expiry || this.#clock.now() < expiry - EXPIRY_NOTICE_MS) return
+    this.#warnedOf = expiry
+    this.write(this.#format.expiring(Math.floor(expiry / 1000)))
+  }
+
+  /** Bytes the client has not taken yet. */
+  get #waiting(): number {
+    return this.#out.writableLength
+  }
+}
+
+/** Unix milliseconds at which the token behind an identity expires; undefined = never. */
+export function expiryOf(who: Identity): number | undefined {
+  if (who.kind === 'user' || who.kind === 'admin' || who.kind === 'mfa') return who.expiresAt * 1000
+  return who.kind === 'key' && who.expiresAt !== null ? who.expiresAt * 1000 : undefined
+}

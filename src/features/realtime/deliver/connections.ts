@@ -1,0 +1,122 @@
+import type { Clock } from '../../../core/clock.ts'
+import { AppError, unavailable } from '../../../core/errors.ts'
+import { type Identity, userIdOf } from '../../../core/identity.ts'
+import { KeyedLimit } from '../../../core/limits.ts'
+import type { Position } from '../../../db/changes/log.ts'
+import { type Client, expiryOf } from './client.ts'
+
+type Deps = {
+  clock: Clock
+  heartbeatSeconds: number
+  maxPerOwner: number
+  /** An id this old is about to be trimmed from the log. */
+  retentionSeconds: number
+  identify: (bearer: string) => Identity | Promise<Identity>
+  /** A connection of theirs counts as open until the answer is called. */
+  opened: (who: Identity) => () => void
+}
+
+type Open = {
+  /** In which tick of a heartbeat interval this one is sent its sign of life. */
+  readonly turn: number
+  readonly position: () => Position | undefined
+}
+
+const TICK_MS = 500
+const EXPIRED = 'invalid or expired token'
+
+/** All clients of this process, whatever they speak: how many each owner may have, their signs of life and their ends. */
+export class Connections {
+  readonly #deps: Deps
+  readonly #open = new Map<Client, Open>()
+  readonly #limit: KeyedLimit
+  readonly #beats: number
+  /** One timer for all: thousands of idle connections cost no timers of their own. */
+  #timer: NodeJS.Timeout | undefined
+  #tick = 0
+  #turn = 0
+  #isDraining = false
+
+  constructor(deps: Deps) {
+    this.#deps = deps
+    this.#limit = new KeyedLimit({ perKey: deps.maxPerOwner })
+    this.#beats = Math.max(1, Math.round((deps.heartbeatSeconds * 1000) / TICK_MS))
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => this.#onTick(), TICK_MS).unref()
+  }
+
+  get size(): number {
+    return this.#open.size
+  }
+
+  refuseIfDraining(): void {
+    if (this.#isDraining) throw unavailable('server is shutting down')
+  }
+
+  /** Counts one more connection of theirs; throws when they have too many. The answer gives the place back. */
+  acquire(who: Identity): () => void {
+    const owner = ownerOf(who)
+    const release = owner === undefined ? () => {} : this.#limit.tryAcquire(owner)
+    if (!release) throw new AppError('rate_limited', 'connection limit exceeded', { headers: { 'Retry-After': '5' } })
+    const closed = this.#deps.opened(who)
+    return () => {
+      closed()
+      release()
+    }
+  }
+
+  /** `position`: up to where everything has been delivered. */
+  add(client: Client, position: () => Position | undefined = () => undefined): void {
+    this.#open.set(client, { turn: this.#turn++ % this.#beats, position })
+    client.warnOfExpiry()
+  }
+
+  remove(client: Client): void {
+    this.#open.delete(client)
+  }
+
+  /** A token may have been revoked between its check and the moment from which its connection hears of revocations. */
+  async endIfRevoked(client: Client, bearer: string | undefined): Promise<void> {
+    if (bearer === undefined) return
+    try {
+      await this.#deps.identify(bearer)
+    } catch (error) {
+      if (error instanceof AppError && error.kind === 'unauthorized') client.fail(401, EXPIRED)
+    }
+  }
+
+  endRevoked(isRevoked: (who: Identity) => boolean): void {
+    for (const client of this.#open.keys()) if (isRevoked(client.who)) client.fail(401, EXPIRED)
+  }
+
+  /** Sends the clients to another process. */
+  drain(): void {
+    this.#isDraining = true
+    for (const client of this.#open.keys()) client.leave()
+  }
+
+  stop(): void {
+    clearInterval(this.#timer)
+    this.drain()
+  }
+
+  #onTick(): void {
+    const now = this.#deps.clock.now()
+    const due = this.#tick++ % this.#beats
+    for (const [client, { turn, position }] of this.#open) {
+      if (now >= (expiryOf(client.who) ?? Number.POSITIVE_INFINITY)) client.fail(401, EXPIRED)
+      else {
+        client.warnOfExpiry()
+        // A client whose tables are quiet would otherwise keep an id that is about to be trimmed.
+        const isOld = now - client.lastIdAt > this.#deps.retentionSeconds * 250
+        if (turn === due) client.beat(isOld ? position() : undefined)
+      }
+    }
+  }
+}
+
+/** On whom the limit of connections counts; undefined = on none. */
+export const ownerOf = (who: Identity): string | undefined =>
+  userIdOf(who) ?? (who.kind === 'key' ? who.keyId : undefined)

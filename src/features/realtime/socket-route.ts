@@ -1,0 +1,56 @@
+import { randomUUID } from 'node:crypto'
+import type { Identity } from '../../core/identity.ts'
+import * as t from '../../core/json-type.ts'
+import type { Observe } from '../../core/observe.ts'
+import { admit, bearerOf } from '../../http/guard.ts'
+import { type Call, type Reply, type Route, route } from '../../http/route.ts'
+import type { RealtimeContext } from './context.ts'
+import { Conversation } from './conversation.ts'
+
+type Deps = RealtimeContext & { identify: (bearer: string) => Identity | Promise<Identity>; observe: Observe }
+
+export function socketRoute(deps: Deps): Route {
+  const { connections, visitorsMayListen, requires } = deps
+
+  async function open(call: Call): Promise<Reply> {
+    // Loaded with the first WebSocket: servers without any do not need the library.
+    const { accept, SocketClient } = await import('./deliver/web-socket.ts')
+    connections.refuseIfDraining()
+    const { who, headers, query } = call
+    const isKnown = who.kind !== 'anonymous' || visitorsMayListen
+    const release = isKnown ? connections.acquire(who) : undefined
+    const connection = call.takeConnection()
+    const ws = accept(connection)
+    if (!ws) {
+      release?.()
+      return { status: 499, streaming: true }
+    }
+    const client = new SocketClient(ws, connection.socket, { ...deps.client, who })
+    const conversation = new Conversation(client, { ...deps, admit: (who) => admit(socket, who, 'all') }, release)
+    connection.socket.once('close', () => {
+      connections.remove(client)
+      conversation.onClose()
+    })
+    ws.on('message', (data: Buffer, isBinary: boolean) => conversation.onMessage(data, isBinary))
+    client.sendMessage({ type: 'connected', client_id: randomUUID() })
+    connections.add(client)
+    await connections.endIfRevoked(client, bearerOf(headers['authorization'], query['token'] || undefined))
+    return { status: 101, streaming: true }
+  }
+
+  const socket = route('GET /api/realtime/ws', {
+    summary: 'Changes as they are committed, over a WebSocket',
+    auth: 'optional',
+    access: 'read',
+    // A caller that sends no token with the handshake sends it as a message.
+    openToVisitors: true,
+    tokenInQuery: true,
+    upgrade: true,
+    limit: 'api',
+    requires,
+    query: { token: t.string({ description: 'the bearer, for clients that cannot send headers' }) },
+    answers: { 101: null },
+    handle: open,
+  })
+  return socket
+}

@@ -1,0 +1,43 @@
+import { type DatabaseSession, databaseSession, type Identity } from '../../../core/identity.ts'
+import { mayDo } from '../../../db/schema/lookup.ts'
+import type { Schema, Table } from '../../../db/schema/snapshot.ts'
+import { isAllowed, type Viewer, viewerOf } from '../../../db/schema/viewer.ts'
+import { hasFilter, type Wanted, wants } from './wanted.ts'
+
+/** What one subscriber wants, and as whom. Subscribers with the same key always get the same. */
+export type Interest = {
+  readonly who: Identity
+  readonly viewer: Viewer
+  readonly session: DatabaseSession
+  /** Of `who`, see `sharingKey`. */
+  readonly sessionKey: string
+  readonly wanted: Wanted
+  /** Callers write filters, so their cost is counted on the caller. */
+  readonly isFiltered: boolean
+  readonly key: string
+}
+
+/**
+ * Identities with the same key see the same rows, so that PostgreSQL is asked once for all of them. The key holds
+ * everything that a policy can read of a caller, which is what its database session holds.
+ */
+const sharingKey = (session: DatabaseSession): string => JSON.stringify(session)
+
+export function interestOf(who: Identity, wanted: Wanted): Interest {
+  const viewer = viewerOf(who)
+  const session = databaseSession(who)
+  const sessionKey = sharingKey(session)
+  const key = JSON.stringify([sessionKey, viewer.allowedTables, wanted.others, [...wanted.tables].sort()])
+  return { who, viewer, session, sessionKey, wanted, isFiltered: hasFilter(wanted), key }
+}
+
+/** The key of a table in Schema.tables. */
+export const keyOf = ({ schema, name }: { schema: string; name: string }): string => `${schema}.${name}`
+
+/** May this subscriber get changes of this table at all? A view's rows belong to tables whose policies cannot be asked. */
+export function listensTo(interest: Interest, key: string, table: Table | undefined, schema: Schema): boolean {
+  if (!wants(interest.wanted, key)) return false
+  if (interest.viewer.role === 'none') return true
+  if (!table || table.kind === 'view' || table.kind === 'materialized_view') return false
+  return mayDo(table, interest.viewer.role, 'select') && isAllowed(schema, table, interest.viewer)
+}

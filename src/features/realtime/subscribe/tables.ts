@@ -1,0 +1,79 @@
+import type { Clock } from '../../../core/clock.ts'
+import { badRequest } from '../../../core/errors.ts'
+import type { Identity } from '../../../core/identity.ts'
+import type { Db } from '../../../db/db.ts'
+import { findTable, lookOnce, mayDo } from '../../../db/schema/lookup.ts'
+import type { Schema, SchemaCache, Table } from '../../../db/schema/snapshot.ts'
+import { isAllowed, notAllowed, viewerOf } from '../../../db/schema/viewer.ts'
+import { tryFilter } from './filter.ts'
+import { keyOf } from './interest.ts'
+import { boundedNames, EVERYTHING, type Wanted, wantedTables } from './wanted.ts'
+
+/** `tables` undefined = all that the caller may read. */
+export type Selection = { tables: readonly string[] | undefined; filter?: string | undefined }
+
+/** Names in an array, or in a text separated by commas. */
+export const namesIn = (tables: string | readonly string[]): string[] =>
+  (typeof tables === 'string' ? tables.split(',') : tables).map((name) => name.trim()).filter(Boolean)
+
+const RETRY_MISSING_MS = 1_000
+const MAX_MISSING = 1_000
+
+/** The tables that callers name, in a snapshot of the schema that may be a moment old. */
+export class Tables {
+  readonly #db: Db
+  readonly #schema: SchemaCache
+  readonly #clock: Clock
+  readonly #missingSince = new Map<string, number>()
+
+  constructor(db: Db, schema: SchemaCache, clock: Clock) {
+    this.#db = db
+    this.#schema = schema
+    this.#clock = clock
+  }
+
+  /** What a caller selects, if the tables exist and the caller may read them. */
+  async select(who: Identity, { tables, filter }: Selection): Promise<Wanted> {
+    const found = tables && (await this.#readable(who, tables))
+    if (!filter?.trim()) return found ? wantedTables(found.map(keyOf), undefined) : EVERYTHING
+    const [only] = found ?? []
+    if (!only || found?.length !== 1) throw badRequest('filter requires exactly one table')
+    await tryFilter(this.#db, who, filter, { schema: this.#schema.read(), table: only })
+    return wantedTables([keyOf(only)], filter)
+  }
+
+  /** The keys of those of the tables that exist. */
+  keysOf(names: readonly string[]): string[] {
+    return names.flatMap((name) => {
+      const table = findTable(this.#schema.read(), name)
+      return table ? [keyOf(table)] : []
+    })
+  }
+
+  /** A snapshot that knows these tables. One that is missing may be new; one that was missing just now is not. */
+  async schemaWith(names: readonly string[]): Promise<Schema> {
+    const now = this.#clock.now()
+    const mayBeNew = (name: string): boolean =>
+      now - (this.#missingSince.get(name) ?? Number.NEGATIVE_INFINITY) >= RETRY_MISSING_MS
+    const known = await lookOnce(this.#schema, (snapshot) => {
+      const missing = names.filter((name) => !findTable(snapshot, name) && mayBeNew(name))
+      if (missing.length === 0) return snapshot
+      if (this.#missingSince.size > MAX_MISSING) this.#missingSince.clear()
+      for (const name of missing) this.#missingSince.set(name, now)
+      return undefined
+    })
+    return known ?? this.#schema.read()
+  }
+
+  async #readable(who: Identity, names: readonly string[]): Promise<Table[]> {
+    const viewer = viewerOf(who)
+    const found: Table[] = []
+    for (const name of boundedNames(names)) {
+      const table = findTable(this.#schema.read(), name) ?? findTable(await this.schemaWith([name]), name)
+      if (!table || !mayDo(table, viewer.role, 'select')) throw badRequest(`unknown table: ${name}`)
+      if (!isAllowed(this.#schema.read(), table, viewer)) throw notAllowed(table)
+      found.push(table)
+    }
+    return found
+  }
+}
