@@ -11,7 +11,6 @@ import type { Sql } from '../../db/sql.ts'
 import { type Call, jsonText, noContent, type Reply, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { runBatch } from './batch/batch.ts'
-import { JoinedCreates } from './batch/joined-creates.ts'
 import { parseBatch } from './batch/parse.ts'
 import { bulkRoutes } from './bulk/routes.ts'
 import { parseKey } from './key.ts'
@@ -41,8 +40,6 @@ export type CollectionsDeps = {
   limits: { exportMaxRows: number; importMaxBytes: number }
 }
 
-type Caller = Pick<Call, 'who' | 'cancelSignal'>
-
 export function createCollections({ db, schema, log, means, trigrams, embed, cursors, limits }: CollectionsDeps): {
   routes: Route[]
 } {
@@ -56,7 +53,7 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
     parseKey(place.table, call.params['id'] ?? '', call.rawParams['id'] ?? '')
 
   const writeAll = async (
-    call: Caller,
+    call: Call,
     { table }: Place,
     statements: readonly [Sql, ...Sql[]],
     columns: readonly Column[] = [],
@@ -72,17 +69,12 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
   }
 
   const write = async (
-    call: Caller,
+    call: Call,
     place: Place,
     statement: Sql,
     columns?: readonly Column[],
     key?: readonly string[],
   ): Promise<string | null> => (await writeAll(call, place, [statement], columns, key))[0] ?? null
-
-  const creates = new JoinedCreates(db, known, log, (create) => {
-    const { who, place, columns, body } = create
-    return write(create, place, createStatement(known, place, { columns, body, log: log.appender(who) }), columns)
-  })
 
   const upsert = async (call: Call, place: Place, columns: readonly Column[]): Promise<Reply> => {
     const { onConflict = '', merge } = call.query
@@ -131,8 +123,8 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
           requireWritable(place, 'insertable')
           const columns = writtenColumns(place.table, call.body, call.bodyText)
           if (call.query['onConflict'] !== undefined) return upsert(call, place, columns)
-          const { who, bodyText: body, cancelSignal } = call
-          const text = await creates.make({ who, place, columns, body, cancelSignal })
+          const written = { columns, body: call.bodyText, log: log.appender(call.who) }
+          const text = await write(call, place, createStatement(known, place, written), columns)
           // A trigger of the table swallowed the row.
           if (text === null) throw new AppError('forbidden', 'insufficient permissions')
           return jsonText(201, text)

@@ -3,7 +3,6 @@ import type { Relayed } from '../../../db/db.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { mayDo } from '../../../db/schema/lookup.ts'
-import type { Column } from '../../../db/schema/snapshot.ts'
 import { type Slot, Slots, type Sql } from '../../../db/sql.ts'
 import { SEPARATOR, upserted, upsertStatements } from '../write/upsert.ts'
 import { shapeOf } from '../write/write.ts'
@@ -18,15 +17,6 @@ export function runStatements(known: KnownStatements, place: Place, run: Run, lo
   if (conflict) return upsertStatements(known, place, { columns, bodies, conflict, log })
   return [runStatement(known, place, { method, columns }, { keysOf: run, bodies, log })]
 }
-
-/** Answers the new rows; rowTexts() reads it. */
-export const createsStatement = (
-  known: KnownStatements,
-  place: Place,
-  columns: readonly Column[],
-  bodies: readonly string[],
-  log: Appender,
-): Sql => runStatement(known, place, { method: 'create', columns }, { keysOf: [], bodies, log })
 
 type RunValues = { readonly keysOf: readonly Keyed[]; readonly bodies: readonly string[]; readonly log: Appender }
 type Keyed = Pick<Operation, 'key'>
@@ -79,7 +69,7 @@ export function resultsOf(run: Run, answers: readonly (Relayed | null)[]): Relay
 const LONG_BODY = 16 * 1024
 
 /** The JSON text of each row that a run made or changed. */
-export function rowTexts(answer: Relayed, count: number): Relayed[] {
+function rowTexts(answer: Relayed, count: number): Relayed[] {
   if (typeof answer === 'string' || answer.length < count * LONG_BODY) return String(answer).split(SEPARATOR)
   const parts: Buffer[] = []
   let start = 0
