@@ -4,5 +4,5 @@ import { ensureInstalled, root, say } from './install.js'
 ensureInstalled({ dev: true })
 const { register } = await import('tsx/esm/api')
 register()
-const { runTests } = await import('./run-tests.ts')
+const { runTests } = await import('./tests/run.ts')
 process.exitCode = await runTests({ root, say, words: process.argv.slice(2) })

@@ -4,13 +4,14 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync }
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
-import { bundleIn } from '../scripts/typescript/test-code.ts'
+import { bundleServer } from '../scripts/tests/bundle.ts'
 import { eventually, spawnServer } from '../test/kit/kit.ts'
 import { upload } from '../test/kit/upload.ts'
+import { packageRoot } from './core/package-root.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-built-'))
 after(() => rmSync(folder, { recursive: true, force: true }))
-const main = await bundleIn(folder, new URL('..', import.meta.url).pathname)
+const main = await bundleServer(packageRoot, folder)
 const dist = dirname(main)
 const kept = join(dist, 'server.cjs.compiled')
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { extensionsPostgres } from '../../scripts/extensions-postgres.ts'
+import { extensionsPostgres } from '../../scripts/tests/extensions-postgres.ts'
 import type { Asked } from '../kit/raw.ts'
 import { type SearchStage, startStage } from './stage.ts'
 import { byHand, inTurns, overHttp } from './turns.ts'

@@ -116,8 +116,6 @@ export type Route = {
   readonly contract: Contract
   /** Before the body is read: parameters that cannot be, and features that are switched off. */
   readonly check: (call: Call) => void
-  /** The file that made it, for `npm run routes`. */
-  readonly file: string
   /** Handlers that need not wait answer without a promise; /health is one. */
   readonly run: (call: Call) => Reply | Promise<Reply>
 }
@@ -188,7 +186,6 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
       ...(documented && { body: documented }),
       ...(consumes && { consumes }),
     },
-    file: IS_SOURCE ? callerFile() : '',
     check(call) {
       if (params) readParams(call.params as Record<string, string>, params)
       requires?.()
@@ -201,16 +198,6 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
 
 /** In place, because a call makes its parts when asked for them: a copy would make them all. */
 const withBody = <Body>(call: Call, body: Body): Call<Body> => Object.assign(call as Call<Body>, { body })
-
-/** The bundle has one file for all, and two hundred stacks are a tenth of a start. */
-const IS_SOURCE = import.meta.url.endsWith('.ts')
-
-/** The source file that called `route`, read from the stack once at start. */
-function callerFile(): string {
-  const frames = (new Error().stack ?? '').split('\n').slice(3)
-  const frame = frames.find((line) => !line.includes('/http/route.')) ?? ''
-  return /\/(src\/[^:)]+)/.exec(frame)?.[1] ?? ''
-}
 
 export const json = (status: number, body: unknown): Reply => ({ status, body })
 export const jsonText = (status: number, text: JsonText): Reply => ({ status, json: text })

@@ -8,7 +8,7 @@ import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3'
 import type { S3Config } from '../../src/features/storage/blobs/s3-store.ts'
 import { eventually } from '../kit/eventually.ts'
 import { freePort } from '../kit/free-port.ts'
-import { typescript } from '../kit/programs.ts'
+import { programOf } from '../kit/programs.ts'
 
 export type TestS3 = {
   /** The settings that make a server use it. */
@@ -32,9 +32,8 @@ async function startOwn(): Promise<TestS3> {
   const port = await freePort()
   const bucket = 'svc-files'
   const directory = mkdtempSync(join(tmpdir(), 'svc-s3-'))
-  const program = new URL('./s3-process.ts', import.meta.url).pathname
-  const run = () =>
-    spawn(process.execPath, [...typescript, program, directory, String(port), bucket], { stdio: 'ignore' })
+  const program = [...programOf('test/fakes/s3-process.ts'), directory, String(port), bucket]
+  const run = () => spawn(process.execPath, program, { stdio: 'ignore' })
   let child = run()
   const answers = () => eventually(() => fetch(`http://127.0.0.1:${port}/`))
   const kill = async () => {

@@ -105,7 +105,7 @@ async function makeDatabase(url: string, template: string): Promise<TestDatabase
   await onCluster(url, async (client) => {
     // Cloning needs the template to itself for a moment; files of a parallel run may be cloning too.
     await client.query('select pg_advisory_lock(43)')
-    await client.query(`create database "${name}" template "${template}"`)
+    await client.query(`create database "${name}" template "${template}" strategy file_copy`)
   })
   return {
     url: withDatabase(url, name),

@@ -1,9 +1,11 @@
-import { fileURLToPath } from 'node:url'
+import { join } from 'node:path'
+import { packageRoot } from '../../src/core/package-root.ts'
 
-/** Arguments with which Node runs TypeScript, in any folder. */
-export const typescript = ['--import', new URL('../../scripts/typescript/register.js', import.meta.url).href] as const
+const { SVC_TEST_CODE: code, SVC_TEST_MAIN: main } = process.env
 
-/** Arguments with which Node runs `svc`: the build of this test run, or the sources where a test is run by itself. */
-export const svc: readonly string[] = process.env['SVC_TEST_MAIN']
-  ? [process.env['SVC_TEST_MAIN']]
-  : [...typescript, fileURLToPath(new URL('../../src/main.ts', import.meta.url))]
+/** Arguments with which Node runs a TypeScript program: as this test run bundled it, or as it is where a test is run by itself. */
+export const programOf = (file: string): readonly string[] =>
+  code ? [join(code, file.replace(/\.ts$/, '.js'))] : ['--import', import.meta.resolve('tsx'), join(packageRoot, file)]
+
+/** The same for `svc`, in the build of this test run. */
+export const svc: readonly string[] = main ? [main] : programOf('src/main.ts')

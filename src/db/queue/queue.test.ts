@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { test } from 'node:test'
 import { testDatabase } from '../../../test/kit/database.ts'
 import { eventually } from '../../../test/kit/eventually.ts'
-import { typescript } from '../../../test/kit/programs.ts'
+import { programOf } from '../../../test/kit/programs.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { type Sql, sql } from '../sql.ts'
 import type { Pool } from '../wire/pool.ts'
@@ -94,8 +94,7 @@ test('an item is queued for each row its cause returns, and for none when it ret
 test('what a killed process held is run again once its lease is over', async () => {
   const queue = queueOn(poolA)
   await poolA.fly(SYSTEM, queue.push('victim', {}))
-  const script = new URL('../../../test/faults/queue-victim.ts', import.meta.url).pathname
-  const child = spawn(process.execPath, [...typescript, script, database.url, 'victim'])
+  const child = spawn(process.execPath, [...programOf('test/faults/queue-victim.ts'), database.url, 'victim'])
   const [line] = await once(child.stdout, 'data')
   assert.match(String(line), /claimed 1/)
   child.kill('SIGKILL')

@@ -15,10 +15,9 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { eventually } from '../../../../test/kit/eventually.ts'
-import { typescript } from '../../../../test/kit/programs.ts'
+import { programOf } from '../../../../test/kit/programs.ts'
 import { findBinaries } from './binaries.ts'
 import { type Embedded, type EmbeddedOptions, startEmbedded } from './embedded.ts'
 import { holderOf } from './lock.ts'
@@ -53,8 +52,8 @@ const restored = (name: string): string => {
 type Said = { url: string; pid: number; adopted: boolean; refused?: string }
 /** Another process that holds the data directory. */
 async function startOwner(...args: string[]): Promise<{ child: ChildProcess; said: Said }> {
-  const script = fileURLToPath(new URL('../../../../test/faults/embedded-owner.ts', import.meta.url))
-  const child = spawn(process.execPath, [...typescript, script, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const program = programOf('test/faults/embedded-owner.ts')
+  const child = spawn(process.execPath, [...program, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
   owners.add(child)
   let text = ''
   for await (const chunk of child.stdout ?? []) {

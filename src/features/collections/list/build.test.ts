@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer } from '../../../../test/kit/kit.ts'
+import { testDatabase } from '../../../../test/kit/database.ts'
 import { snapshotOf } from '../../../../test/kit/snapshot.ts'
 import { ANONYMOUS, type Identity } from '../../../core/identity.ts'
 import { Appender } from '../../../db/changes/append.ts'
 import { KnownStatements } from '../../../db/rows/known-statements.ts'
 import { Candidates } from '../../../db/schema/candidates.ts'
 import { viewerOf } from '../../../db/schema/viewer.ts'
+import { openConnection } from '../../../db/wire/connect.ts'
 import { parseBatch } from '../batch/parse.ts'
 import { mergeRuns } from '../batch/runs.ts'
 import { runStatements } from '../batch/statements.ts'
@@ -15,6 +16,26 @@ import { createStatement, deleteStatement, updateStatement } from '../write/writ
 import { listStatement } from './list.ts'
 
 const MEANS = { candidates: new Candidates(''), textSearchConfig: { schema: 'pg_catalog', name: 'english' } }
+
+const { url, atEnd } = await testDatabase()
+const client = await openConnection({ url })
+atEnd(() => client.end())
+await client.query(`
+  create table authors (id int primary key, name text);
+  create table posts (id int primary key, author_id int references authors, kind int, title varchar(50));
+  create table notes (id int primary key, title text, n int);
+  insert into authors select i, 'a' || i from generate_series(1, 1000) i;
+  insert into posts select i, 1 + i % 1000, i % 1000, 'title ' || i from generate_series(1, 20000) i;
+  create index posts_kind on posts (kind);
+  create index posts_title on posts (title);
+  analyze`)
+const schema = await snapshotOf(url)
+
+function placeOf(name: string) {
+  const table = schema.tables.get(`public.${name}`)
+  assert.ok(table)
+  return { schema, table, viewer: viewerOf(ANONYMOUS) }
+}
 
 class Counting extends KnownStatements {
   made = 0
@@ -28,29 +49,17 @@ class Counting extends KnownStatements {
 }
 
 test('a list with total, filter and expansion is one statement that walks indexes, also when its plan is kept', async () => {
-  const api = await startServer()
-  await api.sql(`
-    create table authors (id int primary key, name text);
-    create table posts (id int primary key, author_id int references authors, kind int, title varchar(50));
-    insert into authors select i, 'a' || i from generate_series(1, 1000) i;
-    insert into posts select i, 1 + i % 1000, i % 1000, 'title ' || i from generate_series(1, 20000) i;
-    create index posts_kind on posts (kind);
-    create index posts_title on posts (title);
-    analyze`)
-  const schema = await snapshotOf(api.databaseUrl)
-  const table = schema.tables.get('public.posts')
-  assert.ok(table)
-  const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
+  const place = placeOf('posts')
   const render = (query: Record<string, string>) =>
     listStatement(new KnownStatements(), query, place, MEANS).statement.render()
 
   const explain = async (query: Record<string, string>): Promise<string> => {
     const { text, values } = render(query)
-    await api.sql('set plan_cache_mode = force_generic_plan')
-    await api.sql(`prepare listing as ${text}`)
+    await client.query('set plan_cache_mode = force_generic_plan')
+    await client.query(`prepare listing as ${text}`)
     const literals = values.map((value) => (Array.isArray(value) ? `'{${value.join()}}'` : `'${String(value)}'`))
-    const rows = await api.sql(`explain execute listing${literals.length > 0 ? `(${literals.join()})` : ''}`)
-    await api.sql('deallocate listing')
+    const { rows } = await client.query(`explain execute listing${literals.length > 0 ? `(${literals.join()})` : ''}`)
+    await client.query('deallocate listing')
     return rows.map((row) => Object.values(row as object)[0]).join('\n')
   }
 
@@ -69,13 +78,8 @@ test('a list with total, filter and expansion is one statement that walks indexe
   assert.match(await explain({ filter: 'id=7' }), /posts_pkey/)
 })
 
-test('values travel as parameters and the text stays the same', async () => {
-  const api = await startServer()
-  await api.sql('create table posts (id int primary key, title text)')
-  const schema = await snapshotOf(api.databaseUrl)
-  const table = schema.tables.get('public.posts')
-  assert.ok(table)
-  const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
+test('values travel as parameters and the text stays the same', () => {
+  const place = placeOf('notes')
   const render = (filter: string, page = '1') =>
     listStatement(new KnownStatements(), { filter, page }, place, MEANS).statement.render()
   const [one, other] = [render("title='x'"), render("title=''' or 1=1 --'")]
@@ -84,13 +88,8 @@ test('values travel as parameters and the text stays the same', async () => {
   assert.equal(render('id in (1)').text, render('id in (1,2,3)').text)
 })
 
-test('pages of every size need few texts', async () => {
-  const api = await startServer()
-  await api.sql('create table posts (id int primary key)')
-  const schema = await snapshotOf(api.databaseUrl)
-  const table = schema.tables.get('public.posts')
-  assert.ok(table)
-  const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
+test('pages of every size need few texts', () => {
+  const place = placeOf('notes')
   const known = new KnownStatements()
   const texts = new Set<string>()
   for (let perPage = 1; perPage <= 500; perPage++) {
@@ -101,13 +100,8 @@ test('pages of every size need few texts', async () => {
   assert.ok(texts.size <= 24, `${texts.size} texts`)
 })
 
-test('lists that differ in their literals share one statement, made once', async () => {
-  const api = await startServer()
-  await api.sql('create table posts (id int primary key, title text)')
-  const schema = await snapshotOf(api.databaseUrl)
-  const table = schema.tables.get('public.posts')
-  assert.ok(table)
-  const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
+test('lists that differ in their literals share one statement, made once', () => {
+  const place = placeOf('notes')
   const known = new Counting()
   const texts = [1, 2, 3].map(
     (n) => listStatement(known, { filter: `id>${n} and title='${n}'` }, place, MEANS).statement.render().text,
@@ -125,14 +119,9 @@ test('lists that differ in their literals share one statement, made once', async
   assert.equal(known.made, 4)
 })
 
-test('writes of the same columns share one statement, made once, whoever writes what', async () => {
-  const api = await startServer()
-  await api.sql('create table posts (id int primary key, title text, n int)')
-  const schema = await snapshotOf(api.databaseUrl)
-  const table = schema.tables.get('public.posts')
-  assert.ok(table)
-  const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
-  const columnsOf = columnFinder(table)
+test('writes of the same columns share one statement, made once, whoever writes what', () => {
+  const place = placeOf('notes')
+  const columnsOf = columnFinder(place.table)
   const known = new Counting()
   const ana: Identity = { kind: 'admin', tokenId: 'ana', expiresAt: 0 }
   const written = (body: Record<string, unknown>, who: Identity = ANONYMOUS) => ({
@@ -158,13 +147,8 @@ test('writes of the same columns share one statement, made once, whoever writes 
   assert.deepEqual([first?.text === second?.text, second?.values.includes('5'), known.made], [true, true, 5])
 })
 
-test('a batch makes a statement for each kind of run, not for each run', async () => {
-  const api = await startServer()
-  await api.sql('create table posts (id int primary key, title text, n int)')
-  const schema = await snapshotOf(api.databaseUrl)
-  const table = schema.tables.get('public.posts')
-  assert.ok(table)
-  const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
+test('a batch makes a statement for each kind of run, not for each run', () => {
+  const place = placeOf('notes')
   const known = new Counting()
   const text = JSON.stringify({
     operations: [1, 2, 3].flatMap((id) => [
@@ -173,7 +157,7 @@ test('a batch makes a statement for each kind of run, not for each run', async (
       { method: 'delete', id },
     ]),
   })
-  const runs = mergeRuns(parseBatch(table, JSON.parse(text), text))
+  const runs = mergeRuns(parseBatch(place.table, JSON.parse(text), text))
   const statements = runs.flatMap((run) => runStatements(known, place, run, Appender.of('key', ANONYMOUS)))
   const texts = statements.map((statement) => statement.render().text)
   assert.deepEqual([texts.length, new Set(texts).size, known.made], [9, 3, 3])

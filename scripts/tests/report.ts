@@ -1,0 +1,53 @@
+import { readFileSync } from 'node:fs'
+import { SourceMap } from 'node:module'
+import { dirname, join, relative, resolve } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { run } from 'node:test'
+import { spec } from 'node:test/reporters'
+
+export type Batch = {
+  root: string
+  /** Bundled files, in the order in which they start. */
+  files: string[]
+  concurrency: number
+  signal: AbortSignal
+  /** The folder of bundled files: positions in them are reported as those of their sources. */
+  code: string
+}
+
+/** Runs each file in a process of its own and prints as `node --test` does. Answers seconds by file, and whether all passed. */
+export async function runBatch({ root, files, concurrency, signal, code }: Batch) {
+  const seconds = new Map<string, number>()
+  let failed = false
+  // Of a whole file: a busy machine takes minutes for what kills servers again and again.
+  const results = run({ files, concurrency, signal, timeout: 600_000 })
+  results.on('test:fail', ({ todo }) => {
+    if (todo === undefined || todo === false) failed = true
+  })
+  results.on('test:complete', ({ name, file, nesting, details }) => {
+    if (nesting === 0 && resolve(root, name) === file) seconds.set(file, details.duration_ms / 1000)
+  })
+  await pipeline(results, new spec(), sourcePositions(root, code), process.stdout, { end: false })
+  return { seconds, passed: !failed }
+}
+
+/** Processes of tests read no source maps, which takes a third of their start; the lines that name a position are few. */
+const sourcePositions = (root: string, code: string) => {
+  const maps = new Map<string, SourceMap>()
+  const mapOf = (file: string): SourceMap => {
+    const map = maps.get(file) ?? new SourceMap(JSON.parse(readFileSync(`${file}.map`, 'utf8')))
+    maps.set(file, map)
+    return map
+  }
+  const position = new RegExp(`(?:file://|[./]+)?${code}/([^\\s():]+\\.js):(\\d+):(\\d+)`.replaceAll('/', '\\/'), 'g')
+  const inSource = (whole: string, name: string, line: string, column: string): string => {
+    const file = join(code, name)
+    const entry = mapOf(file).findEntry(Number(line) - 1, Number(column) - 1)
+    if (!('originalSource' in entry)) return whole
+    const source = relative(root, resolve(dirname(file), entry.originalSource))
+    return `${source}:${entry.originalLine + 1}:${entry.originalColumn + 1}`
+  }
+  return async function* (chunks: AsyncIterable<string | Buffer>) {
+    for await (const chunk of chunks) yield String(chunk).replace(position, inSource)
+  }
+}

@@ -1,0 +1,111 @@
+import { readdirSync, readFileSync, rmSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { join, relative } from 'node:path'
+import { type Embedded, startEmbedded } from '../../src/db/setup/embedded/embedded.ts'
+import { bundleServer, bundleTests } from './bundle.ts'
+import { ensurePrograms } from './debian.ts'
+import { extensionsPostgres } from './extensions-postgres.ts'
+import { longestFirst, readTimes, writeTimes } from './order.ts'
+import { runBatch } from './report.ts'
+import { scratchFolder } from './scratch.ts'
+
+export type Run = { root: string; say(line: string): void; words: string[] }
+
+/** Runs the test files whose path contains one of the words. Answers the exit code. */
+export async function runTests({ root, say, words }: Run): Promise<number> {
+  const files = filesIn(root, /\.test\.ts$/).filter(
+    (file) => words.length === 0 || words.some((word) => file.includes(word)),
+  )
+  if (files.length === 0) {
+    say(`no test file contains ${words.join(' or ')}`)
+    return 1
+  }
+  const texts = new Map(files.map((file) => [file, readFileSync(join(root, file), 'utf8')]))
+  const mention = (word: string) => [...texts.values()].some((text) => text.includes(word))
+  ensurePrograms(['chromium', 'pgbouncer'].filter(mention), say)
+  const extensions = mention(`'extensions'`) ? extensionsPostgres(join(root, '.cache'), say) : {}
+
+  const scratch = scratchFolder()
+  const clusters: Embedded[] = []
+  const interrupted = new AbortController()
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupted.abort())
+  try {
+    const start = async (name: string, binDir?: string): Promise<string> => {
+      const dataDir = join(scratch, name)
+      const cluster = await startEmbedded({ dataDir, ...(binDir && { binDir }), log: say, settings: forTests })
+      clusters.push(cluster)
+      return cluster.url
+    }
+    const build = join(scratch, 'build')
+    const code = join(build, 'tests')
+    const entries = entriesOf(texts)
+    const programs = filesIn(root, PROGRAM).map((file): [string, string[]] => [entryName(file), [file]])
+    const [main, pg] = await Promise.all([
+      bundleServer(root, build),
+      start('pg'),
+      bundleTests(root, code, new Map([...entries, ...programs])),
+    ])
+    // What tests find in their environment. One cluster of each kind serves the whole run.
+    Object.assign(process.env, extensions, {
+      TMPDIR: scratch,
+      SVC_TEST_CODE: code,
+      SVC_TEST_MAIN: main,
+      SVC_TEST_PG: pg,
+    })
+    const binDir = extensions['SVC_TEST_PG_BIN_EXT']
+    if (binDir) process.env['SVC_TEST_PG_EXT'] = await start('pg-extensions', binDir)
+
+    const timesFile = join(root, '.cache/test-times.json')
+    const times = readTimes(timesFile)
+    const { seconds, passed } = await runBatch({
+      root,
+      code,
+      files: longestFirst([...entries.keys()], times).map((name) => join(code, `${name}.js`)),
+      // Files wait for PostgreSQL, leases and browsers about half of their time.
+      concurrency: availableParallelism() + 2,
+      signal: interrupted.signal,
+    })
+    const named = [...seconds].map(([file, s]) => [relative(code, file).replace(/\.js$/, ''), s] as const)
+    writeTimes(timesFile, new Map([...times, ...named]))
+    return passed && !interrupted.signal.aborted ? 0 : 1
+  } finally {
+    for (const cluster of clusters) await cluster.stop()
+    rmSync(scratch, { recursive: true, force: true })
+  }
+}
+
+/** Many files share a cluster, and its data is thrown away: no file waits for a disk. */
+const forTests = {
+  max_connections: '400',
+  fsync: 'off',
+  full_page_writes: 'off',
+  synchronous_commit: 'off',
+  shared_buffers: '256MB',
+}
+
+/** Programs that tests start beside servers. */
+const PROGRAM = /-(owner|process|victim)\.ts$/
+
+const filesIn = (root: string, pattern: RegExp): string[] =>
+  ['src', 'test']
+    .flatMap((folder) =>
+      readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((f) => join(folder, f)),
+    )
+    .filter((file) => pattern.test(file))
+    .sort()
+
+const entryName = (file: string): string => file.replace(/\.ts$/, '')
+
+/** Starts no server, no database and no process. */
+const isPure = (text: string): boolean =>
+  !/from '([^']*\/(kit|fakes)\/|\.\/proxy|node:(child_process|http|net)')/.test(text)
+
+/** What becomes a process each: a test file, or all those that compute only, which need none of their own. */
+function entriesOf(texts: ReadonlyMap<string, string>): Map<string, string[]> {
+  const entries = new Map<string, string[]>()
+  for (const [file, text] of texts) {
+    const name = isPure(text) ? 'pure' : entryName(file)
+    entries.set(name, [...(entries.get(name) ?? []), file])
+  }
+  return entries
+}

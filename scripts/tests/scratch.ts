@@ -1,0 +1,39 @@
+import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync, statfsSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { holderOf } from '../../src/db/setup/embedded/lock.ts'
+import { runningPostmaster } from '../../src/db/setup/embedded/postmaster.ts'
+
+const prefix = 'svc-tests-'
+
+/** In memory where there is room: hundreds of databases are made and dropped in a run. */
+export function scratchFolder(): string {
+  const parent = hasRoom('/dev/shm') ? '/dev/shm' : tmpdir()
+  removeRemains(parent)
+  const folder = mkdtempSync(join(parent, prefix))
+  // As root, PostgreSQL and the peers of some tests run under other accounts and have to pass.
+  chmodSync(folder, 0o755)
+  return folder
+}
+
+function hasRoom(folder: string): boolean {
+  try {
+    const { bavail, bsize } = statfsSync(folder)
+    return bavail * bsize > 4 * 1024 ** 3
+  } catch {
+    return false
+  }
+}
+
+/** A run that was killed leaves its clusters running. */
+function removeRemains(parent: string): void {
+  for (const name of readdirSync(parent).filter((entry) => entry.startsWith(prefix))) {
+    const clusters = ['pg', 'pg-extensions'].map((kind) => join(parent, name, kind)).filter((dir) => existsSync(dir))
+    if (clusters.length === 0 || clusters.some((dir) => !existsSync(join(dir, 'svc.pid')) || holderOf(dir))) continue
+    for (const dir of clusters) {
+      const postmaster = runningPostmaster(join(dir, 'postgres'))
+      if (postmaster) process.kill(postmaster.pid, 'SIGQUIT')
+    }
+    rmSync(join(parent, name), { recursive: true, force: true, maxRetries: 10 })
+  }
+}
