@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
-import { withoutExtensions } from '../../../../../test/cluster.ts'
-import { eventually, type InProcessServer, startServer } from '../../../../../test/kit.ts'
+import { withoutExtensions } from '../../../../../../test/cluster.ts'
+import { eventually, type InProcessServer, startServer } from '../../../../../../test/kit.ts'
 
 let api: InProcessServer
 

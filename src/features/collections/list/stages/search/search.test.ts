@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { withoutExtensions } from '../../../../../test/cluster.ts'
-import { type Answer, startServer } from '../../../../../test/kit.ts'
+import { withoutExtensions } from '../../../../../../test/cluster.ts'
+import { type Answer, startServer } from '../../../../../../test/kit.ts'
 
 const api = await startServer()
 await api.sql(`
