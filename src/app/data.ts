@@ -1,8 +1,9 @@
 import type { Config } from '../config/config.ts'
 import { watchTables } from '../db/changes/watch.ts'
 import { Cursors } from '../db/rows/cursors.ts'
-import { findTextSearchConfig } from '../db/schema/text-search-config.ts'
-import { Trigrams } from '../db/schema/trigrams.ts'
+import { findTextSearchConfig } from '../db/search/text-search-config.ts'
+import { Trigrams } from '../db/search/trigrams.ts'
+import { createBulk } from '../features/collections/bulk/routes.ts'
 import { createCollections } from '../features/collections/routes.ts'
 import { createGraphql } from '../features/graphql/routes.ts'
 import { createMatviews } from '../features/matviews/routes.ts'
@@ -23,6 +24,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
   const cursors = new Cursors(keyFor('cursors'))
   await watchTables({ db, schema, observe }, config.realtime.watch)
   const vector = createVector({ db, schema, log: changeLog, queue, outgoing: gateways, config: config.ai, observe })
+  const means = { candidates, textSearchConfig }
   return {
     features: [
       createSchemaFeature({ schema }),
@@ -31,10 +33,18 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         schema,
         log: changeLog,
         cursors,
-        limits: { exportMaxRows: config.api.export_max_rows, importMaxBytes: config.api.import_max_size },
-        means: { candidates, textSearchConfig },
+        means,
         trigrams,
         embed: vector.embed,
+      }),
+      createBulk({
+        db,
+        schema,
+        log: changeLog,
+        means,
+        trigrams,
+        maxRows: config.api.export_max_rows,
+        maxBytes: config.api.import_max_size,
       }),
       createSearch({ db, schema, textSearchConfig, needTrigrams: () => trigrams.need() }),
       createRpc({ db, schema, log: changeLog }),

@@ -1,9 +1,9 @@
 import type { Config } from '../config/config.ts'
 import type { Peers } from '../core/peers.ts'
+import { version } from '../core/version.ts'
 import { createStats } from '../features/admin/stats.ts'
 import { createOpenApi } from '../features/openapi/routes.ts'
 import type { Feature } from '../http/feature.ts'
-import { version } from '../version.ts'
 import type { Platform } from './platform.ts'
 
 /** Features about all the others: their figures, and the OpenAPI document of their routes. */

@@ -169,7 +169,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
       usage: 'version',
       does: 'print the version',
       run: async (context) => {
-        const { version } = await import('../version.ts')
+        const { version } = await import('../core/version.ts')
         context.print(context.json ? JSON.stringify({ version }) : version)
         return 0
       },

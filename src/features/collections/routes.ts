@@ -6,17 +6,17 @@ import type { Cursors } from '../../db/rows/cursors.ts'
 import { KnownStatements } from '../../db/rows/known-statements.ts'
 import type { Place } from '../../db/rows/place.ts'
 import type { Column, SchemaCache } from '../../db/schema/snapshot.ts'
-import type { Trigrams } from '../../db/schema/trigrams.ts'
+import type { Trigrams } from '../../db/search/trigrams.ts'
 import type { Sql } from '../../db/sql.ts'
 import { type Call, jsonText, noContent, type Reply, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { runBatch } from './batch/batch.ts'
 import { parseBatch } from './batch/parse.ts'
-import { bulkRoutes } from './bulk/routes.ts'
 import { parseKey } from './key.ts'
-import { listAggregates, listNear, listRows, readStatement } from './list/list.ts'
-import type { ListMeans } from './list/plan.ts'
-import { needsTrigrams } from './list/search/parse.ts'
+import { listAggregates, listRows, readStatement } from './list/list.ts'
+import { needsTrigrams } from './list/stages/search/parse.ts'
+import type { ListMeans } from './list/stages/stage.ts'
+import { listNear } from './list/vectors/list-near.ts'
 import { parseVectors } from './list/vectors/parse.ts'
 import type { Embed } from './list/vectors/vectors.ts'
 import { atTable, requireWritable } from './place.ts'
@@ -37,10 +37,9 @@ export type CollectionsDeps = {
   embed: Embed | undefined
   /** The same in all processes. */
   cursors: Cursors
-  limits: { exportMaxRows: number; importMaxBytes: number }
 }
 
-export function createCollections({ db, schema, log, means, trigrams, embed, cursors, limits }: CollectionsDeps): {
+export function createCollections({ db, schema, log, means, trigrams, embed, cursors }: CollectionsDeps): {
   routes: Route[]
 } {
   const at = <T>(call: Call, work: (place: Place) => Promise<T>): Promise<T> =>
@@ -207,6 +206,5 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
         }),
     }),
   ]
-  const { exportMaxRows: maxRows, importMaxBytes: maxBytes } = limits
-  return { routes: [...bulkRoutes({ db, log, means, trigrams, maxRows, maxBytes, at }), ...routes] }
+  return { routes }
 }

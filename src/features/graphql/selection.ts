@@ -13,9 +13,8 @@ import {
 } from 'graphql'
 import { badRequest } from '../../core/errors.ts'
 import type { Operation } from './document/document.ts'
+import type { Variables } from './document/variables.ts'
 import type { Meaning } from './type-system.ts'
-
-export type Variables = Readonly<Record<string, unknown>>
 
 /** One key of the answer: the field it shows, and what is asked of that. */
 export type Selected = {

@@ -3,6 +3,7 @@ import { before, test } from 'node:test'
 import { listenTo } from '../../../test/kit/event-stream.ts'
 import { eventually, type InProcessServer, startServer } from '../../../test/kit/kit.ts'
 import { talkTo } from '../../../test/kit/web-socket.ts'
+
 let api: InProcessServer
 before(async () => {
   api = await startServer({ config: { 'log.level': 'info', 'realtime.max_connections_per_user': 3 } })

@@ -3,6 +3,7 @@ import { connect, type Socket } from 'node:net'
 import { before, test } from 'node:test'
 import { eventually, type InProcessServer, startServer } from '../../../test/kit/kit.ts'
 import { type Talker, talkTo } from '../../../test/kit/web-socket.ts'
+
 let api: InProcessServer
 /** Nobody's business but their own: hears of everything while others misbehave. */
 let witness: Talker

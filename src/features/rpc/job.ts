@@ -1,14 +1,23 @@
 import { notFound } from '../../core/errors.ts'
 import { ANONYMOUS, type Identity } from '../../core/identity.ts'
 import type { JobHandler, JobRun } from '../../core/job.ts'
+import type { ChangeLog } from '../../db/changes/log.ts'
+import type { Db } from '../../db/db.ts'
 import { GiveUp } from '../../db/queue/queue.ts'
 import { findFunctions, lookOnce } from '../../db/schema/lookup.ts'
+import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { buildCall } from './build-call.ts'
 import { explainFailure } from './failure.ts'
 import { givenTo, resolveOverload } from './resolve.ts'
-import type { RpcDeps } from './routes.ts'
 import { requireGeoJson } from './spatial-arguments.ts'
+
+export type RpcDeps = {
+  db: Db
+  schema: SchemaCache
+  /** Its reader is woken when something may have been written. */
+  log: Pick<ChangeLog, 'appender' | 'wake'>
+}
 
 /** Far beyond a request's time: what people put into a nightly function may take a while. */
 const TIMEOUT_MS = 1_800_000

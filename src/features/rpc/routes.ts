@@ -2,18 +2,17 @@ import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
-import type { ChangeLog } from '../../db/changes/log.ts'
-import type { AsBytes, Db, FlyOptions } from '../../db/db.ts'
+import type { AsBytes, FlyOptions } from '../../db/db.ts'
 import { KnownStatements } from '../../db/rows/known-statements.ts'
 import { findFunctions, findTable, lookOnce, mayDo, mayExecute } from '../../db/schema/lookup.ts'
-import type { Fn, Privilege, Schema, SchemaCache } from '../../db/schema/snapshot.ts'
+import type { Fn, Privilege, Schema } from '../../db/schema/snapshot.ts'
 import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 import { Slots } from '../../db/sql.ts'
 import type { Feature } from '../../http/feature.ts'
 import { type Call, jsonText, noContent, type Reply, route } from '../../http/route.ts'
 import { buildCall, type Notice } from './build-call.ts'
 import { explainFailure } from './failure.ts'
-import { sqlJob } from './job.ts'
+import { type RpcDeps, sqlJob } from './job.ts'
 import { givenTo, resolveOverload } from './resolve.ts'
 import { requireGeoJson } from './spatial-arguments.ts'
 
@@ -26,13 +25,6 @@ const manner = ({ volatility }: Fn, signal: CancelSignal): FlyOptions & AsBytes 
   signal,
   as: 'bytes',
 })
-
-export type RpcDeps = {
-  db: Db
-  schema: SchemaCache
-  /** Its reader is woken when something may have been written. */
-  log: Pick<ChangeLog, 'appender' | 'wake'>
-}
 
 export function createRpc({ db, schema, log }: RpcDeps): Feature {
   const statements = new KnownStatements()

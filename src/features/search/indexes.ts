@@ -3,15 +3,15 @@ import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
+import type { SchemaCache } from '../../db/schema/snapshot.ts'
+import { tableOf } from '../../db/schema/table-of.ts'
 import {
   fullTextKey,
   hasGinIndex,
   type TextSearchConfig,
   textColumns,
   trigramKeys,
-} from '../../db/schema/search-text.ts'
-import type { SchemaCache } from '../../db/schema/snapshot.ts'
-import { tableOf } from '../../db/schema/table-of.ts'
+} from '../../db/search/search-text.ts'
 import { type ConcurrentIndexes, indexName } from '../../db/setup/concurrent-index.ts'
 import { sql } from '../../db/sql.ts'
 import { allIndexes, schemaOfIndex } from './sql.ts'

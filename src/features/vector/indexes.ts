@@ -7,8 +7,8 @@ import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { tableOf } from '../../db/schema/table-of.ts'
 import { type ConcurrentIndexes, indexName } from '../../db/setup/concurrent-index.ts'
 import { EMPTY, Ident, integer, type Sql, sql } from '../../db/sql.ts'
+import { vectorColumnOf } from './embed/tables.ts'
 import { allIndexes, hasOperators, schemaOfIndex } from './sql.ts'
-import { vectorColumnOf } from './tables.ts'
 
 export const METHODS = ['hnsw', 'ivfflat'] as const
 export const METRICS = ['cosine', 'l2', 'inner_product'] as const

@@ -11,7 +11,8 @@ import type { Call, Reply } from '../../../http/route.ts'
 import { rowSelect, sourceOf } from '../list/build.ts'
 import { explainList } from '../list/list.ts'
 import { parseList } from '../list/parse.ts'
-import { type ListMeans, type ListPlan, planList } from '../list/plan.ts'
+import { type ListPlan, planList } from '../list/plan.ts'
+import type { ListMeans } from '../list/stages/stage.ts'
 import { type Cell, type Format, type RowWriter, writerOf } from './formats.ts'
 
 const CONTENT_TYPES: Record<Format, string> = {

@@ -2,13 +2,14 @@ import * as t from '../../../core/json-type.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Place } from '../../../db/rows/place.ts'
-import type { Trigrams } from '../../../db/schema/trigrams.ts'
+import type { SchemaCache } from '../../../db/schema/snapshot.ts'
+import type { Trigrams } from '../../../db/search/trigrams.ts'
 import { AddressShares } from '../../../http/address-shares.ts'
 import { type Call, json, type Route, route } from '../../../http/route.ts'
 import * as answers from '../answers.ts'
-import type { ListMeans } from '../list/plan.ts'
-import { needsTrigrams } from '../list/search/parse.ts'
-import { requireWritable } from '../place.ts'
+import { needsTrigrams } from '../list/stages/search/parse.ts'
+import type { ListMeans } from '../list/stages/stage.ts'
+import { atTable, requireWritable } from '../place.ts'
 import { exportRows } from './export.ts'
 import type { Format } from './formats.ts'
 import { importRows } from './import.ts'
@@ -16,21 +17,23 @@ import { IMPORTED_TYPES } from './records.ts'
 
 export type BulkDeps = {
   db: Db
+  schema: SchemaCache
   log: Pick<ChangeLog, 'appender' | 'wake'>
   means: ListMeans
   trigrams: Trigrams
   /** `api.export_max_rows`, `api.import_max_size` */
   maxRows: number
   maxBytes: number
-  at<T>(call: Call, work: (place: Place) => Promise<T>): Promise<T>
 }
 
 /** Exports and imports: each has a connection to itself. */
 const AT_ONCE = { all: 4, share: 2 }
 
 /** Whole tables in and out. */
-export function bulkRoutes({ db, log, means, trigrams, maxRows, maxBytes, at }: BulkDeps): Route[] {
+export function createBulk({ db, schema, log, means, trigrams, maxRows, maxBytes }: BulkDeps): { routes: Route[] } {
   const shares = new AddressShares(AT_ONCE)
+  const at = <T>(call: Call, work: (place: Place) => Promise<T>): Promise<T> =>
+    atTable(schema, call.params['table'] ?? '', call.who, work)
 
   const exporting = (format: Format, content: string): Route =>
     route(`GET /api/collections/{table}/export.${format}`, {
@@ -57,7 +60,7 @@ export function bulkRoutes({ db, log, means, trigrams, maxRows, maxBytes, at }: 
       },
     })
 
-  return [
+  const routes = [
     exporting('csv', 'text/csv'),
     exporting('json', 'application/json'),
     exporting('ndjson', 'application/x-ndjson'),
@@ -84,4 +87,5 @@ export function bulkRoutes({ db, log, means, trigrams, maxRows, maxBytes, at }: 
         }),
     }),
   ]
+  return { routes }
 }

@@ -1,5 +1,5 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
-import type { Db, FlyOptions, Relayed, Statements } from '../../../db/db.ts'
+import type { Db, FlyOptions, Relayed } from '../../../db/db.ts'
 import { databaseMessage, isBadValue, isMissingFunction, isUnnamedError } from '../../../db/pg-errors.ts'
 import type { Cursors } from '../../../db/rows/cursors.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
@@ -11,13 +11,12 @@ import { buildList, buildRead } from './build.ts'
 import { parseCursor } from './cursor.ts'
 import { buildCursorPage, SEPARATOR } from './cursor-build.ts'
 import { type ListQuery, parseList, parseRow } from './parse.ts'
-import { type ListMeans, planList, planOrder, planRow } from './plan.ts'
+import { planList, planOrder, planRow } from './plan.ts'
+import type { ListMeans } from './stages/stage.ts'
 import { estimatedRows } from './total.ts'
-import type { VectorQuery } from './vectors/parse.ts'
-import { type Embed, vectorStatements } from './vectors/vectors.ts'
 
-const SLOW: FlyOptions = { kind: 'slow', plain: true }
-const READ: FlyOptions = { kind: 'read' }
+export const SLOW: FlyOptions = { kind: 'slow', plain: true }
+export const READ: FlyOptions = { kind: 'read' }
 
 type Query = Readonly<Record<string, string>>
 
@@ -41,8 +40,6 @@ export type ListReader = {
   readonly known: KnownStatements
   readonly means: ListMeans
   readonly cursors: Cursors
-  /** Undefined: no provider is configured. */
-  readonly embed: Embed | undefined
 }
 
 /** One page, by its number or by a cursor, as the JSON text of the answer. */
@@ -64,20 +61,6 @@ export async function listRows(reader: ListReader, call: Call, place: Place): Pr
   if (!isByCursor) return (await db.fly(call.who, statement, { ...options, as: 'bytes' }).catch(explain)) ?? ''
   const text = await db.fly(call.who, statement, options).catch(explain)
   return withCursor(text ?? '', (keys) => cursors.seal(keys, place, planOrder(asked.sort, place)))
-}
-
-/** The rows that are nearest to something; see vectorStatements. */
-export async function listNear(reader: ListReader, call: Call, place: Place, near: VectorQuery): Promise<Relayed> {
-  const { db, known, means, embed } = reader
-  const found = await vectorStatements(known, call.query, near, place, { ...means, embed })
-  const options = { ...(found.mayBeSlow ? SLOW : READ), signal: call.cancelSignal, as: 'bytes' } as const
-  const read = async (statements: Statements): Promise<Relayed | null> => {
-    const answers = await db.fly(call.who, statements, options).catch((error: unknown) => {
-      throw explainList(error, found.asked)
-    })
-    return answers.at(-1) ?? null
-  }
-  return (await read(found.statements)) ?? (found.again ? await read(found.again()) : null) ?? ''
 }
 
 /** Aggregates of groups of rows, as the JSON text of the answer. */

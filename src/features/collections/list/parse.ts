@@ -4,8 +4,8 @@ import { roundedUp } from '../../../db/rows/order.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { type Filter, parseFilter } from '../../../db/schema/filter/parse.ts'
 import type { Slot, Slots } from '../../../db/sql.ts'
-import { parseSearch, type SearchQuery } from './search/parse.ts'
-import { type DistanceKey, parseDistance, parseRegions, type RegionFilter } from './spatial/parse.ts'
+import { parseSearch, type SearchQuery } from './stages/search/parse.ts'
+import { type DistanceKey, parseDistance, parseRegions, type RegionFilter } from './stages/spatial/parse.ts'
 
 type Query = Readonly<Record<string, string>>
 

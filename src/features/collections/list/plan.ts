@@ -1,18 +1,17 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import { type Order, wholeOrder } from '../../../db/rows/order.ts'
 import type { Place } from '../../../db/rows/place.ts'
-import { type Candidates, hidesRows } from '../../../db/schema/candidates.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
 import { type PlannedFilter, planFilter } from '../../../db/schema/filter/plan.ts'
-import type { TextSearchConfig } from '../../../db/schema/search-text.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
 import { columnFor, columnsFor, isAllowed, relationFor, type Step } from '../../../db/schema/viewer.ts'
+import { hidesRows } from '../../../db/search/candidates.ts'
 import type { Slot } from '../../../db/sql.ts'
 import type { ListQuery, RowQuery, SortKey, Window } from './parse.ts'
-import { planFacets } from './search/facets.ts'
-import { planSearch } from './search/plan.ts'
-import { planDistance, planRegion } from './spatial/plan.ts'
-import type { Stage } from './stage.ts'
+import { planFacets } from './stages/search/facets.ts'
+import { planSearch } from './stages/search/plan.ts'
+import { planDistance, planRegion } from './stages/spatial/plan.ts'
+import type { ListMeans, Stage } from './stages/stage.ts'
 
 /** Which columns and relations one JSON object shows. */
 export type Shape = {
@@ -39,13 +38,6 @@ export type ListPlan = {
   /** All columns that a stage may carry along. */
   readonly readable: readonly Column[]
   readonly isNarrow: boolean
-}
-
-/** What stages are made with. */
-export type ListMeans = {
-  readonly candidates: Candidates
-  /** `api.text_search_config` */
-  readonly textSearchConfig: TextSearchConfig
 }
 
 export function planList(query: ListQuery, place: Place, means: ListMeans): ListPlan {

@@ -4,7 +4,8 @@ import { Slots, type Sql, sql } from '../../../db/sql.ts'
 import type { Call } from '../../../http/route.ts'
 import { buildExplain } from './build.ts'
 import type { ListQuery } from './parse.ts'
-import { type ListMeans, planList } from './plan.ts'
+import { planList } from './plan.ts'
+import type { ListMeans } from './stages/stage.ts'
 
 /** Fewer rows than this are counted. */
 const WORTH_GUESSING = 1000

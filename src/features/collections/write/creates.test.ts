@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { before, beforeEach, test } from 'node:test'
 import { type Answer, type InProcessServer, startServer } from '../../../../test/kit/kit.ts'
-import { eventually } from '../../../../test/kit/kit.ts'
 import { openConnection } from '../../../db/wire/connect.ts'
 
 let api: InProcessServer

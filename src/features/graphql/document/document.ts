@@ -4,14 +4,12 @@ import {
   type FragmentDefinitionNode,
   Kind,
   type OperationDefinitionNode,
-  parse,
   type SelectionSetNode,
   type ValueNode,
 } from 'graphql'
 import { LRUCache } from 'lru-cache'
 import { badRequest } from '../../../core/errors.ts'
-import type { TypeSystem } from '../type-system.ts'
-import { readTokens, type Tokens } from './tokens.ts'
+import { parseWithinLimits, sizeOf } from './size.ts'
 
 /** After all fragments are put in their places, whatever the configured limits. */
 const MAX_FIELDS = 20_000
@@ -22,7 +20,7 @@ const MAX_KEYS = 25_000
 const MAX_VALUES = 100_000
 const MAX_OBJECTS = 25_000
 /** Validation goes through all that an operation reaches, for each of them. */
-const MAX_TOKENS_TIMES_OPERATIONS = 500_000
+const MAX_NODES_TIMES_OPERATIONS = 500_000
 
 export type Operation = {
   readonly node: OperationDefinitionNode
@@ -33,8 +31,8 @@ export type ReadDocument = {
   readonly document: DocumentNode
   readonly names: ReadonlySet<string>
   readonly isLarge: boolean
-  /** Where it was found to be valid. */
-  readonly validIn: WeakSet<TypeSystem>
+  /** The type systems in which it is valid. */
+  readonly validIn: WeakSet<object>
 }
 
 /** What is asked again and again is read, and found valid, once. A document is many times its text in memory. */
@@ -48,20 +46,18 @@ export class Documents {
   read(text: string): ReadDocument {
     const known = this.#known.get(text)
     if (known) return known
-    const tokens = readTokens(text)
-    if (tokens.refusal !== undefined) throw badRequest(tokens.refusal)
-    const document = parse(text, { noLocation: true })
-    requireFewOperations(document, tokens)
-    const { names, isLarge } = tokens
-    const read = { document, names, isLarge, validIn: new WeakSet<TypeSystem>() }
+    const document = parseWithinLimits(text)
+    const { nodes, names, isLarge } = sizeOf(document, text)
+    requireFewOperations(document, nodes)
+    const read = { document, names, isLarge, validIn: new WeakSet<object>() }
     this.#known.set(text, read)
     return read
   }
 }
 
-function requireFewOperations({ definitions }: DocumentNode, { count }: Tokens): void {
+function requireFewOperations({ definitions }: DocumentNode, nodes: number): void {
   const operations = definitions.filter(({ kind }) => kind === Kind.OPERATION_DEFINITION).length
-  if (operations * count > MAX_TOKENS_TIMES_OPERATIONS) {
+  if (operations * nodes > MAX_NODES_TIMES_OPERATIONS) {
     throw badRequest(`document has too many operations for its size: ${operations}`)
   }
 }

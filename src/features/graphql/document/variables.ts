@@ -3,6 +3,7 @@ import {
   GraphQLError,
   type GraphQLInputObjectType,
   type GraphQLInputType,
+  type GraphQLSchema,
   getVariableValues,
   isInputObjectType,
   isListType,
@@ -12,8 +13,8 @@ import {
   typeFromAST,
   type VariableDefinitionNode,
 } from 'graphql'
-import type { Variables } from '../selection.ts'
-import type { TypeSystem } from '../type-system.ts'
+
+export type Variables = Readonly<Record<string, unknown>>
 
 /**
  * Values of variables as their types read them (GraphQL specification, section 6.1.2). The library looks for every field
@@ -21,7 +22,7 @@ import type { TypeSystem } from '../type-system.ts'
  * and asks the library for the words when something does not fit.
  */
 export function coerceVariables(
-  { schema }: Pick<TypeSystem, 'schema'>,
+  { schema }: { schema: GraphQLSchema },
   { variableDefinitions = [] }: OperationDefinitionNode,
   given: Variables,
   hideSuggestions: boolean,

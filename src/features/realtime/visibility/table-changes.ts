@@ -7,7 +7,7 @@ import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import { type Images, imagesOf, NO_ROWS, type Numbered, type Rows, type Survey } from './sql.ts'
 
 /** How PostgreSQL is asked about changes. */
-export const CHECK = { lane: 'slow', plain: true, timeoutMs: 5_000 } as const
+export const CHECK = { kind: 'slow', plain: true, timeoutMs: 5_000 } as const
 
 const NO_IMAGES: Images = { live: NO_ROWS, partial: NO_ROWS, gone: NO_ROWS, old: NO_ROWS }
 

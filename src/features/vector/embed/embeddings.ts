@@ -7,8 +7,8 @@ import type { Queue } from '../../../db/queue/queue.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import { tableOf } from '../../../db/schema/table-of.ts'
 import { NO_PROVIDER } from '../embedding/provider.ts'
-import { textColumnOf, vectorColumnOf } from '../tables.ts'
 import { addEmbedding, allEmbeddings, KIND, removeEmbedding, watch } from './sql.ts'
+import { textColumnOf, vectorColumnOf } from './tables.ts'
 
 export type AskedEmbedding = { table: string; columns: string[]; vector_column: string; schema?: string }
 type Audit = (note?: AuditNote) => AuditEntry

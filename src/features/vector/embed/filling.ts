@@ -5,10 +5,9 @@ import type { Db } from '../../../db/db.ts'
 import { type Queue, RetryIn } from '../../../db/queue/queue.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import { tableOf } from '../../../db/schema/table-of.ts'
-import { vectorText } from '../../../db/schema/vectors.ts'
+import { vectorText } from '../../../db/search/vectors.ts'
 import { Ident, sql } from '../../../db/sql.ts'
 import { NO_PROVIDER, type Provider, Refused } from '../embedding/provider.ts'
-import { textColumnOf, vectorColumnOf } from '../tables.ts'
 import {
   anyEmbedding,
   type Embedding,
@@ -25,6 +24,7 @@ import {
   wantedVectors,
   writeVectors,
 } from './sql.ts'
+import { textColumnOf, vectorColumnOf } from './tables.ts'
 
 const LEASE_SECONDS = 15
 const CONCURRENCY = 4

@@ -1,6 +1,6 @@
 import { orderKeys } from '../../../../db/rows/order.ts'
-import { unionOf, withTables } from '../../../../db/schema/candidates.ts'
 import type { Schema } from '../../../../db/schema/snapshot.ts'
+import { unionOf, withTables } from '../../../../db/search/candidates.ts'
 import { COMMA, integer, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
 import { rowSelect, waysOf, whereOf } from '../build.ts'
 import type { ListPlan } from '../plan.ts'

@@ -1,7 +1,7 @@
 import { badRequest } from '../../../../core/errors.ts'
 import { equals } from '../../../../db/rows/keys.ts'
-import { withTables } from '../../../../db/schema/candidates.ts'
 import type { Schema } from '../../../../db/schema/snapshot.ts'
+import { withTables } from '../../../../db/search/candidates.ts'
 import { COMMA, Ident, integer, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
 import { foundOnce, rowSelect } from '../build.ts'
 import type { ListPlan } from '../plan.ts'

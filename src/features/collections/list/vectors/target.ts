@@ -1,8 +1,8 @@
 import { AppError, badRequest } from '../../../../core/errors.ts'
 import type { Place } from '../../../../db/rows/place.ts'
 import type { Column } from '../../../../db/schema/snapshot.ts'
-import { holdsVectors, isNumberArray, notAVector } from '../../../../db/schema/vectors.ts'
 import { columnFor, columnsFor } from '../../../../db/schema/viewer.ts'
+import { holdsVectors, isNumberArray, notAVector } from '../../../../db/search/vectors.ts'
 import type { Metric } from './parse.ts'
 
 /** pgvector's own limit; arrays have none but ours. */

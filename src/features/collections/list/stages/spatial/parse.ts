@@ -1,5 +1,5 @@
-import { badRequest } from '../../../../core/errors.ts'
-import type { Place } from '../../../../db/rows/place.ts'
+import { badRequest } from '../../../../../core/errors.ts'
+import type { Place } from '../../../../../db/rows/place.ts'
 import {
   numbersOf,
   parseSpatial,
@@ -8,9 +8,9 @@ import {
   requireSpatial,
   SPATIAL_NAMES,
   type SpatialFilter,
-} from '../../../../db/schema/spatial/parse.ts'
-import { columnFor } from '../../../../db/schema/viewer.ts'
-import type { Slot, Slots } from '../../../../db/sql.ts'
+} from '../../../../../db/schema/spatial/parse.ts'
+import { columnFor } from '../../../../../db/schema/viewer.ts'
+import type { Slot, Slots } from '../../../../../db/sql.ts'
 
 type Query = Readonly<Record<string, string>>
 

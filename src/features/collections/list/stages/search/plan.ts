@@ -1,6 +1,8 @@
-import { badRequest } from '../../../../core/errors.ts'
-import type { Place } from '../../../../db/rows/place.ts'
-import { hidesRows, isFlat } from '../../../../db/schema/candidates.ts'
+import { badRequest } from '../../../../../core/errors.ts'
+import type { Place } from '../../../../../db/rows/place.ts'
+import type { Column } from '../../../../../db/schema/snapshot.ts'
+import { columnsFor } from '../../../../../db/schema/viewer.ts'
+import { hidesRows, isFlat } from '../../../../../db/search/candidates.ts'
 import {
   configOf,
   fullTextKey,
@@ -10,12 +12,9 @@ import {
   trigram,
   trigramKeys,
   vectorOf,
-} from '../../../../db/schema/search-text.ts'
-import type { Column } from '../../../../db/schema/snapshot.ts'
-import { columnsFor } from '../../../../db/schema/viewer.ts'
-import { Ident, join, OR, ROW, type Sql, sql } from '../../../../db/sql.ts'
-import type { ListMeans } from '../plan.ts'
-import type { Stage } from '../stage.ts'
+} from '../../../../../db/search/search-text.ts'
+import { Ident, join, OR, ROW, type Sql, sql } from '../../../../../db/sql.ts'
+import type { ListMeans, Stage } from '../stage.ts'
 import { highlightKeys } from './highlight.ts'
 import type { FuzzyQuery, SearchQuery } from './parse.ts'
 

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Answer, startServer } from '../../../../../test/kit/kit.ts'
-import { scansDuring } from '../../../../../test/kit/scans.ts'
-import { snapshotOf } from '../../../../../test/kit/snapshot.ts'
-import { ANONYMOUS } from '../../../../core/identity.ts'
-import { KnownStatements } from '../../../../db/rows/known-statements.ts'
-import { Candidates } from '../../../../db/schema/candidates.ts'
-import { viewerOf } from '../../../../db/schema/viewer.ts'
-import { listStatement } from '../list.ts'
+import { type Answer, startServer } from '../../../../../../test/kit/kit.ts'
+import { scansDuring } from '../../../../../../test/kit/scans.ts'
+import { snapshotOf } from '../../../../../../test/kit/snapshot.ts'
+import { ANONYMOUS } from '../../../../../core/identity.ts'
+import { KnownStatements } from '../../../../../db/rows/known-statements.ts'
+import { viewerOf } from '../../../../../db/schema/viewer.ts'
+import { Candidates } from '../../../../../db/search/candidates.ts'
+import { listStatement } from '../../list.ts'
 
 const api = await startServer({ config: { 'ai.embedding_provider': 'hash' } })
 const ana = await api.signUp('ana@example.com')

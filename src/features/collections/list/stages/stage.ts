@@ -1,4 +1,13 @@
-import type { Sql } from '../../../db/sql.ts'
+import type { Candidates } from '../../../../db/search/candidates.ts'
+import type { TextSearchConfig } from '../../../../db/search/search-text.ts'
+import type { Sql } from '../../../../db/sql.ts'
+
+/** What stages are made with. */
+export type ListMeans = {
+  readonly candidates: Candidates
+  /** `api.text_search_config` */
+  readonly textSearchConfig: TextSearchConfig
+}
 
 /**
  * What search, vectors or places on the map add to the statement of a list. Their texts read the row as `svc_t`.
@@ -20,7 +29,7 @@ export type Stage = {
   readonly worked?: readonly Sql[]
   /**
    * Where a policy keeps PostgreSQL from an index: a `tid[]` of all rows of the table that may fulfil the conditions
-   * (src/db/schema/candidates.ts), or NULL when they are too many to name. The conditions still decide.
+   * (src/db/search/candidates.ts), or NULL when they are too many to name. The conditions still decide.
    */
   readonly candidates?: Sql
 }

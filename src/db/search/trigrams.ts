@@ -1,8 +1,8 @@
 import { badRequest } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../db.ts'
+import type { SchemaCache } from '../schema/snapshot.ts'
 import { sql } from '../sql.ts'
-import type { SchemaCache } from './snapshot.ts'
 
 /** pg_trgm comes with PostgreSQL, and is made part of the database when somebody first needs it. */
 export class Trigrams {

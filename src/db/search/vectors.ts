@@ -1,4 +1,4 @@
-import type { Column } from './snapshot.ts'
+import type { Column } from '../schema/snapshot.ts'
 
 /** `real[]` or `double precision[]`: can be searched as vectors without any extension, row by row. */
 export const isNumberArray = ({ baseType }: Column): boolean => baseType === '_float4' || baseType === '_float8'

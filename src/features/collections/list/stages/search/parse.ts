@@ -1,5 +1,5 @@
-import { badRequest } from '../../../../core/errors.ts'
-import type { Slot, Slots } from '../../../../db/sql.ts'
+import { badRequest } from '../../../../../core/errors.ts'
+import type { Slot, Slots } from '../../../../../db/sql.ts'
 import { splitTerm } from './term.ts'
 
 type Query = Readonly<Record<string, string>>

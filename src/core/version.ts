@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { packageRoot } from './core/package-root.ts'
+import { packageRoot } from './package-root.ts'
 
 const { version: declared } = JSON.parse(readFileSync(`${packageRoot}package.json`, 'utf8')) as { version: string }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { withoutExtensions } from '../../../../../test/kit/cluster.ts'
-import { type Answer, startServer } from '../../../../../test/kit/kit.ts'
+import { withoutExtensions } from '../../../../../../test/kit/cluster.ts'
+import { type Answer, startServer } from '../../../../../../test/kit/kit.ts'
 
 const api = await startServer()
 await api.sql(`

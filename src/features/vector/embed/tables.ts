@@ -1,6 +1,6 @@
-import { badRequest } from '../../core/errors.ts'
-import type { Column, Table } from '../../db/schema/snapshot.ts'
-import { holdsVectors, notAVector } from '../../db/schema/vectors.ts'
+import { badRequest } from '../../../core/errors.ts'
+import type { Column, Table } from '../../../db/schema/snapshot.ts'
+import { holdsVectors, notAVector } from '../../../db/search/vectors.ts'
 
 export function textColumnOf(table: Table, name: string): Column {
   const column = table.columns.get(name)

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
-import { withoutExtensions } from '../../../../../test/kit/cluster.ts'
-import { eventually, type InProcessServer, startServer } from '../../../../../test/kit/kit.ts'
+import { withoutExtensions } from '../../../../../../test/kit/cluster.ts'
+import { eventually, type InProcessServer, startServer } from '../../../../../../test/kit/kit.ts'
 
 let api: InProcessServer
 

@@ -1,7 +1,7 @@
-import { badRequest } from '../../../../core/errors.ts'
-import { configOf, documentOf, searchedText, type TextSearchConfig } from '../../../../db/schema/search-text.ts'
-import type { Column, Table } from '../../../../db/schema/snapshot.ts'
-import { COMMA, Ident, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
+import { badRequest } from '../../../../../core/errors.ts'
+import type { Column, Table } from '../../../../../db/schema/snapshot.ts'
+import { configOf, documentOf, searchedText, type TextSearchConfig } from '../../../../../db/search/search-text.ts'
+import { COMMA, Ident, join, ROW, type Sql, sql } from '../../../../../db/sql.ts'
 
 const EXCERPT = '_highlight'
 const BY_COLUMN = '_highlightResult'

@@ -1,5 +1,5 @@
+import type { Table } from '../schema/snapshot.ts'
 import { AND, COMMA, EMPTY, Ident, join, type Sql, sql } from '../sql.ts'
-import type { Table } from './snapshot.ts'
 
 /** Places in the table that are named; of more than these the table is read whole. */
 const MOST = 100_000

@@ -1,9 +1,9 @@
-import { badRequest } from '../../../../core/errors.ts'
-import type { Place } from '../../../../db/rows/place.ts'
-import { isIncomparable, isSortable } from '../../../../db/schema/filter/operators.ts'
-import type { Column } from '../../../../db/schema/snapshot.ts'
-import { columnFor } from '../../../../db/schema/viewer.ts'
-import { COMMA, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
+import { badRequest } from '../../../../../core/errors.ts'
+import type { Place } from '../../../../../db/rows/place.ts'
+import { isIncomparable, isSortable } from '../../../../../db/schema/filter/operators.ts'
+import type { Column } from '../../../../../db/schema/snapshot.ts'
+import { columnFor } from '../../../../../db/schema/viewer.ts'
+import { COMMA, join, ROW, type Sql, sql } from '../../../../../db/sql.ts'
 import type { Stage } from '../stage.ts'
 
 const MAX_BUCKETS = sql`1000`

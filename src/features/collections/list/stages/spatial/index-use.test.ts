@@ -1,20 +1,20 @@
 import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
-import { withoutExtensions } from '../../../../../test/kit/cluster.ts'
+import { withoutExtensions } from '../../../../../../test/kit/cluster.ts'
 import {
   type Answer,
   eventually,
   type InProcessServer,
   type SignedUp,
   startServer,
-} from '../../../../../test/kit/kit.ts'
-import { scansDuring } from '../../../../../test/kit/scans.ts'
-import { snapshotOf } from '../../../../../test/kit/snapshot.ts'
-import { ANONYMOUS } from '../../../../core/identity.ts'
-import { KnownStatements } from '../../../../db/rows/known-statements.ts'
-import { Candidates } from '../../../../db/schema/candidates.ts'
-import { viewerOf } from '../../../../db/schema/viewer.ts'
-import { listStatement } from '../list.ts'
+} from '../../../../../../test/kit/kit.ts'
+import { scansDuring } from '../../../../../../test/kit/scans.ts'
+import { snapshotOf } from '../../../../../../test/kit/snapshot.ts'
+import { ANONYMOUS } from '../../../../../core/identity.ts'
+import { KnownStatements } from '../../../../../db/rows/known-statements.ts'
+import { viewerOf } from '../../../../../db/schema/viewer.ts'
+import { Candidates } from '../../../../../db/search/candidates.ts'
+import { listStatement } from '../../list.ts'
 
 let api: InProcessServer
 let ana: SignedUp

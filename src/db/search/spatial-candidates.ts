@@ -1,8 +1,8 @@
-import { integer, ROW, type Sql, sql } from '../../sql.ts'
-import { type Candidates, hidesRows, isFlat } from '../candidates.ts'
-import type { Column, Schema, Table } from '../snapshot.ts'
-import { SpatialSql } from './build.ts'
-import type { Given, SpatialFilter } from './parse.ts'
+import type { Column, Schema, Table } from '../schema/snapshot.ts'
+import { SpatialSql } from '../schema/spatial/build.ts'
+import type { Given, SpatialFilter } from '../schema/spatial/parse.ts'
+import { integer, ROW, type Sql, sql } from '../sql.ts'
+import { type Candidates, hidesRows, isFlat } from './candidates.ts'
 
 const isIndexed = (table: Table, { name }: Column): boolean =>
   table.indexes.some(({ method, columns }) => method === 'gist' && columns[0] === name)

@@ -1,5 +1,5 @@
+import type { Column, Schema, Table } from '../schema/snapshot.ts'
 import { COMMA, EMPTY, Ident, join, nameLiteral, type Sql, sql } from '../sql.ts'
-import type { Column, Schema, Table } from './snapshot.ts'
 
 /** Of each text column; one large row must not end the search of all. */
 const SEARCHED = sql`200000`

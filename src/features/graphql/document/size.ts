@@ -1,0 +1,78 @@
+import { type ASTNode, type DocumentNode, Kind, parse } from 'graphql'
+import { badRequest } from '../../../core/errors.ts'
+
+const MAX_TOKENS = 20_000
+/** The parser reads comments without counting them. */
+const MAX_COMMENT_SIGNS = 20_000
+const MAX_LEVELS = 200
+/** One object has no more than PostgreSQL has columns for, which is 1,664. */
+const MAX_ALIASES = 2_000
+const MAX_FRAGMENTS = 500
+/** Different ones: validation takes longest over those it has never seen. */
+const MAX_NAMES = 5_000
+/** PostgreSQL's own have 63; types and variables may be called a little longer. */
+const MAX_NAME = 1_000
+/** What people write has fewer of each. */
+const LARGE = { nodes: 1_500, levels: 50, characters: 20_000 }
+
+const tooMany = (max: number, what: string) => badRequest(`document has more than ${max} ${what}`)
+
+/** Stops at the token that is too many. */
+export function parseWithinLimits(text: string): DocumentNode {
+  if (hasMore(text, '#', MAX_COMMENT_SIGNS)) throw tooMany(MAX_COMMENT_SIGNS, 'comments')
+  try {
+    return parse(text, { noLocation: true, maxTokens: MAX_TOKENS })
+  } catch (error) {
+    // The parser calls itself at each level, and the stack has no room for as many levels as there may be tokens.
+    throw error instanceof RangeError ? tooMany(MAX_LEVELS, 'levels') : error
+  }
+}
+
+function hasMore(text: string, sign: string, max: number): boolean {
+  let at = -1
+  for (let count = 0; count <= max; count++) {
+    at = text.indexOf(sign, at + 1)
+    if (at === -1) return false
+  }
+  return true
+}
+
+export type Size = {
+  /** Without those of names. */
+  readonly nodes: number
+  /** Every name: what is not among them the document cannot be about. */
+  readonly names: ReadonlySet<string>
+  readonly isLarge: boolean
+}
+
+/** Counts what a document consists of, and refuses the first thing that is too many. */
+export function sizeOf(document: DocumentNode, text: string): Size {
+  const names = new Set<string>()
+  let [nodes, deepest, aliases, fragments] = [0, 0, 0, 0]
+  const addName = (name: string): void => {
+    if (name.length > MAX_NAME) throw badRequest(`document has a name of more than ${MAX_NAME} characters`)
+    names.add(name)
+    if (names.size > MAX_NAMES) throw tooMany(MAX_NAMES, 'different names')
+  }
+  const walk = (node: ASTNode, outer: number): void => {
+    if (node.kind === Kind.NAME) return addName(node.value)
+    const level = NESTING.has(node.kind) ? outer + 1 : outer
+    nodes++
+    deepest = Math.max(deepest, level)
+    if (level > MAX_LEVELS) throw tooMany(MAX_LEVELS, 'levels')
+    if (node.kind === Kind.ENUM) addName(node.value)
+    if (node.kind === Kind.FIELD && node.alias && ++aliases > MAX_ALIASES) throw tooMany(MAX_ALIASES, 'aliases')
+    if (node.kind === Kind.FRAGMENT_DEFINITION && ++fragments > MAX_FRAGMENTS) throw tooMany(MAX_FRAGMENTS, 'fragments')
+    for (const inside of Object.values(node) as unknown[]) {
+      if (Array.isArray(inside)) for (const item of inside) walk(item, level)
+      else if (isNode(inside)) walk(inside, level)
+    }
+  }
+  walk(document, 0)
+  const isLarge = nodes > LARGE.nodes || deepest > LARGE.levels || text.length > LARGE.characters
+  return { nodes, names, isLarge }
+}
+
+const NESTING: ReadonlySet<string> = new Set([Kind.SELECTION_SET, Kind.LIST, Kind.OBJECT, Kind.LIST_TYPE])
+
+const isNode = (value: unknown): value is ASTNode => typeof value === 'object' && value !== null && 'kind' in value
