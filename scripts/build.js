@@ -30,6 +30,35 @@ const packages = {
     }),
 }
 
+/** Scripts of pages for people take the place of the module that bundles them for a server that runs from sources. */
+const pages = {
+  name: 'scripts of pages',
+  setup: (build) =>
+    build.onLoad({ filter: /[\\/]http[\\/]html[\\/]page-script\.ts$/ }, async () => {
+      const names = readdirSync(`${root}src/pages`).flatMap((file) => /^(.+)\.ts$/.exec(file)?.[1] ?? [])
+      const scripts = await Promise.all(names.map(async (name) => [name, await bundlePage(name)]))
+      const texts = JSON.stringify(Object.fromEntries(scripts))
+      return { contents: `const scripts = ${texts}; export const pageScript = (name) => scripts[name]` }
+    }),
+}
+
+/** src/pages/<name>.ts and what it imports, as the text of one inline script. */
+export async function bundlePage(name) {
+  const { build } = await import('esbuild')
+  const { outputFiles } = await build({
+    absWorkingDir: root,
+    entryPoints: [`src/pages/${name}.ts`],
+    bundle: true,
+    minify: true,
+    write: false,
+    format: 'esm',
+    target: 'es2022',
+    legalComments: 'none',
+    logLevel: 'warning',
+  })
+  return outputFiles[0].text.trim()
+}
+
 const common = {
   absWorkingDir: root,
   bundle: true,
@@ -54,7 +83,7 @@ export async function bundle(outdir) {
     sourcesContent: false,
     // An optional addon that pg looks for.
     external: ['pg-native'],
-    plugins: [packages],
+    plugins: [packages, pages],
     define: {
       // pg makes a Response to learn whether it is at Cloudflare; on Node 20, which has no navigator to ask, that loads
       // all of fetch: 9 MB and 30 ms in a bare process.

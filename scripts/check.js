@@ -6,6 +6,7 @@ ensureInstalled({ dev: true })
 const bin = (name) => `${root}node_modules/.bin/${name}`
 const checks = [
   ['types', bin('tsc'), '-p', 'tsconfig.json'],
+  ['types of browser code', bin('tsc'), '-p', 'src/pages'],
   ['lint and format', bin('biome'), 'check', '--error-on-warnings'],
   ['dead code', bin('knip')],
   ['code that only tests use', bin('knip'), '--production', '--config', 'knip.production.jsonc'],

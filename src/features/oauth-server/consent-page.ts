@@ -1,9 +1,5 @@
 import { htmlDocument } from '../../http/html/document.ts'
-import { signInScripts } from '../../http/html/sign-in-script.ts'
 import { type Route, route } from '../../http/route.ts'
-import { consentScript } from './consent-script.ts'
-
-const scripts = [...signInScripts, consentScript]
 
 /** Where people are asked, with nothing but the public API. The parameters are those of authorize, and stay in its URL. */
 export const consentPage = (deps: { appName: string; hasPasskeys: () => boolean; requires: () => void }): Route =>
@@ -14,9 +10,9 @@ export const consentPage = (deps: { appName: string; hasPasskeys: () => boolean;
     answers: { 200: { content: 'text/html' } },
     handle: () =>
       htmlDocument({
+        page: 'consent',
         title: `${deps.appName}: grant access`,
-        body: '<main><div id="place"></div></main>',
+        body: '<main></main>',
         data: { passkeys: deps.hasPasskeys() ? 'on' : 'off', app: deps.appName },
-        scripts,
       }),
   })

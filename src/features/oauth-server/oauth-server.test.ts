@@ -506,6 +506,12 @@ test('pages of every origin may ask for tokens and metadata, and for nothing els
   assert.equal((await api.call('GET /api/auth/me', { headers: from })).headers.get('access-control-allow-origin'), null)
 })
 
+test('a build serves the consent page that the sources make', async () => {
+  const [fromSources, fromBuild] = [await api.call('GET /oauth/consent'), await other.call('GET /oauth/consent')]
+  assert.equal(fromBuild.status, 200)
+  assert.equal(fromBuild.text, fromSources.text)
+})
+
 test('switched off, none of it is there', async () => {
   const off = await startServer({ on: api })
   const at = (await exchange(await codeFor())).body.access_token

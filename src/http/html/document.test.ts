@@ -3,16 +3,17 @@ import { createHash } from 'node:crypto'
 import { readdirSync } from 'node:fs'
 import { test } from 'node:test'
 import { Script } from 'node:vm'
+import type { PageName } from '../../pages/shared/page-data.ts'
 import { htmlDocument } from './document.ts'
-import { signInScripts } from './sign-in-script.ts'
+import { pageScript } from './page-script.ts'
 
 const hashOf = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`
 
-test('a page runs its own script and style, and no others', () => {
-  const { content, headers = {} } = htmlDocument({ title: 't', body: '<p>b</p>', scripts: ['const a = 1', 'a'] })
+test('a page runs its own script and style, and no others', async () => {
+  const { content, headers = {} } = await htmlDocument({ page: 'docs', title: 't', body: '<p>b</p>', data: {} })
   const [, script = ''] = /<script type="module">([\s\S]*?)<\/script>/.exec(String(content)) ?? []
   const [, style = ''] = /<style>([\s\S]*?)<\/style>/.exec(String(content)) ?? []
-  assert.equal(script, 'const a = 1\na')
+  assert.equal(script, await pageScript('docs'))
   const policy = headers['Content-Security-Policy'] ?? ''
   assert.match(policy, /^default-src 'none'; /)
   assert.ok(policy.includes(`script-src ${hashOf(script)};`) && policy.includes(`style-src ${hashOf(style)};`))
@@ -21,16 +22,19 @@ test('a page runs its own script and style, and no others', () => {
   assert.equal(headers['Cache-Control'], 'no-store')
 })
 
-test('titles and data cannot leave their place', () => {
+test('titles and data cannot leave their place', async () => {
   const hostile = '"><script>alert(1)</script>'
-  const { content } = htmlDocument({ title: hostile, body: '', scripts: [], data: { a: hostile } })
+  const data = { post: hostile, done: '', returnsTo: hostile }
+  const { content } = await htmlDocument({ page: 'mail-link', title: hostile, body: '', data })
+  assert.match(String(content), /data-returns-to="&#34;&#62;&#60;script/)
   assert.ok(!String(content).includes('<script>'))
 })
 
-test('the scripts of a page are JavaScript that HTML cannot cut short', () => {
-  const text = signInScripts.join('\n')
-  assert.doesNotThrow(() => new Script(text))
-  assert.ok(!text.includes('</') && !text.includes('<!--'))
-  const shared = readdirSync('src/http/html').filter((name) => name.endsWith('-script.ts'))
-  assert.equal(shared.length, signInScripts.length)
+test('the scripts of pages are JavaScript that HTML cannot cut short', async () => {
+  const names = readdirSync('src/pages').flatMap((file) => /^(.+)\.ts$/.exec(file)?.[1] ?? [])
+  for (const name of names) {
+    const text = await pageScript(name as PageName)
+    assert.doesNotThrow(() => new Script(text))
+    assert.doesNotMatch(text, /<\/script|<!--/i)
+  }
 })

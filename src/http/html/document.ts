@@ -1,25 +1,27 @@
 import { createHash } from 'node:crypto'
+import type { PageData, PageName } from '../../pages/shared/page-data.ts'
 import type { Reply } from '../route.ts'
+import { pageScript } from './page-script.ts'
 import { style } from './style.ts'
 
-export type HtmlDocument = {
+type HtmlDocument<Name extends PageName> = {
+  /** Its script is src/pages/<page>.ts. */
+  page: Name
+  data: PageData[Name]
   title: string
   /** `narrow`: one question in the middle of the window. */
   layout?: 'narrow'
   /** Finished HTML, made by us alone; whatever comes from elsewhere goes through `escapeHtml`. */
   body: string
-  /** Plain JavaScript, run in this order as one module: they see each other's names, and nobody sees theirs. */
-  scripts: readonly string[]
-  /** For scripts: `document.body.dataset`. */
-  data?: Readonly<Record<string, string>>
 }
 
 /**
  * A page for people: one answer that needs nothing else, with a policy that runs our script and no other. It cannot be
  * framed, tells no other site where it came from, and stays in no cache.
  */
-export function htmlDocument({ title, layout, body, scripts, data = {} }: HtmlDocument): Reply {
-  const script = scripts.join('\n')
+export async function htmlDocument<Name extends PageName>(document: HtmlDocument<Name>): Promise<Reply> {
+  const { page, data, title, layout, body } = document
+  const script = await pageScript(page)
   return {
     status: 200,
     headers: {
@@ -50,9 +52,10 @@ ${body}
 
 export const escapeHtml = (text: string): string => text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`)
 
+/** What a script finds as `document.body.dataset`. */
 const attributes = (data: Readonly<Record<string, string>>): string =>
   Object.entries(data)
-    .map(([name, value]) => ` data-${name}="${escapeHtml(value)}"`)
+    .map(([name, value]) => ` data-${name.replace(/[A-Z]/g, '-$&').toLowerCase()}="${escapeHtml(value)}"`)
     .join('')
 
 const sourceHash = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`

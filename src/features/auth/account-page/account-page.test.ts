@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { mkdirSync } from 'node:fs'
 import { test } from 'node:test'
 import { Script } from 'node:vm'
+import jsQr from 'jsqr'
 import type { Page, Route } from 'playwright-core'
 import { authenticator } from '../../../../test/fakes/authenticator.ts'
 import { skip, startBrowser, VirtualAuthenticator } from '../../../../test/kit/browser.ts'
@@ -46,6 +47,22 @@ async function openPage(look: Look = { width: 1100, height: 800 }) {
   const press = (name: string) => page.getByRole('button', { name, exact: true }).click()
   const heading = (name: string) => page.getByRole('heading', { name })
   return { context, page, complaints, press, heading }
+}
+
+/** What a camera reads from the QR image of the page. */
+async function scanQrImage(page: Page): Promise<string | undefined> {
+  const image = page.getByRole('img', { name: 'QR image for your authenticator app' })
+  const modules = Number((await image.getAttribute('viewBox'))?.split(' ')[3])
+  const path = (await image.locator('path').getAttribute('d')) ?? ''
+  const [scale, size] = [4, 4 * modules]
+  const pixels = new Uint8ClampedArray(size * size * 4).fill(255)
+  for (const [, x, y] of path.matchAll(/M(\d+) (\d+)h1v1h-1z/g)) {
+    for (let line = 0; line < scale; line++) {
+      const start = (Number(y) * scale + line) * size + Number(x) * scale
+      for (let pixel = start; pixel < start + scale; pixel++) pixels.fill(0, pixel * 4, pixel * 4 + 3)
+    }
+  }
+  return jsQr.default(pixels, size, size)?.data
 }
 
 type Opened = Awaited<ReturnType<typeof openPage>>
@@ -126,8 +143,8 @@ test('an authenticator app, backup codes, sessions, a new password and the end o
   await press('Backup codes')
   await page.getByText('Add a passkey or an authenticator app first').waitFor()
   await press('Add an authenticator app')
-  await page.getByRole('img', { name: 'QR image for your authenticator app' }).waitFor()
   const secret = await page.locator('code').innerText()
+  assert.match((await scanQrImage(page)) ?? '', new RegExp(`^otpauth://totp/Savanna:bo@x.test\\?secret=${secret}&`))
   await picture(page, 'phone-qr')
   const app = authenticator(`otpauth://totp/x?secret=${secret}&period=30`)
   const code = page.getByLabel('Code')
@@ -186,6 +203,19 @@ test('an authenticator app, backup codes, sessions, a new password and the end o
   await page.getByLabel('Email').waitFor()
   assert.equal((await api.sql(`select 1 from svc.users where email = 'bo@x.test'`)).length, 0)
   assert.deepEqual(complaints, [])
+})
+
+test('a key that is too long for a QR code is shown as text alone', { skip }, async () => {
+  await api.signUp('fi@x.test')
+  const opened = await openPage()
+  const { page, press } = opened
+  await page.route('**/api/auth/mfa/totp/enroll', (route) =>
+    route.fulfill({ json: { uri: `otpauth://totp/${'x'.repeat(3000)}`, secret: 'THEKEY' } }),
+  )
+  await signIn(opened, 'fi@x.test')
+  await press('Add an authenticator app')
+  await page.getByText('THEKEY').waitFor()
+  assert.equal(await page.getByRole('img').count(), 0)
 })
 
 test('the page works by keyboard alone, in the dark too', { skip }, async () => {

@@ -1,0 +1,61 @@
+import { alertLine, buttons, el, find, pageData, show, soft } from './shared/dom.ts'
+import { button, form, messageOf, submit } from './shared/form.ts'
+import { session } from './shared/session.ts'
+import { showSignIn } from './shared/sign-in.ts'
+
+// The consent page of the OAuth server: sign in, then the question.
+
+type Question = { requires_consent: true; client_name: string; redirect_uri: string } & Terms
+type Terms = { scope: string; allowed_tables?: string[] }
+type Redirect = { requires_consent: false; redirect_to: string }
+
+const main = find('main')
+const place = el('div')
+show(
+  main,
+  el('h1', {}, `Sign in to ${pageData<'consent'>().app}`),
+  soft('An application asks for access to your data. Sign in to see what it wants.'),
+  place,
+)
+showSignIn({ place, onSignedIn: ask })
+
+async function ask(): Promise<void> {
+  try {
+    const answer = await session.call<Question | Redirect>('GET', `/api/auth/authorize${location.search}`)
+    if (answer.requires_consent) showQuestion(answer)
+    else leave(answer)
+  } catch (error) {
+    show(main, el('h1', {}, 'This request cannot be granted'), alertLine(messageOf(error)))
+  }
+}
+
+function showQuestion(question: Question): void {
+  const user = el('strong', {}, session.user.email || 'you')
+  const client = el('strong', {}, question.client_name)
+  const deny = button('Deny', () => decide(question, 'deny'))
+  show(
+    main,
+    el('h1', {}, `${question.client_name} asks for access`),
+    el('p', {}, 'Signed in as ', user, '. If you approve, ', client, ' may:'),
+    el('ul', {}, ...termsOf(question).map((term) => el('li', {}, term))),
+    soft(`You will be sent to ${new URL(question.redirect_uri).host}.`),
+    form(() => decide(question, 'approve'), buttons(submit('Approve'), deny)),
+  )
+}
+
+const termsOf = ({ scope, allowed_tables: tables }: Terms): string[] => [
+  scope === 'readonly' ? 'read data as you' : 'read and change data as you',
+  tables ? `in these tables only: ${tables.join(', ')}` : 'in all tables that you can reach',
+  'until you change your password or the access is revoked',
+]
+
+async function decide({ requires_consent, client_name, ...request }: Question, decision: 'approve' | 'deny') {
+  const body = { ...request, response_type: 'code', decision }
+  leave(await session.call<Redirect>('POST', '/api/auth/authorize/consent', body))
+}
+
+/** The server's own answer says where to go; nothing else decides it. */
+function leave({ redirect_to }: Redirect): void {
+  show(main, el('h1', {}, 'Going back …'), soft('You can close this page if nothing happens.'))
+  location.replace(redirect_to)
+}

@@ -1,0 +1,19 @@
+import type { Of } from '../../core/json-type.ts'
+import type { user } from '../../core/user.ts'
+import type { RequestOptions } from './passkeys.ts'
+
+/** What the API answers to pages: the parts of it that pages read. */
+
+export type User = Of<typeof user>
+
+export type SignedIn = { token: string; refreshToken: string; user: User }
+
+export type SecondFactorPending = { mfa_pending: true; mfa_token: string }
+
+export type Factors = {
+  factors: { method: string; label: string; phone?: string; email?: string }[]
+  webauthn: number
+  backup_codes: number
+}
+
+export type PasskeyChallenge = { challenge_id: string; options: RequestOptions }

@@ -1,0 +1,65 @@
+import type { SignedIn, User } from './answers.ts'
+import { ApiError, type Method, send } from './api.ts'
+
+/** Who is signed in on this page. In memory alone, so that closing the page forgets it. */
+class Session {
+  #open: SignedIn | undefined
+  #renewal: Promise<void> | undefined
+  /** Called when the session is over and cannot be renewed. */
+  onEnd = (): void => {}
+
+  open(answer: SignedIn): void {
+    this.#open = answer
+  }
+
+  get #current(): SignedIn {
+    if (!this.#open) throw new Error('You are signed out.')
+    return this.#open
+  }
+
+  get user(): User {
+    return this.#current.user
+  }
+
+  get refreshToken(): string {
+    return this.#current.refreshToken
+  }
+
+  /** As the signed-in user; an access token that is over is renewed once. */
+  async call<Answer = void>(method: Method, path: string, body?: unknown): Promise<Answer> {
+    try {
+      return await send<Answer>(method, path, { body, bearer: this.#current.token })
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.message !== 'invalid or expired token') throw error
+    }
+    await this.#renew()
+    return send<Answer>(method, path, { body, bearer: this.#current.token })
+  }
+
+  /** Calls that find the token over at the same time share one renewal. */
+  async #renew(): Promise<void> {
+    this.#renewal ??= send<SignedIn>('POST', '/api/auth/refresh', { body: { refreshToken: this.refreshToken } })
+      .then((answer) => this.open(answer))
+      .finally(() => {
+        this.#renewal = undefined
+      })
+    try {
+      await this.#renewal
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) this.end()
+      throw error
+    }
+  }
+
+  async signOut(): Promise<void> {
+    await send('POST', '/api/auth/logout', { body: { refreshToken: this.refreshToken } })
+    this.end()
+  }
+
+  end(): void {
+    this.#open = undefined
+    this.onEnd()
+  }
+}
+
+export const session = new Session()

@@ -1,0 +1,107 @@
+import type { Factors, PasskeyChallenge, SecondFactorPending, SignedIn } from './answers.ts'
+import { send } from './api.ts'
+import { buttons, el, pageData, show, soft, statusLine } from './dom.ts'
+import { button, field, form, labelled, passwordField, submit } from './form.ts'
+import { hasPasskeys, usePasskey } from './passkeys.ts'
+import { session } from './session.ts'
+
+/** `again`: the address of a user who signs in once more, with both factors. A passkey alone is aal1, so none is offered. */
+type SignIn = { place: HTMLElement; onSignedIn: () => unknown; again?: string }
+
+/** Password or passkey, then a second factor if the account has one. Ends with an open session. */
+export function showSignIn(signIn: SignIn): void {
+  const { place, again } = signIn
+  const known = again === undefined ? {} : { value: again, readonly: true }
+  const email = el('input', { type: 'email', name: 'email', autocomplete: 'username', required: true, ...known })
+  const withPasskey = async () => {
+    const typed = email.value.trim()
+    const path = `/api/auth/webauthn/login${typed === '' ? '/discover' : ''}`
+    const start = typed === '' ? {} : { body: { email: typed } }
+    const { challenge_id, options } = await send<PasskeyChallenge>('POST', `${path}/begin`, start)
+    const body = { challenge_id, assertion_response: await usePasskey(options) }
+    return proceed(signIn, await send<SignedIn>('POST', `${path}/finish`, { body }))
+  }
+  const status = statusLine()
+  const forgotPassword = async () => {
+    if (!email.reportValidity()) return
+    await send('POST', '/api/auth/password-reset', { body: { email: email.value } })
+    status.textContent = 'If there is an account with this address, a mail is on its way.'
+  }
+  const offersPasskeys = again === undefined && hasPasskeys && pageData<'account' | 'consent'>().passkeys === 'on'
+  show(
+    place,
+    form(
+      async (body) => proceed(signIn, await send<SignedIn | SecondFactorPending>('POST', '/api/auth/login', { body })),
+      labelled('Email', email),
+      passwordField('Password', { autocomplete: 'current-password' }),
+      buttons(
+        submit('Sign in'),
+        offersPasskeys && button('Sign in with a passkey', withPasskey),
+        again === undefined && button('Forgot your password?', forgotPassword, 'quiet'),
+      ),
+      status,
+    ),
+  )
+}
+
+function proceed(signIn: SignIn, answer: SignedIn | SecondFactorPending): unknown {
+  if ('mfa_pending' in answer) return showSecondFactor(signIn, answer.mfa_token)
+  session.open(answer)
+  return signIn.onSignedIn()
+}
+
+/** Any of the account's second factors; the one at hand first, the others a button away. */
+async function showSecondFactor(signIn: SignIn, bearer: string): Promise<void> {
+  const call = <Answer>(path: string, body?: unknown) => send<Answer>('POST', `/api/auth/mfa/${path}`, { bearer, body })
+  const { factors, webauthn, backup_codes } = await send<Factors>('GET', '/api/auth/mfa/factors', { bearer })
+  const finish = async (method: string, body: object) => proceed(signIn, await call<SignedIn>(`${method}/verify`, body))
+
+  const codeForm = (hint: string, method: string, challenge: object, props: Record<string, string>) =>
+    form(
+      ({ code }) => finish(method, { ...challenge, code }),
+      soft(hint),
+      field('Code', { name: 'code', autocomplete: 'one-time-code', required: true, ...props }),
+      buttons(submit('Continue')),
+    )
+  const passkeyForm = () =>
+    form(
+      async () => {
+        const { challenge_id, options } = await call<PasskeyChallenge>('webauthn/challenge')
+        return finish('webauthn', { challenge_id, assertion_response: await usePasskey(options) })
+      },
+      soft('Your device will ask for your fingerprint, face, PIN or security key.'),
+      buttons(submit('Use a passkey')),
+    )
+  const backupForm = () =>
+    codeForm('Enter one of the codes you kept. It works once.', 'backup', {}, { autocapitalize: 'none' })
+
+  const ways = [
+    ...(webauthn > 0 && hasPasskeys ? [{ title: 'Passkey', open: passkeyForm }] : []),
+    ...factors.map(({ method, label, phone, email }) => {
+      const hint =
+        method === 'totp' ? 'Enter the code your authenticator app shows.' : `We sent a code to ${phone || email}.`
+      const open = async () =>
+        codeForm(hint, method, await call<object>(`${method}/challenge`), { inputmode: 'numeric' })
+      return { title: label, open }
+    }),
+    ...(backup_codes > 0 ? [{ title: 'Backup code', open: backupForm }] : []),
+  ]
+
+  const present = async (way: (typeof ways)[number]) => {
+    const answer = await way.open()
+    const others = ways.filter((one) => one !== way)
+    show(
+      signIn.place,
+      el('h2', {}, `Second step: ${way.title}`),
+      answer,
+      others.length > 0 && soft('Or use another way:'),
+      buttons(
+        ...others.map((one) => button(one.title, () => present(one))),
+        button('Start again', () => showSignIn(signIn)),
+      ),
+    )
+  }
+  const [first] = ways
+  if (!first) throw new Error('This browser cannot use your second factor.')
+  await present(first)
+}
