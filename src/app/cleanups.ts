@@ -1,13 +1,25 @@
 import type { Config } from '../config/config.ts'
+import { SYSTEM } from '../core/identity.ts'
 import type { Db } from '../db/db.ts'
 import { sweepAll } from '../db/sweep.ts'
 import { oldAudit } from '../features/audit/sql.ts'
-import { createCleanups } from '../features/auth/cleanups.ts'
+import { createCleanups, type Expired, expiredOfAuth } from '../features/auth/cleanups.ts'
+import { dropAbandonedTotp, expiredOfMfa } from '../features/mfa/sql.ts'
 import { dropExpiredGrants } from '../features/oauth-server/expired.ts'
+import { expiredOfPasskeys } from '../features/passkeys/webauthn/sql.ts'
 import { deactivateStaleDevices } from '../features/push/stale.ts'
+import { expiredOfSignIn } from '../features/sign-in/sql.ts'
 import { removeOrphans } from '../features/storage/blobs/orphans.ts'
 import type { Store } from '../features/storage/blobs/store.ts'
 import { oldDeliveries } from '../features/webhooks/sql.ts'
+
+/** Sessions, links, codes and challenges that are over. */
+export const expiredOfIdentity: readonly Expired[] = [
+  ...expiredOfAuth,
+  ...expiredOfSignIn,
+  ...expiredOfMfa,
+  ...expiredOfPasskeys,
+]
 
 type Means = { db: Db; store: Store; trimLog: () => Promise<number> }
 
@@ -16,7 +28,12 @@ type Means = { db: Db; store: Store; trimLog: () => Promise<number> }
  * `svc cleanup` does without a server.
  */
 export const cleanupsOf = (config: Config, { db, store, trimLog }: Means): Record<string, () => Promise<number>> => ({
-  ...createCleanups({ db, anonymousRetentionDays: config.auth.anonymous_retention_days }),
+  ...createCleanups({
+    db,
+    expired: expiredOfIdentity,
+    anonymousRetentionDays: config.auth.anonymous_retention_days,
+  }),
+  unverified_totp_cleanup: () => db.run(SYSTEM, dropAbandonedTotp),
   expired_oauth_cleanup: () => dropExpiredGrants(db),
   audit_log_retention: () => sweepAll(db, oldAudit(config.audit.retention_days)),
   change_log_trim: trimLog,

@@ -1,26 +1,49 @@
 import type { Config } from '../config/config.ts'
 import { deriveKey } from '../core/secret.ts'
 import { Script } from '../db/script/script.ts'
+import type { Sql } from '../db/sql.ts'
+import { createAccounts } from '../features/accounts/routes.ts'
+import { deleteUser } from '../features/accounts/sql.ts'
 import { createAdmin } from '../features/admin/routes.ts'
 import { createApiKeys } from '../features/api-keys/routes.ts'
 import { revokeKeysOf } from '../features/api-keys/sql.ts'
 import { createApps } from '../features/apps/routes.ts'
 import { unknownTables } from '../features/audit/data-audit.ts'
-import { deleteUser } from '../features/auth/accounts/sql.ts'
+import { loadRootSecret } from '../features/auth/keys.ts'
+import { type Revocation, Revocations } from '../features/auth/revocations.ts'
 import { createAuth } from '../features/auth/routes.ts'
-import { createPasswords } from '../features/auth/sign-in/hashing.ts'
-import { loadRootSecret } from '../features/auth/tokens/keys.ts'
-import { Revocations } from '../features/auth/tokens/revocations.ts'
+import { endOtherSessions } from '../features/auth/sql.ts'
+import { createMfa } from '../features/mfa/routes.ts'
+import { dropFactors } from '../features/mfa/sql.ts'
 import { revokeClientsOfApp } from '../features/oauth-server/clients.ts'
 import { endGrantsOf, Grants } from '../features/oauth-server/grants.ts'
 import { createOAuthServer } from '../features/oauth-server/routes.ts'
+import { createPasskeys } from '../features/passkeys/routes.ts'
+import { dropPasskeys } from '../features/passkeys/webauthn/sql.ts'
+import { createSignIn } from '../features/sign-in/routes.ts'
+import { forgiveFailures } from '../features/sign-in/sql.ts'
 import { createUsers } from '../features/users/routes.ts'
+import { createAddressProof } from '../identity/email-ownership.ts'
+import { createMailLinks } from '../identity/mail-links.ts'
+import { createPasswords } from '../identity/password-hashing.ts'
+import { endSessionsOf } from '../identity/users.ts'
+import { expiredOfIdentity } from './cleanups.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Messages } from './messages.ts'
 import type { AppOptions } from './options.ts'
 import { passwordNote } from './password-note.ts'
 import type { Platform } from './platform.ts'
 import { SecretKeeper, secretBoxOf } from './secrets.ts'
+
+/** Whatever lets a person in to an account. */
+const dropCredentials = (userId: string): Sql[] => [
+  dropFactors(userId),
+  dropPasskeys(userId),
+  revokeKeysOf(userId),
+  endGrantsOf(userId),
+]
+/** What a password led to. */
+const endAccess = (userId: string): Sql[] => [endSessionsOf(userId), endGrantsOf(userId)]
 
 /** Who is calling: accounts, sessions, keys, and the operator. */
 export async function createIdentity(
@@ -31,19 +54,20 @@ export async function createIdentity(
   { logEntries, askAllWorkers }: Required<Pick<AppOptions, 'logEntries' | 'askAllWorkers'>>,
 ) {
   const { db, schema, observe, gateways, publicUrl } = platform
+  const appName = config.server.app_name
+  const publicBaseUrl = (): string => publicUrl.get()
   const [revocations, rootSecret] = await Promise.all([
     Revocations.open({ db, observe }).then((opened) => life.own(opened)),
     loadRootSecret(db, config.auth.jwt_secret, platform.secretFile),
   ])
-  const passwords = life.own(
-    createPasswords({
-      memory: config.auth.argon2_memory,
-      time: config.auth.argon2_time,
-      threads: config.auth.argon2_threads,
-      concurrency: config.auth.hash_concurrency,
-      queue: config.auth.hash_queue,
-    }),
-  )
+  /** Makes the end of tokens count at once in this process; the others read of it in the database. */
+  const revoked =
+    (kind: Revocation['kind']) =>
+    (ids: string | readonly string[]): void =>
+      revocations.apply([ids].flat().map((subject) => ({ kind, subject })))
+  const passwords = life.own(createPasswords(config.auth))
+  /** A key for one purpose, which stays the same when the keys of tokens are rotated. */
+  const keyFor = (purpose: string): Buffer => deriveKey(rootSecret, '', purpose)
   const box = secretBoxOf(config.auth, rootSecret)
   const secrets = new SecretKeeper({ db, box, observe })
 
@@ -52,10 +76,7 @@ export async function createIdentity(
     config: config.admin,
     passwords,
     // Beside its key a note would make guesses cheap, and with the embedded database the root secret is there.
-    note:
-      config.database.url === ''
-        ? undefined
-        : passwordNote(config.data_dir, deriveKey(rootSecret, '', 'admin password')),
+    note: config.database.url === '' ? undefined : passwordNote(config.data_dir, keyFor('admin password')),
     observe,
     warnings: () => [
       ...platform.warnings(),
@@ -67,51 +88,60 @@ export async function createIdentity(
     reloadSchema: async () => void (await schema.reload()),
     schemas: config.api.schemas,
   })
-  const apiKeys = createApiKeys({ db, revoked: (id) => revocations.apply([{ kind: 'key', subject: id }]) })
+  const apiKeys = createApiKeys({ db, revoked: revoked('key') })
   const { enabled: isOAuthServer, ...oauthLives } = config.auth.oauth_provider
   const grants = new Grants({
     db,
     config: oauthLives,
-    revoked: (ids) => revocations.apply(ids.map((subject) => ({ kind: 'oauth_token', subject }))),
+    revoked: revoked('oauth_token'),
   })
   const apps = createApps({ db, endWithApp: (appId) => [revokeClientsOfApp(appId)] })
   const auth = createAuth({
     db,
     revocations,
     config: config.auth,
-    appName: config.server.app_name,
-    publicBaseUrl: () => publicUrl.get(),
     rootSecret,
-    box,
-    passwords,
-    outgoing: gateways,
+    expired: expiredOfIdentity,
     observe,
+    resolveApiKey: apiKeys.resolveApiKey,
+    resolveAdminToken: admin.tokens.resolve,
+    ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolve(token) }),
+  })
+  const shared = {
+    db,
+    config: config.auth,
+    settings: auth.settings,
+    appName,
+    publicBaseUrl,
+    passwords,
+    startSession: auth.startSession,
+    mailLink: createMailLinks({ config: config.auth, publicBaseUrl, queueMail: email.queueMail }),
+    proveAddress: createAddressProof(dropCredentials),
+    revoked: revoked('user'),
     queueMail: email.queueMail,
     wakeMail: email.wakeMail,
     queueSms: sms.queueSms,
     wakeSms: sms.wakeSms,
-    resolveApiKey: apiKeys.resolveApiKey,
-    resolveAdminToken: admin.tokens.resolve,
-    ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolve(token) }),
-    foreign: {
-      endGrants: (userId) => [endGrantsOf(userId)],
-      dropCredentials: (userId) => [revokeKeysOf(userId), endGrantsOf(userId)],
-    },
+  }
+  const accounts = createAccounts({ ...shared, endAccess: (id) => [...endAccess(id), forgiveFailures(id)] })
+  const signIn = createSignIn({ ...shared, smsCodeKey: keyFor('sms code'), outgoing: gateways, endAccess })
+  const mfa = createMfa({ ...shared, codeKey: keyFor('mfa code'), box })
+  const passkeys = createPasskeys({
+    ...shared,
+    decoyKey: keyFor('passkey decoy'),
+    verification: mfa.verification,
+    endOtherSessions,
+    sessionsEnded: revoked('session'),
   })
   const oauthServer = createOAuthServer({
     db,
     grants,
     enabled: isOAuthServer,
-    appName: config.server.app_name,
-    publicBaseUrl: () => publicUrl.get(),
+    appName,
+    publicBaseUrl,
     hasPasskeys: () => auth.settings().webauthn_enabled,
   })
-  const users = createUsers({
-    db,
-    authEnabled: config.auth.enabled,
-    deleteUser,
-    revoked: (id) => revocations.apply([{ kind: 'user', subject: id }]),
-  })
+  const users = createUsers({ db, authEnabled: config.auth.enabled, deleteUser, revoked: revoked('user') })
   return {
     admin,
     apps,
@@ -119,9 +149,11 @@ export async function createIdentity(
     revocations,
     passwords,
     box,
-    /** A key for one purpose, which stays the same when the keys of tokens are rotated. */
-    keyFor: (purpose: string) => deriveKey(rootSecret, '', purpose),
-    features: [admin, secrets, auth, users, apiKeys, apps, oauthServer],
+    keyFor,
+    features: [
+      ...[admin, secrets, auth, users, apiKeys, apps, oauthServer],
+      ...(config.auth.enabled ? [accounts, signIn, mfa, passkeys] : []),
+    ],
   }
 }
 

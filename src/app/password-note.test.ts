@@ -5,12 +5,18 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { testDatabase } from '../../test/kit/database.ts'
 import { currentHash, settlePassword } from '../features/admin/password.ts'
-import { createPasswords } from '../features/auth/sign-in/hashing.ts'
+import { createPasswords } from '../identity/password-hashing.ts'
 import { passwordNote } from './password-note.ts'
 
 const database = await testDatabase()
 const db = await database.open()
-const passwords = createPasswords({ memory: 1024, time: 1, threads: 1, concurrency: 1, queue: 10 })
+const passwords = createPasswords({
+  argon2_memory: 1024,
+  argon2_time: 1,
+  argon2_threads: 1,
+  hash_concurrency: 1,
+  hash_queue: 10,
+})
 const dataDir = mkdtempSync(join(tmpdir(), 'svc-note-'))
 database.atEnd(() => rmSync(dataDir, { recursive: true }))
 database.atEnd(() => passwords.stop())

@@ -1,6 +1,6 @@
 import { resealAll, secretBoxOf, unreadableWarning } from '../app/secrets.ts'
 import { rootSecretFile } from '../db/setup/embedded/secret-file.ts'
-import { loadRootSecret } from '../features/auth/tokens/keys.ts'
+import { loadRootSecret } from '../features/auth/keys.ts'
 import type { Context } from './command.ts'
 import { withDb } from './database.ts'
 

@@ -3,7 +3,7 @@ import { randomHex } from '../core/secret.ts'
 import { createAudit } from '../features/admin/audit.ts'
 import { setPassword } from '../features/admin/password.ts'
 import { createAdminTokens } from '../features/admin/tokens.ts'
-import { createPasswords } from '../features/auth/sign-in/hashing.ts'
+import { createPasswords } from '../identity/password-hashing.ts'
 import type { Context } from './command.ts'
 import { withDb } from './database.ts'
 import { readToken, writeToken } from './token-file.ts'
@@ -11,14 +11,7 @@ import { readToken, writeToken } from './token-file.ts'
 export async function resetPassword(context: Context): Promise<number> {
   const { config } = context.config()
   if (config.admin.password !== '') throw new Error('admin.password is configured: change it there')
-  const { argon2_memory, argon2_time, argon2_threads } = config.auth
-  const passwords = createPasswords({
-    memory: argon2_memory,
-    time: argon2_time,
-    threads: argon2_threads,
-    concurrency: 1,
-    queue: 1,
-  })
+  const passwords = createPasswords({ ...config.auth, hash_concurrency: 1, hash_queue: 1 })
   const password = randomHex(16)
   await withDb(config, async (db) => {
     await setPassword({ db, passwords }, password)

@@ -74,6 +74,15 @@ export function userOf(who: Identity): UserIdentity {
   return who
 }
 
+/** A user who passed the first factor and has to pass the second. */
+export type PendingIdentity = Extract<Identity, { kind: 'mfa' }>
+
+/** As `userOf`, for routes that take MFA tokens. */
+export function pendingOf(who: Identity): PendingIdentity {
+  if (who.kind !== 'mfa') throw unauthorized('no MFA challenge pending')
+  return who
+}
+
 /** The app that a key or token belongs to, if it does. */
 export const appIdOf = (who: Identity): string | null => (who.kind === 'key' ? who.grant.appId : null)
 

@@ -20,7 +20,7 @@ import {
 
 const PREFIX_LENGTH = 12
 
-export type Wish = Pick<NewKey, 'userId' | 'name' | 'scope' | 'allowedTables' | 'appId'>
+export type KeyInput = Pick<NewKey, 'userId' | 'name' | 'scope' | 'allowedTables' | 'appId'>
 type Found = {
   id: string
   userId: string
@@ -44,9 +44,9 @@ export function createKeys(db: Db) {
     },
 
     /** Users answer for their own keys; what an administrator does is `act`. */
-    async create(wish: Wish, act?: Act): Promise<{ key: string; apiKey: KeyRecord }> {
+    async create(input: KeyInput, act?: Act): Promise<{ key: string; apiKey: KeyRecord }> {
       const key = `svc_${randomHex(24)}`
-      const insertion = insertKey({ ...wish, hash: sha256(key), prefix: key.slice(0, PREFIX_LENGTH) })
+      const insertion = insertKey({ ...input, hash: sha256(key), prefix: key.slice(0, PREFIX_LENGTH) })
       const [apiKey] = await db.rows<KeyRecord>(SYSTEM, act ? audited(act.audit(), insertion, MADE_ROW) : insertion)
       if (!apiKey) throw new AppError('internal', 'failed to create api key')
       return { key, apiKey }

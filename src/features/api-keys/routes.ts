@@ -6,7 +6,7 @@ import { pageOf, pageQuery } from '../../core/page.ts'
 import type { Db } from '../../db/db.ts'
 import { readBody } from '../../http/contract.ts'
 import { json, noContent, type Reply, type Route, route } from '../../http/route.ts'
-import { createKeys, type Wish } from './keys.ts'
+import { createKeys, type KeyInput } from './keys.ts'
 import { createLastUsed } from './last-used.ts'
 import type { Scope } from './sql.ts'
 
@@ -33,8 +33,8 @@ const rights = {
   scope: t.optional(t.oneOf(SCOPES, { default: '*', refusal: 'invalid scope: must be *, readonly, or readwrite' })),
   allowedTables: t.optional(t.array(t.string(), { description: 'empty = all' })),
 }
-const ownWish = t.object({ ...rights, appId: t.optional(t.any({ description: 'not allowed here' })) })
-const adminWish = t.object({ userId: t.uuid(), ...rights, appId: t.optional(t.uuid()) })
+const ownInput = t.object({ ...rights, appId: t.optional(t.any({ description: 'not allowed here' })) })
+const adminInput = t.object({ userId: t.uuid(), ...rights, appId: t.optional(t.uuid()) })
 
 export type ApiKeys = {
   routes: Route[]
@@ -70,13 +70,13 @@ export function createApiKeys(deps: {
       auth: 'user',
       // Keys are let in only to be told why they are refused here.
       access: 'read',
-      accepts: ownWish,
+      accepts: ownInput,
       answers: { 201: madeKey },
       handle: async ({ who, body }) => {
         if (who.kind === 'key') throw new AppError('forbidden', 'API keys cannot create API keys')
-        const wish = readBody(ownWish, body)
-        if (wish.appId !== undefined) throw badRequest('appId is not allowed')
-        return json(201, await keys.create({ userId: userOf(who).id, appId: null, ...rightsOf(wish) }))
+        const input = readBody(ownInput, body)
+        if (input.appId !== undefined) throw badRequest('appId is not allowed')
+        return json(201, await keys.create({ userId: userOf(who).id, appId: null, ...rightsOf(input) }))
       },
     }),
     route('DELETE /api/auth/api-keys/{id}', {
@@ -97,13 +97,13 @@ export function createApiKeys(deps: {
       summary: 'Make an API key for a user',
       auth: 'admin',
       audit: 'api_key.create',
-      body: adminWish,
+      body: adminInput,
       answers: { 201: madeKey },
       handle: async (call) => {
         const { body } = call
-        const wish = { userId: body.userId, appId: body.appId ?? null, ...rightsOf(body) }
-        await keys.requireOwners(wish.userId, wish.appId)
-        return json(201, await keys.create(wish, call))
+        const input = { userId: body.userId, appId: body.appId ?? null, ...rightsOf(body) }
+        await keys.requireOwners(input.userId, input.appId)
+        return json(201, await keys.create(input, call))
       },
     }),
     route('DELETE /api/admin/api-keys/{id}', {
@@ -127,9 +127,9 @@ export function createApiKeys(deps: {
   }
 }
 
-type Rights = Pick<Wish, 'name' | 'scope' | 'allowedTables'>
+type Rights = Pick<KeyInput, 'name' | 'scope' | 'allowedTables'>
 
-function rightsOf({ name, scope = '*', allowedTables = [] }: Pick<t.Of<typeof ownWish>, keyof Rights>): Rights {
+function rightsOf({ name, scope = '*', allowedTables = [] }: Pick<t.Of<typeof ownInput>, keyof Rights>): Rights {
   const trimmed = name.trim()
   if (trimmed === '') throw badRequest('name is required')
   if (trimmed.length > MAX_NAME) throw badRequest(`name must be at most ${MAX_NAME} characters`)

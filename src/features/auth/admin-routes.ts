@@ -1,7 +1,7 @@
 import type { Act } from '../../core/audit-entry.ts'
 import { AppError } from '../../core/errors.ts'
 import { type Call, json, type Reply, type Route, route } from '../../http/route.ts'
-import { message } from './answers.ts'
+import { message } from '../../identity/answers.ts'
 import { parseSettings, type SettingsStore, settingsType } from './settings.ts'
 
 export function authAdminRoutes(deps: { settings: SettingsStore; rotate: (act: Act) => Promise<void> }): Route[] {

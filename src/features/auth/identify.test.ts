@@ -4,9 +4,9 @@ import { AppError, unavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { createIdentify } from './identify.ts'
-import { signJwt } from './tokens/jwt.ts'
-import { signingKeys } from './tokens/keys.ts'
-import { endedBy, type Revocations } from './tokens/revocations.ts'
+import { signJwt } from './jwt.ts'
+import { signingKeys } from './keys.ts'
+import { endedBy, type Revocations } from './revocations.ts'
 
 /** The two things a verdict rests on, under the test's control. */
 function setup() {

@@ -1,11 +1,11 @@
 import { LRUCache } from 'lru-cache'
-import { unauthorized } from '../../core/errors.ts'
 import { ANONYMOUS, type Identity, SYSTEM } from '../../core/identity.ts'
 import { sha256 } from '../../core/secret.ts'
 import type { Db } from '../../db/db.ts'
 import { sql } from '../../db/sql.ts'
-import { type AccessClaims, type Keys, type MfaClaims, readJwt } from './tokens/jwt.ts'
-import type { Revocations } from './tokens/revocations.ts'
+import { invalidToken } from '../../identity/errors.ts'
+import { type AccessClaims, type Keys, type MfaClaims, readJwt } from './jwt.ts'
+import type { Revocations } from './revocations.ts'
 
 type Of<Kind extends Identity['kind']> = Extract<Identity, { kind: Kind }>
 type Resolve<Found extends Identity> = (text: string) => Promise<Found | undefined>
@@ -31,8 +31,6 @@ const MAX_VERDICTS = 10_000
 const REASK_MS = 60_000
 const MAX_BEARER = 16 * 1024
 
-const invalid = () => unauthorized('invalid or expired token')
-
 /** The one place where a bearer becomes an identity. A verdict that is known and fresh costs no query. */
 export function createIdentify(deps: IdentifyDeps): Identify {
   const { revocations } = deps
@@ -46,7 +44,7 @@ export function createIdentify(deps: IdentifyDeps): Identify {
   async function judge(bearer: string): Promise<Identity> {
     const generation = revocations.generation()
     const who = await recognise(bearer)
-    if (!who) throw invalid()
+    if (!who) throw invalidToken()
     const untilMs = trustedUntil(who)
     // A revocation that arrived meanwhile may be about this bearer: then the verdict is for this request only.
     if (untilMs !== undefined && generation === revocations.generation()) verdicts.set(bearer, { who, untilMs })
@@ -106,7 +104,7 @@ export function createIdentify(deps: IdentifyDeps): Identify {
   }
 
   return (bearer) => {
-    if (bearer.length > MAX_BEARER) throw invalid()
+    if (bearer.length > MAX_BEARER) throw invalidToken()
     const known = verdicts.get(bearer)
     if (known === undefined || !revocations.isFresh()) return judge(bearer)
     if (revocations.clock.now() < known.untilMs) return known.who

@@ -5,20 +5,9 @@ import { changeAudited } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { readBody } from '../../http/contract.ts'
+import { type AuthSettings, SETTING_NAMES, type SettingName } from '../../identity/settings.ts'
 
-const NAMES = [
-  'magic_link_enabled',
-  'email_mfa_enabled',
-  'anonymous_auth_enabled',
-  'totp_enabled',
-  'webauthn_enabled',
-  'sms_enabled',
-] as const
-
-/** The switches an operator may turn while the server runs; the stored ones win over the configuration. */
-export type AuthSettings = Readonly<Record<(typeof NAMES)[number], boolean>>
-
-export const settingsType = t.object(Object.fromEntries(NAMES.map((name) => [name, t.boolean()])))
+export const settingsType = t.object(Object.fromEntries(SETTING_NAMES.map((name) => [name, t.boolean()])))
 
 const KEY = 'auth.settings'
 
@@ -38,6 +27,7 @@ export function parseSettings(body: unknown): AuthSettings {
   })
 }
 
+/** Stored switches win over the configured ones. */
 export type SettingsStore = {
   current(): AuthSettings
   /** Live everywhere within a second. */
@@ -71,5 +61,5 @@ export function createSettings(deps: { db: Db; configured: AuthSettings; known: 
   }
 }
 
-const pick = (value: (name: (typeof NAMES)[number]) => boolean): AuthSettings =>
-  Object.fromEntries(NAMES.map((name) => [name, value(name)])) as Record<(typeof NAMES)[number], boolean>
+const pick = (value: (name: SettingName) => boolean): AuthSettings =>
+  Object.fromEntries(SETTING_NAMES.map((name) => [name, value(name)])) as AuthSettings

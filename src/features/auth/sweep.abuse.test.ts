@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { eventually, startServer } from '../../../test/kit/kit.ts'
+import { expiredOfIdentity } from '../../app/cleanups.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
-import { sweepAuth } from './expired.ts'
+import { sweepExpired } from './cleanups.ts'
 
 const api = await startServer()
 
@@ -53,7 +54,7 @@ test('a server that goes on removes what is over every ten minutes, and sooner w
     await new Promise((resolve) => setImmediate(resolve))
     return asked.toSorted()
   }
-  const sweeping = sweepAuth({ db: { run } as unknown as Db, observe: () => {} })
+  const sweeping = sweepExpired({ db: { run } as unknown as Db, observe: () => {}, expired: expiredOfIdentity })
   const all = await after(10_000)
   for (const table of Object.keys(tables)) assert.ok(all.includes(table), `${table} is not swept`)
   for (let round = 0; round < 3; round++) {

@@ -20,7 +20,7 @@ const client = t.object({
   lastTokenIssuedAt: t.nullable(t.time()),
 })
 
-const wish = t.object({
+const input = t.object({
   name: t.string(),
   redirectUris: t.optional(t.array(t.string())),
   scopes: t.optional(t.array(t.string({ description: 'readonly, readwrite or *' }))),
@@ -70,7 +70,7 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
       audit: 'oauth_client.update',
       requires,
       params: { clientId },
-      body: wish,
+      body: input,
       answers: { 200: client },
       handle: async (call) => {
         const { name, redirectUris = [], scopes = [] } = call.body

@@ -1,19 +1,8 @@
+import type { AuthorizationRequest } from './authorization-request.ts'
 import { type OAuthError, refuse } from './errors.ts'
 import type { Client } from './sql.ts'
 
-/** What an application asks for at authorize, or a person agrees to at consent. */
-export type Ask = {
-  readonly responseType: string
-  readonly redirectUri: string
-  readonly scope: string
-  readonly state: string
-  readonly challenge: string
-  readonly challengeMethod: string
-  /** Sorted, each once; empty = all. */
-  readonly tables: readonly string[]
-}
-
-type Check = (ask: Ask, client: Client) => OAuthError | undefined
+type Check = (request: AuthorizationRequest, client: Client) => OAuthError | undefined
 
 /** base64url of a SHA-256, without padding (RFC 7636, section 4.2). */
 const CHALLENGE = /^[A-Za-z0-9_-]{43}$/
@@ -29,49 +18,53 @@ export const mayHave = ({ scopes }: Pick<Client, 'scopes'>, scope: string): bool
   isScope(scope) && (scopes.includes(scope) || scopes.includes('*'))
 
 /**
- * RFC 6749, section 4.1.1, in its order. The client is known by now. Nothing is ever redirected with an error: whoever
- * is asked sees what is wrong (RFC 9700, section 4.11.2).
+ * RFC 6749, section 4.1.1, in its order. The client is known by now. Nothing is ever redirected with an error: the
+ * person who is asked sees what is wrong (RFC 9700, section 4.11.2).
  */
 const authorizeChecks: readonly Check[] = [
-  function redirectUriIsPresent(ask) {
-    return ask.redirectUri === '' ? refuse('invalid_request', 'redirect_uri is required') : undefined
+  function redirectUriIsPresent(request) {
+    return request.redirectUri === '' ? refuse('invalid_request', 'redirect_uri is required') : undefined
   },
-  function redirectUriIsRegistered(ask, client) {
-    return client.redirectUris.some((uri) => isSameUri(uri, ask.redirectUri))
+  function redirectUriIsRegistered(request, client) {
+    return client.redirectUris.some((uri) => isSameUri(uri, request.redirectUri))
       ? undefined
       : refuse('invalid_request', 'redirect_uri is not registered')
   },
-  function responseTypeIsPresent(ask) {
-    return ask.responseType === '' ? refuse('invalid_request', 'response_type is required') : undefined
+  function responseTypeIsPresent(request) {
+    return request.responseType === '' ? refuse('invalid_request', 'response_type is required') : undefined
   },
-  function responseTypeIsCode(ask) {
-    return ask.responseType === 'code' ? undefined : refuse('unsupported_response_type', 'response_type must be code')
+  function responseTypeIsCode(request) {
+    return request.responseType === 'code'
+      ? undefined
+      : refuse('unsupported_response_type', 'response_type must be code')
   },
-  function scopeIsPresent(ask) {
-    return ask.scope === '' ? refuse('invalid_request', 'scope is required') : undefined
+  function scopeIsPresent(request) {
+    return request.scope === '' ? refuse('invalid_request', 'scope is required') : undefined
   },
-  function scopeIsAllowed(ask, client) {
-    return mayHave(client, ask.scope)
+  function scopeIsAllowed(request, client) {
+    return mayHave(client, request.scope)
       ? undefined
       : refuse('invalid_scope', 'scope is not one that this client may ask for')
   },
-  function stateIsPresent(ask) {
-    return ask.state === '' ? refuse('invalid_request', 'state is required') : undefined
+  function stateIsPresent(request) {
+    return request.state === '' ? refuse('invalid_request', 'state is required') : undefined
   },
   // RFC 7636, section 4.3, with S256 alone (RFC 9700, section 2.1.1).
-  function challengeMethodIsS256(ask) {
-    return ask.challengeMethod === 'S256' ? undefined : refuse('invalid_request', 'code_challenge_method must be S256')
+  function challengeMethodIsS256(request) {
+    return request.challengeMethod === 'S256'
+      ? undefined
+      : refuse('invalid_request', 'code_challenge_method must be S256')
   },
-  function challengeIsSha256(ask) {
-    return CHALLENGE.test(ask.challenge)
+  function challengeIsSha256(request) {
+    return CHALLENGE.test(request.challenge)
       ? undefined
       : refuse('invalid_request', 'code_challenge must be a SHA-256 in base64url')
   },
 ]
 
-export function runChecks(ask: Ask, client: Client): void {
+export function runChecks(request: AuthorizationRequest, client: Client): void {
   for (const check of authorizeChecks) {
-    const failure = check(ask, client)
+    const failure = check(request, client)
     if (failure) throw failure
   }
 }

@@ -11,7 +11,7 @@ import * as q from './sql.ts'
 const MAX_NAME = 255
 const MAX_URIS = 100
 
-export type ClientWish = { name: string; redirectUris: readonly string[]; scopes: readonly string[] }
+export type ClientInput = { name: string; redirectUris: readonly string[]; scopes: readonly string[] }
 
 /** The applications that may ask, as the operator registers them. */
 export class Clients {
@@ -20,8 +20,8 @@ export class Clients {
     this.#db = db
   }
 
-  async page(asked: { page: number; perPage: number; offset: number }): Promise<string> {
-    return (await this.#db.fly(SYSTEM, q.clientsPage(asked))) ?? ''
+  async page(page: { page: number; perPage: number; offset: number }): Promise<string> {
+    return (await this.#db.fly(SYSTEM, q.clientsPage(page))) ?? ''
   }
 
   async one(clientId: string): Promise<string> {
@@ -31,11 +31,11 @@ export class Clients {
   async create(
     appId: string,
     type: string,
-    wish: ClientWish,
+    input: ClientInput,
     act: Act,
   ): Promise<{ clientSecret?: string; client: { id: string } }> {
     if (type !== 'confidential' && type !== 'public') throw badRequest('invalid client type')
-    const checked = check(wish)
+    const checked = check(input)
     const secret = type === 'confidential' ? newSecret() : undefined
     const clientId = `svc_cid_${randomHex(16)}`
     const made = {
@@ -56,8 +56,8 @@ export class Clients {
     return { ...(secret !== undefined && { clientSecret: secret }), client }
   }
 
-  async update(clientId: string, wish: ClientWish, act: Act): Promise<string> {
-    const checked = check(wish)
+  async update(clientId: string, input: ClientInput, act: Act): Promise<string> {
+    const checked = check(input)
     return changeAudited(
       this.#db,
       async (tx) => {
@@ -115,7 +115,11 @@ export const revokeClientsOfApp = (appId: string): Sql => q.revokeClients(q.isOf
 
 const newSecret = (): string => `svc_cs_${randomHex(32)}`
 
-function check({ name, redirectUris, scopes }: ClientWish): { name: string; redirectUris: string[]; scopes: string[] } {
+function check({ name, redirectUris, scopes }: ClientInput): {
+  name: string
+  redirectUris: string[]
+  scopes: string[]
+} {
   const trimmed = name.trim()
   if (trimmed === '') throw badRequest('name is required')
   if (trimmed.length > MAX_NAME) throw badRequest(`name must be at most ${MAX_NAME} characters`)

@@ -3,7 +3,8 @@ import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { equalInConstantTime, randomHex, sha256 } from '../../core/secret.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
-import { type Ask, isVerifier, mayHave, type Scope } from './checks.ts'
+import { type AuthorizationRequest, tableList } from './authorization-request.ts'
+import { isVerifier, mayHave, type Scope } from './checks.ts'
 import { invalidClient, type OAuthError, refuse } from './errors.ts'
 import * as q from './sql.ts'
 
@@ -45,16 +46,16 @@ export class Grants {
     this.#revoked = deps.revoked
   }
 
-  async isConsented(userId: string, client: q.Client, ask: Ask): Promise<boolean> {
-    const [found] = await this.#db.rows<{ yes: boolean }>(SYSTEM, q.isConsented(userId, client, ask))
+  async isConsented(userId: string, client: q.Client, request: AuthorizationRequest): Promise<boolean> {
+    const [found] = await this.#db.rows<{ yes: boolean }>(SYSTEM, q.isConsented(userId, client, request))
     return found?.yes === true
   }
 
-  async issueCode(userId: string, client: q.Client, ask: Ask): Promise<string> {
+  async issueCode(userId: string, client: q.Client, request: AuthorizationRequest): Promise<string> {
     const code = randomHex(32)
     await this.#db.run(SYSTEM, [
-      q.rememberConsent(userId, client, ask),
-      q.insertCode(sha256(code), userId, client, ask, this.#config.auth_code_duration),
+      q.rememberConsent(userId, client, request),
+      q.insertCode(sha256(code), userId, client, request, this.#config.auth_code_duration),
     ])
     return code
   }
@@ -186,13 +187,6 @@ export function required(form: Form, name: string): string {
   if (!value) throw refuse('invalid_request', `${name} is required`)
   return value
 }
-
-/** Sorted and each once, so that the same tables are the same consent. */
-export const tableList = (text: string | undefined): string[] =>
-  sortedTables((text ?? '').split(',').map((name) => name.trim()))
-
-export const sortedTables = (names: readonly string[]): string[] =>
-  [...new Set(names.filter((name) => name !== ''))].sort()
 
 /** What else ends when a user's credentials do. */
 export const endGrantsOf = (userId: string): Sql => q.endGrantsOf(userId)

@@ -5,8 +5,8 @@ import type { Db } from '../../db/db.ts'
 import type { Feature } from '../../http/feature.ts'
 import { type Call, json, type Reply, type Route, route } from '../../http/route.ts'
 import { clientRoutes } from './admin-routes.ts'
-import { askOf, askOfBody, type Fields } from './ask.ts'
-import { type Ask, runChecks } from './checks.ts'
+import { type AuthorizationRequest, type Fields, requestOfBody, requestOfQuery } from './authorization-request.ts'
+import { runChecks } from './checks.ts'
 import { authenticate, credentialsOf } from './client-auth.ts'
 import { Clients } from './clients.ts'
 import { consentPage } from './consent-page.ts'
@@ -70,16 +70,16 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
   }
 
   /** The same for a question and its answer: nothing that was not asked for can be agreed to. */
-  async function checked(fields: Fields, ask: Ask): Promise<Client> {
+  async function checked(fields: Fields, request: AuthorizationRequest): Promise<Client> {
     const client = await clientOf(fields['client_id'])
-    runChecks(ask, client)
+    runChecks(request, client)
     return client
   }
 
   /** RFC 6749, section 4.1.2, with the issuer of RFC 9207. */
-  function backTo(call: Call, ask: Ask, answer: Readonly<Record<string, string>>): Reply {
-    const target = new URL(ask.redirectUri)
-    for (const [name, value] of Object.entries({ ...answer, state: ask.state, iss: deps.publicBaseUrl() })) {
+  function backTo(call: Call, request: AuthorizationRequest, answer: Readonly<Record<string, string>>): Reply {
+    const target = new URL(request.redirectUri)
+    for (const [name, value] of Object.entries({ ...answer, state: request.state, iss: deps.publicBaseUrl() })) {
       target.searchParams.set(name, value)
     }
     const headers = { ...NO_STORE, 'Referrer-Policy': 'no-referrer' }
@@ -98,12 +98,12 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
       handle: async (call) => {
         const userId = personOf(call.who)
         refuseRepeated(call)
-        const ask = askOf(call.query)
-        const client = await checked(call.query, ask)
-        if (await grants.isConsented(userId, client, ask)) {
-          return backTo(call, ask, { code: await grants.issueCode(userId, client, ask) })
+        const request = requestOfQuery(call.query)
+        const client = await checked(call.query, request)
+        if (await grants.isConsented(userId, client, request)) {
+          return backTo(call, request, { code: await grants.issueCode(userId, client, request) })
         }
-        return { ...json(200, promptOf(client, ask)), headers: NO_STORE }
+        return { ...json(200, promptOf(client, request)), headers: NO_STORE }
       },
     }),
 
@@ -120,13 +120,13 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
       answers: { 200: redirected, 302: null },
       handle: async (call) => {
         const userId = personOf(call.who)
-        const { fields, ask } = askOfBody(call.body)
-        const client = await checked(fields, ask)
+        const { fields, request } = requestOfBody(call.body)
+        const client = await checked(fields, request)
         switch (fields['decision']) {
           case 'approve':
-            return backTo(call, ask, { code: await grants.issueCode(userId, client, ask) })
+            return backTo(call, request, { code: await grants.issueCode(userId, client, request) })
           case 'deny':
-            return backTo(call, ask, { error: 'access_denied', error_description: 'the user denied the request' })
+            return backTo(call, request, { error: 'access_denied', error_description: 'the user denied the request' })
           default:
             throw refuse('invalid_request', 'decision must be approve or deny')
         }
@@ -232,14 +232,14 @@ function refuseRepeated({ repeated }: Call): void {
 
 const wantsJson = ({ headers }: Call): boolean => (headers['accept'] ?? '').includes('application/json')
 
-const promptOf = (client: Client, ask: Ask) => ({
+const promptOf = (client: Client, request: AuthorizationRequest) => ({
   requires_consent: true,
   client_id: client.clientId,
   client_name: client.name,
-  redirect_uri: ask.redirectUri,
-  scope: ask.scope,
-  state: ask.state,
-  code_challenge: ask.challenge,
-  code_challenge_method: ask.challengeMethod,
-  ...(ask.tables.length > 0 && { allowed_tables: ask.tables }),
+  redirect_uri: request.redirectUri,
+  scope: request.scope,
+  state: request.state,
+  code_challenge: request.challenge,
+  code_challenge_method: request.challengeMethod,
+  ...(request.tables.length > 0 && { allowed_tables: request.tables }),
 })

@@ -1,5 +1,5 @@
 import { type Sql, sql } from '../../db/sql.ts'
-import type { Ask } from './checks.ts'
+import type { AuthorizationRequest } from './authorization-request.ts'
 
 export type Client = {
   id: string
@@ -75,19 +75,25 @@ export const isOfApp = (appId: string): Sql => sql`c.app_id = ${appId}::uuid`
 
 // Consent and codes
 
-export const isConsented = (userId: string, client: Client, ask: Ask): Sql => sql`
+export const isConsented = (userId: string, client: Client, request: AuthorizationRequest): Sql => sql`
   select exists (select from svc.oauth_consents where user_id = ${userId}::uuid and client = ${client.id}::uuid
-    and redirect_uri = ${ask.redirectUri} and scope = ${ask.scope} and tables = ${ask.tables}::text[]) as yes`
+    and redirect_uri = ${request.redirectUri} and scope = ${request.scope} and tables = ${request.tables}::text[]) as yes`
 
-export const rememberConsent = (userId: string, client: Client, ask: Ask): Sql => sql`
+export const rememberConsent = (userId: string, client: Client, request: AuthorizationRequest): Sql => sql`
   insert into svc.oauth_consents (user_id, client, redirect_uri, scope, tables)
-  values (${userId}::uuid, ${client.id}::uuid, ${ask.redirectUri}, ${ask.scope}, ${ask.tables}::text[])
+  values (${userId}::uuid, ${client.id}::uuid, ${request.redirectUri}, ${request.scope}, ${request.tables}::text[])
   on conflict do nothing`
 
-export const insertCode = (hash: string, userId: string, client: Client, ask: Ask, seconds: number): Sql => sql`
+export const insertCode = (
+  hash: string,
+  userId: string,
+  client: Client,
+  request: AuthorizationRequest,
+  seconds: number,
+): Sql => sql`
   insert into svc.oauth_codes (hash, client, user_id, redirect_uri, challenge, scope, tables, expires_at)
-  values (${hash}, ${client.id}::uuid, ${userId}::uuid, ${ask.redirectUri}, ${ask.challenge}, ${ask.scope},
-    ${ask.tables}::text[], now() + make_interval(secs => ${seconds}::int))`
+  values (${hash}, ${client.id}::uuid, ${userId}::uuid, ${request.redirectUri}, ${request.challenge}, ${request.scope},
+    ${request.tables}::text[], now() + make_interval(secs => ${seconds}::int))`
 
 export type Code = {
   client: string

@@ -1,0 +1,26 @@
+import { escapeHtml, htmlDocument } from '../../../http/html/document.ts'
+import { type Route, route } from '../../../http/route.ts'
+import type { AuthSettings } from '../../../identity/settings.ts'
+
+type Deps = { appName: string; settings: () => AuthSettings; minPasswordLength: number }
+
+/** Where people look after their own account, with nothing but the public API. */
+export const accountPageRoute = ({ appName, settings, minPasswordLength }: Deps): Route =>
+  route('GET /account', {
+    summary: 'Page where people look after their account',
+    auth: 'none',
+    answers: { 200: { content: 'text/html' } },
+    handle: () => {
+      const { webauthn_enabled, totp_enabled } = settings()
+      return htmlDocument({
+        page: 'account',
+        title: `Your ${appName} account`,
+        body: `<main><h1>Your ${escapeHtml(appName)} account</h1></main>`,
+        data: {
+          passkeys: webauthn_enabled ? 'on' : 'off',
+          totp: totp_enabled ? 'on' : 'off',
+          minPassword: String(minPasswordLength),
+        },
+      })
+    },
+  })

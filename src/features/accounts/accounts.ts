@@ -1,0 +1,102 @@
+import { randomUUID } from 'node:crypto'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Db } from '../../db/db.ts'
+import { type Sql, sql } from '../../db/sql.ts'
+import type { ProveAddress } from '../../identity/email-ownership.ts'
+import { invalidToken, orTaken } from '../../identity/errors.ts'
+import { badMailToken, isMailTokenGood, type MakeMailLink, spendMailToken } from '../../identity/mail-links.ts'
+import type { Passwords } from '../../identity/password-hashing.ts'
+import type { AuthResponse, Device, StartSession } from '../../identity/session.ts'
+import { idByEmail, insertUser } from '../../identity/users.ts'
+import * as q from './sql.ts'
+
+export type Accounts = ReturnType<typeof accountsOf>
+
+export type AccountDeps = {
+  db: Db
+  passwords: Pick<Passwords, 'hash'>
+  startSession: StartSession
+  mailLink: MakeMailLink
+  wakeMail: () => void
+  proveAddress: ProveAddress
+  /** Statements that end what the old password led to, and forget the wrong guesses at it. */
+  endAccess: (userId: string) => readonly Sql[]
+  /** Makes the end of a user's tokens count at once in this process. */
+  revoked: (userId: string) => void
+}
+
+export function accountsOf(deps: AccountDeps) {
+  const { db, passwords, mailLink } = deps
+
+  return {
+    async register(email: string, password: string, device: Device): Promise<AuthResponse> {
+      const id = randomUUID()
+      const passwordHash = await passwords.hash(password)
+      const link = mailLink('verify', email, id)
+      const session = deps.startSession(id, ['password'], device)
+      const flight = [insertUser({ id, email, passwordHash }), link.store, link.mail, session.statement] as const
+      const [, , , answer] = await orTaken(db.fly(SYSTEM, flight), 'email already registered')
+      const response = session.finish(answer)
+      deps.wakeMail()
+      if (!response) throw invalidToken()
+      return response
+    },
+
+    async me(userId: string): Promise<string> {
+      const user = await db.fly(SYSTEM, q.userJson(userId))
+      if (user === null) throw invalidToken()
+      return user
+    },
+
+    async remove(userId: string): Promise<void> {
+      await db.run(SYSTEM, q.deleteUser(userId))
+      deps.revoked(userId)
+    },
+
+    async requestReset(email: string): Promise<void> {
+      const [user] = await db.rows<{ id: string }>(SYSTEM, idByEmail(email))
+      // A token is stored for an unknown address too, and never sent, so that both cases cost one commit.
+      const { store, mail } = mailLink('reset', email, user?.id ?? null)
+      await db.run(SYSTEM, user ? [store, mail] : store)
+      deps.wakeMail()
+    },
+
+    async confirmReset(token: string, password: string): Promise<void> {
+      // Before the costly hash, so that made-up tokens cannot keep the workers busy.
+      if ((await db.run(SYSTEM, isMailTokenGood('reset', token))) === 0) throw badMailToken('reset')
+      const hash = await passwords.hash(password)
+      const userId = await db.tx(SYSTEM, async (tx) => {
+        const [spent] = await tx.rows<{ user_id: string | null }>(spendMailToken('reset', token))
+        if (!spent?.user_id) throw badMailToken('reset')
+        await deps.proveAddress(tx, spent.user_id)
+        await tx.run(sql`
+          update svc.users set password_hash = ${hash}, updated_at = now() where id = ${spent.user_id}::uuid`)
+        for (const statement of deps.endAccess(spent.user_id)) await tx.run(statement)
+        return spent.user_id
+      })
+      deps.revoked(userId)
+    },
+
+    async verify(token: string): Promise<void> {
+      const verified = await db.run(
+        SYSTEM,
+        sql`
+          with spent as (${spendMailToken('verify', token)})
+          update svc.users u set email_verified_at = coalesce(u.email_verified_at, now()), updated_at = now()
+          from spent where u.id = spent.user_id::uuid and u.email = spent.email`,
+      )
+      if (verified === 0) throw badMailToken('verify')
+    },
+
+    async resendVerification(userId: string): Promise<void> {
+      const [user] = await db.rows<{ email: string }>(
+        SYSTEM,
+        sql`select email from svc.users where id = ${userId}::uuid and email is not null and email_verified_at is null`,
+      )
+      if (!user) return
+      const { store, mail } = mailLink('verify', user.email, userId)
+      await db.run(SYSTEM, [store, mail])
+      deps.wakeMail()
+    },
+  }
+}

@@ -1,0 +1,118 @@
+import { emailOf } from '../../core/contact/email-address.ts'
+import { unauthorized } from '../../core/errors.ts'
+import { userIdOf, userOf } from '../../core/identity.ts'
+import * as t from '../../core/json-type.ts'
+import { user } from '../../core/user.ts'
+import { json, jsonText, noContent, type Route, route } from '../../http/route.ts'
+import { signedIn } from '../../identity/answers.ts'
+import { checkPasswordRules } from '../../identity/password-rules.ts'
+import { deviceOf } from '../../identity/session.ts'
+import type { AuthSettings } from '../../identity/settings.ts'
+import { accountPageRoute } from './account-page/page.ts'
+import { type AccountDeps, type Accounts, accountsOf } from './accounts.ts'
+import { pageRoutes } from './pages.ts'
+
+const email = t.string({ format: 'email' })
+const password = t.string({ format: 'password' })
+const credentials = t.object({ email, password })
+const mailToken = t.object({ token: t.string({ description: 'from the link in the mail, good once' }) })
+
+type Deps = AccountDeps & {
+  config: { oauth_redirect_url: string; min_password_length: number }
+  appName: string
+  settings: () => AuthSettings
+}
+
+/** Registration, verification and password reset, and the pages where people look after their account. */
+export function createAccounts(deps: Deps): { routes: Route[] } {
+  const { appName, settings, config } = deps
+  const minPasswordLength = config.min_password_length
+  return {
+    routes: [
+      ...accountRoutes(accountsOf(deps), minPasswordLength),
+      ...pageRoutes(config),
+      accountPageRoute({ appName, settings, minPasswordLength }),
+    ],
+  }
+}
+
+const accountRoutes = (accounts: Accounts, minPasswordLength: number): Route[] => [
+  route('POST /api/auth/register', {
+    summary: 'Sign up with email and password',
+    auth: 'none',
+    limit: 'register',
+    body: credentials,
+    answers: { 201: signedIn },
+    handle: async (call) => {
+      const address = emailOf(call.body.email)
+      checkPasswordRules(call.body.password, minPasswordLength)
+      return json(201, await accounts.register(address, call.body.password, deviceOf(call)))
+    },
+  }),
+  route('GET /api/auth/me', {
+    summary: 'Who is calling',
+    auth: 'user',
+    access: 'read',
+    answers: { 200: user },
+    handle: async ({ who }) => {
+      const id = userIdOf(who)
+      // A client-credentials token is nobody's.
+      if (id === null) throw unauthorized('not authenticated')
+      return jsonText(200, await accounts.me(id))
+    },
+  }),
+  route('DELETE /api/auth/me', {
+    summary: 'Delete the account and all that hangs on it',
+    auth: 'user',
+    answers: { 204: null },
+    handle: async ({ who }) => {
+      await accounts.remove(userOf(who).id)
+      return noContent
+    },
+  }),
+  route('POST /api/auth/password-reset', {
+    summary: 'Mail a reset link, if the address is known',
+    auth: 'none',
+    limit: 'password_reset',
+    body: t.object({ email }),
+    answers: { 204: null },
+    handle: async ({ body }) => {
+      await accounts.requestReset(emailOf(body.email))
+      return noContent
+    },
+  }),
+  route('POST /api/auth/password-reset/confirm', {
+    summary: 'Set a new password; every session ends',
+    auth: 'none',
+    limit: 'password_reset',
+    body: t.merged(mailToken, t.object({ password })),
+    answers: { 204: null },
+    handle: async ({ body }) => {
+      checkPasswordRules(body.password, minPasswordLength)
+      await accounts.confirmReset(body.token, body.password)
+      return noContent
+    },
+  }),
+  route('POST /api/auth/verify', {
+    summary: 'Prove an address with the token mailed to it',
+    auth: 'none',
+    limit: 'verify_resend',
+    body: mailToken,
+    answers: { 204: null },
+    handle: async ({ body }) => {
+      await accounts.verify(body.token)
+      return noContent
+    },
+  }),
+  route('POST /api/auth/verify/resend', {
+    summary: 'Mail the verification link again',
+    auth: 'user',
+    limit: 'verify_resend',
+    bodyKind: 'none',
+    answers: { 204: null },
+    handle: async ({ who }) => {
+      await accounts.resendVerification(userOf(who).id)
+      return noContent
+    },
+  }),
+]

@@ -1,0 +1,188 @@
+import type { Clock } from '../../core/clock.ts'
+import { reasonOf } from '../../core/errors.ts'
+import { type Identity, SYSTEM } from '../../core/identity.ts'
+import type { Observe } from '../../core/observe.ts'
+import type { Db, Notifications } from '../../db/db.ts'
+import { Loop } from '../../db/loop.ts'
+import { type Sql, sql } from '../../db/sql.ts'
+import { currentSalt, ensureSalt } from './keys.ts'
+import { storedSettings } from './settings.ts'
+
+export type Revocation = {
+  kind: 'session' | 'user' | 'key' | 'oauth_token' | 'admin' | 'all_users'
+  subject: string
+}
+
+const POLL_MS = 400
+/** Between two looks, so that a flood of logouts is read in batches. */
+const GAP_MS = 40
+const TRUST_MS = 1_000
+const PRUNE_EVERY_MS = 600_000
+
+type News = { now: number; xmin: string; salt: string; settings: unknown; revoked: (Revocation & { id: number })[] }
+
+// Transactions still running at the last look have an id of at least its xmin, so none of them is skipped when it
+// commits late.
+const newsSince = (xmin: string | undefined): Sql => sql`
+  select json_build_object(
+    'now', extract(epoch from clock_timestamp()) * 1000,
+    'xmin', pg_snapshot_xmin(pg_current_snapshot())::text,
+    'salt', ${currentSalt},
+    'settings', (${storedSettings}),
+    'revoked', ${
+      xmin === undefined
+        ? sql`'[]'::json`
+        : sql`(select coalesce(json_agg(json_build_object('id', id, 'kind', kind, 'subject', subject)), '[]')
+               from svc.revocations where xid >= ${xmin}::xid8)`
+    })::text`
+
+const prune: Sql = sql`delete from svc.revocations where at < now() - interval '1 hour'`
+
+type Ends = (who: Identity) => boolean
+
+/**
+ * What every process must know about accounts within a second of any other process changing it; see
+ * docs/decisions/0005-revocation.md.
+ */
+export class Revocations {
+  readonly #db: Db & Notifications
+  readonly #observe: Observe
+  readonly #listeners: ((ends: Ends) => void)[] = []
+  #known: News | undefined
+  #seen = new Set<number>()
+  #clockOffset = 0
+  #readAt = Number.NEGATIVE_INFINITY
+  #prunedAt = performance.now()
+  #generation = 0
+  #loop: Loop | undefined
+  #unlisten: (() => Promise<void>) | undefined
+
+  /** The database's time, so that a wrong or jumping clock of this machine neither kills nor revives a token. */
+  readonly clock: Clock = { now: () => performance.now() + this.#clockOffset }
+
+  private constructor({ db, observe }: { db: Db & Notifications; observe: Observe }) {
+    this.#db = db
+    this.#observe = observe
+  }
+
+  static async open(deps: { db: Db & Notifications; observe: Observe }): Promise<Revocations> {
+    const revocations = new Revocations(deps)
+    await revocations.#start()
+    return revocations
+  }
+
+  async #start(): Promise<void> {
+    await this.#db.run(SYSTEM, ensureSalt())
+    const look = (): void => this.#loop?.poke()
+    this.#unlisten = await this.#db.listen('svc_revocations', look, look)
+    this.#loop = new Loop({
+      step: () => this.#look(),
+      everyMs: POLL_MS,
+      firstMs: POLL_MS,
+      gapMs: () => GAP_MS,
+      onFailure: (error) =>
+        this.#observe({ level: 'warn', message: 'revocations cannot be read', attrs: { reason: reasonOf(error) } }),
+    })
+    await this.refresh()
+  }
+
+  salt(): string {
+    return this.#current().salt
+  }
+
+  /** The auth settings as stored, null while nobody changed them. */
+  settings(): unknown {
+    return this.#current().settings
+  }
+
+  /** Whether what is known here is at most a second old; if not, cached verdicts count for nothing. */
+  isFresh(): boolean {
+    return performance.now() - this.#readAt <= TRUST_MS
+  }
+
+  /** Moves with every batch of revocations. */
+  generation(): number {
+    return this.#generation
+  }
+
+  onRevoked(heard: (ends: Ends) => void): void {
+    this.#listeners.push(heard)
+  }
+
+  /** Makes revocations of this process count at once; call it after their commit. */
+  apply(batch: readonly Revocation[]): void {
+    if (batch.length > 0) this.#tell(endedBy(batch))
+  }
+
+  /** Resolves when something at least as new as this call has been read: a look under way may have missed it. */
+  async refresh(): Promise<void> {
+    await this.#loop?.next()
+  }
+
+  async stop(): Promise<void> {
+    await this.#unlisten?.()
+    await this.#loop?.stop()
+  }
+
+  #current(): News {
+    if (!this.#known) throw new Error('revocations have not been read yet')
+    return this.#known
+  }
+
+  async #look(): Promise<undefined> {
+    const startedAt = performance.now()
+    const before = this.#known
+    const text = await this.#db.fly(SYSTEM, newsSince(before?.xmin), { timeoutMs: 2_000 })
+    const news = JSON.parse(text ?? 'null') as News
+    this.#clockOffset = news.now - (startedAt + performance.now()) / 2
+    const fresh = news.revoked.filter(({ id }) => !this.#seen.has(id))
+    this.#seen = new Set(news.revoked.map(({ id }) => id))
+    this.#known = news
+    // Transaction ids that go back mean another database, e.g. a restored one: nothing known is about it.
+    if (before && BigInt(news.xmin) < BigInt(before.xmin)) this.#tell(() => true)
+    const isRotated = before !== undefined && before.salt !== news.salt
+    this.apply(isRotated ? [...fresh, { kind: 'all_users', subject: '' }] : fresh)
+    // Only now: what was read before is trusted again from the moment it is applied.
+    this.#readAt = startedAt
+    if (startedAt - this.#prunedAt > PRUNE_EVERY_MS) {
+      this.#prunedAt = startedAt
+      await this.#db.run(SYSTEM, prune)
+    }
+  }
+
+  #tell(ends: Ends): void {
+    this.#generation++
+    for (const heard of this.#listeners) heard(ends)
+  }
+}
+
+/** Whether an identity rests on something that one of these revocations ended. */
+export function endedBy(batch: readonly Revocation[]): Ends {
+  const of = (kind: Revocation['kind']): Set<string> =>
+    new Set(batch.filter((item) => item.kind === kind).map((item) => item.subject))
+  const [sessions, users, keys, oauthTokens, admins] = [
+    of('session'),
+    of('user'),
+    of('key'),
+    of('oauth_token'),
+    of('admin'),
+  ]
+  const allUsers = batch.some((item) => item.kind === 'all_users')
+
+  return (who) => {
+    switch (who.kind) {
+      case 'user':
+        return allUsers || sessions.has(who.sessionId) || users.has(who.id)
+      case 'mfa':
+        return allUsers || users.has(who.id)
+      case 'key':
+        return (
+          (who.via === 'oauth' ? oauthTokens : keys).has(who.keyId) || (who.userId !== null && users.has(who.userId))
+        )
+      case 'admin':
+        return admins.has(who.tokenId) || admins.has('')
+      default:
+        return false
+    }
+  }
+}

@@ -1,0 +1,158 @@
+import { randomUUID } from 'node:crypto'
+import { AppError, notFound, unauthorized } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import { hmacSha256, randomToken, sha256 } from '../../core/secret.ts'
+import type { Db } from '../../db/db.ts'
+import { type Sql, sql } from '../../db/sql.ts'
+import { hasSecondFactor } from '../../identity/second-factor.ts'
+import type { AuthResponse, Device, StartSession, User } from '../../identity/session.ts'
+import { type Keys, signJwt } from './jwt.ts'
+import type { Revocations } from './revocations.ts'
+import * as q from './sql.ts'
+
+export type SessionConfig = {
+  token_duration: number
+  refresh_token_duration: number
+  refresh_grace_seconds: number
+}
+
+export type Sessions = ReturnType<typeof createSessions>
+
+const MFA_SECONDS = 300
+/** Within this time a used token is taken for a second tab that lost the race, later for theft. */
+const HARMLESS_REUSE_SECONDS = 10
+
+export function createSessions(deps: { db: Db; revocations: Revocations; keys: () => Keys; config: SessionConfig }) {
+  const { db, revocations, config } = deps
+
+  const nowSeconds = (): number => Math.floor(revocations.clock.now() / 1000)
+
+  function accessToken(
+    user: User,
+    session: { sessionId: string; aal: 'aal1' | 'aal2'; amr: readonly string[] },
+  ): string {
+    const iat = nowSeconds()
+    return signJwt(
+      'access',
+      {
+        sub: user.id,
+        iat,
+        exp: iat + config.token_duration,
+        jti: randomUUID(),
+        email: user.email,
+        sid: session.sessionId,
+        aal: session.aal,
+        amr: session.amr,
+        is_anonymous: user.is_anonymous,
+        mfa_pending: false,
+      },
+      deps.keys(),
+    )
+  }
+
+  function mfaToken(user: User, jti: string, amr: readonly string[]): string {
+    const iat = nowSeconds()
+    const exp = iat + MFA_SECONDS
+    const { id: sub, email, is_anonymous } = user
+    return signJwt('mfa', { sub, iat, exp, jti, email, aal: 'aal1', amr, is_anonymous, mfa_pending: true }, deps.keys())
+  }
+
+  const start: StartSession = (userId, amr, device, onlyIf = sql`true`) => {
+    const session = { sessionId: randomUUID(), aal: amr.length > 1 ? ('aal2' as const) : ('aal1' as const), amr }
+    const [pendingId, refreshToken] = [randomUUID(), randomToken()]
+    // A passkey that verified its user is possession and knowledge in one step.
+    const mayWait = session.aal === 'aal1' && amr[0] !== 'webauthn'
+    return {
+      statement: q.openSession({
+        ...session,
+        pendingId,
+        userId,
+        device,
+        refreshHash: sha256(refreshToken),
+        refreshSeconds: config.refresh_token_duration,
+        mfaSeconds: MFA_SECONDS,
+        onlyIf,
+        secondFactor: mayWait ? hasSecondFactor(sql`u.id`) : sql`false`,
+      }),
+      finish(answer) {
+        if (answer === null) return undefined
+        const { user, pending } = JSON.parse(answer) as { user: User; pending: boolean }
+        if (pending) return { mfa_pending: true, mfa_token: mfaToken(user, pendingId, amr) }
+        return { token: accessToken(user, session), refreshToken, user }
+      },
+    }
+  }
+
+  type Current = { user: User; sessionId: string; aal: 'aal1' | 'aal2'; amr: string[] }
+
+  async function refresh(refreshToken: string, device: Device): Promise<AuthResponse> {
+    const [hash, successor] = [sha256(refreshToken), randomToken()]
+    const won = await db.fly(
+      SYSTEM,
+      q.rotateRefreshToken({
+        hash,
+        successorHash: sha256(successor),
+        successorSealed: config.refresh_grace_seconds > 0 ? sealWith(refreshToken, successor) : null,
+        refreshSeconds: config.refresh_token_duration,
+        device,
+      }),
+    )
+    if (won !== null) {
+      const current = JSON.parse(won) as Current
+      return { token: accessToken(current.user, current), refreshToken: successor, user: current.user }
+    }
+    return reused(refreshToken, hash)
+  }
+
+  async function reused(refreshToken: string, hash: string): Promise<AuthResponse> {
+    const grace = config.refresh_grace_seconds
+    const text = await db.fly(SYSTEM, q.usedRefreshToken(hash, Math.max(HARMLESS_REUSE_SECONDS, grace), grace))
+    type Used = { session: string; stolen: boolean; sealed: string | null; current: string }
+    const used = text === null ? undefined : (JSON.parse(text) as Used)
+    if (used?.stolen) await end(q.endSession(used.session))
+    if (used?.sealed) {
+      const current = JSON.parse(used.current) as Current
+      return {
+        token: accessToken(current.user, current),
+        refreshToken: unsealWith(refreshToken, used.sealed),
+        user: current.user,
+      }
+    }
+    throw unauthorized('invalid or expired refresh token')
+  }
+
+  /** Runs a statement that ends sessions, and forgets their verdicts here before anybody is told. */
+  async function end(statement: Sql): Promise<void> {
+    const ended = await db.rows<{ id: string }>(SYSTEM, statement)
+    revocations.apply(ended.map(({ id }) => ({ kind: 'session', subject: id })))
+  }
+
+  return {
+    start,
+    refresh,
+    logout: (refreshToken: string): Promise<void> => end(q.endSessionOfToken(sha256(refreshToken))),
+    list: async (userId: string, current: string): Promise<string> =>
+      (await db.fly(SYSTEM, q.listSessions(userId, current))) ?? '[]',
+
+    async revoke(userId: string, sessionId: string): Promise<void> {
+      const [found] = await db.rows<{ owner: string }>(SYSTEM, q.ownerOfSession(sessionId))
+      if (!found) throw notFound('session not found')
+      if (found.owner !== userId) throw new AppError('forbidden', "cannot revoke another user's session")
+      await end(q.endSession(sessionId))
+    },
+
+    revokeOthers: (userId: string, keep: string): Promise<void> => end(q.endOtherSessions(userId, keep)),
+  }
+}
+
+/** A one-time pad made from the old token: the database alone does not tell the new one. */
+const sealWith = (oldToken: string, newToken: string): string =>
+  xor(pad(oldToken), Buffer.from(newToken)).toString('base64')
+
+const unsealWith = (oldToken: string, sealed: string): string =>
+  xor(pad(oldToken), Buffer.from(sealed, 'base64')).toString()
+
+const pad = (token: string): Buffer =>
+  Buffer.concat([hmacSha256(token, 'successor 1'), hmacSha256(token, 'successor 2')])
+
+const xor = (pad: Buffer, text: Buffer): Buffer => Buffer.from(text.map((byte, i) => byte ^ (pad[i] ?? 0)))

@@ -1,0 +1,38 @@
+import { SYSTEM } from '../../core/identity.ts'
+import { randomHex } from '../../core/secret.ts'
+import type { SecretBox } from '../../core/secret-box.ts'
+import type { Db } from '../../db/db.ts'
+import type { SealedColumn } from '../../db/sealed.ts'
+import { sql } from '../../db/sql.ts'
+
+const KEY = 'auth.backup_code_key'
+
+/** A row of the settings. */
+export const backupCodeKey: SealedColumn = {
+  name: 'keys of backup codes',
+  table: sql`svc.settings`,
+  id: sql`key`,
+  idType: sql`text`,
+  sealed: sql`(case when key = ${KEY} then value #>> '{}' end)`,
+  store: (text) => sql`value = to_jsonb(${text}::text), updated_at = now()`,
+  context: (key) => key,
+}
+
+/**
+ * Backup codes are kept as HMACs, which nobody can make anew under another key. So their key is a random one, kept sealed:
+ * it stays when auth.encryption_key changes. Made by whoever needs it first.
+ */
+export function createBackupCodeKey({ db, box }: { db: Db; box: SecretBox }): () => Promise<Buffer> {
+  let known: Buffer | undefined
+  return async () => {
+    if (known) return known
+    const fresh = box.seal(randomHex(32), backupCodeKey.context(KEY))
+    const [row] = await db.rows<{ sealed: string }>(SYSTEM, [
+      sql`insert into svc.settings (key, value) values (${KEY}, to_jsonb(${fresh}::text)) on conflict (key) do nothing`,
+      sql`select value #>> '{}' as sealed from svc.settings where key = ${KEY}`,
+    ])
+    if (!row) throw new Error('the key of backup codes could not be stored')
+    known = Buffer.from(box.open(row.sealed, backupCodeKey.context(KEY)), 'hex')
+    return known
+  }
+}

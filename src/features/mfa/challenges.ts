@@ -1,0 +1,21 @@
+import { AppError, notFound } from '../../core/errors.ts'
+import { isUuid } from '../../core/uuid.ts'
+import type { Tx } from '../../db/db.ts'
+import { type FactorMethod, METHODS } from './methods.ts'
+import * as q from './sql.ts'
+
+export const challengeNotFound = () => notFound('challenge not found or expired')
+
+export async function requireFactor(tx: Tx, userId: string, method: FactorMethod): Promise<q.Factor> {
+  const [factor] = await tx.rows<q.Factor>(q.enrolledFactor(userId, method))
+  if (!factor) throw notFound(`no ${METHODS[method].name} factor enrolled`)
+  return factor
+}
+
+/** A challenge of this user that nobody answered yet; it may be over. */
+export async function openChallenge(tx: Tx, id: string, userId: string, method: FactorMethod): Promise<q.Challenge> {
+  const [challenge] = isUuid(id) ? await tx.rows<q.Challenge>(q.challengeOf(id, userId, method)) : []
+  if (!challenge) throw challengeNotFound()
+  if (challenge.is_verified) throw new AppError('conflict', 'challenge already verified')
+  return challenge
+}

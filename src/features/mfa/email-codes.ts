@@ -1,0 +1,40 @@
+import { AppError, unauthorized } from '../../core/errors.ts'
+import type { Tx } from '../../db/db.ts'
+import { tooManyFailures } from '../../identity/errors.ts'
+import type { QueueMail } from '../../identity/mail-links.ts'
+import type { Channel } from './sent-codes.ts'
+import * as q from './sql.ts'
+
+const SECONDS = 600
+const MAX_MAILS = 3
+
+export function emailChannel(deps: { queueMail: QueueMail; wakeMail: () => void }): Channel {
+  const expired = () => new AppError('gone', 'email MFA code expired')
+  return {
+    method: 'email',
+    digits: 6,
+    seconds: SECONDS,
+    maxWrong: 5,
+    fixedCode: () => undefined,
+    message: (to, code) => deps.queueMail('auth.mfa_code', to, { Code: code }),
+    wake: deps.wakeMail,
+    spendMessage,
+    // Whoever uses the account reads its mail, as with the link of the registration.
+    proves: q.verifyAddress,
+    failures: {
+      wrong: () => unauthorized('invalid email MFA code'),
+      expiredEnrolment: expired,
+      expiredChallenge: expired,
+      dead: tooManyFailures,
+    },
+  }
+}
+
+/** Enrolments and sign-ins together: nobody's mailbox is flooded, and nobody gets more than a few codes to guess. */
+async function spendMessage(tx: Tx, userId: string): Promise<void> {
+  const [full] = await tx.rows<{ seconds: number }>(q.mailWait(userId, MAX_MAILS, SECONDS))
+  if (full && full.seconds > 0) {
+    throw new AppError('rate_limited', 'too many requests', { headers: { 'Retry-After': String(full.seconds) } })
+  }
+  await tx.run(q.countMail(userId, SECONDS))
+}

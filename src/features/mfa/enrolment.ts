@@ -1,0 +1,49 @@
+import { AppError, notFound } from '../../core/errors.ts'
+import { SYSTEM, type UserIdentity } from '../../core/identity.ts'
+import type { Db, Tx } from '../../db/db.ts'
+import { requireOwnFactor } from '../../identity/second-factor.ts'
+import { type Account, lockAccount } from '../../identity/users.ts'
+import { type FactorMethod, METHODS } from './methods.ts'
+import * as q from './sql.ts'
+
+export type Enrolment = ReturnType<typeof createEnrolment>
+
+// Both calls hold the account's lock, so that what they find stays true until the factor is there.
+export function createEnrolment({ db }: { db: Db }) {
+  return {
+    /** Replaces what is pending of this method. */
+    start: <T>(
+      user: UserIdentity,
+      method: FactorMethod,
+      factor: Omit<q.NewFactor, 'method'>,
+      then: (tx: Tx, account: Account) => Promise<T>,
+    ): Promise<T> =>
+      db.tx(SYSTEM, async (tx) => {
+        const account = await lockAccount(tx, user.id)
+        const [enrolled] = await tx.rows(q.enrolledFactor(user.id, method))
+        if (enrolled) throw new AppError('conflict', `${METHODS[method].name} MFA already enrolled`)
+        await requireOwnFactor(tx, user)
+        await tx.run(q.dropPending(user.id, method))
+        await tx.run(q.insertFactor(user.id, { method, ...factor }))
+        return then(tx, account)
+      }),
+
+    /** `check` resolves to nothing when the code is right; a wrong one is on record before it is told. */
+    async confirm(
+      user: UserIdentity,
+      method: FactorMethod,
+      check: (tx: Tx, pending: q.Factor) => Promise<AppError | undefined>,
+    ): Promise<void> {
+      const wrong = await db.tx(SYSTEM, async (tx) => {
+        await lockAccount(tx, user.id)
+        const [pending] = await tx.rows<q.Factor>(q.pendingFactor(user.id, method))
+        if (!pending) throw notFound(`no pending ${METHODS[method].pending} found`)
+        await requireOwnFactor(tx, user)
+        const wrong = await check(tx, pending)
+        if (!wrong) await tx.run(q.confirmFactor(pending.id))
+        return wrong
+      })
+      if (wrong) throw wrong
+    },
+  }
+}

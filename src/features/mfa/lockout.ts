@@ -1,0 +1,16 @@
+import type { Tx } from '../../db/db.ts'
+import { tooManyFailures } from '../../identity/errors.ts'
+import * as q from './sql.ts'
+
+/** Over all methods: whoever cannot guess one code must not get a fresh set of tries by going on to the next. */
+const LIMIT = { max: 15, seconds: 3600, lockSeconds: 1800 }
+
+/** Counts are right only for a caller that holds the account's lock. */
+export const lockout = {
+  async refuse(tx: Tx, userId: string): Promise<void> {
+    const [lock] = await tx.rows<{ seconds: number | null }>(q.lockedSeconds(userId))
+    if (lock?.seconds && lock.seconds > 0) throw tooManyFailures(lock.seconds)
+  },
+  countFailure: (tx: Tx, userId: string): Promise<number> => tx.run(q.countFailure(userId, LIMIT)),
+  clear: (tx: Tx, userId: string): Promise<number> => tx.run(q.clearFailures(userId)),
+}

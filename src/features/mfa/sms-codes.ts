@@ -1,0 +1,27 @@
+import { unauthorized } from '../../core/errors.ts'
+import type { Sql } from '../../db/sql.ts'
+import { codeMessage, type SmsConfig } from '../../identity/sms-code.ts'
+import { challengeNotFound } from './challenges.ts'
+import type { Channel } from './sent-codes.ts'
+
+export function smsChannel(deps: {
+  config: SmsConfig
+  appName: string
+  queueSms: (to: string, body: string) => Sql
+  wakeSms: () => void
+}): Channel {
+  const { config, appName } = deps
+  const wrong = () => unauthorized('invalid or expired code')
+  return {
+    method: 'sms',
+    digits: config.sms_code_length,
+    seconds: config.sms_code_expiry,
+    maxWrong: config.sms_max_attempts,
+    fixedCode: (to) => config.sms_test_phone_numbers[to],
+    message: (to, code) => deps.queueSms(to, codeMessage(appName, code)),
+    wake: deps.wakeSms,
+    // The routes that send have a limit of their own, and all of them together have the day's.
+    spendMessage: async () => {},
+    failures: { wrong, expiredEnrolment: wrong, expiredChallenge: challengeNotFound },
+  }
+}

@@ -1,0 +1,56 @@
+import { refuse } from './errors.ts'
+
+/** What an application asks for at authorize, or a person agrees to at consent. */
+export type AuthorizationRequest = {
+  readonly responseType: string
+  readonly redirectUri: string
+  readonly scope: string
+  readonly state: string
+  readonly challenge: string
+  readonly challengeMethod: string
+  /** Sorted, each once; empty = all. */
+  readonly tables: readonly string[]
+}
+
+export type Fields = Readonly<Record<string, string>>
+
+const requestOf = (fields: Fields, tables: readonly string[]): AuthorizationRequest => ({
+  responseType: fields['response_type'] ?? '',
+  redirectUri: fields['redirect_uri'] ?? '',
+  scope: fields['scope'] ?? '',
+  state: fields['state'] ?? '',
+  challenge: fields['code_challenge'] ?? '',
+  challengeMethod: fields['code_challenge_method'] ?? '',
+  tables,
+})
+
+/** From the query of authorize; tables are separated by commas. */
+export const requestOfQuery = (query: Fields): AuthorizationRequest =>
+  requestOf(query, tableList(query['allowed_tables']))
+
+/** From the JSON of consent; tables are an array, as the prompt showed them. */
+export function requestOfBody(body: unknown): { fields: Fields; request: AuthorizationRequest } {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+    throw refuse('invalid_request', 'the body must be a JSON object')
+  }
+  const { allowed_tables: tables = [], ...rest } = body as Readonly<Record<string, unknown>>
+  if (tables !== null && !(Array.isArray(tables) && tables.every((name) => typeof name === 'string'))) {
+    throw refuse('invalid_request', 'allowed_tables must be an array of strings')
+  }
+  const fields: Record<string, string> = {}
+  for (const [name, value] of Object.entries(rest)) {
+    if (typeof value === 'string') fields[name] = value
+    else if (KNOWN.has(name) && value !== null) throw refuse('invalid_request', `${name} must be a string`)
+  }
+  return { fields, request: requestOf(fields, sortedTables(tables ?? [])) }
+}
+
+const KNOWN = new Set(
+  'decision response_type client_id redirect_uri scope state code_challenge code_challenge_method'.split(' '),
+)
+
+/** Sorted and each once, so that the same tables are the same consent. */
+export const tableList = (text: string | undefined): string[] =>
+  sortedTables((text ?? '').split(',').map((name) => name.trim()))
+
+const sortedTables = (names: readonly string[]): string[] => [...new Set(names.filter((name) => name !== ''))].sort()

@@ -1,0 +1,92 @@
+import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { SYSTEM, type UserIdentity } from '../../core/identity.ts'
+import type { Db, Tx } from '../../db/db.ts'
+import type { Sql } from '../../db/sql.ts'
+import { enrolledUser, requireAal2 } from '../../identity/second-factor.ts'
+import { lockAccount } from '../../identity/users.ts'
+import type { Notice } from './notices.ts'
+import { isBase64Url } from './webauthn/base64url.ts'
+import { MAX_CREDENTIAL_ID } from './webauthn/response.ts'
+import * as q from './webauthn/sql.ts'
+
+export type Credentials = ReturnType<typeof createCredentials>
+
+/** A name is shown in lists and mails: it is one line, and it says nothing to a terminal. */
+export function displayNameOf(given: string): string {
+  const name = given.trim()
+  if (/\p{Cc}/u.test(name)) throw badRequest('display_name must not contain control characters')
+  return name
+}
+
+const missing = () => notFound('WebAuthn credential not found')
+
+/** What a user does about the passkeys they have. */
+export function createCredentials(deps: {
+  db: Db
+  notice: Notice
+  /** Rows: the ids of the sessions that ended. */
+  endOtherSessions: (userId: string, keep: string) => Sql
+  sessionsEnded: (ids: readonly string[]) => void
+  wakeMail: () => void
+}) {
+  const { db } = deps
+
+  /** With the account locked, for a user who proved a second factor; a mail says what happened. */
+  async function change<T>(
+    user: UserIdentity,
+    work: (tx: Tx) => Promise<{ name: string; whatHappened: string; result: T }>,
+  ): Promise<T> {
+    requireAal2(user)
+    const changed = await db.tx(SYSTEM, async (tx) => {
+      const { email } = await lockAccount(tx, user.id)
+      const { name, whatHappened, result } = await work(tx)
+      for (const mail of deps.notice(email, name, whatHappened)) await tx.run(mail)
+      return result
+    })
+    deps.wakeMail()
+    return changed
+  }
+
+  function checkId(credentialId: string): void {
+    if (!isBase64Url(credentialId, MAX_CREDENTIAL_ID)) throw badRequest('invalid credential_id')
+  }
+
+  return {
+    list: async (userId: string): Promise<string> => (await db.fly(SYSTEM, q.listCredentials(userId))) ?? '',
+
+    async rename(user: UserIdentity, credentialId: string, displayName: string): Promise<unknown> {
+      checkId(credentialId)
+      if (displayName === '') throw badRequest('display_name is required')
+      return change(user, async (tx) => {
+        const [row] = await tx.rows<{ credential: unknown }>(q.renameCredential(user.id, credentialId, displayName))
+        if (!row) throw missing()
+        return { name: displayName, whatHappened: 'renamed', result: row.credential }
+      })
+    },
+
+    /** The last one goes only with the whole factor: that is a decision of its own. */
+    async remove(user: UserIdentity, credentialId: string): Promise<void> {
+      checkId(credentialId)
+      await change(user, async (tx) => {
+        const all = await tx.rows<q.Stored>(q.credentialsOf(user.id))
+        if (!all.some(({ id }) => id === credentialId)) throw missing()
+        if (all.length === 1) throw new AppError('forbidden', 'cannot delete final WebAuthn credential')
+        const [gone] = await tx.rows<{ display_name: string }>(q.deleteCredential(user.id, credentialId))
+        return { name: gone?.display_name ?? '', whatHappened: 'deleted', result: undefined }
+      })
+    },
+
+    /** Without any second factor left the user's other sessions end; this one stays as it is. */
+    async removeAll(user: UserIdentity): Promise<void> {
+      const ended = await change(user, async (tx) => {
+        const gone = await tx.run(q.deleteCredentials(user.id))
+        if (gone === 0) throw notFound('no WebAuthn factor enrolled')
+        const isLast = (await tx.run(enrolledUser(user.id))) === 0
+        const result = isLast ? await tx.rows<{ id: string }>(deps.endOtherSessions(user.id, user.sessionId)) : []
+        const whatHappened = gone === 1 ? 'deleted' : `deleted, with all others (${gone} in all)`
+        return { name: '', whatHappened, result }
+      })
+      deps.sessionsEnded(ended.map(({ id }) => id))
+    },
+  }
+}

@@ -1,0 +1,122 @@
+import { AppError, badRequest, notFound, unauthorized } from '../../core/errors.ts'
+import { type PendingIdentity, SYSTEM, type UserIdentity } from '../../core/identity.ts'
+import { isUuid } from '../../core/uuid.ts'
+import type { Db, Tx } from '../../db/db.ts'
+import { requireOwnFactor } from '../../identity/second-factor.ts'
+import type { AuthResponse, Device } from '../../identity/session.ts'
+import { lockAccount } from '../../identity/users.ts'
+import type { Notice } from './notices.ts'
+import { ready, verifyAssertion, verifyAttestation } from './webauthn/ceremony.ts'
+import { creationOptions, newChallenge, requestOptions, userHandleOf } from './webauthn/challenge.ts'
+import type { RelyingParty } from './webauthn/relying-party.ts'
+import { readAssertion, readAttestation } from './webauthn/response.ts'
+import * as q from './webauthn/sql.ts'
+
+/** Each is offered to the browser at every enrolment and sign-in. */
+const MAX_PASSKEYS = 50
+
+/** How a second factor is asked for and tried: with lockout and session, for all methods alike. */
+export type Verification = {
+  prepare<T>(userId: string, work: (tx: Tx) => Promise<T>): Promise<T>
+  /** `check` resolves to nothing when the factor is proven, else to the failure, which is counted. */
+  attempt(
+    who: PendingIdentity,
+    second: 'webauthn',
+    device: Device,
+    check: (tx: Tx) => Promise<AppError | undefined>,
+  ): Promise<AuthResponse>
+}
+
+export type PasskeyFactor = ReturnType<typeof createPasskeyFactor>
+
+const challengeNotFound = () => notFound('challenge not found or expired')
+
+/** Passkeys as second factor: a user has as many as they have devices, and any of them will do. */
+export function createPasskeyFactor(deps: {
+  db: Db
+  verification: Verification
+  relyingParty: () => RelyingParty
+  notice: Notice
+  wakeMail: () => void
+}) {
+  const { db, verification, relyingParty } = deps
+
+  async function openChallenge(tx: Tx, id: string, userId: string): Promise<q.Challenge> {
+    const [found] = isUuid(id) ? await tx.rows<q.Challenge>(q.mfaChallenge(id, userId)) : []
+    if (!found) throw challengeNotFound()
+    if (found.is_spent) throw new AppError('conflict', 'challenge already verified')
+    if (found.is_over) throw challengeNotFound()
+    return found
+  }
+
+  return {
+    /** Replaces an enrolment that was begun before. */
+    enroll: (user: UserIdentity) =>
+      db.tx(SYSTEM, async (tx) => {
+        const { email, phone } = await lockAccount(tx, user.id)
+        await requireOwnFactor(tx, user)
+        const existing = await tx.rows<q.Stored>(q.credentialsOf(user.id))
+        if (existing.length >= MAX_PASSKEYS) throw new AppError('conflict', `too many passkeys: max ${MAX_PASSKEYS}`)
+        const pending = newChallenge('enroll')
+        await tx.run(q.dropEnrolment(user.id))
+        await tx.run(q.insertChallenge(pending, user.id))
+        const userName = email || phone || user.id
+        return creationOptions(relyingParty(), pending, { userId: user.id, userName, existing })
+      }),
+
+    /** A response that proves nothing leaves the enrolment as it is. */
+    async confirm(user: UserIdentity, displayName: string, input: unknown): Promise<unknown> {
+      const response = readAttestation(input)
+      if (!response) throw badRequest('invalid attestation response')
+      await ready()
+      const credential = await db.tx(SYSTEM, async (tx) => {
+        const { email } = await lockAccount(tx, user.id)
+        const [pending] = await tx.rows<q.Enrolment>(q.pendingEnrolment(user.id))
+        if (!pending) throw notFound('no pending WebAuthn enrollment found')
+        await requireOwnFactor(tx, user)
+        const made = await verifyAttestation(relyingParty(), response, pending.challenge)
+        if (!made) throw badRequest('WebAuthn enrollment verification failed')
+        const [stored] = await tx.rows<{ credential: unknown }>(q.insertCredential(user.id, displayName, made))
+        if (!stored) throw new AppError('conflict', 'credential already registered')
+        await tx.run(q.dropEnrolment(user.id))
+        for (const mail of deps.notice(email, displayName, 'added')) await tx.run(mail)
+        return stored.credential
+      })
+      deps.wakeMail()
+      return credential
+    },
+
+    challenge: (userId: string) =>
+      verification.prepare(userId, async (tx) => {
+        const allowed = await tx.rows<q.Stored>(q.credentialsOf(userId))
+        if (allowed.length === 0) throw notFound('no WebAuthn factor enrolled')
+        const challenge = newChallenge('mfa')
+        await tx.run(q.insertChallenge(challenge, userId))
+        return requestOptions(relyingParty(), challenge, { userVerification: 'preferred', allowed })
+      }),
+
+    async verify(who: PendingIdentity, challengeId: string, input: unknown, device: Device): Promise<AuthResponse> {
+      await ready()
+      return verification.attempt(who, 'webauthn', device, async (tx) => {
+        const failed = unauthorized('WebAuthn assertion failed')
+        const { challenge } = await openChallenge(tx, challengeId, who.id)
+        const response = readAssertion(input)
+        if (!response) return failed
+        const [known] = await tx.rows<{ public_key: string }>(q.publicKeyOf(who.id, response.id))
+        if (!known) return failed
+        const signCount = await verifyAssertion(relyingParty(), response, {
+          challenge,
+          publicKey: known.public_key,
+          userHandle: userHandleOf(who.id),
+          userHandlePresence: 'optional',
+          userVerification: 'preferred',
+        })
+        if (signCount === undefined) return failed
+        const [outcome] = await tx.rows<q.Spent>(
+          q.spendChallenge(challengeId, { id: response.id, userId: who.id, signCount }),
+        )
+        return outcome?.counted ? undefined : unauthorized('cloned authenticator detected')
+      })
+    },
+  }
+}

@@ -1,0 +1,82 @@
+import { unauthorized } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import { isUuid } from '../../core/uuid.ts'
+import type { Db } from '../../db/db.ts'
+import type { AuthResponse, Device, StartSession } from '../../identity/session.ts'
+import { lockAccount } from '../../identity/users.ts'
+import { verifyAssertion } from './webauthn/ceremony.ts'
+import { newChallenge, requestOptions, userHandleOf } from './webauthn/challenge.ts'
+import { Decoy } from './webauthn/decoy.ts'
+import { makeStrangerKey } from './webauthn/public-key.ts'
+import type { RelyingParty } from './webauthn/relying-party.ts'
+import { readAssertion } from './webauthn/response.ts'
+import * as q from './webauthn/sql.ts'
+
+export type PasskeySignIn = ReturnType<typeof createPasskeySignIn>
+
+const refused = () => unauthorized('invalid email or passkey')
+
+/** A passkey that verifies its user is both factors at once, so nothing has to follow it. */
+export function createPasskeySignIn(deps: {
+  db: Db
+  startSession: StartSession
+  relyingParty: () => RelyingParty
+  decoyKey: Buffer
+}) {
+  const { db, relyingParty } = deps
+  let strangerKey: string | undefined
+
+  return {
+    /** For an address without passkey the challenge offers one that no account has. */
+    async begin(email: string) {
+      const challenge = newChallenge('login')
+      const decoy = new Decoy(deps.decoyKey, email)
+      const begun = await db.fly(SYSTEM, q.insertLoginChallenge(challenge, email, decoy.models))
+      const { ids, model_bytes: bytes } = JSON.parse(begun ?? '') as q.LoginBegun
+      const decoys = [decoy.id(bytes)]
+      const allowed = (ids.length > 0 ? ids : decoys).map((id) => ({ id }))
+      return requestOptions(relyingParty(), challenge, { userVerification: 'required', allowed })
+    },
+
+    /** Without an address: the authenticator says whose passkey it is. */
+    async beginDiscover() {
+      const challenge = newChallenge('discover')
+      await db.run(SYSTEM, q.insertChallenge(challenge, null))
+      return requestOptions(relyingParty(), challenge, { userVerification: 'required' })
+    },
+
+    async finish(
+      kind: 'login' | 'discover',
+      challengeId: string,
+      input: unknown,
+      device: Device,
+    ): Promise<AuthResponse> {
+      const response = readAssertion(input)
+      if (!response || !isUuid(challengeId)) throw refused()
+      const [found] = await db.rows<q.SignIn>(SYSTEM, q.signInChallenge(challengeId, kind, response.id))
+      if (!found) throw refused()
+      // A decoy is checked as a real one is, handle and signature, so that the time of a refusal tells nothing.
+      strangerKey ??= makeStrangerKey()
+      const signCount = await verifyAssertion(relyingParty(), response, {
+        challenge: found.challenge,
+        publicKey: found.public_key ?? strangerKey,
+        userHandle: found.user_id === null ? '' : userHandleOf(found.user_id),
+        userHandlePresence: kind === 'discover' ? 'required' : 'optional',
+        userVerification: 'required',
+      })
+      const { user_id: userId } = found
+      if (signCount === undefined || userId === null) throw refused()
+
+      const answer = await db.tx(SYSTEM, async (tx) => {
+        await lockAccount(tx, userId, refused)
+        const [outcome] = await tx.rows<q.Spent>(q.spendChallenge(challengeId, { id: response.id, userId, signCount }))
+        // A clone is refused after the commit, because its challenge is spent.
+        if (!outcome?.counted) return undefined
+        const session = deps.startSession(userId, ['webauthn'], device)
+        return session.finish(await tx.fly(session.statement))
+      })
+      if (!answer) throw refused()
+      return answer
+    },
+  }
+}

@@ -1,0 +1,94 @@
+import { randomUUID } from 'node:crypto'
+import { AppError } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Db, Tx } from '../../db/db.ts'
+import { type Sql, sql } from '../../db/sql.ts'
+import { EMAIL_TAKEN, invalidToken, orTaken } from '../../identity/errors.ts'
+import type { MakeMailLink } from '../../identity/mail-links.ts'
+import type { Passwords } from '../../identity/password-hashing.ts'
+import type { AuthResponse, Device, FirstFactor, StartSession } from '../../identity/session.ts'
+import { endSessionsOf, insertUser } from '../../identity/users.ts'
+import { KeyedSemaphore } from './keyed-semaphore.ts'
+import type { Profile } from './providers/profile.ts'
+import { linkAnonymous } from './sql.ts'
+
+export const notAnonymous = () => new AppError('forbidden', 'only anonymous accounts can link credentials')
+
+/** Accounts without credentials. One that gets them later keeps its id, and with it everything it owns. */
+export function createAnonymousAccounts(deps: {
+  db: Db
+  passwords: Pick<Passwords, 'hash'>
+  startSession: StartSession
+  mailLink: MakeMailLink
+  wakeMail: () => void
+  revoked: (userId: string) => void
+}) {
+  const { db } = deps
+  // An account is linked once: many calls at once must not fill the queue of hashes.
+  const linking = new KeyedSemaphore(1, 32)
+
+  async function link(
+    userId: string,
+    method: FirstFactor,
+    device: Device,
+    credentials: Sql,
+    more: (tx: Tx) => Promise<unknown>,
+  ): Promise<AuthResponse> {
+    const work = db.tx(SYSTEM, async (tx) => {
+      if ((await tx.run(credentials)) === 0) throw notAnonymous()
+      await more(tx)
+      await tx.run(endSessionsOf(userId))
+      const session = deps.startSession(userId, [method], device)
+      return session.finish(await tx.fly(session.statement))
+    })
+    const response = await orTaken(work, EMAIL_TAKEN)
+    deps.revoked(userId)
+    deps.wakeMail()
+    if (!response) throw notAnonymous()
+    return response
+  }
+
+  /** Before the costly hash, so that a refusal costs little; the statements that link are what decides. */
+  async function requireFree(userId: string, email: string): Promise<void> {
+    const [found] = await db.rows<{ anonymous: boolean; taken: boolean }>(
+      SYSTEM,
+      sql`select exists (select from svc.users where id = ${userId}::uuid and is_anonymous) as anonymous,
+            exists (select from svc.users where email = ${email}) as taken`,
+    )
+    if (!found?.anonymous) throw notAnonymous()
+    if (found.taken) throw new AppError('conflict', EMAIL_TAKEN)
+  }
+
+  return {
+    async register(device: Device): Promise<AuthResponse> {
+      const id = randomUUID()
+      const session = deps.startSession(id, ['anonymous'], device)
+      const [, answer] = await db.fly(SYSTEM, [insertUser({ id, isAnonymous: true }), session.statement])
+      const response = session.finish(answer)
+      if (!response) throw invalidToken()
+      return response
+    },
+
+    linkEmail(userId: string, email: string, password: string, device: Device): Promise<AuthResponse> {
+      return linking.run(userId, async () => {
+        await requireFree(userId, email)
+        const passwordHash = await deps.passwords.hash(password)
+        const mailed = deps.mailLink('verify', email, userId)
+        const credentials = linkAnonymous(userId, { email, passwordHash, emailVerified: false })
+        return link(userId, 'password', device, credentials, async (tx) => {
+          await tx.run(mailed.store)
+          await tx.run(mailed.mail)
+        })
+      })
+    },
+
+    linkProvider(userId: string, profile: Profile, device: Device): Promise<AuthResponse> {
+      const { email, emailVerified } = profile
+      const credentials = linkAnonymous(userId, { email, emailVerified: emailVerified && email !== undefined })
+      return link(userId, 'oauth', device, credentials, (tx) =>
+        tx.run(sql`insert into svc.identities (provider, subject, user_id)
+                   values (${profile.provider}, ${profile.subject}, ${userId}::uuid)`),
+      )
+    },
+  }
+}

@@ -1,0 +1,63 @@
+import { randomUUID } from 'node:crypto'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Db, Tx } from '../../db/db.ts'
+import { sql } from '../../db/sql.ts'
+import type { ProveAddress } from '../../identity/email-ownership.ts'
+import { EMAIL_TAKEN, orTaken } from '../../identity/errors.ts'
+import { badMailToken, type MakeMailLink, spendMailToken } from '../../identity/mail-links.ts'
+import type { AuthResponse, Device, StartSession } from '../../identity/session.ts'
+import { endSessionsOf, idByEmail } from '../../identity/users.ts'
+import { linkAnonymous } from './sql.ts'
+
+export function createMagicLinks(deps: {
+  db: Db
+  startSession: StartSession
+  mailLink: MakeMailLink
+  wakeMail: () => void
+  proveAddress: ProveAddress
+  revoked: (userId: string) => void
+}) {
+  const { db } = deps
+
+  /** The account of a proven address, made if there is none. */
+  async function ownerOf(tx: Tx, email: string): Promise<{ id: string; changed: boolean }> {
+    await tx.run(sql`
+      insert into svc.users (id, email, email_verified_at) values (${randomUUID()}::uuid, ${email}, now())
+      on conflict (email) do nothing`)
+    const [user] = await tx.rows<{ id: string }>(idByEmail(email))
+    if (!user) throw badMailToken('magic_link')
+    return { id: user.id, changed: await deps.proveAddress(tx, user.id) }
+  }
+
+  /** False when the account is no longer anonymous; then the link is a sign-in like any other. */
+  async function upgrade(tx: Tx, anonymousId: string, email: string): Promise<boolean> {
+    const linked = tx.run(linkAnonymous(anonymousId, { email, emailVerified: true }))
+    if ((await orTaken(linked, EMAIL_TAKEN)) === 0) return false
+    await tx.run(endSessionsOf(anonymousId))
+    return true
+  }
+
+  return {
+    /** Known and unknown addresses take the same way: an account is made only when the link is used. */
+    async request(email: string): Promise<void> {
+      const { store, mail } = deps.mailLink('magic_link', email, null)
+      await db.run(SYSTEM, [store, mail])
+      deps.wakeMail()
+    },
+
+    /** `anonymousId`: the anonymous user who asks to keep their account under the proven address. */
+    async confirm(token: string, anonymousId: string | undefined, device: Device): Promise<AuthResponse> {
+      const { user, response } = await db.tx(SYSTEM, async (tx) => {
+        const [spent] = await tx.rows<{ email: string }>(spendMailToken('magic_link', token))
+        if (!spent) throw badMailToken('magic_link')
+        const upgraded = anonymousId !== undefined && (await upgrade(tx, anonymousId, spent.email))
+        const user = upgraded ? { id: anonymousId, changed: true } : await ownerOf(tx, spent.email)
+        const session = deps.startSession(user.id, ['otp'], device)
+        return { user, response: session.finish(await tx.fly(session.statement)) }
+      })
+      if (user.changed) deps.revoked(user.id)
+      if (!response) throw badMailToken('magic_link')
+      return response
+    },
+  }
+}

@@ -1,0 +1,85 @@
+import { type AppError, unauthorized } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
+import type { Db } from '../../db/db.ts'
+import { type Sql, sql } from '../../db/sql.ts'
+import { addressSubject } from '../../http/wire/client-address.ts'
+import { tooManyFailures } from '../../identity/errors.ts'
+import { isForeign, type Passwords } from '../../identity/password-hashing.ts'
+import { isHashable } from '../../identity/password-rules.ts'
+import type { AuthResponse, Device, StartSession } from '../../identity/session.ts'
+import { KeyedSemaphore } from './keyed-semaphore.ts'
+import type { LoginBackoff } from './sql.ts'
+import * as q from './sql.ts'
+
+/** Parallel password checks of one account from one address. */
+const PARALLEL_CHECKS = 4
+
+export type LoginConfig = LoginBackoff & { hash_queue: number }
+
+type Found = {
+  id: string | null
+  password_hash: string | null
+  locked_seconds: number | null
+  may_try: boolean
+}
+
+/** Whose password it is, the hash it has now, and the statements that take note of it. */
+export type Proven = { userId: string; hash: string; record: readonly [Sql, ...Sql[]] }
+
+/** Throws `refused` when it is wrong, after counting it. */
+export type CheckPassword = (
+  email: string,
+  password: string,
+  device: Device,
+  refused: () => AppError,
+) => Promise<Proven>
+
+/** The one way to find out whether a password is right: every guess is counted, wherever it is made. */
+export function createPasswordCheck(deps: { db: Db; passwords: Passwords; config: LoginConfig }): CheckPassword {
+  const { db, passwords, config } = deps
+  const attempts = new KeyedSemaphore(PARALLEL_CHECKS, config.hash_queue)
+
+  async function check(email: string, password: string, stored: string | undefined): Promise<boolean> {
+    try {
+      return isHashable(password) ? await passwords.verify(password, stored) : await passwords.verify('', undefined)
+    } catch (error) {
+      await db.run(SYSTEM, q.takeBack(email))
+      throw error
+    }
+  }
+
+  async function attempt(email: string, password: string, ip: string, refused: () => AppError): Promise<Proven> {
+    const [found] = await db.rows<Found>(SYSTEM, q.accountAndAttempt(email, ip))
+    if (!found?.may_try) throw tooManyFailures(found?.locked_seconds ?? config.login_backoff_window)
+
+    const stored = found.password_hash ?? undefined
+    const isRight = await check(email, password, stored)
+    if (!isRight || found.id === null || stored === undefined) {
+      await db.run(SYSTEM, q.countFailure(email, ip, config))
+      throw refused()
+    }
+    const renewed = isForeign(stored) ? await passwords.hash(password) : stored
+    const renewal = renewed === stored ? [] : [q.replaceHash(found.id, stored, renewed)]
+    return { userId: found.id, hash: renewed, record: [q.clearFailures(email, ip), ...renewal] }
+  }
+
+  return (email, password, device, refused) => {
+    const ip = addressSubject(device.ip)
+    return attempts.run(`${ip} ${email}`, () => attempt(email, password, ip, refused))
+  }
+}
+
+export type Login = (email: string, password: string, device: Device) => Promise<AuthResponse>
+
+export function createLogin(deps: { db: Db; checkPassword: CheckPassword; startSession: StartSession }): Login {
+  const refused = () => unauthorized('invalid email or password')
+  return async (email, password, device) => {
+    const { userId, hash, record } = await deps.checkPassword(email, password, device, refused)
+    // The password may have been changed while it was being checked.
+    const session = deps.startSession(userId, ['password'], device, sql`u.password_hash = ${hash}`)
+    const answers = await deps.db.fly(SYSTEM, [...record, session.statement])
+    const response = session.finish(answers.at(-1) ?? null)
+    if (!response) throw refused()
+    return response
+  }
+}

@@ -1,0 +1,168 @@
+import { emailOf } from '../../core/contact/email-address.ts'
+import { normalisePhone } from '../../core/contact/phone.ts'
+import { userOf } from '../../core/identity.ts'
+import * as t from '../../core/json-type.ts'
+import type { Db } from '../../db/db.ts'
+import type { Sql } from '../../db/sql.ts'
+import type { Outgoing } from '../../http/out/outgoing.ts'
+import { json, type Route, route } from '../../http/route.ts'
+import { message, signedIn, signedInOrPending } from '../../identity/answers.ts'
+import type { ProveAddress } from '../../identity/email-ownership.ts'
+import type { MakeMailLink, QueueMail } from '../../identity/mail-links.ts'
+import type { Passwords } from '../../identity/password-hashing.ts'
+import { checkPasswordRules } from '../../identity/password-rules.ts'
+import { deviceOf, type StartSession } from '../../identity/session.ts'
+import { type AuthSettings, requireSetting } from '../../identity/settings.ts'
+import type { SmsConfig } from '../../identity/sms-code.ts'
+import { createAnonymousAccounts, notAnonymous } from './anonymous.ts'
+import { createMagicLinks } from './magic-link.ts'
+import { createLogin, createPasswordCheck, type LoginConfig } from './password.ts'
+import { createPasswordChange, passwordChangeRoute } from './password-change.ts'
+import { createExternalSignIn } from './providers/external-sign-in.ts'
+import type { ProviderConfig } from './providers/provider.ts'
+import { createProviders } from './providers/registry.ts'
+import type { ReturnConfig } from './providers/return-to.ts'
+import { providerRoutes } from './providers/routes.ts'
+import { createSmsSignIn } from './sms.ts'
+
+export type SignInDeps = {
+  db: Db
+  config: LoginConfig &
+    SmsConfig &
+    ReturnConfig & { min_password_length: number; oauth: Readonly<Record<string, ProviderConfig>> }
+  settings: () => AuthSettings
+  appName: string
+  publicBaseUrl: () => string
+  passwords: Passwords
+  startSession: StartSession
+  mailLink: MakeMailLink
+  queueMail: QueueMail
+  wakeMail: () => void
+  queueSms: (to: string, body: string) => Sql
+  wakeSms: () => void
+  /** A code has few digits, so a plain hash of it could be undone by trying them all. */
+  smsCodeKey: Buffer
+  /** For providers the operator configured. */
+  outgoing: Outgoing
+  proveAddress: ProveAddress
+  /** Statements that end what an old password led to. */
+  endAccess: (userId: string) => readonly Sql[]
+  /** Makes the end of a user's tokens count at once in this process. */
+  revoked: (userId: string) => void
+}
+
+const email = t.string({ format: 'email' })
+const phone = t.string({ description: 'E.164; spaces, dots, hyphens and parentheses are ignored' })
+const credentials = t.object({ email, password: t.string({ format: 'password' }) })
+
+/** First factors: password, mailed link, SMS code, external provider, and accounts without any. */
+export function createSignIn(deps: SignInDeps): { routes: Route[] } {
+  const { settings, config } = deps
+  const minPasswordLength = config.min_password_length
+  const checkPassword = createPasswordCheck(deps)
+  const login = createLogin({ ...deps, checkPassword })
+  const changePassword = createPasswordChange({ ...deps, checkPassword })
+  const magicLinks = createMagicLinks(deps)
+  const anonymous = createAnonymousAccounts(deps)
+  const sms = createSmsSignIn(deps)
+  const providers = createProviders({ outgoing: deps.outgoing, config: config.oauth })
+  const external = createExternalSignIn({ ...deps, providers })
+  const requireMagicLinks = requireSetting(settings, 'magic_link_enabled', 'magic link authentication')
+  const requireSms = requireSetting(settings, 'sms_enabled', 'SMS authentication')
+
+  const routes = [
+    route('POST /api/auth/login', {
+      summary: 'Sign in with email and password',
+      auth: 'none',
+      limit: 'login',
+      body: credentials,
+      answers: { 200: signedInOrPending },
+      handle: async (call) => json(200, await login(emailOf(call.body.email), call.body.password, deviceOf(call))),
+    }),
+    passwordChangeRoute({ changePassword, minPasswordLength }),
+    route('POST /api/auth/magic-link', {
+      summary: 'Mail a link that signs in',
+      auth: 'none',
+      limit: 'magic_link',
+      requires: requireMagicLinks,
+      body: t.object({ email }),
+      answers: { 200: message },
+      handle: async ({ body }) => {
+        await magicLinks.request(emailOf(body.email))
+        return json(200, { message: 'if valid, a login link has been sent' })
+      },
+    }),
+    route('POST /api/auth/magic-link/confirm', {
+      summary: 'Sign in with the token of a mailed link; an anonymous caller is upgraded',
+      auth: 'lenient',
+      limit: 'magic_link',
+      requires: requireMagicLinks,
+      body: t.object({ token: t.string() }),
+      answers: { 200: signedInOrPending },
+      handle: async (call) => {
+        const anonymousId = call.who.kind === 'user' && call.who.isAnonymous ? call.who.id : undefined
+        return json(200, await magicLinks.confirm(call.body.token, anonymousId, deviceOf(call)))
+      },
+    }),
+    route('POST /api/auth/anonymous', {
+      summary: 'An account without credentials, to be linked later',
+      auth: 'none',
+      limit: 'anonymous',
+      bodyKind: 'none',
+      requires: requireSetting(settings, 'anonymous_auth_enabled', 'anonymous authentication'),
+      answers: { 201: signedIn },
+      handle: async (call) => json(201, await anonymous.register(deviceOf(call))),
+    }),
+    route('POST /api/auth/link/email', {
+      summary: 'Give an anonymous account an address and a password',
+      auth: 'user',
+      limit: 'register',
+      body: credentials,
+      answers: { 200: signedIn },
+      handle: async (call) => {
+        const address = emailOf(call.body.email)
+        checkPasswordRules(call.body.password, minPasswordLength)
+        const user = userOf(call.who)
+        if (!user.isAnonymous) throw notAnonymous()
+        return json(200, await anonymous.linkEmail(user.id, address, call.body.password, deviceOf(call)))
+      },
+    }),
+    route('POST /api/auth/link/oauth', {
+      summary: 'Give an anonymous account an identity at an external provider',
+      auth: 'user',
+      body: t.object({ provider: t.string(), access_token: t.string({ description: "the provider's" }) }),
+      answers: { 200: signedIn },
+      handle: async (call) => {
+        const provider = providers(call.body.provider)
+        const user = userOf(call.who)
+        if (!user.isAnonymous) throw notAnonymous()
+        const profile = await provider.profileOfToken(call.body.access_token)
+        return json(200, await anonymous.linkProvider(user.id, profile, deviceOf(call)))
+      },
+    }),
+    route('POST /api/auth/sms', {
+      summary: 'Send a code that signs in',
+      auth: 'none',
+      limit: 'sms',
+      requires: requireSms,
+      body: t.object({ phone }),
+      answers: { 200: message },
+      handle: async ({ body }) => {
+        await sms.request(normalisePhone(body.phone))
+        return json(200, { message: 'if valid, a verification code has been sent' })
+      },
+    }),
+    route('POST /api/auth/sms/confirm', {
+      summary: 'Sign in with the code',
+      auth: 'none',
+      limit: 'sms',
+      requires: requireSms,
+      body: t.object({ phone, code: t.string() }),
+      answers: { 200: signedInOrPending },
+      handle: async (call) =>
+        json(200, await sms.confirm(normalisePhone(call.body.phone), call.body.code.trim(), deviceOf(call))),
+    }),
+    ...providerRoutes(external),
+  ]
+  return { routes }
+}

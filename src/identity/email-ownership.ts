@@ -1,0 +1,22 @@
+import type { Tx } from '../db/db.ts'
+import { type Sql, sql } from '../db/sql.ts'
+import { endSessionsOf } from './users.ts'
+
+/** True when the address was not verified before. */
+export type ProveAddress = (tx: Tx, userId: string) => Promise<boolean>
+
+/**
+ * The caller proved to own the address of this account. While the address was not verified, the account may have been
+ * made by another person who waits for the owner to come, so everything that could let that person in is dropped first.
+ */
+export const createAddressProof =
+  (dropCredentials: (userId: string) => readonly Sql[]): ProveAddress =>
+  async (tx, userId) => {
+    const unproven = await tx.run(sql`
+      update svc.users set email_verified_at = now(), password_hash = null, updated_at = now()
+      where id = ${userId}::uuid and email_verified_at is null`)
+    if (unproven === 0) return false
+    await tx.run(sql`delete from svc.identities where user_id = ${userId}::uuid`)
+    for (const statement of [endSessionsOf(userId), ...dropCredentials(userId)]) await tx.run(statement)
+    return true
+  }

@@ -1,0 +1,23 @@
+import { AppError, unauthorized } from '../core/errors.ts'
+
+export const invalidToken = (): AppError => unauthorized('invalid or expired token')
+
+/** Of passwords and codes alike: after too many wrong guesses the next one has to wait. */
+export const tooManyFailures = (seconds: number): AppError =>
+  new AppError('rate_limited', 'too many failed attempts, try again later', {
+    headers: { 'Retry-After': String(Math.max(1, seconds)) },
+  })
+
+export const EMAIL_TAKEN = 'email already belongs to another account'
+
+/** Turns "this value is taken" into the sentence of the endpoint. */
+export async function orTaken<T>(work: Promise<T>, message: string): Promise<T> {
+  try {
+    return await work
+  } catch (error) {
+    if (error instanceof AppError && error.kind === 'conflict') {
+      throw new AppError('conflict', message, { cause: error })
+    }
+    throw error
+  }
+}

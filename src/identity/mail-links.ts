@@ -1,0 +1,71 @@
+import { badRequest } from '../core/errors.ts'
+import { randomToken, sha256 } from '../core/secret.ts'
+import { type Sql, sql } from '../db/sql.ts'
+
+export type MailPurpose = 'verify' | 'reset' | 'magic_link'
+
+export type MailConfig = { verify_url: string; reset_url: string; magic_link_url: string; magic_link_duration: number }
+
+export type QueueMail = (template: string, to: string, variables: Record<string, string>) => Sql
+
+/**
+ * `store` puts the token where it is recognised, `mail` sends it to the owner of the address; one flight for both.
+ * `userId` is null when the address has no account (yet).
+ */
+export type MakeMailLink = (purpose: MailPurpose, email: string, userId: string | null) => { store: Sql; mail: Sql }
+
+const templates: Readonly<Record<MailPurpose, string>> = {
+  verify: 'auth.email_verification',
+  reset: 'auth.password_reset',
+  magic_link: 'auth.magic_link',
+}
+const failures: Readonly<Record<MailPurpose, string>> = {
+  verify: 'invalid or expired verification token',
+  reset: 'invalid or expired reset token',
+  magic_link: 'invalid or expired magic link token',
+}
+
+export function createMailLinks(deps: {
+  config: MailConfig
+  publicBaseUrl: () => string
+  queueMail: QueueMail
+}): MakeMailLink {
+  const { config } = deps
+  // Addresses come from the configuration alone: a Host header is the caller's word.
+  const pages: Readonly<Record<MailPurpose, { seconds: number; url: () => string }>> = {
+    verify: { seconds: 86_400, url: () => config.verify_url || `${deps.publicBaseUrl()}/auth/verify` },
+    reset: { seconds: 3_600, url: () => config.reset_url || `${deps.publicBaseUrl()}/auth/reset` },
+    magic_link: {
+      seconds: config.magic_link_duration,
+      url: () => config.magic_link_url || `${deps.publicBaseUrl()}/auth/magic-link`,
+    },
+  }
+
+  return (purpose, email, userId) => {
+    const { seconds, url } = pages[purpose]
+    const token = randomToken()
+    return {
+      store: sql`
+        insert into svc.mail_tokens (hash, purpose, email, user_id, expires_at)
+        values (${sha256(token)}, ${purpose}, ${email}, ${userId}::uuid, now() + make_interval(secs => ${seconds}::float8))
+        on conflict (purpose, email) do update
+        set hash = excluded.hash, user_id = excluded.user_id, expires_at = excluded.expires_at`,
+      mail: deps.queueMail(templates[purpose], email, { ActionURL: withToken(url(), token) }),
+    }
+  }
+}
+
+/** Gives the token's row to one caller and no other; answers {email, user_id}. */
+export const spendMailToken = (purpose: MailPurpose, token: string): Sql => sql`
+  delete from svc.mail_tokens where hash = ${sha256(token)} and purpose = ${purpose} and expires_at > now()
+  returning email, user_id::text`
+
+export const isMailTokenGood = (purpose: MailPurpose, token: string): Sql => sql`
+  select 1 from svc.mail_tokens where hash = ${sha256(token)} and purpose = ${purpose} and expires_at > now()`
+
+export const badMailToken = (purpose: MailPurpose) => badRequest(failures[purpose])
+
+function withToken(url: string, token: string): string {
+  const [page = '', fragment] = url.split('#')
+  return `${page}${page.includes('?') ? '&' : '?'}token=${token}${fragment === undefined ? '' : `#${fragment}`}`
+}

@@ -1,0 +1,133 @@
+import { availableParallelism } from 'node:os'
+import type { Worker } from 'node:worker_threads'
+import type { Options } from '@node-rs/argon2'
+import { unavailable } from '../core/errors.ts'
+import { type HashAnswer, type HashJob, startPasswordWorker } from './hash-worker.ts'
+
+export type Passwords = {
+  hash(password: string): Promise<string>
+  /**
+   * Without a stored hash that can be read (no such account, no password) one hash is still computed, so that the
+   * answer takes as long.
+   */
+  verify(password: string, encoded: string | undefined): Promise<boolean>
+  /** Hashes that wait for a free worker. */
+  queued(): number
+  stop(): Promise<void>
+}
+
+export type PasswordConfig = {
+  /** KiB per hash. */
+  argon2_memory: number
+  argon2_time: number
+  argon2_threads: number
+  /** Parallel hashes; never more than there are cores, where more would only cost memory. */
+  hash_concurrency: number
+  /** Waiting hashes; beyond that callers are told to come back. */
+  hash_queue: number
+}
+
+const IDLE_MS = 30_000
+
+type Task = { job: HashJob; resolve: (value: string | boolean) => void; reject: (error: Error) => void }
+type Seat = { worker: Worker; task: Task | undefined; idle: NodeJS.Timeout | undefined }
+
+/** argon2id off the event loop: few low-priority threads, started when first needed, behind a bounded queue. */
+export function createPasswords(config: PasswordConfig): Passwords {
+  const options: Options = {
+    memoryCost: config.argon2_memory,
+    timeCost: config.argon2_time,
+    parallelism: config.argon2_threads,
+  }
+  const maxSeats = Math.max(1, Math.min(config.hash_concurrency, availableParallelism()))
+  const seats = new Set<Seat>()
+  const waiting: Task[] = []
+  let closed = false
+
+  function submit(job: HashJob): Promise<string | boolean> {
+    return new Promise((resolve, reject) => {
+      const task = { job, resolve, reject }
+      const seat = closed ? undefined : freeSeat()
+      if (seat) give(seat, task)
+      else if (!closed && waiting.length < config.hash_queue) waiting.push(task)
+      else reject(unavailable('server busy', 1))
+    })
+  }
+
+  function freeSeat(): Seat | undefined {
+    for (const seat of seats) if (!seat.task) return seat
+    return seats.size < maxSeats ? newSeat() : undefined
+  }
+
+  function newSeat(): Seat {
+    const worker = startPasswordWorker(options)
+    const seat: Seat = { worker, task: undefined, idle: undefined }
+    worker.on('message', (answer: HashAnswer) => {
+      const task = seat.task
+      seat.task = undefined
+      if ('failure' in answer) task?.reject(new Error(`password hashing failed: ${answer.failure}`))
+      else task?.resolve(answer.value)
+      next(seat)
+    })
+    worker.on('error', (error) => lost(seat, error))
+    worker.on('exit', () => lost(seat, new Error('password worker ended')))
+    seats.add(seat)
+    return seat
+  }
+
+  function give(seat: Seat, task: Task): void {
+    clearTimeout(seat.idle)
+    seat.task = task
+    seat.worker.ref()
+    seat.worker.postMessage(task.job)
+  }
+
+  function next(seat: Seat): void {
+    const task = waiting.shift()
+    if (task) {
+      give(seat, task)
+      return
+    }
+    seat.worker.unref()
+    seat.idle = setTimeout(() => {
+      seats.delete(seat)
+      void seat.worker.terminate()
+    }, IDLE_MS).unref()
+  }
+
+  function lost(seat: Seat, error: Error): void {
+    clearTimeout(seat.idle)
+    seats.delete(seat)
+    seat.task?.reject(error)
+    seat.task = undefined
+    const task = closed ? undefined : waiting.shift()
+    if (task) give(newSeat(), task)
+  }
+
+  return {
+    hash: async (password) => String(await submit({ kind: 'hash', password: normal(password) })),
+    verify: async (password, encoded) => {
+      if (encoded !== undefined && isReadable(encoded)) {
+        return (await submit({ kind: 'verify', password: normal(password), encoded })) === true
+      }
+      await submit({ kind: 'hash', password: normal(password) })
+      return false
+    },
+    queued: () => waiting.length,
+    stop: async () => {
+      closed = true
+      for (const task of waiting.splice(0)) task.reject(unavailable('server busy', 1))
+      await Promise.all([...seats].map((seat) => seat.worker.terminate()))
+    },
+  }
+}
+
+/** Of users who were brought from elsewhere. A cost of 15 takes seconds; what is dearer could be used to stop everybody. */
+const BCRYPT = /^\$2[aby]\$(0[4-9]|1[0-5])\$[./A-Za-z0-9]{53}$/
+const ARGON2 = /^\$argon2(?:id?|d)\$v=\d+\$m=\d{1,6},t=\d{1,2},p=\d{1,2}\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+$/
+
+const isReadable = (encoded: string): boolean => ARGON2.test(encoded) || BCRYPT.test(encoded)
+export const isForeign = (encoded: string): boolean => BCRYPT.test(encoded)
+
+/** The same letters typed on another keyboard are the same password (NIST SP 800-63B, 3.1.1.2). */
+const normal = (password: string): string => password.normalize('NFC')
