@@ -31,7 +31,7 @@ const MAX_VERDICTS = 10_000
 const REASK_MS = 60_000
 const MAX_BEARER = 16 * 1024
 
-const invalid = () => unauthorized('invalid or expired token')
+const invalid = () => unauthorized('invalid or expired token', 'invalid_token')
 
 /** The one place where a bearer becomes an identity. A verdict that is known and fresh costs no query. */
 export function createIdentify(deps: IdentifyDeps): Identify {

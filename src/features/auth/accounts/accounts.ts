@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { AppError, unauthorized } from '../../../core/errors.ts'
+import { AppError, hasStatus, unauthorized } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import type { Db } from '../../../db/db.ts'
 import { sql } from '../../../db/sql.ts'
@@ -28,7 +28,7 @@ export type AccountDeps = {
 const only = (signIn: SignIn, answer: string | null): AuthResponse => {
   const response = signIn.finish(answer)
   // The account was deleted between two statements of its owner.
-  if (!response) throw unauthorized('invalid or expired token')
+  if (!response) throw unauthorized('invalid or expired token', 'invalid_token')
   return response
 }
 
@@ -37,8 +37,8 @@ export async function orTaken<T>(work: Promise<T>, message: string): Promise<T> 
   try {
     return await work
   } catch (error) {
-    if (error instanceof AppError && error.kind === 'conflict') {
-      throw new AppError('conflict', message, { cause: error })
+    if (hasStatus(error, 409)) {
+      throw new AppError('email_taken', message, { cause: error })
     }
     throw error
   }
@@ -70,7 +70,7 @@ export function createAccounts(deps: AccountDeps) {
 
     async me(userId: string): Promise<string> {
       const user = await db.fly(SYSTEM, q.userJson(userId))
-      if (user === null) throw unauthorized('invalid or expired token')
+      if (user === null) throw unauthorized('invalid or expired token', 'invalid_token')
       return user
     },
 

@@ -55,12 +55,12 @@ export function mfaRoutes(deps: {
   /** A switch that is off stops enrolment alone: whoever has a factor keeps it, and keeps needing it. */
   const requireSwitch = (method: FactorMethod | 'webauthn'): void => {
     const { name, setting } = method === 'webauthn' ? WEBAUTHN : METHODS[method]
-    if (!deps.settings()[setting]) throw notFound(`${name} MFA is not enabled`)
+    if (!deps.settings()[setting]) throw notFound(`${name} MFA is not enabled`, 'feature_disabled')
   }
 
   const enroller = ({ who }: Pick<Call, 'who'>): Enroller => {
     const user = userOf(who)
-    if (user.isAnonymous) throw new AppError('forbidden', 'link your account before enabling MFA')
+    if (user.isAnonymous) throw new AppError('account_is_anonymous', 'link your account before enabling MFA')
     return user
   }
 

@@ -13,7 +13,7 @@ export type Pending = Extract<Identity, { kind: 'mfa' }>
 
 /** The guard let only these through; this says so to the compiler. */
 export function pendingOf(who: Identity): Pending {
-  if (who.kind !== 'mfa') throw unauthorized('no MFA challenge pending')
+  if (who.kind !== 'mfa') throw unauthorized('no MFA challenge pending', 'mfa_required')
   return who
 }
 
@@ -25,7 +25,7 @@ export type Check = (tx: Tx) => Promise<AppError | undefined>
 
 export type Verification = ReturnType<typeof createVerification>
 
-const invalid = () => unauthorized('invalid or expired token')
+const invalid = () => unauthorized('invalid or expired token', 'invalid_token')
 
 /** The account, for one caller at a time until the transaction ends. */
 export async function lockAccount(tx: Tx, userId: string): Promise<accounts.Account> {

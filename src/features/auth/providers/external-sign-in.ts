@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { AppError, badRequest } from '../../../core/errors.ts'
+import { AppError, badRequest, hasStatus } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import { randomToken, sha256 } from '../../../core/secret.ts'
 import type { Tx } from '../../../db/db.ts'
@@ -83,7 +83,7 @@ export function createExternalSignIn(deps: Deps) {
       })
     // Two first sign-ins at once: the loser finds the winner's account on its second look.
     const first = await attempt().catch((error) => {
-      if (error instanceof AppError && error.kind === 'conflict' && error.message !== TAKEN) return undefined
+      if (hasStatus(error, 409) && error.message !== TAKEN) return undefined
       throw error
     })
     const { account, response } = first ?? (await orTaken(attempt(), TAKEN))
@@ -123,8 +123,8 @@ export function createExternalSignIn(deps: Deps) {
       const isOurs = state !== '' && browser !== undefined
       const [stored] = isOurs ? await db.rows<Stored>(SYSTEM, spendState(state, name, browser)) : []
       if (query['error'] !== undefined) throw signInRefused()
-      if (!stored) throw badRequest('invalid or expired OAuth state')
-      if (!query['code']) throw badRequest('missing authorization code')
+      if (!stored) throw badRequest('invalid or expired OAuth state', 'invalid_link')
+      if (!query['code']) throw badRequest('missing authorization code', 'invalid_link')
       const ask = { state, nonce: stored.nonce, codeVerifier: stored.code_verifier, callbackUrl: callbackUrl(name) }
       const profile = await provider.exchange(ask, new URLSearchParams(query))
       return { returnTo: stored.return_to, response: await enter(profile, device) }
@@ -133,4 +133,4 @@ export function createExternalSignIn(deps: Deps) {
 }
 
 const TAKEN = 'email already belongs to another account'
-const taken = () => new AppError('conflict', TAKEN)
+const taken = () => new AppError('account_taken', TAKEN)

@@ -1,4 +1,4 @@
-import { unavailable } from '../../../core/errors.ts'
+import { serverBusy } from '../../../core/errors.ts'
 
 /**
  * Lets few calls per key work at a time and keeps the others in line. Counting failures after the fact would let any
@@ -14,7 +14,7 @@ export function createGate(width: number, maxWaiting: number) {
       line.inside++
       return
     }
-    if (line.waiting.length >= maxWaiting) throw unavailable('server busy', 1)
+    if (line.waiting.length >= maxWaiting) throw serverBusy()
     await new Promise<void>((resolve) => line.waiting.push(resolve))
   }
 

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os'
 import type { Worker } from 'node:worker_threads'
 import type { Options } from '@node-rs/argon2'
-import { badRequest, unavailable } from '../../../core/errors.ts'
+import { badRequest, serverBusy } from '../../../core/errors.ts'
 import { type HashAnswer, type HashJob, startPasswordWorker } from './hash-worker.ts'
 
 export type Passwords = {
@@ -35,8 +35,9 @@ export const isHashable = (password: string): boolean => Buffer.byteLength(passw
 
 /** Limits are checked before hashing, so an oversized password costs nothing. */
 export function checkPassword(password: string, minLength: number): void {
-  if (!isHashable(password)) throw badRequest(`password must be at most ${MAX_BYTES} bytes`)
-  if ([...password].length < minLength) throw badRequest(`password must be at least ${minLength} characters`)
+  if (!isHashable(password)) throw badRequest(`password must be at most ${MAX_BYTES} bytes`, 'weak_password')
+  if ([...password].length < minLength)
+    throw badRequest(`password must be at least ${minLength} characters`, 'weak_password')
 }
 
 type Task = { job: HashJob; resolve: (value: string | boolean) => void; reject: (error: Error) => void }
@@ -56,7 +57,7 @@ export function createPasswords(costs: PasswordCosts): Passwords {
       const seat = closed ? undefined : freeSeat()
       if (seat) give(seat, task)
       else if (!closed && waiting.length < costs.queue) waiting.push(task)
-      else reject(unavailable('server busy', 1))
+      else reject(serverBusy())
     })
   }
 
@@ -122,7 +123,7 @@ export function createPasswords(costs: PasswordCosts): Passwords {
     queued: () => waiting.length,
     stop: async () => {
       closed = true
-      for (const task of waiting.splice(0)) task.reject(unavailable('server busy', 1))
+      for (const task of waiting.splice(0)) task.reject(serverBusy())
       await Promise.all([...seats].map((seat) => seat.worker.terminate()))
     },
   }

@@ -14,7 +14,7 @@ export type Linking = ReturnType<typeof createLinking>
 
 const TAKEN = 'email already belongs to another account'
 
-export const notAnonymous = () => new AppError('forbidden', 'only anonymous accounts can link credentials')
+export const notAnonymous = () => new AppError('account_not_anonymous', 'only anonymous accounts can link credentials')
 
 /** An anonymous account gets credentials and keeps its id, and with it everything it owns. */
 export function createLinking(deps: AccountDeps) {
@@ -51,7 +51,7 @@ export function createLinking(deps: AccountDeps) {
             exists (select from svc.users where email = ${email}) as taken`,
     )
     if (!found?.anonymous) throw notAnonymous()
-    if (found.taken) throw new AppError('conflict', TAKEN)
+    if (found.taken) throw new AppError('account_taken', TAKEN)
   }
 
   return {

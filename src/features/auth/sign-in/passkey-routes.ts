@@ -17,7 +17,7 @@ export function passkeyRoutes(deps: {
 }): Route[] {
   const { passkeys } = deps
   const requires = (): void => {
-    if (!deps.settings().webauthn_enabled) throw notFound('WebAuthn is not enabled')
+    if (!deps.settings().webauthn_enabled) throw notFound('WebAuthn is not enabled', 'feature_disabled')
   }
   return [
     // WebAuthn §5.11.1 of the third level: how browsers learn that pages of other domains may use these passkeys.

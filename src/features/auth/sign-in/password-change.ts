@@ -13,7 +13,7 @@ import { endAllOf } from '../sessions/sql.ts'
 import { checkPassword as checkLength } from './hashing.ts'
 import type { CheckPassword } from './password.ts'
 
-const refused = () => unauthorized('invalid current password')
+const refused = () => unauthorized('invalid current password', 'invalid_credentials')
 
 type ChangePassword = (user: UserIdentity, current: string, next: string, device: Device) => Promise<AuthResponse>
 

@@ -32,7 +32,7 @@ export function signInRoutes(deps: {
 }): Route[] {
   const { accounts, magicLinks, linking, sms, external, providers, minPasswordLength } = deps
   const require = (name: keyof AuthSettings, feature: string): void => {
-    if (!deps.settings()[name]) throw notFound(`${feature} is not enabled`)
+    if (!deps.settings()[name]) throw notFound(`${feature} is not enabled`, 'feature_disabled')
   }
   const requireMagicLinks = () => require('magic_link_enabled', 'magic link authentication')
   const requireSms = () => require('sms_enabled', 'SMS authentication')

@@ -26,7 +26,7 @@ export function createSmsSignIn(deps: {
   wakeSms: () => void
 }) {
   const { db, sessions, config } = deps
-  const invalid = () => unauthorized('invalid or expired SMS code')
+  const invalid = () => unauthorized('invalid or expired SMS code', 'invalid_code')
   const hashOf = (phone: string, code: string): string => hmacSha256(deps.codeKey, `${phone} ${code}`).toString('hex')
 
   const store = (phone: string, code: string): Sql => sql`

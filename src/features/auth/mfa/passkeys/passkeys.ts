@@ -34,7 +34,7 @@ export function createPasskeys(deps: {
   async function openChallenge(tx: Tx, id: string, userId: string): Promise<q.Challenge> {
     const [found] = isUuid(id) ? await tx.rows<q.Challenge>(q.mfaChallenge(id, userId)) : []
     if (!found) throw challengeNotFound()
-    if (found.is_spent) throw new AppError('conflict', 'challenge already verified')
+    if (found.is_spent) throw new AppError('challenge_used', 'challenge already verified')
     if (found.is_over) throw challengeNotFound()
     return found
   }
@@ -46,7 +46,8 @@ export function createPasskeys(deps: {
         const { email, phone } = await lockAccount(tx, user.id)
         await enrolment.requireSecondFactor(tx, user)
         const existing = await tx.rows<q.Stored>(q.credentialsOf(user.id))
-        if (existing.length >= MAX_PASSKEYS) throw new AppError('conflict', `too many passkeys: max ${MAX_PASSKEYS}`)
+        if (existing.length >= MAX_PASSKEYS)
+          throw new AppError('limit_reached', `too many passkeys: max ${MAX_PASSKEYS}`)
         const pending = newChallenge('enroll')
         await tx.run(q.dropEnrolment(user.id))
         await tx.run(q.insertChallenge(pending, user.id))
@@ -62,12 +63,12 @@ export function createPasskeys(deps: {
       const credential = await db.tx(SYSTEM, async (tx) => {
         const { email } = await lockAccount(tx, user.id)
         const [pending] = await tx.rows<q.Enrolment>(q.pendingEnrolment(user.id))
-        if (!pending) throw notFound('no pending WebAuthn enrollment found')
+        if (!pending) throw notFound('no pending WebAuthn enrollment found', 'enrolment_not_found')
         await enrolment.requireSecondFactor(tx, user)
         const made = await verifyAttestation(relyingParty(), response, pending.challenge)
         if (!made) throw badRequest('WebAuthn enrollment verification failed')
         const [stored] = await tx.rows<{ credential: unknown }>(q.insertCredential(user.id, displayName, made))
-        if (!stored) throw new AppError('conflict', 'credential already registered')
+        if (!stored) throw new AppError('already_exists', 'credential already registered')
         await tx.run(q.dropEnrolment(user.id))
         for (const mail of deps.notice(email, displayName, 'added')) await tx.run(mail)
         return stored.credential
@@ -79,7 +80,7 @@ export function createPasskeys(deps: {
     challenge: (userId: string) =>
       verification.prepare(userId, async (tx) => {
         const allowed = await tx.rows<q.Stored>(q.credentialsOf(userId))
-        if (allowed.length === 0) throw notFound('no WebAuthn factor enrolled')
+        if (allowed.length === 0) throw notFound('no WebAuthn factor enrolled', 'factor_not_found')
         const asked = newChallenge('mfa')
         await tx.run(q.insertChallenge(asked, userId))
         const { id, challenge } = asked
@@ -90,7 +91,7 @@ export function createPasskeys(deps: {
     async verify(who: Pending, challengeId: string, input: unknown, device: Device): Promise<AuthResponse> {
       await ready()
       return verification.attempt(who, 'webauthn', device, async (tx) => {
-        const failed = unauthorized('WebAuthn assertion failed')
+        const failed = unauthorized('WebAuthn assertion failed', 'invalid_credentials')
         const { challenge } = await openChallenge(tx, challengeId, who.id)
         const response = readAssertion(input)
         if (!response) return failed
@@ -107,7 +108,7 @@ export function createPasskeys(deps: {
         const [outcome] = await tx.rows<q.Spent>(
           q.spendChallenge(challengeId, { id: response.id, userId: who.id, signCount }),
         )
-        return outcome?.counted ? undefined : unauthorized('cloned authenticator detected')
+        return outcome?.counted ? undefined : unauthorized('cloned authenticator detected', 'invalid_credentials')
       })
     },
   }
