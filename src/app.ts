@@ -12,6 +12,8 @@ import type { App, AppOptions } from './app/options.ts'
 import { openPlatform, openStore } from './app/platform.ts'
 import { serverConfig } from './app/server-config.ts'
 import type { Config } from './config/config.ts'
+import { createMetrics } from './core/metrics.ts'
+import { countIn, fanOut } from './core/observe.ts'
 import { NO_PEERS } from './core/peers.ts'
 import { capabilitiesOf } from './db/setup/capabilities.ts'
 import type { Feature } from './http/feature.ts'
@@ -19,11 +21,13 @@ import { createHttpServer } from './http/server.ts'
 
 /** The composition root: read top to bottom, this is the architecture diagram. */
 export async function startApp(config: Config, options: AppOptions): Promise<App> {
-  const { observe, logEntries = () => [], progress = () => {}, askAllWorkers = NO_PEERS, embeddedUrl } = options
+  const { logEntries = () => [], progress = () => {}, askAllWorkers = NO_PEERS, embeddedUrl } = options
+  const metrics = createMetrics()
+  const observe = fanOut(options.observe, countIn(metrics))
   const life = new Lifecycle()
   try {
     const store = await openStore(config, life, { observe, progress, embeddedUrl })
-    const platform = await openPlatform(config, life, observe, store)
+    const platform = await openPlatform(config, life, { observe, metrics }, store)
     const messages = createMessages(config, platform)
     const identity = await createIdentity(config, platform, messages, life, { logEntries, askAllWorkers })
     const ops = createOps(config, platform, identity, life, askAllWorkers)

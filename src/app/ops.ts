@@ -41,7 +41,6 @@ export function createOps(
 
 /** One line per request; never bodies or bearers. */
 const accessLine = ({ method, route, path, status, ms, ip, requestId, userId }: RequestInfo) => ({
-  level: 'info' as const,
-  message: 'request',
+  message: 'request' as const,
   attrs: { method, route, path: path(), status, ms: Math.round(ms * 100) / 100, ip, requestId, userId },
 })

@@ -1,5 +1,5 @@
 import { type Config, publicBaseUrl } from '../config/config.ts'
-import { createMetrics, type Metrics } from '../core/metrics.ts'
+import type { Metrics } from '../core/metrics.ts'
 import type { Observe } from '../core/observe.ts'
 import { UsageMeter } from '../core/usage-meter.ts'
 import { ChangeLog } from '../db/changes/log.ts'
@@ -77,7 +77,7 @@ export async function openStore(config: Config, life: Lifecycle, { observe, prog
 export async function openPlatform(
   config: Config,
   life: Lifecycle,
-  observe: Observe,
+  { observe, metrics }: { observe: Observe; metrics: Metrics },
   { db, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
 ): Promise<Platform> {
   const gateways = life.own(createOutgoing({ allowPrivateNetworks: true }))
@@ -91,7 +91,6 @@ export async function openPlatform(
     return warning === undefined ? [] : [warning]
   }
   const counters = life.own(createCounters({ db }))
-  const metrics = createMetrics()
   metrics.gauge('svc_change_log_lag_seconds', 'Age of the oldest unread change.', [], () => changeLog.lastLag(), 'max')
   return {
     observe,

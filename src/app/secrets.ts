@@ -1,6 +1,6 @@
 import type { Config } from '../config/config.ts'
 import { reasonOf } from '../core/errors.ts'
-import type { Observe } from '../core/observe.ts'
+import { type Observe, operatorWarning } from '../core/observe.ts'
 import { deriveKey } from '../core/secret.ts'
 import { SecretBox } from '../core/secret-box.ts'
 import type { Db } from '../db/db.ts'
@@ -50,7 +50,7 @@ export class SecretKeeper implements Feature {
 
   start(): void {
     this.#underWay = this.#run().catch((error: unknown) =>
-      this.#deps.observe({ level: 'warn', message: 'secrets not encrypted anew', attrs: { error: reasonOf(error) } }),
+      this.#deps.observe({ message: 'secrets not encrypted anew', attrs: { error: reasonOf(error) } }),
     )
   }
 
@@ -67,9 +67,9 @@ export class SecretKeeper implements Feature {
     const { db, box, observe } = this.#deps
     const all = await resealAll(db, box, this.#stopping.signal)
     this.#warnings = all.filter(({ unreadable }) => unreadable > 0).map(unreadableWarning)
-    for (const message of this.#warnings) observe({ level: 'warn', message })
+    for (const warning of this.#warnings) observe(operatorWarning(warning))
     for (const { name, resealed } of all) {
-      if (resealed > 0) observe({ level: 'info', message: 'secrets encrypted anew', attrs: { name, count: resealed } })
+      if (resealed > 0) observe({ message: 'secrets encrypted anew', attrs: { name, count: resealed } })
     }
   }
 }

@@ -1,6 +1,7 @@
 import cluster from 'node:cluster'
 import type { Config } from '../config/config.ts'
 import { reasonOf } from '../core/errors.ts'
+import { operatorWarning } from '../core/observe.ts'
 import { type DataLock, lockDataDir } from '../db/setup/embedded/lock.ts'
 import { type BannerFacts, banner } from './banner.ts'
 import type { Context } from './command.ts'
@@ -19,7 +20,7 @@ export async function start(context: Context): Promise<number> {
   const { config, warnings } = context.config()
   const log = createLog(config.log)
   try {
-    for (const message of warnings) log.observe({ level: 'warn', message })
+    for (const warning of warnings) log.observe(operatorWarning(warning))
     const stopping = stopSignal()
     const lock = config.database.url === '' ? undefined : await claim(config, log)
     const progress = context.json ? () => {} : context.print
@@ -69,7 +70,7 @@ async function claim(config: Config, log: Log): Promise<DataLock | undefined> {
   try {
     return await lockDataDir(config.data_dir)
   } catch (error) {
-    log.observe({ level: 'warn', message: 'no pid file', attrs: { error: reasonOf(error) } })
+    log.observe({ message: 'no pid file', attrs: { error: reasonOf(error) } })
     return undefined
   }
 }
@@ -92,7 +93,7 @@ async function keepTokenFile(
       writeToken(config.data_dir, token)
       current = token
     } catch (error) {
-      log.observe({ level: 'warn', message: 'admin token file not written', attrs: { error: reasonOf(error) } })
+      log.observe({ message: 'admin token file not written', attrs: { error: reasonOf(error) } })
     }
   }
   await renew()

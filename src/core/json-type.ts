@@ -99,9 +99,10 @@ export const merged = <A, B>(a: JsonType<A>, b: JsonType<B>): JsonType<A & B> =>
 export const pageOf = <T>(item: JsonType<T>) =>
   object({ items: array(item), page: integer(), perPage: integer(), totalItems: integer(), totalPages: integer() })
 
-/** `{code, message, data?}`: every failure. */
+/** `{code, error, message, data?}`: every failure. The codes are no enum, because newer servers have more of them. */
 export const failure = object({
   code: integer({ description: 'the HTTP status' }),
+  error: string({ description: 'the machine-readable code, listed in docs/errors.md' }),
   message: string(),
   data: optional(record(any(), { description: 'details by constraint or field' })),
   doc_url: optional(string()),

@@ -1,5 +1,5 @@
 import type { CancelSignal } from './cancel-signal.ts'
-import { AppError, unavailable } from './errors.ts'
+import { AppError, serverBusy } from './errors.ts'
 
 /** How long a caller waits, and what it is told when it has waited too long. */
 export type Patience = { signal?: CancelSignal | undefined; timeoutMs?: number; onTimeout?: () => AppError }
@@ -195,7 +195,7 @@ function turnIn(queue: WaitingQueue, { signal, timeoutMs, onTimeout }: Patience 
       reject(error)
     }
     const cancel = (): void => giveUp(aborted())
-    const expire = (): void => giveUp(onTimeout?.() ?? unavailable('server busy'))
+    const expire = (): void => giveUp(onTimeout?.() ?? serverBusy())
     const timer = timeoutMs === undefined ? undefined : setTimeout(expire, timeoutMs)
     const stopWaiting = (): void => {
       clearTimeout(timer)

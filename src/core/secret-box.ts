@@ -10,7 +10,7 @@ const idOf = (key: Buffer): string => createHash('sha256').update('key id').upda
 
 /** What cannot be read is neither the caller's fault nor a riddle: it says what the operator can do. */
 const unreadable = (cause?: unknown): AppError =>
-  new AppError('unavailable', 'a stored secret cannot be read: name its key in auth.previous_encryption_keys', {
+  new AppError('secret_unreadable', 'a stored secret cannot be read: name its key in auth.previous_encryption_keys', {
     headers: { 'Retry-After': '60' },
     cause,
   })

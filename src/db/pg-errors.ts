@@ -1,4 +1,4 @@
-import { AppError, type ErrorKind, unavailable } from '../core/errors.ts'
+import { AppError, databaseUnavailable, type ErrorCode, unavailable } from '../core/errors.ts'
 
 /** An error as the driver reports it: from PostgreSQL (with a SQLSTATE) or from the connection. */
 export type PgError = Error & {
@@ -14,6 +14,8 @@ export type PgError = Error & {
   /** Its text, without any values, and where in it the trouble is, from 1. */
   statement?: string | undefined
   position?: string
+  /** Set by asConnectionError. */
+  isConnectionError?: boolean
 }
 
 /** Which statement of a flight PostgreSQL refused. */
@@ -51,6 +53,15 @@ export function databaseRefusal(error: unknown): string | undefined {
   const [before, after] = [from > 0 ? '… ' : '', from + MAX_SHOWN < statement.length ? ' …' : '']
   return `${message}, in: ${before}${text}${after}`
 }
+
+/** Marks what ended a connection or kept it from opening: nothing else about such an error says where it comes from. */
+export const asConnectionError = <E extends Error>(error: E): E => Object.assign(error, { isConnectionError: true })
+
+const isConnectionError = (error: unknown): boolean =>
+  ((error instanceof AppError ? error.cause : error) as PgError | undefined)?.isConnectionError === true
+
+/** PostgreSQL takes no more, or no longer: the classes that say so. */
+const LOST = /^(?:08|57P0|53300)/
 
 /** A question about an error; whoever asks it need not know the SQLSTATEs. */
 type Is = (error: unknown) => boolean
@@ -99,7 +110,10 @@ export const isAborted: Is = raised('25P02')
 /** By its timeout, or because somebody asked. */
 export const isCanceled: Is = raised('57014')
 /** The connection broke, or was never there. */
-export const isConnectionLost: Is = raisedLike(/^(?:08(?!P01)|57P0|53300|$)/)
+export const isConnectionLost: Is = (error) => {
+  const state = sqlStateOf(error)
+  return state === undefined ? isConnectionError(error) : state !== '08P01' && LOST.test(state)
+}
 /** Trouble of the server rather than of the statement: resources, shutdown, corruption. */
 export const isServerTrouble: Is = raisedLike(/^(?:08|53|57|58|XX00[12])/)
 /** Raised by svc.require_rows. */
@@ -107,76 +121,94 @@ export const isRowMissing: Is = raised('SV404')
 /** Raised by svc.lock_refresh. */
 export const isRefreshing: Is = raised('SV001')
 
-const constraintFailures: Record<string, [kind: ErrorKind, message: string, code: string]> = {
-  '23505': ['conflict', 'unique constraint violation', 'unique_violation'],
-  '23P01': ['conflict', 'exclusion constraint violation', 'exclusion_violation'],
-  '23502': ['unprocessable', 'missing required value', 'not_null_violation'],
-  '23514': ['unprocessable', 'check constraint violation', 'check_violation'],
-  '23503': ['bad_request', 'foreign key violation', 'foreign_key_violation'],
+/**
+ * Conditions of appendix A of PostgreSQL's manual whose own names a client is told, because they are about what it sent.
+ * Others of class 22 are `data_exception`. What fails because of the state the server is in has a name of ours in
+ * `fromPg`: `transaction_conflict`, `statement_timeout`, `database_unavailable`.
+ */
+const conditions: Readonly<Record<string, ErrorCode>> = {
+  '22001': 'string_data_right_truncation',
+  '22003': 'numeric_value_out_of_range',
+  '22007': 'invalid_datetime_format',
+  '22008': 'datetime_field_overflow',
+  '22012': 'division_by_zero',
+  '22021': 'character_not_in_repertoire',
+  '22023': 'invalid_parameter_value',
+  '2201B': 'invalid_regular_expression',
+  '22P02': 'invalid_text_representation',
+  '22P05': 'untranslatable_character',
+  '428C9': 'generated_always',
+  '42804': 'datatype_mismatch',
+  '44000': 'with_check_option_violation',
+  P0001: 'raise_exception',
+}
+
+const constraintFailures: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
+  '23505': ['unique_violation', 'unique constraint violation'],
+  '23P01': ['exclusion_violation', 'exclusion constraint violation'],
+  '23502': ['not_null_violation', 'missing required value'],
+  '23514': ['check_violation', 'check constraint violation'],
+  '23503': ['foreign_key_violation', 'foreign key violation'],
 }
 
 /** Somebody else is at the same row, and that takes too long. */
 export const lockedOut = (cause?: PgError): AppError =>
-  new AppError('unavailable', 'transaction conflict, please retry', { headers: { 'Retry-After': '1' }, cause })
+  unavailable('transaction conflict, please retry', 1, 'transaction_conflict', cause)
 
 const POSTGIS_SOURCE = /^(?:lwgeom|geography|gserialized|postgis)_/
 
-/** SQLSTATE becomes AppError here and nowhere else. */
-export function fromPg(error: PgError): AppError {
+/**
+ * SQLSTATE becomes AppError here and nowhere else. What comes neither from PostgreSQL nor from its connection, such as a
+ * TypeError inside a transaction, stays what it is.
+ */
+export function fromPg(thrown: unknown): unknown {
+  if (!(thrown instanceof Error) || thrown instanceof AppError) return thrown
+  const error: PgError = thrown
   const state = sqlStateOf(error)
-  if (state === undefined) return connectionLost(error)
+  if (state === undefined) return isConnectionError(error) ? databaseUnavailable(error) : error
+  return fromState(error, state)
+}
+
+function fromState(error: PgError, state: string): AppError {
+  const refused = (code: ErrorCode, message: string): AppError => new AppError(code, message, { cause: error })
   const constraint = constraintFailures[state]
   if (constraint) return constraintFailure(error, constraint)
-  if (state.startsWith('22')) return new AppError('bad_request', describeBadValue(error), { cause: error })
-  if (state.startsWith('08')) return connectionLost(error)
+  if (state.startsWith('22')) return refused(conditions[state] ?? 'data_exception', describeBadValue(error))
+  if (LOST.test(state)) return databaseUnavailable(error)
+  const named = conditions[state]
+  if (named) return refused(named, error.message)
   switch (state) {
-    case '428C9': // explicit value for a generated column
-    case '42804': // type mismatch
-    case 'P0001': // RAISE
-    case '44000': // WITH CHECK OPTION of a view
-      return new AppError('bad_request', error.message, { cause: error })
     case '42501':
-      return new AppError('forbidden', 'insufficient permissions', { cause: error })
+      return refused('insufficient_privilege', 'insufficient permissions')
     case '40001':
     case '40P01':
     case '55P03': // lock_timeout: somebody holds the row
       return lockedOut(error)
     case '57014':
-      return new AppError('timeout', 'query timed out', { cause: error })
+      return refused('statement_timeout', 'query timed out')
     case '54001': // statement too complex (stack depth)
     case '54000':
     case '54011':
     case '54023':
-      return new AppError('bad_request', 'query is too complex', { cause: error })
-    case '53300':
-    case '57P01':
-    case '57P02':
-    case '57P03':
-      return connectionLost(error)
+      return refused('query_too_complex', 'query is too complex')
     case '42P01':
-      return new AppError('not_found', 'collection not found', { cause: error })
+      return refused('collection_not_found', 'collection not found')
     case '42703':
-      return new AppError('bad_request', 'unknown column', { cause: error })
+      return refused('unknown_column', 'unknown column')
     case 'XX000': // PostGIS has no SQLSTATE of its own for a geometry it cannot read, transform or compare
       if (POSTGIS_SOURCE.test(error.file ?? '')) {
-        return new AppError('bad_request', 'geometry cannot be read, transformed or compared', { cause: error })
+        return refused('invalid_geometry', 'geometry cannot be read, transformed or compared')
       }
-      return new AppError('internal', 'internal error', { cause: error })
+      return refused('internal', 'internal error')
     default:
-      return new AppError('internal', 'internal error', { cause: error })
+      return refused('internal', 'internal error')
   }
 }
 
-function connectionLost(cause: Error): AppError {
-  const error = unavailable('database unavailable')
-  error.cause = cause
-  return error
-}
-
-function constraintFailure(error: PgError, [kind, message, code]: [ErrorKind, string, string]): AppError {
+function constraintFailure(error: PgError, [code, message]: [ErrorCode, string]): AppError {
   const key = code === 'not_null_violation' ? error.column : error.constraint
   const detail = code === 'not_null_violation' ? 'null value is not allowed' : safeDetail(error)
-  return new AppError(kind, message, { cause: error, ...(key && { data: { [key]: { code, message: detail } } }) })
+  return new AppError(code, message, { cause: error, ...(key && { data: { [key]: { code, message: detail } } }) })
 }
 
 /** PostgreSQL prints the whole failing row for CHECK and NOT NULL; that may hold columns the caller cannot see. */

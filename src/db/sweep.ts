@@ -1,5 +1,6 @@
 import { reasonOf } from '../core/errors.ts'
 import { SYSTEM } from '../core/identity.ts'
+import type { WordsBetween } from '../core/observations.ts'
 import type { Observe } from '../core/observe.ts'
 import type { Db } from './db.ts'
 import { Loop } from './loop.ts'
@@ -16,7 +17,12 @@ const SLICE = 1000
 export type RemoveSlice = (limit: number) => Sql
 
 /** What is over does not stay: one slice of each every ten minutes, and soon more of them where there is more. */
-export const sweep = (deps: { db: Db; observe: Observe; what: string; remove: readonly RemoveSlice[] }): Loop =>
+export const sweep = (deps: {
+  db: Db
+  observe: Observe
+  what: WordsBetween<'', ' not removed'>
+  remove: readonly RemoveSlice[]
+}): Loop =>
   new Loop({
     step: async () => {
       let hasMore = false
@@ -25,8 +31,7 @@ export const sweep = (deps: { db: Db; observe: Observe; what: string; remove: re
     },
     everyMs: EVERY_MS,
     firstMs: FIRST_MS,
-    onFailure: (error) =>
-      deps.observe({ level: 'warn', message: `${deps.what} not removed`, attrs: { error: reasonOf(error) } }),
+    onFailure: (error) => deps.observe({ message: `${deps.what} not removed`, attrs: { error: reasonOf(error) } }),
   })
 
 /** The same at once and to the end; resolves to how many there were. */

@@ -1,4 +1,4 @@
-import { unavailable } from '../core/errors.ts'
+import { serverBusy } from '../core/errors.ts'
 import { KeyedLimit } from '../core/limits.ts'
 import { addressSubject } from './wire/client-address.ts'
 
@@ -12,7 +12,7 @@ export class AddressShares {
 
   async run<T>(ip: string, work: () => Promise<T>): Promise<T> {
     const release = this.#limit.tryAcquire(addressSubject(ip))
-    if (!release) throw unavailable('server busy')
+    if (!release) throw serverBusy()
     try {
       return await work()
     } finally {

@@ -28,7 +28,8 @@ export function queryCheck(types: Fields): ((query: Readonly<Record<string, stri
 
 /** The declared fields of a body, in an object of our own; unknown fields are ignored. */
 export function readBody<T>(type: JsonType<T>, input: unknown): T {
-  if (typeof input !== 'object' || input === null || Array.isArray(input)) throw badRequest('invalid JSON body')
+  if (typeof input !== 'object' || input === null || Array.isArray(input))
+    throw badRequest('invalid JSON body', 'invalid_body')
   return (type.properties === undefined ? input : readObject(type, input)) as T
 }
 

@@ -1,4 +1,4 @@
-import { AppError, notFound, unauthorized } from '../core/errors.ts'
+import { AppError, hasStatus, notFound, unauthorized } from '../core/errors.ts'
 import { ANONYMOUS, type Grant, type Identity } from '../core/identity.ts'
 import type { Auth, Route } from './route.ts'
 
@@ -17,7 +17,7 @@ export function bearerOf(header: string | undefined, inQuery?: string): string |
   if (header === undefined) return inQuery
   const token = /^bearer +(\S+)$/i.exec(header)?.[1]
   if (token === undefined) throw unauthorized(MISSING)
-  if (inQuery !== undefined && inQuery !== token) throw unauthorized('invalid or expired token')
+  if (inQuery !== undefined && inQuery !== token) throw unauthorized('invalid or expired token', 'invalid_token')
   return token
 }
 
@@ -43,9 +43,9 @@ async function adminOnly(authorization: string | undefined, identify: Identify):
     const bearer = bearerOf(authorization)
     if (bearer !== undefined) return await identify(bearer)
   } catch (error) {
-    if (!(error instanceof AppError && error.kind === 'unauthorized')) throw error
+    if (!hasStatus(error, 401)) throw error
   }
-  throw unauthorized('admin authentication required')
+  throw unauthorized('admin authentication required', 'admin_required')
 }
 
 /** Throws unless the route lets this identity in. Default deny: every case that passes is named. */
@@ -55,7 +55,7 @@ export function admit(route: Route, who: Identity, visitors: Visitors): void {
       return
     case 'admin':
       if (who.kind === 'admin') return
-      throw unauthorized('admin authentication required')
+      throw unauthorized('admin authentication required', 'admin_required')
     case 'optional':
     case 'lenient':
       if (who.kind === 'anonymous') admitVisitor(route, visitors)
@@ -66,7 +66,7 @@ export function admit(route: Route, who: Identity, visitors: Visitors): void {
       break
     case 'mfa':
       if (who.kind === 'mfa') return
-      if (who.kind === 'user') throw unauthorized('no MFA challenge pending')
+      if (who.kind === 'user') throw unauthorized('no MFA challenge pending', 'mfa_required')
       break
     case 'user-or-mfa':
       if (who.kind === 'user' || who.kind === 'mfa') return
@@ -82,18 +82,18 @@ function admitVisitor({ access, openToVisitors }: Route, visitors: Visitors): vo
 }
 
 function admitKey(route: Route, grant: Grant): void {
-  if (route.access === 'none') throw new AppError('forbidden', 'API keys cannot be used here')
+  if (route.access === 'none') throw new AppError('insufficient_scope', 'API keys cannot be used here')
   if (route.access === 'write' && grant.scope === 'readonly') {
-    throw new AppError('forbidden', 'api key scope does not permit write operations')
+    throw new AppError('insufficient_scope', 'api key scope does not permit write operations')
   }
 }
 
 function refusal(who: Identity): AppError {
   switch (who.kind) {
     case 'mfa':
-      return unauthorized('MFA verification required')
+      return unauthorized('MFA verification required', 'mfa_required')
     case 'key':
-      return new AppError('forbidden', 'API keys cannot be used here')
+      return new AppError('insufficient_scope', 'API keys cannot be used here')
     case 'anonymous':
       return unauthorized(MISSING)
     default:
@@ -103,4 +103,4 @@ function refusal(who: Identity): AppError {
 
 /** Without auth there are no users, so routes that need one do not exist. */
 export const needsUser = (auth: Auth): boolean => auth === 'user' || auth === 'mfa' || auth === 'user-or-mfa'
-export const authIsOff = (): AppError => notFound('auth is not enabled')
+export const authIsOff = (): AppError => notFound('auth is not enabled', 'feature_disabled')

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { AuditEntry } from '../core/audit-entry.ts'
-import { AppError, notFound } from '../core/errors.ts'
+import { AppError, hasStatus, notFound } from '../core/errors.ts'
 import type { Observe } from '../core/observe.ts'
 import { admit, authIsOff, type Identify, needsUser, type Visitors, whoCalls } from './guard.ts'
 import { type Limiter, limitFor, pushLimitHeaders, type Rate, tooMany } from './rate-limit.ts'
@@ -121,14 +121,14 @@ function admitHandshake({ allowsOrigin }: PipelineDeps, { request, upgradeHead }
   requireHandshake(request, upgradeHead !== undefined)
   const { origin, host } = request.headers
   if (origin === undefined || allowsOrigin(origin) || origin.replace(/^https?:\/\//, '') === host) return
-  throw new AppError('forbidden', 'origin not allowed')
+  throw new AppError('origin_not_allowed', 'origin not allowed')
 }
 
 async function believeGoodBearer(exchange: Exchange, authorization: string | undefined, identify: Identify) {
   try {
     exchange.who = await whoCalls('lenient', authorization, undefined, identify)
   } catch (error) {
-    if (!(error instanceof AppError && error.kind === 'unauthorized')) throw error
+    if (!hasStatus(error, 401)) throw error
     exchange.badBearer = error
   }
 }
@@ -140,7 +140,6 @@ async function writeAudit({ audit, observe }: PipelineDeps, entry: AuditEntry): 
   } catch (error) {
     const { action, target, ip, requestId } = entry
     observe({
-      level: 'error',
       message: 'audit entry lost',
       attrs: { action, target, ip, requestId, error: causesOf(error) },
     })
@@ -161,7 +160,7 @@ async function spendAppToken(deps: PipelineDeps, exchange: Exchange, appId: stri
   if (rate === null) return
   const allowance = await deps.limiter.takeToken('app', appId, rate)
   pushLimitHeaders(exchange.own, allowance, 'X-App-RateLimit')
-  if (!allowance.allowed) throw tooMany(allowance, 'app rate limit exceeded')
+  if (!allowance.allowed) throw tooMany(allowance, 'app rate limit exceeded', 'app_rate_limited')
 }
 
 function requireTypeOf(route: Route, headers: IncomingHttpHeaders, type: string): void {

@@ -25,7 +25,7 @@ test('a limit counts over all servers of one database and tells how it stands', 
   for (const server of [one, two]) {
     const refused = await login(server)
     assert.equal(refused.status, 429)
-    assert.deepEqual(refused.body, { code: 429, message: 'too many requests' })
+    assert.deepEqual(refused.body, { code: 429, error: 'rate_limited', message: 'too many requests' })
     assert.equal(refused.headers.get('x-ratelimit-remaining'), '0')
     const retryAfter = Number(refused.headers.get('retry-after'))
     assert.ok(Number.isInteger(retryAfter) && retryAfter >= 1 && retryAfter <= 60)
@@ -66,7 +66,7 @@ test('when nobody can count, nobody passes', async () => {
   const answer = await login(api)
   assert.equal(answer.status, 503)
   assert.equal(answer.headers.get('retry-after'), '1')
-  assert.deepEqual(answer.body, { code: 503, message: 'rate limit unavailable' })
+  assert.deepEqual(answer.body, { code: 503, error: 'unavailable', message: 'rate limit unavailable' })
 })
 
 test('a subject known to be over its limit costs no query until its window ends', async () => {
@@ -132,7 +132,7 @@ test('every answer to the key of an app tells how the limit of the app stands', 
   assert.equal(forbidden.headers.get('x-app-ratelimit-remaining'), '0')
   const refused = await fetch(`${api.url}/data`, as('app'))
   assert.equal(refused.status, 429)
-  assert.deepEqual(await refused.json(), { code: 429, message: 'app rate limit exceeded' })
+  assert.deepEqual(await refused.json(), { code: 429, error: 'app_rate_limited', message: 'app rate limit exceeded' })
   assert.equal(refused.headers.get('retry-after'), '1')
   assert.equal((await fetch(`${api.url}/data`, as('readwrite'))).headers.get('x-app-ratelimit-limit'), null)
 })

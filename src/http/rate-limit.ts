@@ -65,7 +65,7 @@ async function counted(counters: Counters, key: string, seconds: number): Promis
     return await counters.add(key, seconds)
   } catch (cause) {
     if (cause instanceof AppError && cause.status === 503) throw cause
-    throw new AppError('unavailable', 'rate limit unavailable', { headers: unavailable('').headers ?? {}, cause })
+    throw unavailable('rate limit unavailable', 1, 'unavailable', cause)
   }
 }
 
@@ -83,8 +83,11 @@ export const limitHeaders = (
 export const pushLimitHeaders = (flat: FlatHeaders, allowance: Allowance, prefix: LimitPrefix): void =>
   void flat.push(...Object.entries(limitHeaders(allowance, prefix)).flat())
 
-export const tooMany = (allowance: Allowance, message = 'too many requests'): AppError =>
-  new AppError('rate_limited', message, { headers: { 'Retry-After': String(allowance.retryAfter) } })
+export const tooMany = (
+  allowance: Allowance,
+  message = 'too many requests',
+  code: 'rate_limited' | 'app_rate_limited' = 'rate_limited',
+): AppError => new AppError(code, message, { headers: { 'Retry-After': String(allowance.retryAfter) } })
 
 /** Who a `rate_limit.*` key counts: data routes by user or key, everything else by address. */
 export function limitFor(

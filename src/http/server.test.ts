@@ -113,11 +113,11 @@ test('HSTS is sent when the public address is https', async () => {
 test('unknown paths are 404, known paths with another method 405 with Allow', async () => {
   const missing = await get('/nowhere')
   assert.equal(missing.status, 404)
-  assert.deepEqual(await missing.json(), { code: 404, message: 'not found' })
+  assert.deepEqual(await missing.json(), { code: 404, error: 'not_found', message: 'not found' })
   const wrong = await get('/health', {}, 'POST')
   assert.equal(wrong.status, 405)
   assert.equal(wrong.headers.get('allow'), 'GET, HEAD, OPTIONS')
-  assert.deepEqual(await wrong.json(), { code: 405, message: 'method not allowed' })
+  assert.deepEqual(await wrong.json(), { code: 405, error: 'method_not_allowed', message: 'method not allowed' })
 })
 
 test('HEAD has the headers of GET and no body', async () => {
@@ -169,7 +169,7 @@ test('a failure nobody meant is 500 `internal error`; its cause is in the log un
   for (const path of ['/boom', '/boom-sync', '/bad-header', '/bigint']) {
     const answer = await get(path, { 'x-request-id': `id${path.slice(1)}` })
     assert.equal(answer.status, 500)
-    assert.deepEqual(await answer.json(), { code: 500, message: 'internal error' })
+    assert.deepEqual(await answer.json(), { code: 500, error: 'internal', message: 'internal error' })
     const entry = api.observations.find(({ attrs }) => attrs?.['requestId'] === `id${path.slice(1)}`)
     assert.equal(entry?.level, 'error')
     assert.doesNotMatch(String(entry?.attrs?.['error']), /\.ts:\d/)
@@ -180,7 +180,12 @@ test('a failure nobody meant is 500 `internal error`; its cause is in the log un
 test('an error keeps its data and headers', async () => {
   const answer = await get('/conflict')
   assert.equal(answer.headers.get('x-why'), 'k')
-  assert.deepEqual(await answer.json(), { code: 409, message: 'taken', data: { k: { code: 'c', message: 'm' } } })
+  assert.deepEqual(await answer.json(), {
+    code: 409,
+    error: 'conflict',
+    message: 'taken',
+    data: { k: { code: 'c', message: 'm' } },
+  })
 })
 
 test('a route may prescribe the shape of its errors, also those of the guard', async () => {
@@ -197,7 +202,7 @@ test('200 failing requests at once each hear about their own mistake', async () 
   const answers = await Promise.all(markers.map(async (marker) => (await get(`/echo?marker=${marker}`)).json()))
   assert.deepEqual(
     answers,
-    markers.map((marker) => ({ code: 400, message: `no such thing: ${marker}` })),
+    markers.map((marker) => ({ code: 400, error: 'validation_failed', message: `no such thing: ${marker}` })),
   )
 })
 
@@ -306,7 +311,7 @@ test('beyond the bound of requests at once the next are told to come back', asyn
     const answer = await fetch(`${small.url}/other`)
     assert.equal(answer.status, 503)
     assert.equal(answer.headers.get('retry-after'), '1')
-    assert.deepEqual(await answer.json(), { code: 503, message: 'server busy' })
+    assert.deepEqual(await answer.json(), { code: 503, error: 'server_busy', message: 'server busy' })
   })
   release()
   assert.deepEqual(

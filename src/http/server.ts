@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { budgets } from '../core/budgets.ts'
-import { AppError, badRequest, unavailable } from '../core/errors.ts'
+import { AppError, badRequest, serverBusy } from '../core/errors.ts'
 import { type Identity, userIdOf } from '../core/identity.ts'
 import type { BudgetLimits } from '../core/limits.ts'
 import type { Visitors } from './guard.ts'
@@ -155,9 +155,10 @@ export function createHttpServer(deps: Deps): HttpServer {
     exchange.awaitsContinue = awaitsContinue
     exchange.upgradeHead = upgradeHead
     try {
-      if (handling - receiving.count > maxConcurrent) throw unavailable('server busy')
-      if (request.headers.host === undefined && request.httpVersion === '1.1') throw badRequest('missing host header')
-      if (hasTwoHosts(request.rawHeaders)) throw badRequest('duplicate host header')
+      if (handling - receiving.count > maxConcurrent) throw serverBusy()
+      if (request.headers.host === undefined && request.httpVersion === '1.1')
+        throw badRequest('missing host header', 'bad_request')
+      if (hasTwoHosts(request.rawHeaders)) throw badRequest('duplicate host header', 'bad_request')
       const reply = pipeline(exchange)
       if (reply instanceof Promise) {
         reply.then(
@@ -244,7 +245,7 @@ export function createHttpServer(deps: Deps): HttpServer {
         send(exchange, { status: error.status, body, ...(error.headers && { headers: error.headers }) })
       }
     } catch (again) {
-      observe({ level: 'error', message: 'error answer failed', attrs: { requestId, error: causesOf(again) } })
+      observe({ message: 'error answer failed', attrs: { requestId, error: causesOf(again) } })
       response.destroy()
     }
     done(exchange, error.status)
@@ -275,7 +276,7 @@ export function createHttpServer(deps: Deps): HttpServer {
     try {
       onRequest?.(info)
     } catch (error) {
-      observe({ level: 'error', message: 'request not reported', attrs: { requestId, error: causesOf(error) } })
+      observe({ message: 'request not reported', attrs: { requestId, error: causesOf(error) } })
     }
   }
 
@@ -332,9 +333,7 @@ export function createHttpServer(deps: Deps): HttpServer {
           resolve()
         })
       })
-      server.on('error', (error) =>
-        observe({ level: 'error', message: 'http server error', attrs: { error: causesOf(error) } }),
-      )
+      server.on('error', (error) => observe({ message: 'http server error', attrs: { error: causesOf(error) } }))
       const { port } = server.address() as AddressInfo
       const host = config.host.includes(':') ? `[${config.host}]` : config.host
       return { port, url: `http://${host}:${port}` }

@@ -1,10 +1,10 @@
-import { AppError, unauthorized } from '../core/errors.ts'
+import { AppError, hasStatus, unauthorized } from '../core/errors.ts'
 
-export const invalidToken = (): AppError => unauthorized('invalid or expired token')
+export const invalidToken = (): AppError => unauthorized('invalid or expired token', 'invalid_token')
 
 /** Of passwords and codes alike: after too many wrong guesses the next one has to wait. */
 export const tooManyFailures = (seconds: number): AppError =>
-  new AppError('rate_limited', 'too many failed attempts, try again later', {
+  new AppError('too_many_attempts', 'too many failed attempts, try again later', {
     headers: { 'Retry-After': String(Math.max(1, seconds)) },
   })
 
@@ -15,8 +15,8 @@ export async function orTaken<T>(work: Promise<T>, message: string): Promise<T> 
   try {
     return await work
   } catch (error) {
-    if (error instanceof AppError && error.kind === 'conflict') {
-      throw new AppError('conflict', message, { cause: error })
+    if (hasStatus(error, 409)) {
+      throw new AppError('email_taken', message, { cause: error })
     }
     throw error
   }

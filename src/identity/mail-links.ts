@@ -63,7 +63,7 @@ export const spendMailToken = (purpose: MailPurpose, token: string): Sql => sql`
 export const isMailTokenGood = (purpose: MailPurpose, token: string): Sql => sql`
   select 1 from svc.mail_tokens where hash = ${sha256(token)} and purpose = ${purpose} and expires_at > now()`
 
-export const badMailToken = (purpose: MailPurpose) => badRequest(failures[purpose])
+export const badMailToken = (purpose: MailPurpose) => badRequest(failures[purpose], 'invalid_link')
 
 function withToken(url: string, token: string): string {
   const [page = '', fragment] = url.split('#')

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os'
 import type { Worker } from 'node:worker_threads'
 import type { Options } from '@node-rs/argon2'
-import { unavailable } from '../core/errors.ts'
+import { serverBusy } from '../core/errors.ts'
 import { type HashAnswer, type HashJob, startPasswordWorker } from './hash-worker.ts'
 
 export type Passwords = {
@@ -50,7 +50,7 @@ export function createPasswords(config: PasswordConfig): Passwords {
       const seat = closed ? undefined : freeSeat()
       if (seat) give(seat, task)
       else if (!closed && waiting.length < config.hash_queue) waiting.push(task)
-      else reject(unavailable('server busy', 1))
+      else reject(serverBusy())
     })
   }
 
@@ -116,7 +116,7 @@ export function createPasswords(config: PasswordConfig): Passwords {
     queued: () => waiting.length,
     stop: async () => {
       closed = true
-      for (const task of waiting.splice(0)) task.reject(unavailable('server busy', 1))
+      for (const task of waiting.splice(0)) task.reject(serverBusy())
       await Promise.all([...seats].map((seat) => seat.worker.terminate()))
     },
   }

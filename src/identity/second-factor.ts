@@ -14,7 +14,7 @@ export const enrolledUser = (userId: string): Sql => sql`select where ${hasSecon
 /** For what a stolen first factor must not be enough for. */
 export function requireAal2(who: { aal: 'aal1' | 'aal2' }): void {
   if (who.aal === 'aal2') return
-  throw new AppError('forbidden', 'insufficient authentication assurance level: aal2 required', {
+  throw new AppError('insufficient_aal', 'insufficient authentication assurance level: aal2 required', {
     data: { aal: { code: 'insufficient_aal', message: 'aal2 required' } },
   })
 }
@@ -27,6 +27,6 @@ export async function requireOwnFactor(tx: Tx, user: UserIdentity): Promise<void
 /** Who may enrol a second factor: anonymous accounts have nothing to protect it with. */
 export function enrollerOf(who: Identity): UserIdentity {
   const user = userOf(who)
-  if (user.isAnonymous) throw new AppError('forbidden', 'link your account before enabling MFA')
+  if (user.isAnonymous) throw new AppError('account_is_anonymous', 'link your account before enabling MFA')
   return user
 }

@@ -16,5 +16,5 @@ export type AuthSettings = Readonly<Record<SettingName, boolean>>
 
 /** For `requires` of a route: 404 while the switch is off. */
 export const requireSetting = (settings: () => AuthSettings, name: SettingName, what: string) => (): void => {
-  if (!settings()[name]) throw notFound(`${what} is not enabled`)
+  if (!settings()[name]) throw notFound(`${what} is not enabled`, 'feature_disabled')
 }

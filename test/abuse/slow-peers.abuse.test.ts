@@ -101,7 +101,10 @@ test('an answer beyond every measure is refused, and one that is not taken in ti
     budgets: { readingPace: { graceMs: 300, bytesPerSecond: 1000 * MB, streamBytesPerSecond: MB } },
   })
   const huge = await fetch(`${api.url}/huge`)
-  assert.deepEqual([huge.status, await huge.json()], [413, { code: 413, message: 'response too large' }])
+  assert.deepEqual(
+    [huge.status, await huge.json()],
+    [413, { code: 413, error: 'response_too_large', message: 'response too large' }],
+  )
   const { socket } = open(api.port, 'GET /large HTTP/1.1\r\nHost: x\r\n\r\n', { reads: false })
   // Any progress is not enough: this reader takes a little all the time.
   let taken = 0

@@ -19,7 +19,7 @@ test('PostgreSQL killed under load: 503 with Retry-After at once, then 200 again
       statuses.set(status, (statuses.get(status) ?? 0) + 1)
       if (status === 503) {
         assert.equal(headers.get('retry-after'), '1')
-        assert.deepEqual(body, { code: 503, message: 'database unavailable' })
+        assert.deepEqual(body, { code: 503, error: 'database_unavailable', message: 'database unavailable' })
       }
     }
   }

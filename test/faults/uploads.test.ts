@@ -72,7 +72,10 @@ test('a full disk is 507: nothing half is kept, everything else goes on, and spa
     const first = await sendLarge(`${server.url}/api/storage/pub`, 'old.bin', { pieces: pieces(6) })
     assert.equal(first.status, 201)
     const full = await sendLarge(`${server.url}/api/storage/pub`, 'old.bin', { pieces: pieces(20) })
-    assert.deepEqual([full.status, JSON.parse(full.text)], [507, { code: 507, message: 'insufficient storage' }])
+    assert.deepEqual(
+      [full.status, JSON.parse(full.text)],
+      [507, { code: 507, error: 'insufficient_storage', message: 'insufficient storage' }],
+    )
     assert.deepEqual(names(join(root, 'tmp')), [])
     assert.equal((await hashOf(`${server.url}/api/storage/pub/old.bin`)).sha256, first.sha256)
     await server.signUp('still@works.test')

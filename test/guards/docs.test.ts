@@ -56,7 +56,11 @@ test('an admin route answers 401 to everybody but an admin', async () => {
     for (const authorization of [undefined, 'Bearer x', `Bearer ${'0'.repeat(64)}`, `Bearer svc_${'0'.repeat(48)}`]) {
       const answer = await fetch(target, { method, ...(authorization && { headers: { authorization } }) })
       assert.equal(answer.status, 401, `${method} ${path} as ${authorization}`)
-      assert.deepEqual(await answer.json(), { code: 401, message: 'admin authentication required' })
+      assert.deepEqual(await answer.json(), {
+        code: 401,
+        error: 'admin_required',
+        message: 'admin authentication required',
+      })
     }
   }
 })

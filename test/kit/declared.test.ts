@@ -28,8 +28,8 @@ const answer = (status: number, body: unknown) => ({
 test('what a route declares passes, and failures in the common form', () => {
   check('GET', '/things/1?x=y', answer(200, { name: 'a', seen: null }))
   check('GET', '/things/1', answer(204, undefined))
-  check('GET', '/things/1', answer(404, { code: 404, message: 'thing not found' }))
-  check('GET', '/unknown', answer(404, { code: 404, message: 'not found' }))
+  check('GET', '/things/1', answer(404, { code: 404, error: 'not_found', message: 'thing not found' }))
+  check('GET', '/unknown', answer(404, { code: 404, error: 'not_found', message: 'not found' }))
   check('GET', '/open', answer(200, { anything: 1 }))
 })
 
@@ -40,6 +40,8 @@ test('everything else fails the test that got it', () => {
     ['/things/1', 200, { seen: null }, /required property 'name'/],
     ['/things/1', 201, { name: 'a', seen: null }, /GET \/things\/{id} does not declare: the status 201/],
     ['/things/1', 404, { error: 'thing not found' }, /required property 'code'/],
+    ['/things/1', 404, { code: 404, error: 'thing_lost', message: 'x' }, /the error thing_lost with the status 404/],
+    ['/things/1', 404, { code: 404, error: 'conflict', message: 'x' }, /the error conflict with the status 404/],
     ['/unknown', 200, {}, /a missing route does not declare: the status 200/],
   ]
   for (const [path, status, body, message] of refused) {

@@ -1,5 +1,6 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
+import { errorCatalogue } from '../../src/core/errors.ts'
 import { failure, type JsonSchema } from '../../src/core/json-type.ts'
 import { type Answer, json, type Route, route } from '../../src/http/route.ts'
 import { createRouter } from '../../src/http/wire/router.ts'
@@ -73,8 +74,16 @@ function fault({ contract, errorBody }: Route, answer: Answered): string | undef
   return declared.content === '*/*' || type.startsWith(declared.content) ? undefined : `the type ${type}`
 }
 
-const failureFault = (answer: Answered): string | undefined =>
-  answer.status < 400 ? `the status ${answer.status}` : jsonFault(failure, answer)
+function failureFault(answer: Answered): string | undefined {
+  if (answer.status < 400) return `the status ${answer.status}`
+  return jsonFault(failure, answer) ?? codeFault(JSON.parse(answer.text), answer.status)
+}
+
+/** The code is one of the catalogue, and belongs to the status. */
+function codeFault({ error }: { error: string }, status: number): string | undefined {
+  const declared = new Map<string, number>(Object.entries(errorCatalogue)).get(error)
+  return declared === status ? undefined : `the error ${error} with the status ${status}`
+}
 
 function jsonFault(schema: JsonSchema, { headers, text }: Answered): string | undefined {
   const type = headers.get('content-type') ?? 'no type'

@@ -1,4 +1,4 @@
-import type { Observation } from '../../core/observe.ts'
+import { levelOf, type Observation } from '../../core/observe.ts'
 
 export type Format = (observation: Observation, at: number) => string
 
@@ -23,8 +23,9 @@ const jsonString = (text: string): string => (NEEDS_ESCAPE.test(text) ? JSON.str
 const scalar = (value: number | boolean | null): string =>
   typeof value === 'number' && !Number.isFinite(value) ? 'null' : String(value)
 
-export const jsonLine: Format = ({ level, message, attrs }, at) => {
-  let line = `{"time":"${isoTime(at)}","level":"${level}","message":${jsonString(message)}`
+export const jsonLine: Format = (observation, at) => {
+  const { message, attrs } = observation
+  let line = `{"time":"${isoTime(at)}","level":"${levelOf(observation)}","message":${jsonString(message)}`
   for (const name in attrs) {
     const value = attrs[name]
     if (value === undefined) continue
@@ -33,8 +34,9 @@ export const jsonLine: Format = ({ level, message, attrs }, at) => {
   return `${line}}\n`
 }
 
-export const textLine: Format = ({ level, message, attrs }, at) => {
-  let line = `${isoTime(at)} ${level.toUpperCase().padEnd(5)} ${printable(message)}`
+export const textLine: Format = (observation, at) => {
+  const { message, attrs } = observation
+  let line = `${isoTime(at)} ${levelOf(observation).toUpperCase().padEnd(5)} ${printable(message)}`
   for (const name in attrs) {
     const value = attrs[name]
     if (value === undefined) continue

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { Writable } from 'node:stream'
 import { test } from 'node:test'
+import { type Level, type Observation, operatorWarning } from '../../core/observe.ts'
 import { jsonLine, textLine } from './lines.ts'
 import { createLog } from './log.ts'
 import { createRing } from './ring.ts'
@@ -8,6 +9,13 @@ import { createLineWriter } from './writer.ts'
 
 const AT = Date.UTC(2026, 0, 2, 3, 4, 5, 678)
 const TIME = '2026-01-02T03:04:05.678Z'
+
+/** The sinks take any words. */
+const said = (level: Level, message: string, attrs: NonNullable<Observation['attrs']> = {}): Observation => ({
+  ...operatorWarning(message),
+  level,
+  attrs,
+})
 
 function capture() {
   const chunks: string[] = []
@@ -23,25 +31,22 @@ function capture() {
 test('a line is JSON with its attributes beside the message', () => {
   const attrs = { status: 200, path: '/a"b', userId: null, missing: undefined }
   assert.equal(
-    jsonLine({ level: 'info', message: 'request', attrs }, AT),
+    jsonLine(said('info', 'request', attrs), AT),
     `{"time":"${TIME}","level":"info","message":"request","status":200,"path":"/a\\"b","userId":null}\n`,
   )
-  assert.equal(jsonLine({ level: 'warn', message: 'x' }, AT), `{"time":"${TIME}","level":"warn","message":"x"}\n`)
+  assert.equal(jsonLine(said('warn', 'x'), AT), `{"time":"${TIME}","level":"warn","message":"x"}\n`)
 })
 
 test('a text line cannot be made to look like two', () => {
-  assert.equal(
-    textLine({ level: 'warn', message: 'a\nb', attrs: { error: 'x\ny', n: 1 } }, AT),
-    `${TIME} WARN  "a\\nb" error="x\\ny" n=1\n`,
-  )
+  assert.equal(textLine(said('warn', 'a\nb', { error: 'x\ny', n: 1 }), AT), `${TIME} WARN  "a\\nb" error="x\\ny" n=1\n`)
 })
 
 test('lines are written together and below the level not at all', () => {
   const { chunks, stream } = capture()
   const log = createLog({ level: 'info', format: 'text', buffer_size: 10 }, stream)
-  log.observe({ level: 'debug', message: 'quiet' })
-  log.observe({ level: 'info', message: 'one' })
-  log.observe({ level: 'error', message: 'two' })
+  log.observe(said('debug', 'quiet'))
+  log.observe(said('info', 'one'))
+  log.observe(said('error', 'two'))
   assert.deepEqual(chunks, [])
   log.flush()
   assert.equal(chunks.length, 1)
@@ -60,7 +65,7 @@ test('secrets reach neither the line nor the buffer', () => {
     const { chunks, stream } = capture()
     const log = createLog({ level: 'info', format, buffer_size: 10 }, stream)
     const attrs = { path: '/api/realtime?token=s3cret&x=1', form: 'password=s3cret', error: 'Bearer s3cret' }
-    log.observe({ level: 'info', message: 'called /cb?code=s3cret', attrs })
+    log.observe(said('info', 'called /cb?code=s3cret', attrs))
     log.flush()
     assert.doesNotMatch(chunks.join(''), /s3cret/)
     assert.deepEqual(log.entries()[0]?.attrs, {
@@ -75,14 +80,14 @@ test('secrets reach neither the line nor the buffer', () => {
 test('the ring keeps the newest entries, oldest first', () => {
   let now = AT
   const ring = createRing(3, () => now++)
-  for (const message of ['a', 'b', 'c', 'd', 'e']) ring.sink({ level: 'info', message })
+  for (const message of ['a', 'b', 'c', 'd', 'e']) ring.sink(said('info', message))
   assert.deepEqual(
     ring.entries().map(({ message }) => message),
     ['c', 'd', 'e'],
   )
   assert.equal(ring.entries()[0]?.time, '2026-01-02T03:04:05.680Z')
   const off = createRing(0)
-  off.sink({ level: 'info', message: 'a' })
+  off.sink(said('info', 'a'))
   assert.deepEqual(off.entries(), [])
 })
 
@@ -93,11 +98,11 @@ test('a reader that stopped reading costs lines, not memory', () => {
   Object.defineProperty(stream, 'writableLength', { get: () => unread })
   const writer = createLineWriter(stream, textLine, () => AT)
   unread = 100 * 1024 * 1024
-  for (let i = 0; i < 3; i++) writer.sink({ level: 'info', message: 'lost' })
+  for (let i = 0; i < 3; i++) writer.sink(said('info', 'lost'))
   writer.flush()
   assert.deepEqual(written, [])
   unread = 0
-  writer.sink({ level: 'info', message: 'kept' })
+  writer.sink(said('info', 'kept'))
   writer.flush()
   assert.equal(written.join(''), `${TIME} WARN  log lines dropped: nobody read them lines=3\n${TIME} INFO  kept\n`)
 })

@@ -1,4 +1,4 @@
-import { fanOut, type Level, type LogEntry, type Observe } from '../../core/observe.ts'
+import { fanOut, type Level, type LogEntry, levelOf, type Observe } from '../../core/observe.ts'
 import { redact } from '../../core/redact.ts'
 import { jsonLine, textLine } from './lines.ts'
 import { createRing } from './ring.ts'
@@ -35,5 +35,5 @@ export function createLog(config: LogConfig, stream = process.stdout): Log {
 const filtered =
   (level: Level, sink: Observe): Observe =>
   (observation) => {
-    if (RANK[observation.level] >= RANK[level]) sink(observation)
+    if (RANK[levelOf(observation)] >= RANK[level]) sink(observation)
   }

@@ -1,4 +1,4 @@
-import type { LogEntry, Observation, Observe } from '../../core/observe.ts'
+import { type LogEntry, levelOf, type Observation, type Observe } from '../../core/observe.ts'
 import { redact } from '../../core/redact.ts'
 
 export type Ring = { sink: Observe; entries(): LogEntry[] }
@@ -20,10 +20,10 @@ export function createRing(size: number, now: () => number = Date.now): Ring {
 }
 
 function entryOf({ at, observation }: Kept): LogEntry {
-  const { level, message, attrs, verbatim } = observation
+  const { message, attrs, verbatim } = observation
   return {
     time: new Date(at).toISOString(),
-    level: level.toUpperCase(),
+    level: levelOf(observation).toUpperCase(),
     message: verbatim ? message : redact(message),
     ...(attrs && { attrs: verbatim ? attrs : withoutSecrets(attrs) }),
   }

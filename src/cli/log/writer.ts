@@ -39,7 +39,7 @@ export function createLineWriter(
     let text = ''
     if (dropped > 0) {
       const attrs = { lines: dropped }
-      text += format({ level: 'warn', message: 'log lines dropped: nobody read them', attrs }, now())
+      text += format({ message: 'log lines dropped: nobody read them', attrs }, now())
       dropped = 0
     }
     for (const { observation, at } of waiting) text += format(observation, at)

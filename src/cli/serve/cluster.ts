@@ -137,7 +137,6 @@ export class Cluster implements Server {
     this.#shortLives = livedMs < SHORT_LIFE_MS ? this.#shortLives + 1 : 0
     const delayMs = this.#delayMs
     this.#observe({
-      level: 'error',
       message: 'a worker ended and is replaced',
       attrs: { pid, why, delayMs },
     })
@@ -158,7 +157,7 @@ export class Cluster implements Server {
   }
 
   #startLater(error: unknown): void {
-    this.#observe({ level: 'error', message: 'a worker did not start', attrs: { error: reasonOf(error) } })
+    this.#observe({ message: 'a worker did not start', attrs: { error: reasonOf(error) } })
     this.#shortLives++
     setTimeout(() => this.#startAgain(), this.#delayMs)
   }

@@ -72,10 +72,10 @@ export function collectRarely(): void {
 
 export function watchForBugs(log: Log): void {
   process.on('unhandledRejection', (reason) => {
-    log.observe({ level: 'error', message: 'unhandled rejection', attrs: { error: traceOf(reason) } })
+    log.observe({ message: 'unhandled rejection', attrs: { error: traceOf(reason) } })
   })
   process.on('uncaughtException', (error) => {
-    log.observe({ level: 'error', message: 'uncaught exception', attrs: { error: traceOf(error) } })
+    log.observe({ message: 'uncaught exception', attrs: { error: traceOf(error) } })
     process.exit(1)
   })
 }

@@ -9,10 +9,10 @@ const DOMAIN = /^[^\s@\p{C}"(),:;<>[\]\\.]+(\.[^\s@\p{C}"(),:;<>[\]\\.]+)+$/u
 /** The one form in which an address is stored, compared and written to. */
 export function emailOf(given: string): string {
   const email = normaliseEmail(given)
-  if (email === '') throw badRequest('email is required')
+  if (email === '') throw badRequest('email is required', 'invalid_email')
   // The root of the domain name system: a second spelling of an address that may belong to somebody else.
-  if (email.endsWith('.')) throw badRequest('invalid email address')
-  if (!isEmail(email)) throw badRequest('invalid email format')
+  if (email.endsWith('.')) throw badRequest('invalid email address', 'invalid_email')
+  if (!isEmail(email)) throw badRequest('invalid email format', 'invalid_email')
   return email
 }
 

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { reasonOf } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
+import type { WordsBetween } from '../../core/observations.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db, Notifications, Relayed } from '../db.ts'
 import { Loop, type LoopOptions, within } from '../loop.ts'
@@ -104,6 +105,8 @@ export function isBefore(a: Position, b: Position): boolean {
   return BigInt(x.id) < BigInt(y.id)
 }
 
+type Part = WordsBetween<'change log: ', ' failed'>
+
 export type ChangeLogDeps = {
   db: Db & Notifications
   observe: Observe
@@ -144,7 +147,7 @@ export class ChangeLog {
 
   async start(): Promise<void> {
     if ((await this.#db.fly(SYSTEM, adoptChanges)) === 'true') {
-      this.#observe({ level: 'warn', message: 'change log: adopted the changes of a restored database' })
+      this.#observe({ message: 'change log: adopted the changes of a restored database' })
     }
     this.#settling = this.#loop('settling', {
       step: () => this.#settle(),
@@ -269,7 +272,7 @@ export class ChangeLog {
       if (taken.count > 0) onBatch(taken.count)
       return taken.count > 0 ? 0 : undefined
     }
-    const loop = this.#loop(`reader ${name}`, { step, everyMs: POLL_MS, gapMs: () => DURABLE_GAP_MS })
+    const loop = this.#loop('reader', { step, everyMs: POLL_MS, gapMs: () => DURABLE_GAP_MS }, name)
     this.#readers.add(loop)
     return { wake: () => loop.poke() }
   }
@@ -329,13 +332,13 @@ export class ChangeLog {
     this.#settling?.poke()
   }
 
-  #loop(what: string, options: Omit<LoopOptions, 'onFailure'>): Loop {
-    const loop = new Loop({ ...options, onFailure: (error) => this.#troubled(what, error) })
+  #loop(what: Part, options: Omit<LoopOptions, 'onFailure'>, reader?: string): Loop {
+    const loop = new Loop({ ...options, onFailure: (error) => this.#troubled(what, error, reader) })
     this.#loops.add(loop)
     return loop
   }
 
-  #troubled(what: string, error: unknown): void {
-    this.#observe({ level: 'warn', message: `change log: ${what} failed`, attrs: { error: reasonOf(error) } })
+  #troubled(what: Part, error: unknown, reader?: string): void {
+    this.#observe({ message: `change log: ${what} failed`, attrs: { reader, error: reasonOf(error) } })
   }
 }

@@ -18,7 +18,7 @@ export async function watchTable({ db, observe }: Omit<Deps, 'schema'>, table: T
     return true
   } catch (error) {
     const attrs = { table: `${table.schema}.${table.name}`, reason: reasonOf(error) }
-    observe({ level: 'warn', message: 'cannot watch table', attrs })
+    observe({ message: 'cannot watch table', attrs })
     return false
   }
 }
@@ -32,7 +32,7 @@ export async function watchTables(deps: Deps, names: readonly string[]): Promise
     if (table) await watchTable(deps, table)
     else {
       const attrs = { table: name, reason: 'there is no such table' }
-      observe({ level: 'warn', message: 'cannot watch table', attrs })
+      observe({ message: 'cannot watch table', attrs })
     }
   }
   if (names.length > 0) await schema.refreshIfStale()

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import type { WordsBetween } from '../../core/observations.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db, Notifications } from '../db.ts'
 import { Loop } from '../loop.ts'
@@ -119,10 +120,10 @@ export class Queue {
   }
 
   /** One line per outage, not one per second. */
-  #troubled(what: string, error: unknown): void {
+  #troubled(what: WordsBetween<'queue: ', ' failed'>, error: unknown): void {
     if (this.#isTroubled) return
     this.#isTroubled = true
-    this.#observe({ level: 'warn', message: `queue: ${what} failed`, attrs: { error: reasonOf(error) } })
+    this.#observe({ message: `queue: ${what} failed`, attrs: { error: reasonOf(error) } })
   }
 
   async #poll(): Promise<undefined> {
@@ -130,7 +131,7 @@ export class Queue {
       const due = await this.#db.rows<{ kind: string }>(SYSTEM, [rows.returnExpired(), rows.due(kinds)])
       for (const { kind } of due) this.#workers.get(kind)?.wake()
     }
-    if (this.#isTroubled) this.#observe({ level: 'info', message: 'queue: database is back' })
+    if (this.#isTroubled) this.#observe({ message: 'queue: database is back' })
     this.#isTroubled = false
   }
 
@@ -182,7 +183,7 @@ export class Queue {
       }
       if (count > 0) this.#notify([...this.#workers.keys()])
     } catch (error) {
-      this.#observe({ level: 'warn', message: 'queue: leases run out instead', attrs: { error: reasonOf(error) } })
+      this.#observe({ message: 'queue: leases run out instead', attrs: { error: reasonOf(error) } })
     }
   }
 }

@@ -1,6 +1,7 @@
 import { sleep } from '../../core/clock.ts'
 import { reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import type { WordsBetween } from '../../core/observations.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../db.ts'
 import type { Sql } from '../sql.ts'
@@ -61,7 +62,7 @@ export type WorkerHost = {
   /** Names this process in the rows it holds. */
   me: string
   isStopping(): boolean
-  troubled(what: string, error: unknown): void
+  troubled(what: WordsBetween<'queue: ', ' failed'>, error: unknown): void
   /** A statement came through. */
   fine(): void
 }
@@ -232,7 +233,7 @@ export class Worker {
     this.#running.set(item.id, item)
     item.ended = this.#run(item)
       .catch((error: unknown) => {
-        observe({ level: 'error', message: 'queue: item not settled', attrs: { id: item.id, error: reasonOf(error) } })
+        observe({ message: 'queue: item not settled', attrs: { id: item.id, error: reasonOf(error) } })
       })
       .finally(() => {
         if (this.#running.get(item.id) === item) this.#running.delete(item.id)
@@ -275,14 +276,14 @@ export class Worker {
     const attrs = { kind: this.kind, id, attempt, error: reasonOf(error) }
     const kept = reasonOf(error).replaceAll('\0', '').slice(0, KEPT_ERROR_CHARACTERS)
     if (planned !== undefined && delay !== undefined && !(error instanceof GiveUp)) {
-      observe({ level: 'warn', message: 'queue: item failed, will retry', attrs })
+      observe({ message: 'queue: item failed, will retry', attrs })
       return this.#settle(running, [this.rows.retry(hold, delay, kept)])
     }
-    observe({ level: 'error', message: 'queue: item is dead', attrs })
+    observe({ message: 'queue: item is dead', attrs })
     try {
       await this.#options.onDead?.(item, error)
     } catch (thrown) {
-      observe({ level: 'error', message: 'queue: onDead failed', attrs: { ...attrs, error: reasonOf(thrown) } })
+      observe({ message: 'queue: onDead failed', attrs: { ...attrs, error: reasonOf(thrown) } })
     }
     return this.#settle(running, [this.rows.bury(hold, kept)])
   }

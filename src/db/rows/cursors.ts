@@ -20,24 +20,24 @@ export class Cursors {
 
   /** `keys` is the text of `sortKeys`. */
   seal(keys: string, place: Place, order: readonly Order[]): string {
-    if (keys.length > MAX_KEYS) throw badRequest('a sort value is too long for a cursor')
+    if (keys.length > MAX_KEYS) throw badRequest('a sort value is too long for a cursor', 'invalid_sort')
     return this.#box.seal(keys, contextOf(place, order))
   }
 
   /** The keys of the row that the cursor was made of, null where it has NULL. */
   open(cursor: string, place: Place, order: readonly Order[]): (string | null)[] {
-    if (!FORM.test(cursor)) throw badRequest('invalid cursor')
+    if (!FORM.test(cursor)) throw badRequest('invalid cursor', 'invalid_cursor')
     try {
       return JSON.parse(this.#box.open(cursor, contextOf(place, order))) as (string | null)[]
     } catch {
-      throw badRequest('invalid cursor')
+      throw badRequest('invalid cursor', 'invalid_cursor')
     }
   }
 }
 
 /** Without a key no row has a place of its own. */
 export function requireKey({ table, viewer }: Place): void {
-  if (keyFor(table, viewer.role).length === 0) throw badRequest('cursor requires a primary key')
+  if (keyFor(table, viewer.role).length === 0) throw badRequest('cursor requires a primary key', 'invalid_cursor')
 }
 
 /** What a cursor holds of a row: JSON of texts and nulls. */

@@ -1,4 +1,5 @@
 import { reasonOf, unavailable } from '../../core/errors.ts'
+import type { Message } from '../../core/observations.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db, Notifications } from '../db.ts'
 import { Loop, within } from '../loop.ts'
@@ -112,12 +113,12 @@ export class FollowedSchema implements SchemaCache {
     this.#current = loaded
     this.#lastLoadMs = performance.now() - startedAt
     const attrs = { tables: loaded.schema.tables.size, ms: Math.round(this.#lastLoadMs) }
-    this.#options.observe({ level: 'debug', message: 'schema loaded', attrs })
+    this.#options.observe({ message: 'schema loaded', attrs })
     for (const heard of this.#listeners) {
       try {
         heard(loaded.schema)
       } catch (error) {
-        this.#options.observe({ level: 'error', message: 'schema listener failed', attrs: { error: reasonOf(error) } })
+        this.#options.observe({ message: 'schema listener failed', attrs: { error: reasonOf(error) } })
       }
     }
   }
@@ -130,7 +131,7 @@ export class FollowedSchema implements SchemaCache {
     if (mark !== this.#current?.mark) await this.#loads.next().catch(() => {})
   }
 
-  #warn(message: string, error: unknown): void {
-    this.#options.observe({ level: 'warn', message, attrs: { error: reasonOf(error) } })
+  #warn(message: Message, error: unknown): void {
+    this.#options.observe({ message, attrs: { error: reasonOf(error) } })
   }
 }

@@ -26,7 +26,6 @@ export function reportOpenTables(cache: SchemaCache, observe: Observe): void {
       if (told.has(table)) continue
       told.add(table)
       observe({
-        level: 'warn',
         message: 'anybody may write to a table: it has no row level security',
         attrs: { table },
       })

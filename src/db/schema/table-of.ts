@@ -6,6 +6,6 @@ import type { SchemaCache, Table } from './snapshot.ts'
 export async function tableOf(cache: SchemaCache, name: string, schema: string | undefined): Promise<Table> {
   const asked = schema ? `${schema}.${name}` : name
   const found = await lookOnce(cache, (snapshot) => findTable(snapshot, asked))
-  if (!found) throw notFound('table not found')
+  if (!found) throw notFound('table not found', 'table_not_found')
   return found
 }

@@ -1,4 +1,4 @@
-import { AppError } from '../../core/errors.ts'
+import { hasStatus } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../db.ts'
 import { sql } from '../sql.ts'
@@ -54,7 +54,7 @@ export async function ensureSchemaTrigger(db: Db): Promise<string | undefined> {
     await db.run(SYSTEM, [sql`select pg_catalog.pg_advisory_xact_lock(${LOCK_ID})`, notifier, triggers])
     return undefined
   } catch (error) {
-    if (!(error instanceof AppError) || error.kind !== 'forbidden') throw error
+    if (!hasStatus(error, 403)) throw error
   }
   if ((await db.run(SYSTEM, enabledTriggers)) === 2) return undefined
   return 'the database role may not create event triggers: schema changes made outside the server are noticed by polling, within 60 seconds or when a name is not found'

@@ -64,4 +64,4 @@ export const isAllowed = (schema: Schema, table: Table, viewer: Viewer): boolean
   viewer.allowedTables.length === 0 || viewer.allowedTables.some((name) => findTable(schema, name) === table)
 
 export const notAllowed = (table: Table): AppError =>
-  new AppError('forbidden', `api key does not have access to table: ${table.name}`)
+  new AppError('insufficient_scope', `api key does not have access to table: ${table.name}`)

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { isSyntaxError } from '../pg-errors.ts'
+import { asConnectionError, isSyntaxError } from '../pg-errors.ts'
 
 /** Beyond either, a result is cut; the server's memory is not the place for a table. */
 export const MAX_ROWS = 10_000
@@ -182,7 +182,7 @@ class Execution {
   handleError(error: Error): void {
     if (this.#mode === 'single') this.#sync()
     this.#finish()
-    this.#reject(error)
+    this.#reject(asConnectionError(error))
   }
 
   handleReadyForQuery(): void {

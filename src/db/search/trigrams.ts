@@ -27,6 +27,6 @@ export class Trigrams {
     await this.#db.run(SYSTEM, sql`create extension if not exists pg_trgm with schema public`).catch(() => {})
     // Not whether this went well counts: another process may have been faster.
     const { pgTrgm } = await this.#schema.reload()
-    if (!pgTrgm) throw badRequest('fuzzy search is unavailable because pg_trgm is not installed')
+    if (!pgTrgm) throw badRequest('fuzzy search is unavailable because pg_trgm is not installed', 'extension_missing')
   }
 }

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { AppError, badRequest, notFound, unavailable } from '../../core/errors.ts'
+import { AppError, badRequest, notFound, serverBusy } from '../../core/errors.ts'
 import { fromPg, type PgError } from '../pg-errors.ts'
 import { Ident, type Sql, sql } from '../sql.ts'
 import type { Pool } from '../wire/pool.ts'
@@ -22,8 +22,8 @@ const MAX_AT_ONCE = 2
 const MAX_NAME_BYTES = 63
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_$]{0,62}$/
 
-const inProgress = (): AppError => new AppError('conflict', 'index build already in progress')
-const taken = (name: string): AppError => new AppError('conflict', `relation "${name}" already exists`)
+const inProgress = (): AppError => new AppError('in_progress', 'index build already in progress')
+const taken = (name: string): AppError => new AppError('already_exists', `relation "${name}" already exists`)
 
 /** The name an operator chose, or the one that follows from what is indexed, as long as PostgreSQL lets names be. */
 export function indexName(asked: string | undefined, parts: readonly string[]): string {
@@ -84,7 +84,7 @@ export class ConcurrentIndexes {
           join pg_catalog.pg_namespace n on n.oid = c.relnamespace
           where n.nspname = ${schema} and c.relname = ${name}`,
       )
-      if (!lock) throw notFound('index not found')
+      if (!lock) throw notFound('index not found', 'index_not_found')
       if (lock['mine'] !== 't') throw inProgress()
       await query(client, sql`drop index concurrently if exists ${new Ident(schema, name)}`)
     })
@@ -96,7 +96,7 @@ export class ConcurrentIndexes {
   }
 
   async #connected(work: (client: pg.Client) => Promise<void>): Promise<void> {
-    if (this.#open.size >= MAX_AT_ONCE) throw unavailable('server busy')
+    if (this.#open.size >= MAX_AT_ONCE) throw serverBusy()
     const client = await this.#db.openConnection()
     this.#open.add(client)
     try {
@@ -107,7 +107,7 @@ export class ConcurrentIndexes {
       )
       await work(client)
     } catch (error) {
-      throw error instanceof AppError ? error : fromPg(error as PgError)
+      throw fromPg(error)
     } finally {
       this.#open.delete(client)
       await client.end().catch(() => undefined)
@@ -147,5 +147,5 @@ const REFUSED = /^(22|54|0A)|^(42809|42704|42P17|42883)$/
 
 function explained(error: unknown): unknown {
   const { code = '', severity, message } = error as PgError
-  return severity !== undefined && REFUSED.test(code) ? badRequest(message) : error
+  return severity !== undefined && REFUSED.test(code) ? badRequest(message, 'sql_error') : error
 }

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { parseIntoClientConfig } from 'pg-connection-string'
-import type { PgError } from '../pg-errors.ts'
+import { asConnectionError } from '../pg-errors.ts'
 import { feedWholeMessages, type Reception } from './whole-messages.ts'
 
 export type ConnectOptions = {
@@ -28,7 +28,9 @@ export async function openConnection(options: ConnectOptions, reception?: Recept
   client.on('error', () => {}) // a lost connection is noticed by its queries and by `end`
   feedWholeMessages(client, reception)
   if (!reception) nameStatements(client)
-  await client.connect()
+  await client.connect().catch((error: Error) => {
+    throw asConnectionError(error)
+  })
   return client
 }
 
@@ -38,8 +40,8 @@ function nameStatements(client: pg.Client): void {
   const named = (...asked: unknown[]): unknown => {
     const answer = query(...asked)
     if (!(answer instanceof Promise) || typeof asked[0] !== 'string') return answer
-    return answer.catch((error: PgError) => {
-      throw Object.assign(error, { statement: asked[0] })
+    return answer.catch((error: Error) => {
+      throw Object.assign(asConnectionError(error), { statement: asked[0] })
     })
   }
   client.query = named as typeof client.query

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import type pg from 'pg'
 import { budgets } from '../../core/budgets.ts'
 import { AppError, badRequest, unavailable } from '../../core/errors.ts'
-import { isOutdatedPlan, isUnprepared, type PgError } from '../pg-errors.ts'
+import { asConnectionError, isOutdatedPlan, isUnprepared, type PgError } from '../pg-errors.ts'
 import { type ConnectOptions, cancelBackend, openConnection } from './connect.ts'
 import { Flight, type FlightPlan, type Work } from './flight.ts'
 import { Outbox } from './outbox.ts'
@@ -105,7 +105,7 @@ export class Connection {
     client.on('error', (error) => {
       cause ??= error
     })
-    client.once('end', () => this.#end(cause ?? new Error('Connection terminated unexpectedly')))
+    client.once('end', () => this.#end(asConnectionError(cause ?? new Error('Connection terminated unexpectedly'))))
   }
 
   static async open(options: ConnectOptions, prepared: boolean, events: ConnectionEvents): Promise<Connection> {
@@ -314,7 +314,7 @@ export class Connection {
   }
 
   /** The answer that is arriving is more than may be held. */
-  refuseAnswer(reason = new AppError('too_large', 'response too large')): void {
+  refuseAnswer(reason = new AppError('response_too_large', 'response too large')): void {
     const [head] = this.#sent
     if (!head || head.isOver) return
     head.found = []

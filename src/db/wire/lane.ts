@@ -1,5 +1,4 @@
-import type { AppError } from '../../core/errors.ts'
-import { unavailable } from '../../core/errors.ts'
+import { type AppError, databaseUnavailable } from '../../core/errors.ts'
 import type { OwnLoad } from '../own-load.ts'
 import { type Connection, type ConnectionEvents, HELD_UP_TICKS } from './connection.ts'
 import type { Flight, Work } from './flight.ts'
@@ -92,7 +91,7 @@ export class Lane {
     const kind = this.#kindOf(passenger)
     const connection = this.#queues[kind].length === 0 ? this.#pick(kind) : undefined
     if (connection) board(passenger, kind, connection)
-    else if (this.#closed) passenger.end(unavailable('database unavailable'))
+    else if (this.#closed) passenger.end(databaseUnavailable())
     else {
       passenger.deadline ||= this.#now + this.#options.acquireTimeoutMs
       this.#enqueue(passenger, kind)
@@ -135,7 +134,7 @@ export class Lane {
   /** The database is not there: nobody waits for it. */
   failWaiters(): void {
     for (const work of KINDS) {
-      for (const passenger of this.#queues[work].splice(0)) passenger.end(unavailable('database unavailable'))
+      for (const passenger of this.#queues[work].splice(0)) passenger.end(databaseUnavailable())
     }
   }
 
@@ -307,7 +306,7 @@ export class Lane {
       const late = queue.filter(({ deadline }) => deadline <= this.#now)
       if (late.length === 0) continue
       this.#queues[kind] = queue.filter(({ deadline }) => deadline > this.#now)
-      for (const passenger of late) passenger.end(unavailable('database unavailable'))
+      for (const passenger of late) passenger.end(databaseUnavailable())
     }
   }
 

@@ -253,7 +253,7 @@ test('an answer that is too large is refused, and costs nobody else anything', a
     insert into pages select i, repeat(md5(i::text), 31250) from generate_series(1, 90) i`)
   for (let i = 0; i < 2; i++) {
     const { status, body } = await api.call('GET /api/collections/pages?perPage=100')
-    assert.deepEqual([status, body], [413, { code: 413, message: 'response too large' }])
+    assert.deepEqual([status, body], [413, { code: 413, error: 'response_too_large', message: 'response too large' }])
   }
   const small = await api.call('GET /api/collections/pages?perPage=2')
   assert.equal(small.status, 200)
@@ -276,7 +276,10 @@ test('answers that arrive together have one budget for the whole process, and sm
   assert.equal(arrivingBytes(), size)
   for (let i = 0; i < 3; i++) {
     const { status, body, headers } = await list()
-    assert.deepEqual([status, body], [503, { code: 503, message: 'too many large responses at once' }])
+    assert.deepEqual(
+      [status, body],
+      [503, { code: 503, error: 'unavailable', message: 'too many large responses at once' }],
+    )
     assert.ok(Number(headers.get('retry-after')) > 0)
     assert.equal((await api.call('GET /api/collections/pages/1?fields=id')).status, 200)
   }

@@ -123,15 +123,11 @@ export class Monitor {
   #setState(state: 'ok' | 'unreachable'): void {
     if (state === this.#state) return
     this.#state = state
-    this.#observe(
-      state === 'ok'
-        ? { level: 'info', message: 'database reachable' }
-        : { level: 'error', message: 'database unreachable' },
-    )
+    this.#observe(state === 'ok' ? { message: 'database reachable' } : { message: 'database unreachable' })
     try {
       this.#onChange(state)
     } catch (error) {
-      this.#observe({ level: 'error', message: 'database state listener failed', attrs: { error: reasonOf(error) } })
+      this.#observe({ message: 'database state listener failed', attrs: { error: reasonOf(error) } })
     }
   }
 }

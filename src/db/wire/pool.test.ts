@@ -5,7 +5,7 @@ import pg from 'pg'
 import { createDatabase, stopClusters } from '../../../test/kit/cluster.ts'
 import { eventually } from '../../../test/kit/eventually.ts'
 import { poolOptions } from '../../../test/kit/pool.ts'
-import { AppError } from '../../core/errors.ts'
+import { AppError, hasStatus } from '../../core/errors.ts'
 import { ANONYMOUS, type Identity, SYSTEM } from '../../core/identity.ts'
 import { OwnLoad } from '../own-load.ts'
 import { failedStatement } from '../pg-errors.ts'
@@ -288,7 +288,7 @@ test('patience with a row is that of PostgreSQL with a lock', async (t) => {
   const asked = turns.take('a', undefined, first.write)
   const late = turns.take('a', undefined, () => assert.fail('it was too late'))
   t.mock.timers.tick(8_000)
-  await assert.rejects(late, (error) => error instanceof AppError && error.kind === 'unavailable')
+  await assert.rejects(late, (error) => hasStatus(error, 503))
   first.end()
   await asked
   assert.equal(await turns.take('a', undefined, async () => 'written'), 'written')

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os'
 import { budgets } from '../../core/budgets.ts'
 import { sleep } from '../../core/clock.ts'
-import { AppError, unavailable } from '../../core/errors.ts'
+import { AppError, databaseUnavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import type {
@@ -157,7 +157,7 @@ class PostgresPool implements Pool {
   }
 
   openConnection() {
-    return openConnection({ url: this.#options.directUrl ?? this.#options.url }).catch((error: PgError) => {
+    return openConnection({ url: this.#options.directUrl ?? this.#options.url }).catch((error: unknown) => {
       throw fromPg(error)
     })
   }
@@ -198,7 +198,7 @@ class PostgresPool implements Pool {
       try {
         return await runTransaction(connection, session, work)
       } catch (error) {
-        if (!isWorthRetrying(error, tries)) throw toAppError(error)
+        if (!isWorthRetrying(error, tries)) throw fromPg(error)
         await breather(error, tries)
       } finally {
         connection.release()
@@ -212,7 +212,7 @@ class PostgresPool implements Pool {
     const connect = session.role === 'none' ? this.#connect : this.#connectCallers
     const idle = { onFreed: () => {}, onClosed: () => {} }
     const connection = await Connection.open(connect, true, idle).catch((error: unknown) => {
-      throw toAppError(error)
+      throw fromPg(error)
     })
     const leave = (): void => connection.destroy()
     signal?.addEventListener('abort', leave, { once: true })
@@ -220,7 +220,7 @@ class PostgresPool implements Pool {
       if (signal?.aborted) throw new AppError('request_timeout', 'request was aborted')
       return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin')
     } catch (error) {
-      throw toAppError(error)
+      throw fromPg(error)
     } finally {
       signal?.removeEventListener('abort', leave)
       void connection.close()
@@ -267,7 +267,7 @@ class PostgresPool implements Pool {
         tries++
         newest = flight
         if (signal?.aborted) flight.end(new AppError('request_timeout', 'request was aborted'))
-        else if (this.#down || this.#closed) flight.end(unavailable('database unavailable'))
+        else if (this.#down || this.#closed) flight.end(databaseUnavailable())
         else if (options.kind === 'apart') void this.#flyApart(flight)
         else lane.add(flight)
       }
@@ -292,7 +292,7 @@ class PostgresPool implements Pool {
           }
           signal?.removeEventListener('abort', leave)
           if (error === null) resolve(answer(flight))
-          else reject(toAppError(error))
+          else reject(fromPg(error))
         }),
       )
     })
@@ -326,7 +326,7 @@ class PostgresPool implements Pool {
   }
 
   #requireDatabase(): void {
-    if (this.#down || this.#closed) throw unavailable('database unavailable')
+    if (this.#down || this.#closed) throw databaseUnavailable()
   }
 
   #onState(state: 'ok' | 'unreachable' | 'hung'): void {
@@ -345,7 +345,7 @@ class PostgresPool implements Pool {
 
   #callersOpenFailed(error: Error): void {
     if (isLoginRefused(error)) {
-      this.#options.observe({ level: 'error', message: 'callers cannot log in', attrs: { error: error.message } })
+      this.#options.observe({ message: 'callers cannot log in', attrs: { error: error.message } })
       this.#callers.failWaiters()
     } else this.#openFailed(error)
   }
@@ -387,5 +387,3 @@ function abandon(first: Flight): void {
   if (flight.connection) flight.connection.abandon(flight)
   else flight.end(new AppError('request_timeout', 'request was aborted'))
 }
-
-const toAppError = (error: unknown): AppError => (error instanceof AppError ? error : fromPg(error as PgError))

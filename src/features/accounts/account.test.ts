@@ -40,7 +40,10 @@ test('register, sign in, read and delete an account', async () => {
   assert.equal((await api.call('DELETE /api/auth/me', { as: login.body.token })).status, 204)
   for (const as of [login.body.token, made.body.token]) {
     const gone = await api.call('GET /api/auth/me', { as })
-    assert.deepEqual([gone.status, gone.body], [401, { code: 401, message: 'invalid or expired token' }])
+    assert.deepEqual(
+      [gone.status, gone.body],
+      [401, { code: 401, error: 'invalid_token', message: 'invalid or expired token' }],
+    )
   }
   const again = await api.call('POST /api/auth/login', { json: { email: 'ana@x.test', password } })
   assert.deepEqual([again.status, again.body.message], [401, 'invalid email or password'])
@@ -50,7 +53,7 @@ test('an address is registered once, however it is spelled and however many try 
   await api.signUp('once@x.test')
   for (const email of ['once@x.test', 'ONCE@X.TEST', ' once@x.test']) {
     const { status, body } = await api.call('POST /api/auth/register', { json: { email, password } })
-    assert.deepEqual([status, body], [409, { code: 409, message: 'email already registered' }])
+    assert.deepEqual([status, body], [409, { code: 409, error: 'email_taken', message: 'email already registered' }])
   }
   const race = await Promise.all(
     Array.from({ length: 20 }, () => api.call('POST /api/auth/register', { json: { email: 'race@x.test', password } })),

@@ -51,7 +51,7 @@ export function createAdmin(deps: AdminDeps): Admin {
       auth: 'none',
       limit: 'admin_login',
       requires: () => {
-        if (!config.enabled) throw notFound('admin auth not configured')
+        if (!config.enabled) throw notFound('admin auth not configured', 'feature_disabled')
       },
       body: t.object({ password: t.string({ format: 'password' }) }),
       answers: { 200: t.object({ token: t.string() }) },
@@ -66,7 +66,7 @@ export function createAdmin(deps: AdminDeps): Admin {
       answers: { 200: answers.sqlResult },
       handle: async (call) => {
         const { query } = call.body
-        if (query.trim() === '') throw new AppError('bad_request', 'query is required')
+        if (query.trim() === '') throw new AppError('validation_failed', 'query is required')
         // The query has a connection of its own, and may commit and still fail: that it was tried is written first.
         const entry = call.audit({ newValues: { query: auditableQuery(query) } })
         const run = () => runSql(query, call.signal)

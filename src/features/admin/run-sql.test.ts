@@ -93,20 +93,24 @@ test('several statements are one transaction', async () => {
   await run('create table atomic (id int)')
   const failed = await run('insert into atomic values (1); select 1/0')
   assert.equal(failed.status, 400)
-  assert.deepEqual(failed.body, { code: 400, message: 'division by zero' })
+  assert.deepEqual(failed.body, { code: 400, error: 'sql_error', message: 'division by zero' })
   assert.deepEqual((await run('select * from atomic')).body.rows, [])
 })
 
 test('a missing or wrongly typed query is refused', async () => {
   for (const query of [undefined, null, '', '   ']) {
-    assert.deepEqual((await run(query)).body, { code: 400, message: 'query is required' })
+    assert.deepEqual((await run(query)).body, { code: 400, error: 'validation_failed', message: 'query is required' })
   }
   for (const query of [1, {}, ['select 1']]) assert.equal((await run(query)).status, 400)
   assert.equal((await run('select \0')).status, 400)
 })
 
 test('errors are told in the words of the database', async () => {
-  assert.deepEqual((await run('selec 1')).body, { code: 400, message: 'syntax error at or near "selec"' })
+  assert.deepEqual((await run('selec 1')).body, {
+    code: 400,
+    error: 'sql_error',
+    message: 'syntax error at or near "selec"',
+  })
   assert.deepEqual((await run('select * from nowhere')).body.message, 'relation "nowhere" does not exist')
   assert.equal((await run('copy (select 1) to stdout')).status, 200)
   assert.equal((await run('copy pg_class from stdin')).status, 400)

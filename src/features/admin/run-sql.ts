@@ -1,9 +1,9 @@
-import { AppError, badRequest, reasonOf } from '../../core/errors.ts'
+import { AppError, badRequest, databaseUnavailable, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { Semaphore } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
-import { isCanceled, isConnectionLost, isSyntaxError } from '../../db/pg-errors.ts'
+import { databaseMessage, isCanceled, isConnectionLost, isSyntaxError } from '../../db/pg-errors.ts'
 import { MAX_BYTES, MAX_ROWS, type Outcome, TooLarge } from '../../db/script/execute.ts'
 import type { Script } from '../../db/script/script.ts'
 import { endBackend } from './sql.ts'
@@ -54,7 +54,7 @@ export function createRunSql(deps: RunSqlDeps): RunSql {
         } catch (error) {
           const isLate = performance.now() - startedAt >= timeoutMs - 50
           if (timedOut.signal.aborted || (isLate && isCanceled(error))) {
-            throw new AppError('bad_request', `query timed out after ${timeoutMs / 1000} seconds`, { cause: error })
+            throw new AppError('sql_error', `query timed out after ${timeoutMs / 1000} seconds`, { cause: error })
           }
           throw refusal(error)
         } finally {
@@ -79,7 +79,7 @@ function answer({ fields, rows, affected, isCut }: Outcome, jsonRows: readonly s
 /** A query in pg_sleep does not notice that its client is gone, so PostgreSQL is told. */
 function stopBackend({ db, observe }: RunSqlDeps, { backend }: Script): void {
   db.run(SYSTEM, endBackend(backend)).catch((error) => {
-    observe({ level: 'warn', message: 'admin SQL could not be stopped', attrs: { error: reasonOf(error) } })
+    observe({ message: 'admin SQL could not be stopped', attrs: { error: reasonOf(error) } })
   })
 }
 
@@ -90,11 +90,11 @@ async function reload({ reloadSchema, observe }: RunSqlDeps): Promise<void> {
 }
 
 /** The admin wrote the query, so the database's own words are theirs to read. */
-function refusal(error: unknown): AppError {
-  if (error instanceof AppError) return error
-  if (error instanceof TooLarge) return badRequest('the result has a value that is too large')
-  if (!isConnectionLost(error)) return new AppError('bad_request', reasonOf(error), { cause: error })
-  return new AppError('unavailable', 'database unavailable', { cause: error, headers: { 'Retry-After': '1' } })
+function refusal(error: unknown): unknown {
+  if (error instanceof TooLarge) return badRequest('the result has a value that is too large', 'sql_error')
+  if (isConnectionLost(error)) return databaseUnavailable(error)
+  const said = databaseMessage(error)
+  return error instanceof AppError || said === undefined ? error : new AppError('sql_error', said, { cause: error })
 }
 
 const IN_ONE_TRANSACTION =
@@ -106,7 +106,7 @@ const MAY_LEAVE_SOMETHING = /;|\b(concurrently|database|tablespace|subscription|
  * commits by itself, or of several statements, something may be left.
  */
 export function wasRolledBack(query: string, { cause }: { cause?: unknown }): boolean {
-  if (isConnectionLost(cause)) return false
+  if (databaseMessage(cause) === undefined || isConnectionLost(cause)) return false
   // Inside of a function or a block, a syntax error has a place that it comes from.
   if (isSyntaxError(cause) && (cause as { where?: string }).where === undefined) return true
   const statement = query.replace(/[\s;]+$/, '')

@@ -31,13 +31,21 @@ test('the right password buys a token of 64 hex digits that opens admin routes',
 test('wrong passwords and wrong bodies are refused', async () => {
   const wrong = await login('wrong')
   assert.equal(wrong.status, 401)
-  assert.deepEqual(wrong.body, { code: 401, message: 'invalid password' })
+  assert.deepEqual(wrong.body, { code: 401, error: 'invalid_credentials', message: 'invalid password' })
   assert.equal((await login('x'.repeat(5000))).status, 401)
   for (const password of [undefined, null, '']) {
-    assert.deepEqual((await login(password)).body, { code: 400, message: 'password is required' })
+    assert.deepEqual((await login(password)).body, {
+      code: 400,
+      error: 'validation_failed',
+      message: 'password is required',
+    })
   }
   for (const password of [1, true, [], {}, [PASSWORD]]) {
-    assert.deepEqual((await login(password)).body, { code: 400, message: 'password must be a string' })
+    assert.deepEqual((await login(password)).body, {
+      code: 400,
+      error: 'validation_failed',
+      message: 'password must be a string',
+    })
   }
   assert.equal((await api.call('POST /api/admin/auth', { json: [PASSWORD] })).status, 400)
 })
@@ -87,7 +95,7 @@ test('without admin access there is no login and no admin route', async () => {
   assert.deepEqual((await closed.call('GET /api/admin/status')).body, { auth: false })
   const answer = await loginAt(closed, PASSWORD)
   assert.equal(answer.status, 404)
-  assert.deepEqual(answer.body, { code: 404, message: 'admin auth not configured' })
+  assert.deepEqual(answer.body, { code: 404, error: 'feature_disabled', message: 'admin auth not configured' })
   assert.equal(await admits(closed, token), 401)
 })
 

@@ -35,12 +35,13 @@ export function createAdminTokens({ db, passwords, config }: Deps): AdminTokens 
 
   return {
     async login(password) {
-      if (!config.enabled) throw new AppError('not_found', 'admin auth not configured')
-      if (Buffer.byteLength(password) > MAX_PASSWORD_BYTES) throw unauthorized('invalid password')
+      if (!config.enabled) throw new AppError('feature_disabled', 'admin auth not configured')
+      if (Buffer.byteLength(password) > MAX_PASSWORD_BYTES)
+        throw unauthorized('invalid password', 'invalid_credentials')
       const hash = (await currentHash(db)) ?? undefined
       const isRight = await passwords.verify(password, hash)
       const token = isRight && hash !== undefined ? await make(hash) : undefined
-      if (token === undefined) throw unauthorized('invalid password')
+      if (token === undefined) throw unauthorized('invalid password', 'invalid_credentials')
       return token
     },
     async issue() {

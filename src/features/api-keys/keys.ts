@@ -54,14 +54,14 @@ export function createKeys(db: Db) {
 
     async requireOwners(userId: string, appId: string | null): Promise<void> {
       const [found] = await db.rows<{ user: boolean; app: boolean }>(SYSTEM, ownersExist(userId, appId))
-      if (!found?.user) throw badRequest('user not found')
-      if (!found.app) throw badRequest('app not found')
+      if (!found?.user) throw badRequest('user not found', 'unknown_reference')
+      if (!found.app) throw badRequest('app not found', 'unknown_reference')
     },
 
     /** `owner` null: any key, for an administrator. */
     async revoke(id: string, owner: string | null, act?: Act): Promise<void> {
       await db.tx(SYSTEM, async (tx) => {
-        if ((await tx.run(revokeKey(id, owner))) === 0) throw notFound('api key not found')
+        if ((await tx.run(revokeKey(id, owner))) === 0) throw notFound('api key not found', 'api_key_not_found')
         if (act) await tx.run(auditStatement(act.audit()))
       })
     },

@@ -73,7 +73,7 @@ export function createApiKeys(deps: {
       accepts: ownInput,
       answers: { 201: madeKey },
       handle: async ({ who, body }) => {
-        if (who.kind === 'key') throw new AppError('forbidden', 'API keys cannot create API keys')
+        if (who.kind === 'key') throw new AppError('insufficient_scope', 'API keys cannot create API keys')
         const input = readBody(ownInput, body)
         if (input.appId !== undefined) throw badRequest('appId is not allowed')
         return json(201, await keys.create({ userId: userOf(who).id, appId: null, ...rightsOf(input) }))

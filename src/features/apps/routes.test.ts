@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually, startServer } from '../../../test/kit/kit.ts'
+import { type Answer, eventually, startServer } from '../../../test/kit/kit.ts'
 
 const api = await startServer()
 const other = await startServer({ on: api })
@@ -10,9 +10,9 @@ for (const server of [api, other]) {
 }
 const ana = await api.signUp('ana@x.test')
 
-const refused = async (answer: Promise<{ status: number; body: unknown }>, code: number, message: string) => {
+const refused = async (answer: Promise<Answer>, code: number, message: string) => {
   const { status, body } = await answer
-  assert.deepEqual({ status, body }, { status: code, body: { code, message } })
+  assert.deepEqual([status, body.code, body.message], [code, code, message])
 }
 const create = (json: unknown) => api.call('POST /api/admin/apps', { as: 'admin', json })
 const update = (id: string, json: unknown) => api.call(`PUT /api/admin/apps/${id}`, { as: 'admin', json })
@@ -111,7 +111,7 @@ test('an app’s limit holds over two servers together, and every answer tells h
     '4',
   ])
   const over = answers.find(({ status }) => status === 429)
-  assert.deepEqual(over?.body, { code: 429, message: 'app rate limit exceeded' })
+  assert.deepEqual(over?.body, { code: 429, error: 'app_rate_limited', message: 'app rate limit exceeded' })
   assert.ok(Number(over?.headers.get('retry-after')) >= 1)
   assert.equal(over?.headers.get('x-app-ratelimit-limit'), '5')
   assert.equal(over?.headers.get('x-app-ratelimit-remaining'), '0')

@@ -60,7 +60,7 @@ export function createApps(deps: {
   const limits = createAppLimits(db)
 
   const found = ([app]: App[]): App => {
-    if (!app) throw notFound('app not found')
+    if (!app) throw notFound('app not found', 'app_not_found')
     return app
   }
 
@@ -88,7 +88,7 @@ export function createApps(deps: {
       handle: async (call) => {
         const insertion = insertApp(call.body.ownerUserId, fieldsOf(call.body))
         const [made] = await db.rows<App>(SYSTEM, audited(call.audit(), insertion, MADE_ROW))
-        if (!made) throw badRequest('owner user not found')
+        if (!made) throw badRequest('owner user not found', 'unknown_reference')
         return json(201, made)
       },
     }),
@@ -124,7 +124,7 @@ export function createApps(deps: {
         const { id } = call.params
         const deletion = audited(call.audit(), deleteApp(id))
         const gone = await db.run(SYSTEM, [lockApp(id), revokeKeysOfApp(id), ...endWithApp(id), deletion])
-        if (gone === 0) throw notFound('app not found')
+        if (gone === 0) throw notFound('app not found', 'app_not_found')
         limits.forget(id)
         return noContent
       },

@@ -1,5 +1,5 @@
 import type { Act } from '../../core/audit-entry.ts'
-import { AppError } from '../../core/errors.ts'
+import { AppError, hasStatus } from '../../core/errors.ts'
 import { type Call, json, type Reply, type Route, route } from '../../http/route.ts'
 import { message } from '../../identity/answers.ts'
 import { parseSettings, type SettingsStore, settingsType } from './settings.ts'
@@ -35,7 +35,7 @@ export function authAdminRoutes(deps: { settings: SettingsStore; rotate: (act: A
       bodyKind: 'none',
       handle: async (call) => {
         await deps.rotate(call).catch((error) => {
-          if (error instanceof AppError && error.kind === 'unavailable') throw error
+          if (hasStatus(error, 503)) throw error
           throw new AppError('internal', 'failed to rotate secret', { cause: error })
         })
         return json(200, { message: 'JWT secret rotated; all user tokens are invalid' })

@@ -9,7 +9,7 @@ const other = await spawnServer({ config, on: api })
 const password = 'long enough password'
 
 const me = (token: string, server: TestServer = api) => server.call('GET /api/auth/me', { as: token })
-const invalid = { code: 401, message: 'invalid or expired token' }
+const invalid = { code: 401, error: 'invalid_token', message: 'invalid or expired token' }
 const dies = (token: string, server: TestServer) =>
   eventually(async () => assert.equal((await me(token, server)).status, 401))
 

@@ -81,7 +81,7 @@ export class Revocations {
       firstMs: POLL_MS,
       gapMs: () => GAP_MS,
       onFailure: (error) =>
-        this.#observe({ level: 'warn', message: 'revocations cannot be read', attrs: { reason: reasonOf(error) } }),
+        this.#observe({ message: 'revocations cannot be read', attrs: { reason: reasonOf(error) } }),
     })
     await this.refresh()
   }

@@ -133,7 +133,7 @@ const off = {
   answers: {},
   bodyKind: 'none' as const,
   handle: async () => {
-    throw notFound('auth is not enabled')
+    throw notFound('auth is not enabled', 'feature_disabled')
   },
 }
 const routesWhenOff: Route[] = [

@@ -118,7 +118,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
         user: current.user,
       }
     }
-    throw unauthorized('invalid or expired refresh token')
+    throw unauthorized('invalid or expired refresh token', 'invalid_refresh_token')
   }
 
   /** Runs a statement that ends sessions, and forgets their verdicts here before anybody is told. */
@@ -136,7 +136,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
 
     async revoke(userId: string, sessionId: string): Promise<void> {
       const [found] = await db.rows<{ owner: string }>(SYSTEM, q.ownerOfSession(sessionId))
-      if (!found) throw notFound('session not found')
+      if (!found) throw notFound('session not found', 'session_not_found')
       if (found.owner !== userId) throw new AppError('forbidden', "cannot revoke another user's session")
       await end(q.endSession(sessionId))
     },

@@ -73,7 +73,11 @@ test('with auth off there are no accounts, and requests run without a user', asy
     'GET /api/auth/nothing',
   ] as const) {
     const { status, body } = await without.call(line, { as: token })
-    assert.deepEqual([status, body], [404, { code: 404, message: 'auth is not enabled' }], line)
+    assert.deepEqual(
+      [status, body],
+      [404, { code: 404, error: 'feature_disabled', message: 'auth is not enabled' }],
+      line,
+    )
   }
   const users = await without.call('GET /api/admin/users', { as: 'admin' })
   assert.deepEqual([users.status, users.body.message], [404, 'auth is not enabled'])

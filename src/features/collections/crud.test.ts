@@ -54,12 +54,15 @@ test('a record is created, read, updated and deleted', async () => {
   assert.equal(gone.text, '')
   for (const again of [`GET ${path}`, `DELETE ${path}`, `PATCH ${path}`] as const) {
     const { status, body } = await api.call(again, again.startsWith('PATCH') ? { json: { title: 'x' } } : {})
-    assert.deepEqual([status, body], [404, { code: 404, message: 'record not found' }])
+    assert.deepEqual([status, body], [404, { code: 404, error: 'record_not_found', message: 'record not found' }])
   }
 })
 
 test('bodies that name no column are refused', async () => {
-  const refused = (status: number, message: string) => ({ code: status, message })
+  const refused = (message: string) => {
+    const error = message.startsWith('no recognized') ? 'unknown_column' : 'invalid_body'
+    return { code: 400, error, message }
+  }
   const cases: [text: string, message: string][] = [
     ['{}', 'no recognized columns in request body'],
     ['{"nope":1}', 'no recognized columns in request body'],
@@ -74,10 +77,10 @@ test('bodies that name no column are refused', async () => {
   ]
   for (const [text, message] of cases) {
     const made = await post('/api/collections/notes', text)
-    assert.deepEqual([made.status, made.body], [400, refused(400, message)], text)
+    assert.deepEqual([made.status, made.body], [400, refused(message)], text)
   }
   const patched = await api.call('PATCH /api/collections/notes/1', { json: { nope: 1 } })
-  assert.deepEqual(patched.body, refused(400, 'no recognized columns in request body'))
+  assert.deepEqual(patched.body, refused('no recognized columns in request body'))
 })
 
 test('constraint failures keep to the table of statuses', async () => {
@@ -89,6 +92,7 @@ test('constraint failures keep to the table of statuses', async () => {
       409,
       {
         code: 409,
+        error: 'unique_violation',
         message: 'unique constraint violation',
         data: { notes_slug_key: { code: 'unique_violation', message: 'Key (slug)=(taken) already exists.' } },
       },
@@ -107,9 +111,17 @@ test('constraint failures keep to the table of statuses', async () => {
   assert.equal(foreign.body.message, 'foreign key violation')
   assert.equal(foreign.body.data.notes_parent_id_fkey.code, 'foreign_key_violation')
   const generated = await api.call('POST /api/collections/notes', { json: { title: 'x', shouted: 'Y' } })
-  assert.deepEqual(generated.body, { code: 400, message: 'cannot insert a non-DEFAULT value into column "shouted"' })
+  assert.deepEqual(generated.body, {
+    code: 400,
+    error: 'generated_always',
+    message: 'cannot insert a non-DEFAULT value into column "shouted"',
+  })
   const always = await api.call('POST /api/collections/serials', { json: { id: 5, v: 'x' } })
-  assert.deepEqual(always.body, { code: 400, message: 'cannot insert a non-DEFAULT value into column "id"' })
+  assert.deepEqual(always.body, {
+    code: 400,
+    error: 'generated_always',
+    message: 'cannot insert a non-DEFAULT value into column "id"',
+  })
   const type = await api.call('POST /api/collections/notes', { json: { title: 'x', parent_id: 'abc' } })
   assert.deepEqual([type.status, type.body.message], [400, 'invalid bigint value: expected a whole number of 64 bits'])
 })
@@ -127,6 +139,7 @@ test('composite keys stand in the path with commas', async () => {
   assert.deepEqual((await api.call('GET /api/collections/multi/1,x%2Cy')).body, made.body)
   assert.deepEqual((await api.call('GET /api/collections/multi/1,x,y')).body, {
     code: 400,
+    error: 'invalid_key',
     message: 'invalid primary key: expected 2 values',
   })
   const moved = await api.call('PATCH /api/collections/multi/1,x%2Cy', { json: { a: 2, v: 'w' } })
@@ -154,7 +167,7 @@ test('a key of the wrong type is a bad request, a table without key has no recor
       `${line} /api/collections/keyless/1`,
       line === 'PATCH' ? { json: { v: 2 } } : {},
     )
-    assert.deepEqual([status, body], [400, { code: 400, message: 'table has no primary key' }])
+    assert.deepEqual([status, body], [400, { code: 400, error: 'no_primary_key', message: 'table has no primary key' }])
   }
 })
 
@@ -196,7 +209,10 @@ test('missing, internal and malformed names give the same answer', async () => {
   ]
   for (const name of names) {
     const { status, body } = await api.call(`GET /api/collections/${encodeURIComponent(name)}`)
-    assert.deepEqual([status, body], [404, { code: 404, message: `collection not found: ${name}` }])
+    assert.deepEqual(
+      [status, body],
+      [404, { code: 404, error: 'collection_not_found', message: `collection not found: ${name}` }],
+    )
   }
   assert.equal((await api.call('GET /api/collections/public.notes')).status, 200)
 })
@@ -209,6 +225,7 @@ test('a table made a moment ago is found, a column dropped a moment ago is not a
   await api.sql('drop table fresh')
   assert.deepEqual((await api.call('GET /api/collections/fresh/1')).body, {
     code: 404,
+    error: 'collection_not_found',
     message: 'collection not found: fresh',
   })
 })

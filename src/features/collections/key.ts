@@ -8,10 +8,10 @@ import type { Table } from '../../db/schema/snapshot.ts'
  */
 export function parseKey(table: Table, decoded: string, raw: string): string[] {
   const { length } = table.primaryKey
-  if (length === 0) throw badRequest('table has no primary key')
+  if (length === 0) throw badRequest('table has no primary key', 'no_primary_key')
   if (length === 1) return [decoded]
   const parts = raw.includes(',') ? raw.split(',').map(decode) : decoded.split(',')
-  if (parts.length !== length) throw badRequest(`invalid primary key: expected ${length} values`)
+  if (parts.length !== length) throw badRequest(`invalid primary key: expected ${length} values`, 'invalid_key')
   return parts
 }
 
@@ -19,6 +19,6 @@ function decode(text: string): string {
   try {
     return decodeURIComponent(text)
   } catch {
-    throw badRequest('invalid primary key: malformed percent-encoding')
+    throw badRequest('invalid primary key: malformed percent-encoding', 'invalid_key')
   }
 }

@@ -7,13 +7,13 @@ import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { isAllowed, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 
 /** Unknown, not exposed, ours, and not granted: all the same to the caller. */
-const collectionNotFound = (name: string) => notFound(`collection not found: ${name}`)
+const collectionNotFound = (name: string) => notFound(`collection not found: ${name}`, 'collection_not_found')
 
 function locate(schema: Schema, name: string, viewer: Viewer): Place | undefined {
   const table = findTable(schema, name)
   if (!table || !isVisible(table, viewer.role)) return undefined
   if (!isAllowed(schema, table, viewer)) {
-    throw new AppError('forbidden', `api key does not have access to table: ${name}`)
+    throw new AppError('insufficient_scope', `api key does not have access to table: ${name}`)
   }
   return { schema, table, viewer }
 }
@@ -47,6 +47,6 @@ export async function atTable<T>(
 
 export function requireWritable({ table }: Place, how: 'insertable' | 'updatable'): void {
   if (!table[how]) {
-    throw new AppError('method_not_allowed', 'write operations not allowed on view', { headers: { Allow: 'GET' } })
+    throw new AppError('view_not_writable', 'write operations not allowed on view', { headers: { Allow: 'GET' } })
   }
 }

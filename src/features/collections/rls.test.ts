@@ -40,7 +40,7 @@ test('rows of others do not exist', async () => {
   const path = `/api/collections/notes/${made.body.id}` as const
   const seen = await api.call('GET /api/collections/notes', { as: bo.token })
   assert.deepEqual([seen.body.items, seen.body.totalItems], [[], 0])
-  const missing = { code: 404, message: 'record not found' }
+  const missing = { code: 404, error: 'record_not_found', message: 'record not found' }
   assert.deepEqual((await api.call(`GET ${path}`, { as: bo.token })).body, missing)
   assert.deepEqual((await api.call(`PATCH ${path}`, { as: bo.token, json: { title: 'x' } })).body, missing)
   assert.deepEqual((await api.call(`DELETE ${path}`, { as: bo.token })).body, missing)
@@ -54,7 +54,7 @@ test('rows of others do not exist', async () => {
 })
 
 test('a row that WITH CHECK refuses is forbidden and leaves nothing', async () => {
-  const refused = { code: 403, message: 'insufficient permissions' }
+  const refused = { code: 403, error: 'insufficient_privilege', message: 'insufficient permissions' }
   const stolen = await api.call('POST /api/collections/notes', {
     as: ana.token,
     json: { title: 'x', owner: bo.user.id },

@@ -125,7 +125,7 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
           const written = { columns, body: call.bodyText, log: log.appender(call.who) }
           const text = await write(call, place, createStatement(known, place, written), columns)
           // A trigger of the table swallowed the row.
-          if (text === null) throw new AppError('forbidden', 'insufficient permissions')
+          if (text === null) throw new AppError('insufficient_privilege', 'insufficient permissions')
           return jsonText(201, text)
         }),
     }),
@@ -163,7 +163,7 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
             kind: 'read',
             as: 'bytes',
           })
-          if (text === null) throw notFound('record not found')
+          if (text === null) throw notFound('record not found', 'record_not_found')
           return jsonText(200, text)
         }),
     }),
@@ -184,7 +184,7 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
           const written = { columns, body: call.bodyText, log: log.appender(call.who) }
           const statement = updateStatement(known, place, key, written)
           const text = await write(call, place, statement, columns, key)
-          if (text === null) throw notFound('record not found')
+          if (text === null) throw notFound('record not found', 'record_not_found')
           return jsonText(200, text)
         }),
     }),
@@ -201,7 +201,8 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
           requireWritable(place, 'updatable')
           const key = keyOf(call, place)
           const statement = deleteStatement(known, place, key, log.appender(call.who))
-          if ((await write(call, place, statement, [], key)) === null) throw notFound('record not found')
+          if ((await write(call, place, statement, [], key)) === null)
+            throw notFound('record not found', 'record_not_found')
           return noContent
         }),
     }),

@@ -33,7 +33,7 @@ test('an auto-updatable view takes new rows and keeps its check option', async (
   const child = await api.call('POST /api/collections/adults', { json: { id: 4, name: 'di', age: 4 } })
   assert.equal(child.status, 400)
   const patch = await api.call('PATCH /api/collections/adults/3', { json: { age: 41 } })
-  assert.deepEqual(patch.body, { code: 400, message: 'table has no primary key' })
+  assert.deepEqual(patch.body, { code: 400, error: 'no_primary_key', message: 'table has no primary key' })
   const batch = await api.call('POST /api/collections/adults/batch', {
     json: { operations: [{ method: 'create', body: { id: 5, name: 'ed', age: 50 } }] },
   })
@@ -50,7 +50,10 @@ test('other views refuse writes', async () => {
       await api.call(`POST ${path}/batch`, { json: { operations: [{ method: 'create', body: { age: 1 } }] } }),
     ]
     for (const { status, body } of answers) {
-      assert.deepEqual([status, body], [405, { code: 405, message: 'write operations not allowed on view' }])
+      assert.deepEqual(
+        [status, body],
+        [405, { code: 405, error: 'view_not_writable', message: 'write operations not allowed on view' }],
+      )
     }
   }
 })

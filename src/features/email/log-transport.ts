@@ -4,7 +4,7 @@ import type { MailTransport } from './transport.ts'
 /** For development: the message with its link is in the log, and nothing leaves the machine. */
 export const logTransport = (observe: Observe): MailTransport => ({
   async send({ to, subject, text }) {
-    observe({ level: 'info', message: 'mail', attrs: { to, subject, text }, verbatim: true })
+    observe({ message: 'mail', attrs: { to, subject, text }, verbatim: true })
   },
   close() {},
 })

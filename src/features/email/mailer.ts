@@ -36,7 +36,7 @@ export function createMailer(deps: {
         throw error
       })
     await deliver(id, to, rendered)
-    observe({ level: 'debug', message: 'mail sent', attrs: { template } })
+    observe({ message: 'mail sent', attrs: { template } })
   }
 
   return {
@@ -61,7 +61,7 @@ export function createMailer(deps: {
       try {
         await deliver(randomUUID(), to, rendered)
       } catch (error) {
-        observe({ level: 'error', message: 'mail not sent', attrs: { template, error: reasonOf(error) } })
+        observe({ message: 'mail not sent', attrs: { template, error: reasonOf(error) } })
         throw new AppError('internal', 'failed to send email', { cause: error })
       }
     },

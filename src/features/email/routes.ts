@@ -181,6 +181,6 @@ const sourceOf = (given: { subjectTemplate: string; htmlTemplate: string }): Sou
 
 function mailAddress(text: string): string {
   const address = text.trim()
-  if (!isEmail(address)) throw badRequest('invalid email address')
+  if (!isEmail(address)) throw badRequest('invalid email address', 'invalid_email')
   return address
 }

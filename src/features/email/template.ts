@@ -16,13 +16,14 @@ export type Variables = Readonly<Record<string, unknown>>
 type Template = { texts: string[]; names: string[] }
 
 export function templateKey(text: string): string {
-  if (text.length > MAX_KEY || !KEY.test(text)) throw badRequest('invalid template key format')
+  if (text.length > MAX_KEY || !KEY.test(text)) throw badRequest('invalid template key format', 'invalid_template')
   return text
 }
 
 /** 400 unless both parts are within limits and parse; returns the names they use, in order. */
 export function checkTemplate({ subject, html }: Source): string[] {
-  if (subject.length > MAX_SUBJECT || html.length > MAX_HTML) throw badRequest('template exceeds size limit')
+  if (subject.length > MAX_SUBJECT || html.length > MAX_HTML)
+    throw badRequest('template exceeds size limit', 'invalid_template')
   return [...new Set([...parse(subject).names, ...parse(html).names])]
 }
 
@@ -66,10 +67,11 @@ function parse(text: string): Template {
   let from = 0
   for (let open = text.indexOf('{{'); open >= 0; open = text.indexOf('{{', from)) {
     const close = text.indexOf('}}', open + 2)
-    if (close < 0) throw badRequest('template parse error: unclosed {{')
+    if (close < 0) throw badRequest('template parse error: unclosed {{', 'invalid_template')
     const inner = text.slice(open + 2, close).trim()
     const name = NAME.exec(inner)?.[1]
-    if (name === undefined) throw badRequest(`template parse error: unexpected "${inner.slice(0, 50)}"`)
+    if (name === undefined)
+      throw badRequest(`template parse error: unexpected "${inner.slice(0, 50)}"`, 'invalid_template')
     texts.push(text.slice(from, open))
     names.push(name)
     from = close + 2
@@ -85,7 +87,7 @@ function fill({ texts, names }: Template, variables: Variables, encode: Encode):
   for (const [i, name] of names.entries()) {
     const after = texts[i + 1] ?? ''
     out += encode(textFor(variables, name), out, after) + after
-    if (out.length > MAX_RENDERED) throw badRequest('template exceeds size limit')
+    if (out.length > MAX_RENDERED) throw badRequest('template exceeds size limit', 'invalid_template')
   }
   return out
 }
@@ -93,8 +95,9 @@ function fill({ texts, names }: Template, variables: Variables, encode: Encode):
 function textFor(variables: Variables, name: string): string {
   // Own properties only: a name such as `constructor` finds nothing.
   const value = Object.hasOwn(variables, name) ? variables[name] : undefined
-  if (value === undefined || value === null) throw badRequest(`template render error: missing variable "${name}"`)
+  if (value === undefined || value === null)
+    throw badRequest(`template render error: missing variable "${name}"`, 'invalid_template')
   if (typeof value === 'string') return value.replaceAll('\0', '')
   if (typeof value === 'number' || typeof value === 'boolean') return String(value)
-  throw badRequest(`template render error: variable "${name}" must be a string`)
+  throw badRequest(`template render error: variable "${name}" must be a string`, 'invalid_template')
 }

@@ -16,7 +16,7 @@ import {
 } from './sql.ts'
 import { checkTemplate, escapeHtml, type Rendered, renderTemplate, type Source, type Variables } from './template.ts'
 
-const missing = (): AppError => notFound('template not found')
+const missing = (): AppError => notFound('template not found', 'template_not_found')
 const sourceOf = (override: Override): Source => ({
   subject: override.subjectTemplate,
   html: override.htmlTemplate,
@@ -49,7 +49,6 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
     } catch (error) {
       if (builtin === undefined) throw error
       observe({
-        level: 'warn',
         message: 'mail template override failed, built-in used',
         attrs: { template: key, error: reasonOf(error) },
       })

@@ -1,7 +1,7 @@
 import { type DocumentNode, type GraphQLObjectType, Kind, type SelectionNode } from 'graphql'
 import { LRUCache } from 'lru-cache'
 import type { CancelSignal } from '../../core/cancel-signal.ts'
-import { AppError, badRequest } from '../../core/errors.ts'
+import { AppError, badRequest, hasStatus } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
@@ -159,7 +159,8 @@ export class GraphEngine {
     signal: CancelSignal,
   ): Promise<Outcome> {
     const { operation, variables } = compilation
-    if (operation.node.operation === 'subscription') throw badRequest('subscriptions are not supported')
+    if (operation.node.operation === 'subscription')
+      throw badRequest('subscriptions are not supported', 'invalid_document')
     const isMutation = operation.node.operation === 'mutation'
     const root = (isMutation ? system.schema.getMutationType() : system.schema.getQueryType()) as GraphQLObjectType
     const selected = selectionOf([operation.node.selectionSet], root, operation, variables)
@@ -262,7 +263,8 @@ export class GraphEngine {
 
 /** Asked of what stands at the root before anything else is looked at, and once more when fragments are in their places. */
 function requireFewAtRoot(keys: readonly (string | undefined)[]): void {
-  if (new Set(keys).size > MAX_ROOT_FIELDS) throw badRequest(`more than ${MAX_ROOT_FIELDS} fields at the root`)
+  if (new Set(keys).size > MAX_ROOT_FIELDS)
+    throw badRequest(`more than ${MAX_ROOT_FIELDS} fields at the root`, 'query_too_complex')
 }
 
 const answeredAs = (selection: SelectionNode): string | undefined =>
@@ -274,7 +276,7 @@ function runsUserCode({ field }: Selected): boolean {
   return meaning !== undefined && 'of' in meaning && meaning.of.table.runsUserCode
 }
 
-const isOutage = (error: unknown): boolean => error instanceof AppError && error.kind === 'unavailable'
+const isOutage = (error: unknown): boolean => hasStatus(error, 503)
 
 const refused = (errors: readonly Failure[]): Outcome => ({
   status: 200,

@@ -130,7 +130,7 @@ class Description {
     const { data } = await execute({ schema: this.#schema, document, variableValues: variables })
     const text = await stringifyInSlices(data?.[field.alias?.value ?? field.name.value] ?? null, this.#breaks)
     this.#length += text.length
-    if (this.#length > budgets.answerBytes) throw new AppError('too_large', 'response too large')
+    if (this.#length > budgets.answerBytes) throw new AppError('response_too_large', 'response too large')
     return text
   }
 }

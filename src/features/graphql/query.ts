@@ -1,5 +1,5 @@
 import { type GraphQLObjectType, getArgumentValues, getNamedType } from 'graphql'
-import { AppError, badRequest } from '../../core/errors.ts'
+import { AppError, badRequest, type ErrorCode } from '../../core/errors.ts'
 import { rowsBehind } from '../../db/rows/behind.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { type Order, orderBy, orderKeys, roundedUp } from '../../db/rows/order.ts'
@@ -153,22 +153,24 @@ export const reachOf = (c: Compilation): Reach => ({
   step: (from, relation) => {
     const target = from.relations.get(relation)?.target
     const to = target && c.names.of(target)
-    if (!target || !to) throw badRequest(`unknown relation: ${relation}`)
+    if (!target || !to) throw badRequest(`unknown relation: ${relation}`, 'unknown_relation')
     return { to, isAllowed: isAllowed(c.schema, target, c.viewer) }
   },
 })
 
 /** As the interface of GraphQL tells a failure: its sentence, where, and the HTTP status it would have been. */
-export type Failure = { message: string; path?: (string | number)[]; extensions: { code: number } }
+export type Failure = { message: string; path?: (string | number)[]; extensions: { code: number; error: ErrorCode } }
+
+const invalidDocument = (message: string): AppError => badRequest(message, 'invalid_document')
 
 /** Sentences quote what was sent, which may be a megabyte. */
 const MAX_MESSAGE = 500
 
+/** What was not foreseen is no answer to the field that met it. */
 export function failureOf(error: unknown, path?: string): Failure {
-  const known = error instanceof AppError ? error : undefined
-  const message =
-    known?.message ?? (error instanceof Error && error.name === 'GraphQLError' ? error.message : 'internal error')
-  const code = known?.status ?? (message === 'internal error' ? 500 : 400)
+  const known = error instanceof Error && error.name === 'GraphQLError' ? invalidDocument(error.message) : error
+  if (!(known instanceof AppError)) throw error
+  const { message, status: code, errorCode } = known
   const said = message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
-  return { message: said, ...(path !== undefined && { path: [path] }), extensions: { code } }
+  return { message: said, ...(path !== undefined && { path: [path] }), extensions: { code, error: errorCode } }
 }

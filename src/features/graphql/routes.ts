@@ -35,7 +35,9 @@ const failures = t.array(
   t.object({
     message: t.string(),
     path: t.optional(t.array(t.union(t.string(), t.integer()))),
-    extensions: t.optional(t.object({ code: t.integer({ description: 'the HTTP status it would have been' }) })),
+    extensions: t.optional(
+      t.object({ code: t.integer({ description: 'the HTTP status it would have been' }), error: t.string() }),
+    ),
   }),
 )
 
@@ -53,7 +55,7 @@ const COMMON_FORM = new Set([404, 405, 413, 415])
 const errorBody = (error: AppError): unknown =>
   COMMON_FORM.has(error.status)
     ? error.toJSON()
-    : { errors: [{ message: error.message, extensions: { code: error.status } }] }
+    : { errors: [{ message: error.message, extensions: { code: error.status, error: error.errorCode } }] }
 
 export function createGraphql(deps: GraphqlDeps): Feature {
   const { config } = deps
@@ -73,7 +75,7 @@ export function createGraphql(deps: GraphqlDeps): Feature {
 
   const requireWriter = (who: Identity): void => {
     if (who.kind === 'key' && who.grant.scope === 'readonly') {
-      throw new AppError('forbidden', 'api key scope does not permit write operations')
+      throw new AppError('insufficient_scope', 'api key scope does not permit write operations')
     }
     if (who.kind === 'anonymous' && !deps.anonymousMayWrite) {
       throw unauthorized('missing or invalid authorization header')
@@ -87,7 +89,7 @@ export function createGraphql(deps: GraphqlDeps): Feature {
       access: 'read',
       limit: 'api',
       requires: () => {
-        if (!config.enabled) throw notFound('GraphQL is not enabled')
+        if (!config.enabled) throw notFound('GraphQL is not enabled', 'feature_disabled')
       },
       accepts: request,
       errorBody,

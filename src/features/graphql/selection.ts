@@ -63,7 +63,7 @@ export function selectionOf(
   for (const set of sets) walk(set)
   return [...found].map(([key, { node, inner }]) => {
     if (key.length > MAX_KEY_BYTES)
-      throw badRequest(`alias "${key.slice(0, 20)}…" is longer than ${MAX_KEY_BYTES} characters`)
+      throw badRequest(`alias "${key.slice(0, 20)}…" is longer than ${MAX_KEY_BYTES} characters`, 'query_too_complex')
     return { key, node, field: type.getFields()[node.name.value], inner }
   })
 }

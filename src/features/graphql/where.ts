@@ -26,7 +26,8 @@ export class Conditions {
 
   add(more: number): void {
     this.#count += more
-    if (this.#count > MAX_CONDITIONS) throw badRequest(`query has more than ${MAX_CONDITIONS} conditions and sort keys`)
+    if (this.#count > MAX_CONDITIONS)
+      throw badRequest(`query has more than ${MAX_CONDITIONS} conditions and sort keys`, 'query_too_complex')
   }
 }
 
@@ -49,7 +50,7 @@ export function whereClause(input: unknown, table: NamedTable, row: Ident, reach
 export function whereOf(input: Input, table: NamedTable, row: Ident, reach: Reach, depth = 1): Sql | undefined {
   const all = Object.entries(input).flatMap(([key, value]): Sql[] => {
     if (value === undefined) return []
-    if (value === null) throw badRequest(`where.${key} must not be null`)
+    if (value === null) throw badRequest(`where.${key} must not be null`, 'invalid_filter')
     const condition = conditionOn(key, value, table, row, reach, depth)
     return condition ? [condition] : []
   })
@@ -76,7 +77,7 @@ function conditionOn(
 
 function related(key: string, value: Input, table: NamedTable, row: Ident, reach: Reach, depth: number): Sql {
   const step = table.relations.get(key)
-  if (!step) throw badRequest(`unknown relation: ${key}`)
+  if (!step) throw badRequest(`unknown relation: ${key}`, 'unknown_relation')
   const { to, isAllowed } = reach.step(table, key)
   if (!isAllowed) return sql`false`
   const there = new Ident(`svc_w${depth}`)
@@ -87,10 +88,10 @@ function related(key: string, value: Input, table: NamedTable, row: Ident, reach
 
 function compared(column: Column, operators: Input, row: Ident, { conditions }: Reach): Sql {
   const entries = Object.entries(operators).filter(([, value]) => value !== undefined)
-  if (entries.length === 0) throw badRequest(`where.${column.name} needs an operator`)
+  if (entries.length === 0) throw badRequest(`where.${column.name} needs an operator`, 'invalid_filter')
   return join(
     entries.map(([name, value]) => {
-      if (value === null) throw badRequest(`where.${column.name}.${name} must not be null`)
+      if (value === null) throw badRequest(`where.${column.name}.${name} must not be null`, 'invalid_filter')
       conditions.add(column.isArray && Array.isArray(value) ? value.length : 1)
       return comparison(column, name, value, sql`${row}.${column.ident}`)
     }),

@@ -22,7 +22,7 @@ export function windowOf(args: Input, table: NamedTable, place: Place, cursors: 
   const order = wholeOrder(sortOf(args['order_by'], table), place)
   const byCursor = ['first', 'after'].find((name) => isGiven(args[name]))
   const byNumber = ['limit', 'offset'].find((name) => isGiven(args[name]))
-  if (byCursor && byNumber) throw badRequest(`${byCursor} cannot be combined with "${byNumber}"`)
+  if (byCursor && byNumber) throw badRequest(`${byCursor} cannot be combined with "${byNumber}"`, 'invalid_cursor')
   return {
     order,
     limit: countOf(args, byCursor ? 'first' : 'limit') ?? MAX_ROWS,

@@ -105,7 +105,7 @@ export function createJobs(deps: {
     'max',
   )
   const requires = (): void => {
-    if (!config.enabled) throw new AppError('unavailable', 'job queue is not enabled')
+    if (!config.enabled) throw new AppError('service_disabled', 'job queue is not enabled')
   }
   return {
     routes: [
@@ -125,7 +125,7 @@ export function createJobs(deps: {
         counted = JSON.parse((await db.fly(SYSTEM, countJobs)) ?? '{}')
       }
       const notCounted = (error: unknown): void =>
-        observe({ level: 'warn', message: 'jobs not counted', attrs: { error: reasonOf(error) } })
+        observe({ message: 'jobs not counted', attrs: { error: reasonOf(error) } })
       loops.push(
         new Loop({ step: count, everyMs: COUNT_EVERY_MS, onFailure: notCounted }),
         sweep({ db, observe, what: 'finished jobs', remove: [(limit) => pruneJobs(config.retention, limit)] }),
@@ -147,8 +147,8 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
       async (tx) => {
         const text = (await tx.fly(statement)) ?? '{}'
         const { exists, job: after } = JSON.parse(text) as { exists: boolean; job: string | null }
-        if (!exists) throw notFound('job not found')
-        if (after === null) throw new AppError('conflict', wrongState)
+        if (!exists) throw notFound('job not found', 'job_not_found')
+        if (after === null) throw new AppError('wrong_state', wrongState)
         return after
       },
       () => act.audit(),
@@ -216,7 +216,7 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
       answers: { 200: job },
       handle: async ({ params: { id } }) => {
         const found = await db.fly(SYSTEM, jobById(id))
-        if (found === null) throw notFound('job not found')
+        if (found === null) throw notFound('job not found', 'job_not_found')
         return jsonText(200, found)
       },
     }),

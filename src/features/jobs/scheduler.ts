@@ -45,8 +45,7 @@ export class Scheduler {
     this.#loop = new Loop({
       step: () => this.#step(),
       everyMs: this.#tickMs,
-      onFailure: (error) =>
-        this.#observe({ level: 'warn', message: 'schedules not looked at', attrs: { error: reasonOf(error) } }),
+      onFailure: (error) => this.#observe({ message: 'schedules not looked at', attrs: { error: reasonOf(error) } }),
     })
   }
 
@@ -88,7 +87,7 @@ export class Scheduler {
     try {
       return timesOf(cronExpr, timezone).next(now) ?? null
     } catch (error) {
-      this.#observe({ level: 'error', message: 'schedule runs no more', attrs: { name, error: reasonOf(error) } })
+      this.#observe({ message: 'schedule runs no more', attrs: { name, error: reasonOf(error) } })
       return null
     }
   }

@@ -52,7 +52,7 @@ export class Schedules {
     const { name, jobType, cronExpr, timezone, enabled } = schedule
     const entry = act.audit({ newValues: { name, jobType, cronExpr, timezone, enabled } })
     const made = await this.#db.fly(SYSTEM, audited(entry, addition, { target: MADE_RECORD.target }))
-    if (made === null) throw new AppError('conflict', 'schedule name already exists')
+    if (made === null) throw new AppError('already_exists', 'schedule name already exists')
     this.#changed()
     return made
   }
@@ -63,7 +63,7 @@ export class Schedules {
       this.#db,
       async (tx) => {
         const [found] = await tx.rows<Schedule & { now: Date }>(lockSchedule(id))
-        if (!found) throw notFound('schedule not found')
+        if (!found) throw notFound('schedule not found', 'schedule_not_found')
         const wanted = { ...found, ...change }
         return tx.fly(changeSchedule(wanted, nextRun(wanted, found.now)))
       },
@@ -75,7 +75,7 @@ export class Schedules {
 
   async remove(id: string, act: Act): Promise<void> {
     const removal = audited(act.audit(), removeSchedule(id))
-    if ((await this.#db.run(SYSTEM, removal)) === 0) throw notFound('schedule not found')
+    if ((await this.#db.run(SYSTEM, removal)) === 0) throw notFound('schedule not found', 'schedule_not_found')
   }
 
   /** A job now, whether the schedule is enabled or not; the next planned run stays where it is. */
@@ -84,7 +84,7 @@ export class Schedules {
       this.#db,
       async (tx) => {
         const [found] = await tx.rows<Schedule>(lockSchedule(id))
-        if (!found) throw notFound('schedule not found')
+        if (!found) throw notFound('schedule not found', 'schedule_not_found')
         const { jobType: type, payload, maxAttempts } = found
         return tx.fly(addJob({ type, payload, maxAttempts, scheduleId: id }))
       },

@@ -1,4 +1,4 @@
-import { AppError, badRequest } from '../../core/errors.ts'
+import { badRequest, hasStatus } from '../../core/errors.ts'
 import type { JobHandler } from '../../core/job.ts'
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -111,7 +111,7 @@ const refreshJob =
       log(`refreshed in ${durationMs} ms`)
     } catch (error) {
       // The job's record is the operator's to read, so it says what PostgreSQL said.
-      if (error instanceof AppError && error.kind === 'internal' && error.cause instanceof Error) {
+      if (hasStatus(error, 500) && error.cause instanceof Error) {
         throw new Error(`${error.message}: ${error.cause.message}`)
       }
       throw error

@@ -30,8 +30,6 @@ const MAX_AT_ONCE = 4
 type Found = { oid: string; schema: string; name: string; isPopulated: boolean; hasUniqueIndex: boolean }
 export type Refreshed = { durationMs: number; registration: string | null }
 
-const conflict = (message: string): AppError => new AppError('conflict', message)
-
 export class Views {
   readonly #db: Db
   readonly #observe: Observe
@@ -54,9 +52,9 @@ export class Views {
     checkName(schema)
     checkName(name)
     const found = await this.#find(schema, name)
-    if (!found) throw notFound('materialized view not found in database')
+    if (!found) throw notFound('materialized view not found in database', 'view_not_found')
     const made = await this.#db.fly(SYSTEM, audited(act.audit(), addView(found, mode), MADE_RECORD))
-    if (made === null) throw conflict('materialized view already registered')
+    if (made === null) throw new AppError('already_exists', 'materialized view already registered')
     return made
   }
 
@@ -66,7 +64,7 @@ export class Views {
 
   async remove(id: string, act: Act): Promise<void> {
     if ((await this.#db.run(SYSTEM, audited(act.audit(), removeView(id)))) === 0)
-      throw notFound('registration not found')
+      throw notFound('registration not found', 'view_not_found')
   }
 
   async refreshRegistered(id: string, signal: CancelSignal, act: Act): Promise<Refreshed> {
@@ -92,12 +90,14 @@ export class Views {
     ...entry: Sql[]
   ): Promise<Refreshed> {
     const found = await this.#find(schema, name)
-    if (!found) throw notFound('materialized view no longer exists in database')
+    if (!found) throw notFound('materialized view no longer exists in database', 'view_not_found')
     if (mode === 'concurrent') {
       if (!found.hasUniqueIndex) {
-        throw conflict('concurrent refresh requires a unique index on the materialized view')
+        throw new AppError('wrong_state', 'concurrent refresh requires a unique index on the materialized view')
       }
-      if (!found.isPopulated) throw conflict('concurrent refresh requires a populated materialized view')
+      if (!found.isPopulated) {
+        throw new AppError('wrong_state', 'concurrent refresh requires a populated materialized view')
+      }
     }
     const startedAt = performance.now()
     const failure = await this.#run(found, mode, signal, entry)
@@ -105,7 +105,7 @@ export class Views {
     const error = failure && (databaseReason(failure) ?? failure.message)
     const registration = await this.#db.fly(SYSTEM, recordRefresh(found, { durationMs, error: error ?? null }))
     if (failure) {
-      this.#observe({ level: 'error', message: 'materialized view not refreshed', attrs: { schema, name, error } })
+      this.#observe({ message: 'materialized view not refreshed', attrs: { schema, name, error } })
       throw new AppError('internal', 'failed to refresh materialized view', { cause: failure })
     }
     return { durationMs, registration }
@@ -114,7 +114,7 @@ export class Views {
   /** What went wrong, if something did. A refresh that runs already is no outcome of this one, and recorded by nobody. */
   async #run(found: Found, mode: RefreshMode, signal: CancelSignal, entry: readonly Sql[]): Promise<Error | undefined> {
     if (this.#running >= MAX_AT_ONCE)
-      throw new AppError('unavailable', 'server busy', { headers: { 'Retry-After': '1' } })
+      throw new AppError('server_busy', 'server busy', { headers: { 'Retry-After': '1' } })
     this.#running++
     try {
       await this.#db.run(SYSTEM, [lockRefresh(found.oid), refresh(found.schema, found.name, mode), ...entry], {
@@ -124,7 +124,7 @@ export class Views {
       })
       return undefined
     } catch (error) {
-      if (isRefreshing(error)) throw conflict('refresh already in progress')
+      if (isRefreshing(error)) throw new AppError('in_progress', 'refresh already in progress')
       return error instanceof Error ? error : new Error(reasonOf(error))
     } finally {
       this.#running--
@@ -142,7 +142,7 @@ const databaseReason = (error: Error): string | undefined =>
   error.cause instanceof Error ? error.cause.message : undefined
 
 function registered(text: string | null): string {
-  if (text === null) throw notFound('registration not found')
+  if (text === null) throw notFound('registration not found', 'view_not_found')
   return text
 }
 

@@ -7,7 +7,7 @@ test('metrics are for the admin and for the holder of metrics.auth_token', async
   for (const as of [undefined, 'wrong', '0'.repeat(64)]) {
     const { status, body } = await api.call('GET /metrics', as === undefined ? {} : { as })
     assert.equal(status, 401)
-    assert.deepEqual(body, { code: 401, message: 'admin authentication required' })
+    assert.deepEqual(body, { code: 401, error: 'admin_required', message: 'admin authentication required' })
   }
   assert.equal((await api.call('GET /metrics', { as: 'admin' })).status, 200)
   assert.equal((await api.call('GET /metrics', { as: 'scrape-me' })).status, 200)

@@ -46,7 +46,7 @@ export function createMetricsFeature(deps: MetricsDeps): { routes: Route[]; requ
       if (config.auth_token !== '' && equalInConstantTime(token, config.auth_token)) return
       if (await deps.resolveAdmin(token)) return
     }
-    throw unauthorized('admin authentication required')
+    throw unauthorized('admin authentication required', 'admin_required')
   }
 
   return {
@@ -56,7 +56,7 @@ export function createMetricsFeature(deps: MetricsDeps): { routes: Route[]; requ
         summary: 'Figures for Prometheus; takes the admin token or `metrics.auth_token`',
         auth: 'none',
         requires: () => {
-          if (!config.enabled) throw notFound('metrics are not enabled')
+          if (!config.enabled) throw notFound('metrics are not enabled', 'feature_disabled')
         },
         answers: { 200: { content: 'text/plain' } },
         handle: async ({ headers }) => {

@@ -42,6 +42,7 @@ test('making codes needs both factors', async () => {
         403,
         {
           code: 403,
+          error: 'insufficient_aal',
           message: 'insufficient authentication assurance level: aal2 required',
           data: { aal: { code: 'insufficient_aal', message: 'aal2 required' } },
         },

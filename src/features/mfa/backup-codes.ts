@@ -55,7 +55,7 @@ export function createBackupCodes(deps: { db: Db; verification: Verification; co
       const hash = hashOf(await deps.codeKey(), who.id, code)
       return verification.attempt(who, 'backup_code', device, async (tx) => {
         const [found] = await tx.rows<{ is_used: boolean }>(q.backupCode(who.id, hash))
-        const refused = unauthorized('invalid or already used backup code')
+        const refused = unauthorized('invalid or already used backup code', 'invalid_code')
         if (!found) return refused
         // A code that was right once is no guess, so it is not counted as one.
         if (found.is_used) throw refused

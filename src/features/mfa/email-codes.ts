@@ -9,7 +9,7 @@ const SECONDS = 600
 const MAX_MAILS = 3
 
 export function emailChannel(deps: { queueMail: QueueMail; wakeMail: () => void }): Channel {
-  const expired = () => new AppError('gone', 'email MFA code expired')
+  const expired = () => new AppError('code_expired', 'email MFA code expired')
   return {
     method: 'email',
     digits: 6,
@@ -22,7 +22,7 @@ export function emailChannel(deps: { queueMail: QueueMail; wakeMail: () => void 
     // Whoever uses the account reads its mail, as with the link of the registration.
     proves: q.verifyAddress,
     failures: {
-      wrong: () => unauthorized('invalid email MFA code'),
+      wrong: () => unauthorized('invalid email MFA code', 'invalid_code'),
       expiredEnrolment: expired,
       expiredChallenge: expired,
       dead: tooManyFailures,

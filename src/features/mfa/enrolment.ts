@@ -21,7 +21,7 @@ export function createEnrolment({ db }: { db: Db }) {
       db.tx(SYSTEM, async (tx) => {
         const account = await lockAccount(tx, user.id)
         const [enrolled] = await tx.rows(q.enrolledFactor(user.id, method))
-        if (enrolled) throw new AppError('conflict', `${METHODS[method].name} MFA already enrolled`)
+        if (enrolled) throw new AppError('already_enrolled', `${METHODS[method].name} MFA already enrolled`)
         await requireOwnFactor(tx, user)
         await tx.run(q.dropPending(user.id, method))
         await tx.run(q.insertFactor(user.id, { method, ...factor }))
@@ -37,7 +37,7 @@ export function createEnrolment({ db }: { db: Db }) {
       const wrong = await db.tx(SYSTEM, async (tx) => {
         await lockAccount(tx, user.id)
         const [pending] = await tx.rows<q.Factor>(q.pendingFactor(user.id, method))
-        if (!pending) throw notFound(`no pending ${METHODS[method].pending} found`)
+        if (!pending) throw notFound(`no pending ${METHODS[method].pending} found`, 'enrolment_not_found')
         await requireOwnFactor(tx, user)
         const wrong = await check(tx, pending)
         if (!wrong) await tx.run(q.confirmFactor(pending.id))

@@ -27,6 +27,7 @@ const password = 'long enough password'
 const told = ({ status, body }: { status: number; body: { message?: string } }) => [status, body.message]
 const INSUFFICIENT = {
   code: 403,
+  error: 'insufficient_aal',
   message: 'insufficient authentication assurance level: aal2 required',
   data: { aal: { code: 'insufficient_aal', message: 'aal2 required' } },
 }

@@ -11,7 +11,7 @@ export function smsChannel(deps: {
   wakeSms: () => void
 }): Channel {
   const { config, appName } = deps
-  const wrong = () => unauthorized('invalid or expired code')
+  const wrong = () => unauthorized('invalid or expired code', 'invalid_code')
   return {
     method: 'sms',
     digits: config.sms_code_length,

@@ -45,16 +45,16 @@ export function createTotp(deps: {
     try {
       return Buffer.from(box.open(secret, context(id)), 'hex')
     } catch (error) {
-      throw new AppError('unavailable', UNREADABLE, { headers: { 'Retry-After': '60' }, cause: error })
+      throw new AppError('secret_unreadable', UNREADABLE, { headers: { 'Retry-After': '60' }, cause: error })
     }
   }
 
   /** Spends the time step of the code, so that nobody who saw it can use it again. */
   async function check(tx: Tx, factor: q.Factor, code: string): Promise<AppError | undefined> {
     const step = stepOf(secretOf(factor), code, stepAt(factor.epoch))
-    if (step === undefined) return unauthorized('invalid TOTP code')
+    if (step === undefined) return unauthorized('invalid TOTP code', 'invalid_code')
     // A code that was right once is no guess, so it is not counted as one.
-    if ((await tx.run(q.spendStep(factor.id, step))) === 0) throw unauthorized('TOTP code already used')
+    if ((await tx.run(q.spendStep(factor.id, step))) === 0) throw unauthorized('TOTP code already used', 'invalid_code')
     return undefined
   }
 

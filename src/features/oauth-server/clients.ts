@@ -48,7 +48,7 @@ export class Clients {
     const client = await changeAudited(
       this.#db,
       async (tx) => {
-        if ((await tx.run(q.insertClient(made))) === 0) throw badRequest('app not found')
+        if ((await tx.run(q.insertClient(made))) === 0) throw badRequest('app not found', 'unknown_reference')
         return JSON.parse(await oneIn(tx, clientId)) as { id: string }
       },
       (newValues) => act.audit({ target: newValues.id, newValues }),
@@ -97,7 +97,7 @@ export class Clients {
 }
 
 const found = (text: string | null): string => {
-  if (text === null) throw notFound('oauth client not found')
+  if (text === null) throw notFound('oauth client not found', 'oauth_client_not_found')
   return text
 }
 
@@ -105,7 +105,7 @@ const oneIn = async (tx: Tx, clientId: string): Promise<string> => found(await t
 
 async function livingIn(tx: Tx, clientId: string): Promise<q.Client> {
   const [client] = await tx.rows<q.Client>(q.clientNamed(clientId))
-  if (!client) throw notFound('oauth client not found')
+  if (!client) throw notFound('oauth client not found', 'oauth_client_not_found')
   if (client.revokedAt) throw badRequest('oauth client has been revoked')
   return client
 }
@@ -126,7 +126,7 @@ function check({ name, redirectUris, scopes }: ClientInput): {
   if (redirectUris.length === 0) throw badRequest('at least one redirect URI is required')
   if (redirectUris.length > MAX_URIS) throw badRequest(`at most ${MAX_URIS} redirect URIs are allowed`)
   const wrong = redirectUris.find((uri) => !isRegistrable(uri))
-  if (wrong !== undefined) throw new AppError('bad_request', `invalid redirect URI: ${wrong.slice(0, 200)}`)
+  if (wrong !== undefined) throw new AppError('validation_failed', `invalid redirect URI: ${wrong.slice(0, 200)}`)
   if (scopes.length === 0) throw badRequest('at least one scope is required')
   const strange = scopes.find((scope) => !isScope(scope))
   if (strange !== undefined) throw badRequest(`invalid scope: ${strange.slice(0, 100)}`)

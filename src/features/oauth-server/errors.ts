@@ -1,4 +1,4 @@
-import { AppError, type ErrorKind } from '../../core/errors.ts'
+import { AppError, type ErrorCode } from '../../core/errors.ts'
 
 /** RFC 6749, sections 4.1.2.1 and 5.2. */
 export type OAuthCode =
@@ -12,8 +12,13 @@ export type OAuthCode =
 
 export class OAuthError extends AppError {
   readonly code: OAuthCode
-  constructor(code: OAuthCode, description: string, kind: ErrorKind = 'bad_request', headers?: Record<string, string>) {
-    super(kind, description, headers ? { headers } : {})
+  constructor(
+    code: OAuthCode,
+    description: string,
+    errorCode: ErrorCode = 'bad_request',
+    headers?: Record<string, string>,
+  ) {
+    super(errorCode, description, headers ? { headers } : {})
     this.code = code
   }
 }

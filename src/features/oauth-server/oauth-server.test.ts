@@ -186,7 +186,11 @@ test('only a person with a session of their own can be asked', async () => {
   assert.equal((await authorize({}, await api.adminToken())).status, 401)
 
   const visitor = (await guests.call('POST /api/auth/anonymous')).body.token
-  assert.deepEqual((await authorize({}, visitor)).body, { code: 401, message: 'not authenticated' })
+  assert.deepEqual((await authorize({}, visitor)).body, {
+    code: 401,
+    error: 'unauthorized',
+    message: 'not authenticated',
+  })
   assert.equal((await consent({}, visitor)).status, 401)
   const mia = await guests.signUp('mia@x.test')
   const enrolled = await guests.call('POST /api/auth/mfa/totp/enroll', { as: mia.token })
@@ -194,7 +198,11 @@ test('only a person with a session of their own can be asked', async () => {
   await guests.call('POST /api/auth/mfa/totp/enroll/confirm', { as: mia.token, json })
   const login = { email: 'mia@x.test', password: 'long enough password' }
   const pending = (await guests.call('POST /api/auth/login', { json: login })).body.mfa_token
-  assert.deepEqual((await authorize({}, pending)).body, { code: 401, message: 'MFA verification required' })
+  assert.deepEqual((await authorize({}, pending)).body, {
+    code: 401,
+    error: 'mfa_required',
+    message: 'MFA verification required',
+  })
 })
 
 test('tokens count on the limit of their app', async () => {

@@ -60,7 +60,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
   const { db, grants } = deps
   const clients = new Clients(db)
   const requires = (): void => {
-    if (!deps.enabled) throw notFound('OAuth provider mode is not enabled')
+    if (!deps.enabled) throw notFound('OAuth provider mode is not enabled', 'feature_disabled')
   }
 
   async function clientOf(clientId: string | undefined): Promise<Client> {

@@ -18,7 +18,7 @@ export function displayNameOf(given: string): string {
   return name
 }
 
-const missing = () => notFound('WebAuthn credential not found')
+const missing = () => notFound('WebAuthn credential not found', 'credential_not_found')
 
 /** What a user does about the passkeys they have. */
 export function createCredentials(deps: {
@@ -70,7 +70,7 @@ export function createCredentials(deps: {
       await change(user, async (tx) => {
         const all = await tx.rows<q.Stored>(q.credentialsOf(user.id))
         if (!all.some(({ id }) => id === credentialId)) throw missing()
-        if (all.length === 1) throw new AppError('forbidden', 'cannot delete final WebAuthn credential')
+        if (all.length === 1) throw new AppError('last_credential', 'cannot delete final WebAuthn credential')
         const [gone] = await tx.rows<{ display_name: string }>(q.deleteCredential(user.id, credentialId))
         return { name: gone?.display_name ?? '', whatHappened: 'deleted', result: undefined }
       })
@@ -80,7 +80,7 @@ export function createCredentials(deps: {
     async removeAll(user: UserIdentity): Promise<void> {
       const ended = await change(user, async (tx) => {
         const gone = await tx.run(q.deleteCredentials(user.id))
-        if (gone === 0) throw notFound('no WebAuthn factor enrolled')
+        if (gone === 0) throw notFound('no WebAuthn factor enrolled', 'factor_not_found')
         const isLast = (await tx.run(enrolledUser(user.id))) === 0
         const result = isLast ? await tx.rows<{ id: string }>(deps.endOtherSessions(user.id, user.sessionId)) : []
         const whatHappened = gone === 1 ? 'deleted' : `deleted, with all others (${gone} in all)`

@@ -29,7 +29,7 @@ export type Verification = {
 
 export type PasskeyFactor = ReturnType<typeof createPasskeyFactor>
 
-const challengeNotFound = () => notFound('challenge not found or expired')
+const challengeNotFound = () => notFound('challenge not found or expired', 'challenge_not_found')
 
 /** Passkeys as second factor: a user has as many as they have devices, and any of them will do. */
 export function createPasskeyFactor(deps: {
@@ -44,7 +44,7 @@ export function createPasskeyFactor(deps: {
   async function openChallenge(tx: Tx, id: string, userId: string): Promise<q.Challenge> {
     const [found] = isUuid(id) ? await tx.rows<q.Challenge>(q.mfaChallenge(id, userId)) : []
     if (!found) throw challengeNotFound()
-    if (found.is_spent) throw new AppError('conflict', 'challenge already verified')
+    if (found.is_spent) throw new AppError('challenge_used', 'challenge already verified')
     if (found.is_over) throw challengeNotFound()
     return found
   }
@@ -56,7 +56,8 @@ export function createPasskeyFactor(deps: {
         const { email, phone } = await lockAccount(tx, user.id)
         await requireOwnFactor(tx, user)
         const existing = await tx.rows<q.Stored>(q.credentialsOf(user.id))
-        if (existing.length >= MAX_PASSKEYS) throw new AppError('conflict', `too many passkeys: max ${MAX_PASSKEYS}`)
+        if (existing.length >= MAX_PASSKEYS)
+          throw new AppError('limit_reached', `too many passkeys: max ${MAX_PASSKEYS}`)
         const pending = newChallenge('enroll')
         await tx.run(q.dropEnrolment(user.id))
         await tx.run(q.insertChallenge(pending, user.id))
@@ -72,12 +73,12 @@ export function createPasskeyFactor(deps: {
       const credential = await db.tx(SYSTEM, async (tx) => {
         const { email } = await lockAccount(tx, user.id)
         const [pending] = await tx.rows<q.Enrolment>(q.pendingEnrolment(user.id))
-        if (!pending) throw notFound('no pending WebAuthn enrollment found')
+        if (!pending) throw notFound('no pending WebAuthn enrollment found', 'enrolment_not_found')
         await requireOwnFactor(tx, user)
         const made = await verifyAttestation(relyingParty(), response, pending.challenge)
         if (!made) throw badRequest('WebAuthn enrollment verification failed')
         const [stored] = await tx.rows<{ credential: unknown }>(q.insertCredential(user.id, displayName, made))
-        if (!stored) throw new AppError('conflict', 'credential already registered')
+        if (!stored) throw new AppError('already_exists', 'credential already registered')
         await tx.run(q.dropEnrolment(user.id))
         for (const mail of deps.notice(email, displayName, 'added')) await tx.run(mail)
         return stored.credential
@@ -89,7 +90,7 @@ export function createPasskeyFactor(deps: {
     challenge: (userId: string) =>
       verification.prepare(userId, async (tx) => {
         const allowed = await tx.rows<q.Stored>(q.credentialsOf(userId))
-        if (allowed.length === 0) throw notFound('no WebAuthn factor enrolled')
+        if (allowed.length === 0) throw notFound('no WebAuthn factor enrolled', 'factor_not_found')
         const challenge = newChallenge('mfa')
         await tx.run(q.insertChallenge(challenge, userId))
         return requestOptions(relyingParty(), challenge, { userVerification: 'preferred', allowed })
@@ -98,7 +99,7 @@ export function createPasskeyFactor(deps: {
     async verify(who: PendingIdentity, challengeId: string, input: unknown, device: Device): Promise<AuthResponse> {
       await ready()
       return verification.attempt(who, 'webauthn', device, async (tx) => {
-        const failed = unauthorized('WebAuthn assertion failed')
+        const failed = unauthorized('WebAuthn assertion failed', 'invalid_credentials')
         const { challenge } = await openChallenge(tx, challengeId, who.id)
         const response = readAssertion(input)
         if (!response) return failed
@@ -115,7 +116,7 @@ export function createPasskeyFactor(deps: {
         const [outcome] = await tx.rows<q.Spent>(
           q.spendChallenge(challengeId, { id: response.id, userId: who.id, signCount }),
         )
-        return outcome?.counted ? undefined : unauthorized('cloned authenticator detected')
+        return outcome?.counted ? undefined : unauthorized('cloned authenticator detected', 'invalid_credentials')
       })
     },
   }

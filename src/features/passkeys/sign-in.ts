@@ -14,7 +14,7 @@ import * as q from './webauthn/sql.ts'
 
 export type PasskeySignIn = ReturnType<typeof createPasskeySignIn>
 
-const refused = () => unauthorized('invalid email or passkey')
+const refused = () => unauthorized('invalid email or passkey', 'invalid_credentials')
 
 /** A passkey that verifies its user is both factors at once, so nothing has to follow it. */
 export function createPasskeySignIn(deps: {

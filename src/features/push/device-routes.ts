@@ -40,8 +40,8 @@ const devices = t.object({ items: t.array(device) })
 /** An answer that also tells which of app and user exist; both must. */
 export function found<T>(text: string | null): T {
   const answer = JSON.parse(text ?? '{}') as { app: boolean; user: boolean } & T
-  if (!answer.app) throw badRequest('app not found')
-  if (!answer.user) throw badRequest('user not found')
+  if (!answer.app) throw badRequest('app not found', 'unknown_reference')
+  if (!answer.user) throw badRequest('user not found', 'unknown_reference')
   return answer
 }
 
@@ -55,7 +55,7 @@ export function uuidIn(query: Readonly<Record<string, string>>, name: string): s
 export function deviceRoutes({ db, requires }: { db: Db; requires: () => void }): Route[] {
   const registered = (text: string | null) => found<{ device: { id: string } }>(text).device
   const revoked = (count: number) => {
-    if (count === 0) throw notFound('device token not found')
+    if (count === 0) throw notFound('device token not found', 'device_not_found')
     return noContent
   }
   return [

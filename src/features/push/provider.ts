@@ -27,7 +27,7 @@ export type PushProvider = {
 /** For a service without credentials. */
 export const logProvider = (observe: Observe): PushProvider => ({
   async send({ id, title }) {
-    observe({ level: 'info', message: 'push notification', attrs: { delivery: id, title } })
+    observe({ message: 'push notification', attrs: { delivery: id, title } })
     return { kind: 'sent', messageId: undefined }
   },
 })

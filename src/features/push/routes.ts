@@ -94,7 +94,7 @@ const message = {
 export function createPush(deps: Deps): Feature {
   const { db, observe, config, retentionSeconds, isUnderWay } = deps
   const requires = (): void => {
-    if (!config.enabled) throw new AppError('unavailable', 'push notifications are not enabled')
+    if (!config.enabled) throw new AppError('service_disabled', 'push notifications are not enabled')
   }
   const routes = [...deviceRoutes({ db, requires }), ...sendRoutes(deps, requires), ...deliveryRoutes(db, requires)]
   if (!config.enabled) return { routes }
@@ -167,7 +167,7 @@ function sendRoutes({ db, queueJobs, wakeJobs }: Deps, requires: () => void): Ro
           db,
           async (tx) => {
             const text = await tx.fly(sending)
-            if (text === null) throw notFound('device token not found')
+            if (text === null) throw notFound('device token not found', 'device_not_found')
             return text
           },
           () => call.audit({ target }),
@@ -216,7 +216,7 @@ function deliveryRoutes(db: Db, requires: () => void): Route[] {
       answers: { 200: delivery },
       handle: async ({ params }) => {
         const one = await db.fly(SYSTEM, oneDelivery(params.id))
-        if (one === null) throw notFound('delivery not found')
+        if (one === null) throw notFound('delivery not found', 'delivery_not_found')
         return jsonText(200, one)
       },
     }),

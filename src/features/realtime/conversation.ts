@@ -59,7 +59,7 @@ export class Conversation {
     this.#deps = deps
     this.#release = release
     if (release) return
-    this.#authTimer = setTimeout(() => client.fail(401, 'authentication required'), AUTH_TIMEOUT_MS).unref()
+    this.#authTimer = setTimeout(() => client.fail(unauthorized('authentication required')), AUTH_TIMEOUT_MS).unref()
   }
 
   onMessage(data: Buffer, isBinary: boolean): void {
@@ -98,15 +98,15 @@ export class Conversation {
       const error = toAppError(thrown)
       if (error.status >= 500) {
         const attrs = { status: error.status, error: causesOf(error) }
-        this.#deps.observe({ level: 'warn', message: 'realtime: message failed', attrs })
+        this.#deps.observe({ message: 'realtime: message failed', attrs })
       }
-      this.#client.sendMessage({ type: 'reply', ref, status: 'error', message: error.message })
+      this.#client.sendMessage({ type: 'reply', ref, status: 'error', error: error.errorCode, message: error.message })
       if (error instanceof LimitExceeded) this.#client.end(4429, error.message)
     }
   }
 
   #onMistake(): void {
-    this.#client.sendMessage({ type: 'error', message: 'invalid message' })
+    this.#client.sendMessage({ type: 'error', error: 'invalid_body', message: 'invalid message' })
     if (++this.#mistakes >= MAX_MISTAKES) this.#client.end(CLOSE.policy, 'too many invalid messages')
   }
 
@@ -154,7 +154,7 @@ export class Conversation {
       this.#release?.()
       this.#release = release
     } catch (error) {
-      throw error instanceof AppError ? new LimitExceeded(error.kind, error.message) : error
+      throw error instanceof AppError ? new LimitExceeded(error.errorCode, error.message) : error
     }
   }
 

@@ -140,7 +140,7 @@ export class Hub {
   #onLost(position: Position): void {
     this.#here = position
     this.#recent.restart(position)
-    this.#deps.observe({ level: 'warn', message: 'realtime: position lost, subscribers start anew' })
+    this.#deps.observe({ message: 'realtime: position lost, subscribers start anew' })
     for (const group of this.#groups.values()) group.position = position
     for (const subscription of this.#subscriptions) {
       subscription.position = position
@@ -190,8 +190,8 @@ export class Hub {
       judge: async (changes, interest) => (await this.#judge(changes, [interest])).get(interest),
       fail: (error) => this.#fail({ interest: subscription.interest, members: [subscription] }, error),
     }).catch((error: unknown) => {
-      this.#deps.observe({ level: 'error', message: 'realtime: replay failed', attrs: { error: reasonOf(error) } })
-      subscription.client.fail(500, 'internal error')
+      this.#deps.observe({ message: 'realtime: replay failed', attrs: { error: reasonOf(error) } })
+      subscription.client.fail(new AppError('internal', 'internal error'))
     })
   }
 
@@ -216,7 +216,7 @@ export class Hub {
   /** Something unforeseen: the clients come back and resume, so it costs them time but no event. */
   #abandon(groups: readonly SubscriberGroup[], error: unknown): void {
     const attrs = { error: reasonOf(error) }
-    if (!this.#stopped) this.#deps.observe({ level: 'error', message: 'realtime: batch failed', attrs })
+    if (!this.#stopped) this.#deps.observe({ message: 'realtime: batch failed', attrs })
     for (const group of groups) {
       this.#forget(group)
       for (const { client } of group.members) client.drop()
@@ -224,11 +224,12 @@ export class Hub {
   }
 
   #fail({ interest, members }: { interest: Interest; members: Iterable<Subscription> }, error: AppError): void {
-    const isTooExpensive = error.kind === 'rate_limited'
-    const message = isTooExpensive ? error.message : 'row security check failed'
+    const isTooSlow = error.status === 429
+    const message = isTooSlow ? 'realtime: filter takes too long' : 'realtime: row security check failed'
+    const failure = isTooSlow ? error : new AppError('row_security_failed', 'row security check failed')
     const attrs = { error: reasonOf(error.cause ?? error), session: interest.session.userId }
-    this.#deps.observe({ level: 'warn', message: `realtime: ${message}`, attrs })
-    for (const { client } of members) client.fail(isTooExpensive ? 429 : 403, message)
+    this.#deps.observe({ message, attrs })
+    for (const { client } of members) client.fail(failure)
   }
 
   /** While the database is away the changes stay in the log, so they are judged when it is back. */

@@ -131,7 +131,7 @@ test('a dear filter of one user delays nobody else, and ends with a clear error'
   for (const stream of [plain, filtered]) await stream.until(({ data }) => data?.record?.id === last)
   for (const stream of costly) {
     const { data } = await stream.until(({ event }) => event === 'error')
-    assert.deepEqual(data, { code: 429, message: 'filter takes too long' })
+    assert.deepEqual(data, { code: 429, error: 'filter_too_slow', message: 'filter takes too long' })
     await stream.ended()
   }
   assert.deepEqual([plain.closed, filtered.closed], [false, false])

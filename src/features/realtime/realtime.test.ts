@@ -110,7 +110,11 @@ test('unknown tables are refused before the stream', async () => {
   for (const name of ['missing', 'pg_class', 'svc.changes', 'posts,missing', 'information_schema.tables']) {
     const answer = await api.call(`GET /api/realtime?tables=${name}`)
     assert.equal(answer.status, 400)
-    assert.deepEqual(answer.body, { code: 400, message: `unknown table: ${name.split(',').at(-1)}` })
+    assert.deepEqual(answer.body, {
+      code: 400,
+      error: 'unknown_table',
+      message: `unknown table: ${name.split(',').at(-1)}`,
+    })
   }
   const many = Array.from({ length: 10_000 }, (_, i) => `t${i}`).join(',')
   const answer = await api.call(`GET /api/realtime?tables=${many}`)
@@ -149,7 +153,8 @@ test('bad filters are refused before the stream', async () => {
     ['tables=posts&filter=a.b%3D1', 'invalid filter: unknown relation: a'],
   ]
   for (const [query, message] of refusals) {
-    assert.deepEqual((await api.call(`GET /api/realtime?${query}`)).body, { code: 400, message })
+    const { body } = await api.call(`GET /api/realtime?${query}`)
+    assert.deepEqual(body, { code: 400, error: 'invalid_filter', message })
   }
   const cast = await api.call(`GET /api/realtime?tables=posts&filter=id%3D'x'`)
   assert.equal(cast.status, 400)
@@ -269,7 +274,7 @@ test('HEAD tells the headers and opens nothing', async () => {
 test('without realtime there is no stream', async () => {
   const off = await startServer({ on: api, config: { 'realtime.enabled': false, 'auth.enabled': false } })
   const answer = await off.call('GET /api/realtime')
-  assert.deepEqual(answer.body, { code: 404, message: 'realtime is not enabled' })
+  assert.deepEqual(answer.body, { code: 404, error: 'feature_disabled', message: 'realtime is not enabled' })
   await off.stop()
 })
 

@@ -71,7 +71,7 @@ export function createRealtime(deps: Deps): Realtime {
     visitorsMayListen: deps.visitorsMayListen,
     client: { bufferSize: config.buffer_size, clock },
     requires() {
-      if (!config.enabled) throw notFound('realtime is not enabled')
+      if (!config.enabled) throw notFound('realtime is not enabled', 'feature_disabled')
     },
   }
   deps.metrics.gauge('svc_realtime_connections', 'Open realtime streams.', [], () => connections.size)

@@ -50,7 +50,12 @@ test('who says no token is let go after ten seconds', async () => {
   const talk = await talkTo(api.url)
   assert.equal((await talk.ask({ type: 'ping' })).status, 'ok')
   assert.equal(await talk.closed(), 4401)
-  assert.deepEqual(talk.heard.at(-1), { type: 'error', code: 401, message: 'authentication required' })
+  assert.deepEqual(talk.heard.at(-1), {
+    type: 'error',
+    code: 401,
+    error: 'unauthorized',
+    message: 'authentication required',
+  })
 })
 
 test('a bad token in the handshake is 401; in the address it reaches no log', async () => {
@@ -91,7 +96,12 @@ test('a new token of the same user renews the connection; the old one may end th
   await talk.until(({ record }) => record?.id === id)
   await api.call('POST /api/auth/logout', { as: other.body.token, json: { refreshToken: other.body.refreshToken } })
   assert.equal(await talk.closed(), 4401)
-  assert.deepEqual(talk.heard.at(-1), { type: 'error', code: 401, message: 'invalid or expired token' })
+  assert.deepEqual(talk.heard.at(-1), {
+    type: 'error',
+    code: 401,
+    error: 'invalid_token',
+    message: 'invalid or expired token',
+  })
 })
 
 test("another user's token is refused, and the connection stays as it was", async () => {
@@ -144,7 +154,12 @@ test('a connection says once for each token that it is about to expire, and ends
   assert.equal((await talk.ask({ type: 'auth', token: next })).status, 'ok')
   await eventually(() => assert.deepEqual(notices(), [expOf(token), expOf(next)]))
   assert.equal(await talk.closed(), 4401)
-  assert.deepEqual(talk.heard.at(-1), { type: 'error', code: 401, message: 'invalid or expired token' })
+  assert.deepEqual(talk.heard.at(-1), {
+    type: 'error',
+    code: 401,
+    error: 'invalid_token',
+    message: 'invalid or expired token',
+  })
   await short.stop()
 })
 
@@ -213,7 +228,12 @@ test('a policy that fails ends its own connection with 4403', async () => {
   await good.ask({ type: 'subscribe', tables: ['open'] })
   await api.call('POST /api/collections/broken', { as: 'admin', json: { id: 1 } })
   assert.equal(await bad.closed(), 4403)
-  assert.deepEqual(bad.heard.at(-1), { type: 'error', code: 403, message: 'row security check failed' })
+  assert.deepEqual(bad.heard.at(-1), {
+    type: 'error',
+    code: 403,
+    error: 'row_security_failed',
+    message: 'row security check failed',
+  })
   const id = await write('open')
   await good.until(({ record }) => record?.id === id)
   good.close()

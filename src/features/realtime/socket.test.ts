@@ -255,7 +255,7 @@ test('numbers keep all their digits, and a record of any length arrives', async 
 
 test('a plain request is 426', async () => {
   const plain = await api.call('GET /api/realtime/ws')
-  assert.deepEqual(plain.body, { code: 426, message: 'websocket upgrade required' })
+  assert.deepEqual(plain.body, { code: 426, error: 'upgrade_required', message: 'websocket upgrade required' })
   assert.equal(plain.headers.get('upgrade'), 'websocket')
 })
 

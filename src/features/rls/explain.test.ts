@@ -98,6 +98,7 @@ test('a row that was just deleted can still be asked about', async () => {
   assert.equal((await explain({ table: 'notes', operation: 'select', user_id: bo.user.id, id: 1 })).body.allowed, false)
   assert.deepEqual((await explain({ table: 'notes', operation: 'select', id: 77 })).body, {
     code: 404,
+    error: 'record_not_found',
     message: 'record not found',
   })
 })

@@ -30,7 +30,7 @@ export function createExplain({ db, schema: cache }: { db: Db; schema: SchemaCac
   return async (admin: Identity, wish: ExplainWish) => {
     const schema = await cache.refreshIfStale()
     const table = findTable(schema, wish.table)
-    if (!table) throw notFound('table not found')
+    if (!table) throw notFound('table not found', 'table_not_found')
     const who = await identityOf(db, wish)
     const { role } = databaseSession(who)
     const { rls, policies } = JSON.parse((await db.fly(SYSTEM, q.policiesFor(table, role))) ?? '{}') as q.RowSecurity
@@ -97,7 +97,7 @@ async function imagesFor(
     return { using: given, check: given }
   }
   const now = await stored(db, admin, schema, table, keyParts(table, id))
-  if (now === null) throw notFound('record not found')
+  if (now === null) throw notFound('record not found', 'record_not_found')
   const next = given === undefined ? now : await db.fly(SYSTEM, sql`select (${now}::jsonb || ${given}::jsonb)::text`)
   if (given !== undefined) await requireRow(db, admin, schema, table, next ?? now)
   return { using: now, check: next ?? now }
@@ -109,9 +109,9 @@ const requireRow = (db: Db, admin: Identity, schema: Schema, table: Table, image
 
 function keyParts(table: Table, id: string): string[] {
   const { length } = table.primaryKey
-  if (length === 0) throw badRequest('table has no primary key')
+  if (length === 0) throw badRequest('table has no primary key', 'no_primary_key')
   const parts = length === 1 ? [id] : id.split(',')
-  if (parts.length !== length) throw badRequest(`invalid primary key: expected ${length} values`)
+  if (parts.length !== length) throw badRequest(`invalid primary key: expected ${length} values`, 'invalid_key')
   return parts
 }
 

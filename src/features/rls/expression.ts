@@ -11,7 +11,7 @@ export function checkExpression(text: string | undefined, clause: 'USING' | 'WIT
   if (text !== undefined && (FORBIDDEN.test(text) || text.trim() === '' || !isBalanced(text))) throw invalid(clause)
 }
 
-export const invalid = (clause: 'USING' | 'WITH CHECK') => badRequest(`invalid ${clause} expression`)
+export const invalid = (clause: 'USING' | 'WITH CHECK') => badRequest(`invalid ${clause} expression`, 'sql_error')
 
 /** Quoted text, quoted names and dollar quotes are skipped as PostgreSQL's scanner does (manual, section 4.1). */
 const TOKEN =

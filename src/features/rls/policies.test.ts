@@ -122,10 +122,22 @@ test('tables outside the exposed schemas are out of reach', async () => {
     assert.equal((await post(`/${table}/enable`)).status, 400, table)
     assert.equal((await get(`/${table}`)).status, 400, table)
     assert.equal((await api.call(`DELETE /api/admin/rls/${table}/p`, { as: 'admin' })).status, 400, table)
-    assert.deepEqual((await get(`/${table}/status`)).body, { code: 404, message: 'table not found' }, table)
+    assert.deepEqual(
+      (await get(`/${table}/status`)).body,
+      { code: 404, error: 'table_not_found', message: 'table not found' },
+      table,
+    )
   }
-  assert.deepEqual((await get('/a%20b/status')).body, { code: 400, message: 'invalid table name' })
-  assert.deepEqual((await get('/nothing/status')).body, { code: 404, message: 'table not found' })
+  assert.deepEqual((await get('/a%20b/status')).body, {
+    code: 400,
+    error: 'validation_failed',
+    message: 'invalid table name',
+  })
+  assert.deepEqual((await get('/nothing/status')).body, {
+    code: 404,
+    error: 'table_not_found',
+    message: 'table not found',
+  })
   assert.equal(
     (await post('/nothing/enable')).body.message,
     'failed to enable RLS: relation "public.nothing" does not exist',

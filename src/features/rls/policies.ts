@@ -62,7 +62,7 @@ export function createPolicies(deps: {
       await db.run(entry.who, [statement, auditStatement(entry)])
     } catch (error) {
       const said = databaseMessage(error)
-      throw said === undefined ? error : badRequest(`failed to ${what}: ${said}`)
+      throw said === undefined ? error : badRequest(`failed to ${what}: ${said}`, 'sql_error')
     }
     await changed()
   }
@@ -87,7 +87,7 @@ export function createPolicies(deps: {
     async status(text: string): Promise<string> {
       const { schema, name } = await tableNamed(text)
       const status = isExposed(schema) ? await db.fly(SYSTEM, q.rlsStatus(schema, name)) : null
-      if (status === null) throw notFound('table not found')
+      if (status === null) throw notFound('table not found', 'table_not_found')
       return status
     },
 

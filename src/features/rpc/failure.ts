@@ -7,6 +7,6 @@ export function explainFailure(error: unknown, name: string): unknown {
   const said = databaseMessage(error)
   if (!(error instanceof AppError) || said === undefined || isServerTrouble(error)) return error
   if (isAmbiguousFunction(error)) return ambiguous(name)
-  const isOurs = error.kind === 'internal' || error.kind === 'not_found' || isMissingColumn(error)
-  return isOurs ? badRequest(said) : error
+  const isOurs = error.status === 500 || error.status === 404 || isMissingColumn(error)
+  return isOurs ? badRequest(said, 'raise_exception') : error
 }

@@ -33,7 +33,7 @@ export const sqlJob =
       const candidates = findFunctions(snapshot, name)
       return candidates.length > 0 ? { snapshot, candidates } : undefined
     })
-    if (!found) throw notFound(`function not found: ${name}`)
+    if (!found) throw notFound(`function not found: ${name}`, 'function_not_found')
     const { snapshot, candidates } = found
     const fn = resolveOverload(candidates, Object.keys(args))
     requireGeoJson(fn, args as Readonly<Record<string, unknown>>)

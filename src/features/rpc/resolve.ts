@@ -8,7 +8,8 @@ import type { Fn, Parameter } from '../../db/schema/snapshot.ts'
 export function resolveOverload(candidates: readonly Fn[], supplied: readonly string[]): Fn {
   const name = candidates[0]?.name ?? ''
   const named = candidates.filter((fn) => fn.parameters.every((parameter) => parameter.name !== ''))
-  if (named.length === 0) throw badRequest(`function "${name}" has unnamed parameters; cannot match by name`)
+  if (named.length === 0)
+    throw badRequest(`function "${name}" has unnamed parameters; cannot match by name`, 'invalid_arguments')
   const fitting = named.filter((fn) => missing(fn, supplied) === undefined && unknown(fn, supplied) === undefined)
   const [best, next] = fitting
   if (best === undefined) throw mismatch(named, supplied)
@@ -20,7 +21,7 @@ export function resolveOverload(candidates: readonly Fn[], supplied: readonly st
 export const givenTo = (fn: Fn, supplied: readonly string[]): Parameter[] =>
   fn.parameters.filter(({ name }) => supplied.includes(name))
 
-export const ambiguous = (name: string) => badRequest(`ambiguous call to function "${name}"`)
+export const ambiguous = (name: string) => badRequest(`ambiguous call to function "${name}"`, 'invalid_arguments')
 
 /** Speaks of the overload that knows most of the arguments. */
 function mismatch(candidates: readonly Fn[], supplied: readonly string[]): Error {
@@ -29,8 +30,11 @@ function mismatch(candidates: readonly Fn[], supplied: readonly string[]): Error
   if (!closest) throw new TypeError('no candidates')
   const absent = missing(closest, supplied)
   return absent === undefined
-    ? badRequest(`unknown argument "${unknown(closest, supplied) ?? ''}" for function "${closest.name}"`)
-    : badRequest(`missing required argument "${absent}" for function "${closest.name}"`)
+    ? badRequest(
+        `unknown argument "${unknown(closest, supplied) ?? ''}" for function "${closest.name}"`,
+        'invalid_arguments',
+      )
+    : badRequest(`missing required argument "${absent}" for function "${closest.name}"`, 'invalid_arguments')
 }
 
 const knows = (fn: Fn, name: string): boolean => fn.parameters.some((parameter) => parameter.name === name)

@@ -62,14 +62,14 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
       handle: async (call) => {
         const viewer = viewerOf(call.who)
         if (viewer.allowedTables.length > 0) {
-          throw new AppError('forbidden', 'api key does not have access to functions')
+          throw new AppError('insufficient_scope', 'api key does not have access to functions')
         }
         const name = call.params.function
         const reply = await lookOnce(schema, (snapshot) => {
           const found = executable(snapshot, name, viewer)
           return found.length > 0 ? run(call, snapshot, found) : undefined
         })
-        if (!reply) throw notFound(`function not found: ${name}`)
+        if (!reply) throw notFound(`function not found: ${name}`, 'function_not_found')
         return reply
       },
     }),
@@ -82,7 +82,8 @@ const executable = (schema: Schema, name: string, viewer: Viewer): Fn[] =>
 
 function argumentsOf({ body, bodyText }: Call): Readonly<Record<string, unknown>> {
   if (bodyText.trim() === '') return {}
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) throw badRequest('invalid JSON body')
+  if (typeof body !== 'object' || body === null || Array.isArray(body))
+    throw badRequest('invalid JSON body', 'invalid_body')
   return body as Readonly<Record<string, unknown>>
 }
 

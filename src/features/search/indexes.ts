@@ -65,7 +65,7 @@ export function createIndexes({ db, schema, indexes, textSearchConfig, needTrigr
 
     async drop(name: string, act: Act): Promise<void> {
       const found = await db.fly(SYSTEM, schemaOfIndex(name, schemas))
-      if (found === null) throw notFound('index not found')
+      if (found === null) throw notFound('index not found', 'index_not_found')
       await auditedEffect(db, act.audit({ target: name }), () => indexes.drop(found, name))
       await schema.reload()
     },

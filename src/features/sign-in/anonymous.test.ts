@@ -25,7 +25,10 @@ test('an anonymous account is a user without credentials', async () => {
 test('anonymous accounts are off by default', async () => {
   const off = await startServer({ on: api })
   const { status, body } = await off.call('POST /api/auth/anonymous')
-  assert.deepEqual([status, body], [404, { code: 404, message: 'anonymous authentication is not enabled' }])
+  assert.deepEqual(
+    [status, body],
+    [404, { code: 404, error: 'feature_disabled', message: 'anonymous authentication is not enabled' }],
+  )
 })
 
 test('linking an address keeps the id and replaces the tokens', async () => {

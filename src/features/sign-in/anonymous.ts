@@ -12,7 +12,7 @@ import { KeyedSemaphore } from './keyed-semaphore.ts'
 import type { Profile } from './providers/profile.ts'
 import { linkAnonymous } from './sql.ts'
 
-export const notAnonymous = () => new AppError('forbidden', 'only anonymous accounts can link credentials')
+export const notAnonymous = () => new AppError('account_not_anonymous', 'only anonymous accounts can link credentials')
 
 /** Accounts without credentials. One that gets them later keeps its id, and with it everything it owns. */
 export function createAnonymousAccounts(deps: {
@@ -56,7 +56,7 @@ export function createAnonymousAccounts(deps: {
             exists (select from svc.users where email = ${email}) as taken`,
     )
     if (!found?.anonymous) throw notAnonymous()
-    if (found.taken) throw new AppError('conflict', EMAIL_TAKEN)
+    if (found.taken) throw new AppError('account_taken', EMAIL_TAKEN)
   }
 
   return {

@@ -1,4 +1,4 @@
-import { unavailable } from '../../core/errors.ts'
+import { serverBusy } from '../../core/errors.ts'
 import { Semaphore } from '../../core/limits.ts'
 
 /**
@@ -17,7 +17,7 @@ export class KeyedSemaphore {
 
   async run<T>(key: string, work: () => Promise<T>): Promise<T> {
     const semaphore = this.#semaphores.get(key) ?? new Semaphore(this.#max)
-    if (semaphore.isFull && semaphore.waiting >= this.#maxWaiting) throw unavailable('server busy', 1)
+    if (semaphore.isFull && semaphore.waiting >= this.#maxWaiting) throw serverBusy()
     this.#semaphores.set(key, semaphore)
     try {
       return await semaphore.run(work)

@@ -18,7 +18,7 @@ import {
 } from '../../identity/session.ts'
 import type { CheckPassword } from './password.ts'
 
-const refused = () => unauthorized('invalid current password')
+const refused = () => unauthorized('invalid current password', 'invalid_credentials')
 
 type ChangePassword = (user: UserIdentity, current: string, next: string, device: Device) => Promise<AuthResponse>
 

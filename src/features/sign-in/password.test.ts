@@ -60,7 +60,10 @@ test('when more passwords wait than the queue holds, the rest is told to come ba
   const busy = answers.filter(({ status }) => status === 503)
   assert.ok(busy.length > 0 && busy.length < 30)
   for (const { body, headers } of busy) {
-    assert.deepEqual([body, headers.get('retry-after')], [{ code: 503, message: 'server busy' }, '1'])
+    assert.deepEqual(
+      [body, headers.get('retry-after')],
+      [{ code: 503, error: 'server_busy', message: 'server busy' }, '1'],
+    )
   }
   assert.ok(answers.every(({ status }) => status === 201 || status === 503))
   const [{ count }] = await api.sql(`select count(*)::int as count from svc.users where email like 'q%'`)

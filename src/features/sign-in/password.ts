@@ -72,7 +72,7 @@ export function createPasswordCheck(deps: { db: Db; passwords: Passwords; config
 export type Login = (email: string, password: string, device: Device) => Promise<AuthResponse>
 
 export function createLogin(deps: { db: Db; checkPassword: CheckPassword; startSession: StartSession }): Login {
-  const refused = () => unauthorized('invalid email or password')
+  const refused = () => unauthorized('invalid email or password', 'invalid_credentials')
   return async (email, password, device) => {
     const { userId, hash, record } = await deps.checkPassword(email, password, device, refused)
     // The password may have been changed while it was being checked.

@@ -22,7 +22,7 @@ export function createSmsSignIn(deps: {
   wakeSms: () => void
 }) {
   const { db, config } = deps
-  const invalid = () => unauthorized('invalid or expired SMS code')
+  const invalid = () => unauthorized('invalid or expired SMS code', 'invalid_code')
   const hashOf = (phone: string, code: string): string =>
     hmacSha256(deps.smsCodeKey, `${phone} ${code}`).toString('hex')
 

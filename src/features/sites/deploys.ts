@@ -30,7 +30,7 @@ type Deps = { db: Db; addBlob: (blob: StoredBytes) => Sql; isObjectName: (name: 
 type Page = { page: number; perPage: number; offset: number }
 
 const transition = (verb: string, status: string): AppError =>
-  new AppError('conflict', `invalid deploy status transition: cannot ${verb} deploy with status "${status}"`)
+  new AppError('wrong_state', `invalid deploy status transition: cannot ${verb} deploy with status "${status}"`)
 
 /** Deploys of sites: uploading → live → superseded → live again, or uploading → failed. */
 export class Deploys {
@@ -42,14 +42,14 @@ export class Deploys {
 
   async page(siteId: string, page: Page): Promise<string> {
     const [found] = await this.#deps.db.rows<{ exists: boolean; body: string }>(SYSTEM, deploysPage(siteId, page))
-    if (!found?.exists) throw notFound('site not found')
+    if (!found?.exists) throw notFound('site not found', 'site_not_found')
     return found.body
   }
 
   async one(siteId: string, id: string): Promise<string> {
     const [found] = await this.#deps.db.rows<{ exists: boolean; deploy: string | null }>(SYSTEM, oneDeploy(siteId, id))
-    if (!found?.exists) throw notFound('site not found')
-    if (found.deploy === null) throw notFound('deploy not found')
+    if (!found?.exists) throw notFound('site not found', 'site_not_found')
+    if (found.deploy === null) throw notFound('deploy not found', 'deploy_not_found')
     return found.deploy
   }
 
@@ -59,7 +59,7 @@ export class Deploys {
 
   promote(siteId: string, id: string, act: Act): Promise<string> {
     return this.#change(act, async (tx) => {
-      if ((await tx.run(lockSite(siteId))) === 0) throw notFound('site not found')
+      if ((await tx.run(lockSite(siteId))) === 0) throw notFound('site not found', 'site_not_found')
       const status = await this.#statusIn(tx, siteId, id)
       if (status !== 'uploading' && status !== 'superseded') throw transition('promote', status)
       await tx.run(supersedeLive(siteId))
@@ -69,10 +69,10 @@ export class Deploys {
 
   rollback(siteId: string, act: Act): Promise<string> {
     return this.#change(act, async (tx) => {
-      if ((await tx.run(lockSite(siteId))) === 0) throw notFound('site not found')
+      if ((await tx.run(lockSite(siteId))) === 0) throw notFound('site not found', 'site_not_found')
       // Looked for before the live one joins the superseded, so that rolling back twice comes back.
       const [previous] = await tx.rows<{ id: string }>(lastSuperseded(siteId))
-      if (!previous) throw new AppError('conflict', 'no superseded deploy to rollback to')
+      if (!previous) throw new AppError('wrong_state', 'no superseded deploy to rollback to')
       await tx.run(supersedeLive(siteId))
       return there(await tx.fly(makeLive(previous.id)), 'deploy')
     })
@@ -142,13 +142,13 @@ export class Deploys {
     if (found) return found.status
     // Which of the two is missing, in the words of the one that is asked for it.
     await this.one(siteId, id)
-    throw notFound('deploy not found')
+    throw notFound('deploy not found', 'deploy_not_found')
   }
 }
 
-const closed = (): AppError => new AppError('conflict', 'deploy is not accepting file uploads')
+const closed = (): AppError => new AppError('wrong_state', 'deploy is not accepting file uploads')
 
-function there(text: string | null, what: string): string {
-  if (text === null) throw notFound(`${what} not found`)
+function there(text: string | null, what: 'site' | 'deploy'): string {
+  if (text === null) throw notFound(`${what} not found`, `${what}_not_found`)
   return text
 }

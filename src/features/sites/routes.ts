@@ -76,7 +76,7 @@ export function createSites(deps: Deps): Sites {
 
 function siteRoutes(db: Db): Route[] {
   const found = (text: string | null): string => {
-    if (text === null) throw notFound('site not found')
+    if (text === null) throw notFound('site not found', 'site_not_found')
     return text
   }
   return [
@@ -104,7 +104,7 @@ function siteRoutes(db: Db): Route[] {
         if (slug === '') throw badRequest('site slug is required')
         if (!isSlug(slug)) throw badRequest('invalid site slug')
         const made = await db.fly(SYSTEM, audited(call.audit(), addSite({ name, slug, spaMode }), MADE_RECORD))
-        if (made === null) throw new AppError('conflict', 'site slug already taken')
+        if (made === null) throw new AppError('already_exists', 'site slug already taken')
         return jsonText(201, made)
       },
     }),
@@ -137,7 +137,7 @@ function siteRoutes(db: Db): Route[] {
       answers: { 204: null },
       handle: async (call) => {
         const deletion = audited(call.audit(), deleteSite(call.params.siteId))
-        if ((await db.run(SYSTEM, deletion)) === 0) throw notFound('site not found')
+        if ((await db.run(SYSTEM, deletion)) === 0) throw notFound('site not found', 'site_not_found')
         return noContent
       },
     }),
@@ -251,7 +251,7 @@ async function takeFile(
     return jsonText(201, text)
   } catch (error) {
     // What the client did wrong, or the server had no time for, can be tried again; what could not be kept spoils the deploy.
-    if (!(error instanceof AppError) || error.kind === 'insufficient_storage') await deploys.spoil(deployId)
+    if (!(error instanceof AppError) || error.status === 507) await deploys.spoil(deployId)
     throw error
   }
 }

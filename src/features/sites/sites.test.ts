@@ -52,7 +52,11 @@ test('a site is made, listed, changed and deleted', async () => {
   const list = await api.call('GET /api/admin/sites?perPage=1', admin)
   assert.deepEqual([list.body.sites[0].id, list.body.page, list.body.perPage], [id, 1, 1])
   assert.equal((await api.call(`DELETE /api/admin/sites/${id}`, admin)).status, 204)
-  assert.deepEqual((await api.call(`GET /api/admin/sites/${id}`, admin)).body, { code: 404, message: 'site not found' })
+  assert.deepEqual((await api.call(`GET /api/admin/sites/${id}`, admin)).body, {
+    code: 404,
+    error: 'site_not_found',
+    message: 'site not found',
+  })
 })
 
 test('what a site cannot be is told', async () => {
@@ -70,7 +74,8 @@ test('what a site cannot be is told', async () => {
     [{ name: 'a', slug: 'b', spaMode: 'yes' }, 400, 'spaMode must be a boolean'],
   ]
   for (const [json, code, message] of cases) {
-    assert.deepEqual((await api.call('POST /api/admin/sites', { ...admin, json })).body, { code, message })
+    const { body } = await api.call('POST /api/admin/sites', { ...admin, json })
+    assert.deepEqual([body.code, body.message], [code, message])
   }
   assert.equal((await api.call('GET /api/admin/sites/x', admin)).body.message, 'invalid site id format')
 })
@@ -100,13 +105,14 @@ test('a deploy goes from uploading to live to superseded, and back by rollback',
   const again = await api.call(`POST ${site}/deploys/${three}/fail` as 'POST /', { ...admin, json: {} })
   assert.deepEqual(again.body, {
     code: 409,
+    error: 'wrong_state',
     message: 'invalid deploy status transition: cannot fail deploy with status "failed"',
   })
   const { body } = await api.call(`GET ${site}/deploys` as 'GET /', admin)
   assert.deepEqual([body.totalCount, body.deploys[0].id], [3, three])
   const fresh = await makeSite('fresh')
   const nothing = await api.call(`POST ${fresh}/deploys/rollback` as 'POST /', admin)
-  assert.deepEqual(nothing.body, { code: 409, message: 'no superseded deploy to rollback to' })
+  assert.deepEqual(nothing.body, { code: 409, error: 'wrong_state', message: 'no superseded deploy to rollback to' })
 })
 
 test('files are counted once each, and refused where they cannot be', async () => {
@@ -116,12 +122,12 @@ test('files are counted once each, and refused where they cannot be', async () =
   assert.deepEqual([replaced.body.fileCount, replaced.body.totalBytes], [2, 4])
   for (const name of ['../x', '/x', 'a//b', '..\\x', '.']) {
     const { body } = await upload(api, `${site}/deploys/${id}/files`, { as: 'admin', name })
-    assert.deepEqual(body, { code: 400, message: 'invalid file path' }, name)
+    assert.deepEqual(body, { code: 400, error: 'validation_failed', message: 'invalid file path' }, name)
   }
   await promote(site, id)
   assert.equal((await visit(api, 'files.localhost', '/a/b.txt')).text, '1')
   const late = await upload(api, `${site}/deploys/${id}/files`, { as: 'admin', name: 'late' })
-  assert.deepEqual(late.body, { code: 409, message: 'deploy is not accepting file uploads' })
+  assert.deepEqual(late.body, { code: 409, error: 'wrong_state', message: 'deploy is not accepting file uploads' })
   assert.equal((await api.call('GET /api/storage/_svc_sites', admin)).status, 400)
 })
 

@@ -4,6 +4,6 @@ import type { SmsTransport } from './transport.ts'
 /** For development: the message with its code is in the log, and nothing leaves the machine. */
 export const logTransport = (observe: Observe): SmsTransport => ({
   async send({ to, body }) {
-    observe({ level: 'info', message: 'sms', attrs: { to, body }, verbatim: true })
+    observe({ message: 'sms', attrs: { to, body }, verbatim: true })
   },
 })

@@ -29,7 +29,7 @@ export function createSms(deps: { queue: Queue; outgoing: Outgoing; observe: Obs
   const transport = transportOf(deps)
   const send = async (sms: Sms): Promise<void> => {
     await transport.send(sms)
-    observe({ level: 'debug', message: 'sms sent' })
+    observe({ message: 'sms sent' })
   }
 
   const isAllowedNumber = (phone: string): boolean => {

@@ -49,7 +49,7 @@ export function bucketRoutes(deps: {
           SYSTEM,
           audited(call.audit({ target: name }), addition, { newValues: MADE_RECORD.newValues }),
         )
-        if (made === null) throw new AppError('conflict', 'bucket already exists')
+        if (made === null) throw new AppError('already_exists', 'bucket already exists')
         return jsonText(201, made)
       },
     }),
@@ -69,7 +69,7 @@ export function bucketRoutes(deps: {
           newValues: MADE_RECORD.newValues,
         })
         const [changed = null] = await db.fly(SYSTEM, [change, ...purges])
-        if (changed === null) throw notFound('bucket not found')
+        if (changed === null) throw notFound('bucket not found', 'bucket_not_found')
         wakePurge()
         return jsonText(200, changed)
       },
@@ -84,12 +84,12 @@ export function bucketRoutes(deps: {
       handle: async (call) => {
         const name = bucketName(call.params.name)
         await db.tx(SYSTEM, async (tx) => {
-          if ((await tx.run(lockBucket(name))) === 0) throw notFound('bucket not found')
+          if ((await tx.run(lockBucket(name))) === 0) throw notFound('bucket not found', 'bucket_not_found')
           if (call.query['force'] === 'true') {
             for (const purge of purgeBucket(name)) await tx.run(purge)
             await tx.run(deleteObjectsOf(name))
           } else if ((await tx.run(hasObjects(name))) > 0) {
-            throw new AppError('conflict', 'bucket has objects; use force=true to delete')
+            throw new AppError('bucket_not_empty', 'bucket has objects; use force=true to delete')
           }
           await tx.run(deleteBucket(name))
           await tx.run(auditStatement(call.audit({ target: name })))

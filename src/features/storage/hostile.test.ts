@@ -249,7 +249,7 @@ test('an upload that is broken off in the middle leaves nothing', async () => {
 test('an upload that takes too long is ended with 504', async () => {
   const { status, body } = parseRaw(await sendRaw(hastyPort, head(500_000), file.slice(0, -2)))
   assert.equal(status, 504)
-  assert.deepEqual(JSON.parse(body), { code: 504, message: 'upload timed out' })
+  assert.deepEqual(JSON.parse(body), { code: 504, error: 'timeout', message: 'upload timed out' })
   await noneLeft()
 })
 

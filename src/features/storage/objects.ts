@@ -113,7 +113,7 @@ export class Objects {
 }
 
 export function existing(object: FoundObject | undefined): StoredObject {
-  if (!isThere(object)) throw notFound('file not found')
+  if (!isThere(object)) throw notFound('file not found', 'file_not_found')
   return object
 }
 

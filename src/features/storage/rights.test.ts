@@ -11,9 +11,9 @@ const keyOf = async (scope: string): Promise<string> => {
 }
 const [readonlyKey, writingKey] = [await keyOf('readonly'), await keyOf('readwrite')]
 
-const missing = { code: 401, message: 'missing auth token' }
-const refused = { code: 403, message: 'insufficient storage permissions' }
-const invalid = { code: 401, message: 'invalid or expired token' }
+const missing = { code: 401, error: 'unauthorized', message: 'missing auth token' }
+const refused = { code: 403, error: 'insufficient_privilege', message: 'insufficient storage permissions' }
+const invalid = { code: 401, error: 'invalid_token', message: 'invalid or expired token' }
 
 test.before(async () => {
   await api.call('POST /api/admin/storage/buckets', { as: 'admin', json: { name: 'vault', public: false } })
@@ -103,9 +103,9 @@ test('an upload that was refused leaves no bytes', async () => {
 test('a readonly key reads, lists and signs, and neither uploads nor deletes', async () => {
   const message = 'api key scope does not permit write operations'
   const form = await upload(api, '/api/storage/open', { as: readonlyKey, name: 'k.txt' })
-  assert.deepEqual(form.body, { code: 403, message })
+  assert.deepEqual(form.body, { code: 403, error: 'insufficient_privilege', message })
   const gone = await api.call('DELETE /api/storage/open/of-nobody.txt', { as: readonlyKey })
-  assert.deepEqual(gone.body, { code: 403, message })
+  assert.deepEqual(gone.body, { code: 403, error: 'insufficient_privilege', message })
   assert.equal((await api.call('GET /api/storage/open', { as: readonlyKey })).status, 200)
 })
 
@@ -127,7 +127,7 @@ test('a signed URL opens one private object until its time, and only as it was s
   const got = await api.call(`GET ${url}`)
   assert.deepEqual([got.status, got.headers.get('cache-control')], [200, 'private, no-cache'])
   assert.equal((await api.call(`GET ${url}`, { as: 'nonsense' })).status, 200)
-  const bad = { code: 403, message: 'invalid or expired signed URL' }
+  const bad = { code: 403, error: 'invalid_signed_url', message: 'invalid or expired signed URL' }
   const exp = Number(/exp=(\d+)/.exec(url)?.[1])
   const forged = [
     url.replace(/exp=\d+/, `exp=${exp + 1}`),
@@ -158,6 +158,7 @@ test('the life of a signed URL is an hour unless told, and a week at most', asyn
   assert.equal((await sign({ expiresIn: 604_800 })).status, 200)
   assert.deepEqual((await sign({ expiresIn: 604_801 })).body, {
     code: 400,
+    error: 'validation_failed',
     message: 'expiresIn must not exceed 604800 (7 days)',
   })
   assert.equal((await sign({ expiresIn: 1.5 })).status, 400)
@@ -173,7 +174,7 @@ test('buckets are set up, changed and deleted by the admin', async () => {
   assert.deepEqual(rest, { name: 'b1', public: true, inline: false })
   assert.ok(id && createdAt && updatedAt)
   const again = await api.call(`POST ${at}`, { as: 'admin', json: { name: 'b1' } })
-  assert.deepEqual(again.body, { code: 409, message: 'bucket already exists' })
+  assert.deepEqual(again.body, { code: 409, error: 'already_exists', message: 'bucket already exists' })
   await upload(api, '/api/storage/b1', { name: 'page.html', content: '<b>' })
   assert.match(
     (await api.call('GET /api/storage/b1/page.html')).headers.get('content-disposition') ?? '',
@@ -190,12 +191,17 @@ test('buckets are set up, changed and deleted by the admin', async () => {
     ['b1', 'vault'],
   )
   const kept = await api.call(`DELETE ${at}/b1`, { as: 'admin' })
-  assert.deepEqual(kept.body, { code: 409, message: 'bucket has objects; use force=true to delete' })
+  assert.deepEqual(kept.body, {
+    code: 409,
+    error: 'bucket_not_empty',
+    message: 'bucket has objects; use force=true to delete',
+  })
   assert.equal((await api.call(`DELETE ${at}/b1?force=true`, { as: 'admin' })).status, 204)
   assert.equal((await api.call('GET /api/storage/b1/page.html')).status, 404)
   for (const line of [`PUT ${at}/b1`, `DELETE ${at}/b1`] as const) {
     assert.deepEqual((await api.call(line, { as: 'admin', ...(line.startsWith('PUT') && { json: {} }) })).body, {
       code: 404,
+      error: 'bucket_not_found',
       message: 'bucket not found',
     })
   }
@@ -235,7 +241,7 @@ test('where visitors may do nothing, public and signed objects stay readable', a
   assert.equal((await closed.call('GET /api/storage/open/of-nobody.txt')).status, 200)
   const { body } = await closed.call('POST /api/storage/vault/of-nobody.txt/sign', { as: 'admin' })
   assert.equal((await closed.call(`GET ${body.url}` as 'GET /')).status, 200)
-  const missingHeader = { code: 401, message: 'missing or invalid authorization header' }
+  const missingHeader = { code: 401, error: 'unauthorized', message: 'missing or invalid authorization header' }
   assert.deepEqual((await closed.call('GET /api/storage/open')).body, missingHeader)
   assert.deepEqual((await upload(closed, '/api/storage/open', { name: 'x' })).body, missingHeader)
   assert.deepEqual((await closed.call('DELETE /api/storage/open/of-nobody.txt')).body, missingHeader)

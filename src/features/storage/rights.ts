@@ -3,7 +3,7 @@ import { type Identity, userIdOf } from '../../core/identity.ts'
 
 export type Owned = { userId: string | null }
 
-const refused = (): AppError => new AppError('forbidden', 'insufficient storage permissions')
+const refused = (): AppError => new AppError('insufficient_privilege', 'insufficient storage permissions')
 
 /** In a private bucket nobody is told anything, not even what exists, before saying who they are. */
 export function enter(isPublic: boolean, who: Identity): void {

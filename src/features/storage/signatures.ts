@@ -25,7 +25,7 @@ export class Signatures {
       /^\d{1,12}$/.test(exp) &&
       equalInConstantTime(sig, this.#signature(bucket, name, exp)) &&
       Number(exp) > this.#now() / 1000
-    if (!isGood) throw new AppError('forbidden', 'invalid or expired signed URL')
+    if (!isGood) throw new AppError('invalid_signed_url', 'invalid or expired signed URL')
     return true
   }
 

@@ -83,7 +83,7 @@ for (const backend of ['local', 's3']) {
       const { status, headers, body } = await get(range)
       assert.equal(status, 416, range)
       assert.equal(headers.get('content-range'), 'bytes */10')
-      assert.deepEqual(body, { code: 416, message: 'range not satisfiable' })
+      assert.deepEqual(body, { code: 416, error: 'range_not_satisfiable', message: 'range not satisfiable' })
     }
     assert.equal((await get('bytes=0-', 'empty.txt')).status, 416)
     assert.equal((await api.call('GET /api/storage/pub/empty.txt')).text, '')
@@ -109,7 +109,11 @@ for (const backend of ['local', 's3']) {
     assert.equal((await get({ range: 'bytes=0-0', 'if-range': '"other"' })).status, 200)
     assert.equal((await api.call(`DELETE ${at}`, { headers: { 'if-match': '"other"' } })).status, 412)
     assert.equal((await api.call(`DELETE ${at}`, { headers: { 'if-match': etag } })).status, 204)
-    assert.deepEqual((await api.call(`GET ${at}`)).body, { code: 404, message: 'file not found' })
+    assert.deepEqual((await api.call(`GET ${at}`)).body, {
+      code: 404,
+      error: 'file_not_found',
+      message: 'file not found',
+    })
     assert.equal((await api.call(`DELETE ${at}`)).status, 404)
   })
 

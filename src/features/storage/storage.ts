@@ -60,7 +60,7 @@ export function createStorage(deps: Deps): Storage {
   const baseUrl = (): string => config.cdn_url || `${deps.publicBaseUrl()}/api/storage`
   const objects = new Objects({ db, baseUrl, purge: purges.one, wakePurge: purges.wake })
   const requires = (): void => {
-    if (!config.enabled) throw notFound('storage is not enabled')
+    if (!config.enabled) throw notFound('storage is not enabled', 'feature_disabled')
   }
   const purgeBucket = (bucket: string) => purges.bucket(bucket, baseUrl())
   return {

@@ -3,6 +3,7 @@ import type { Clock } from '../../core/clock.ts'
 import { notFound, reasonOf, unavailable } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
+import type { Message } from '../../core/observations.ts'
 import type { Observe } from '../../core/observe.ts'
 import { limitOf } from '../../core/page.ts'
 import type { UsageMeter } from '../../core/usage-meter.ts'
@@ -50,7 +51,7 @@ export function createUsage(deps: {
   let loops: Loop[] = []
 
   const requires = (): void => {
-    if (!enabled) throw unavailable('usage service not configured')
+    if (!enabled) throw unavailable('usage service not configured', 1, 'service_disabled')
   }
   const fly = async (statement: Sql): Promise<string> => (await db.fly(SYSTEM, statement)) ?? ''
 
@@ -65,7 +66,7 @@ export function createUsage(deps: {
       throw error
     }
   }
-  const regularly = (failure: string, everyMs: number, work: () => Promise<unknown>): Loop =>
+  const regularly = (failure: Message, everyMs: number, work: () => Promise<unknown>): Loop =>
     new Loop({
       step: async () => {
         await work()
@@ -73,12 +74,12 @@ export function createUsage(deps: {
       },
       everyMs,
       firstMs: everyMs,
-      onFailure: (error) => observe({ level: 'warn', message: failure, attrs: { error: reasonOf(error) } }),
+      onFailure: (error) => observe({ message: failure, attrs: { error: reasonOf(error) } }),
     })
 
   async function requireTenant(id: string): Promise<void> {
     const [found] = await db.rows<{ yes: boolean }>(SYSTEM, q.isTenant(id))
-    if (!found?.yes) throw notFound('tenant not found')
+    if (!found?.yes) throw notFound('tenant not found', 'tenant_not_found')
   }
 
   const tenant = { tenant_id: t.uuid({ refusal: 'invalid tenant_id format' }) }
@@ -215,7 +216,7 @@ export function createUsage(deps: {
         await flush()
         await db.run(SYSTEM, q.leave(node))
       } catch (error) {
-        observe({ level: 'warn', message: 'usage not written', attrs: { error: reasonOf(error) } })
+        observe({ message: 'usage not written', attrs: { error: reasonOf(error) } })
       }
     },
   }

@@ -19,7 +19,7 @@ export function createUsers(deps: {
 }): { routes: Route[] } {
   const { db } = deps
   const requireAuth = (): void => {
-    if (!deps.authEnabled) throw notFound('auth is not enabled')
+    if (!deps.authEnabled) throw notFound('auth is not enabled', 'feature_disabled')
   }
   const routes = [
     route('GET /api/admin/users', {
@@ -45,7 +45,7 @@ export function createUsers(deps: {
         await changeAudited(
           db,
           async (tx) => {
-            if ((await tx.run(deps.deleteUser(id))) === 0) throw notFound('user not found')
+            if ((await tx.run(deps.deleteUser(id))) === 0) throw notFound('user not found', 'user_not_found')
           },
           () => call.audit(),
         )

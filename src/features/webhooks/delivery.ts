@@ -61,7 +61,7 @@ export function createDelivery(deps: Deps): Delivery {
     if (outcome.statusCode === 410) {
       // The receiver says it is gone for good: the whole webhook sleeps until somebody looks at it.
       await db.run(SYSTEM, [queue.clear(KIND, event.webhookId), disableHook(event.webhookId)])
-      observe({ level: 'warn', message: 'webhook disabled: its receiver is gone', attrs: { webhook: event.webhookId } })
+      observe({ message: 'webhook disabled: its receiver is gone', attrs: { webhook: event.webhookId } })
       throw new GiveUp(reason)
     }
     if (outcome.retryAfter !== undefined && (outcome.statusCode === 429 || outcome.statusCode === 503)) {

@@ -50,7 +50,7 @@ type Deps = {
 export function createHooks({ db, box, assertAllowedUrl, clearQueue }: Deps): Hooks {
   const { context } = webhookSecrets
   const found = (text: string | null): string => {
-    if (text === null) throw notFound('webhook not found')
+    if (text === null) throw notFound('webhook not found', 'webhook_not_found')
     return text
   }
 
@@ -89,7 +89,8 @@ export function createHooks({ db, box, assertAllowedUrl, clearQueue }: Deps): Ho
 
     async remove(id, act) {
       const removal = audited(act.audit({ target: id }), removeHook(id))
-      if ((await db.run(SYSTEM, [clearQueue(id), removal])) === 0) throw notFound('webhook not found')
+      if ((await db.run(SYSTEM, [clearQueue(id), removal])) === 0)
+        throw notFound('webhook not found', 'webhook_not_found')
     },
 
     async target(id) {
@@ -100,15 +101,15 @@ export function createHooks({ db, box, assertAllowedUrl, clearQueue }: Deps): Ho
     async deliveries(id, { failedOnly, page, perPage, offset }) {
       const text = await db.fly(SYSTEM, deliveriesOf(id, { failedOnly, limit: perPage, offset }))
       const { exists, total, items } = JSON.parse(text ?? '{}') as { exists: boolean; total: number; items: unknown[] }
-      if (!exists) throw notFound('webhook not found')
+      if (!exists) throw notFound('webhook not found', 'webhook_not_found')
       return pageEnvelope(items, page, perPage, total)
     },
 
     async delivery(id, deliveryId) {
       const text = await db.fly(SYSTEM, oneDelivery(id, deliveryId))
       const { exists, delivery } = JSON.parse(text ?? '{}') as { exists: boolean; delivery: unknown }
-      if (!exists) throw notFound('webhook not found')
-      if (delivery === null) throw notFound('delivery not found')
+      if (!exists) throw notFound('webhook not found', 'webhook_not_found')
+      if (delivery === null) throw notFound('delivery not found', 'delivery_not_found')
       return delivery
     },
   }

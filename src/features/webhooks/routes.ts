@@ -146,7 +146,7 @@ export function createWebhooks(deps: Deps): Feature {
       answers: { 200: t.object(outcome) },
       handle: async (call) => {
         const target = await hooks.target(call.params.id)
-        if (!target) throw notFound('webhook not found')
+        if (!target) throw notFound('webhook not found', 'webhook_not_found')
         const message = { deliveryId: randomUUID(), eventId: randomUUID(), action: 'test', body: TEST_BODY }
         // What the receiver heard cannot be taken back.
         const { success, statusCode, durationMs, error } = await auditedEffect(db, call.audit(), () =>
@@ -189,7 +189,7 @@ export function createWebhooks(deps: Deps): Feature {
         sizes = await queue.sizes(KIND)
       }
       const notCounted = (error: unknown): void =>
-        observe({ level: 'warn', message: 'webhook queue not counted', attrs: { error: reasonOf(error) } })
+        observe({ message: 'webhook queue not counted', attrs: { error: reasonOf(error) } })
       loops = [
         new Loop({ step: count, everyMs: COUNT_EVERY_MS, firstMs: COUNT_EVERY_MS, onFailure: notCounted }),
         sweep({ db, observe, what: 'webhook deliveries', remove: [oldDeliveries(config.delivery_retention)] }),

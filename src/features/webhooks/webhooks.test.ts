@@ -88,14 +88,22 @@ test('a webhook is created, listed oldest first, changed and deleted, and never 
 
   for (const { id } of [one, two]) {
     assert.equal((await asAdmin(`DELETE /api/webhooks/${id}`)).status, 204)
-    assert.deepEqual((await asAdmin(`DELETE /api/webhooks/${id}`)).body, { code: 404, message: 'webhook not found' })
+    assert.deepEqual((await asAdmin(`DELETE /api/webhooks/${id}`)).body, {
+      code: 404,
+      error: 'webhook_not_found',
+      message: 'webhook not found',
+    })
     for (const line of [
       `GET /api/webhooks/${id}`,
       `PATCH /api/webhooks/${id}`,
       `POST /api/webhooks/${id}/test`,
       `GET /api/webhooks/${id}/deliveries`,
     ] as const) {
-      assert.deepEqual((await asAdmin(line)).body, { code: 404, message: 'webhook not found' })
+      assert.deepEqual((await asAdmin(line)).body, {
+        code: 404,
+        error: 'webhook_not_found',
+        message: 'webhook not found',
+      })
     }
   }
 })
@@ -126,9 +134,17 @@ test('bad fields are refused by name', async () => {
     [[], 'invalid JSON body'],
   ]
   for (const [body, message] of refusals) {
-    assert.deepEqual((await asAdmin('POST /api/webhooks', body)).body, { code: 400, message }, JSON.stringify(body))
+    assert.deepEqual(
+      (await asAdmin('POST /api/webhooks', body)).body,
+      { code: 400, error: 'validation_failed', message },
+      JSON.stringify(body),
+    )
   }
-  assert.deepEqual((await asAdmin('GET /api/webhooks/7')).body, { code: 400, message: 'invalid webhook id format' })
+  assert.deepEqual((await asAdmin('GET /api/webhooks/7')).body, {
+    code: 400,
+    error: 'validation_failed',
+    message: 'invalid webhook id format',
+  })
   assert.equal((await api.call('GET /api/webhooks')).status, 401)
 })
 
@@ -142,7 +158,11 @@ test('without leave for private networks every private address is refused at cre
     'http://10.0.0.1/',
   ]) {
     const answer = await strict.call('POST /api/webhooks', { as: 'admin', json: { url } })
-    assert.deepEqual(answer.body, { code: 400, message: 'url points to a forbidden address' })
+    assert.deepEqual(answer.body, {
+      code: 400,
+      error: 'validation_failed',
+      message: 'url points to a forbidden address',
+    })
   }
   const sink = await receiver()
   const { id } = await make({ url: sink.url, enabled: false })
@@ -218,15 +238,18 @@ test('changes are delivered with the old row, and both signatures verify', async
   assert.deepEqual((await asAdmin(`GET /api/webhooks/${hook}/deliveries/${newest.id}`)).body, newest)
   assert.deepEqual((await asAdmin(`GET /api/webhooks/${hook}/deliveries/${hook}`)).body, {
     code: 404,
+    error: 'delivery_not_found',
     message: 'delivery not found',
   })
   assert.deepEqual((await asAdmin(`GET /api/webhooks/${hook}/deliveries/x`)).body, {
     code: 400,
+    error: 'validation_failed',
     message: 'invalid delivery id format',
   })
   const other = await make({ url: sink.url, enabled: false })
   assert.deepEqual((await asAdmin(`GET /api/webhooks/${other.id}/deliveries/${newest.id}`)).body, {
     code: 404,
+    error: 'delivery_not_found',
     message: 'delivery not found',
   })
   for (const id of [hook, other.id]) await asAdmin(`DELETE /api/webhooks/${id}`)
@@ -274,6 +297,7 @@ test('a failed delivery is tried again with the same id and a fresh timestamp, t
   await eventually(async () => assert.equal((await api.sql('select from svc.queue')).length, 0))
   assert.deepEqual((await asAdmin(`GET /api/webhooks/${id}/deliveries?failed_only=maybe`)).body, {
     code: 400,
+    error: 'validation_failed',
     message: 'failed_only parameter must be a boolean',
   })
   await asAdmin(`DELETE /api/webhooks/${id}`)

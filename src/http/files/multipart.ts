@@ -27,7 +27,7 @@ type Reading<T> = {
 const MAX_OVERHEAD_BYTES = 256 * 1024
 const LIMITS = { parts: 32, fields: 32, files: 1, fieldSize: 8 * 1024, headerPairs: 32, headerSize: 16 * 1024 }
 
-const badForm = (): AppError => badRequest('invalid multipart form or file too large')
+const badForm = (): AppError => badRequest('invalid multipart form or file too large', 'invalid_body')
 
 /** A multipart/form-data body (RFC 7578) with one `file`, streamed: memory does not grow with the file. */
 export async function readForm<T>(request: IncomingMessage, reading: Reading<T>): Promise<Form<T>> {
@@ -112,7 +112,7 @@ class FormReader<T> {
   readonly #onFinish = (): void => {
     if (this.#isOver) return
     if (this.#stored === undefined) {
-      this.#fail(badRequest('missing "file" field in multipart form'))
+      this.#fail(badRequest('missing "file" field in multipart form', 'invalid_body'))
       return
     }
     this.#stored.then(
@@ -129,7 +129,7 @@ class FormReader<T> {
   readonly #onAbort = (): void => this.#fail(this.#reading.signal.reason)
   readonly #onGone = (): void => {
     // Node may have all of the body and drop it, when what follows on the connection is no request.
-    if (!this.#request.readableEnded) this.#fail(badRequest('request body was cut off'))
+    if (!this.#request.readableEnded) this.#fail(badRequest('request body was cut off', 'invalid_body'))
   }
 
   #end(): void {

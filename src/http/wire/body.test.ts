@@ -45,7 +45,7 @@ const post = async (path: string, body: string | Uint8Array, type = 'application
   const answer = await fetch(`${api.url}${path}`, { method: 'POST', body, headers: { 'content-type': type, ...more } })
   return { status: answer.status, body: (await answer.json()) as Record<string, unknown> }
 }
-const refused = (code: number, message: string) => ({ status: code, body: { code, message } })
+const refused = (code: number, error: string, message: string) => ({ status: code, body: { code, error, message } })
 
 test('a JSON body arrives parsed and as the text it was', async () => {
   const text = '{"a": 1.0, "b": "ü", "c": 12345678901234567890}'
@@ -62,7 +62,7 @@ test('malformed JSON is 400 and reaches no handler', async () => {
   const before = handled
   const notUtf8 = Buffer.from([0x22, 0xff, 0x22])
   for (const text of ['{"title":', ' ', '{"a":1}}', "{'a':1}", 'NaN', '{"a":1,}', '\ufeff{}', notUtf8]) {
-    assert.deepEqual(await post('/json', text), refused(400, 'invalid JSON body'), String(text))
+    assert.deepEqual(await post('/json', text), refused(400, 'invalid_body', 'invalid JSON body'), String(text))
   }
   assert.equal(handled, before)
 })
@@ -70,7 +70,7 @@ test('malformed JSON is 400 and reaches no handler', async () => {
 test('100 levels are taken, 101 or 100 000 are 400 at once; brackets in strings are no levels', async () => {
   const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth)
   assert.equal((await post('/json', nested(100))).status, 200)
-  assert.deepEqual(await post('/json', nested(101)), refused(400, 'invalid JSON body'))
+  assert.deepEqual(await post('/json', nested(101)), refused(400, 'invalid_body', 'invalid JSON body'))
   assert.equal((await post('/json', JSON.stringify(`\\"${'['.repeat(500)}`))).status, 200)
   const big = await serve([route('POST /json', { auth: 'none', handle: async () => json(200, {}) })], {
     bodyLimit: 1024 * 1024,
@@ -91,14 +91,18 @@ test('another content type is 415, also for a body that would parse', async () =
     'application/json; charset=latin1',
     '',
   ]) {
-    assert.deepEqual(await post('/json', '{}', type), refused(415, 'content type must be application/json'), type)
+    assert.deepEqual(
+      await post('/json', '{}', type),
+      refused(415, 'unsupported_media_type', 'content type must be application/json'),
+      type,
+    )
   }
 })
 
 test('compressed bodies are refused unread', async () => {
   const bomb = gzipSync(Buffer.alloc(1024 * 1024))
   const more = (encoding: string) => ({ 'content-encoding': encoding })
-  const expected = refused(415, 'content encoding is not supported')
+  const expected = refused(415, 'unsupported_media_type', 'content encoding is not supported')
   assert.deepEqual(await post('/json', bomb, 'application/json', more('gzip')), expected)
   assert.deepEqual(await post('/json', brotliCompressSync('{}'), 'application/json', more('br')), expected)
   assert.deepEqual(await post('/raw', bomb, 'application/json', more('deflate')), expected)
@@ -118,12 +122,15 @@ test('__proto__ never becomes a prototype, however it is spelled', async () => {
     '{"name":"a","constructor":{"prototype":{"polluted":1}},"__proto__":{"polluted":1}}',
   )
   assert.deepEqual(named.body, { name: 'a' })
-  assert.deepEqual(await post('/named', '{"__proto__":{"name":"inherited"}}'), refused(400, 'name is required'))
+  assert.deepEqual(
+    await post('/named', '{"__proto__":{"name":"inherited"}}'),
+    refused(400, 'validation_failed', 'name is required'),
+  )
 })
 
 test('type confusion in place of an object is 400', async () => {
   for (const text of ['[]', 'null', '1', '"name"', 'true']) {
-    assert.deepEqual(await post('/named', text), refused(400, 'invalid JSON body'), text)
+    assert.deepEqual(await post('/named', text), refused(400, 'invalid_body', 'invalid JSON body'), text)
   }
 })
 
@@ -133,15 +140,15 @@ test('a form arrives as strings and says which names were repeated', async () =>
     body: JSON.parse('{"a":"2","b":"x y+","__proto__":"p"}'),
     repeated: ['a'],
   })
-  assert.deepEqual(await post('/form', '{}'), refused(415, `content type must be ${type}`))
-  assert.deepEqual(await post('/form', 'a=%ff', type), refused(400, 'invalid percent-encoding in form'))
-  assert.deepEqual(await post('/form', 'a=%00', type), refused(400, 'form must not contain NUL'))
+  assert.deepEqual(await post('/form', '{}'), refused(415, 'unsupported_media_type', `content type must be ${type}`))
+  assert.deepEqual(await post('/form', 'a=%ff', type), refused(400, 'bad_request', 'invalid percent-encoding in form'))
+  assert.deepEqual(await post('/form', 'a=%00', type), refused(400, 'bad_request', 'form must not contain NUL'))
 })
 
 test('a body above the limit is 413, announced or not', async () => {
   const large = 'x'.repeat(65 * 1024)
-  assert.deepEqual(await post('/json', large), refused(413, 'request body too large'))
-  assert.deepEqual(await post('/small', '{"a":123456}'), refused(413, 'request body too large'))
+  assert.deepEqual(await post('/json', large), refused(413, 'payload_too_large', 'request body too large'))
+  assert.deepEqual(await post('/small', '{"a":123456}'), refused(413, 'payload_too_large', 'request body too large'))
   const head = 'POST /json HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n'
   const chunked = parseRaw(await sendRaw(api.port, head, `${large.length.toString(16)}\r\n${large}\r\n`))
   assert.equal(chunked.status, 413)

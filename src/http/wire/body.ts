@@ -10,7 +10,7 @@ const MAX_DEPTH = 100
 export const announcesBody = (headers: IncomingHttpHeaders): boolean =>
   headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0'
 
-const tooLarge = (): AppError => new AppError('too_large', 'request body too large')
+const tooLarge = (): AppError => new AppError('payload_too_large', 'request body too large')
 
 /** The whole body, refused as soon as its announced or real size passes the limit. */
 export function readBody(
@@ -48,7 +48,7 @@ export function readBody(
     const onGone = (): void => {
       if (isWhole) return
       holding.release()
-      reject(badRequest('request body was cut off'))
+      reject(badRequest('request body was cut off', 'invalid_body'))
     }
     request.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone)
   })
@@ -73,17 +73,17 @@ export function requireType(headers: IncomingHttpHeaders, wanted: string): void 
 }
 
 export function parseJson(bytes: Buffer): { text: string; value: unknown } {
-  if (!isUtf8(bytes) || isTooDeep(bytes)) throw badRequest('invalid JSON body')
+  if (!isUtf8(bytes) || isTooDeep(bytes)) throw badRequest('invalid JSON body', 'invalid_body')
   const text = bytes.toString('utf8')
   try {
     return { text, value: withoutProto(text, JSON.parse(text)) }
   } catch {
-    throw badRequest('invalid JSON body')
+    throw badRequest('invalid JSON body', 'invalid_body')
   }
 }
 
 export function parseForm(bytes: Buffer): Pairs & { text: string } {
-  if (!isUtf8(bytes)) throw badRequest('invalid form body')
+  if (!isUtf8(bytes)) throw badRequest('invalid form body', 'invalid_body')
   const text = bytes.toString('utf8')
   return { ...parsePairs(text, 'form'), text }
 }

@@ -25,7 +25,7 @@ export function parserError(code: string | undefined): AppError {
     case 'HPE_HEADER_OVERFLOW':
       return new AppError('headers_too_large', 'request header fields too large')
     case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
-      return new AppError('too_large', 'request body too large')
+      return new AppError('payload_too_large', 'request body too large')
     case 'ERR_HTTP_REQUEST_TIMEOUT':
       return new AppError('request_timeout', 'request timeout')
     default:

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { test } from 'node:test'
 import { parseRaw, route, sendRaw, serve } from '../../../test/kit/http.ts'
+import { generalErrors } from '../../core/errors.ts'
 import { json } from '../route.ts'
 
 const api = await serve([
@@ -14,7 +15,9 @@ const api = await serve([
 async function expectEnvelope(code: number, message: string, ...parts: (string | Buffer)[]): Promise<void> {
   const { status, headers, body } = parseRaw(await sendRaw(api.port, ...parts))
   assert.equal(status, code)
-  assert.deepEqual(JSON.parse(body), { code, message })
+  const { error, ...said } = JSON.parse(body)
+  assert.deepEqual(said, { code, message })
+  assert.equal(new Map<string, number>(Object.entries(generalErrors)).get(error), code)
   assert.equal(headers.get('content-type'), 'application/json')
   assert.equal(headers.get('connection'), 'close')
   assert.equal(headers.get('x-content-type-options'), 'nosniff')
@@ -52,12 +55,16 @@ test('64 KB of request line and headers pass, more is 431', async () => {
 
 test('a request without Host is 400 (RFC 9112 §3.2)', async () => {
   const text = await sendRaw(api.port, 'GET /health HTTP/1.1\r\nConnection: close\r\n\r\n')
-  assert.deepEqual(JSON.parse(parseRaw(text).body), { code: 400, message: 'missing host header' })
+  assert.deepEqual(JSON.parse(parseRaw(text).body), { code: 400, error: 'bad_request', message: 'missing host header' })
 })
 
 test('two Host headers are 400 (RFC 9112 §3.2)', async () => {
   const text = await sendRaw(api.port, 'GET /health HTTP/1.1\r\nHost: a\r\nhOST: b\r\nConnection: close\r\n\r\n')
-  assert.deepEqual(JSON.parse(parseRaw(text).body), { code: 400, message: 'duplicate host header' })
+  assert.deepEqual(JSON.parse(parseRaw(text).body), {
+    code: 400,
+    error: 'bad_request',
+    message: 'duplicate host header',
+  })
 })
 
 test('tunnels and foreign methods are refused in the usual form', async () => {
@@ -122,7 +129,11 @@ test('who takes too long for headers or body is told so and let go', async () =>
     sendRaw(hasty.port, 'POST /x HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{'),
   ])
   for (const text of slow) {
-    assert.deepEqual(JSON.parse(parseRaw(text).body), { code: 408, message: 'request timeout' })
+    assert.deepEqual(JSON.parse(parseRaw(text).body), {
+      code: 408,
+      error: 'request_timeout',
+      message: 'request timeout',
+    })
   }
 })
 

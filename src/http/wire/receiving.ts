@@ -1,4 +1,4 @@
-import { AppError, unavailable } from '../../core/errors.ts'
+import { AppError, serverBusy } from '../../core/errors.ts'
 import { Budget, type BudgetLimits, type Reservation } from '../../core/limits.ts'
 
 export type ArrivalPace = { readonly graceMs: number; readonly bytesPerSecond: number }
@@ -24,7 +24,7 @@ export class Receiving {
   /** `refuse` is called at most once, when the sender is too slow or has to give way to others. */
   begin(address: string, refuse: (error: AppError) => void): Reservation {
     const sender: Sender = { since: performance.now(), bytes: 0, refuse }
-    const reservation = this.#budget.reserve(address, () => refuse(unavailable('server busy')))
+    const reservation = this.#budget.reserve(address, () => refuse(serverBusy()))
     this.#senders.add(sender)
     this.#timer ??= setInterval(() => this.#look(), Math.min(1000, this.#pace.graceMs)).unref()
     return {

@@ -23,7 +23,7 @@ export function writeReply(exchange: Exchange, reply: Reply, draining: boolean, 
   const { response } = exchange
   const content = contentOf(reply)
   const bytes = content === undefined ? 0 : bytesOf(content)
-  if (bytes > maxBytes) throw new AppError('too_large', 'response too large')
+  if (bytes > maxBytes) throw new AppError('response_too_large', 'response too large')
   const lingers = exchange.leavesBodyUnread
   const isText = typeof content === 'string'
   // As many bytes as characters means ASCII, which node writes faster as latin1.

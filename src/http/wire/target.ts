@@ -23,12 +23,12 @@ export function decodeParam(raw: string): string {
     try {
       text = decodeURIComponent(raw)
     } catch {
-      throw badRequest('invalid percent-encoding in path')
+      throw badRequest('invalid percent-encoding in path', 'bad_request')
     }
   }
   // Bytes beyond ASCII must be percent-encoded (RFC 3986 §2.1); node reads them as latin1, which would be another name.
-  if (hasRawBytes(raw)) throw badRequest('invalid character in path')
-  if (text.includes('\0')) throw badRequest('path must not contain NUL')
+  if (hasRawBytes(raw)) throw badRequest('invalid character in path', 'bad_request')
+  if (text.includes('\0')) throw badRequest('path must not contain NUL', 'bad_request')
   return text
 }
 
@@ -64,10 +64,10 @@ export function parsePairs(text: string, where: 'query' | 'form'): Pairs {
 }
 
 function decode(raw: string, where: 'query' | 'form'): string {
-  if (where === 'query' && hasRawBytes(raw)) throw badRequest('invalid character in query')
+  if (where === 'query' && hasRawBytes(raw)) throw badRequest('invalid character in query', 'bad_request')
   const spaced = raw.includes('+') ? raw.replaceAll('+', ' ') : raw
   const text = spaced.includes('%') ? percentDecode(spaced, where) : spaced
-  if (text.includes('\0')) throw badRequest(`${where} must not contain NUL`)
+  if (text.includes('\0')) throw badRequest(`${where} must not contain NUL`, 'bad_request')
   return text
 }
 
@@ -75,7 +75,7 @@ function percentDecode(text: string, where: string): string {
   try {
     return decodeURIComponent(text)
   } catch {
-    throw badRequest(`invalid percent-encoding in ${where}`)
+    throw badRequest(`invalid percent-encoding in ${where}`, 'bad_request')
   }
 }
 

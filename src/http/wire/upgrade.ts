@@ -53,7 +53,7 @@ const KEY = /^[+/0-9A-Za-z]{22}==$/
 export function requireHandshake({ headers }: IncomingMessage, isUpgrade: boolean): void {
   if (!isUpgrade) throw upgradeRequired('websocket upgrade required')
   if (headers['sec-websocket-version'] !== '13') throw upgradeRequired('unsupported websocket version')
-  if (!KEY.test(headers['sec-websocket-key'] ?? '')) throw badRequest('invalid websocket key')
+  if (!KEY.test(headers['sec-websocket-key'] ?? '')) throw badRequest('invalid websocket key', 'bad_request')
 }
 
 const upgradeRequired = (message: string): AppError =>

@@ -37,7 +37,7 @@ const SPACES = ' \t\r\n'
 const OPERATOR_STARTS = '=!<>~'
 const SYMBOL = /&&|\|\||!=|>=|<=|!~|[=<>~(),.]/y
 
-export const invalidFilter = (reason: string) => badRequest(`invalid filter: ${reason}`)
+export const invalidFilter = (reason: string) => badRequest(`invalid filter: ${reason}`, 'invalid_filter')
 
 /** `undefined` for a blank filter. One pass over the text, so the time is linear in its length. */
 export function parseFilter(text: string, slots?: Slots): Filter | undefined {

@@ -65,8 +65,7 @@ export function createIntrospection(db: Db, configured: readonly string[]): () =
 }
 
 /** PostgreSQL's catalogue functions look past the statement's snapshot and fail on what was dropped since. */
-const isRace = (error: unknown): boolean =>
-  error instanceof AppError && (error.kind === 'internal' || error.kind === 'not_found')
+const isRace = (error: unknown): boolean => error instanceof AppError && (error.status === 500 || error.status === 404)
 
 /** A cheap text that changes whenever the snapshot would. */
 export function createFingerprint(db: Db, configured: readonly string[]): () => Promise<string> {

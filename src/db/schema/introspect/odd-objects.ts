@@ -1,4 +1,4 @@
-import { AppError, reasonOf } from '../../../core/errors.ts'
+import { AppError, hasStatus, reasonOf } from '../../../core/errors.ts'
 import type { Described } from './query.ts'
 
 /** Something in the catalogue about which PostgreSQL raises when it is asked. */
@@ -22,7 +22,7 @@ export async function findOdd(
     try {
       await describe({ without: found.map(({ oid }) => oid), only: group.map(({ oid }) => oid) })
     } catch (error) {
-      if (error instanceof AppError && error.kind === 'unavailable') throw error
+      if (hasStatus(error, 503)) throw error
       if (group.length === 1) {
         found.push({ ...first, reason: causeOf(error) })
         return

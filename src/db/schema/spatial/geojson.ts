@@ -37,7 +37,7 @@ const FORMS: ReadonlyMap<unknown, Form> = new Map([
 ])
 const MAX_COLLECTION_DEPTH = 8
 
-export const invalidGeoJson = () => badRequest('invalid GeoJSON geometry')
+export const invalidGeoJson = () => badRequest('invalid GeoJSON geometry', 'invalid_geometry')
 
 /**
  * Whether a value has the form of a GeoJSON geometry. It is checked here because PostGIS reads some bad ones as if

@@ -23,11 +23,11 @@ export type SpatialFilter = {
 }
 
 export function requirePostGis({ postGIS }: Schema): void {
-  if (!postGIS) throw badRequest('spatial filters require PostGIS extension')
+  if (!postGIS) throw badRequest('spatial filters require PostGIS extension', 'extension_missing')
 }
 
 export function requireSpatial(column: Column | undefined, name: string): Column {
-  if (!column || !isSpatial(column)) throw badRequest(`column "${name}" is not a geometry column`)
+  if (!column || !isSpatial(column)) throw badRequest(`column "${name}" is not a geometry column`, 'invalid_geometry')
   return column
 }
 

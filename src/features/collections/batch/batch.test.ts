@@ -78,6 +78,7 @@ test('a row that is not there fails the whole', async () => {
         404,
         {
           code: 404,
+          error: 'record_not_found',
           message: 'record not found',
           data: { operation: { code: 'operation_failed', message: 'operation[2]' } },
         },

@@ -1,5 +1,5 @@
 import type { CancelSignal } from '../../../core/cancel-signal.ts'
-import { AppError, type ErrorKind, notFound } from '../../../core/errors.ts'
+import { AppError, notFound } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { Appender } from '../../../db/changes/append.ts'
 import type { Db, Relayed } from '../../../db/db.ts'
@@ -81,9 +81,9 @@ async function findingTheCulprit(
   }
 }
 
-const SERVER_TROUBLE: readonly ErrorKind[] = ['unavailable', 'timeout', 'request_timeout']
+const SERVER_TROUBLE: readonly number[] = [408, 503, 504]
 const isAboutTheServer = (error: unknown): boolean =>
-  error instanceof AppError && SERVER_TROUBLE.includes(error.kind) && !isHiddenConflict(error)
+  error instanceof AppError && SERVER_TROUBLE.includes(error.status) && !isHiddenConflict(error)
 
 function explain(error: AppError, { method, columns }: Operation): AppError {
   if (method === 'upsert') return explainWrite(explainUpsert(error), columns)
@@ -92,7 +92,7 @@ function explain(error: AppError, { method, columns }: Operation): AppError {
 
 const missing: Record<Exclude<BatchMethod, 'upsert'>, () => AppError> = {
   // A trigger swallowed the row.
-  create: () => new AppError('forbidden', 'insufficient permissions'),
-  update: () => notFound('record not found'),
-  delete: () => notFound('record not found'),
+  create: () => new AppError('insufficient_privilege', 'insufficient permissions'),
+  update: () => notFound('record not found', 'record_not_found'),
+  delete: () => notFound('record not found', 'record_not_found'),
 }

@@ -27,9 +27,9 @@ const NO_KEY: readonly string[] = []
 
 /** `body` is the parsed `bodyText`; every operation is checked before the first one is run. */
 export function parseBatch(table: Table, body: unknown, bodyText: string): Operation[] {
-  if (!isFields(body)) throw badRequest('invalid JSON body')
+  if (!isFields(body)) throw badRequest('invalid JSON body', 'invalid_body')
   const operations = Object.hasOwn(body, 'operations') ? body['operations'] : []
-  if (!Array.isArray(operations)) throw badRequest('invalid JSON body')
+  if (!Array.isArray(operations)) throw badRequest('invalid JSON body', 'invalid_body')
   if (operations.length === 0) throw badRequest('operations array is empty')
   if (operations.length > MAX_OPERATIONS) throw badRequest(`too many operations: max ${MAX_OPERATIONS}`)
   const [ids = [], bodies = []] = memberTextsOfEach(bodyText, 'operations', ['id', 'body'])
@@ -80,7 +80,7 @@ function keyText(id: unknown, text: string | undefined): string | undefined {
 /** A failure of one operation fails the batch and says which one it was. */
 export function blame(error: AppError, index: number): AppError {
   const operation = { code: 'operation_failed', message: `operation[${index}]` }
-  return new AppError(error.kind, error.message, {
+  return new AppError(error.errorCode, error.message, {
     data: { ...error.data, operation },
     cause: error.cause,
     ...(error.headers && { headers: error.headers }),

@@ -5,7 +5,7 @@ import { Utf8 } from './utf8.ts'
 
 type ArrivalPace = { readonly graceMs: number; readonly bytesPerSecond: number }
 
-const tooLarge = (): AppError => new AppError('too_large', 'request body too large')
+const tooLarge = (): AppError => new AppError('payload_too_large', 'request body too large')
 
 /**
  * The text of a body as it arrives, no faster than it is read here. A sender who is slower than other bodies may be is
@@ -31,13 +31,15 @@ export async function* textOf(
     if (bytes > maxBytes) throw tooLarge()
     yield decoder.read(value)
   }
-  if (!request.complete) throw badRequest('request body was cut off')
+  if (!request.complete) throw badRequest('request body was cut off', 'invalid_body')
   decoder.end()
 }
 
 function within<T>(ms: number, promise: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new AppError('request_timeout', 'request timeout')), ms)
-    promise.then(resolve, () => reject(badRequest('request body was cut off'))).finally(() => clearTimeout(timer))
+    promise
+      .then(resolve, () => reject(badRequest('request body was cut off', 'invalid_body')))
+      .finally(() => clearTimeout(timer))
   })
 }

@@ -47,7 +47,7 @@ export function exportRows(
   return new Promise<Reply>((resolve, reject) => {
     const work = async (tx: Tx): Promise<void> => {
       const [exceeds, dateStyle = ''] = ((await tx.fly(buildLook(plan, maxRows).fill(slots.values))) ?? '').split(' ')
-      if (exceeds === 't') throw new AppError('too_large', `more than ${maxRows} rows to export`)
+      if (exceeds === 't') throw new AppError('response_too_large', `more than ${maxRows} rows to export`)
       const isIso = dateStyle.startsWith('ISO')
       const rows = selectRows(plan, place.schema, format, isIso)
       await tx.run(sql`declare svc_export no scroll cursor for ${rows}`.fill(slots.values))

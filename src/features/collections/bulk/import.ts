@@ -207,7 +207,7 @@ class ImportRun {
 
   #failure(): AppError {
     const rows = this.#faults.sort((a, b) => a.line - b.line).slice(0, MAX_FAULTS)
-    return new AppError('unprocessable', 'import failed', { data: { rows } })
+    return new AppError('import_failed', 'import failed', { data: { rows } })
   }
 }
 

@@ -23,7 +23,7 @@ export class ElementReader {
       const char = piece[i] ?? ''
       if (this.#state !== 'inside') {
         if (this.#state === 'before' && char === '[') this.#state = 'inside'
-        else if (!/[\s\ufeff]/.test(char)) throw badRequest('invalid JSON body')
+        else if (!/[\s\ufeff]/.test(char)) throw badRequest('invalid JSON body', 'invalid_body')
         from = i + 1
       } else if (this.#inString) {
         if (this.#isEscaped) this.#isEscaped = false
@@ -43,7 +43,7 @@ export class ElementReader {
   }
 
   end(): Element[] {
-    if (this.#state !== 'after') throw badRequest('invalid JSON body')
+    if (this.#state !== 'after') throw badRequest('invalid JSON body', 'invalid_body')
     return []
   }
 
@@ -57,7 +57,7 @@ export class ElementReader {
     this.#text = ''
     if (isLast) this.#state = 'after'
     if (text === '' && isLast && this.#count === 0) return
-    if (text === '') throw badRequest('invalid JSON body')
+    if (text === '') throw badRequest('invalid JSON body', 'invalid_body')
     elements.push({ number: ++this.#count, text })
   }
 }

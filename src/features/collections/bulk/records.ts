@@ -112,13 +112,13 @@ class CsvRows implements RowReader {
       if (names.length === 1 && name?.includes(';')) {
         throw badRequest('columns must be separated by commas, not semicolons')
       }
-      throw badRequest(`unknown column "${(name ?? '').slice(0, 100)}"`)
+      throw badRequest(`unknown column "${(name ?? '').slice(0, 100)}"`, 'unknown_column')
     })
     const twice = header.find((column, i) => header.indexOf(column) !== i)
     if (twice) throw badRequest(`column "${twice.name}" stands twice`)
     const written = header.map((column) => (column.isGenerated ? undefined : column))
     this.#columns = written.flatMap((column) => column ?? [])
-    if (this.#columns.length === 0) throw badRequest('no recognized columns in request body')
+    if (this.#columns.length === 0) throw badRequest('no recognized columns in request body', 'unknown_column')
     this.#skips = this.#columns.length < written.length
     this.#isPlain = this.#columns.every((column) => isJson(column) || !isJsonCell(column))
     const first = written.findIndex((column) => column !== undefined)

@@ -21,7 +21,7 @@ export class Utf8 {
   }
 }
 
-const notUtf8 = (): AppError => badRequest('request body must be UTF-8')
+const notUtf8 = (): AppError => badRequest('request body must be UTF-8', 'invalid_body')
 
 /** Where the last character ends that is all there; of bytes that are no UTF-8, anywhere (RFC 3629 §3). */
 function wholeCharacters(bytes: Buffer): number {

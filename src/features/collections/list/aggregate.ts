@@ -85,7 +85,7 @@ export function buildAggregate(query: AggregateQuery, plan: ListPlan, place: Pla
 
 function groupOf(name: string, place: Place): Output {
   const column = columnFor(place.table, name, place.viewer.role)
-  if (!column) throw badRequest(`unknown column "${name}" in group parameter`)
+  if (!column) throw badRequest(`unknown column "${name}" in group parameter`, 'unknown_column')
   if (!isSortable(column) || column.isVector) {
     throw badRequest(`unsupported group column "${name}" with type "${column.type}"`)
   }
@@ -97,7 +97,7 @@ function aggregateOf(fn: string, name: string | undefined, { table, viewer }: Pl
   const make = Object.hasOwn(FUNCTIONS, fn) ? FUNCTIONS[fn] : undefined
   if (!make) throw unknownFunction(fn)
   const column = columnFor(table, name ?? '', viewer.role)
-  if (!column) throw badRequest(`unknown column "${name ?? ''}" in aggregate parameter`)
+  if (!column) throw badRequest(`unknown column "${name ?? ''}" in aggregate parameter`, 'unknown_column')
   if ((fn === 'sum' || fn === 'avg') && !isNumeric(column)) {
     throw badRequest(`aggregate ${fn} requires a numeric column`)
   }
@@ -111,7 +111,7 @@ const unsupported = ({ name, type }: Column): AppError =>
 const sortKeys = (sort: readonly SortKey[], outputs: readonly Output[]): Sql[] =>
   sort.map(({ name, descending }) => {
     const output = outputs.find((each) => each.name === name)
-    if (!output) throw badRequest(`unknown column "${name}" in sort parameter`)
+    if (!output) throw badRequest(`unknown column "${name}" in sort parameter`, 'unknown_column')
     return descending ? sql`${new Ident(output.name)} desc` : sql`${new Ident(output.name)}`
   })
 

@@ -17,7 +17,8 @@ const PAGE = new Ident('svc_page')
 /** Answers the keys of the last row (nothing when no other row follows), the separator, and the page without its end. */
 export function buildCursorPage(plan: ListPlan, { after, reach }: CursorQuery, schema: Schema): Sql {
   const { shape, stages, order, window } = plan
-  if (stages.some((stage) => stage.order || stage.worked)) throw badRequest('cursor cannot be combined with "sort"')
+  if (stages.some((stage) => stage.order || stage.worked))
+    throw badRequest('cursor cannot be combined with "sort"', 'invalid_cursor')
   const keys = orderBy(orderKeys(order, ROW))
   const wanted = sql`${window.perPage}::int8 + 1`
   const ways = waysOf(plan)

@@ -26,7 +26,7 @@ export function parseCursor(
   estimate?: number,
 ): CursorQuery {
   const combined = FOREIGN.find((name) => (query[name] ?? '') !== '')
-  if (combined !== undefined) throw badRequest(`cursor cannot be combined with "${combined}"`)
+  if (combined !== undefined) throw badRequest(`cursor cannot be combined with "${combined}"`, 'invalid_cursor')
   requireKey(place)
   const total = query['total'] ?? 'none'
   const asked = parseList({ ...query, total }, slots, place, estimate)

@@ -106,12 +106,12 @@ const mayBeSlow = ({ search, facets, regions, distance }: ListQuery): boolean =>
 export function explainList(error: unknown, { filter, sort, search, facets }: ListQuery): unknown {
   if (!(error instanceof AppError)) return error
   if (search && isUnnamedError(error) && databaseMessage(error)?.startsWith('tsquery')) {
-    return badRequest('invalid search syntax')
+    return badRequest('invalid search syntax', 'invalid_search')
   }
   if (isMissingFunction(error)) {
-    if (filter) return badRequest('invalid filter: operator is not supported by the column type')
+    if (filter) return badRequest('invalid filter: operator is not supported by the column type', 'invalid_filter')
     if (facets.length > 0) return badRequest('unsupported column in facets parameter')
-    return sort.length > 0 ? badRequest('unsupported column in sort parameter') : error
+    return sort.length > 0 ? badRequest('unsupported column in sort parameter', 'invalid_sort') : error
   }
-  return filter && isBadValue(error) ? badRequest(`invalid filter: ${error.message}`) : error
+  return filter && isBadValue(error) ? badRequest(`invalid filter: ${error.message}`, 'invalid_filter') : error
 }

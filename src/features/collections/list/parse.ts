@@ -88,7 +88,7 @@ export function parseSort(text: string | undefined): readonly SortKey[] {
   if (!text) return NOTHING
   // An unencoded plus arrives as a space, which is trimmed away: ascending either way.
   const keys = names(text).map((name) => ({ name: name.replace(/^[+-]\s*/, ''), descending: name.startsWith('-') }))
-  if (keys.length > MAX_SORT) throw badRequest('too many sort fields')
+  if (keys.length > MAX_SORT) throw badRequest('too many sort fields', 'invalid_sort')
   return keys
 }
 

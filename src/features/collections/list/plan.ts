@@ -69,10 +69,10 @@ const planStages = (query: ListQuery, place: Place, means: ListMeans): Stage[] =
 export function planRow({ fields, expand }: RowQuery, place: Place): Shape {
   const { table, viewer } = place
   const all = columnsFor(table, viewer.role)
-  if (all.length === 0) throw new AppError('forbidden', 'insufficient permissions')
+  if (all.length === 0) throw new AppError('insufficient_privilege', 'insufficient permissions')
   const columns = fields?.map((name) => {
     const column = columnFor(table, name, viewer.role)
-    if (!column) throw badRequest(`unknown column "${name}" in fields parameter`)
+    if (!column) throw badRequest(`unknown column "${name}" in fields parameter`, 'unknown_column')
     return column
   })
   return { table, columns: columns ?? all, expand: planExpand(expand, place) }
@@ -83,7 +83,7 @@ function planExpand(paths: RowQuery['expand'], { schema, table, viewer }: Place)
   const branches = new Map<string, { step: Step; deeper: (readonly string[])[] }>()
   for (const [name = '', ...rest] of paths) {
     const step = relationFor(schema, table, name, viewer.role)
-    if (!step) throw badRequest(`unknown relation "${name}" in expand parameter`)
+    if (!step) throw badRequest(`unknown relation "${name}" in expand parameter`, 'unknown_relation')
     const key = step.relation.type === 'many-to-one' ? step.relation.fieldName : name
     const branch = branches.get(key) ?? { step, deeper: [] }
     branches.set(key, branch)
@@ -106,8 +106,9 @@ export function planOrder(sort: readonly SortKey[], place: Place): Order[] {
   const { table, viewer } = place
   const asked = sort.map(({ name, descending }) => {
     const column = columnFor(table, name, viewer.role)
-    if (!column) throw badRequest(`unknown column "${name}" in sort parameter`)
-    if (!isSortable(column)) throw badRequest(`unsupported sort column "${name}" with type "${column.type}"`)
+    if (!column) throw badRequest(`unknown column "${name}" in sort parameter`, 'unknown_column')
+    if (!isSortable(column))
+      throw badRequest(`unsupported sort column "${name}" with type "${column.type}"`, 'invalid_sort')
     return { column, descending }
   })
   return wholeOrder(asked, place)

@@ -50,9 +50,9 @@ export const isFields = (value: unknown): value is Fields =>
 
 /** The body of a create or update: an object with at least one column of the table. */
 export function writtenColumns(table: Table, body: unknown, bodyText: string): readonly Column[] {
-  if (bodyText.trim() === '') throw badRequest('empty request body')
-  if (!isFields(body)) throw badRequest('invalid JSON body')
+  if (bodyText.trim() === '') throw badRequest('empty request body', 'invalid_body')
+  if (!isFields(body)) throw badRequest('invalid JSON body', 'invalid_body')
   const columns = columnFinder(table)(body)
-  if (columns.length === 0) throw badRequest('no recognized columns in request body')
+  if (columns.length === 0) throw badRequest('no recognized columns in request body', 'unknown_column')
   return columns
 }

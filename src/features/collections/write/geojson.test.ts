@@ -165,7 +165,11 @@ test('a bad geometry is a bad request', { skip: withoutExtensions }, async () =>
   ]
   for (const [i, place] of bad.entries()) {
     const { status, body } = await api.call('POST /api/collections/cities', { json: { id: 100 + i, place } })
-    assert.deepEqual([status, body], [400, { code: 400, message: 'invalid GeoJSON geometry' }], JSON.stringify(place))
+    assert.deepEqual(
+      [status, body],
+      [400, { code: 400, error: 'invalid_geometry', message: 'invalid GeoJSON geometry' }],
+      JSON.stringify(place),
+    )
   }
   const batch = await api.call('POST /api/collections/cities/batch', {
     json: {

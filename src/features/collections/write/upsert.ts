@@ -90,7 +90,7 @@ const inputOf = (columns: readonly Column[], bodies: Slot): Sql =>
 /** A row that policies hide, or that a trigger swallowed. */
 export const explainUpsert = (error: AppError): AppError =>
   isHiddenConflict(error) || isRowMissing(error)
-    ? new AppError('forbidden', 'insufficient permissions', { cause: error.cause })
+    ? new AppError('insufficient_privilege', 'insufficient permissions', { cause: error.cause })
     : error
 
 /** What the statements of one row answered. */

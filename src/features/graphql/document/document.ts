@@ -58,7 +58,7 @@ export class Documents {
 function requireFewOperations({ definitions }: DocumentNode, nodes: number): void {
   const operations = definitions.filter(({ kind }) => kind === Kind.OPERATION_DEFINITION).length
   if (operations * nodes > MAX_NODES_TIMES_OPERATIONS) {
-    throw badRequest(`document has too many operations for its size: ${operations}`)
+    throw badRequest(`document has too many operations for its size: ${operations}`, 'query_too_complex')
   }
 }
 
@@ -72,13 +72,15 @@ export type Sizes = ReadonlyMap<string, number>
 export function readVariables(variables: Readonly<Record<string, unknown>>, words: Set<string>): Sizes {
   let [count, objects] = [0, 0]
   const walk = (value: unknown): void => {
-    if (++count > MAX_VALUES) throw badRequest(`variables have more than ${MAX_VALUES} values`)
+    if (++count > MAX_VALUES) throw badRequest(`variables have more than ${MAX_VALUES} values`, 'query_too_complex')
     if (Array.isArray(value)) for (const item of value) walk(item)
     else if (typeof value === 'object' && value !== null) {
-      if (++objects > MAX_OBJECTS) throw badRequest(`variables have more than ${MAX_OBJECTS} objects`)
+      if (++objects > MAX_OBJECTS)
+        throw badRequest(`variables have more than ${MAX_OBJECTS} objects`, 'query_too_complex')
       for (const key in value) {
         words.add(key)
-        if (words.size > MAX_KEYS) throw badRequest(`document and variables have more than ${MAX_KEYS} different names`)
+        if (words.size > MAX_KEYS)
+          throw badRequest(`document and variables have more than ${MAX_KEYS} different names`, 'query_too_complex')
         walk((value as Readonly<Record<string, unknown>>)[key])
       }
     }
@@ -101,8 +103,10 @@ export function chooseOperation(document: DocumentNode, name: string | undefined
   }
   const named = name === undefined || name === '' ? operations : operations.filter((node) => node.name?.value === name)
   const [node] = named
-  if (!node) throw badRequest(name ? `unknown operation named "${name}"` : 'must provide an operation')
-  if (named.length > 1) throw badRequest('must provide operation name if query contains multiple operations')
+  if (!node)
+    throw badRequest(name ? `unknown operation named "${name}"` : 'must provide an operation', 'invalid_document')
+  if (named.length > 1)
+    throw badRequest('must provide operation name if query contains multiple operations', 'invalid_document')
   return { node, fragments }
 }
 
@@ -129,7 +133,7 @@ export function measure({ node, fragments }: Operation, sizes: Sizes): Measure {
   const ofFragment = (name: string): Measure => {
     const measured = known.get(name)
     if (measured) return measured
-    if (known.has(name)) throw badRequest(`Cannot spread fragment "${name}" within itself.`)
+    if (known.has(name)) throw badRequest(`Cannot spread fragment "${name}" within itself.`, 'invalid_document')
     known.set(name, undefined)
     const fragment = fragments.get(name)
     const found = fragment ? ofSet(fragment.selectionSet) : NOTHING
@@ -193,14 +197,16 @@ export type Limits = { max_depth: number; max_complexity: number }
 /** Zero is no limit of the operator's. */
 export function requireWithin({ depth, fields, schemaFields, steps, values }: Measure, limits: Limits): void {
   if (limits.max_depth > 0 && depth > limits.max_depth) {
-    throw badRequest(`query depth ${depth} exceeds limit ${limits.max_depth}`)
+    throw badRequest(`query depth ${depth} exceeds limit ${limits.max_depth}`, 'query_too_complex')
   }
   const most = limits.max_complexity > 0 ? Math.min(limits.max_complexity, MAX_FIELDS) : MAX_FIELDS
-  if (fields > most) throw badRequest(`query complexity ${fields} exceeds limit ${most}`)
+  if (fields > most) throw badRequest(`query complexity ${fields} exceeds limit ${most}`, 'query_too_complex')
   if (schemaFields > MAX_SCHEMA_FIELDS) {
-    throw badRequest(`introspection of ${schemaFields} fields exceeds limit ${MAX_SCHEMA_FIELDS}`)
+    throw badRequest(`introspection of ${schemaFields} fields exceeds limit ${MAX_SCHEMA_FIELDS}`, 'query_too_complex')
   }
   // Fragments of nothing but fragments have no fields.
-  if (steps > 2 * MAX_FIELDS) throw badRequest(`query complexity ${steps} exceeds limit ${2 * MAX_FIELDS}`)
-  if (values > MAX_VALUES) throw badRequest(`query uses ${values} values of variables, more than ${MAX_VALUES}`)
+  if (steps > 2 * MAX_FIELDS)
+    throw badRequest(`query complexity ${steps} exceeds limit ${2 * MAX_FIELDS}`, 'query_too_complex')
+  if (values > MAX_VALUES)
+    throw badRequest(`query uses ${values} values of variables, more than ${MAX_VALUES}`, 'query_too_complex')
 }

@@ -15,7 +15,7 @@ const MAX_NAME = 1_000
 /** What people write has fewer of each. */
 const LARGE = { nodes: 1_500, levels: 50, characters: 20_000 }
 
-const tooMany = (max: number, what: string) => badRequest(`document has more than ${max} ${what}`)
+const tooMany = (max: number, what: string) => badRequest(`document has more than ${max} ${what}`, 'query_too_complex')
 
 /** Stops at the token that is too many. */
 export function parseWithinLimits(text: string): DocumentNode {
@@ -50,7 +50,8 @@ export function sizeOf(document: DocumentNode, text: string): Size {
   const names = new Set<string>()
   let [nodes, deepest, aliases, fragments] = [0, 0, 0, 0]
   const addName = (name: string): void => {
-    if (name.length > MAX_NAME) throw badRequest(`document has a name of more than ${MAX_NAME} characters`)
+    if (name.length > MAX_NAME)
+      throw badRequest(`document has a name of more than ${MAX_NAME} characters`, 'query_too_complex')
     names.add(name)
     if (names.size > MAX_NAMES) throw tooMany(MAX_NAMES, 'different names')
   }

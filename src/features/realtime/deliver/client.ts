@@ -1,5 +1,6 @@
 import type { Writable } from 'node:stream'
 import type { Clock } from '../../../core/clock.ts'
+import type { AppError } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { Position } from '../../../db/changes/log.ts'
 import type { Encode, EncodedChanges } from '../visibility/encoded-change.ts'
@@ -46,7 +47,7 @@ export abstract class Client {
   abstract beat(position: Position | undefined): void
   /** Ends a client that is too far behind. Nothing is lost: it resumes from its last id. */
   abstract drop(): void
-  abstract fail(code: number, message: string): void
+  abstract fail(error: AppError): void
   /** The server stops; the client should come back to another one. */
   abstract leave(): void
 

@@ -1,5 +1,5 @@
 import type { Clock } from '../../../core/clock.ts'
-import { AppError, unavailable } from '../../../core/errors.ts'
+import { AppError, hasStatus, unauthorized, unavailable } from '../../../core/errors.ts'
 import { type Identity, userIdOf } from '../../../core/identity.ts'
 import { KeyedLimit } from '../../../core/limits.ts'
 import type { Position } from '../../../db/changes/log.ts'
@@ -23,7 +23,7 @@ type Open = {
 }
 
 const TICK_MS = 500
-const EXPIRED = 'invalid or expired token'
+const expired = (): AppError => unauthorized('invalid or expired token', 'invalid_token')
 
 /** All clients of this process, whatever they speak: how many each owner may have, their signs of life and their ends. */
 export class Connections {
@@ -52,14 +52,15 @@ export class Connections {
   }
 
   refuseIfDraining(): void {
-    if (this.#isDraining) throw unavailable('server is shutting down')
+    if (this.#isDraining) throw unavailable('server is shutting down', 1, 'shutting_down')
   }
 
   /** Counts one more connection of theirs; throws when they have too many. The answer gives the place back. */
   acquire(who: Identity): () => void {
     const owner = ownerOf(who)
     const release = owner === undefined ? () => {} : this.#limit.tryAcquire(owner)
-    if (!release) throw new AppError('rate_limited', 'connection limit exceeded', { headers: { 'Retry-After': '5' } })
+    if (!release)
+      throw new AppError('connection_limit', 'connection limit exceeded', { headers: { 'Retry-After': '5' } })
     const closed = this.#deps.opened(who)
     return () => {
       closed()
@@ -83,12 +84,12 @@ export class Connections {
     try {
       await this.#deps.identify(bearer)
     } catch (error) {
-      if (error instanceof AppError && error.kind === 'unauthorized') client.fail(401, EXPIRED)
+      if (hasStatus(error, 401)) client.fail(expired())
     }
   }
 
   endRevoked(isRevoked: (who: Identity) => boolean): void {
-    for (const client of this.#open.keys()) if (isRevoked(client.who)) client.fail(401, EXPIRED)
+    for (const client of this.#open.keys()) if (isRevoked(client.who)) client.fail(expired())
   }
 
   /** Sends the clients to another process. */
@@ -106,7 +107,7 @@ export class Connections {
     const now = this.#deps.clock.now()
     const due = this.#tick++ % this.#beats
     for (const [client, { turn, position }] of this.#open) {
-      if (now >= (expiryOf(client.who) ?? Number.POSITIVE_INFINITY)) client.fail(401, EXPIRED)
+      if (now >= (expiryOf(client.who) ?? Number.POSITIVE_INFINITY)) client.fail(expired())
       else {
         client.warnOfExpiry()
         // A client whose tables are quiet would otherwise keep an id that is about to be trimmed.

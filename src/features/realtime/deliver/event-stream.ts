@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
+import type { AppError } from '../../../core/errors.ts'
 import type { Position } from '../../../db/changes/log.ts'
 import { around } from '../visibility/encoded-change.ts'
 import { Client, type ClientOptions, type Format } from './client.ts'
@@ -63,8 +64,8 @@ export class EventStream extends Client {
     this.#response.destroy()
   }
 
-  override fail(code: number, message: string): void {
-    this.#end(event('error', { code, message }))
+  override fail(error: AppError): void {
+    this.#end(event('error', error.toJSON()))
   }
 
   /** Spread, so that the clients of a stopped server do not all come back in the same instant. */

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import { WebSocket, WebSocketServer } from 'ws'
+import type { AppError } from '../../../core/errors.ts'
 import type { Connection } from '../../../http/route.ts'
 import { Client, type ClientOptions } from './client.ts'
 import { CLOSE, MESSAGES, messageFrame, PING_FRAME, pongFrame } from './messages.ts'
@@ -74,9 +75,9 @@ export class SocketClient extends Client {
     this.end(CLOSE.tooSlow, 'too far behind, resume by last_id')
   }
 
-  override fail(code: number, message: string): void {
-    this.sendMessage({ type: 'error', code, message })
-    this.end(4000 + code, message)
+  override fail(error: AppError): void {
+    this.sendMessage({ type: 'error', ...error.toJSON() })
+    this.end(4000 + error.status, error.message)
   }
 
   override leave(): void {

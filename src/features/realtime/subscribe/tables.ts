@@ -37,7 +37,7 @@ export class Tables {
     const found = tables && (await this.#readable(who, tables))
     if (!filter?.trim()) return found ? wantedTables(found.map(keyOf), undefined) : EVERYTHING
     const [only] = found ?? []
-    if (!only || found?.length !== 1) throw badRequest('filter requires exactly one table')
+    if (!only || found?.length !== 1) throw badRequest('filter requires exactly one table', 'invalid_filter')
     await tryFilter(this.#db, who, filter, { schema: this.#schema.read(), table: only })
     return wantedTables([keyOf(only)], filter)
   }
@@ -70,7 +70,7 @@ export class Tables {
     const found: Table[] = []
     for (const name of boundedNames(names)) {
       const table = findTable(this.#schema.read(), name) ?? findTable(await this.schemaWith([name]), name)
-      if (!table || !mayDo(table, viewer.role, 'select')) throw badRequest(`unknown table: ${name}`)
+      if (!table || !mayDo(table, viewer.role, 'select')) throw badRequest(`unknown table: ${name}`, 'unknown_table')
       if (!isAllowed(this.#schema.read(), table, viewer)) throw notAllowed(table)
       found.push(table)
     }

@@ -54,7 +54,6 @@ export async function viewOf(
 ): Promise<View> {
   const onUnreadable = ({ position, name }: Change, error: unknown): void =>
     deps.observe({
-      level: 'warn',
       message: 'realtime: logged record is no row of its table',
       attrs: { position, table: name, error: reasonOf(error) },
     })

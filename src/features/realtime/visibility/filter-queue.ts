@@ -1,5 +1,5 @@
 import { type Clock, sleep } from '../../../core/clock.ts'
-import { AppError } from '../../../core/errors.ts'
+import { AppError, hasStatus } from '../../../core/errors.ts'
 import { KeyedMutex, Semaphore } from '../../../core/limits.ts'
 
 /** Filters that PostgreSQL evaluates at a time. */
@@ -15,7 +15,7 @@ const MAX_REST_MS = 1_000
 const MAX_KNOWN = 10_000
 
 const tooExpensive = (): AppError =>
-  new AppError('rate_limited', 'filter takes too long', { headers: { 'Retry-After': '20' } })
+  new AppError('filter_too_slow', 'filter takes too long', { headers: { 'Retry-After': '20' } })
 
 /**
  * Callers write filters, so each identity waits for its own: one filter at a time, within a budget of PostgreSQL's time.
@@ -41,7 +41,7 @@ export class FilterQueue {
     return this.#identities.run(identity, async () => {
       this.requireBudget(identity)
       const result = await this.#slots.run(evaluate).catch((error: unknown) => {
-        if (!(error instanceof AppError && error.kind === 'timeout')) throw error
+        if (!hasStatus(error, 504)) throw error
         this.#spend(identity, TIMED_OUT_MS)
         throw tooExpensive()
       })

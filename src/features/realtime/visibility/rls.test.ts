@@ -61,7 +61,7 @@ test('a stream needs a good token, and the header and the query must agree', asy
   ]
   for (const [query, headers, message] of refusals) {
     const answer = await api.call(`GET /api/realtime${query}`, { headers })
-    assert.deepEqual([answer.status, answer.body], [401, { code: 401, message }])
+    assert.deepEqual([answer.status, answer.body], [401, { code: 401, error: 'unauthorized', message }])
   }
   for (const ask of [
     { token: ana.token },
@@ -107,7 +107,7 @@ test("a key in the query spends its app's limit", async () => {
 test('tables a caller may not read are unknown to it', async () => {
   for (const table of ['locked', 'missing', 'pg_class', 'svc.users']) {
     const answer = await api.call(`GET /api/realtime?tables=${table}`, { as: ana.token })
-    assert.deepEqual(answer.body, { code: 400, message: `unknown table: ${table}` })
+    assert.deepEqual(answer.body, { code: 400, error: 'unknown_table', message: `unknown table: ${table}` })
   }
 })
 
@@ -336,7 +336,11 @@ test('an API key hears only of its own tables', async () => {
   })
   const { key } = made.body
   const refused = await api.call('GET /api/realtime?tables=notes', { as: key })
-  assert.deepEqual(refused.body, { code: 403, message: 'api key does not have access to table: notes' })
+  assert.deepEqual(refused.body, {
+    code: 403,
+    error: 'insufficient_scope',
+    message: 'api key does not have access to table: notes',
+  })
   const stream = await listenTo(api.url, { query: { token: key } })
   await api.call('POST /api/collections/notes', { as: ana.token, json: { title: 'mine, but not the key’s' } })
   await settle(stream)
@@ -350,7 +354,7 @@ test('a stream ends when its session is signed out, its key revoked, or the secr
   const out = await api.call('POST /api/auth/logout', { as: eve.token, json: { refreshToken: eve.refreshToken } })
   assert.ok(out.status < 300, out.text)
   const gone = await session.until(({ event }) => event === 'error')
-  assert.deepEqual(gone.data, { code: 401, message: 'invalid or expired token' })
+  assert.deepEqual(gone.data, { code: 401, error: 'invalid_token', message: 'invalid or expired token' })
   await session.ended()
   assert.equal((await api.call('GET /api/realtime', { as: eve.token })).status, 401)
 
@@ -389,7 +393,10 @@ test('a user may hold so many streams, and closing one makes room', async () => 
   const user = await tight.signUp('many@x.test')
   const streams = [await listenTo(tight.url, { token: user.token }), await listenTo(tight.url, { token: user.token })]
   const answer = await tight.call('GET /api/realtime', { as: user.token })
-  assert.deepEqual([answer.status, answer.body], [429, { code: 429, message: 'connection limit exceeded' }])
+  assert.deepEqual(
+    [answer.status, answer.body],
+    [429, { code: 429, error: 'connection_limit', message: 'connection limit exceeded' }],
+  )
   assert.ok(answer.headers.get('retry-after'))
   for (let i = 0; i < 5; i++)
     assert.equal((await tight.call('GET /api/realtime?tables=missing', { as: user.token })).status, 400)

@@ -1,4 +1,4 @@
-import { AppError } from '../../../core/errors.ts'
+import { AppError, hasStatus } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
@@ -15,7 +15,7 @@ const NO_IMAGES: Images = { live: NO_ROWS, partial: NO_ROWS, gone: NO_ROWS, old:
 const SERVER: Identity = { kind: 'admin', tokenId: '', expiresAt: 0 }
 
 /** The database is away or out of connections: the answer is unknown. All other failures would happen again. */
-export const isTransient = (error: unknown): boolean => error instanceof AppError && error.kind === 'unavailable'
+export const isTransient = (error: unknown): boolean => hasStatus(error, 503)
 
 /** The changes of one table, with its row security as it is now and their images as rows. */
 export class TableChanges implements TableIn {

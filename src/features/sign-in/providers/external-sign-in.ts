@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { AppError, badRequest } from '../../../core/errors.ts'
+import { AppError, badRequest, hasStatus } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import { randomToken, sha256 } from '../../../core/secret.ts'
 import type { Db, Tx } from '../../../db/db.ts'
@@ -68,7 +68,7 @@ export function createExternalSignIn(deps: Deps) {
     const known = await byIdentity(tx, profile)
     if (known && !(emailVerified && known.email === email)) return { id: known.id, changed: false }
     const byEmail = email === undefined ? undefined : (await tx.rows<{ id: string }>(idByEmail(email)))[0]
-    if (byEmail && !emailVerified) throw new AppError('conflict', EMAIL_TAKEN)
+    if (byEmail && !emailVerified) throw new AppError('account_taken', EMAIL_TAKEN)
     const id = known?.id ?? byEmail?.id ?? randomUUID()
     const isNew = !known && !byEmail
     if (isNew) await tx.run(insertUser({ id, ...(email !== undefined && { email }), emailVerified }))
@@ -86,7 +86,7 @@ export function createExternalSignIn(deps: Deps) {
       })
     // Two first sign-ins at once: the loser finds the winner's account on its second look.
     const first = await attempt().catch((error) => {
-      if (error instanceof AppError && error.kind === 'conflict' && error.message !== EMAIL_TAKEN) return undefined
+      if (hasStatus(error, 409) && error.message !== EMAIL_TAKEN) return undefined
       throw error
     })
     const { account, response } = first ?? (await orTaken(attempt(), EMAIL_TAKEN))
@@ -126,8 +126,8 @@ export function createExternalSignIn(deps: Deps) {
       const isOurs = state !== '' && browser !== undefined
       const [stored] = isOurs ? await db.rows<Stored>(SYSTEM, spendState(state, name, browser)) : []
       if (query['error'] !== undefined) throw signInRefused()
-      if (!stored) throw badRequest('invalid or expired OAuth state')
-      if (!query['code']) throw badRequest('missing authorization code')
+      if (!stored) throw badRequest('invalid or expired OAuth state', 'invalid_link')
+      if (!query['code']) throw badRequest('missing authorization code', 'invalid_link')
       const ask = { state, nonce: stored.nonce, codeVerifier: stored.code_verifier, callbackUrl: callbackUrl(name) }
       const profile = await provider.exchange(ask, new URLSearchParams(query))
       return { returnTo: stored.return_to, response: await enter(profile, device) }

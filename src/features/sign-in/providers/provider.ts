@@ -48,13 +48,13 @@ type Texts = Readonly<Record<string, string>>
 
 /** The provider could not be asked, or did not say anything useful. */
 export const providerFailed = (cause?: unknown): AppError =>
-  new AppError('bad_gateway', 'failed to authenticate with provider', { cause })
+  new AppError('provider_failed', 'failed to authenticate with provider', { cause })
 
 /** The provider spoke, and what it said is no sign-in for us. */
 export const signInRefused = (cause?: unknown): AppError =>
-  new AppError('bad_request', 'OAuth authentication was denied or failed', { cause })
+  new AppError('provider_denied', 'OAuth authentication was denied or failed', { cause })
 
-export const foreignToken = (): AppError => badRequest('access token was issued to another client')
+export const foreignToken = (): AppError => badRequest('access token was issued to another client', 'provider_denied')
 
 export type ProviderContext = { outgoing: Outgoing; name: string; config: ProviderConfig }
 

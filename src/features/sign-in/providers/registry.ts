@@ -34,7 +34,7 @@ export function createProviders(deps: {
   }
   return (name) => {
     const provider = providers.get(name)
-    if (!provider) throw badRequest(`OAuth provider "${name}" not configured`)
+    if (!provider) throw badRequest(`OAuth provider "${name}" not configured`, 'provider_not_configured')
     return provider
   }
 }

@@ -2,6 +2,7 @@ import { createHash, randomUUID } from 'node:crypto'
 import { type Readable, Transform } from 'node:stream'
 import { reasonOf } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
+import type { Message } from '../../../core/observations.ts'
 import type { Observe } from '../../../core/observe.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Queue } from '../../../db/queue/queue.ts'
@@ -83,7 +84,7 @@ export class Blobs {
     for (const { id } of await db.rows<{ id: string }>(SYSTEM, forgetBlobs(ids))) await store.remove(id)
   }
 
-  #tell(message: string, error: unknown): void {
-    this.#deps.observe({ level: 'warn', message, attrs: { error: reasonOf(error) } })
+  #tell(message: Message, error: unknown): void {
+    this.#deps.observe({ message, attrs: { error: reasonOf(error) } })
   }
 }

@@ -66,7 +66,7 @@ test('the admin purges addresses, or everything once a minute', async () => {
     { purge_all: true },
   ])
   const over = await purge({ purge_all: true })
-  assert.deepEqual(over.body, { code: 429, message: 'cdn purge_all rate limit exceeded' })
+  assert.deepEqual(over.body, { code: 429, error: 'rate_limited', message: 'cdn purge_all rate limit exceeded' })
   assert.ok(Number(over.headers.get('retry-after')) >= 1)
   assert.equal(over.headers.get('x-ratelimit-remaining'), '0')
   assert.equal((await purge({ urls: ['https://cdn.example.test/a'] })).status, 202)
@@ -116,9 +116,14 @@ test('an order that cannot be understood is 400, one the provider does not take 
     [{ urls: ['https://x.test/'], extra: 1 }, 'unknown field: extra'],
     [{ purge_all: 'yes' }, 'purge_all must be a boolean'],
   ]
-  for (const [json, message] of cases) assert.deepEqual((await purge(json)).body, { code: 400, message })
+  for (const [json, message] of cases)
+    assert.deepEqual((await purge(json)).body, { code: 400, error: 'validation_failed', message })
   receiver.answer = (_request, response) => void response.writeHead(500).end()
-  assert.deepEqual((await purge({ urls: ['https://x.test/'] })).body, { code: 502, message: 'cdn purge failed' })
+  assert.deepEqual((await purge({ urls: ['https://x.test/'] })).body, {
+    code: 502,
+    error: 'provider_failed',
+    message: 'cdn purge failed',
+  })
 })
 
 test('without a provider a purge is accepted and nothing happens', async () => {

@@ -5,7 +5,8 @@ const MAX_URLS = 1_000
 
 /** What is to be dropped: exactly one of `urls` and `purge_all`. */
 export function urlsOf(body: unknown): readonly string[] | 'all' {
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) throw badRequest('invalid JSON body')
+  if (typeof body !== 'object' || body === null || Array.isArray(body))
+    throw badRequest('invalid JSON body', 'invalid_body')
   const { urls, purge_all: all, ...unknown } = body as Readonly<Record<string, unknown>>
   const [stranger] = Object.keys(unknown)
   if (stranger !== undefined) throw badRequest(`unknown field: ${stranger}`)

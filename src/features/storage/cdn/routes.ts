@@ -36,7 +36,7 @@ export function purgeRoute(deps: {
       try {
         await submit(urls, provider)
       } catch (cause) {
-        throw new AppError('bad_gateway', 'cdn purge failed', { cause, ...(headers && { headers }) })
+        throw new AppError('provider_failed', 'cdn purge failed', { cause, ...(headers && { headers }) })
       }
     })
     return { status: 202, body, ...(headers && { headers }) }

@@ -27,8 +27,8 @@ export function createEmbeddings({ db, schema, queue, hasProvider }: Deps) {
       const vector = vectorColumnOf(table, asked.vector_column)
       if (table.kind !== 'table' && table.kind !== 'partitioned_table')
         throw badRequest('only tables can be kept filled')
-      if (table.primaryKey.length === 0) throw badRequest('table has no primary key')
-      if (!hasProvider) throw badRequest(NO_PROVIDER)
+      if (table.primaryKey.length === 0) throw badRequest('table has no primary key', 'no_primary_key')
+      if (!hasProvider) throw badRequest(NO_PROVIDER, 'provider_not_configured')
       const made = { schema: table.schema, table: table.name, columns, vector_column: vector.name }
       const text = await db.tx(SYSTEM, async (tx) => {
         await tx.run(watch(table))
@@ -44,7 +44,7 @@ export function createEmbeddings({ db, schema, queue, hasProvider }: Deps) {
 
     async remove(id: string, audit: Audit): Promise<void> {
       await db.tx(SYSTEM, async (tx) => {
-        if ((await tx.run(removeEmbedding(id))) === 0) throw notFound('embedding not found')
+        if ((await tx.run(removeEmbedding(id))) === 0) throw notFound('embedding not found', 'embedding_not_found')
         await tx.run(queue.clear(KIND, id))
         await tx.run(auditStatement(audit()))
       })

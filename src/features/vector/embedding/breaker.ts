@@ -23,7 +23,11 @@ export class Breaker {
     const isOpen = this.#failures >= this.#threshold
     const waitMs = this.#openUntil - this.#now()
     if (isOpen && (waitMs > 0 || this.#isTrying)) {
-      throw unavailable('embedding provider is unavailable', Math.max(1, Math.ceil(waitMs / 1000)))
+      throw unavailable(
+        'embedding provider is unavailable',
+        Math.max(1, Math.ceil(waitMs / 1000)),
+        'provider_unavailable',
+      )
     }
     if (isOpen) this.#isTrying = true
     try {

@@ -1,5 +1,6 @@
 import { sleep } from '../../../core/clock.ts'
-import { AppError, unavailable } from '../../../core/errors.ts'
+import { AppError, hasStatus, serverBusy } from '../../../core/errors.ts'
+import type { Message } from '../../../core/observations.ts'
 import type { Observe } from '../../../core/observe.ts'
 import { type Outgoing, OutgoingError } from '../../../http/out/outgoing.ts'
 import { retryAfterOf } from '../../../http/out/retry-after.ts'
@@ -35,7 +36,7 @@ export class RemoteProvider implements Provider {
   }
 
   async embed(texts: readonly string[]): Promise<readonly (readonly number[])[]> {
-    if (this.#running >= MAX_AT_ONCE) throw unavailable('server busy')
+    if (this.#running >= MAX_AT_ONCE) throw serverBusy()
     this.#running++
     try {
       return await this.#breaker.run(() => this.#tryAll(texts), isFailure)
@@ -51,8 +52,7 @@ export class RemoteProvider implements Provider {
       const { error, again } = outcome
       if (again === undefined || retries >= this.#options.maxRetries) {
         this.#options.observe({
-          level: 'warn',
-          message: error.message,
+          message: MESSAGES.get(error.status) ?? 'embedding provider failed',
           attrs: { retries, reason: String(error.cause) },
         })
         throw error
@@ -81,14 +81,18 @@ export class RemoteProvider implements Provider {
   }
 }
 
-const failed = (cause: string): AppError => new AppError('bad_gateway', 'embedding provider failed', { cause })
-const timedOut = (): AppError => new AppError('timeout', 'embedding provider timed out', { cause: 'timeout' })
+const MESSAGES = new Map<number, Message>([
+  [429, 'embedding provider is over its limit'],
+  [504, 'embedding provider timed out'],
+])
+
+const failed = (cause: string): AppError => new AppError('provider_failed', 'embedding provider failed', { cause })
+const timedOut = (): AppError => new AppError('provider_timeout', 'embedding provider timed out', { cause: 'timeout' })
 const overLimit = (cause: string, seconds: number): AppError =>
-  new AppError('rate_limited', 'embedding provider is over its limit', {
+  new AppError('provider_rate_limited', 'embedding provider is over its limit', {
     cause,
     headers: { 'Retry-After': String(Math.max(1, seconds)) },
   })
 
 /** Being over a limit, or asked for something impossible, is no sign of being away. */
-const isFailure = (error: unknown): boolean =>
-  !(error instanceof AppError && error.kind === 'rate_limited') && !(error instanceof Refused)
+const isFailure = (error: unknown): boolean => !hasStatus(error, 429) && !(error instanceof Refused)

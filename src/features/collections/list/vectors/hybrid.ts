@@ -22,7 +22,7 @@ const keyAt = (i: number): Ident => new Ident(`svc_k${i}`)
 
 function identityOf({ order, shape }: ListPlan): Identity {
   if (order.length === 0 && (shape.table.kind === 'view' || shape.table.kind === 'foreign_table')) {
-    throw badRequest('semantic search with words needs a primary key')
+    throw badRequest('semantic search with words needs a primary key', 'no_primary_key')
   }
   const places = [sql`tableoid`, sql`ctid`]
   const count = order.length > 0 ? order.length : places.length

@@ -27,7 +27,7 @@ export function parseVectors(query: Query): VectorQuery | undefined {
   const semantic = query['semantic'] === 'true'
   if (nearest === undefined && text === undefined && !semantic) return undefined
   if ((nearest !== undefined && text !== undefined) || (semantic && (nearest ?? text) !== undefined)) {
-    throw badRequest('choose one of nearest, semantic_query, semantic')
+    throw badRequest('choose one of nearest, semantic_query, semantic', 'invalid_vector')
   }
   if (semantic && search.trim() === '') return undefined
   const unsupported = UNSUPPORTED.find((name) => query[name] !== undefined)
@@ -49,9 +49,9 @@ function parseMetric(text: string | undefined): Metric {
 function parseNumbers(text: string): Near {
   const numbers = parsed(text)
   if (!Array.isArray(numbers) || !numbers.every(Number.isFinite)) {
-    throw badRequest('nearest must be a JSON array of numbers')
+    throw badRequest('nearest must be a JSON array of numbers', 'invalid_vector')
   }
-  if (numbers.length === 0) throw badRequest('nearest must not be empty')
+  if (numbers.length === 0) throw badRequest('nearest must not be empty', 'invalid_vector')
   return { numbers, written: text.trim() }
 }
 

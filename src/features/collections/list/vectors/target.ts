@@ -16,30 +16,31 @@ const LARGEST_OF: Record<string, number> = { vector: 3.4028235677973366e38, half
 export function vectorColumn(name: string | undefined, { table, viewer }: Place): Column {
   if (name !== undefined) {
     const column = columnFor(table, name, viewer.role)
-    if (!column || !holdsVectors(column)) throw badRequest(notAVector(name))
+    if (!column || !holdsVectors(column)) throw badRequest(notAVector(name), 'invalid_vector')
     return column
   }
   const readable = columnsFor(table, viewer.role).filter(holdsVectors)
   const typed = readable.filter((column) => column.isVector)
   const [only] = typed
   if (only && typed.length === 1) return only
-  if (readable.length === 0) throw badRequest('no vector column on table')
+  if (readable.length === 0) throw badRequest('no vector column on table', 'invalid_vector')
   const choices = (typed.length > 0 ? typed : readable).map((column) => column.name)
-  throw badRequest(`vector_column is required: one of ${choices.join(', ')}`)
+  throw badRequest(`vector_column is required: one of ${choices.join(', ')}`, 'invalid_vector')
 }
 
 /** Numbers a client gave, as numbers of the column. PostgreSQL would refuse the same, in other words and later. */
 export function fitted(column: Column, numbers: readonly number[], metric: Metric): readonly number[] {
   const { vectorDim } = column
   if (vectorDim !== undefined && vectorDim !== numbers.length) {
-    throw badRequest(`vector dimension mismatch: expected ${vectorDim}, got ${numbers.length}`)
+    throw badRequest(`vector dimension mismatch: expected ${vectorDim}, got ${numbers.length}`, 'invalid_vector')
   }
   const largest = LARGEST_OF[column.baseType] ?? LARGEST
   if (numbers.length > MAX_DIMENSIONS || numbers.some((n) => Math.abs(n) >= largest)) {
-    throw badRequest('invalid vector value')
+    throw badRequest('invalid vector value', 'invalid_vector')
   }
   const rounded = isNumberArray(column) ? numbers.map(flushed) : numbers
-  if (metric === 'cosine' && hasNoDirection(column, rounded)) throw badRequest('zero vector has no cosine distance')
+  if (metric === 'cosine' && hasNoDirection(column, rounded))
+    throw badRequest('zero vector has no cosine distance', 'invalid_vector')
   return rounded
 }
 

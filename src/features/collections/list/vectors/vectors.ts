@@ -99,5 +99,5 @@ async function vectorAsked(
 
 function notConfigured(hybrid: boolean): AppError {
   const message = 'semantic search is not configured: no embedding provider available'
-  return hybrid ? new AppError('not_implemented', message) : badRequest(message)
+  return hybrid ? new AppError('not_implemented', message) : badRequest(message, 'provider_not_configured')
 }

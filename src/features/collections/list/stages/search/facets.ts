@@ -12,7 +12,7 @@ const MAX_BUCKETS = sql`1000`
 export function planFacets(names: readonly string[], { table, viewer }: Place): Stage {
   const columns = names.map((name) => {
     const column = columnFor(table, name, viewer.role)
-    if (!column) throw badRequest(`unknown column "${name}" in facets parameter`)
+    if (!column) throw badRequest(`unknown column "${name}" in facets parameter`, 'unknown_column')
     if (!isCountable(column)) throw badRequest(`unsupported facet column "${name}" with type "${column.type}"`)
     return column
   })

@@ -25,13 +25,13 @@ export function parseSearch(query: Query, slots: Slots): SearchQuery | undefined
   const term = query['search'] ?? ''
   // Code points, counted only where there may be too many of them.
   if (term.length > MAX_TERM && (term.length > 2 * MAX_TERM || [...term].length > MAX_TERM)) {
-    throw badRequest('search term too long')
+    throw badRequest('search term too long', 'invalid_search')
   }
   const isBlank = term.trim() === ''
   const isFuzzy = query['fuzzy'] === 'true'
-  if (isFuzzy && isBlank) throw badRequest('fuzzy parameter requires non-empty search')
+  if (isFuzzy && isBlank) throw badRequest('fuzzy parameter requires non-empty search', 'invalid_search')
   const threshold = parseThreshold(query['typo_threshold'])
-  if (threshold !== undefined && !isFuzzy) throw badRequest('typo_threshold requires fuzzy=true')
+  if (threshold !== undefined && !isFuzzy) throw badRequest('typo_threshold requires fuzzy=true', 'invalid_search')
   if (isBlank) return undefined
   return {
     term: slots.put(term),
@@ -52,7 +52,8 @@ function parseFuzzy(term: string, threshold: number, slots: Slots): FuzzyQuery {
 function parseThreshold(text: string | undefined): number | undefined {
   if (text === undefined) return undefined
   const threshold = /^\+?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i.test(text.trim()) ? Number(text) : Number.NaN
-  if (!(threshold >= 0 && threshold <= 1)) throw badRequest('typo_threshold must be a number between 0 and 1')
+  if (!(threshold >= 0 && threshold <= 1))
+    throw badRequest('typo_threshold must be a number between 0 and 1', 'invalid_search')
   return threshold
 }
 

@@ -21,7 +21,7 @@ import type { FuzzyQuery, SearchQuery } from './parse.ts'
 /** The text columns this caller may search. */
 function searchedColumns({ table, viewer }: Place): Column[] {
   const columns = textColumns(columnsFor(table, viewer.role))
-  if (columns.length === 0) throw badRequest('search not supported: table has no text columns')
+  if (columns.length === 0) throw badRequest('search not supported: table has no text columns', 'invalid_search')
   return columns
 }
 

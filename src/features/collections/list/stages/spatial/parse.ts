@@ -54,7 +54,10 @@ export function parseDistance(
   const [matched, sign, column = '', point = ''] = DISTANCE.exec(sort) ?? []
   const rest = sort.slice(matched?.length ?? 0)
   if (matched === undefined || rest.includes('.distance(')) {
-    throw badRequest('invalid sort parameter: a distance is written column.distance(lng,lat) and comes first')
+    throw badRequest(
+      'invalid sort parameter: a distance is written column.distance(lng,lat) and comes first',
+      'invalid_sort',
+    )
   }
   requireSpatial(columnFor(table, column, viewer.role), column)
   const [lng, lat] = numbersOf('sort', point, ['longitude', 'latitude'])
