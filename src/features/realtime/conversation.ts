@@ -3,7 +3,8 @@ import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import { readBody } from '../../http/contract.ts'
 import { causesOf, toAppError } from '../../http/wire/error-response.ts'
-import { type Connections, ownerOf } from './deliver/connections.ts'
+import type { RealtimeContext } from './context.ts'
+import { ownerOf } from './deliver/connections.ts'
 import {
   authFields,
   CLOSE,
@@ -14,22 +15,14 @@ import {
 } from './deliver/messages.ts'
 import type { Subscription } from './deliver/subscription.ts'
 import type { SocketClient } from './deliver/web-socket.ts'
-import type { Hub } from './hub.ts'
 import { interestOf } from './subscribe/interest.ts'
-import { namesIn, type Selection, type Tables } from './subscribe/tables.ts'
+import { namesIn, type Selection } from './subscribe/tables.ts'
 import { minus, NOTHING, plus, type Wanted } from './subscribe/wanted.ts'
-import type { FilterQueue } from './visibility/filter-queue.ts'
 
-export type ConversationDeps = {
-  hub: Pick<Hub, 'startAt' | 'subscribe' | 'change' | 'unsubscribe'>
-  connections: Pick<Connections, 'acquire' | 'endIfRevoked'>
-  tables: Pick<Tables, 'select' | 'keysOf'>
-  filters: Pick<FilterQueue, 'requireBudget'>
+export type ConversationDeps = Omit<RealtimeContext, 'client' | 'requires'> & {
   identify: (bearer: string) => Identity | Promise<Identity>
   /** Throws unless such a caller may listen at all. */
   admit: (who: Identity) => void
-  /** Whether callers without a token may. */
-  visitorsMayListen: boolean
   observe: Observe
 }
 
@@ -44,8 +37,8 @@ const MAX_WAITING = 16
 export class Conversation {
   readonly #deps: ConversationDeps
   readonly #client: SocketClient
-  readonly #waiting: string[] = []
-  #isAnswering = false
+  #waiting = 0
+  #answered: Promise<void> = Promise.resolve()
   #wanted: Wanted = NOTHING
   #subscription: Subscription | undefined
   #mistakes = 0
@@ -66,29 +59,20 @@ export class Conversation {
     this.#client.markAlive()
     if (isBinary) this.#client.end(CLOSE.binary, 'messages are text')
     if (this.#client.closed) return
-    this.#waiting.push(data.toString())
-    if (this.#waiting.length > MAX_WAITING) this.#client.setPaused(true)
-    if (!this.#isAnswering) void this.#answerAll()
+    if (++this.#waiting > MAX_WAITING) this.#client.setPaused(true)
+    this.#answered = this.#answered.then(() => this.#answer(data.toString()))
   }
 
   onClose(): void {
     clearTimeout(this.#authTimer)
-    this.#waiting.length = 0
     if (this.#subscription) this.#deps.hub.unsubscribe(this.#subscription)
     this.#release?.()
     this.#release = undefined
   }
 
-  async #answerAll(): Promise<void> {
-    this.#isAnswering = true
-    for (let text = this.#waiting.shift(); text !== undefined && !this.#client.closed; text = this.#waiting.shift()) {
-      await this.#answer(text)
-    }
-    this.#isAnswering = false
-    this.#client.setPaused(false)
-  }
-
   async #answer(text: string): Promise<void> {
+    if (--this.#waiting === 0) this.#client.setPaused(false)
+    if (this.#client.closed) return
     const message = parseMessage(text)
     if (!message) return this.#onMistake()
     const { ref } = message
@@ -101,7 +85,8 @@ export class Conversation {
         this.#deps.observe({ message: 'realtime: message failed', attrs })
       }
       this.#client.sendMessage({ type: 'reply', ref, status: 'error', error: error.errorCode, message: error.message })
-      if (error instanceof LimitExceeded) this.#client.end(4429, error.message)
+      // Of the caller's connections, this one is too many.
+      if (message.type === 'auth' && error.errorCode === 'connection_limit') this.#client.end(4429, error.message)
     }
   }
 
@@ -140,22 +125,15 @@ export class Conversation {
     const who = await identify(token)
     admit(who)
     if (client.closed) return
-    if (client.who.kind === 'anonymous') this.#acquire(who)
-    else if (!isSameUser(client.who, who)) throw new AppError('forbidden', 'token belongs to another user')
+    if (client.who.kind === 'anonymous') {
+      const release = connections.acquire(who)
+      this.#release?.()
+      this.#release = release
+    } else if (!isSameUser(client.who, who)) throw new AppError('forbidden', 'token belongs to another user')
     clearTimeout(this.#authTimer)
     client.who = who
     this.#setWanted(this.#wanted)
     await connections.endIfRevoked(client, token)
-  }
-
-  #acquire(who: Identity): void {
-    try {
-      const release = this.#deps.connections.acquire(who)
-      this.#release?.()
-      this.#release = release
-    } catch (error) {
-      throw error instanceof AppError ? new LimitExceeded(error.errorCode, error.message) : error
-    }
   }
 
   async #subscribe(selection: Selection, lastId: string | undefined, reply: Reply): Promise<void> {
@@ -188,9 +166,6 @@ export class Conversation {
     if (this.#subscription) this.#deps.hub.change(this.#subscription, interestOf(this.#client.who, wanted))
   }
 }
-
-/** Sent in a reply, after which the connection ends. */
-class LimitExceeded extends AppError {}
 
 const isSameUser = (one: Identity, other: Identity): boolean =>
   one.kind === 'admin' ? other.kind === 'admin' : ownerOf(one) !== undefined && ownerOf(one) === ownerOf(other)

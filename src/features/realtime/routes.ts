@@ -57,6 +57,7 @@ export function createRealtime(deps: Deps): Realtime {
   const filters = new FilterQueue(clock)
   const hub = new Hub({
     log,
+    clock,
     observe,
     view: async (changes, interests) =>
       viewOf({ db, filters, observe }, await tables.schemaWith([...new Set(changes.map(keyOf))]), changes, interests),

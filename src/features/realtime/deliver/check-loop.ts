@@ -1,16 +1,11 @@
-import { sleep } from '../../../core/clock.ts'
+import { type Clock, sleep } from '../../../core/clock.ts'
 import { AppError } from '../../../core/errors.ts'
-import { type Change, isBefore, type Position } from '../../../db/changes/log.ts'
-import type { Interest } from '../subscribe/interest.ts'
+import { isBefore, type Position } from '../../../db/changes/log.ts'
 import type { Verdict } from '../visibility/batch-view.ts'
+import type { LogFeed } from './log-feed.ts'
 import type { SubscriberGroup } from './subscription.ts'
 
-type Deps = {
-  /** Where the present is. */
-  here: () => Position
-  /** Some of what came between a position and the present. */
-  after: (position: Position) => Promise<readonly Change[]>
-  judge: (changes: readonly Change[], interests: readonly Interest[]) => Promise<ReadonlyMap<Interest, Verdict>>
+type On = {
   deliver: (group: SubscriberGroup, verdict: Verdict, end: Position) => void
   /** These groups cannot go on. */
   abandon: (groups: readonly SubscriberGroup[], error: unknown) => void
@@ -25,18 +20,23 @@ const LEAST_PAUSE_MS = 5
  * is queued: each round reads what came meanwhile, so the slower the checks, the larger the rounds.
  */
 export class CheckLoop {
-  readonly #deps: Deps
+  readonly #feed: LogFeed
+  readonly #clock: Clock
+  readonly #on: On
   readonly #groups = new Set<SubscriberGroup>()
   #running: Promise<void> | undefined
   #stopped = false
 
-  constructor(deps: Deps) {
-    this.#deps = deps
+  constructor(feed: LogFeed, clock: Clock, on: On) {
+    this.#feed = feed
+    this.#clock = clock
+    this.#on = on
   }
 
   add(group: SubscriberGroup): void {
     this.#groups.add(group)
-    this.#running ??= this.#run()
+    // A moment later, so that all groups of a page are in the first round.
+    this.#running ??= Promise.resolve().then(() => this.#run())
   }
 
   async stop(): Promise<void> {
@@ -46,45 +46,41 @@ export class CheckLoop {
 
   async #run(): Promise<void> {
     while (this.#groups.size > 0 && !this.#stopped) {
-      const startedAt = performance.now()
+      const startedAt = this.#clock.now()
       const groups = [...this.#groups]
       try {
         await this.#round(groups)
       } catch (error) {
-        this.#deps.abandon(groups, error)
+        this.#on.abandon(groups, error)
         for (const group of groups) this.#groups.delete(group)
       }
       // A round costs the same per identity for one change as for ten: expensive rounds are made less often.
-      const pause = Math.min(MAX_PAUSE_MS, (performance.now() - startedAt) / 2)
+      const pause = Math.min(MAX_PAUSE_MS, (this.#clock.now() - startedAt) / 2)
       if (pause > LEAST_PAUSE_MS) await sleep(pause)
     }
     this.#running = undefined
-    this.#deps.onIdle()
+    this.#on.onIdle()
   }
 
   async #round(groups: readonly SubscriberGroup[]): Promise<void> {
-    const { here, after, judge, deliver } = this.#deps
-    const present = here()
+    const feed = this.#feed
+    const { here, life } = feed
     const from = earliest(groups.map((group) => group.position))
-    const changes = await after(from)
-    const end = changes.at(-1)?.position ?? present
-    const round = groups.flatMap((group) =>
-      group.members.size > 0 && isBefore(group.position, end) ? { group, start: group.position } : [],
-    )
-    const verdicts = await judge(
-      changes,
-      round.map(({ group }) => group.interest),
-    )
-    for (const { group, start } of round) {
+    const changes = await feed.after(from)
+    const end = changes.at(-1)?.position ?? here
+    const round = groups.filter(({ members, position }) => members.size > 0 && isBefore(position, end))
+    const interests = round.map((group) => group.interest)
+    const verdicts = await feed.check(changes, interests)
+    for (const group of feed.life === life ? round : []) {
       const verdict = verdicts.get(group.interest)
-      // The log may have lost the position meanwhile, which moved the group.
-      if (!verdict || group.position !== start) continue
-      if (verdict instanceof AppError) this.#groups.delete(group)
-      deliver(group, start === from || verdict instanceof AppError ? verdict : verdict.after(start), end)
+      const isFailed = verdict instanceof AppError
+      if (isFailed) this.#groups.delete(group)
+      if (verdict)
+        this.#on.deliver(group, isFailed || group.position === from ? verdict : verdict.after(group.position), end)
     }
     // A group that is level again goes on with the pages that come.
     for (const group of groups) {
-      if (group.members.size === 0 || group.position === here()) this.#groups.delete(group)
+      if (group.members.size === 0 || group.position === feed.here) this.#groups.delete(group)
     }
   }
 }

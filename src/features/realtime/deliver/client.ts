@@ -16,8 +16,6 @@ export type Format = {
 export type ClientOptions = { who: Identity; bufferSize: number; clock: Clock }
 
 const EXPIRY_NOTICE_MS = 60_000
-/** A replay checks again after this time, in case it misses the event of a drain. */
-const DRAIN_POLL_MS = 250
 
 /**
  * One open connection, whatever it speaks. It holds bytes for its client up to a limit; a client that reads slower than
@@ -32,6 +30,7 @@ export abstract class Client {
   readonly #out: Writable
   readonly #bufferSize: number
   #warnedOf: number | undefined
+  #onDrain: (() => void) | undefined
 
   constructor(out: Writable, format: Format, { who, bufferSize, clock }: ClientOptions) {
     this.who = who
@@ -40,6 +39,8 @@ export abstract class Client {
     this.#format = format
     this.#out = out
     this.#bufferSize = bufferSize
+    const onDrain = (): void => this.#onDrain?.()
+    out.on('drain', onDrain).on('close', onDrain)
   }
 
   abstract get closed(): boolean
@@ -73,16 +74,9 @@ export abstract class Client {
 
   /** Resolves when the client has caught up, or is gone. */
   async drained(): Promise<void> {
-    while (!this.closed && this.#waiting > this.#bufferSize / 4) {
+    while (!this.closed && this.#out.writableNeedDrain && this.#waiting > this.#bufferSize / 4) {
       await new Promise<void>((resolve) => {
-        const out = this.#out
-        const done = (): void => {
-          clearTimeout(timer)
-          out.off('drain', done).off('close', done)
-          resolve()
-        }
-        const timer = setTimeout(done, DRAIN_POLL_MS)
-        out.once('drain', done).once('close', done)
+        this.#onDrain = resolve
       })
     }
   }

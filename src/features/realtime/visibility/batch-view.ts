@@ -1,6 +1,7 @@
 import { AppError, reasonOf } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import type { Observe } from '../../../core/observe.ts'
+import { once } from '../../../core/once.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
@@ -8,12 +9,12 @@ import { columnsFor, type Viewer } from '../../../db/schema/viewer.ts'
 import { compile } from '../subscribe/filter.ts'
 import { type Interest, keyOf, listensTo } from '../subscribe/interest.ts'
 import { filterOn } from '../subscribe/wanted.ts'
-import { EncodedChange, EncodedChanges } from './encoded-change.ts'
+import { type EncodedChange, EncodedChanges } from './encoded-change.ts'
 import type { FilterQueue } from './filter-queue.ts'
-import { survey, type Viewing, visibleTo } from './row-security.ts'
+import { type Viewing, visibleTo } from './row-security.ts'
 import { type Answer, BOTH, formOf, NEITHER, readSides, type Sides, type SidesByNumber } from './sides.ts'
-import { matchesOf, type Numbered, withoutColumns } from './sql.ts'
-import { CHECK, isTransient, TableChanges } from './table-changes.ts'
+import { matchesOf, type Numbered, type Survey, surveyTables, withoutColumns } from './sql.ts'
+import { CHECK, isTransient, type TableChanges, tableChanges } from './table-changes.ts'
 
 /** What a subscriber is sent, or why PostgreSQL could not say. */
 export type Verdict = EncodedChanges | AppError
@@ -34,13 +35,12 @@ type Laid = { readonly key: string; readonly items: Numbered[]; table: Table | u
 /** JSON of records and of keys without the columns that a role may not read, by the numbers of the changes. */
 type Records = ReadonlyMap<number, { readonly full: string | null; readonly key: string }>
 
-type Answers = {
-  /** By role and table; where nothing is hidden there is none. */
-  readonly records: ReadonlyMap<string, Records>
-  /** By role, table and filter. */
-  readonly matches: ReadonlyMap<string, Answer>
-  /** By session. */
-  readonly seen: ReadonlyMap<string, Answer>
+/** What PostgreSQL answered about a table: what it did not have to be asked is undefined. */
+type Sight = {
+  of: Laid
+  seen?: SidesByNumber | undefined
+  matches?: SidesByNumber | undefined
+  cut?: Records | undefined
 }
 
 const FILTER = { ...CHECK, timeoutMs: 1_000 } as const
@@ -60,17 +60,16 @@ export async function viewOf(
   const laid = new Map<string, Laid>()
   for (const [n, change] of changes.entries()) {
     const key = keyOf(change)
-    const known = laid.get(key) ?? { key, items: [], table: schema.tables.get(key) }
-    known.items.push({ n, change })
-    laid.set(key, known)
+    once(laid, key, () => ({ key, items: [], table: schema.tables.get(key) })).items.push({ n, change })
   }
   const isListenedTo = ({ key, table }: Laid): boolean => interests.some((one) => listensTo(one, key, table, schema))
-  const tables = [...laid.values()].flatMap((one) => (one.table && isListenedTo(one) ? one.table : []))
-  const state = await survey(deps.db, tables)
+  const oids = [...laid.values()].flatMap((one) => (one.table && isListenedTo(one) ? one.table.oid : []))
+  const survey = oids.length > 0 ? await deps.db.fly(SYSTEM, surveyTables(oids)) : null
+  const securities = JSON.parse(survey ?? '{}') as Survey
   for (const one of laid.values()) {
     const { table, items } = one
-    const security = table && state[table.oid]
-    if (security) one.changes = new TableChanges({ schema, table }, items, security, { db: deps.db, onUnreadable })
+    const security = table && securities[table.oid]
+    if (security) one.changes = tableChanges({ schema, table }, items, security, { db: deps.db, onUnreadable })
   }
   return new BatchView(deps, schema, laid)
 }
@@ -80,9 +79,14 @@ class BatchView implements View {
   readonly #schema: Schema
   readonly #laid: ReadonlyMap<string, Laid>
   readonly #relevant = new Map<Interest, Laid[]>()
-  readonly #encoded = new Map<string, EncodedChange>()
   /** By the tables that are wanted. */
   readonly #unchecked = new Map<string, EncodedChanges>()
+  /** By the number of the change, its form and, where columns are hidden, the role. */
+  readonly #encoded = new Map<string, EncodedChange>()
+  /** By role and table. */
+  readonly #cut = new Map<string, Promise<Records>>()
+  /** By role, table and filter. */
+  readonly #matches = new Map<string, Promise<Answer>>()
 
   constructor(deps: ViewDeps, schema: Schema, laid: ReadonlyMap<string, Laid>) {
     this.#deps = deps
@@ -91,122 +95,109 @@ class BatchView implements View {
   }
 
   unchecked(interest: Interest): EncodedChanges | undefined {
+    const { viewer, wanted } = interest
     const relevant = this.#relevantTo(interest)
-    const isFree = relevant.every(
-      (one) =>
-        filterOn(interest.wanted, one.key) === undefined &&
-        !isSecured(one, interest.viewer) &&
-        hiddenColumns(one.table, interest.viewer).length === 0,
+    const mustAsk = relevant.some(
+      (one) => filterOn(wanted, one.key) || isSecured(one, viewer) || hiddenColumns(one, viewer).length > 0,
     )
-    if (!isFree) return undefined
-    const key = relevant.map((one) => one.key).join()
-    const known = this.#unchecked.get(key) ?? this.#compose(interest, NO_ANSWERS)
-    this.#unchecked.set(key, known)
-    return known
+    if (mustAsk) return undefined
+    return once(this.#unchecked, relevant.map(({ key }) => key).join(), () =>
+      this.#compose(
+        relevant.map((of) => ({ of })),
+        viewer,
+      ),
+    )
   }
 
   async check(interests: readonly Interest[]): Promise<Map<Interest, Verdict>> {
-    const answers = {
-      records: await this.#cutRecords(interests),
-      matches: await this.#matchFilters(interests),
-      seen: await visibleTo(this.#deps.db, this.#viewings(interests)),
+    const seen = await visibleTo(this.#deps.db, this.#viewings(interests))
+    const verdicts = new Map<Interest, Verdict>()
+    for (const interest of interests) {
+      verdicts.set(interest, this.unchecked(interest) ?? (await this.#verdict(interest, seen.get(interest.sessionKey))))
     }
-    return new Map(
-      interests.map((interest) => [interest, this.unchecked(interest) ?? this.#verdict(interest, answers)]),
-    )
+    return verdicts
   }
 
   /** A table that is gone has no policies to ask: only those who are never asked about still get its changes. */
   #relevantTo(interest: Interest): readonly Laid[] {
-    const known = this.#relevant.get(interest)
-    if (known) return known
-    const relevant = [...this.#laid.values()].filter(
-      ({ key, table, changes }) =>
-        (interest.viewer.role === 'none' || changes) && listensTo(interest, key, table, this.#schema),
+    return once(this.#relevant, interest, () =>
+      [...this.#laid.values()].filter(
+        ({ key, table, changes }) =>
+          (interest.viewer.role === 'none' || changes) && listensTo(interest, key, table, this.#schema),
+      ),
     )
-    this.#relevant.set(interest, relevant)
-    return relevant
   }
 
-  /** The rows that PostgreSQL is asked about, by session. */
+  /** The tables about whose rows PostgreSQL is asked, by session. */
   #viewings(interests: readonly Interest[]): Map<string, Viewing> {
     const viewings = new Map<string, Viewing & { tables: Set<TableChanges> }>()
     for (const interest of interests) {
       const { who, session, sessionKey, viewer } = interest
       for (const one of this.#relevantTo(interest)) {
         if (!one.changes || !isSecured(one, viewer)) continue
-        const viewing = viewings.get(sessionKey) ?? { who, session, tables: new Set() }
-        viewings.set(sessionKey, viewing)
-        viewing.tables.add(one.changes)
+        once(viewings, sessionKey, () => ({ who, session, tables: new Set() })).tables.add(one.changes)
       }
     }
     return viewings
   }
 
-  async #cutRecords(interests: readonly Interest[]): Promise<Map<string, Records>> {
-    const cut = new Map<string, Records>()
-    for (const interest of interests) {
-      for (const { key, table, items } of this.#relevantTo(interest)) {
-        const hidden = hiddenColumns(table, interest.viewer)
-        const name = `${interest.viewer.role} ${key}`
-        if (!table || hidden.length === 0 || cut.has(name)) continue
-        const text = (await this.#deps.db.fly(SYSTEM, withoutColumns(table, items, hidden))) ?? '[]'
-        const found = JSON.parse(text) as [number, string | null, string][]
-        cut.set(name, new Map(found.map(([n, full, key]) => [n, { full, key }])))
-      }
+  async #verdict(interest: Interest, seen: Answer | undefined): Promise<Verdict> {
+    if (seen instanceof AppError) return seen
+    const sights: Sight[] = []
+    for (const of of this.#relevantTo(interest)) {
+      const matches = await this.#matchesOf(interest, of)
+      if (matches instanceof AppError) return matches
+      const isUnderPolicies = isSecured(of, interest.viewer)
+      sights.push({ of, matches, seen: isUnderPolicies ? seen : undefined, cut: await this.#cutOf(interest, of) })
     }
-    return cut
+    return this.#compose(sights, interest.viewer)
   }
 
-  async #matchFilters(interests: readonly Interest[]): Promise<Map<string, Answer>> {
-    const matches = new Map<string, Answer>()
-    for (const interest of interests) {
-      for (const { key, changes } of this.#relevantTo(interest)) {
-        const filter = filterOn(interest.wanted, key)
-        const name = filterKey(interest, key)
-        if (changes && filter !== undefined && !matches.has(name)) {
-          matches.set(name, await this.#match(interest, filter, changes))
-        }
-      }
-    }
-    return matches
+  /** The changes that the filter of an interest matches. */
+  async #matchesOf(interest: Interest, { key, changes }: Laid): Promise<Answer | undefined> {
+    const { viewer, wanted } = interest
+    const filter = filterOn(wanted, key)
+    if (filter === undefined) return undefined
+    const name = JSON.stringify([viewer.role, key, filter])
+    return once(this.#matches, name, async () => (changes ? this.#match(interest, filter, changes) : new Map()))
   }
 
   /** A filter whose column is gone meanwhile, or that takes too long, ends its own streams alone. */
   async #match({ who, viewer, sessionKey }: Interest, text: string, changes: TableChanges): Promise<Answer> {
+    const { db, filters } = this.#deps
     try {
       const filter = compile(text, changes, viewer)
       const images = await changes.images()
-      const { answer } = await this.#deps.filters.run(sessionKey, async () => {
-        const answer = (await this.#deps.db.fly(who, matchesOf(changes.table, filter, images), FILTER)) ?? ''
+      const { answer } = await filters.run(sessionKey, async () => {
+        const answer = (await db.fly(who, matchesOf(changes.table, filter, images), FILTER)) ?? ''
         return { answer, ms: Number(answer.split('|').at(-1)) || 0 }
       })
-      const matched: SidesByNumber = new Map()
-      readSides(answer, images, matched)
-      return matched
+      const matches: SidesByNumber = new Map()
+      readSides(answer, images, matches)
+      return matches
     } catch (error) {
       if (!(error instanceof AppError) || isTransient(error)) throw error
       return error
     }
   }
 
-  #verdict(interest: Interest, answers: Answers): Verdict {
-    const matches = this.#relevantTo(interest).map(({ key }) => answers.matches.get(filterKey(interest, key)))
-    const failed = [answers.seen.get(interest.sessionKey), ...matches].find((answer) => answer instanceof AppError)
-    return failed ?? this.#compose(interest, answers)
+  async #cutOf({ viewer }: Interest, of: Laid): Promise<Records | undefined> {
+    const { key, table, items } = of
+    const hidden = hiddenColumns(of, viewer)
+    if (!table || hidden.length === 0) return undefined
+    return once(this.#cut, `${viewer.role} ${key}`, async () => {
+      const text = (await this.#deps.db.fly(SYSTEM, withoutColumns(table, items, hidden))) ?? '[]'
+      const found = JSON.parse(text) as [number, string | null, string][]
+      return new Map(found.map(([n, full, key]) => [n, { full, key }]))
+    })
   }
 
   /** The changes in their order, in the form in which the subscriber may see each. */
-  #compose(interest: Interest, { records, matches, seen }: Answers): EncodedChanges {
-    const { viewer, sessionKey, wanted } = interest
+  #compose(sights: readonly Sight[], viewer: Viewer): EncodedChanges {
     const made: [number, EncodedChange][] = []
-    for (const one of this.#relevantTo(interest)) {
-      const { key, items } = one
-      const seenSides = isSecured(one, viewer) ? sidesIn(seen.get(sessionKey)) : always
-      const matchedSides = filterOn(wanted, key) === undefined ? always : sidesIn(matches.get(filterKey(interest, key)))
-      const cut = records.get(`${viewer.role} ${key}`)
-      for (const { n, change } of items) {
-        const form = formOf(change.action, seenSides(n), matchedSides(n))
+    for (const { of, seen, matches, cut } of sights) {
+      for (const { n, change } of of.items) {
+        const form = formOf(change.action, sidesOf(seen, n), sidesOf(matches, n))
         if (form) made.push([n, this.#encode({ n, change }, form, cut, viewer)])
       }
     }
@@ -214,31 +205,20 @@ class BatchView implements View {
   }
 
   #encode({ n, change }: Numbered, form: 'full' | 'key', cut: Records | undefined, viewer: Viewer): EncodedChange {
-    const name = `${n} ${form} ${cut ? viewer.role : ''}`
-    const known = this.#encoded.get(name)
-    if (known) return known
     const { position, action, name: table, record, pk } = change
-    const encoded =
+    return once(this.#encoded, `${n} ${form} ${cut ? viewer.role : ''}`, () =>
       form === 'full'
-        ? new EncodedChange(position, action, table, cut?.get(n)?.full ?? record ?? '{}')
-        : new EncodedChange(position, 'delete', table, cut?.get(n)?.key ?? pk)
-    this.#encoded.set(name, encoded)
-    return encoded
+        ? { position, action, table, record: cut?.get(n)?.full ?? record ?? '{}', bytes: new Map() }
+        : { position, action: 'delete', table, record: cut?.get(n)?.key ?? pk, bytes: new Map() },
+    )
   }
 }
 
-const NO_ANSWERS: Answers = { records: new Map(), matches: new Map(), seen: new Map() }
-
-const always = (): Sides => BOTH
-const sidesIn = (answer: Answer | undefined) => (n: number) =>
-  (answer instanceof Map ? answer.get(n) : undefined) ?? NEITHER
+const sidesOf = (known: SidesByNumber | undefined, n: number): Sides => (known ? (known.get(n) ?? NEITHER) : BOTH)
 
 const isSecured = ({ changes }: Laid, { role }: Viewer): boolean => role !== 'none' && changes?.security.rls === true
 
-const filterKey = ({ viewer, wanted }: Interest, table: string): string =>
-  JSON.stringify([viewer.role, table, filterOn(wanted, table)])
-
-function hiddenColumns(table: Table | undefined, { role }: Viewer): string[] {
+function hiddenColumns({ table }: Laid, { role }: Viewer): string[] {
   if (!table || role === 'none') return []
   const visible = columnsFor(table, role)
   if (visible.length === table.columns.size) return []

@@ -1,28 +1,19 @@
+import { once } from '../../../core/once.ts'
 import { type Change, isBefore, type Position } from '../../../db/changes/log.ts'
 import type { Relayed } from '../../../db/db.ts'
 
 /** Writes a change in the format of one transport. */
 export type Encode = (change: EncodedChange) => Buffer
 
-/** One change as it is sent to all that see the same of it; the bytes of each format are made once. */
-export class EncodedChange {
+/** One change as it is sent to all that see the same of it. */
+export type EncodedChange = {
   readonly position: Position
   readonly action: Change['action']
   readonly table: string
   /** JSON as PostgreSQL wrote it. */
   readonly record: Relayed
-  readonly #bytes = new Map<Encode, Buffer>()
-
-  constructor(position: Position, action: Change['action'], table: string, record: Relayed) {
-    this.position = position
-    this.action = action
-    this.table = table
-    this.record = record
-  }
-
-  as(encode: Encode): Buffer {
-    return once(this.#bytes, encode, () => encode(this))
-  }
+  /** Made once for each format. */
+  readonly bytes: Map<Encode, Buffer>
 }
 
 /** Changes in the order of the log, as one buffer for all that are sent the same in the same format. */
@@ -35,7 +26,11 @@ export class EncodedChanges {
   }
 
   as(encode: Encode): Buffer {
-    return once(this.#bytes, encode, () => Buffer.concat(this.list.map((change) => change.as(encode))))
+    return once(this.#bytes, encode, () => {
+      const each = this.list.map((change) => once(change.bytes, encode, () => encode(change)))
+      const [first] = each
+      return first && each.length === 1 ? first : Buffer.concat(each)
+    })
   }
 
   after(position: Position): EncodedChanges {
@@ -48,9 +43,3 @@ export const around = (record: Relayed, head: string, tail: string): Buffer =>
   typeof record === 'string'
     ? Buffer.from(`${head}${record}${tail}`)
     : Buffer.concat([Buffer.from(head), record, Buffer.from(tail)])
-
-function once<K, V>(made: Map<K, V>, key: K, make: () => V): V {
-  const known = made.get(key) ?? make()
-  made.set(key, known)
-  return known
-}

@@ -52,7 +52,9 @@ export class FilterQueue {
   }
 
   #spend(identity: string, ms: number): void {
-    if (this.#spent.size >= MAX_KNOWN) this.#forgetRested()
+    if (this.#spent.size >= MAX_KNOWN) {
+      for (const rested of this.#spent.keys()) if (this.#leftOver(rested) === 0) this.#spent.delete(rested)
+    }
     this.#spent.set(identity, { ms: this.#leftOver(identity) + ms, at: this.#clock.now() })
   }
 
@@ -61,10 +63,5 @@ export class FilterQueue {
     const spent = this.#spent.get(identity)
     if (!spent) return 0
     return Math.max(0, spent.ms - ((this.#clock.now() - spent.at) / 1000) * PER_SECOND_MS)
-  }
-
-  #forgetRested(): void {
-    for (const identity of this.#spent.keys()) if (this.#leftOver(identity) === 0) this.#spent.delete(identity)
-    if (this.#spent.size >= MAX_KNOWN) this.#spent.clear()
   }
 }

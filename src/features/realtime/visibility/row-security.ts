@@ -1,13 +1,13 @@
 import { AppError } from '../../../core/errors.ts'
-import { type DatabaseRole, type DatabaseSession, type Identity, SYSTEM } from '../../../core/identity.ts'
+import type { DatabaseRole, DatabaseSession, Identity } from '../../../core/identity.ts'
 import { inParallel } from '../../../core/limits.ts'
+import { once } from '../../../core/once.ts'
 import type { Db } from '../../../db/db.ts'
 import { policyRule } from '../../../db/schema/policy-rule.ts'
-import type { Table } from '../../../db/schema/snapshot.ts'
 import { keyFor } from '../../../db/schema/viewer.ts'
 import type { Sql } from '../../../db/sql.ts'
 import { type Answer, NEITHER, readSides, type SidesByNumber } from './sides.ts'
-import { become, planOnce, type Survey, surveyTables, visibilityOf } from './sql.ts'
+import { become, planOnce, visibilityOf } from './sql.ts'
 import { CHECK, isTransient, type TableChanges } from './table-changes.ts'
 
 /** An identity, and the tables under row security of which it wants the changes. */
@@ -24,27 +24,17 @@ type Unseen = { readonly of: TableChanges; readonly numbers: readonly number[]; 
 const PER_FLIGHT = 40
 const PARALLEL_FLIGHTS = 2
 
-export async function survey(db: Db, tables: readonly Table[]): Promise<Survey> {
-  if (tables.length === 0) return {}
-  const text = await db.fly(SYSTEM, surveyTables(tables.map((table) => table.oid)))
-  return JSON.parse(text ?? '{}') as Survey
-}
-
 /**
  * What each identity may see of the changes: one query per identity and table for the whole batch, many identities in
  * one flight. An identity whose policies raise gets the error; the others get their answer.
  */
 export async function visibleTo<K>(db: Db, viewings: ReadonlyMap<K, Viewing>): Promise<Map<K, Answer>> {
-  const questions = new Map<string, Sql>()
-  const questionOn = async (of: TableChanges, role: DatabaseRole): Promise<Sql> => {
-    const key = `${of.table.oid} ${role}`
-    const known = questions.get(key)
-    if (known) return known
-    const policies = policyRule(of.security.policies[role] ?? [])
-    const question = visibilityOf(of.table, policies, await of.images(), keyFor(of.table, role).length > 0)
-    questions.set(key, question)
-    return question
-  }
+  const questions = new Map<string, Promise<Sql>>()
+  const questionOn = (of: TableChanges, role: DatabaseRole): Promise<Sql> =>
+    once(questions, `${of.table.oid} ${role}`, async () => {
+      const policies = policyRule(of.security.policies[role] ?? [])
+      return visibilityOf(of.table, policies, await of.images(), keyFor(of.table, role).length > 0)
+    })
 
   const answers = new Map<K, Answer>()
   const unseen: Unseen[] = []
