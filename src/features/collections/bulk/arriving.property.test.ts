@@ -1,27 +1,29 @@
 import assert from 'node:assert/strict'
+import type { IncomingMessage } from 'node:http'
+import { Readable } from 'node:stream'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { Utf8 } from './utf8.ts'
+import { textOf } from './arriving.ts'
 
-function readInPieces(bytes: Buffer, cuts: readonly number[]): string {
-  const decoder = new Utf8()
+async function readInPieces(bytes: Buffer, cuts: readonly number[]): Promise<string> {
   const places = [0, ...cuts.map((cut) => cut % (bytes.length + 1)).sort((a, b) => a - b), bytes.length]
+  const pieces = places.map((from, i) => bytes.subarray(from, places[i + 1] ?? from))
+  const request = Object.assign(Readable.from(pieces), { headers: {}, complete: true }) as unknown as IncomingMessage
   let text = ''
-  for (const [i, from] of places.entries()) text += decoder.read(bytes.subarray(from, places[i + 1] ?? from))
-  decoder.end()
+  for await (const piece of textOf(request, Number.POSITIVE_INFINITY)) text += piece
   return text
 }
 const cuts = fc.array(fc.nat())
 
-test('a text is the same in whatever pieces its bytes arrive', () => {
-  fc.assert(
-    fc.property(fc.string({ unit: 'binary' }), cuts, (text, places) => {
-      assert.equal(readInPieces(Buffer.from(text), places), text)
+test('a text is the same in whatever pieces its bytes arrive', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.string({ unit: 'binary' }), cuts, async (text, places) => {
+      assert.equal(await readInPieces(Buffer.from(text), places), text)
     }),
   )
 })
 
-test('bytes that are no UTF-8 are refused in whatever pieces they arrive', () => {
+test('bytes that are no UTF-8 are refused in whatever pieces they arrive', async () => {
   const byte = fc.constantFrom(
     0x41,
     0x80,
@@ -42,8 +44,8 @@ test('bytes that are no UTF-8 are refused in whatever pieces they arrive', () =>
     0xff,
   )
   const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
-  fc.assert(
-    fc.property(fc.array(byte), cuts, (list, places) => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(byte), cuts, async (list, places) => {
       const bytes = Buffer.from(list)
       let text: string | undefined
       try {
@@ -52,8 +54,8 @@ test('bytes that are no UTF-8 are refused in whatever pieces they arrive', () =>
         // Not UTF-8.
       }
       if (text === undefined)
-        assert.throws(() => readInPieces(bytes, places), { message: 'request body must be UTF-8' })
-      else assert.equal(readInPieces(bytes, places), text)
+        await assert.rejects(readInPieces(bytes, places), { message: 'request body must be UTF-8' })
+      else assert.equal(await readInPieces(bytes, places), text)
     }),
     { numRuns: 2_000 },
   )
