@@ -6,10 +6,9 @@ import { testDatabase } from '../../../test/kit/database.ts'
 import { eventually } from '../../../test/kit/eventually.ts'
 import { programOf } from '../../../test/kit/programs.ts'
 import { SYSTEM } from '../../core/identity.ts'
-import { type Sql, sql } from '../sql.ts'
+import { sql } from '../sql.ts'
 import type { Pool } from '../wire/pool.ts'
 import { GiveUp, Queue, RetryIn } from './queue.ts'
-import { Rows } from './rows.ts'
 
 const database = await testDatabase()
 const [poolA, poolB] = [await database.open(), await database.open()]
@@ -18,13 +17,6 @@ const queueOn = (db: Pool, more: { finishMs?: number } = {}): Queue => {
   queue.start()
   database.atEnd(() => queue.stop())
   return queue
-}
-
-/** As jobs do: an interrupted attempt counts. */
-class CountedRows extends Rows {
-  override giveBack(worker: string): Sql {
-    return sql`update svc.queue set worker = null, lease_until = null, run_at = created_at where worker = ${worker}`
-  }
 }
 
 const options = { concurrency: 4, leaseSeconds: 30, retryDelays: [0, 0] }
@@ -283,63 +275,28 @@ test('a group that hangs keeps its cap and does not starve the others', async ()
   assert.equal(finished.length, 70)
 })
 
-test('what a claim brought beyond its seats goes to whoever has one, and its attempt does not count', async () => {
+test('a process claims no more than it has places for; the rest is for the others', async () => {
   const [a, b] = [queueOn(poolA), queueOn(poolB)]
-  const few = { ...options, concurrency: 2, ahead: 16 }
-  let [isLong, shortRuns, atWork, most] = [false, 0, 0, 0]
+  const few = { ...options, concurrency: 2 }
+  let [atWork, most] = [0, 0]
   let release = () => {}
   const released = new Promise<void>((resolve) => (release = resolve))
-  a.work('ahead', few, async () => {
-    if (!isLong) return void shortRuns++
+  a.work('few', few, async () => {
     most = Math.max(most, ++atWork)
     await released
     atWork--
   })
-  const fill = (count: number) =>
-    poolA.run(
-      SYSTEM,
-      a.pushEach('ahead', sql`select '' as group_key, '{}'::jsonb as payload from generate_series(1, ${count}::int)`),
-    )
-  await fill(200)
-  a.wake('ahead')
-  await eventually(() => assert.equal(shortRuns, 200))
-  await gone('ahead')
-  // Short ones before, so that the claim that brings the long ones brings many.
-  isLong = true
-  await fill(40)
-  a.wake('ahead')
+  const rows = sql`select '' as group_key, '{}'::jsonb as payload from generate_series(1, 40)`
+  await poolA.run(SYSTEM, a.pushEach('few', rows))
+  a.wake('few')
   await eventually(() => assert.equal(atWork, 2))
   const attempts: number[] = []
-  b.work('ahead', few, async ({ attempt }) => void attempts.push(attempt))
+  b.work('few', few, async ({ attempt }) => void attempts.push(attempt))
   await eventually(() => assert.equal(attempts.length, 38))
   assert.deepEqual([...new Set(attempts)], [1])
   release()
-  await gone('ahead')
+  await gone('few')
   assert.equal(most, 2)
-})
-
-test('a stop gives back what a claim brought ahead, uncounted even where attempts count', async () => {
-  const queue = queueOn(poolA)
-  let [isLong, atWork] = [false, 0]
-  const rows = new CountedRows()
-  queue.work('uncounted', { ...options, concurrency: 1, ahead: 16, rows }, async () => {
-    if (!isLong) return
-    atWork++
-    await new Promise(() => {})
-  })
-  const each = (count: number) =>
-    sql`select '' as group_key, '{}'::jsonb as payload from generate_series(1, ${count}::int)`
-  await poolA.run(SYSTEM, queue.pushEach('uncounted', each(100)))
-  queue.wake('uncounted')
-  await gone('uncounted')
-  isLong = true
-  await poolA.run(SYSTEM, queue.pushEach('uncounted', each(20)))
-  queue.wake('uncounted')
-  await eventually(() => assert.equal(atWork, 1))
-  await queue.stop()
-  const left = await rowsOf('uncounted')
-  assert.ok(left.every(({ worker }) => worker === null))
-  assert.deepEqual(left.map(({ attempts }) => attempts).sort(), [...Array(19).fill(0), 1])
 })
 
 test('what a handler resolves to is written with the removal of its item, or neither is', async () => {

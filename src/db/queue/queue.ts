@@ -161,10 +161,7 @@ export class Queue {
     void this.#polls?.stop()
     await this.#unlisten?.().catch(() => undefined)
     const leftMs = (): number => this.#finishMs - (performance.now() - startedAt)
-    const putBack = Promise.all(workers.map((worker) => worker.putBack()))
     await within(INTERRUPT_GRACE_MS, Promise.all(workers.map((worker) => worker.interrupt())))
-    // What is given back counts as begun, where attempts count: so what was not is put back before, also by a slow database.
-    await within(leftMs(), putBack)
     await this.#giveBack(workers)
     const finishing = workers.filter(({ finishingIds }) => finishingIds.length > 0)
     await within(leftMs(), Promise.all(finishing.map((worker) => worker.finished())))

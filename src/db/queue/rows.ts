@@ -22,8 +22,6 @@ type Ask = {
   kind: string
   worker: string
   free: number
-  /** Items that wait here for a seat, beyond those that get one at once. */
-  ahead: number
   perGroup: number
   leaseSeconds: number
   /** Items of this process under way, per group. */
@@ -53,8 +51,6 @@ export class Rows {
   protected readonly firstDue: Sql = sql`created_at`
   /** What else is set on an item that goes back. */
   protected readonly onReturn: Sql = sql``
-  /** What else is set on an item that was claimed and not begun. */
-  protected readonly onPutBack: Sql = sql``
 
   /** The rows, called q, of this kind that a claim may find once they are due. */
   protected isOf(kind: Sql): Sql {
@@ -62,18 +58,17 @@ export class Rows {
   }
 
   /**
-   * Up to `free` due items and `ahead` more, one of each group before a second of any, and of a group no more than its
-   * cap leaves and those ahead.
+   * Up to `free` due items, one of each group before a second of any, and of a group no more than its cap leaves.
    * Groups are found by hopping over the index, so a long backlog of one group costs the others nothing. What another
    * process is claiming is passed over for what stands behind it.
    */
   claim(ask: Ask): Sql {
     const { table, group } = this
     const isOurs = this.isOf(sql`${ask.kind}`)
-    const most = sql`${ask.free + ask.ahead}::int`
+    const most = sql`${ask.free}::int`
     return sql`
   with recursive ${this.#groups(isOurs)}, due as (
-    select g.name, least(${most}, ${ask.perGroup + ask.ahead}::int - coalesce(b.running, 0)) as room from groups g
+    select g.name, least(${most}, ${ask.perGroup}::int - coalesce(b.running, 0)) as room from groups g
     left join unnest(${[...ask.running.keys()]}::text[], ${[...ask.running.values()]}::int[]) as b(name, running)
       on b.name = g.name
     where g.first <= now() and coalesce(b.running, 0) < ${ask.perGroup}::int
@@ -129,12 +124,6 @@ export class Rows {
   /** It failed for good. */
   bury(hold: Hold, _error: string): Sql {
     return this.done([hold])
-  }
-
-  /** Claimed and not begun: as if nobody had claimed them. */
-  putBack(holds: readonly Hold[]): Sql {
-    return sql`update ${this.table} q set worker = null, lease_until = null, run_at = ${this.firstDue},
-    attempts = q.attempts - 1${this.onReturn}${this.onPutBack} from ${this.held(holds)}`
   }
 
   /** An interrupted attempt does not count. `but` are the ids that the worker keeps. */

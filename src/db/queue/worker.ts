@@ -1,24 +1,20 @@
 import { sleep } from '../../core/clock.ts'
 import { reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import { KeyedLimit } from '../../core/limits.ts'
 import type { WordsBetween } from '../../core/observations.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../db.ts'
 import type { Sql } from '../sql.ts'
 import { GiveUp, RetryIn } from './failure.ts'
 import { type Claimed, type Hold, needNotLast, plannedOnce, queueRows, type Rows } from './rows.ts'
-import { Seats } from './seats.ts'
 
 const LONGEST_BACK_OFF_MS = 5000
 const KEPT_ERROR_CHARACTERS = 1000
-/** Items whose outcome is being written give their seat to others, up to this many for each one claimed at a time. */
-const SETTLING_PER_CLAIM = 4
-/** The items of a claim that all ended within this time are so short that the next claim may bring more of them. */
-const SHORT_MS = 5
+/** Items whose outcome is being written leave their place to others, up to this many for each place. */
+const SETTLING_PER_PLACE = 4
 /** The part of the time of a lease for which it is held; the rest is for the others to see that it is over, and to begin. */
 const HELD_PART = 5 / 6
-/** Nobody else may have what waits here for a seat, so it waits no longer than this. */
-const LONGEST_WAIT_MS = 50
 
 /** `attempt` is 1 for the first run. */
 export type Item = Claimed & { readonly worker: string }
@@ -34,8 +30,6 @@ export type WorkOptions = {
   retryDelays: readonly number[] | ((item: Item, attempt: number) => number | undefined)
   /** Items of one group at a time in this process; the others keep their share. */
   perGroup?: number
-  /** Items that one claim may bring beyond the seats that are free, as long as items prove short; default none. */
-  ahead?: number
   /** Told about an item that failed for good, just before its row is settled. */
   onDead?: (item: Item, error: unknown) => Promise<void> | void
   /** What cannot be taken back, such as a mail under way, is let finish when the server stops. */
@@ -44,11 +38,9 @@ export type WorkOptions = {
   rows?: Rows
 }
 
-/** What one claim brought. */
-type Batch = { readonly at: number; unended: number; isMoreWelcome: boolean }
-type Waiting = { claimed: Claimed; batch: Batch }
 type Running = Claimed & {
-  readonly batch: Batch
+  /** Leaves its place to the next item. */
+  release: () => void
   controller: AbortController
   finishes: boolean
   ended: Promise<void>
@@ -76,13 +68,9 @@ export class Worker {
   readonly #host: WorkerHost
   /** Those whose handler is at work, and those of which what came of it is being written. */
   readonly #running = new Map<string, Running>()
-  readonly #seats: Seats
+  readonly #perGroup: number
+  readonly #places: KeyedLimit
   readonly #leaseSeconds: number
-  /** Claimed, and not begun. */
-  #waiting: Waiting[] = []
-  #waitingTimer: NodeJS.Timeout | undefined
-  /** How many items the next claim may bring beyond the free seats. */
-  #ahead = 0
   /** Of a worker that has started. */
   #beat: NodeJS.Timeout | undefined
   #done: Done[] = []
@@ -99,7 +87,8 @@ export class Worker {
     this.#options = options
     this.#handler = handler
     this.#host = host
-    this.#seats = new Seats(options.concurrency, options.perGroup ?? options.concurrency)
+    this.#perGroup = options.perGroup ?? options.concurrency
+    this.#places = new KeyedLimit({ total: options.concurrency, perKey: this.#perGroup })
     this.#leaseSeconds = options.leaseSeconds * HELD_PART
   }
 
@@ -120,17 +109,17 @@ export class Worker {
     else this.#claiming = this.#claim()
   }
 
-  /** Resolves when what can be interrupted has ended. */
+  /** Resolves when what can be interrupted has ended, and with it what a claim under way brings. */
   async interrupt(): Promise<void> {
-    const interrupted = [...this.#running.values()].filter(({ finishes }) => !finishes)
-    for (const { controller } of interrupted) controller.abort()
-    await Promise.all(interrupted.map(({ ended }) => ended))
+    this.#abortRunning()
+    await this.#claiming
+    await Promise.all(this.#abortRunning().map(({ ended }) => ended))
   }
 
-  /** Resolves when what was claimed and not begun is back. What a claim under way brings is not begun any more either. */
-  async putBack(): Promise<void> {
-    await this.#claiming
-    await this.#putBack()
+  #abortRunning(): Running[] {
+    const interrupted = [...this.#running.values()].filter(({ finishes }) => !finishes)
+    for (const { controller } of interrupted) controller.abort()
+    return interrupted
   }
 
   /** Resolves when the items that are let finish have ended. */
@@ -145,7 +134,7 @@ export class Worker {
   async #claim(): Promise<void> {
     try {
       do {
-        // Whoever ends in the same turn of the event loop leaves its seat to the same claim.
+        // Items that end in the same turn of the event loop leave their places to the same claim.
         await nextTurn()
         this.#again = false
         await this.#claimOnce()
@@ -160,70 +149,31 @@ export class Worker {
 
   async #claimOnce(): Promise<void> {
     const { db, me, isStopping, fine } = this.#host
-    const { free, perGroup } = this.#seats
-    const [kind, worker, ahead, leaseSeconds] = [this.kind, me, this.#ahead, this.#leaseSeconds]
-    const settling = this.#running.size - this.#seats.taken
-    const mostSettling = SETTLING_PER_CLAIM * (this.#options.concurrency + ahead)
+    const [{ free, taken, counts: running }, perGroup, leaseSeconds] = [
+      this.#places,
+      this.#perGroup,
+      this.#leaseSeconds,
+    ]
+    const settling = this.#running.size - taken
     this.#more = true
-    if (isStopping() || free <= 0 || this.#waiting.length > 0 || settling >= mostSettling) return
+    if (isStopping() || free <= 0 || settling >= SETTLING_PER_PLACE * this.#options.concurrency) return
     const items = await db.rows<Claimed>(SYSTEM, [
       needNotLast,
-      this.rows.claim({ kind, worker, free, ahead, perGroup, leaseSeconds, running: this.#seats.groups }),
+      this.rows.claim({ kind: this.kind, worker: me, free, perGroup, leaseSeconds, running }),
     ])
     fine()
-    const batch: Batch = { at: performance.now(), unended: items.length, isMoreWelcome: false }
-    this.#waiting = items.map((claimed) => ({ claimed, batch }))
-    this.#begin()
-    if (this.#waiting.length > 0) this.#waitingTimer = setTimeout(() => void this.#putBack(), LONGEST_WAIT_MS).unref()
-    this.#more = this.#running.size > 0 && (items.length >= free + ahead || this.#seats.hasFullGroup)
-    // Whoever was there when a process died may be the reason: it takes few others with it if it does it again.
-    batch.isMoreWelcome = this.#more && items.every(({ attempt }) => attempt === 1)
-    if (!batch.isMoreWelcome) this.#ahead = 0
+    for (const claimed of items) this.#start(claimed)
+    const isGroupFull = [...running.values()].some((count) => count >= perGroup)
+    this.#more = this.#running.size > 0 && (items.length >= free || isGroupFull)
   }
 
-  /** Gives the free seats to those that wait. */
-  #begin(): void {
-    if (this.#waiting.length === 0 || this.#host.isStopping()) return
-    this.#waiting = this.#waiting.filter(({ claimed, batch }) => {
-      if (!this.#seats.take(claimed.group)) return true
-      this.#start(claimed, batch)
-      return false
-    })
-    if (this.#waiting.length === 0) clearTimeout(this.#waitingTimer)
-  }
-
-  /** Its handler is through: the next may begin. */
-  #leave({ group, batch }: Running): void {
-    this.#seats.leave(group)
-    batch.unended--
-    if (batch.unended === 0 && batch.isMoreWelcome && performance.now() - batch.at < SHORT_MS) {
-      const { ahead = 0, concurrency } = this.#options
-      this.#ahead = Math.min(ahead, Math.max(concurrency, this.#ahead * 2))
-    }
-    this.#begin()
-    if (this.#more) this.wake()
-  }
-
-  /** What found no seat goes to whoever has one. Unwritten, its lease runs out. */
-  async #putBack(): Promise<void> {
-    clearTimeout(this.#waitingTimer)
-    const holds = this.#waiting.map(({ claimed: { id, attempt } }) => ({ id, attempt, worker: this.#host.me }))
-    this.#waiting = []
-    this.#ahead = 0
-    if (holds.length === 0) return
-    await this.#host.db
-      .run(SYSTEM, this.rows.putBack(holds))
-      .catch((error: unknown) => this.#host.troubled('write', error))
-    // There may be seats that only other groups can have.
-    this.wake()
-  }
-
-  #start(claimed: Claimed, batch: Batch): void {
+  #start(claimed: Claimed): void {
     const { observe, me } = this.#host
     const { finishes = false } = this.#options
     const item: Running = {
       ...claimed,
-      batch,
+      // A claim brings no more than there are places, in all and of a group.
+      release: this.#places.tryAcquire(claimed.group) ?? (() => {}),
       controller: new AbortController(),
       finishes: typeof finishes === 'function' ? finishes({ ...claimed, worker: me }) : finishes,
       ended: Promise.resolve(),
@@ -265,7 +215,8 @@ export class Worker {
     const item: Item = { id, group, payload, attempt, maxAttempts, worker: me }
     const hold: Hold = { id, worker: me, attempt }
     const { error, statement } = await this.#attempt(item, controller.signal)
-    this.#leave(running)
+    running.release()
+    if (this.#more) this.wake()
     if (error === undefined) {
       return statement ? this.#settle(running, [statement, this.rows.done([hold])]) : this.#settleDone(running, hold)
     }

@@ -14,7 +14,6 @@ export class JobRows extends Rows {
 
   protected override readonly firstDue = sql`planned_at`
   protected override readonly onReturn = sql`, state = 'queued', updated_at = now()`
-  protected override readonly onPutBack = sql`, last_run_at = case when q.attempts > 1 then q.last_run_at end`
 
   /** There is one kind. What runs is in no index of claims: with the lease over it is queued again, by the next poll. */
   protected override isOf(): Sql {

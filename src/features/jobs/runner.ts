@@ -11,9 +11,6 @@ const LINE_CHARACTERS = 2_000
 /** Longer than anything that should run here; a handler that never ends holds its place no longer. */
 const LONGEST_RUN_MS = 3_600_000
 
-/** Jobs of a millisecond would otherwise wait for claims most of the time. */
-const MOST_AHEAD = 64
-
 /** Seconds before the next attempt: 5, 10, 20, … at most five minutes, and up to one more so that a crowd spreads. */
 const backOff = (attempt: number): number => Math.min(5 * 2 ** (attempt - 1), 300) + Math.random()
 
@@ -58,7 +55,6 @@ export class Runner {
         concurrency,
         // One place stays free for other types, so that a type whose jobs hang does not stop everything.
         perGroup: Math.max(1, concurrency - 1),
-        ahead: MOST_AHEAD,
         leaseSeconds,
         retryDelays: ({ maxAttempts }, attempt) => (attempt < (maxAttempts ?? 1) ? backOff(attempt) : undefined),
         finishes: ({ group }) => this.#handlers.get(group)?.finishes ?? false,

@@ -173,7 +173,6 @@ test('a schedule that nobody understands any more runs for the last time and hol
 })
 
 test('of 1,000 schedules due at once on two processes each runs exactly once', async () => {
-  // What was claimed ahead and goes back unbegun takes its attempt back.
   await api.sql(`create table public.claims (job uuid, n int);
     create function public.note_claim() returns trigger language plpgsql security definer
       as $$ begin insert into public.claims values (new.id, new.attempts - old.attempts); return null; end $$;

@@ -1,7 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { budgets } from '../../../core/budgets.ts'
 import { AppError, badRequest } from '../../../core/errors.ts'
-import { Utf8 } from './utf8.ts'
 
 type ArrivalPace = { readonly graceMs: number; readonly bytesPerSecond: number }
 
@@ -17,7 +16,7 @@ export async function* textOf(
   { graceMs, bytesPerSecond } = budgets.arrivalPace as ArrivalPace,
 ): AsyncGenerator<string> {
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge()
-  const decoder = new Utf8()
+  const decode = utf8Decoder()
   const chunks = request[Symbol.asyncIterator]() as AsyncIterator<Buffer>
   let bytes = 0
   let waitedMs = 0
@@ -29,10 +28,22 @@ export async function* textOf(
     if (done) break
     bytes += value.length
     if (bytes > maxBytes) throw tooLarge()
-    yield decoder.read(value)
+    yield decode(value)
   }
   if (!request.complete) throw badRequest('request body was cut off', 'invalid_body')
-  decoder.end()
+  decode()
+}
+
+/** Decodes piece by piece; called without a piece at the end. */
+function utf8Decoder(): (piece?: Buffer) => string {
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+  return (piece) => {
+    try {
+      return piece ? decoder.decode(piece, { stream: true }) : decoder.decode()
+    } catch {
+      throw badRequest('request body must be UTF-8', 'invalid_body')
+    }
+  }
 }
 
 function within<T>(ms: number, promise: Promise<T>): Promise<T> {

@@ -56,7 +56,10 @@ export function sizeOf(document: DocumentNode, text: string): Size {
     if (names.size > MAX_NAMES) throw tooMany(MAX_NAMES, 'different names')
   }
   const walk = (node: ASTNode, outer: number): void => {
-    if (node.kind === Kind.NAME) return addName(node.value)
+    if (node.kind === Kind.NAME) {
+      addName(node.value)
+      return
+    }
     const level = NESTING.has(node.kind) ? outer + 1 : outer
     nodes++
     deepest = Math.max(deepest, level)
