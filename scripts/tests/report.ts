@@ -39,11 +39,14 @@ const sourcePositions = (root: string, code: string) => {
     maps.set(file, map)
     return map
   }
-  const position = new RegExp(`(?:file://|[./]+)?${code}/([^\\s():]+\\.js):(\\d+):(\\d+)`.replaceAll('/', '\\/'), 'g')
-  const inSource = (whole: string, name: string, line: string, column: string): string => {
-    const file = join(code, name)
+  const position = new RegExp(
+    `(?:file://|[./]+)?${code}/([^\\s():]+)\\.js(?::(\\d+):(\\d+))?`.replaceAll('/', '\\/'),
+    'g',
+  )
+  const inSource = (_: string, name: string, line = '1', column = '1'): string => {
+    const file = join(code, `${name}.js`)
     const entry = mapOf(file).findEntry(Number(line) - 1, Number(column) - 1)
-    if (!('originalSource' in entry)) return whole
+    if (!('originalSource' in entry)) return `${name}.ts`
     const source = relative(root, resolve(dirname(file), entry.originalSource))
     return `${source}:${entry.originalLine + 1}:${entry.originalColumn + 1}`
   }
