@@ -25,6 +25,8 @@ const packages: Plugin = {
  * takes a second before its first test, and a run has two hundred processes.
  */
 export async function bundleTests(root: string, outdir: string, entries: ReadonlyMap<string, string[]>): Promise<void> {
+  mkdirSync(outdir, { recursive: true })
+  symlinkSync(join(root, 'node_modules'), join(outdir, 'node_modules'))
   await build({
     absWorkingDir: root,
     outdir,

@@ -10,17 +10,17 @@ export type Batch = {
   /** Bundled files, in the order in which they start. */
   files: string[]
   concurrency: number
+  timeoutMs: number
   signal: AbortSignal
   /** The folder of bundled files: positions in them are reported as those of their sources. */
   code: string
 }
 
 /** Runs each file in a process of its own and prints as `node --test` does. Answers seconds by file, and whether all passed. */
-export async function runBatch({ root, files, concurrency, signal, code }: Batch) {
+export async function runBatch({ root, files, concurrency, timeoutMs, signal, code }: Batch) {
   const seconds = new Map<string, number>()
   let failed = false
-  // Of a whole file: a busy machine takes minutes for what kills servers again and again.
-  const results = run({ files, concurrency, signal, timeout: 600_000 })
+  const results = run({ files, concurrency, signal, timeout: timeoutMs })
   results.on('test:fail', ({ todo }) => {
     if (todo === undefined || todo === false) failed = true
   })
@@ -39,11 +39,14 @@ const sourcePositions = (root: string, code: string) => {
     maps.set(file, map)
     return map
   }
-  const position = new RegExp(`(?:file://|[./]+)?${code}/([^\\s():]+\\.js):(\\d+):(\\d+)`.replaceAll('/', '\\/'), 'g')
-  const inSource = (whole: string, name: string, line: string, column: string): string => {
-    const file = join(code, name)
+  const position = new RegExp(
+    `(?:file://|[./]+)?${code}/([^\\s():]+)\\.js(?::(\\d+):(\\d+))?`.replaceAll('/', '\\/'),
+    'g',
+  )
+  const inSource = (_: string, name: string, line = '1', column = '1'): string => {
+    const file = join(code, `${name}.js`)
     const entry = mapOf(file).findEntry(Number(line) - 1, Number(column) - 1)
-    if (!('originalSource' in entry)) return whole
+    if (!('originalSource' in entry)) return `${name}.ts`
     const source = relative(root, resolve(dirname(file), entry.originalSource))
     return `${source}:${entry.originalLine + 1}:${entry.originalColumn + 1}`
   }

@@ -9,10 +9,10 @@ import { longestFirst, readTimes, writeTimes } from './order.ts'
 import { runBatch } from './report.ts'
 import { scratchFolder } from './scratch.ts'
 
-export type Run = { root: string; say(line: string): void; words: string[] }
+export type Run = { root: string; say(line: string): void; words: string[]; faultRounds: number }
 
 /** Runs the test files whose path contains one of the words. Answers the exit code. */
-export async function runTests({ root, say, words }: Run): Promise<number> {
+export async function runTests({ root, say, words, faultRounds }: Run): Promise<number> {
   const files = filesIn(root, /\.test\.ts$/).filter(
     (file) => words.length === 0 || words.some((word) => file.includes(word)),
   )
@@ -40,18 +40,13 @@ export async function runTests({ root, say, words }: Run): Promise<number> {
     const code = join(build, 'tests')
     const entries = entriesOf(texts)
     const programs = filesIn(root, PROGRAM).map((file): [string, string[]] => [entryName(file), [file]])
-    const [main, pg] = await Promise.all([
-      bundleServer(root, build),
-      start('pg'),
-      bundleTests(root, code, new Map([...entries, ...programs])),
-    ])
+    await bundleTests(root, code, new Map([...entries, ...programs]))
     // What tests find in their environment. One cluster of each kind serves the whole run.
-    Object.assign(process.env, extensions, {
-      TMPDIR: scratch,
-      SVC_TEST_CODE: code,
-      SVC_TEST_MAIN: main,
-      SVC_TEST_PG: pg,
-    })
+    Object.assign(process.env, extensions, { TMPDIR: scratch, SVC_TEST_CODE: code, FAULT_ROUNDS: String(faultRounds) })
+    if (![...entries.keys()].every((name) => name === PURE)) {
+      const [main, pg] = await Promise.all([bundleServer(root, build), start('pg')])
+      Object.assign(process.env, { SVC_TEST_MAIN: main, SVC_TEST_PG: pg })
+    }
     const binDir = extensions['SVC_TEST_PG_BIN_EXT']
     if (binDir) process.env['SVC_TEST_PG_EXT'] = await start('pg-extensions', binDir)
 
@@ -63,6 +58,8 @@ export async function runTests({ root, say, words }: Run): Promise<number> {
       files: longestFirst([...entries.keys()], times).map((name) => join(code, `${name}.js`)),
       // Files wait for PostgreSQL, leases and browsers about half of their time.
       concurrency: availableParallelism() + 2,
+      // Of a whole file: a busy machine takes minutes for what kills servers again and again.
+      timeoutMs: 600_000 * faultRounds,
       signal: interrupted.signal,
     })
     const named = [...seconds].map(([file, s]) => [relative(code, file).replace(/\.js$/, ''), s] as const)
@@ -96,6 +93,8 @@ const filesIn = (root: string, pattern: RegExp): string[] =>
 
 const entryName = (file: string): string => file.replace(/\.ts$/, '')
 
+const PURE = 'pure'
+
 /** Starts no server, no database and no process. */
 const isPure = (text: string): boolean =>
   !/from '([^']*\/(kit|fakes)\/|\.\/proxy|node:(child_process|http|net)')/.test(text)
@@ -104,7 +103,7 @@ const isPure = (text: string): boolean =>
 function entriesOf(texts: ReadonlyMap<string, string>): Map<string, string[]> {
   const entries = new Map<string, string[]>()
   for (const [file, text] of texts) {
-    const name = isPure(text) ? 'pure' : entryName(file)
+    const name = isPure(text) ? PURE : entryName(file)
     entries.set(name, [...(entries.get(name) ?? []), file])
   }
   return entries

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startPrivateCluster } from '../kit/cluster.ts'
 import { eventually, startServer } from '../kit/kit.ts'
+import { ROUNDS } from './rounds.ts'
 
 const SELECT_ONE = { as: 'admin', json: { query: 'select 1' } } as const
 
@@ -24,7 +25,7 @@ test('PostgreSQL killed under load: 503 with Retry-After at once, then 200 again
     }
   }
   const clients = Promise.all(Array.from({ length: 8 }, client))
-  for (let round = 0; round < 3; round++) {
+  for (let round = 0; round < ROUNDS; round++) {
     await eventually(async () => assert.equal((await api.call('GET /health')).status, 200))
     const before = statuses.get(503) ?? 0
     cluster.kill()

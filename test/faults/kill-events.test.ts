@@ -6,12 +6,12 @@ import { startPrivateCluster } from '../kit/cluster.ts'
 import { type EventReader, listenTo } from '../kit/event-stream.ts'
 import { freePort } from '../kit/free-port.ts'
 import { eventually, type SpawnedServer, spawnServer } from '../kit/kit.ts'
+import { isLong, ROUNDS } from './rounds.ts'
 
-/** One kill of each server and of PostgreSQL; KILL_SECONDS=120 makes the long version of it. */
-const ROUNDS = 3
-const SECONDS = Number(process.env['KILL_SECONDS'] ?? 0)
+/** In each round, of each server and of PostgreSQL. */
+const KILLS = 3 * ROUNDS
 /** Between two kills; in the long version there is time to write at full speed. */
-const pause = (): number => (SECONDS > 0 ? 2000 + Math.random() * 2000 : 500 + Math.random() * 500)
+const pause = (): number => (isLong ? 2000 + Math.random() * 2000 : 500 + Math.random() * 500)
 const WRITERS = 32
 const CONFIG = { 'auth.enabled': false, 'webhooks.retry_delays': ['1s', '1s', '2s', '2s', '2s', '5s'].join(',') }
 
@@ -69,7 +69,7 @@ function subscriber(servers: readonly { url: string }[]) {
 }
 
 test('kill -9 of servers and of PostgreSQL loses no event and invents none', {
-  timeout: 280_000 + SECONDS * 3_000,
+  timeout: 280_000 * ROUNDS,
 }, async (t) => {
   // A cluster of its own, which waits for the disk as in real life.
   const cluster = await startPrivateCluster()
@@ -126,7 +126,7 @@ test('kill -9 of servers and of PostgreSQL loses no event and invents none', {
   const begun = Date.now()
   const writers = Array.from({ length: WRITERS }, (_, worker) => writer(worker))
   let kills = 0
-  while (kills < ROUNDS || Date.now() - begun < SECONDS * 1000) {
+  while (kills < KILLS) {
     await sleep(pause())
     const victim = kills++ % 3
     if (victim === 2) cluster.kill()
@@ -168,7 +168,7 @@ test('kill -9 of servers and of PostgreSQL loses no event and invents none', {
     return told
   }
   // A killed process keeps its leases for a quarter of a minute, and a long run leaves a backlog.
-  await eventually(() => assert.deepEqual(missing(delivered()).length, 0), { seconds: 120 + SECONDS * 2 })
+  await eventually(() => assert.deepEqual(missing(delivered()).length, 0), { seconds: 120 * ROUNDS })
   assert.deepEqual(
     [...delivered()].filter((n) => !committed.has(n)),
     [],

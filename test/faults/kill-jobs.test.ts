@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { eventually, type SpawnedServer, spawnServer, startServer } from '../kit/kit.ts'
+import { isLong } from './rounds.ts'
 
-/** KILL_JOBS=200 plays it in full: jobs of two seconds, a kill every five, and the lease that servers have unasked. */
-const jobs = Number(process.env['KILL_JOBS'] ?? 36)
-const isFull = jobs >= 200
-const [seconds, killEveryMs] = isFull ? ([2, 5_000] as const) : ([1, 2_000] as const)
-const config = isFull ? {} : { 'jobs.lease_duration': 4 }
+/** In full: jobs of two seconds, a kill every five, and the lease that servers have by default. */
+const [jobs, seconds, killEveryMs] = isLong ? ([200, 2, 5_000] as const) : ([16, 1, 2_000] as const)
+const config = isLong ? {} : { 'jobs.lease_duration': 4 }
 
 test(`${jobs} jobs on two processes of which one is killed again and again: all complete, each once`, async () => {
   const api = await startServer()

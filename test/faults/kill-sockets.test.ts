@@ -2,12 +2,10 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { freePort } from '../kit/free-port.ts'
 import { eventually, type SpawnedServer, spawnServer } from '../kit/kit.ts'
+import { isLong } from './rounds.ts'
 import { listener } from './socket-listener.ts'
 
-/** KILL_SOCKETS=300 KILL_SECONDS=20 makes the long version of it. */
-const SOCKETS = Number(process.env['KILL_SOCKETS'] ?? 40)
-const SECONDS = Number(process.env['KILL_SECONDS'] ?? 3)
-const WRITES_PER_SECOND = SOCKETS > 100 ? 400 : 100
+const [SOCKETS, SECONDS, WRITES_PER_SECOND] = isLong ? ([300, 20, 400] as const) : ([40, 2, 100] as const)
 const CONFIG = { 'auth.enabled': false }
 
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))

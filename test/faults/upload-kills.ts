@@ -3,9 +3,8 @@ import { randomBytes } from 'node:crypto'
 import { freePort } from '../kit/free-port.ts'
 import { type SpawnedServer, spawnServer } from '../kit/kit.ts'
 import { hashOf, sendLarge } from '../kit/large-upload.ts'
+import { ROUNDS } from './rounds.ts'
 
-/** A few kills; UPLOAD_KILLS=50 makes the long version of it. */
-const ROUNDS = Number(process.env['UPLOAD_KILLS'] ?? 2)
 const MEGABYTE = 1024 * 1024
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))

@@ -8,10 +8,11 @@ import { after, test } from 'node:test'
 import { eventually, spawnServer, startServer } from '../kit/kit.ts'
 import { hashOf, sendLarge } from '../kit/large-upload.ts'
 import { upload } from '../kit/upload.ts'
+import { isLong } from './rounds.ts'
 import { killDuringUploads } from './upload-kills.ts'
 
-/** LARGE_MEGABYTES=1024 for the gigabyte that is promised; what does not grow with 256 does not grow with more. */
-const LARGE = Number(process.env['LARGE_MEGABYTES'] ?? 256)
+/** A gigabyte is promised; what grows by less than 64 MB with 192 does not grow with more. */
+const LARGE = isLong ? 1024 : 192
 const MEGABYTE = 1024 * 1024
 
 const folders: string[] = []

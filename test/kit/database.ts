@@ -4,6 +4,14 @@ import type { Pool } from '../../src/db/wire/pool.ts'
 import { createDatabase, stopClusters } from './cluster.ts'
 import { poolOn } from './pool.ts'
 
+const cleanups: (() => unknown)[] = []
+
+// Here, and not in testDatabase: a hook of the test that calls it would stop the cluster under the next one.
+after(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup()
+  await stopClusters()
+})
+
 /** A database without a server, for tests of parts that need no HTTP. Use either this or the kit in one file. */
 export async function testDatabase(observe: Observe = () => {}): Promise<{
   url: string
@@ -13,19 +21,12 @@ export async function testDatabase(observe: Observe = () => {}): Promise<{
   atEnd(cleanup: () => unknown): void
 }> {
   const { url, drop } = await createDatabase('embedded')
-  const pools: Pool[] = []
-  const cleanups: (() => unknown)[] = []
-  after(async () => {
-    for (const cleanup of cleanups.reverse()) await cleanup()
-    for (const pool of pools) await pool.stop()
-    await drop()
-    await stopClusters()
-  })
+  cleanups.push(drop)
   return {
     url,
     async open() {
       const pool = await poolOn(url, { maxConns: 6, observe })
-      pools.push(pool)
+      cleanups.push(() => pool.stop())
       return pool
     },
     atEnd: (cleanup) => void cleanups.push(cleanup),
