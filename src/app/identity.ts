@@ -16,8 +16,9 @@ import { endOtherSessions } from '../features/auth/sql.ts'
 import { createMfa } from '../features/mfa/routes.ts'
 import { dropFactors } from '../features/mfa/sql.ts'
 import { revokeClientsOfApp } from '../features/oauth-server/clients.ts'
-import { endGrantsOf, Grants } from '../features/oauth-server/grants.ts'
+import { Grants } from '../features/oauth-server/grants.ts'
 import { createOAuthServer } from '../features/oauth-server/routes.ts'
+import { endGrantsOf } from '../features/oauth-server/sql.ts'
 import { createPasskeys } from '../features/passkeys/routes.ts'
 import { dropPasskeys } from '../features/passkeys/webauthn/sql.ts'
 import { createSignIn } from '../features/sign-in/routes.ts'
@@ -35,14 +36,14 @@ import { passwordNote } from './password-note.ts'
 import type { Platform } from './platform.ts'
 import { SecretKeeper, secretBoxOf } from './secrets.ts'
 
-/** Whatever lets a person in to an account. */
+/** Statements that drop everything but a password that lets a person in to an account. */
 const dropCredentials = (userId: string): Sql[] => [
   dropFactors(userId),
   dropPasskeys(userId),
   revokeKeysOf(userId),
   endGrantsOf(userId),
 ]
-/** What a password led to. */
+/** Statements that end what a password led to. */
 const endAccess = (userId: string): Sql[] => [endSessionsOf(userId), endGrantsOf(userId)]
 
 /** Who is calling: accounts, sessions, keys, and the operator. */

@@ -7,7 +7,7 @@ export type ProveAddress = (tx: Tx, userId: string) => Promise<boolean>
 
 /**
  * The caller proved to own the address of this account. While the address was not verified, the account may have been
- * made by another person who waits for the owner to come, so everything that could let that person in is dropped first.
+ * made by another person who waits for the owner to come, so everything that could let that person in is dropped.
  */
 export const createAddressProof =
   (dropCredentials: (userId: string) => readonly Sql[]): ProveAddress =>

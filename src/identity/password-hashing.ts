@@ -23,7 +23,7 @@ export type PasswordConfig = {
   argon2_threads: number
   /** Parallel hashes; never more than there are cores, where more would only cost memory. */
   hash_concurrency: number
-  /** Waiting hashes; beyond that callers are told to come back. */
+  /** Waiting hashes; beyond that the answer is 503. */
   hash_queue: number
 }
 
@@ -122,7 +122,7 @@ export function createPasswords(config: PasswordConfig): Passwords {
   }
 }
 
-/** Of users who were brought from elsewhere. A cost of 15 takes seconds; what is dearer could be used to stop everybody. */
+/** Of users imported from other systems. A cost of 15 takes seconds; more could be used to keep every worker busy. */
 const BCRYPT = /^\$2[aby]\$(0[4-9]|1[0-5])\$[./A-Za-z0-9]{53}$/
 const ARGON2 = /^\$argon2(?:id?|d)\$v=\d+\$m=\d{1,6},t=\d{1,2},p=\d{1,2}\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+$/
 

@@ -1,3 +1,5 @@
+import type { AppError } from '../core/errors.ts'
+import type { Tx } from '../db/db.ts'
 import type { Sql } from '../db/sql.ts'
 import type { Call } from '../http/route.ts'
 
@@ -18,11 +20,13 @@ export type AuthResponse =
 
 export type FirstFactor = 'password' | 'otp' | 'oauth' | 'anonymous' | 'webauthn'
 
-/** A session about to be opened: send `statement` last, pass its answer to `finish`. */
+/** A session about to be opened, at the end of a transaction. */
 export type NewSession = {
+  open(tx: Tx, refused?: () => AppError): Promise<AuthResponse>
+  /** For the last statement of a flight, whose answer goes to `finish`. */
   statement: Sql
-  /** Undefined when the user is gone or the condition no longer held. */
-  finish(answer: string | null): AuthResponse | undefined
+  /** Throws `refused` when the user is gone or the condition no longer held. */
+  finish(answer: string | null, refused?: () => AppError): AuthResponse
 }
 
 /**

@@ -36,10 +36,8 @@ export function accountsOf(deps: AccountDeps) {
       const session = deps.startSession(id, ['password'], device)
       const flight = [insertUser({ id, email, passwordHash }), link.store, link.mail, session.statement] as const
       const [, , , answer] = await orTaken(db.fly(SYSTEM, flight), 'email already registered')
-      const response = session.finish(answer)
       deps.wakeMail()
-      if (!response) throw invalidToken()
-      return response
+      return session.finish(answer)
     },
 
     async me(userId: string): Promise<string> {

@@ -56,7 +56,7 @@ const accountRoutes = (accounts: Accounts, minPasswordLength: number): Route[] =
     answers: { 200: user },
     handle: async ({ who }) => {
       const id = userIdOf(who)
-      // A client-credentials token is nobody's.
+      // A client-credentials token belongs to no user.
       if (id === null) throw unauthorized('not authenticated')
       return jsonText(200, await accounts.me(id))
     },

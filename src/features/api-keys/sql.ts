@@ -68,7 +68,7 @@ export const touchKeys = (ids: readonly string[]): Sql => sql`
   update svc.api_keys set last_used_at = now()
   where id = any(${ids}::uuid[]) and (last_used_at is null or last_used_at < now() - interval '1 minute')`
 
-/** For an account whose owner turned out to be somebody else than who made the keys. */
+/** For an account whose owner turned out to be another person than the one who made the keys. */
 export const revokeKeysOf = (userId: string): Sql => sql`
   with gone as (
     update svc.api_keys set revoked_at = now() where user_id = ${userId}::uuid and revoked_at is null returning id

@@ -21,7 +21,7 @@ export const expiredOfAuth: readonly Expired[] = [
 /** Any number that nothing else locks. */
 const LOCK = 7_160_423
 
-/** Removes one slice, so that other statements wait briefly for a lock, and in one process at a time: the others would find the same rows. */
+/** One slice, so that no statement waits long for a lock, and in one process at a time: others would find the same rows. */
 const removing =
   ({ table, isOver }: Expired): RemoveSlice =>
   (limit) =>

@@ -42,7 +42,7 @@ export function readJwt(token: string, keys: Keys, nowSeconds: number): Claims |
   if (payload === undefined || signature === undefined || more.length > 0) return undefined
   const kind = header === headers.access ? 'access' : header === headers.mfa ? 'mfa' : undefined
   if (kind === undefined || !isSignature(signature, `${header}.${payload}`, keys[kind])) return undefined
-  // Only what we signed gets here, so the shape needs no second look.
+  // Only what this server signed gets here, so the shape needs no check.
   const claims = JSON.parse(Buffer.from(payload, 'base64url').toString('utf8')) as Claims
   return nowSeconds < claims.exp && claims.mfa_pending === (kind === 'mfa') ? claims : undefined
 }

@@ -14,14 +14,14 @@ export type Revocation = {
 }
 
 const POLL_MS = 400
-/** Between two looks, so that a flood of logouts is read in batches. */
+/** Between two polls, so that a flood of logouts is read in batches. */
 const GAP_MS = 40
 const TRUST_MS = 1_000
 const PRUNE_EVERY_MS = 600_000
 
 type News = { now: number; xmin: string; salt: string; settings: unknown; revoked: (Revocation & { id: number })[] }
 
-// Transactions still running at the last look have an id of at least its xmin, so none of them is skipped when it
+// Transactions still running at the last poll have an id of at least its xmin, so none of them is skipped when it
 // commits late.
 const newsSince = (xmin: string | undefined): Sql => sql`
   select json_build_object(
@@ -73,10 +73,10 @@ export class Revocations {
 
   async #start(): Promise<void> {
     await this.#db.run(SYSTEM, ensureSalt())
-    const look = (): void => this.#loop?.poke()
-    this.#unlisten = await this.#db.listen('svc_revocations', look, look)
+    const poke = (): void => this.#loop?.poke()
+    this.#unlisten = await this.#db.listen('svc_revocations', poke, poke)
     this.#loop = new Loop({
-      step: () => this.#look(),
+      step: () => this.#poll(),
       everyMs: POLL_MS,
       firstMs: POLL_MS,
       gapMs: () => GAP_MS,
@@ -90,7 +90,7 @@ export class Revocations {
     return this.#current().salt
   }
 
-  /** The auth settings as stored, null while nobody changed them. */
+  /** The auth settings as stored, null until an operator changes them. */
   settings(): unknown {
     return this.#current().settings
   }
@@ -105,16 +105,16 @@ export class Revocations {
     return this.#generation
   }
 
-  onRevoked(heard: (ends: Ends) => void): void {
-    this.#listeners.push(heard)
+  onRevoked(listener: (ends: Ends) => void): void {
+    this.#listeners.push(listener)
   }
 
   /** Makes revocations of this process count at once; call it after their commit. */
   apply(batch: readonly Revocation[]): void {
-    if (batch.length > 0) this.#tell(endedBy(batch))
+    if (batch.length > 0) this.#notify(endedBy(batch))
   }
 
-  /** Resolves when something at least as new as this call has been read: a look under way may have missed it. */
+  /** Resolves when something at least as new as this call has been read: a poll under way may have missed it. */
   async refresh(): Promise<void> {
     await this.#loop?.next()
   }
@@ -129,7 +129,7 @@ export class Revocations {
     return this.#known
   }
 
-  async #look(): Promise<undefined> {
+  async #poll(): Promise<undefined> {
     const startedAt = performance.now()
     const before = this.#known
     const text = await this.#db.fly(SYSTEM, newsSince(before?.xmin), { timeoutMs: 2_000 })
@@ -139,7 +139,7 @@ export class Revocations {
     this.#seen = new Set(news.revoked.map(({ id }) => id))
     this.#known = news
     // Transaction ids that go back mean another database, e.g. a restored one: nothing known is about it.
-    if (before && BigInt(news.xmin) < BigInt(before.xmin)) this.#tell(() => true)
+    if (before && BigInt(news.xmin) < BigInt(before.xmin)) this.#notify(() => true)
     const isRotated = before !== undefined && before.salt !== news.salt
     this.apply(isRotated ? [...fresh, { kind: 'all_users', subject: '' }] : fresh)
     // Only now: what was read before is trusted again from the moment it is applied.
@@ -150,9 +150,9 @@ export class Revocations {
     }
   }
 
-  #tell(ends: Ends): void {
+  #notify(ends: Ends): void {
     this.#generation++
-    for (const heard of this.#listeners) heard(ends)
+    for (const listener of this.#listeners) listener(ends)
   }
 }
 

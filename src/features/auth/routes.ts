@@ -136,10 +136,5 @@ const off = {
     throw notFound('auth is not enabled', 'feature_disabled')
   },
 }
-const routesWhenOff: Route[] = [
-  route('GET /api/auth/{rest...}', off),
-  route('POST /api/auth/{rest...}', off),
-  route('PUT /api/auth/{rest...}', off),
-  route('PATCH /api/auth/{rest...}', off),
-  route('DELETE /api/auth/{rest...}', off),
-]
+const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
+const routesWhenOff = methods.map((method) => route(`${method} /api/auth/{rest...}`, off))

@@ -4,8 +4,9 @@ import { SYSTEM } from '../../core/identity.ts'
 import { hmacSha256, randomToken, sha256 } from '../../core/secret.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
+import { invalidToken } from '../../identity/errors.ts'
 import { hasSecondFactor } from '../../identity/second-factor.ts'
-import type { AuthResponse, Device, StartSession, User } from '../../identity/session.ts'
+import type { AuthResponse, Device, NewSession, StartSession, User } from '../../identity/session.ts'
 import { type Keys, signJwt } from './jwt.ts'
 import type { Revocations } from './revocations.ts'
 import * as q from './sql.ts'
@@ -62,25 +63,24 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     const [pendingId, refreshToken] = [randomUUID(), randomToken()]
     // A passkey that verified its user is possession and knowledge in one step.
     const mayWait = session.aal === 'aal1' && amr[0] !== 'webauthn'
-    return {
-      statement: q.openSession({
-        ...session,
-        pendingId,
-        userId,
-        device,
-        refreshHash: sha256(refreshToken),
-        refreshSeconds: config.refresh_token_duration,
-        mfaSeconds: MFA_SECONDS,
-        onlyIf,
-        secondFactor: mayWait ? hasSecondFactor(sql`u.id`) : sql`false`,
-      }),
-      finish(answer) {
-        if (answer === null) return undefined
-        const { user, pending } = JSON.parse(answer) as { user: User; pending: boolean }
-        if (pending) return { mfa_pending: true, mfa_token: mfaToken(user, pendingId, amr) }
-        return { token: accessToken(user, session), refreshToken, user }
-      },
+    const statement = q.openSession({
+      ...session,
+      pendingId,
+      userId,
+      device,
+      refreshHash: sha256(refreshToken),
+      refreshSeconds: config.refresh_token_duration,
+      mfaSeconds: MFA_SECONDS,
+      onlyIf,
+      secondFactor: mayWait ? hasSecondFactor(sql`u.id`) : sql`false`,
+    })
+    const finish: NewSession['finish'] = (answer, refused = invalidToken) => {
+      if (answer === null) throw refused()
+      const { user, pending } = JSON.parse(answer) as { user: User; pending: boolean }
+      if (pending) return { mfa_pending: true, mfa_token: mfaToken(user, pendingId, amr) }
+      return { token: accessToken(user, session), refreshToken, user }
     }
+    return { statement, finish, open: async (tx, refused) => finish(await tx.fly(statement), refused) }
   }
 
   type Current = { user: User; sessionId: string; aal: 'aal1' | 'aal2'; amr: string[] }
@@ -121,7 +121,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     throw unauthorized('invalid or expired refresh token', 'invalid_refresh_token')
   }
 
-  /** Runs a statement that ends sessions, and forgets their verdicts here before anybody is told. */
+  /** Runs a statement that ends sessions, and drops what this process cached of them before the answer is sent. */
   async function end(statement: Sql): Promise<void> {
     const ended = await db.rows<{ id: string }>(SYSTEM, statement)
     revocations.apply(ended.map(({ id }) => ({ kind: 'session', subject: id })))

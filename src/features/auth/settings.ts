@@ -47,7 +47,7 @@ export function createSettings(deps: { db: Db; configured: AuthSettings; known: 
       await changeAudited(
         deps.db,
         async (tx) => {
-          // The table lock orders two admins, so that each audit entry tells the change it really made.
+          // The table lock orders two admins, so that each audit entry has the values it really replaced.
           await tx.run(sql`lock table svc.settings in share row exclusive mode`)
           const [row] = await tx.rows<{ value: unknown }>(storedSettings)
           await tx.run(store(next))

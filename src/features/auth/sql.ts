@@ -40,7 +40,7 @@ export const openSession = (s: SessionValues): Sql => sql`
     insert into svc.pending_logins (id, user_id, amr, expires_at)
     select ${s.pendingId}::uuid, id, ${s.amr}::text[], ${inSeconds(s.mfaSeconds)} from subject where pending
   ), forgiven as (
-    -- Whoever proved who they are ends the row of failures over all addresses.
+    -- A sign-in ends the row of failures over all addresses.
     delete from svc.login_failures f using subject s where f.account = (s.account).email and f.ip = '*'
   )
   select json_build_object('user', svc.user_json(account), 'pending', pending)::text from subject`

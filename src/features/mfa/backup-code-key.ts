@@ -19,8 +19,8 @@ export const backupCodeKey: SealedColumn = {
 }
 
 /**
- * Backup codes are kept as HMACs, which nobody can make anew under another key. So their key is a random one, kept sealed:
- * it stays when auth.encryption_key changes. Made by whoever needs it first.
+ * Backup codes are kept as HMACs, which cannot be made anew under another key. So their key is a random one, kept sealed:
+ * it stays when auth.encryption_key changes. Made when first needed.
  */
 export function createBackupCodeKey({ db, box }: { db: Db; box: SecretBox }): () => Promise<Buffer> {
   let known: Buffer | undefined

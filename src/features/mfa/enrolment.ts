@@ -28,7 +28,7 @@ export function createEnrolment({ db }: { db: Db }) {
         return then(tx, account)
       }),
 
-    /** `check` resolves to nothing when the code is right; a wrong one is on record before it is told. */
+    /** `check` resolves to nothing when the code is right; a wrong one is counted before it is refused. */
     async confirm(
       user: UserIdentity,
       method: FactorMethod,

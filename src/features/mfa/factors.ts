@@ -5,7 +5,7 @@ import * as q from './sql.ts'
 
 type Listed = { id: string; method: FactorMethod; phone: string | null; email: string | null }
 
-/** Enough to recognise one's own, too little for somebody who only knows the password. */
+/** Enough for the owner to recognise, too little for a thief of the password. */
 const maskPhone = (phone: string): string => `***${phone.slice(-4)}`
 const maskEmail = (email: string): string => {
   const at = email.lastIndexOf('@')

@@ -2,7 +2,7 @@ import type { Tx } from '../../db/db.ts'
 import { tooManyFailures } from '../../identity/errors.ts'
 import * as q from './sql.ts'
 
-/** Over all methods: whoever cannot guess one code must not get a fresh set of tries by going on to the next. */
+/** Over all methods: going on to the next method must not bring a fresh set of tries. */
 const LIMIT = { max: 15, seconds: 3600, lockSeconds: 1800 }
 
 /** Counts are right only for a caller that holds the account's lock. */

@@ -10,7 +10,7 @@ import type { Enrolment } from './enrolment.ts'
 import * as q from './sql.ts'
 import type { Verification } from './verification.ts'
 
-/** What tells codes by mail from codes by SMS. */
+/** The differences between codes by mail and codes by SMS. */
 export type Channel = {
   method: 'email' | 'sms'
   digits: number

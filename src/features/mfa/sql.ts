@@ -1,7 +1,7 @@
 import { type Sql, sql } from '../../db/sql.ts'
 import type { FactorMethod } from './methods.ts'
 
-/** All that a user has as second factors beside passkeys, for the moment the owner of the address takes the account over. */
+/** All second factors of a user but passkeys, for the moment the owner of the address takes the account over. */
 export const dropFactors = (userId: string): Sql => sql`
   with codes as (delete from svc.mfa_backup_codes where user_id = ${userId}::uuid),
   limits as (delete from svc.mfa_limits where user_id = ${userId}::uuid)
@@ -9,7 +9,7 @@ export const dropFactors = (userId: string): Sql => sql`
 
 // Factors
 
-/** An enrolment that nobody may finish any more. */
+/** An enrolment that is too old to be finished. */
 const isAbandoned: Sql = sql`(f.method = 'totp' and f.created_at < now() - interval '10 minutes')`
 
 export type NewFactor = { id: string; method: FactorMethod; secret?: string; phone?: string | undefined }

@@ -49,7 +49,7 @@ export function createTotp(deps: {
     }
   }
 
-  /** Spends the time step of the code, so that nobody who saw it can use it again. */
+  /** Spends the time step of the code, so that a code that was seen cannot be used again. */
   async function check(tx: Tx, factor: q.Factor, code: string): Promise<AppError | undefined> {
     const step = stepOf(secretOf(factor), code, stepAt(factor.epoch))
     if (step === undefined) return unauthorized('invalid TOTP code', 'invalid_code')

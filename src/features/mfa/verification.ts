@@ -20,10 +20,7 @@ export function createVerification({ db, startSession }: { db: Db; startSession:
   async function openSession(tx: Tx, who: PendingIdentity, second: string, device: Device): Promise<AuthResponse> {
     const [login] = await tx.rows<{ amr: [FirstFactor] }>(q.spendPendingLogin(who.pendingId, who.id))
     if (!login) throw invalidToken()
-    const session = startSession(who.id, [login.amr[0], second], device)
-    const response = session.finish(await tx.fly(session.statement))
-    if (!response) throw invalidToken()
-    return response
+    return startSession(who.id, [login.amr[0], second], device).open(tx)
   }
 
   return {
@@ -35,7 +32,7 @@ export function createVerification({ db, startSession }: { db: Db; startSession:
         return work(tx)
       }),
 
-    /** One try at a second factor. Its count and its session are committed before anybody learns how it went. */
+    /** One try at a second factor. Its count and its session are committed before the answer is sent. */
     async attempt(
       who: PendingIdentity,
       second: FactorMethod | 'webauthn' | 'backup_code',

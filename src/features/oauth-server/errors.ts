@@ -40,7 +40,7 @@ export function errorBody(error: AppError): unknown {
   return error.toJSON()
 }
 
-/** At the token and revocation endpoints there is no session, so whatever else is wrong is the request. */
+/** At the token and revocation endpoints there is no session, so every other failure is one of the request. */
 export function tokenErrorBody(error: AppError): unknown {
   if (error instanceof OAuthError || error.status === 503 || error.status === 404 || error.status === 405) {
     return errorBody(error)

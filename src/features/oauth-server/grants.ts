@@ -2,10 +2,9 @@ import { createHash, randomUUID } from 'node:crypto'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { equalInConstantTime, randomHex, sha256 } from '../../core/secret.ts'
 import type { Db, Tx } from '../../db/db.ts'
-import type { Sql } from '../../db/sql.ts'
 import { type AuthorizationRequest, tableList } from './authorization-request.ts'
 import { isVerifier, mayHave, type Scope } from './checks.ts'
-import { invalidClient, type OAuthError, refuse } from './errors.ts'
+import { invalidClient, refuse } from './errors.ts'
 import * as q from './sql.ts'
 
 export type OAuthConfig = {
@@ -24,38 +23,34 @@ export type TokenAnswer = {
 }
 
 type Form = Readonly<Record<string, string>>
-/** What a transaction decided: a refusal has effects that must be kept, such as the end of a stolen grant. */
-type Decided = { tokens: TokenAnswer } | { refusal: OAuthError; ended: string[] }
+/** Tokens, or the ids of those that ended because a code or refresh token was presented twice. */
+type Exchanged = { tokens: TokenAnswer } | { ended: string[] }
 
-const ENDED = 'the token has been used before; everything it led to has ended'
+type GrantDeps = {
+  db: Db
+  config: OAuthConfig
+  /** This process forgets the tokens at once; the others read of it in the database. */
+  revoked: (tokenIds: readonly string[]) => void
+}
 
 /** Codes and tokens: made, exchanged, rotated and ended. What is presented twice ends all that came of it. */
 export class Grants {
-  readonly #db: Db
-  readonly #config: OAuthConfig
-  readonly #revoked: (tokenIds: readonly string[]) => void
+  readonly #deps: GrantDeps
 
-  constructor(deps: {
-    db: Db
-    config: OAuthConfig
-    /** This process forgets the tokens at once; the others hear of it from the database. */
-    revoked: (tokenIds: readonly string[]) => void
-  }) {
-    this.#db = deps.db
-    this.#config = deps.config
-    this.#revoked = deps.revoked
+  constructor(deps: GrantDeps) {
+    this.#deps = deps
   }
 
   async isConsented(userId: string, client: q.Client, request: AuthorizationRequest): Promise<boolean> {
-    const [found] = await this.#db.rows<{ yes: boolean }>(SYSTEM, q.isConsented(userId, client, request))
+    const [found] = await this.#deps.db.rows<{ yes: boolean }>(SYSTEM, q.isConsented(userId, client, request))
     return found?.yes === true
   }
 
   async issueCode(userId: string, client: q.Client, request: AuthorizationRequest): Promise<string> {
     const code = randomHex(32)
-    await this.#db.run(SYSTEM, [
+    await this.#deps.db.run(SYSTEM, [
       q.rememberConsent(userId, client, request),
-      q.insertCode(sha256(code), userId, client, request, this.#config.auth_code_duration),
+      q.insertCode(sha256(code), userId, client, request, this.#deps.config.auth_code_duration),
     ])
     return code
   }
@@ -66,14 +61,14 @@ export class Grants {
     const redirectUri = required(form, 'redirect_uri')
     const verifier = required(form, 'code_verifier')
     const hash = sha256(code)
-    return this.#decide(async (tx) => {
+    return this.#exchange(async (tx) => {
       const [found] = await tx.rows<q.Code>(q.lockCode(hash))
-      if (!found || found.client !== client.id) return refused('unknown or expired code')
-      if (found.isUsed) return { refusal: refuse('invalid_grant', ENDED), ended: await endGrant(tx, found.grantId) }
+      if (!found || found.client !== client.id) throw invalidGrant('unknown or expired code')
+      if (found.isUsed) return { ended: await endGrant(tx, found.grantId) }
       // RFC 6749, section 4.1.3: identical to the one of the request, whatever may differ from the registered one.
-      if (found.redirectUri !== redirectUri) return refused('redirect_uri differs from the one of the code')
+      if (found.redirectUri !== redirectUri) throw invalidGrant('redirect_uri differs from the one of the code')
       if (!isVerifier(verifier) || !equalInConstantTime(challengeOf(verifier), found.challenge)) {
-        return refused('code_verifier does not fit the code')
+        throw invalidGrant('code_verifier does not fit the code')
       }
       const { userId, scope, tables } = found
       const id = randomUUID()
@@ -89,34 +84,34 @@ export class Grants {
     if (!mayHave(client, scope)) throw refuse('invalid_scope', 'scope is not one that this client may ask for')
     const tables = tableList(form['allowed_tables'])
     const grant = { id: randomUUID(), client: client.id, userId: null, scope, tables }
-    return this.#decide(async (tx) => ({ tokens: await this.#issue(tx, grant, 'client') }))
+    return this.#exchange(async (tx) => ({ tokens: await this.#issue(tx, grant, 'client') }))
   }
 
   /** RFC 6749, section 6; every use rotates (RFC 9700, section 4.14.2). */
   async refresh(client: q.Client, form: Form): Promise<TokenAnswer> {
     const hash = sha256(required(form, 'refresh_token'))
     const scope = form['scope'] || undefined
-    return this.#decide(async (tx) => {
+    return this.#exchange(async (tx) => {
       const [found] = await tx.rows<q.RefreshToken>(q.lockRefreshToken(hash))
-      if (!found || found.client !== client.id) return refused('unknown or expired refresh token')
-      if (found.isRotated) return { refusal: refuse('invalid_grant', ENDED), ended: await endGrant(tx, found.grantId) }
+      if (!found || found.client !== client.id) throw invalidGrant('unknown or expired refresh token')
+      if (found.isRotated) return { ended: await endGrant(tx, found.grantId) }
       if (scope !== undefined && scope !== found.scope) {
-        return { refusal: refuse('invalid_scope', 'the scope of a grant does not change'), ended: [] }
+        throw refuse('invalid_scope', 'the scope of a grant does not change')
       }
       await tx.run(q.rotate(hash))
       return { tokens: await this.#tokens(tx, found.grantId, client.id, found.scope, 'refresh') }
     })
   }
 
-  /** RFC 7009: the whole grant of a refresh token, an access token alone. `client` null: whoever holds it may end it. */
+  /** RFC 7009: the whole grant of a refresh token, an access token alone. `client` null: any holder may end it. */
   async revoke(token: string, client: q.Client | null): Promise<void> {
     const hash = sha256(token)
-    const ended = await this.#db.tx(SYSTEM, async (tx) => {
+    const ended = await this.#deps.db.tx(SYSTEM, async (tx) => {
       const gone = await tx.rows<{ id: string }>(q.endAccessToken(hash, client?.id ?? null))
       const [grant] = await tx.rows<{ id: string }>(q.grantOfRefreshToken(hash, client?.id ?? null))
       return [...gone.map(({ id }) => id), ...(grant ? await endGrant(tx, grant.id) : [])]
     })
-    this.#revoked(ended)
+    this.#deps.revoked(ended)
   }
 
   /** The identity a token stands for; undefined for unknown, revoked and expired ones. */
@@ -130,19 +125,19 @@ export class Grants {
       appId: string | null
       expiresAt: Date
     }
-    const [found] = await this.#db.rows<Found>(SYSTEM, q.tokenByHash(sha256(token)))
+    const [found] = await this.#deps.db.rows<Found>(SYSTEM, q.tokenByHash(sha256(token)))
     if (!found) return undefined
     const { id: keyId, userId, email, scope, tables, appId, expiresAt } = found
     const grant = { scope, tables, appId }
     return { kind: 'key', via: 'oauth', keyId, userId, email, grant, expiresAt: Math.floor(expiresAt.getTime() / 1000) }
   }
 
-  /** A refusal is thrown after its consequences are committed. */
-  async #decide(work: (tx: Tx) => Promise<Decided>): Promise<TokenAnswer> {
-    const decided = await this.#db.tx(SYSTEM, work)
-    if ('tokens' in decided) return decided.tokens
-    this.#revoked(decided.ended)
-    throw decided.refusal
+  /** The end of a stolen grant is committed before the refusal is thrown. */
+  async #exchange(work: (tx: Tx) => Promise<Exchanged>): Promise<TokenAnswer> {
+    const exchanged = await this.#deps.db.tx(SYSTEM, work)
+    if ('tokens' in exchanged) return exchanged.tokens
+    this.#deps.revoked(exchanged.ended)
+    throw invalidGrant('the token has been used before; everything it led to has ended')
   }
 
   async #issue(tx: Tx, grant: q.NewGrant, by: 'code' | 'client'): Promise<TokenAnswer> {
@@ -159,7 +154,7 @@ export class Grants {
   ): Promise<TokenAnswer> {
     // Waits for a revocation of the client that is under way, and finds nothing to count after it.
     if ((await tx.run(q.countGrant(client, by === 'code'))) === 0) throw invalidClient()
-    const { access_token_duration: seconds, refresh_token_duration: refreshSeconds } = this.#config
+    const { access_token_duration: seconds, refresh_token_duration: refreshSeconds } = this.#deps.config
     const [access, refresh] = [`svc_at_${randomHex(32)}`, `svc_rt_${randomHex(32)}`]
     await tx.run(q.insertAccessToken({ id: randomUUID(), hash: sha256(access), grantId, seconds }))
     if (by !== 'client') await tx.run(q.insertRefreshToken({ hash: sha256(refresh), grantId, seconds: refreshSeconds }))
@@ -173,7 +168,7 @@ export class Grants {
   }
 }
 
-const refused = (description: string): Decided => ({ refusal: refuse('invalid_grant', description), ended: [] })
+const invalidGrant = (description: string) => refuse('invalid_grant', description)
 
 async function endGrant(tx: Tx, id: string | null): Promise<string[]> {
   if (id === null) return []
@@ -187,6 +182,3 @@ export function required(form: Form, name: string): string {
   if (!value) throw refuse('invalid_request', `${name} is required`)
   return value
 }
-
-/** What else ends when a user's credentials do. */
-export const endGrantsOf = (userId: string): Sql => q.endGrantsOf(userId)

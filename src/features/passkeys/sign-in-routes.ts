@@ -1,6 +1,6 @@
 import { emailOf } from '../../core/contact/email-address.ts'
 import * as t from '../../core/json-type.ts'
-import { json, type Route, route } from '../../http/route.ts'
+import { type Call, json, type Route, route } from '../../http/route.ts'
 import { signedIn } from '../../identity/answers.ts'
 import { deviceOf } from '../../identity/session.ts'
 import { assertion, challenge } from './schemas.ts'
@@ -15,6 +15,18 @@ export function signInRoutes(deps: {
   relyingParty: () => RelyingParty
 }): Route[] {
   const { passkeys, requires } = deps
+  const finish = (kind: 'login' | 'discover', summary: string) => ({
+    summary,
+    auth: 'none' as const,
+    limit: 'login',
+    requires,
+    body: assertion,
+    answers: { 200: signedIn },
+    handle: async (call: Call<t.Of<typeof assertion>>) => {
+      const { challenge_id, assertion_response } = call.body
+      return json(200, await passkeys.finish(kind, challenge_id, assertion_response, deviceOf(call)))
+    },
+  })
   return [
     // WebAuthn §5.11.1 of the third level: how browsers learn that pages of other domains may use these passkeys.
     route('GET /.well-known/webauthn', {
@@ -33,18 +45,7 @@ export function signInRoutes(deps: {
       answers: { 200: challenge },
       handle: async ({ body }) => json(200, await passkeys.begin(emailOf(body.email))),
     }),
-    route('POST /api/auth/webauthn/login/finish', {
-      summary: 'Sign in with a passkey',
-      auth: 'none',
-      limit: 'login',
-      requires,
-      body: assertion,
-      answers: { 200: signedIn },
-      handle: async (call) => {
-        const { challenge_id, assertion_response } = call.body
-        return json(200, await passkeys.finish('login', challenge_id, assertion_response, deviceOf(call)))
-      },
-    }),
+    route('POST /api/auth/webauthn/login/finish', finish('login', 'Sign in with a passkey')),
     route('POST /api/auth/webauthn/login/discover/begin', {
       summary: 'Ask for any passkey of this server',
       auth: 'none',
@@ -54,17 +55,9 @@ export function signInRoutes(deps: {
       answers: { 200: challenge },
       handle: async () => json(200, await passkeys.beginDiscover()),
     }),
-    route('POST /api/auth/webauthn/login/discover/finish', {
-      summary: 'Sign in with a passkey that says whose it is',
-      auth: 'none',
-      limit: 'login',
-      requires,
-      body: assertion,
-      answers: { 200: signedIn },
-      handle: async (call) => {
-        const { challenge_id, assertion_response } = call.body
-        return json(200, await passkeys.finish('discover', challenge_id, assertion_response, deviceOf(call)))
-      },
-    }),
+    route(
+      'POST /api/auth/webauthn/login/discover/finish',
+      finish('discover', 'Sign in with a passkey that says whose it is'),
+    ),
   ]
 }

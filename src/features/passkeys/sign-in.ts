@@ -72,8 +72,7 @@ export function createPasskeySignIn(deps: {
         const [outcome] = await tx.rows<q.Spent>(q.spendChallenge(challengeId, { id: response.id, userId, signCount }))
         // A clone is refused after the commit, because its challenge is spent.
         if (!outcome?.counted) return undefined
-        const session = deps.startSession(userId, ['webauthn'], device)
-        return session.finish(await tx.fly(session.statement))
+        return deps.startSession(userId, ['webauthn'], device).open(tx, refused)
       })
       if (!answer) throw refused()
       return answer

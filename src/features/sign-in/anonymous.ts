@@ -1,13 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { AppError } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
-import type { Db, Tx } from '../../db/db.ts'
+import type { Tx } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
-import { EMAIL_TAKEN, invalidToken, orTaken } from '../../identity/errors.ts'
-import type { MakeMailLink } from '../../identity/mail-links.ts'
-import type { Passwords } from '../../identity/password-hashing.ts'
-import type { AuthResponse, Device, FirstFactor, StartSession } from '../../identity/session.ts'
+import { EMAIL_TAKEN, orTaken } from '../../identity/errors.ts'
+import type { AuthResponse, Device, FirstFactor } from '../../identity/session.ts'
 import { endSessionsOf, insertUser } from '../../identity/users.ts'
+import type { SignInDeps } from './deps.ts'
 import { KeyedSemaphore } from './keyed-semaphore.ts'
 import type { Profile } from './providers/profile.ts'
 import { linkAnonymous } from './sql.ts'
@@ -15,14 +14,7 @@ import { linkAnonymous } from './sql.ts'
 export const notAnonymous = () => new AppError('account_not_anonymous', 'only anonymous accounts can link credentials')
 
 /** Accounts without credentials. One that gets them later keeps its id, and with it everything it owns. */
-export function createAnonymousAccounts(deps: {
-  db: Db
-  passwords: Pick<Passwords, 'hash'>
-  startSession: StartSession
-  mailLink: MakeMailLink
-  wakeMail: () => void
-  revoked: (userId: string) => void
-}) {
+export function createAnonymousAccounts(deps: SignInDeps) {
   const { db } = deps
   // An account is linked once: many calls at once must not fill the queue of hashes.
   const linking = new KeyedSemaphore(1, 32)
@@ -38,13 +30,11 @@ export function createAnonymousAccounts(deps: {
       if ((await tx.run(credentials)) === 0) throw notAnonymous()
       await more(tx)
       await tx.run(endSessionsOf(userId))
-      const session = deps.startSession(userId, [method], device)
-      return session.finish(await tx.fly(session.statement))
+      return deps.startSession(userId, [method], device).open(tx, notAnonymous)
     })
     const response = await orTaken(work, EMAIL_TAKEN)
     deps.revoked(userId)
     deps.wakeMail()
-    if (!response) throw notAnonymous()
     return response
   }
 
@@ -64,9 +54,7 @@ export function createAnonymousAccounts(deps: {
       const id = randomUUID()
       const session = deps.startSession(id, ['anonymous'], device)
       const [, answer] = await db.fly(SYSTEM, [insertUser({ id, isAnonymous: true }), session.statement])
-      const response = session.finish(answer)
-      if (!response) throw invalidToken()
-      return response
+      return session.finish(answer)
     },
 
     linkEmail(userId: string, email: string, password: string, device: Device): Promise<AuthResponse> {

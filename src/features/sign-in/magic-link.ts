@@ -1,23 +1,17 @@
 import { randomUUID } from 'node:crypto'
 import { SYSTEM } from '../../core/identity.ts'
-import type { Db, Tx } from '../../db/db.ts'
+import type { Tx } from '../../db/db.ts'
 import { sql } from '../../db/sql.ts'
-import type { ProveAddress } from '../../identity/email-ownership.ts'
 import { EMAIL_TAKEN, orTaken } from '../../identity/errors.ts'
-import { badMailToken, type MakeMailLink, spendMailToken } from '../../identity/mail-links.ts'
-import type { AuthResponse, Device, StartSession } from '../../identity/session.ts'
+import { badMailToken, spendMailToken } from '../../identity/mail-links.ts'
+import type { AuthResponse, Device } from '../../identity/session.ts'
 import { endSessionsOf, idByEmail } from '../../identity/users.ts'
+import type { SignInDeps } from './deps.ts'
 import { linkAnonymous } from './sql.ts'
 
-export function createMagicLinks(deps: {
-  db: Db
-  startSession: StartSession
-  mailLink: MakeMailLink
-  wakeMail: () => void
-  proveAddress: ProveAddress
-  revoked: (userId: string) => void
-}) {
+export function createMagicLinks(deps: SignInDeps) {
   const { db } = deps
+  const refused = () => badMailToken('magic_link')
 
   /** The account of a proven address, made if there is none. */
   async function ownerOf(tx: Tx, email: string): Promise<{ id: string; changed: boolean }> {
@@ -25,7 +19,7 @@ export function createMagicLinks(deps: {
       insert into svc.users (id, email, email_verified_at) values (${randomUUID()}::uuid, ${email}, now())
       on conflict (email) do nothing`)
     const [user] = await tx.rows<{ id: string }>(idByEmail(email))
-    if (!user) throw badMailToken('magic_link')
+    if (!user) throw refused()
     return { id: user.id, changed: await deps.proveAddress(tx, user.id) }
   }
 
@@ -49,14 +43,12 @@ export function createMagicLinks(deps: {
     async confirm(token: string, anonymousId: string | undefined, device: Device): Promise<AuthResponse> {
       const { user, response } = await db.tx(SYSTEM, async (tx) => {
         const [spent] = await tx.rows<{ email: string }>(spendMailToken('magic_link', token))
-        if (!spent) throw badMailToken('magic_link')
+        if (!spent) throw refused()
         const upgraded = anonymousId !== undefined && (await upgrade(tx, anonymousId, spent.email))
         const user = upgraded ? { id: anonymousId, changed: true } : await ownerOf(tx, spent.email)
-        const session = deps.startSession(user.id, ['otp'], device)
-        return { user, response: session.finish(await tx.fly(session.statement)) }
+        return { user, response: await deps.startSession(user.id, ['otp'], device).open(tx, refused) }
       })
       if (user.changed) deps.revoked(user.id)
-      if (!response) throw badMailToken('magic_link')
       return response
     },
   }

@@ -1,21 +1,13 @@
 import { badRequest, unauthorized } from '../../core/errors.ts'
 import { SYSTEM, type UserIdentity, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
-import type { Db } from '../../db/db.ts'
-import { type Sql, sql } from '../../db/sql.ts'
+import { sql } from '../../db/sql.ts'
 import { json, type Route, route } from '../../http/route.ts'
 import { signedIn } from '../../identity/answers.ts'
-import type { QueueMail } from '../../identity/mail-links.ts'
-import type { Passwords } from '../../identity/password-hashing.ts'
 import { checkPasswordRules } from '../../identity/password-rules.ts'
 import { enrolledUser, requireAal2 } from '../../identity/second-factor.ts'
-import {
-  type AuthResponse,
-  type Device,
-  deviceOf,
-  type FirstFactor,
-  type StartSession,
-} from '../../identity/session.ts'
+import { type AuthResponse, type Device, deviceOf, type FirstFactor } from '../../identity/session.ts'
+import type { SignInDeps } from './deps.ts'
 import type { CheckPassword } from './password.ts'
 
 const refused = () => unauthorized('invalid current password', 'invalid_credentials')
@@ -23,28 +15,17 @@ const refused = () => unauthorized('invalid current password', 'invalid_credenti
 type ChangePassword = (user: UserIdentity, current: string, next: string, device: Device) => Promise<AuthResponse>
 
 /**
- * As a reset, for somebody who is signed in and knows the password: all sessions, refresh tokens and grants end, and one
+ * As a reset, for a user who is signed in and knows the password: all sessions, refresh tokens and grants end, and one
  * new session of the same level begins.
  */
-export function createPasswordChange(deps: {
-  db: Db
-  passwords: Pick<Passwords, 'hash'>
-  checkPassword: CheckPassword
-  startSession: StartSession
-  /** Statements that end what the old password led to. */
-  endAccess: (userId: string) => readonly Sql[]
-  revoked: (userId: string) => void
-  queueMail: QueueMail
-  wakeMail: () => void
-  appName: string
-}): ChangePassword {
+export function createPasswordChange(deps: SignInDeps, checkPassword: CheckPassword): ChangePassword {
   const { db } = deps
   const notice = { Notice: `The password of your ${deps.appName} account was changed.` }
 
   return async (user, current, next, device) => {
     if ((await db.run(SYSTEM, enrolledUser(user.id))) > 0) requireAal2(user)
     if (user.email === '') throw badRequest('account has no password')
-    const { userId, hash, record } = await deps.checkPassword(user.email, current, device, refused)
+    const { userId, hash, record } = await checkPassword(user.email, current, device, refused)
     // The address of an old token may belong to another account by now.
     if (userId !== user.id) throw refused()
     const nextHash = await deps.passwords.hash(next)
@@ -56,11 +37,10 @@ export function createPasswordChange(deps: {
       for (const statement of [...record, ...deps.endAccess(user.id)]) await tx.run(statement)
       await tx.run(deps.queueMail('auth.security_notice', user.email, notice))
       const session = deps.startSession(user.id, user.amr as readonly [FirstFactor, ...string[]], device)
-      return session.finish(await tx.fly(session.statement))
+      return session.open(tx, refused)
     })
     deps.revoked(user.id)
     deps.wakeMail()
-    if (!response) throw refused()
     return response
   }
 }

@@ -1,20 +1,17 @@
 import { type AppError, unauthorized } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
-import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { addressSubject } from '../../http/wire/client-address.ts'
 import { tooManyFailures } from '../../identity/errors.ts'
-import { isForeign, type Passwords } from '../../identity/password-hashing.ts'
+import { isForeign } from '../../identity/password-hashing.ts'
 import { isHashable } from '../../identity/password-rules.ts'
-import type { AuthResponse, Device, StartSession } from '../../identity/session.ts'
+import type { AuthResponse, Device } from '../../identity/session.ts'
+import type { SignInDeps } from './deps.ts'
 import { KeyedSemaphore } from './keyed-semaphore.ts'
-import type { LoginBackoff } from './sql.ts'
 import * as q from './sql.ts'
 
 /** Parallel password checks of one account from one address. */
 const PARALLEL_CHECKS = 4
-
-export type LoginConfig = LoginBackoff & { hash_queue: number }
 
 type Found = {
   id: string | null
@@ -35,8 +32,7 @@ export type CheckPassword = (
 ) => Promise<Proven>
 
 /** The one way to find out whether a password is right: every guess is counted, wherever it is made. */
-export function createPasswordCheck(deps: { db: Db; passwords: Passwords; config: LoginConfig }): CheckPassword {
-  const { db, passwords, config } = deps
+export function createPasswordCheck({ db, passwords, config }: SignInDeps): CheckPassword {
   const attempts = new KeyedSemaphore(PARALLEL_CHECKS, config.hash_queue)
 
   async function check(email: string, password: string, stored: string | undefined): Promise<boolean> {
@@ -71,15 +67,13 @@ export function createPasswordCheck(deps: { db: Db; passwords: Passwords; config
 
 export type Login = (email: string, password: string, device: Device) => Promise<AuthResponse>
 
-export function createLogin(deps: { db: Db; checkPassword: CheckPassword; startSession: StartSession }): Login {
+export function createLogin({ db, startSession }: SignInDeps, checkPassword: CheckPassword): Login {
   const refused = () => unauthorized('invalid email or password', 'invalid_credentials')
   return async (email, password, device) => {
-    const { userId, hash, record } = await deps.checkPassword(email, password, device, refused)
+    const { userId, hash, record } = await checkPassword(email, password, device, refused)
     // The password may have been changed while it was being checked.
-    const session = deps.startSession(userId, ['password'], device, sql`u.password_hash = ${hash}`)
-    const answers = await deps.db.fly(SYSTEM, [...record, session.statement])
-    const response = session.finish(answers.at(-1) ?? null)
-    if (!response) throw refused()
-    return response
+    const session = startSession(userId, ['password'], device, sql`u.password_hash = ${hash}`)
+    const answers = await db.fly(SYSTEM, [...record, session.statement])
+    return session.finish(answers.at(-1) ?? null, refused)
   }
 }

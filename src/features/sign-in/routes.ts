@@ -2,54 +2,20 @@ import { emailOf } from '../../core/contact/email-address.ts'
 import { normalisePhone } from '../../core/contact/phone.ts'
 import { userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
-import type { Db } from '../../db/db.ts'
-import type { Sql } from '../../db/sql.ts'
-import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, type Route, route } from '../../http/route.ts'
 import { message, signedIn, signedInOrPending } from '../../identity/answers.ts'
-import type { ProveAddress } from '../../identity/email-ownership.ts'
-import type { MakeMailLink, QueueMail } from '../../identity/mail-links.ts'
-import type { Passwords } from '../../identity/password-hashing.ts'
 import { checkPasswordRules } from '../../identity/password-rules.ts'
-import { deviceOf, type StartSession } from '../../identity/session.ts'
-import { type AuthSettings, requireSetting } from '../../identity/settings.ts'
-import type { SmsConfig } from '../../identity/sms-code.ts'
+import { deviceOf } from '../../identity/session.ts'
+import { requireSetting } from '../../identity/settings.ts'
 import { createAnonymousAccounts, notAnonymous } from './anonymous.ts'
+import type { SignInDeps } from './deps.ts'
 import { createMagicLinks } from './magic-link.ts'
-import { createLogin, createPasswordCheck, type LoginConfig } from './password.ts'
+import { createLogin, createPasswordCheck } from './password.ts'
 import { createPasswordChange, passwordChangeRoute } from './password-change.ts'
 import { createExternalSignIn } from './providers/external-sign-in.ts'
-import type { ProviderConfig } from './providers/provider.ts'
 import { createProviders } from './providers/registry.ts'
-import type { ReturnConfig } from './providers/return-to.ts'
 import { providerRoutes } from './providers/routes.ts'
 import { createSmsSignIn } from './sms.ts'
-
-export type SignInDeps = {
-  db: Db
-  config: LoginConfig &
-    SmsConfig &
-    ReturnConfig & { min_password_length: number; oauth: Readonly<Record<string, ProviderConfig>> }
-  settings: () => AuthSettings
-  appName: string
-  publicBaseUrl: () => string
-  passwords: Passwords
-  startSession: StartSession
-  mailLink: MakeMailLink
-  queueMail: QueueMail
-  wakeMail: () => void
-  queueSms: (to: string, body: string) => Sql
-  wakeSms: () => void
-  /** A code has few digits, so a plain hash of it could be undone by trying them all. */
-  smsCodeKey: Buffer
-  /** For providers the operator configured. */
-  outgoing: Outgoing
-  proveAddress: ProveAddress
-  /** Statements that end what an old password led to. */
-  endAccess: (userId: string) => readonly Sql[]
-  /** Makes the end of a user's tokens count at once in this process. */
-  revoked: (userId: string) => void
-}
 
 const email = t.string({ format: 'email' })
 const phone = t.string({ description: 'E.164; spaces, dots, hyphens and parentheses are ignored' })
@@ -60,8 +26,8 @@ export function createSignIn(deps: SignInDeps): { routes: Route[] } {
   const { settings, config } = deps
   const minPasswordLength = config.min_password_length
   const checkPassword = createPasswordCheck(deps)
-  const login = createLogin({ ...deps, checkPassword })
-  const changePassword = createPasswordChange({ ...deps, checkPassword })
+  const login = createLogin(deps, checkPassword)
+  const changePassword = createPasswordChange(deps, checkPassword)
   const magicLinks = createMagicLinks(deps)
   const anonymous = createAnonymousAccounts(deps)
   const sms = createSmsSignIn(deps)

@@ -2,25 +2,17 @@ import { randomUUID } from 'node:crypto'
 import { unauthorized } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { hmacSha256, randomDigits } from '../../core/secret.ts'
-import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { tooManyFailures } from '../../identity/errors.ts'
-import type { AuthResponse, Device, StartSession } from '../../identity/session.ts'
-import { codeMessage, type SmsConfig } from '../../identity/sms-code.ts'
+import type { AuthResponse, Device } from '../../identity/session.ts'
+import { codeMessage } from '../../identity/sms-code.ts'
+import type { SignInDeps } from './deps.ts'
 
 /** A new code must not bring new tries: of four digits a guesser would have all ten thousand within hours. */
 const MAX_FAILURES = 30
 const LOCK_SECONDS = 86_400
 
-export function createSmsSignIn(deps: {
-  db: Db
-  startSession: StartSession
-  config: SmsConfig
-  appName: string
-  smsCodeKey: Buffer
-  queueSms: (to: string, body: string) => Sql
-  wakeSms: () => void
-}) {
+export function createSmsSignIn(deps: SignInDeps) {
   const { db, config } = deps
   const invalid = () => unauthorized('invalid or expired SMS code', 'invalid_code')
   const hashOf = (phone: string, code: string): string =>
@@ -79,9 +71,7 @@ export function createSmsSignIn(deps: {
       ])
       if (!user) throw invalid()
       const session = deps.startSession(user.id, ['otp'], device)
-      const response = session.finish(await db.fly(SYSTEM, session.statement))
-      if (!response) throw invalid()
-      return response
+      return session.finish(await db.fly(SYSTEM, session.statement), invalid)
     },
   }
 }

@@ -25,7 +25,7 @@ export const accountAndAttempt = (email: string, ip: string): Sql => sql`
     exists (select from counted) as may_try
   from (select ${email}::text as email) asked left join svc.users u on u.email = asked.email`
 
-/** Nothing was learnt: the server was too busy to look. */
+/** The attempt did not happen: the server was too busy to hash. */
 export const takeBack = (email: string): Sql => sql`
   update svc.login_failures set failures = failures - 1 where account = ${email} and ip = ${EVERYWHERE} and failures > 0`
 

@@ -56,7 +56,7 @@ export async function verifyAssertion(
     /** COSE_Key, base64url. */
     publicKey: string
     userHandle: string
-    /** `required`: the authenticator must say whose credential it is, because nobody else did. */
+    /** `required`: the authenticator must say whose credential it is, because the request did not. */
     userHandlePresence: 'required' | 'optional'
     userVerification: 'required' | 'preferred'
   },
@@ -86,7 +86,7 @@ export async function verifyAssertion(
   }
 }
 
-/** The library accepts what a page in somebody else's frame was given. */
+/** The library accepts what a page in a frame of another origin was given. */
 function refuseForeignFrames(clientDataJSON: string): void {
   const clientData = JSON.parse(Buffer.from(clientDataJSON, 'base64url').toString('utf8')) as Record<string, unknown>
   if (clientData['crossOrigin'] === true || clientData['topOrigin'] !== undefined) throw new Error('cross-origin')

@@ -5,11 +5,11 @@ import { hmacSha256 } from '../../../core/secret.ts'
 const MOST_PASSKEYS = 1e9
 /** Of random numbers, far more than it takes to get there. */
 const DRAWS = 64
-/** While nobody has a passkey nothing is to be hidden; most browsers on a desk make ids of this size. */
+/** While there is no passkey nothing is to be hidden; most browsers on a desk make ids of this size. */
 const USUAL_BYTES = 32
 
 /**
- * The passkey of an address that has none: an id that nobody has, as long as the id of somebody. It depends on nothing but
+ * The passkey of an address that has none: an id that no account has, as long as one that an account has. It depends on nothing but
  * the address, a key of the server, and which passkeys there are.
  */
 export class Decoy {

@@ -42,7 +42,7 @@ function modulus(bytes: unknown): string {
   return text(bytes)
 }
 
-/** The COSE_Key of nobody: what a credential that does not exist is checked against, to take the same time. */
+/** A COSE_Key without owner: what a credential that does not exist is checked against, to take the same time. */
 export function makeStrangerKey(): string {
   const { x = '', y = '' } = generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.export({ format: 'jwk' })
   const part = (bytes: string) => [Buffer.from('5820', 'hex'), Buffer.from(bytes, 'base64url')]

@@ -18,13 +18,13 @@ export const insertChallenge = (c: NewChallenge, userId: string | null): Sql => 
 
 export type LoginBegun = {
   ids: string[]
-  /** Of the id that a decoy imitates; null while nobody has a passkey. */
+  /** Of the id that a decoy imitates; null while there is no passkey. */
   model_bytes: number | null
 }
 
 /**
  * The same work whether the address is known or not. Answers LoginBegun as JSON. Only the first passkey of an account
- * lends its length: nobody can make decoys look odd by enrolling many.
+ * lends its length: enrolling many does not make decoys look odd.
  */
 export const insertLoginChallenge = (c: NewChallenge, email: string, models: readonly number[]): Sql => sql`
   with owner as (select id from svc.users where email = ${email}),
@@ -105,7 +105,7 @@ export const publicKeyOf = (userId: string, credentialId: string): Sql => sql`
   select public_key from svc.webauthn_credentials
   where credential_id = ${credentialId} and user_id = ${userId}::uuid`
 
-/** No row when the credential is somebody's already. */
+/** No row when the credential belongs to an account already. */
 export const insertCredential = (userId: string, displayName: string, c: NewCredential): Sql => sql`
   insert into svc.webauthn_credentials as c (credential_id, user_id, public_key, sign_count, transports, display_name)
   values (${c.id}, ${userId}::uuid, ${c.publicKey}, ${c.signCount}::bigint, ${c.transports}::text[], ${displayName})

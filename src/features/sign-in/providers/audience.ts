@@ -31,7 +31,7 @@ export function claimsInside(accessToken: string): Readonly<Record<string, unkno
 
 type Asked = { outgoing: Outgoing; config: ProviderConfig; accessToken: string; builtIn: boolean }
 
-/** Google tells a token's audience next to its token endpoint. */
+/** Google has the audience of a token at an endpoint beside its token endpoint. */
 export async function requireOursAtGoogle(asked: Asked & { tokenUrl: string }): Promise<void> {
   const url = new URL('tokeninfo', asked.tokenUrl)
   url.searchParams.set('access_token', asked.accessToken)

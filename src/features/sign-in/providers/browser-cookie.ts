@@ -1,5 +1,5 @@
 /**
- * Names a browser while it is away at a provider, so that nobody can finish there a sign-in that somebody else began
+ * Names a browser while it is away at a provider, so that a sign-in is finished by the browser that began it
  * (RFC 6819, 4.4.1.8). The only cookie of this server; it proves nothing else.
  */
 const NAME = 'svc_oauth_browser'

@@ -50,7 +50,7 @@ const linkIdentity = (profile: Profile, userId: string): Sql => sql`
   insert into svc.identities (provider, subject, user_id)
   values (${profile.provider}, ${profile.subject}, ${userId}::uuid) on conflict do nothing`
 
-/** Sign-in with an account somebody already has elsewhere. */
+/** Sign-in with an account at an external provider. */
 export function createExternalSignIn(deps: Deps) {
   const { db, providers } = deps
   const callbackUrl = (provider: string): string => `${deps.publicBaseUrl()}/api/auth/oauth/${provider}/callback`
@@ -81,17 +81,15 @@ export function createExternalSignIn(deps: Deps) {
     const attempt = () =>
       db.tx(SYSTEM, async (tx) => {
         const account = await accountOf(tx, profile)
-        const session = deps.startSession(account.id, ['oauth'], device)
-        return { account, response: session.finish(await tx.fly(session.statement)) }
+        return { account, response: await deps.startSession(account.id, ['oauth'], device).open(tx, providerFailed) }
       })
-    // Two first sign-ins at once: the loser finds the winner's account on its second look.
+    // Two first sign-ins at once: the loser finds the winner's account at its second attempt.
     const first = await attempt().catch((error) => {
       if (hasStatus(error, 409) && error.message !== EMAIL_TAKEN) return undefined
       throw error
     })
     const { account, response } = first ?? (await orTaken(attempt(), EMAIL_TAKEN))
     if (account.changed) deps.revoked(account.id)
-    if (!response) throw providerFailed()
     return response
   }
 

@@ -55,10 +55,10 @@ export function oidcProvider(
 
   async function requireIntrospected(known: Known, accessToken: string): Promise<void> {
     if (!known.metadata.introspection_endpoint) return
-    const told = await known.openid.tokenIntrospection(known.configuration, accessToken).catch(() => undefined)
-    if (told === undefined) return
-    if (!told.active) throw providerFailed()
-    if (told.client_id !== undefined && told.client_id !== config.client_id) throw foreignToken()
+    const introspected = await known.openid.tokenIntrospection(known.configuration, accessToken).catch(() => undefined)
+    if (introspected === undefined) return
+    if (!introspected.active) throw providerFailed()
+    if (introspected.client_id !== undefined && introspected.client_id !== config.client_id) throw foreignToken()
   }
 
   return {

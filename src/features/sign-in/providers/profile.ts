@@ -1,6 +1,6 @@
 import { isEmail, normaliseEmail } from '../../../core/contact/email-address.ts'
 
-/** Who somebody is at a provider. The subject is stable; the address is what the provider says about it today. */
+/** A person as a provider knows them. The subject is stable; the address is what the provider says about it today. */
 export type Profile = {
   provider: string
   subject: string
@@ -8,7 +8,7 @@ export type Profile = {
   emailVerified: boolean
 }
 
-/** From OpenID Connect claims (Core 1.0, 5.1) or GitHub's user object; undefined when nobody is named. */
+/** From OpenID Connect claims (Core 1.0, 5.1) or GitHub's user object; undefined when they name no subject. */
 export function profileOf(provider: string, claims: Readonly<Record<string, unknown>>): Profile | undefined {
   const subject = textOf(claims['sub']) ?? textOf(claims['id'])
   if (subject === undefined || subject.length > 255) return undefined

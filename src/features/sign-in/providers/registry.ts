@@ -39,7 +39,7 @@ export function createProviders(deps: {
   }
 }
 
-/** Explicit endpoints win over discovery: whoever sets them means them. */
+/** Explicit endpoints win over discovery. */
 function createProvider(outgoing: Outgoing, name: string, given: ProviderConfig): Provider {
   const known = Object.hasOwn(builtIn, name) ? builtIn[name] : undefined
   const overridden = given.authorize_url !== '' || given.token_url !== '' || given.userinfo_url !== ''
