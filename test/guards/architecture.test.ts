@@ -84,18 +84,13 @@ function circlesOf(graph: Graph): string[] {
 const knownFileCircles = [
   'src/db/db.ts src/db/wire/data-rows.ts',
   'src/db/wire/connection.ts src/db/wire/flight.ts',
-  'src/features/collections/list/plan.ts src/features/collections/list/search/plan.ts',
-  'src/features/rpc/job.ts src/features/rpc/routes.ts',
   'src/features/storage/blobs/blobs.ts src/features/storage/blobs/sql.ts',
 ]
 const knownFolderCircles = [
   'src/cli src/cli/files src/cli/serve src/cli/typescript',
   'src/db src/db/changes src/db/schema src/db/schema/introspect src/db/schema/spatial src/db/wire',
-  'src/features/collections src/features/collections/batch src/features/collections/bulk',
-  'src/features/collections/list src/features/collections/list/search src/features/collections/list/spatial src/features/collections/list/vectors',
-  'src/features/graphql src/features/graphql/document',
+  'src/features/collections src/features/collections/batch',
   'src/features/storage src/features/storage/cdn',
-  'src/features/vector src/features/vector/embed',
   'src/http src/http/wire',
 ]
 
