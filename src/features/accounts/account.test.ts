@@ -136,7 +136,10 @@ test('a wrong password, an unknown address and an account without password get o
     const { status, text } = await api.call('POST /api/auth/login', { json: { email, password: 'wrong password' } })
     answers.push(`${status} ${text}`)
   }
-  assert.deepEqual([...new Set(answers)], ['401 {"code":401,"error":"invalid_credentials","message":"invalid email or password"}'])
+  assert.deepEqual(
+    [...new Set(answers)],
+    ['401 {"code":401,"error":"invalid_credentials","message":"invalid email or password"}'],
+  )
   const tooLong = await api.call('POST /api/auth/login', {
     json: { email: 'known@x.test', password: 'a'.repeat(5000) },
   })
