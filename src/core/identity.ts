@@ -79,7 +79,7 @@ export type PendingIdentity = Extract<Identity, { kind: 'mfa' }>
 
 /** As `userOf`, for routes that take MFA tokens. */
 export function pendingOf(who: Identity): PendingIdentity {
-  if (who.kind !== 'mfa') throw unauthorized('no MFA challenge pending')
+  if (who.kind !== 'mfa') throw unauthorized('no MFA challenge pending', 'mfa_required')
   return who
 }
 

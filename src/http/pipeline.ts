@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import type { AuditEntry } from '../core/audit-entry.ts'
 import { AppError, hasStatus, notFound } from '../core/errors.ts'
 import type { Observe } from '../core/observe.ts'
+import { measure, Timing } from '../core/timing.ts'
 import { admit, authIsOff, type Identify, needsUser, type Visitors, whoCalls } from './guard.ts'
 import { type Limiter, limitFor, pushLimitHeaders, type Rate, tooMany } from './rate-limit.ts'
 import type { Call, Reply, Route } from './route.ts'
@@ -103,17 +104,29 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
     const who = whoCalls(route.auth, authorization, inQuery, deps.identify)
     exchange.who = who instanceof Promise ? await who : who
   }
+  const timing = timingFor(exchange)
+  timing?.mark('identify')
   // Ahead of the guard, because every answer to an app's key tells how its limit stands.
   if (exchange.who.kind === 'key') await spendAppToken(deps, exchange, exchange.who.grant.appId)
   admit(route, exchange.who, deps.visitors)
   if (route.limit !== undefined) await spendToken(deps, exchange, route.limit)
+  timing?.mark('guard')
   route.check(call)
   if (route.bodyKind !== 'none') await takeBody(deps, exchange, route, call)
-  const reply = await route.run(call)
+  timing?.mark('body')
+  const reply = await (timing ? measure(timing, () => route.run(call)) : route.run(call))
+  timing?.mark('handler')
   if (route.audit !== undefined && !call.isAudited && reply.status < 400) {
     await writeAudit(deps, withTarget(call.audit(reply.audit), reply))
   }
   return reply
+}
+
+/** Times tell what is in a database, so they are for the operator alone. */
+function timingFor(exchange: Exchange): Timing | undefined {
+  if (exchange.who.kind !== 'admin' || exchange.request.headers['x-timing'] === undefined) return undefined
+  exchange.timing = new Timing(exchange.startedAt)
+  return exchange.timing
 }
 
 /** Browsers ask no preflight before a WebSocket, so the server has to look at the origin itself. Its own pages may call. */

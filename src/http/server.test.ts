@@ -138,7 +138,7 @@ test('a preflight is answered 204 with what is allowed, never with credentials',
   assert.equal(answer.headers.get('access-control-allow-methods'), 'GET, POST, PUT, PATCH, DELETE, OPTIONS')
   assert.equal(
     answer.headers.get('access-control-allow-headers'),
-    'Content-Type, Authorization, X-Request-Id, Last-Event-ID, X-Notify-Table, X-Notify-Action, Range, If-Match, If-None-Match, If-Modified-Since',
+    'Content-Type, Authorization, X-Request-Id, X-Timing, Last-Event-ID, X-Notify-Table, X-Notify-Action, Range, If-Match, If-None-Match, If-Modified-Since',
   )
   assert.equal(answer.headers.get('access-control-max-age'), '86400')
   assert.equal(answer.headers.get('access-control-allow-credentials'), null)
@@ -165,7 +165,7 @@ test('a listed origin is echoed, another one gets nothing, and both vary by orig
   }
 })
 
-test('a failure nobody meant is 500 `internal error`; its cause is in the log under the request id', async () => {
+test('a failure nobody meant is 500 `internal error`; its cause and stack are in the log under the request id', async () => {
   for (const path of ['/boom', '/boom-sync', '/bad-header', '/bigint']) {
     const answer = await get(path, { 'x-request-id': `id${path.slice(1)}` })
     assert.equal(answer.status, 500)
@@ -173,6 +173,7 @@ test('a failure nobody meant is 500 `internal error`; its cause is in the log un
     const entry = api.observations.find(({ attrs }) => attrs?.['requestId'] === `id${path.slice(1)}`)
     assert.equal(entry?.level, 'error')
     assert.doesNotMatch(String(entry?.attrs?.['error']), /\.ts:\d/)
+    assert.match(String(entry?.attrs?.['stack']), /Error.*\n\s+at /)
   }
   assert.match(JSON.stringify(api.observations), /hunter2.*deeper/)
 })

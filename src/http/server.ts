@@ -10,7 +10,7 @@ import type { Rate } from './rate-limit.ts'
 import type { Reply } from './route.ts'
 import { addressSubject, createClientAddress } from './wire/client-address.ts'
 import { drain } from './wire/drain.ts'
-import { causesOf, parserError, refuseSocket, toAppError } from './wire/error-response.ts'
+import { causesOf, parserError, refuseSocket, stackOf, toAppError } from './wire/error-response.ts'
 import { Exchange } from './wire/exchange.ts'
 import { createHeaders, requestIdOf } from './wire/headers.ts'
 import { KEEP_ALIVE_SECONDS } from './wire/plain-head.ts'
@@ -234,7 +234,13 @@ export function createHttpServer(deps: Deps): HttpServer {
       observe({
         level: error.status === 500 ? 'error' : 'warn',
         message: 'request failed',
-        attrs: { requestId, route: exchange.pattern, status: error.status, error: causesOf(error) },
+        attrs: {
+          requestId,
+          route: exchange.pattern,
+          status: error.status,
+          error: causesOf(error),
+          stack: stackOf(thrown),
+        },
       })
     }
     try {

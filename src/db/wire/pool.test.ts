@@ -306,6 +306,16 @@ function eachPing(t: TestContext, ask: (send: Send, count: number) => unknown): 
   return () => count
 }
 
+test('an error of ours inside a transaction stays what it is, and what was written is undone', async () => {
+  const mistake = new TypeError('x is undefined')
+  const failing = pool.tx(SYSTEM, async (tx) => {
+    await tx.run(sql`create table public.mistaken ()`)
+    throw mistake
+  })
+  await assert.rejects(failing, (error) => error === mistake)
+  assert.equal(await pool.fly(SYSTEM, sql`select to_regclass('public.mistaken')::text`), null)
+})
+
 async function startMonitor(t: TestContext): Promise<string[]> {
   const states: string[] = []
   const monitor = new Monitor(

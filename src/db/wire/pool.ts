@@ -4,6 +4,7 @@ import { sleep } from '../../core/clock.ts'
 import { AppError, databaseUnavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
+import { waitedFor } from '../../core/timing.ts'
 import type {
   ApartOptions,
   AsBytes,
@@ -245,7 +246,7 @@ class PostgresPool implements Pool {
     answer: (flight: Flight) => T,
   ): Promise<T> {
     const fly = () => this.#flyNow(who, statements, options, wants, answer)
-    return options.row === undefined ? fly() : this.#turns.take(options.row, options.signal, fly)
+    return waitedFor(options.row === undefined ? fly() : this.#turns.take(options.row, options.signal, fly))
   }
 
   #flyNow<T>(

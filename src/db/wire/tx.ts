@@ -1,4 +1,5 @@
 import { budgets } from '../../core/budgets.ts'
+import { waitedFor } from '../../core/timing.ts'
 import type { Row, Tx } from '../db.ts'
 import { fromPg, type PgError } from '../pg-errors.ts'
 import { Sql } from '../sql.ts'
@@ -33,7 +34,7 @@ export async function runTransaction<T>(
   const sendAll = async (statements: readonly Sql[], wish?: Wish): Promise<Flight> => {
     const steps = statements.map(stepOf)
     try {
-      return await fly(steps, wish)
+      return await waitedFor(fly(steps, wish))
     } catch (thrown) {
       const error = thrown as PgError
       error.statement = steps[error.statementIndex ?? 0]?.text

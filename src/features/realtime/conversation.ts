@@ -2,7 +2,7 @@ import { AppError, unauthorized } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import { readBody } from '../../http/contract.ts'
-import { causesOf, toAppError } from '../../http/wire/error-response.ts'
+import { causesOf, stackOf, toAppError } from '../../http/wire/error-response.ts'
 import type { RealtimeContext } from './context.ts'
 import { ownerOf } from './deliver/connections.ts'
 import {
@@ -81,7 +81,7 @@ export class Conversation {
     } catch (thrown) {
       const error = toAppError(thrown)
       if (error.status >= 500) {
-        const attrs = { status: error.status, error: causesOf(error) }
+        const attrs = { status: error.status, error: causesOf(error), stack: stackOf(thrown) }
         this.#deps.observe({ message: 'realtime: message failed', attrs })
       }
       this.#client.sendMessage({ type: 'reply', ref, status: 'error', error: error.errorCode, message: error.message })

@@ -232,7 +232,7 @@ test('what is no message is said so nine times; the tenth ends the connection', 
   assert.equal((await talk.ask({ type: 'ping' })).status, 'ok')
   assert.deepEqual(
     talk.heard.filter(({ type }) => type === 'error'),
-    nonsense.map(() => ({ type: 'error', message: 'invalid message' })),
+    nonsense.map(() => ({ type: 'error', error: 'invalid_body', message: 'invalid message' })),
   )
   talk.say('{"type"')
   assert.equal(await talk.closed(), 1008)

@@ -7,7 +7,11 @@ import { type FlatHeaders, headerLines } from './headers.ts'
 export const toAppError = (thrown: unknown): AppError =>
   thrown instanceof AppError ? thrown : new AppError('internal', 'internal error', { cause: thrown })
 
-/** Messages of an error and its causes, for the log; without stacks, which hold paths. */
+/** Where an error comes from that nobody meant to throw, for the log. */
+export const stackOf = (thrown: unknown): string | undefined =>
+  thrown instanceof Error && !(thrown instanceof AppError) ? thrown.stack : undefined
+
+/** Messages of an error and its causes, for the log. */
 export function causesOf(thrown: unknown): string {
   const said: string[] = []
   let error = thrown

@@ -3,6 +3,7 @@ import type { AuditEntry, AuditNote } from '../../core/audit-entry.ts'
 import type { CancelSignal } from '../../core/cancel-signal.ts'
 import type { AppError } from '../../core/errors.ts'
 import { ANONYMOUS, type Identity } from '../../core/identity.ts'
+import type { Timing } from '../../core/timing.ts'
 import type { Call, Connection, Route } from '../route.ts'
 import { announcesBody } from './body.ts'
 import type { CommonHeaders, FlatHeaders } from './headers.ts'
@@ -28,6 +29,8 @@ export class Exchange {
   pattern = 'unmatched'
   who: Identity = ANONYMOUS
   badBearer: AppError | undefined
+  /** Of a request that asks where its time goes, and may. */
+  timing: Timing | undefined
   /** The handler asked for the response itself, so node holds headers for it. */
   rawTaken = false
   /** The client waits for `100 Continue` before it sends its body (RFC 9110 §10.1.1). */

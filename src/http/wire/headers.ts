@@ -16,13 +16,14 @@ const EXPOSED = [
   'X-App-RateLimit-Limit',
   'X-App-RateLimit-Remaining',
   'X-App-RateLimit-Reset',
+  'Server-Timing',
 ].join(', ')
 
 const PREFLIGHT: FlatHeaders = [
   'Access-Control-Allow-Methods',
   'GET, POST, PUT, PATCH, DELETE, OPTIONS',
   'Access-Control-Allow-Headers',
-  'Content-Type, Authorization, X-Request-Id, Last-Event-ID, X-Notify-Table, X-Notify-Action, Range, If-Match, If-None-Match, If-Modified-Since',
+  'Content-Type, Authorization, X-Request-Id, X-Timing, Last-Event-ID, X-Notify-Table, X-Notify-Action, Range, If-Match, If-None-Match, If-Modified-Since',
   'Access-Control-Max-Age',
   '86400',
 ]

@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { AppError } from '../../core/errors.ts'
+import type { Timing } from '../../core/timing.ts'
 import type { JsonText, Reply } from '../route.ts'
 import type { Exchange } from './exchange.ts'
 import { type FlatHeaders, headerLines, putHeaders } from './headers.ts'
@@ -24,6 +25,7 @@ export function writeReply(exchange: Exchange, reply: Reply, draining: boolean, 
   const content = contentOf(reply)
   const bytes = content === undefined ? 0 : bytesOf(content)
   if (bytes > maxBytes) throw new AppError('response_too_large', 'response too large')
+  if (exchange.timing) pushTiming(exchange.own, exchange.timing)
   const lingers = exchange.leavesBodyUnread
   const isText = typeof content === 'string'
   // As many bytes as characters means ASCII, which node writes faster as latin1.
@@ -40,6 +42,11 @@ export function writeReply(exchange: Exchange, reply: Reply, draining: boolean, 
   else response.end(content, encoding)
   if (response.writableLength > 0) closeWhenStalled(response)
   return bytes
+}
+
+function pushTiming(own: FlatHeaders, timing: Timing): void {
+  timing.mark('reply')
+  own.push('Server-Timing', String(timing))
 }
 
 function writeAll(response: ServerResponse, pieces: readonly Buffer[]): void {

@@ -61,7 +61,8 @@ test('a stream needs a good token, and the header and the query must agree', asy
   ]
   for (const [query, headers, message] of refusals) {
     const answer = await api.call(`GET /api/realtime${query}`, { headers })
-    assert.deepEqual([answer.status, answer.body], [401, { code: 401, error: 'unauthorized', message }])
+    const error = message === 'authentication required' ? 'unauthorized' : 'invalid_token'
+    assert.deepEqual([answer.status, answer.body], [401, { code: 401, error, message }])
   }
   for (const ask of [
     { token: ana.token },

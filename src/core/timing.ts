@@ -1,0 +1,60 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+
+/** Where the time of one request went, for those who may ask. */
+export class Timing {
+  readonly #now: () => number
+  readonly #startedAt: number
+  readonly #stages: [name: string, ms: number][] = []
+  #markedAt: number
+  #waiting = 0
+  #waitingSince = 0
+  #waitedMs = 0
+
+  constructor(startedAt: number, now: () => number = () => performance.now()) {
+    this.#now = now
+    this.#startedAt = startedAt
+    this.#markedAt = startedAt
+  }
+
+  /** A stage is over. */
+  mark(stage: string): void {
+    const now = this.#now()
+    this.#stages.push([stage, now - this.#markedAt])
+    this.#markedAt = now
+  }
+
+  /** PostgreSQL is waited for until this is called; statements at the same time count once. */
+  wait(): () => void {
+    if (this.#waiting++ === 0) this.#waitingSince = this.#now()
+    return () => {
+      if (--this.#waiting === 0) this.#waitedMs += this.#now() - this.#waitingSince
+    }
+  }
+
+  /** The value of Server-Timing (W3C); `db` is part of the other stages. */
+  toString(): string {
+    const total = this.#now() - this.#startedAt
+    return [...this.#stages, ['db', this.#waitedMs] as const, ['total', total] as const]
+      .map(([name, ms]) => `${name};dur=${ms.toFixed(3)}`)
+      .join(', ')
+  }
+}
+
+const current = new AsyncLocalStorage<Timing>()
+let measured = 0
+
+/** Statements of this work count. Following calls through promises costs every request a little, so it ends with the last. */
+export async function measure<T>(timing: Timing, work: () => T | Promise<T>): Promise<T> {
+  measured++
+  try {
+    return await current.run(timing, work)
+  } finally {
+    if (--measured === 0) current.disable()
+  }
+}
+
+/** Counts as waiting for PostgreSQL if the request it is for is measured. */
+export function waitedFor<T>(answer: Promise<T>): Promise<T> {
+  const timing = measured === 0 ? undefined : current.getStore()
+  return timing ? answer.finally(timing.wait()) : answer
+}
