@@ -125,3 +125,17 @@ test('bounded parallelism goes through all items', async () => {
   assert.deepEqual(seen.sort(), [1, 2, 3, 4, 5])
   assert.equal(most, 2)
 })
+
+test('after a failure no further item is begun', async () => {
+  const seen: number[] = []
+  const work = async (item: number): Promise<void> => {
+    seen.push(item)
+    await nextTurn()
+    if (item === 1) throw new Error('broken')
+    await nextTurn()
+  }
+  await assert.rejects(inParallel([1, 2, 3, 4, 5], 2, work), { message: 'broken' })
+  await nextTurn()
+  await nextTurn()
+  assert.deepEqual(seen, [1, 2])
+})
