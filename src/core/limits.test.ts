@@ -50,8 +50,8 @@ test('a waiting caller gives up when it is gone or has waited long enough, and n
   const cancelled = semaphore.run(async () => assert.fail('ran'), { signal: abort.signal })
   const late = semaphore.run(async () => assert.fail('ran'), { timeoutMs: 1 })
   abort.abort()
-  await assert.rejects(cancelled, { kind: 'request_timeout' })
-  await assert.rejects(late, { kind: 'unavailable', message: 'server busy' })
+  await assert.rejects(cancelled, { errorCode: 'request_timeout' })
+  await assert.rejects(late, { errorCode: 'server_busy', message: 'server busy' })
   await assert.rejects(
     semaphore.run(async () => assert.fail('ran'), { signal: abort.signal }),
     AppError,
