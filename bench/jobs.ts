@@ -1,7 +1,7 @@
 /**
  * npm run bench jobs [-- --quick]
  * Short jobs through the queue, against pgbench with the bare statements: claim one row and delete it, with as many
- * clients as there are places for jobs: as many as the server has when nobody configures it, 8 and 32. Rounds are
+ * clients as there are places for jobs: 4, the default, 8 and 32. Rounds are
  * interleaved, so that a noisy machine disturbs both alike.
  */
 import { cpus } from 'node:os'
@@ -18,7 +18,12 @@ import { median } from './kit/report.ts'
 const quick = process.argv.includes('--quick')
 const JOBS = quick ? 3_000 : 10_000
 const ROUNDS = quick ? 1 : 3
-const BAR = 0.5
+/** By places. A claim brings no more jobs than there are places, so with few places empty jobs wait for claims. */
+const BARS = new Map([
+  [4, 0.25],
+  [8, 0.4],
+  [32, 0.5],
+])
 
 const cluster = await startPostgres({ settings: { shared_buffers: '256MB' } })
 const observe = () => {}
@@ -77,7 +82,7 @@ async function bare(clients: number): Promise<number> {
   return pgbench(binary, cluster.url, [claim], quick ? 2 : 5, clients)
 }
 
-for (const places of [config.jobs.worker_concurrency, 8, 32]) {
+for (const [places, bar] of BARS) {
   const ratios: number[] = []
   for (let round = 1; round <= ROUNDS; round++) {
     const [rate, mark] = [await ours(places), await bare(places)]
@@ -89,7 +94,7 @@ for (const places of [config.jobs.worker_concurrency, 8, 32]) {
   const ratio = median(ratios)
   console.log(
     binary
-      ? `${JOBS} jobs, ${places} at a time, ${cpus().length} cores: ratio ${ratio.toFixed(2)}, bar ${BAR} ${ratio >= BAR ? 'ok' : 'BELOW'}`
+      ? `${JOBS} jobs, ${places} at a time, ${cpus().length} cores: ratio ${ratio.toFixed(2)}, bar ${bar} ${ratio >= bar ? 'ok' : 'BELOW'}`
       : 'pgbench is not installed: nothing to compare with',
   )
 }

@@ -50,8 +50,8 @@ test('a waiting caller gives up when it is gone or has waited long enough, and n
   const cancelled = semaphore.run(async () => assert.fail('ran'), { signal: abort.signal })
   const late = semaphore.run(async () => assert.fail('ran'), { timeoutMs: 1 })
   abort.abort()
-  await assert.rejects(cancelled, { kind: 'request_timeout' })
-  await assert.rejects(late, { kind: 'unavailable', message: 'server busy' })
+  await assert.rejects(cancelled, { errorCode: 'request_timeout' })
+  await assert.rejects(late, { errorCode: 'server_busy', message: 'server busy' })
   await assert.rejects(
     semaphore.run(async () => assert.fail('ran'), { signal: abort.signal }),
     AppError,
@@ -124,4 +124,18 @@ test('bounded parallelism goes through all items', async () => {
   })
   assert.deepEqual(seen.sort(), [1, 2, 3, 4, 5])
   assert.equal(most, 2)
+})
+
+test('after a failure no further item is begun', async () => {
+  const seen: number[] = []
+  const work = async (item: number): Promise<void> => {
+    seen.push(item)
+    await nextTurn()
+    if (item === 1) throw new Error('broken')
+    await nextTurn()
+  }
+  await assert.rejects(inParallel([1, 2, 3, 4, 5], 2, work), { message: 'broken' })
+  await nextTurn()
+  await nextTurn()
+  assert.deepEqual(seen, [1, 2])
 })

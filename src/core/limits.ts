@@ -166,13 +166,16 @@ export class Budget {
   }
 }
 
-/** Runs `work` over all items, at most `width` at a time. */
+/** Runs `work` over all items, at most `width` at a time. After a failure none is begun any more. */
 export async function inParallel<T>(
   items: readonly T[],
   width: number,
   work: (item: T) => Promise<void>,
 ): Promise<void> {
-  const rest = items.values()
+  // A generator, because a loop that throws ends it for the other loops too.
+  const rest = (function* () {
+    yield* items
+  })()
   const worker = async (): Promise<void> => {
     for (const item of rest) await work(item)
   }

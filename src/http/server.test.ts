@@ -83,7 +83,7 @@ test('the head of an answer without headers of its own is our text, and node mak
   const writeHead = t.mock.method(ServerResponse.prototype, 'writeHead')
   const plain = await fetch(`${api.url}/health`)
   assert.deepEqual([plain.status, await plain.json()], [200, { status: 'ok' }])
-  // If this is 1, the property that wire/plain-head.ts sets has gone or means something else.
+  // If this is 1, the property that wire/node-internals.ts sets has gone or means something else.
   assert.equal(writeHead.mock.callCount(), 0)
   assert.equal(await (await fetch(`${api.url}/own-headers`)).text(), 'hällo')
   assert.equal(writeHead.mock.callCount(), 1)

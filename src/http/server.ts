@@ -13,12 +13,12 @@ import { drain } from './wire/drain.ts'
 import { causesOf, parserError, refuseSocket, stackOf, toAppError } from './wire/error-response.ts'
 import { Exchange } from './wire/exchange.ts'
 import { createHeaders, requestIdOf } from './wire/headers.ts'
-import { KEEP_ALIVE_SECONDS } from './wire/plain-head.ts'
+import { KEEP_ALIVE_SECONDS, PlainHeads, responseOn } from './wire/node-internals.ts'
 import { type ArrivalPace, Receiving } from './wire/receiving.ts'
 import { closeWhenStalled, writeReply } from './wire/reply.ts'
 import { loggedPath, splitTarget } from './wire/target.ts'
 import { type ReadingPace, Unsent } from './wire/unsent.ts'
-import { isAnswering, lastResponseOn, requestsUpgradedAt } from './wire/upgrade.ts'
+import { lastResponseOn, requestsUpgradedAt } from './wire/upgrade.ts'
 
 /** One finished request, for the access log and the metrics. Never bodies or bearers. */
 export type RequestInfo = {
@@ -101,6 +101,7 @@ export function createHttpServer(deps: Deps): HttpServer {
   const maxConcurrent = config.maxConcurrent ?? 10_000
   /** Node knows no more of these. */
   const upgraded = new Set<Socket>()
+  const heads = new PlainHeads()
   let draining = false
   let handling = 0
   let streaming = 0
@@ -186,7 +187,7 @@ export function createHttpServer(deps: Deps): HttpServer {
   }
 
   function send(exchange: Exchange, reply: Reply): void {
-    const bytes = writeReply(exchange, reply, draining || exchange.upgradeHead !== undefined, answerBytes)
+    const bytes = writeReply(exchange, reply, draining || exchange.upgradeHead !== undefined, answerBytes, heads)
     exchange.sentBytes = bytes
     if (exchange.response.writableLength > 0) unsent.watch(exchange.response, addressSubject(exchange.ip), bytes)
   }
@@ -302,7 +303,7 @@ export function createHttpServer(deps: Deps): HttpServer {
     upgraded.add(socket)
     socket.once('close', () => upgraded.delete(socket)).on('error', () => socket.destroy())
     // Nobody asks for an upgrade before the answer to an earlier request has come.
-    if (isAnswering(socket)) socket.destroy()
+    if (responseOn(socket)) socket.destroy()
     else handle(request, lastResponseOn(socket, request), false, head)
   })
   server.on('connect', (_request: IncomingMessage, socket: Socket) => {
@@ -311,7 +312,7 @@ export function createHttpServer(deps: Deps): HttpServer {
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
     if (refused.has(socket)) return
     refused.add(socket)
-    const begun = (socket as Socket & { _httpMessage?: ServerResponse })._httpMessage?.headersSent === true
+    const begun = responseOn(socket)?.headersSent === true
     if (error.code === 'ECONNRESET' || !socket.writable || begun) socket.destroy()
     else refuse(socket, parserError(error.code))
   })

@@ -1,4 +1,5 @@
 import { reasonOf } from '../../core/errors.ts'
+import { inParallel } from '../../core/limits.ts'
 import { isUuid } from '../../core/uuid.ts'
 import { type Context, UsageError } from '../command.ts'
 import { callAdmin } from '../server-api.ts'
@@ -66,17 +67,12 @@ async function sendAll(context: Context, at: string, files: readonly LocalFile[]
     files.reduce((sum, { size }) => sum + size, 0),
     files.length,
   )
-  const waiting = [...files]
-  const worker = async (): Promise<void> => {
-    for (let file = waiting.shift(); file; file = waiting.shift()) {
+  try {
+    await inParallel(files, SENT_AT_ONCE, async (file) => {
       await sendOne(context, at, file, progress)
       progress.fileDone()
-    }
-  }
-  try {
-    await Promise.all(Array.from({ length: SENT_AT_ONCE }, worker))
+    })
   } finally {
-    waiting.length = 0
     progress.end()
   }
 }

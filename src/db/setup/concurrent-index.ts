@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { AppError, badRequest, notFound, serverBusy } from '../../core/errors.ts'
+import { Semaphore } from '../../core/limits.ts'
 import { fromPg, type PgError } from '../pg-errors.ts'
 import { Ident, type Sql, sql } from '../sql.ts'
 import type { Pool } from '../wire/pool.ts'
@@ -42,6 +43,7 @@ export function indexName(asked: string | undefined, parts: readonly string[]): 
  */
 export class ConcurrentIndexes {
   readonly #db: Pick<Pool, 'openConnection'>
+  readonly #builds = new Semaphore(MAX_AT_ONCE)
   readonly #open = new Set<pg.Client>()
 
   constructor(db: Pick<Pool, 'openConnection'>) {
@@ -96,7 +98,11 @@ export class ConcurrentIndexes {
   }
 
   async #connected(work: (client: pg.Client) => Promise<void>): Promise<void> {
-    if (this.#open.size >= MAX_AT_ONCE) throw serverBusy()
+    if (this.#builds.isFull) throw serverBusy()
+    await this.#builds.run(() => this.#onConnection(work))
+  }
+
+  async #onConnection(work: (client: pg.Client) => Promise<void>): Promise<void> {
     const client = await this.#db.openConnection()
     this.#open.add(client)
     try {

@@ -2,9 +2,10 @@ import type { Act } from '../../core/audit-entry.ts'
 import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import { Semaphore } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
 import { audited, auditStatement, MADE_RECORD } from '../../db/audit.ts'
-import type { Db } from '../../db/db.ts'
+import type { Db, FlyOptions } from '../../db/db.ts'
 import { isRefreshing } from '../../db/pg-errors.ts'
 import type { Sql } from '../../db/sql.ts'
 import {
@@ -33,7 +34,7 @@ export type Refreshed = { durationMs: number; registration: string | null }
 export class Views {
   readonly #db: Db
   readonly #observe: Observe
-  #running = 0
+  readonly #refreshes = new Semaphore(MAX_AT_ONCE)
 
   constructor({ db, observe }: { db: Db; observe: Observe }) {
     this.#db = db
@@ -113,21 +114,15 @@ export class Views {
 
   /** What went wrong, if something did. A refresh that runs already is no outcome of this one, and recorded by nobody. */
   async #run(found: Found, mode: RefreshMode, signal: CancelSignal, entry: readonly Sql[]): Promise<Error | undefined> {
-    if (this.#running >= MAX_AT_ONCE)
-      throw new AppError('server_busy', 'server busy', { headers: { 'Retry-After': '1' } })
-    this.#running++
+    if (this.#refreshes.isFull) throw new AppError('server_busy', 'server busy', { headers: { 'Retry-After': '1' } })
+    const statements: [Sql, ...Sql[]] = [lockRefresh(found.oid), refresh(found.schema, found.name, mode), ...entry]
+    const options: FlyOptions = { kind: 'apart', timeoutMs: TIMEOUT_MS, signal }
     try {
-      await this.#db.run(SYSTEM, [lockRefresh(found.oid), refresh(found.schema, found.name, mode), ...entry], {
-        kind: 'apart',
-        timeoutMs: TIMEOUT_MS,
-        signal,
-      })
+      await this.#refreshes.run(() => this.#db.run(SYSTEM, statements, options))
       return undefined
     } catch (error) {
       if (isRefreshing(error)) throw new AppError('in_progress', 'refresh already in progress')
       return error instanceof Error ? error : new Error(reasonOf(error))
-    } finally {
-      this.#running--
     }
   }
 

@@ -4,7 +4,7 @@ import type { Timing } from '../../core/timing.ts'
 import type { JsonText, Reply } from '../route.ts'
 import type { Exchange } from './exchange.ts'
 import { type FlatHeaders, headerLines, putHeaders } from './headers.ts'
-import { setPlainHead, takesPlainHead } from './plain-head.ts'
+import type { PlainHeads } from './node-internals.ts'
 
 /** How long a client that still sends is listened to after its answer, so that it gets to read it. */
 const LINGER_MS = 1000
@@ -20,7 +20,13 @@ const PIECE = 128 * 1024
 const LARGE = 8 * PIECE
 
 /** Returns the bytes of the content. */
-export function writeReply(exchange: Exchange, reply: Reply, draining: boolean, maxBytes: number): number {
+export function writeReply(
+  exchange: Exchange,
+  reply: Reply,
+  draining: boolean,
+  maxBytes: number,
+  heads: PlainHeads,
+): number {
   const { response } = exchange
   const content = contentOf(reply)
   const bytes = content === undefined ? 0 : bytesOf(content)
@@ -30,9 +36,9 @@ export function writeReply(exchange: Exchange, reply: Reply, draining: boolean, 
   const isText = typeof content === 'string'
   // As many bytes as characters means ASCII, which node writes faster as latin1.
   const isAscii = isText && bytes === content.length
-  const isPlain = !reply.headers && !draining && !lingers && !exchange.rawTaken && takesPlainHead(response)
+  const isPlain = !reply.headers && !draining && !lingers && !exchange.rawTaken && heads.accepts(response)
   const isWhole = isPlain && isText && isAscii && bytes <= LARGE && exchange.request.method !== 'HEAD'
-  if (isPlain) setPlainHead(response, reply.status, plainLines(exchange, reply, bytes), isWhole ? content : '')
+  if (isPlain) heads.set(response, reply.status, plainLines(exchange, reply, bytes), isWhole ? content : '')
   else response.writeHead(reply.status, flatHead(exchange, reply, bytes, draining || lingers))
   const encoding = isAscii ? 'latin1' : 'utf8'
   if (lingers) linger(exchange, content)

@@ -1,13 +1,13 @@
-import { IncomingMessage, ServerResponse } from 'node:http'
+import { type IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { AppError, badRequest } from '../../core/errors.ts'
 import type { Route } from '../route.ts'
+import { requestsUpgradedIf } from './node-internals.ts'
 import { splitTarget } from './target.ts'
 
 /**
- * Node lets go of every connection whose request asks for any upgrade as soon as one route takes upgrades. But a server may
- * ignore the header (RFC 9110 §7.8), and clients that offer h2c with each request rely on that: only requests for a
- * WebSocket at a path that has one are let go.
+ * A server may ignore the header Upgrade (RFC 9110 §7.8), and clients that offer h2c with each request rely on that: only
+ * requests for a WebSocket at a path that has one are upgraded.
  */
 export function requestsUpgradedAt(routes: readonly Route[]): typeof IncomingMessage {
   const paths = new Set(routes.filter(({ upgrade }) => upgrade).map(({ path }) => path))
@@ -15,18 +15,7 @@ export function requestsUpgradedAt(routes: readonly Route[]): typeof IncomingMes
     method === 'GET' &&
     headers.upgrade?.toLowerCase() === 'websocket' &&
     paths.has(splitTarget(url).path.replace(/\/$/, ''))
-
-  return class Request extends IncomingMessage {
-    asksForUpgrade = false
-
-    /** Written and read by node's server; not in its types. */
-    get upgrade(): boolean {
-      return this.asksForUpgrade && (this.method === 'CONNECT' || isTaken(this))
-    }
-    set upgrade(asked: boolean) {
-      this.asksForUpgrade = asked
-    }
-  }
+  return requestsUpgradedIf(isTaken)
 }
 
 /** For an answer to a request whose connection node has let go of; the connection ends with it. */
@@ -42,10 +31,6 @@ export function lastResponseOn(socket: Socket, request: IncomingMessage): Server
   })
   return response
 }
-
-/** Whether an earlier answer is still under way there. */
-export const isAnswering = (socket: Socket): boolean =>
-  Boolean((socket as Socket & { _httpMessage?: ServerResponse | null })._httpMessage)
 
 const KEY = /^[+/0-9A-Za-z]{22}==$/
 

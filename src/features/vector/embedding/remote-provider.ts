@@ -1,5 +1,6 @@
 import { sleep } from '../../../core/clock.ts'
 import { AppError, hasStatus, serverBusy } from '../../../core/errors.ts'
+import { Semaphore } from '../../../core/limits.ts'
 import type { Message } from '../../../core/observations.ts'
 import type { Observe } from '../../../core/observe.ts'
 import { type Outgoing, OutgoingError } from '../../../http/out/outgoing.ts'
@@ -27,7 +28,7 @@ const LONGEST_WAIT_MS = 2_000
 export class RemoteProvider implements Provider {
   readonly #options: Options
   readonly #breaker: Breaker
-  #running = 0
+  readonly #requests = new Semaphore(MAX_AT_ONCE)
 
   constructor(options: Options) {
     this.#options = options
@@ -36,13 +37,8 @@ export class RemoteProvider implements Provider {
   }
 
   async embed(texts: readonly string[]): Promise<readonly (readonly number[])[]> {
-    if (this.#running >= MAX_AT_ONCE) throw serverBusy()
-    this.#running++
-    try {
-      return await this.#breaker.run(() => this.#tryAll(texts), isFailure)
-    } finally {
-      this.#running--
-    }
+    if (this.#requests.isFull) throw serverBusy()
+    return this.#requests.run(() => this.#breaker.run(() => this.#tryAll(texts), isFailure))
   }
 
   async #tryAll(texts: readonly string[]): Promise<number[][]> {
