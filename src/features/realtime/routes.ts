@@ -6,7 +6,7 @@ import type { Observe } from '../../core/observe.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
-import type { Route } from '../../http/route.ts'
+import type { Feature } from '../../http/feature.ts'
 import { Connections } from './deliver/connections.ts'
 import { Hub } from './hub.ts'
 import { socketRoute } from './socket-route.ts'
@@ -41,19 +41,10 @@ type Deps = {
   opened: (who: Identity) => () => void
 }
 
-export type Realtime = {
-  routes: Route[]
-  stats(): { realtime_connections: number }
-  start(): void
-  /** Ends the connections; their clients come back to another process. */
-  drain(): void
-  stop(): Promise<void>
-}
-
 /** What is wanted (`subscribe/`) → what each may see of a page of the log (`visibility/`) → clients (`deliver/`). */
-export function createRealtime(deps: Deps): Realtime {
-  const { db, log, config, clock, observe } = deps
-  const tables = new Tables(db, deps.schema, clock)
+export function createRealtime(deps: Deps): Feature {
+  const { db, log, config, clock, observe, visitorsMayListen, identify } = deps
+  const tables = new Tables(deps)
   const filters = new FilterQueue(clock)
   const hub = new Hub({
     log,
@@ -68,8 +59,7 @@ export function createRealtime(deps: Deps): Realtime {
     maxPerOwner: config.max_connections_per_user,
   })
   const context = {
-    ...{ hub, connections, tables, filters },
-    visitorsMayListen: deps.visitorsMayListen,
+    ...{ hub, connections, tables, filters, visitorsMayListen },
     client: { bufferSize: config.buffer_size, clock },
     requires() {
       if (!config.enabled) throw notFound('realtime is not enabled', 'feature_disabled')
@@ -79,7 +69,7 @@ export function createRealtime(deps: Deps): Realtime {
   deps.onRevoked((isRevoked) => connections.endRevoked(isRevoked))
 
   return {
-    routes: [streamRoute(context), socketRoute({ ...context, identify: deps.identify, observe })],
+    routes: [streamRoute(context), socketRoute({ ...context, identify, observe })],
     stats: () => ({ realtime_connections: connections.size }),
     start: () => connections.start(),
     drain: () => connections.drain(),

@@ -46,9 +46,14 @@ test('who has not said a token may ask for nothing, and hears what is theirs aft
   his.close()
 })
 
-test('who says no token is let go after ten seconds', async () => {
+test('who says no token is let go after ten seconds', async (t) => {
+  const timers = t.mock.method(globalThis, 'setTimeout')
   const talk = await talkTo(api.url)
+  const expire = timers.mock.calls.findLast(({ arguments: [, ms] }) => ms === 10_000)?.arguments[0]
+  timers.mock.restore()
   assert.equal((await talk.ask({ type: 'ping' })).status, 'ok')
+  assert.equal(talk.ws.readyState, talk.ws.OPEN)
+  expire?.()
   assert.equal(await talk.closed(), 4401)
   assert.deepEqual(talk.heard.at(-1), {
     type: 'error',
@@ -138,9 +143,11 @@ test('tokens renewed while they are revoked: the connection ends or belongs to a
 })
 
 test('a connection says once for each token that it is about to expire, and ends with it', async () => {
-  const short = await startServer({ on: api, config: { 'auth.token_duration': 15 } })
+  const short = await startServer({ on: api, config: { 'auth.token_duration': 8 } })
   const email = `p${++people}@x.test`
-  const { token, refreshToken } = await short.signUp(email)
+  const { refreshToken } = await short.signUp(email)
+  const refreshed = (await short.call('POST /api/auth/refresh', { json: { refreshToken } })).body
+  const { token } = refreshed
   const talk = await talkTo(short.url)
   await talk.ask({ type: 'auth', token })
   await talk.ask({ type: 'subscribe', tables: ['open'] })
@@ -150,7 +157,8 @@ test('a connection says once for each token that it is about to expire, and ends
   assert.deepEqual(notices(), [expOf(token)])
   // In another second, so that the new one ends later.
   await new Promise((resolve) => setTimeout(resolve, 1_100))
-  const next = (await short.call('POST /api/auth/refresh', { json: { refreshToken } })).body.token
+  const again = await short.call('POST /api/auth/refresh', { json: { refreshToken: refreshed.refreshToken } })
+  const next = again.body.token
   assert.equal((await talk.ask({ type: 'auth', token: next })).status, 'ok')
   await eventually(() => assert.deepEqual(notices(), [expOf(token), expOf(next)]))
   assert.equal(await talk.closed(), 4401)

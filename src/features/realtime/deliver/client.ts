@@ -25,20 +25,18 @@ export abstract class Client {
   who: Identity
   /** When this client was last sent an id, from which it would resume. */
   lastIdAt: number
-  readonly #clock: Clock
-  readonly #format: Format
   readonly #out: Writable
-  readonly #bufferSize: number
+  readonly #format: Format
+  readonly #options: ClientOptions
   #warnedOf: number | undefined
   #onDrain: (() => void) | undefined
 
-  constructor(out: Writable, format: Format, { who, bufferSize, clock }: ClientOptions) {
-    this.who = who
-    this.lastIdAt = clock.now()
-    this.#clock = clock
-    this.#format = format
+  constructor(out: Writable, format: Format, options: ClientOptions) {
+    this.who = options.who
+    this.lastIdAt = options.clock.now()
     this.#out = out
-    this.#bufferSize = bufferSize
+    this.#format = format
+    this.#options = options
     const onDrain = (): void => this.#onDrain?.()
     out.on('drain', onDrain).on('close', onDrain)
   }
@@ -54,14 +52,14 @@ export abstract class Client {
 
   write(bytes: Buffer | string): void {
     if (this.closed) return
-    if (this.#waiting > this.#bufferSize) this.drop()
+    if (this.#waiting > this.#options.bufferSize) this.drop()
     else this.#out.write(bytes)
   }
 
   /** As `write`, of something with an id. */
   send(bytes: Buffer): void {
     this.write(bytes)
-    this.lastIdAt = this.#clock.now()
+    this.lastIdAt = this.#options.clock.now()
   }
 
   deliver(changes: EncodedChanges): void {
@@ -74,7 +72,7 @@ export abstract class Client {
 
   /** Resolves when the client has caught up, or is gone. */
   async drained(): Promise<void> {
-    while (!this.closed && this.#out.writableNeedDrain && this.#waiting > this.#bufferSize / 4) {
+    while (!this.closed && this.#out.writableNeedDrain && this.#waiting > this.#options.bufferSize / 4) {
       await new Promise<void>((resolve) => {
         this.#onDrain = resolve
       })
@@ -84,7 +82,8 @@ export abstract class Client {
   /** Once for each token, a minute before it expires, or at once when less is left. */
   warnOfExpiry(): void {
     const expiry = expiryOf(this.who)
-    if (expiry === undefined || this.#warnedOf === expiry || this.#clock.now() < expiry - EXPIRY_NOTICE_MS) return
+    if (expiry === undefined || this.#warnedOf === expiry || this.#options.clock.now() < expiry - EXPIRY_NOTICE_MS)
+      return
     this.#warnedOf = expiry
     this.write(this.#format.expiring(Math.floor(expiry / 1000)))
   }

@@ -21,15 +21,11 @@ const MAX_MISSING = 1_000
 
 /** The tables that callers name, in a snapshot of the schema that may be a moment old. */
 export class Tables {
-  readonly #db: Db
-  readonly #schema: SchemaCache
-  readonly #clock: Clock
+  readonly #deps: { db: Db; schema: SchemaCache; clock: Clock }
   readonly #missingSince = new Map<string, number>()
 
-  constructor(db: Db, schema: SchemaCache, clock: Clock) {
-    this.#db = db
-    this.#schema = schema
-    this.#clock = clock
+  constructor(deps: { db: Db; schema: SchemaCache; clock: Clock }) {
+    this.#deps = deps
   }
 
   /** What a caller selects, if the tables exist and the caller may read them. */
@@ -38,40 +34,40 @@ export class Tables {
     if (!filter?.trim()) return found ? wantedTables(found.map(keyOf), undefined) : EVERYTHING
     const [only] = found ?? []
     if (!only || found?.length !== 1) throw badRequest('filter requires exactly one table', 'invalid_filter')
-    await tryFilter(this.#db, who, filter, { schema: this.#schema.read(), table: only })
+    await tryFilter(this.#deps.db, who, filter, { schema: this.#deps.schema.read(), table: only })
     return wantedTables([keyOf(only)], filter)
   }
 
   /** The keys of those of the tables that exist. */
   keysOf(names: readonly string[]): string[] {
     return names.flatMap((name) => {
-      const table = findTable(this.#schema.read(), name)
+      const table = findTable(this.#deps.schema.read(), name)
       return table ? [keyOf(table)] : []
     })
   }
 
   /** A snapshot that knows these tables. One that is missing may be new; one that was missing just now is not. */
   async schemaWith(names: readonly string[]): Promise<Schema> {
-    const now = this.#clock.now()
+    const now = this.#deps.clock.now()
     const mayBeNew = (name: string): boolean =>
       now - (this.#missingSince.get(name) ?? Number.NEGATIVE_INFINITY) >= RETRY_MISSING_MS
-    const known = await lookOnce(this.#schema, (snapshot) => {
+    const known = await lookOnce(this.#deps.schema, (snapshot) => {
       const missing = names.filter((name) => !findTable(snapshot, name) && mayBeNew(name))
       if (missing.length === 0) return snapshot
       if (this.#missingSince.size > MAX_MISSING) this.#missingSince.clear()
       for (const name of missing) this.#missingSince.set(name, now)
       return undefined
     })
-    return known ?? this.#schema.read()
+    return known ?? this.#deps.schema.read()
   }
 
   async #readable(who: Identity, names: readonly string[]): Promise<Table[]> {
     const viewer = viewerOf(who)
     const found: Table[] = []
     for (const name of boundedNames(names)) {
-      const table = findTable(this.#schema.read(), name) ?? findTable(await this.schemaWith([name]), name)
+      const table = findTable(this.#deps.schema.read(), name) ?? findTable(await this.schemaWith([name]), name)
       if (!table || !mayDo(table, viewer.role, 'select')) throw badRequest(`unknown table: ${name}`, 'unknown_table')
-      if (!isAllowed(this.#schema.read(), table, viewer)) throw notAllowed(table)
+      if (!isAllowed(this.#deps.schema.read(), table, viewer)) throw notAllowed(table)
       found.push(table)
     }
     return found

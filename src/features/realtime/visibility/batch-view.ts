@@ -147,8 +147,8 @@ class BatchView implements View {
     for (const of of this.#relevantTo(interest)) {
       const matches = await this.#matchesOf(interest, of)
       if (matches instanceof AppError) return matches
-      const isUnderPolicies = isSecured(of, interest.viewer)
-      sights.push({ of, matches, seen: isUnderPolicies ? seen : undefined, cut: await this.#cutOf(interest, of) })
+      const visible = isSecured(of, interest.viewer) ? (seen ?? NOTHING) : undefined
+      sights.push({ of, matches, seen: visible, cut: await this.#cutOf(interest, of) })
     }
     return this.#compose(sights, interest.viewer)
   }
@@ -159,7 +159,7 @@ class BatchView implements View {
     const filter = filterOn(wanted, key)
     if (filter === undefined) return undefined
     const name = JSON.stringify([viewer.role, key, filter])
-    return once(this.#matches, name, async () => (changes ? this.#match(interest, filter, changes) : new Map()))
+    return once(this.#matches, name, async () => (changes ? this.#match(interest, filter, changes) : NOTHING))
   }
 
   /** A filter whose column is gone meanwhile, or that takes too long, ends its own streams alone. */
@@ -214,6 +214,7 @@ class BatchView implements View {
   }
 }
 
+const NOTHING: SidesByNumber = new Map()
 const sidesOf = (known: SidesByNumber | undefined, n: number): Sides => (known ? (known.get(n) ?? NEITHER) : BOTH)
 
 const isSecured = ({ changes }: Laid, { role }: Viewer): boolean => role !== 'none' && changes?.security.rls === true

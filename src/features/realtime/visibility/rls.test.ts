@@ -380,9 +380,15 @@ test('a stream ends when its session is signed out, its key revoked, or the secr
 })
 
 test('a stream ends when its token expires', async () => {
-  const brief = await startServer({ on: api, config: { 'auth.token_duration': 15 } })
-  const user = await brief.signUp('brief@x.test')
-  const stream = await listenTo(brief.url, { token: user.token })
+  const brief = await startServer({ on: api, config: { 'auth.token_duration': 3 } })
+  let { refreshToken } = await brief.signUp('brief@x.test')
+  const stream = await eventually(async () => {
+    const { body } = await brief.call('POST /api/auth/refresh', { json: { refreshToken } })
+    refreshToken = body.refreshToken
+    const opened = await listenTo(brief.url, { token: body.token })
+    assert.equal(opened.status, 200)
+    return opened
+  })
   const error = await stream.until(({ event }) => event === 'error')
   assert.equal(error.data.message, 'invalid or expired token')
   await stream.ended()

@@ -127,8 +127,10 @@ const answers = (table: Table, images: Images, by: Record<keyof Images, Sql>): S
   select ${verdicts(table, images.live, by.live)} || '|' || ${verdicts(table, images.partial, by.partial)} || '|' ||
     ${verdicts(table, images.gone, by.gone)} || '|' || ${verdicts(table, images.old, by.old)}`
 
+/** Everything of a caller that a policy can read. The actor of the log is that of the flight, so it is none of them. */
 export const become = ({ userId, email, aal }: DatabaseSession): Sql => sql`
-  select set_config('svc.user_id', ${userId}, true), set_config('svc.user_email', ${email}, true), set_config('svc.aal', ${aal}, true)`
+  select set_config('svc.user_id', ${userId}, true), set_config('svc.user_email', ${email}, true), set_config('svc.aal', ${aal}, true),
+    set_config('svc.actor', '', true)`
 
 /**
  * The same question follows for many identities. PostgreSQL would plan it anew for each, because it guesses that a plan for
