@@ -6,7 +6,7 @@
 import { spawn } from 'node:child_process'
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
-import { openConnection } from '../src/db/wire/connect.ts'
+import { openConnection } from '../src/db/protocol/driver.ts'
 import { startPostgres } from './kit/postgres.ts'
 import { findPostgresTool, startBuilt } from './kit/processes.ts'
 import { median } from './kit/report.ts'

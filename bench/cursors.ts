@@ -3,7 +3,7 @@
  * A page far behind against the first one of the same list, by cursor, over two million rows: by key, descending, and by
  * several columns with NULLs in them. A page must cost the same however far it is.
  */
-import { openConnection } from '../src/db/wire/connect.ts'
+import { openConnection } from '../src/db/protocol/driver.ts'
 import { startPostgres } from './kit/postgres.ts'
 import { startBuilt } from './kit/processes.ts'
 import { median } from './kit/report.ts'

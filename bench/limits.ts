@@ -3,7 +3,7 @@
  * What must stay flat or bounded: latency over the size of a table (ten million rows with --large), memory over the
  * size of a page, reads during a storm of logins, the cost of a token.
  */
-import { openConnection } from '../src/db/wire/connect.ts'
+import { openConnection } from '../src/db/protocol/driver.ts'
 import { seed } from './kit/database.ts'
 import { startPostgres } from './kit/postgres.ts'
 import { load, startBuilt } from './kit/processes.ts'

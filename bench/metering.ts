@@ -3,7 +3,7 @@
  * What counting usage and auditing data add to a read by id: servers on databases of their own in one PostgreSQL, one with
  * both switched on and two with both off, in turns. The second of those is the control: what it seems to add is noise.
  */
-import { openConnection } from '../src/db/wire/connect.ts'
+import { openConnection } from '../src/db/protocol/driver.ts'
 import { seed } from './kit/database.ts'
 import { startPostgres } from './kit/postgres.ts'
 import { load, processorMs, type Stage, startBuilt } from './kit/processes.ts'

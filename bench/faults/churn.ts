@@ -7,7 +7,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startApp } from '../../src/app.ts'
 import { loadConfig } from '../../src/config/config.ts'
-import { openConnection } from '../../src/db/wire/connect.ts'
+import { openConnection } from '../../src/db/protocol/driver.ts'
 import { startPostgres } from '../kit/postgres.ts'
 
 const TABLES = 1000

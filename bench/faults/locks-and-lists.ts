@@ -3,7 +3,7 @@
  * Nobody waits for somebody else's statement: writes to other rows while one row is locked, and reads while strangers
  * ask for slow lists and slow functions.
  */
-import { openConnection } from '../../src/db/wire/connect.ts'
+import { openConnection } from '../../src/db/protocol/driver.ts'
 import type { Measured } from '../kit/load.ts'
 import { startPostgres } from '../kit/postgres.ts'
 import { load, startBuilt } from '../kit/processes.ts'

@@ -4,7 +4,7 @@
  */
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { openConnection } from '../../src/db/wire/connect.ts'
+import { openConnection } from '../../src/db/protocol/driver.ts'
 import { caller } from '../kit/raw.ts'
 
 export type OrdinarySetup = { ports: number[]; databaseUrl: string; tokens: string[]; thinkMs: number }

@@ -1,6 +1,6 @@
 import { startApp } from '../../src/app.ts'
 import { loadConfig } from '../../src/config/config.ts'
-import { openConnection } from '../../src/db/wire/connect.ts'
+import { openConnection } from '../../src/db/protocol/driver.ts'
 
 const overrides = (url: string) => ({
   'database.url': url,

@@ -4,7 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
-import { openConnection } from '../../src/db/wire/connect.ts'
+import { openConnection } from '../../src/db/protocol/driver.ts'
 import { startPostgres } from '../kit/postgres.ts'
 import { residentBytes, startBuilt } from '../kit/processes.ts'
 import { median } from '../kit/report.ts'

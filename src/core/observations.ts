@@ -21,7 +21,6 @@ export const observations = {
   // database
   'database reachable': 'info',
   'database unreachable': 'error',
-  'database state listener failed': 'error',
   'callers cannot log in': 'error',
   'schema loaded': 'debug',
   'schema reload failed': 'warn',

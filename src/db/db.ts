@@ -1,7 +1,7 @@
 import type { CancelSignal } from '../core/cancel-signal.ts'
 import type { Identity } from '../core/identity.ts'
+import type { OnRow, Relayed } from './protocol/data-rows.ts'
 import type { Sql } from './sql.ts'
-import type { OnRow } from './wire/data-rows.ts'
 
 export type FlyOptions = {
   /**
@@ -31,8 +31,7 @@ export type FlyOptions = {
 /** Long values are answered as the bytes PostgreSQL sent: to decode them would hold up every other request. */
 export type AsBytes = { as: 'bytes' }
 
-/** A value as PostgreSQL sent it: a text, or bytes where it is long. */
-export type Relayed = string | Buffer
+export type { Relayed }
 
 /** One row in the types of PostgreSQL's catalogue: bool, ints and float → JS, json → parsed, text[] → array, timestamptz → Date, else text. */
 export type Row = Record<string, unknown>

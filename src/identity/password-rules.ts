@@ -8,5 +8,6 @@ export const isHashable = (password: string): boolean => Buffer.byteLength(passw
 /** Checked before hashing, so that an oversized password costs nothing. */
 export function checkPasswordRules(password: string, minLength: number): void {
   if (!isHashable(password)) throw badRequest(`password must be at most ${MAX_BYTES} bytes`, 'weak_password')
-  if ([...password].length < minLength) throw badRequest(`password must be at least ${minLength} characters`, 'weak_password')
+  if ([...password].length < minLength)
+    throw badRequest(`password must be at least ${minLength} characters`, 'weak_password')
 }

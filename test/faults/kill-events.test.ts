@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { openConnection } from '../../src/db/wire/connect.ts'
+import { openConnection } from '../../src/db/protocol/driver.ts'
 import { startReceiver } from '../fakes/receiver.ts'
 import { startPrivateCluster } from '../kit/cluster.ts'
 import { type EventReader, listenTo } from '../kit/event-stream.ts'

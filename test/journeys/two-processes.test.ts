@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { openConnection } from '../../src/db/wire/connect.ts'
+import { openConnection } from '../../src/db/protocol/driver.ts'
 import { createEmptyDatabase } from '../kit/cluster.ts'
 import { eventually, spawnServer } from '../kit/kit.ts'
 

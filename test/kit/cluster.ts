@@ -4,10 +4,10 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type pg from 'pg'
+import { openConnection } from '../../src/db/protocol/driver.ts'
 import { startEmbedded } from '../../src/db/setup/embedded/embedded.ts'
 import { migrate } from '../../src/db/setup/migrate.ts'
 import { prepareRoles } from '../../src/db/setup/roles.ts'
-import { openConnection } from '../../src/db/wire/connect.ts'
 import { PATIENCE_MS } from './eventually.ts'
 
 /** `embedded`: the PostgreSQL of the npm packages. `extensions`: PostgreSQL 15 with PostGIS and pgvector. */

@@ -1,6 +1,6 @@
 import { after } from 'node:test'
 import type { Observe } from '../../src/core/observe.ts'
-import type { Pool } from '../../src/db/wire/pool.ts'
+import type { Pool } from '../../src/db/pool/pool.ts'
 import { createDatabase, stopClusters } from './cluster.ts'
 import { poolOn } from './pool.ts'
 

@@ -1,4 +1,4 @@
-import { openPool, type Pool, type PoolOptions } from '../../src/db/wire/pool.ts'
+import { openPool, type Pool, type PoolOptions } from '../../src/db/pool/pool.ts'
 
 /** As a server on a small database has it; patient, because tests share their machine. */
 export const poolOptions: Omit<PoolOptions, 'url'> = {

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { createDatabase } from '../../../test/kit/cluster.ts'
 import { startServer } from '../../../test/kit/kit.ts'
 import { loadConfig } from '../../config/config.ts'
-import { openConnection } from '../../db/wire/connect.ts'
+import { openConnection } from '../../db/protocol/driver.ts'
 import { explainStart } from './single.ts'
 
 test('a start that fails says which statement failed and on what', async () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
 import { listenTo } from '../../../test/kit/event-stream.ts'
 import { type InProcessServer, startServer } from '../../../test/kit/kit.ts'
-import { openConnection } from '../wire/connect.ts'
+import { openConnection } from '../protocol/driver.ts'
 
 let api: InProcessServer
 before(async () => {

@@ -5,9 +5,9 @@ import { createDatabase, stopClusters } from '../../../test/kit/cluster.ts'
 import { eventually } from '../../../test/kit/eventually.ts'
 import { poolOn } from '../../../test/kit/pool.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import type { Pool } from '../pool/pool.ts'
+import { openConnection } from '../protocol/driver.ts'
 import { sql } from '../sql.ts'
-import { openConnection } from '../wire/connect.ts'
-import type { Pool } from '../wire/pool.ts'
 import { type Change, ChangeLog, isBefore, type Position } from './log.ts'
 
 const PATIENT = { seconds: 60 }

@@ -6,8 +6,8 @@ import { testDatabase } from '../../../test/kit/database.ts'
 import { eventually } from '../../../test/kit/eventually.ts'
 import { programOf } from '../../../test/kit/programs.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import type { Pool } from '../pool/pool.ts'
 import { sql } from '../sql.ts'
-import type { Pool } from '../wire/pool.ts'
 import { GiveUp, Queue, RetryIn } from './queue.ts'
 
 const database = await testDatabase()

@@ -3,7 +3,7 @@ import { type TestContext, test } from 'node:test'
 import { createDatabase } from '../../../test/kit/cluster.ts'
 import { eventually, startServer } from '../../../test/kit/kit.ts'
 import { poolOn } from '../../../test/kit/pool.ts'
-import { openConnection } from '../wire/connect.ts'
+import { openConnection } from '../protocol/driver.ts'
 import { ensureSchemaTrigger } from './trigger.ts'
 
 /** Undone when the test ends, before the kit stops the cluster; last in, first out. */

@@ -1,7 +1,7 @@
 import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { reasonOf } from '../../core/errors.ts'
-import { type ConnectOptions, type Login, openConnection } from '../wire/connect.ts'
+import { type ConnectOptions, type Login, openConnection } from '../protocol/driver.ts'
 import { withLock } from './migrate.ts'
 
 /** Logs in where PostgreSQL asks for no password; shared by all databases of the cluster. */

@@ -2,8 +2,8 @@ import type pg from 'pg'
 import { AppError, badRequest, notFound, serverBusy } from '../../core/errors.ts'
 import { Semaphore } from '../../core/limits.ts'
 import { fromPg, type PgError } from '../pg-errors.ts'
+import type { Pool } from '../pool/pool.ts'
 import { Ident, type Sql, sql } from '../sql.ts'
-import type { Pool } from '../wire/pool.ts'
 
 export type NewIndex = {
   table: { readonly schema: string; readonly ident: Ident; readonly oid: number }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startPrivateCluster } from '../../../test/kit/cluster.ts'
 import { type InProcessServer, startServer } from '../../../test/kit/kit.ts'
-import { openConnection } from '../wire/connect.ts'
+import { openConnection } from '../protocol/driver.ts'
 
 const cluster = await startPrivateCluster()
 const run = async (url: string, ...texts: string[]) => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { eventually, spawnServer, startServer, type TestServer } from '../../../test/kit/kit.ts'
-import { openConnection } from '../../db/wire/connect.ts'
+import { openConnection } from '../../db/protocol/driver.ts'
 
 const TABLES = `
   create table notes (id int primary key, body text, api_token text);

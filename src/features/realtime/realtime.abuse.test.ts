@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { listenTo } from '../../../test/kit/event-stream.ts'
 import { eventually, startServer } from '../../../test/kit/kit.ts'
-import { Connection } from '../../db/wire/connection.ts'
+import { Flight } from '../../db/protocol/flight.ts'
 
 test('a row that its policy hides is told to nobody, whoever wrote it and whatever the writer could read', async () => {
   const api = await startServer()
@@ -72,13 +72,13 @@ test('many large rows changed at once end no stream, and no page of the log outg
     stream.events.length = 0
     return count
   }
-  const landed = t.mock.method(Connection.prototype, 'landed')
+  const ended = t.mock.method(Flight.prototype, 'end')
   await api.sql('update large set n = 1')
   await eventually(() => assert.equal(seen(), ROWS), { seconds: ROWS * 2 })
   await api.sql('update large set n = 2 where id = 7')
   await eventually(() => assert.equal(seen(), ROWS + 1))
   assert.equal(stream.closed, false)
-  const arrived = landed.mock.calls.map(({ arguments: [flight] }) => flight.bytes)
+  const arrived = ended.mock.calls.map((call) => (call.this as Flight).bytes)
   assert.ok(
     arrived.some((bytes) => bytes > KILOBYTES * 1000),
     'the pages were read',
@@ -92,14 +92,14 @@ test('PostgreSQL is asked nothing about tables that no stream listens to', async
   await api.sql('create table heard (id int primary key); create table unheard (id int primary key)')
   await eventually(async () => assert.equal((await api.call('GET /api/collections/unheard')).status, 200))
   const stream = await listenTo(api.url, { query: { tables: 'heard' } })
-  const landed = t.mock.method(Connection.prototype, 'landed')
+  const ended = t.mock.method(Flight.prototype, 'end')
   for (let id = 1; id <= 5; id++) await api.call('POST /api/collections/unheard', { json: { id } })
   await api.call('POST /api/collections/heard', { json: { id: 1 } })
   await eventually(() => assert.equal(stream.changes().length, 1))
-  const surveyed = landed.mock.calls
-    .map(({ arguments: [flight] }) => flight)
-    .filter(({ statement }) => statement.includes('json_object_agg(c.oid'))
-    .map(({ plan }) => plan.steps.at(-1)?.values[0])
+  const surveyed = ended.mock.calls
+    .map((call) => (call.this as Flight).plan.steps.at(-1))
+    .filter((step) => step?.text.includes('json_object_agg(c.oid'))
+    .map((step) => step?.values[0])
   const [{ oid } = { oid: '' }] = await api.sql(`select 'heard'::regclass::oid`)
   assert.deepEqual(new Set(surveyed), new Set([`{"${oid}"}`]))
   stream.close()
@@ -118,7 +118,7 @@ test('a dear filter of one user delays nobody else, and ends with a clear error'
   const dear = (n: number) => `body~'%${'a'.repeat(4_000)}${n}%'`
   const costly = await Promise.all([1, 2, 3, 4].map((n) => listen(ana.token, dear(n))))
   const [plain, filtered] = [await listen(bo.token), await listen(bo.token, 'id>0')]
-  const landed = t.mock.method(Connection.prototype, 'landed')
+  const ended = t.mock.method(Flight.prototype, 'end')
   let id = 0
   const write = async (): Promise<number> => {
     id++
@@ -137,9 +137,10 @@ test('a dear filter of one user delays nobody else, and ends with a clear error'
   assert.deepEqual([plain.closed, filtered.closed], [false, false])
   assert.equal((await listen(ana.token, dear(1))).status, 429)
   // The time limit is that of a user, not of each filter.
-  const cutOff = landed.mock.calls.filter(
-    ({ arguments: [flight, error] }) => error?.code === '57014' && flight.statement.includes('~~'),
-  )
+  const cutOff = ended.mock.calls.filter(({ this: flight, arguments: [error] }) => {
+    const text = (flight as Flight).plan.steps.at(-1)?.text
+    return error && 'code' in error && error.code === '57014' && text?.includes('~~')
+  })
   assert.ok(cutOff.length <= 1, `${cutOff.length} statements ran until their time limit`)
   plain.close()
   filtered.close()

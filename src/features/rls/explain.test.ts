@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { startServer } from '../../../test/kit/kit.ts'
-import { openConnection } from '../../db/wire/connect.ts'
+import { openConnection } from '../../db/protocol/driver.ts'
 
 const api = await startServer()
 const [ana, bo] = [await api.signUp('ana@x.test'), await api.signUp('bo@x.test')]

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Answer, eventually, startServer } from '../../../test/kit/kit.ts'
-import { openConnection } from '../../db/wire/connect.ts'
+import { openConnection } from '../../db/protocol/driver.ts'
 
 const api = await startServer()
 const asAdmin = { as: 'admin' }

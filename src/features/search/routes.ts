@@ -1,7 +1,7 @@
 import * as t from '../../core/json-type.ts'
 import type { Db } from '../../db/db.ts'
+import type { Pool } from '../../db/pool/pool.ts'
 import { ConcurrentIndexes } from '../../db/setup/concurrent-index.ts'
-import type { Pool } from '../../db/wire/pool.ts'
 import type { Feature } from '../../http/feature.ts'
 import { json, jsonText, noContent, route } from '../../http/route.ts'
 import { createIndexes, type IndexesDeps, METHODS } from './indexes.ts'

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { type Receiver, startReceiver } from '../../../test/fakes/receiver.ts'
 import { eventually, type InProcessServer, startServer } from '../../../test/kit/kit.ts'
-import { openConnection } from '../../db/wire/connect.ts'
+import { openConnection } from '../../db/protocol/driver.ts'
 
 let api: InProcessServer
 let away: Receiver

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startServer } from '../../../test/kit/kit.ts'
+import { openConnection } from '../../db/protocol/driver.ts'
 import { groupSizes } from '../../db/queue/rows.ts'
 import type { Sql } from '../../db/sql.ts'
-import { openConnection } from '../../db/wire/connect.ts'
 import { deliveriesOf } from './sql.ts'
 
 test('a page of deliveries and the size of the queue are read from indexes, however many there are', async () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { before, beforeEach, test } from 'node:test'
 import { type Answer, type InProcessServer, startServer } from '../../../../test/kit/kit.ts'
-import { openConnection } from '../../../db/wire/connect.ts'
+import { openConnection } from '../../../db/protocol/driver.ts'
 
 let api: InProcessServer
 before(async () => {

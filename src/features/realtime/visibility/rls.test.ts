@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { before, test } from 'node:test'
 import { type EventReader, listenTo } from '../../../../test/kit/event-stream.ts'
 import { eventually, type InProcessServer, type SignedUp, startServer } from '../../../../test/kit/kit.ts'
-import { openConnection } from '../../../db/wire/connect.ts'
+import { openConnection } from '../../../db/protocol/driver.ts'
 
 let api: InProcessServer
 let ana: SignedUp

@@ -1,5 +1,7 @@
-import type { Relayed } from '../db.ts'
 import { READ_BYTES } from './whole-messages.ts'
+
+/** A value as PostgreSQL sent it: a text, or bytes where it is long. */
+export type Relayed = string | Buffer
 
 /** One row as PostgreSQL sent it: cell i is the bytes from `starts[i]` up to `ends[i]`, NULL where that is before its start. */
 export type RawRow = {
@@ -38,22 +40,22 @@ export function rowReader(onRow: OnRow): (messages: Buffer) => void {
   }
 }
 
-/** As bytes if it is long and is to be relayed: longer than a read, its message has a buffer of its own. */
-function cellAt(bytes: Buffer, at: number, length: number, relays: boolean): Relayed | null {
+/** As bytes if it is long and bytes are wanted: longer than a read, its message has a buffer of its own. */
+function cellAt(bytes: Buffer, at: number, length: number, asBytes: boolean): Relayed | null {
   if (length < 0) return null
-  return relays && length > READ_BYTES ? bytes.subarray(at, at + length) : bytes.toString('utf8', at, at + length)
+  return asBytes && length > READ_BYTES ? bytes.subarray(at, at + length) : bytes.toString('utf8', at, at + length)
 }
 
 /** The first cell of the DataRow whose number of cells stands at `at`. */
-export const firstCell = (bytes: Buffer, at: number, relays: boolean): Relayed | null =>
-  bytes.readUInt16BE(at) === 0 ? null : cellAt(bytes, at + 6, bytes.readInt32BE(at + 2), relays)
+export const firstCell = (bytes: Buffer, at: number, asBytes: boolean): Relayed | null =>
+  bytes.readUInt16BE(at) === 0 ? null : cellAt(bytes, at + 6, bytes.readInt32BE(at + 2), asBytes)
 
 /** All of them. */
-export function cellsOf(bytes: Buffer, start: number, relays: boolean): (Relayed | null)[] {
+export function cellsOf(bytes: Buffer, start: number, asBytes: boolean): (Relayed | null)[] {
   let at = start + 2
   return Array.from({ length: bytes.readUInt16BE(start) }, () => {
     const length = bytes.readInt32BE(at)
-    const cell = cellAt(bytes, at + 4, length, relays)
+    const cell = cellAt(bytes, at + 4, length, asBytes)
     at += 4 + Math.max(0, length)
     return cell
   })

@@ -1,20 +1,21 @@
 import type pg from 'pg'
 import { sleep } from '../../core/clock.ts'
-import { reasonOf } from '../../core/errors.ts'
 import type { Observe } from '../../core/observe.ts'
 import { databaseMessage } from '../pg-errors.ts'
-import { openConnection } from './connect.ts'
+import { destroy, openConnection } from '../protocol/driver.ts'
+import {
+  FIRST_BACKOFF_MS,
+  HUNG_TICKS,
+  MAX_BACKOFF_MS,
+  PING_EVERY_MS,
+  SILENCE_TICK_MS,
+  UNREACHABLE_TICKS,
+} from './tuning.ts'
 
-type Listener = { heard: (payload: string) => void; reconnected: (() => void) | undefined }
+/** Reported with each answer, and when none comes. `hung`: none came for so long that flights are given up. */
+export type MonitorState = 'ok' | 'unreachable' | 'hung'
 
-const PING_EVERY_MS = 1_000
-/** Silence is counted in looks, each a turn of the event loop: while this process stood still it could hear no answer. */
-const LOOK_EVERY_MS = 250
-/** /health turns after this many without an answer. */
-const UNREACHABLE_LOOKS = 10
-/** Flights are given up after this many: PostgreSQL hangs, or the network swallows packets. */
-const HUNG_LOOKS = 32
-const MAX_BACKOFF_MS = 500
+type Listener = { onNotify: (payload: string) => void; onReconnect: (() => void) | undefined }
 
 /**
  * The server's own connection, outside the pool: it LISTENs, and its pings tell whether the database is there, so
@@ -23,17 +24,17 @@ const MAX_BACKOFF_MS = 500
 export class Monitor {
   readonly #url: string
   readonly #observe: Observe
-  readonly #onChange: (state: 'ok' | 'unreachable' | 'hung') => void
+  readonly #onState: (state: MonitorState) => void
   readonly #listeners = new Map<string, Set<Listener>>()
   #client: pg.Client | undefined
   #state: 'ok' | 'unreachable' = 'unreachable'
   #stopped = false
   #timer: NodeJS.Timeout | undefined
 
-  constructor(url: string, observe: Observe, onChange: (state: 'ok' | 'unreachable' | 'hung') => void) {
+  constructor(url: string, observe: Observe, onState: (state: MonitorState) => void) {
     this.#url = url
     this.#observe = observe
-    this.#onChange = onChange
+    this.#onState = onState
   }
 
   get state(): 'ok' | 'unreachable' {
@@ -45,8 +46,8 @@ export class Monitor {
     await this.#connect()
   }
 
-  async listen(channel: string, heard: Listener['heard'], reconnected?: Listener['reconnected']) {
-    const listener: Listener = { heard, reconnected }
+  async listen(channel: string, onNotify: Listener['onNotify'], onReconnect?: Listener['onReconnect']) {
+    const listener: Listener = { onNotify, onReconnect }
     const known = this.#listeners.get(channel) ?? new Set()
     this.#listeners.set(channel, known.add(listener))
     if (known.size === 1) await this.#client?.query(`listen "${channel}"`)
@@ -64,7 +65,7 @@ export class Monitor {
   async #connect(): Promise<void> {
     const client = await openConnection({ url: this.#url, applicationName: 'savanna listener' })
     client.on('notification', ({ channel, payload }) => {
-      for (const { heard } of this.#listeners.get(channel) ?? []) heard(payload ?? '')
+      for (const { onNotify } of this.#listeners.get(channel) ?? []) onNotify(payload ?? '')
     })
     client.once('end', () => this.#lost(client))
     for (const channel of this.#listeners.keys()) await client.query(`listen "${channel}"`)
@@ -76,15 +77,15 @@ export class Monitor {
 
   #ping(client: pg.Client): void {
     this.#timer = setTimeout(() => {
-      let looks = 0
+      let ticks = 0
       const silence = setInterval(() => {
-        looks++
-        if (looks === UNREACHABLE_LOOKS) this.#setState('unreachable')
-        if (looks < HUNG_LOOKS) return
+        ticks++
+        if (ticks === UNREACHABLE_TICKS) this.#setState('unreachable')
+        if (ticks < HUNG_TICKS) return
         clearInterval(silence)
-        this.#onChange('hung')
+        this.#onState('hung')
         destroy(client)
-      }, LOOK_EVERY_MS)
+      }, SILENCE_TICK_MS)
       const answered = (): void => {
         clearInterval(silence)
         if (this.#stopped || this.#client !== client) return
@@ -93,7 +94,7 @@ export class Monitor {
       }
       client.query('select 1').then(answered, (error: unknown) => {
         clearInterval(silence)
-        // Somebody cancelled it: an answer too. A connection that was lost says so by its end.
+        // It was cancelled: an answer too. A connection that was lost says so by its end.
         if (databaseMessage(error) !== undefined) answered()
       })
     }, PING_EVERY_MS)
@@ -108,10 +109,10 @@ export class Monitor {
   }
 
   async #reconnect(): Promise<void> {
-    for (let backoff = 50; !this.#stopped; backoff = Math.min(backoff * 2, MAX_BACKOFF_MS)) {
+    for (let backoff = FIRST_BACKOFF_MS; !this.#stopped; backoff = Math.min(backoff * 2, MAX_BACKOFF_MS)) {
       try {
         await this.#connect()
-        for (const known of this.#listeners.values()) for (const { reconnected } of known) reconnected?.()
+        for (const known of this.#listeners.values()) for (const { onReconnect } of known) onReconnect?.()
         return
       } catch {
         this.#setState('unreachable')
@@ -121,17 +122,13 @@ export class Monitor {
   }
 
   #setState(state: 'ok' | 'unreachable'): void {
-    if (state === this.#state) return
+    if (state !== this.#state) this.#observe(OBSERVED[state])
     this.#state = state
-    this.#observe(state === 'ok' ? { message: 'database reachable' } : { message: 'database unreachable' })
-    try {
-      this.#onChange(state)
-    } catch (error) {
-      this.#observe({ message: 'database state listener failed', attrs: { error: reasonOf(error) } })
-    }
+    this.#onState(state)
   }
 }
 
-function destroy(client: pg.Client): void {
-  ;(client as unknown as { connection: { stream: { destroy(): void } } }).connection.stream.destroy()
-}
+const OBSERVED = {
+  ok: { message: 'database reachable' },
+  unreachable: { message: 'database unreachable' },
+} as const

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { testDatabase } from '../../../test/kit/database.ts'
 import { ANONYMOUS, SYSTEM } from '../../core/identity.ts'
 import { type Sql, sql } from '../sql.ts'
-import { StatementCache } from './statements.ts'
+import { StatementCache, StatementNames } from './statements.ts'
 
 const database = await testDatabase()
 const pool = await database.open()
@@ -31,7 +31,7 @@ test('what a connection keeps prepared is bounded in bytes, whatever is asked', 
 })
 
 test('the oldest make room, in front of the next flight, and a statement that is too long is not kept', () => {
-  const cache = new StatementCache(5_000)
+  const cache = new StatementCache(new StatementNames(), 5_000)
   const names = Array.from({ length: 4 }, (_, i) => {
     assert.deepEqual(cache.begin(), [])
     return cache.prepare(`select ${i} ${'x'.repeat(300)}`, 'r').name

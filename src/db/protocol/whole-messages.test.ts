@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { wholeMessages } from './whole-messages.ts'
+import { Receiving, wholeMessages } from './whole-messages.ts'
+
+const ANY = { receiving: new Receiving(), refuse: assert.fail, mayHold: () => true }
 
 const messageOf = (content: Uint8Array): Buffer => {
   const header = Buffer.alloc(5, 'D')
@@ -16,7 +18,7 @@ test('however the bytes are cut up, whole messages arrive, in order and unchange
       const messages = all.map(messageOf)
       const bytes = Buffer.concat(messages)
       const fed: Buffer[] = []
-      const { take } = wholeMessages((whole) => fed.push(whole), assert.fail)
+      const { take } = wholeMessages({ ...ANY, feed: (whole) => fed.push(whole) })
       for (let at = 0, i = 0; at < bytes.length; i++) {
         const length = cuts[i % cuts.length] ?? 1
         take(bytes.subarray(at, at + length))
@@ -35,10 +37,7 @@ test('however the bytes are cut up, whole messages arrive, in order and unchange
 
 test('a length that cannot be is refused before memory is set aside for it', () => {
   const refusals: string[] = []
-  const { take } = wholeMessages(
-    () => assert.fail(),
-    (reason) => refusals.push(reason),
-  )
+  const { take } = wholeMessages({ ...ANY, feed: () => assert.fail(), refuse: (reason) => refusals.push(reason) })
   take(Buffer.from([0x44, 0xff, 0xff, 0xff, 0xff, 0]))
   assert.deepEqual(refusals, ['PostgreSQL sent a message without a sensible length'])
 })
@@ -49,14 +48,14 @@ test('a message that may not be held is read and thrown away, and the next ones 
   for (const length of [1, 7, 300, 999]) {
     const fed: Buffer[] = []
     const asked: number[] = []
-    const { take } = wholeMessages(
-      (whole) => fed.push(Buffer.from(whole)),
-      assert.fail,
-      (size) => {
+    const { take } = wholeMessages({
+      ...ANY,
+      feed: (whole) => fed.push(Buffer.from(whole)),
+      mayHold: (size) => {
         asked.push(size)
         return size < 100
       },
-    )
+    })
     for (let at = 0; at < bytes.length; at += length) take(bytes.subarray(at, at + length))
     assert.deepEqual(Buffer.concat(fed), Buffer.concat([small, small]))
     assert.equal(asked.filter((size) => size > 100).length, 1)

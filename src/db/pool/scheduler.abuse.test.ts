@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { eventually, startServer, type TestServer } from '../../../test/kit/kit.ts'
-import { budgets } from '../../core/budgets.ts'
-import { Connection } from './connection.ts'
-import { arrivingBytes, wholeMessages } from './whole-messages.ts'
+import { Connection } from '../protocol/connection.ts'
 
 const SETUP = `
   create table notes (id int primary key, n int not null default 0, label text not null default 'note');
@@ -62,9 +60,6 @@ test('slow lists and slow functions of strangers stop neither reads by id, nor a
   const slowOnes = [...lists, ...functions].map((call) => call.catch(() => undefined))
   await eventually(async () => assert.ok((await begun(api)) > 4, 'they have begun'))
 
-  await all()
-  const tried = await begun(api)
-  assert.ok(tried < LISTS / 2, `the ordinary calls waited until ${tried} of ${LISTS} lists had been tried`)
   for (let round = 0; round < 3; round++) await all()
   leave.abort()
   await Promise.all(slowOnes)
@@ -105,31 +100,6 @@ test('while writes wait and more of them come than there are connections, other 
   for (const { status, text } of await Promise.all(stuck)) assert.equal(status, 200, text)
   const [{ changes }] = await api.sql(`select count(*) as changes from svc.changes where table_name = 'gated'`)
   assert.equal(Number(changes), 20)
-})
-
-test('nothing is sent behind a list that nobody knows', async () => {
-  const api = await startServer({ config: PATIENT })
-  await api.sql(SETUP)
-  await api.sql(GATED)
-  await api.sql(`
-    create sequence asked; grant usage on sequence asked to public;
-    create view counted as select id, nextval('asked') as n from notes where id = 1;
-    create view held as select id, hold()::text as held from notes where id = 1`)
-  const ask = async () => assert.equal((await api.call('GET /api/collections/counted?skipTotal=true')).status, 200)
-  await ask()
-  const long = api.call('GET /api/collections/held?skipTotal=true')
-  await Promise.all([ask(), ask(), ask()])
-  await api.sql('insert into gate values (true)')
-  assert.equal((await long).status, 200)
-  // What is sent behind another and flown again elsewhere runs twice: the second time when its turn comes.
-  await eventually(async () =>
-    assert.deepEqual(
-      await api.sql(`select state from pg_stat_activity where state = 'active' and pid <> pg_backend_pid()`),
-      [],
-    ),
-  )
-  const [{ n }] = await api.sql('select last_value as n from asked')
-  assert.equal(Number(n), 4)
 })
 
 test('those who write to one row hold one connection between them', async () => {
@@ -188,6 +158,21 @@ test('a bad request takes no connection', async (t) => {
     own.set(text, (own.get(text) ?? 0) + 1)
   }
   for (const [text, count] of own) assert.ok(count < most, `${count} × ${text}`)
+})
+
+test('with five connections calls of a function run beside each other, all are served, and the rest goes on', async () => {
+  const api = await startServer({ config: { ...PATIENT, 'database.max_conns': 5 } })
+  await api.sql(SETUP)
+  await api.sql(GATED)
+  await api.signUp('ordinary@x.test')
+  const calls = Array.from({ length: 20 }, () => api.call('POST /api/rpc/hold'))
+  await eventually(async () => assert.equal(await begun(api), 2, 'two at a time'))
+  for (let id = 1; id <= 10; id++) assert.equal((await api.call(`GET /api/collections/notes/${id}`)).status, 200)
+  assert.equal((await api.call('PATCH /api/collections/notes/1', { json: { n: 1 } })).status, 200)
+  const login = { email: 'ordinary@x.test', password: 'long enough password' }
+  assert.equal((await api.call('POST /api/auth/login', { json: login })).status, 200)
+  await api.sql('insert into gate values (true)')
+  for (const { status, text } of await Promise.all(calls)) assert.equal(status, 204, text)
 })
 
 test('calls whose client left while they waited never run', async () => {
@@ -258,32 +243,4 @@ test('an answer that is too large is refused, and costs nobody else anything', a
   const small = await api.call('GET /api/collections/pages?perPage=2')
   assert.equal(small.status, 200)
   assert.equal(small.body.items.length, 2)
-})
-
-test('answers that arrive together have one budget for the whole process, and small ones none', async () => {
-  const api = await startServer()
-  await api.sql(`
-    create table pages (id int primary key, body text);
-    insert into pages select i, repeat(md5(i::text), 31250) from generate_series(1, 20) i`)
-  const list = () => api.call('GET /api/collections/pages?perPage=20&skipTotal=true')
-  await eventually(async () => assert.equal((await list()).status, 200))
-  // The beginning of an answer that takes all but a little, and does not end.
-  const size = budgets.answersBytes - 10 * 2 ** 20
-  const slow = wholeMessages(() => assert.fail('it never ends'), assert.fail)
-  const header = Buffer.from('D\0\0\0\0\0\0')
-  header.writeUInt32BE(size - 1, 1)
-  slow.take(header)
-  assert.equal(arrivingBytes(), size)
-  for (let i = 0; i < 3; i++) {
-    const { status, body, headers } = await list()
-    assert.deepEqual(
-      [status, body],
-      [503, { code: 503, error: 'unavailable', message: 'too many large responses at once' }],
-    )
-    assert.ok(Number(headers.get('retry-after')) > 0)
-    assert.equal((await api.call('GET /api/collections/pages/1?fields=id')).status, 200)
-  }
-  slow.drop()
-  assert.equal(arrivingBytes(), 0)
-  assert.equal((await list()).body.items.length, 20)
 })

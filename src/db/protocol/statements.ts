@@ -2,31 +2,33 @@ import { budgets } from '../../core/budgets.ts'
 
 type Named = { readonly name: string; readonly bytes: number }
 
-/** Names for statement texts by role, shared by all connections; the strings are kept, so looking them up is cheap. */
-const names = new Map<string, Record<string, Named>>()
-let namedBytes = 0
-let counter = 0
-
 /** Counted for each statement beside its text: the shortest one has a plan too. */
 const LEAST_BYTES = 1024
 
-function nameOf(text: string, role: string): Named {
-  let byRole = names.get(text)
-  if (byRole === undefined) {
-    namedBytes += text.length
-    if (namedBytes > budgets.statementNamesBytes) {
-      names.clear() // names are never reused: the counter goes on
-      namedBytes = text.length
+/** Names for statement texts by role, shared by the connections of a pool; the strings are kept, so looking them up is cheap. */
+export class StatementNames {
+  readonly #names = new Map<string, Map<string, Named>>()
+  #bytes = 0
+  #counter = 0
+
+  get(text: string, role: string): Named {
+    let byRole = this.#names.get(text)
+    if (byRole === undefined) {
+      this.#bytes += text.length
+      if (this.#bytes > budgets.statementNamesBytes) {
+        this.#names.clear() // names are never reused: the counter goes on
+        this.#bytes = text.length
+      }
+      byRole = new Map()
+      this.#names.set(text, byRole)
     }
-    byRole = {}
-    names.set(text, byRole)
+    let named = byRole.get(role)
+    if (named === undefined) {
+      named = { name: `s${++this.#counter}`, bytes: text.length + LEAST_BYTES }
+      byRole.set(role, named)
+    }
+    return named
   }
-  let named = byRole[role]
-  if (named === undefined) {
-    named = { name: `s${++counter}`, bytes: text.length + LEAST_BYTES }
-    byRole[role] = named
-  }
-  return named
 }
 
 /** A batch of a thousand shapes leaves no more than this many statements behind. */
@@ -39,13 +41,15 @@ const MAX_NEW_IN_A_FLIGHT = 32
 export class StatementCache {
   /** Name → bytes of its text. */
   readonly #known = new Map<string, number>()
+  readonly #names: StatementNames
   readonly #maxBytes: number
   /** To be closed in front of the next flight, where nothing can have failed yet, so that PostgreSQL gets to it. */
   #outdated: string[] = []
   #bytes = 0
   #newInFlight = 0
 
-  constructor(maxBytes: number = budgets.preparedBytes) {
+  constructor(names: StatementNames, maxBytes: number = budgets.preparedBytes) {
+    this.#names = names
     this.#maxBytes = maxBytes
   }
 
@@ -62,7 +66,7 @@ export class StatementCache {
   /** The statement's name on this connection; empty for one that is not kept. `isNew`: it must be parsed first. */
   prepare(text: string, role: string): { name: string; isNew: boolean } {
     if (text.length > budgets.preparedStatementBytes) return NOT_KEPT
-    const { name, bytes } = nameOf(text, role)
+    const { name, bytes } = this.#names.get(text, role)
     const isNew = !this.#known.delete(name)
     if (isNew) {
       if (++this.#newInFlight > MAX_NEW_IN_A_FLIGHT) return NOT_KEPT

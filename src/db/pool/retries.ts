@@ -1,5 +1,5 @@
-import { sleep } from '../core/clock.ts'
-import { AppError } from '../core/errors.ts'
+import { sleep } from '../../core/clock.ts'
+import { AppError } from '../../core/errors.ts'
 import {
   isCanceled,
   isCanceledByRequest,
@@ -7,24 +7,21 @@ import {
   isRolledBack,
   isUnprepared,
   type PgError,
-} from './pg-errors.ts'
-
-/** statementIndex of the step that sets the identity. */
-export const SESSION_STEP = -1
-const MAX_RETRIES = 3
+} from '../pg-errors.ts'
+import { MAX_RETRIES, RETRY_SPREAD_MS } from './tuning.ts'
 
 /**
  * A flight or transaction is all or nothing, so one that PostgreSQL rolled back for reasons of its own may be flown
  * again.
  */
-export function isWorthRetrying(error: unknown, tries: number): boolean {
+export function isWorthRetrying(error: unknown, tries: number, sessionStep?: number): boolean {
   if (tries > MAX_RETRIES) return false
   if (isRolledBack(error) || isUnprepared(error) || isOutdatedPlan(error) || isCanceledByRequest(error)) return true
   // A function left its own statement_timeout behind.
   const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
-  return isCanceled(error) && cause?.statementIndex === SESSION_STEP
+  return isCanceled(error) && sessionStep !== undefined && cause?.statementIndex === sessionStep
 }
 
-export async function breather(error: unknown, tries: number): Promise<void> {
-  if (isRolledBack(error)) await sleep(Math.random() * 20 * tries)
+export async function backOff(error: unknown, tries: number): Promise<void> {
+  if (isRolledBack(error)) await sleep(Math.random() * RETRY_SPREAD_MS * tries)
 }

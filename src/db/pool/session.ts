@@ -1,7 +1,8 @@
 import { databaseSession, type Identity } from '../../core/identity.ts'
 import { signedActor } from '../changes/append.ts'
+import { Flight, type Step } from '../protocol/flight.ts'
 import { Ident } from '../sql.ts'
-import type { Step } from './flight.ts'
+import { LOCK_TIMEOUT_MS } from './tuning.ts'
 
 export type SessionSettings = {
   /** Exposed schemas: the search path of requests, so that functions find their tables. */
@@ -10,8 +11,6 @@ export type SessionSettings = {
   /** Signs who writes, for the change log; see svc.current_actor(). */
   logKey?: string
 }
-
-export const LOCK_TIMEOUT_MS = 8_000
 
 /**
  * The statement that puts a caller on the connection until the end of the transaction. Everything a function could
@@ -32,7 +31,16 @@ const SETTINGS = [
 const TEXT = `select where pg_catalog.num_nulls(${SETTINGS.map((setting) => `pg_catalog.set_config(${setting},true)`).join(',')})\
  operator(pg_catalog.>) 0`
 
-export function createSessionStep(settings: SessionSettings) {
+/** Where in a flight the step that sets the identity stands. */
+export const SESSION_STEP = 0
+
+/** Rides behind a flight that ran user code, in the same write, so that it costs no round trip. */
+export const tidying = (onDone: (error: Error | null) => void): Flight =>
+  new Flight({ steps: [{ text: 'select svc.tidy_session()', values: [] }], role: '' }, onDone)
+
+export type CreateSession = (who: Identity, timeoutMs?: number, lockTimeoutMs?: number) => { step: Step; role: string }
+
+export function createSessionStep(settings: SessionSettings): CreateSession {
   const quoted = settings.schemas.map((name) => new Ident(name).quoted).join(', ')
   const actors = new WeakMap<Identity, string>()
   const actorOf = (who: Identity): string => {
@@ -40,11 +48,7 @@ export function createSessionStep(settings: SessionSettings) {
     actors.set(who, known)
     return known
   }
-  return (
-    who: Identity,
-    timeoutMs = settings.statementTimeoutMs,
-    lockTimeoutMs = LOCK_TIMEOUT_MS,
-  ): { step: Step; role: string } => {
+  return (who, timeoutMs = settings.statementTimeoutMs, lockTimeoutMs = LOCK_TIMEOUT_MS) => {
     const { role, userId, email, aal } = databaseSession(who)
     const path = who.kind === 'system' ? 'pg_catalog, pg_temp' : quoted
     const values = [role, userId, email, aal, String(timeoutMs), path, String(lockTimeoutMs), actorOf(who)]

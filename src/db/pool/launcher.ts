@@ -1,0 +1,118 @@
+import { AppError, databaseUnavailable } from '../../core/errors.ts'
+import { databaseSession, type Identity } from '../../core/identity.ts'
+import type { AsBytes, FlyOptions, Statements } from '../db.ts'
+import type { PgError } from '../pg-errors.ts'
+import type { Connection } from '../protocol/connection.ts'
+import { Flight, type Step, stepOf } from '../protocol/flight.ts'
+import { Sql } from '../sql.ts'
+import type { Done, Request } from './request.ts'
+import type { Side } from './reserves.ts'
+import { backOff, isWorthRetrying } from './retries.ts'
+import type { Scheduler } from './scheduler.ts'
+import { type CreateSession, SESSION_STEP, tidying } from './session.ts'
+
+export type LaunchOptions = FlyOptions & Partial<AsBytes>
+
+type Deps = {
+  scheduler: Scheduler
+  session: CreateSession
+  statementTimeoutMs: number
+  isAvailable(): boolean
+  /** A connection outside the pool, on which nothing is prepared. */
+  openApart(side: Side): Promise<Connection>
+}
+
+/** Makes flights of statements, and flies them again where that is worth it. */
+export class Launcher {
+  readonly #deps: Deps
+
+  constructor(deps: Deps) {
+    this.#deps = deps
+  }
+
+  /** Flies until it is answered, refused for good, or its caller leaves. */
+  launch(who: Identity, statements: Sql | Statements, options: LaunchOptions, wantsRows: boolean, settle: Done): void {
+    const { signal, timeoutMs = this.#deps.statementTimeoutMs, lockTimeoutMs, plain } = options
+    const { role } = databaseSession(who)
+    const steps = statements instanceof Sql ? [stepOf(statements)] : statements.map(stepOf)
+    const form = { role, wantsRows, asBytes: options.as === 'bytes', maxBytes: options.maxBytes }
+    const isApart = options.kind === 'apart'
+    const kind = kindOf(who, options)
+    const isTidied = kind !== 'read' && who.kind !== 'system' && plain !== true
+    let tries = 0
+    let leave = (): void => {}
+    const abort = (): void => leave()
+    const request: Request = {
+      side: sideOf(role),
+      kind,
+      text: steps.at(-1)?.text ?? '',
+      timeoutMs,
+      start: (connection, limitMs, onDone) => {
+        const { step } = this.#deps.session(who, limitMs, lockTimeoutMs)
+        const flight = new Flight({ ...form, steps: [step, ...steps] }, (error, done) => {
+          // A caller before left the session in a bad state.
+          if (failedStep(error) === SESSION_STEP) void connection.close()
+          onDone(error, done)
+        })
+        connection.send(flight)
+        if (isTidied) connection.send(tidying((error) => error && void connection.close()))
+        return flight
+      },
+      onDone: (error, flight) => {
+        if (error && !signal?.aborted && !isApart && isWorthRetrying(error, tries, SESSION_STEP)) {
+          void backOff(error, tries).then(launch)
+          return
+        }
+        signal?.removeEventListener('abort', abort)
+        settle(located(error, steps), flight)
+      },
+    }
+    const launch = (): void => {
+      tries++
+      if (signal?.aborted) request.onDone(aborted())
+      else if (!this.#deps.isAvailable()) request.onDone(databaseUnavailable())
+      else leave = isApart ? this.#flyApart(request) : this.#deps.scheduler.add(request)
+    }
+    signal?.addEventListener('abort', abort, { once: true })
+    launch()
+  }
+
+  /** Not repeated: the caller has a queue, or is a person, that does. Answers what to call when the caller is gone. */
+  #flyApart(request: Request): () => void {
+    let leave = (): void => {}
+    let isLeft = false
+    const run = async (): Promise<void> => {
+      const connection = await this.#deps.openApart(request.side)
+      const end: Done = (error, flight) => {
+        void connection.close()
+        request.onDone(error, flight)
+      }
+      if (isLeft) return end(aborted())
+      const flight = request.start(connection, request.timeoutMs, end)
+      if (flight) leave = () => void connection.cancel(flight)
+    }
+    run().catch((error: PgError) => request.onDone(error))
+    return () => {
+      isLeft = true
+      leave()
+    }
+  }
+}
+
+export const sideOf = (role: string): Side => (role === 'none' ? 'own' : 'callers')
+export const aborted = (): AppError => new AppError('request_timeout', 'request was aborted')
+
+function kindOf(who: Identity, { kind = 'write' }: LaunchOptions): Request['kind'] {
+  // The operator's requests share the server's own connections, but never more of them than slow work may take.
+  return kind === 'apart' || who.kind === 'admin' ? 'slow' : kind
+}
+
+const failedStep = (error: PgError | AppError | null): number | undefined =>
+  error === null || error instanceof AppError ? undefined : error.statementIndex
+
+/** Which of the caller's statements failed; the first of the flight is the session's. */
+function located(error: PgError | AppError | null, steps: readonly Step[]): PgError | AppError | null {
+  const index = failedStep(error)
+  if (index === undefined) return error
+  return Object.assign(error as PgError, { statementIndex: index - 1, statement: steps[index - 1]?.text })
+}

@@ -1,0 +1,23 @@
+import type { AppError } from '../../core/errors.ts'
+import type { PgError } from '../pg-errors.ts'
+import type { Connection } from '../protocol/connection.ts'
+import type { Flight } from '../protocol/flight.ts'
+import type { Side } from './reserves.ts'
+
+export type PooledConnection = Pick<Connection, 'send' | 'cancel' | 'close' | 'destroy' | 'isIdle'>
+
+/** Without a flight it never ran. */
+export type Done = (error: PgError | AppError | null, flight?: Flight) => void
+
+/** What wants a connection: a flight, or a transaction. */
+export type Request = {
+  readonly side: Side
+  readonly kind: 'read' | 'write' | 'slow'
+  /** The statement that says what it does. */
+  readonly text: string
+  /** Milliseconds that each statement may take. */
+  readonly timeoutMs: number
+  /** Called for each try; the connection is taken until `onDone` is called. A flight that is returned can be cancelled. */
+  start(connection: PooledConnection, timeoutMs: number, onDone: Done): Flight | undefined
+  onDone: Done
+}

@@ -1,0 +1,361 @@
+import { AppError, databaseUnavailable } from '../../core/errors.ts'
+import { isCanceled, isCanceledByRequest, type PgError } from '../pg-errors.ts'
+import type { ConnectionEvents } from '../protocol/connection.ts'
+import type { Flight } from '../protocol/flight.ts'
+import type { PooledConnection, Request } from './request.ts'
+import { type Kind, Reserves, type Share, type Side } from './reserves.ts'
+import { StatementTimings } from './statement-timings.ts'
+import {
+  IDLE_CLOSE_MS,
+  PIPELINE_DEPTH,
+  PIPELINE_SPREAD,
+  READ_LIMIT_MS,
+  REBALANCE_IDLE_MS,
+  RESERVED_WRITE_LIMIT_MS,
+  TICK_MS,
+  TRIM_EVERY_MS,
+} from './tuning.ts'
+
+export type SchedulerClock = { now(): number; every(ms: number, run: () => void): () => void }
+
+export type SchedulerOptions = {
+  max: number
+  min: Readonly<Record<Side, number>>
+  /** Connections of one side that reads are put on before they wait. */
+  crowd: number
+  acquireTimeoutMs: number
+  clock: SchedulerClock
+  open(side: Side, events: ConnectionEvents): Promise<PooledConnection>
+  onOpenFailed(side: Side, error: Error): void
+}
+
+type Waiter = {
+  readonly request: Request
+  kind: Kind
+  /** When it is refused; 0 until it has to wait. */
+  deadline: number
+  /** While it is at work. */
+  cancel: (() => void) | undefined
+  isLeft: boolean
+  isOver: boolean
+}
+
+/** A connection as the scheduler sees it. */
+type Slot = {
+  readonly side: Side
+  readonly connection: PooledConnection
+  /** What it is at work on, and what it counts as; undefined while it rests. */
+  work: { readonly kind: Kind; readonly share: Share } | undefined
+  /** Requests on it. */
+  load: number
+  restsSince: number
+}
+
+const SIDES: readonly Side[] = ['own', 'callers']
+const queues = (): Record<Kind, Waiter[]> => ({ read: [], probe: [], write: [], slow: [] })
+const isWaiting = ({ isOver }: Waiter): boolean => !isOver
+const ALONE = (['write', 'probe', 'slow'] as const).flatMap((kind) => SIDES.map((side) => ({ side, kind })))
+const LANES = [...SIDES.map((side) => ({ side, kind: 'read' as const })), ...ALONE]
+
+/**
+ * Which request gets which connection, and when. Two logins share `max` connections, and `Reserves` says how many each kind
+ * of work may take. PostgreSQL itself finds what is slow: short work flies with a short `statement_timeout`, and what that
+ * cuts is flown again as the next kind.
+ *
+ * | a request is | on a connection | PostgreSQL's limit | when cut, it becomes |
+ * |---|---|---|---|
+ * | read: known to be fast | shared, up to 16 at once | 50 ms | probe |
+ * | probe: a read of unknown text | alone, one per text at a time | 50 ms | slow, and its text for 10 s |
+ * | write on the reserve | alone | 200 ms | slow |
+ * | write elsewhere, slow | alone | its own timeout | – |
+ *
+ * | a connection is | because | until |
+ * |---|---|---|
+ * | opening | a request waits that `Reserves` admits, and there are fewer than `max` | it is logged in, then resting |
+ * | resting | nothing is on it | work comes; 60 s pass; the other login needs its place |
+ * | shared | reads are on it | the last one is answered |
+ * | alone | a probe, a write, slow work or a transaction is on it | that is done |
+ * | closing | it rested too long, its session failed, or the pool ends | its socket is closed: its place is free |
+ */
+export class Scheduler {
+  readonly #options: SchedulerOptions
+  readonly #reserves: Reserves
+  readonly #timings = new StatementTimings()
+  readonly #queues: Readonly<Record<Side, Record<Kind, Waiter[]>>> = { own: queues(), callers: queues() }
+  readonly #busy: Record<Share, number> = { own: 0, reads: 0, short: 0, long: 0 }
+  readonly #opening: Record<Side, number> = { own: 0, callers: 0 }
+  /** Texts of the probes at work. */
+  readonly #probing = new Set<string>()
+  #slots: Slot[] = []
+  /** Which of ALONE is next. */
+  #turn = 0
+  /** While anything waits. */
+  #stopTicking: (() => void) | undefined
+  readonly #stopTrimming: () => void
+  #isClosed = false
+
+  constructor(options: SchedulerOptions) {
+    this.#options = options
+    this.#reserves = new Reserves(options.max)
+    this.#stopTrimming = options.clock.every(TRIM_EVERY_MS, () => this.#trim())
+  }
+
+  get size(): number {
+    return this.#slots.length
+  }
+  get idle(): number {
+    return this.#slots.filter(({ work }) => !work).length
+  }
+  sizeOf(side: Side): number {
+    return this.#slots.filter((slot) => slot.side === side).length
+  }
+
+  /** Starts the request as soon as there is room for it. Answers what to call when its caller is gone. */
+  add(request: Request): () => void {
+    const kind = this.#kindOf(request)
+    const waiter: Waiter = { request, kind, deadline: 0, cancel: undefined, isLeft: false, isOver: false }
+    this.#place(waiter)
+    return () => this.#leave(waiter)
+  }
+
+  /** The database is not there, or does not let a side in: nothing waits for it. */
+  failWaiters(sides: readonly Side[] = SIDES): void {
+    for (const waiter of this.#waiting()) {
+      if (sides.includes(waiter.request.side)) this.#finish(waiter, databaseUnavailable())
+    }
+  }
+
+  /** Opens the minimum. */
+  async warm(): Promise<void> {
+    const missing = (side: Side): number => this.#options.min[side] - this.sizeOf(side) - this.#opening[side]
+    const opened = SIDES.flatMap((side) => Array.from({ length: Math.max(0, missing(side)) }, () => this.#open(side)))
+    await Promise.all(opened)
+  }
+
+  destroyAll(): void {
+    for (const { connection } of this.#slots) connection.destroy()
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#stopTicking?.()
+    this.#stopTrimming()
+    this.failWaiters()
+    await Promise.all(this.#slots.map(({ connection }) => connection.close()))
+  }
+
+  #kindOf({ kind, text }: Request): Kind {
+    if (kind !== 'read' || this.#timings.isKnownFast(text)) return kind
+    return this.#timings.isKnownSlow(text, this.#options.clock.now()) ? 'slow' : 'probe'
+  }
+
+  #waiting(): Waiter[] {
+    return LANES.flatMap(({ side, kind }) => this.#queues[side][kind]).filter(isWaiting)
+  }
+
+  #place(waiter: Waiter): void {
+    const { kind, request } = waiter
+    const { clock, acquireTimeoutMs } = this.#options
+    const queue = this.#queues[request.side][kind]
+    if (this.#isClosed) this.#finish(waiter, databaseUnavailable())
+    else if (queue.some(isWaiting) || !this.#startNow(waiter)) {
+      waiter.deadline ||= clock.now() + acquireTimeoutMs
+      queue.push(waiter)
+      this.#grow(request.side, kind)
+      this.#stopTicking ??= clock.every(TICK_MS, () => this.#tick())
+    }
+  }
+
+  #startNow(waiter: Waiter): boolean {
+    const { kind, request } = waiter
+    if (kind === 'probe' && this.#probing.has(request.text)) return false
+    const slot = kind === 'read' ? this.#findShared(request.side) : this.#findResting(request.side)
+    const share = slot?.work?.share ?? (slot && this.#reserves.admit(request.side, kind, this.#busy))
+    if (slot && share) this.#start(waiter, slot, share)
+    return slot !== undefined && share !== undefined
+  }
+
+  #findResting(side: Side): Slot | undefined {
+    return this.#slots.find((slot) => slot.side === side && !slot.work && slot.connection.isIdle)
+  }
+
+  /** The least busy of as few connections as suffice. */
+  #findShared(side: Side): Slot | undefined {
+    let reads = 0
+    for (const slot of this.#slots) if (slot.side === side && slot.work?.kind === 'read') reads += slot.load
+    const enough = Math.min(this.#options.crowd, Math.ceil((reads + 1) / PIPELINE_SPREAD))
+    const mayTake = this.#reserves.admit(side, 'read', this.#busy) !== undefined
+    let best: Slot | undefined
+    let seen = 0
+    for (const slot of this.#slots) {
+      if (slot.side !== side || (slot.work ? slot.work.kind !== 'read' : !mayTake || !slot.connection.isIdle)) continue
+      if (slot.load < (best?.load ?? PIPELINE_DEPTH)) best = slot
+      if (++seen === enough) break
+    }
+    if (best && seen < enough) this.#grow(side, 'read')
+    return best
+  }
+
+  #start(waiter: Waiter, slot: Slot, share: Share): void {
+    const { request, kind } = waiter
+    if (!slot.work) {
+      slot.work = { kind, share }
+      this.#busy[share]++
+    }
+    slot.load++
+    if (kind === 'probe') this.#probing.add(request.text)
+    const limitMs = limitOf(kind, share)
+    const isLimited = limitMs < request.timeoutMs
+    const flight = request.start(slot.connection, Math.min(limitMs, request.timeoutMs), (error, done) => {
+      slot.load--
+      this.#onDone(waiter, isLimited && isCanceled(error) && !isCanceledByRequest(error), error, done)
+      if (!done) this.#onRoom(slot) // for a flight the connection says so
+    })
+    if (flight) waiter.cancel = () => void slot.connection.cancel(flight)
+  }
+
+  #onDone(waiter: Waiter, isCut: boolean, error: PgError | AppError | null, flight?: Flight): void {
+    const { kind, request } = waiter
+    waiter.cancel = undefined
+    if (kind === 'probe') {
+      this.#probing.delete(request.text)
+      if (!error) this.#timings.inTime(request.text)
+      if (isCut) this.#timings.tooLong(request.text, this.#options.clock.now())
+    }
+    if (kind === 'read' && isCut) this.#timings.forget(request.text)
+    if (!isCut || waiter.isLeft) this.#finish(waiter, error, flight)
+    else {
+      waiter.kind = kind === 'read' ? 'probe' : 'slow'
+      this.#place(waiter)
+    }
+  }
+
+  /** What waits never runs; what may take long is cancelled; what has a limit ends by itself. */
+  #leave(waiter: Waiter): void {
+    waiter.isLeft = true
+    const isLimited = waiter.kind === 'read' || waiter.kind === 'probe'
+    if (waiter.cancel && !isLimited) waiter.cancel()
+    else this.#finish(waiter, new AppError('request_timeout', 'request was aborted'))
+  }
+
+  #finish(waiter: Waiter, error: PgError | AppError | null, flight?: Flight): void {
+    if (waiter.isOver) return
+    waiter.isOver = true
+    waiter.request.onDone(error, flight)
+  }
+
+  #onRoom(slot: Slot): void {
+    if (slot.work && slot.load === 0 && slot.connection.isIdle) this.#rest(slot)
+    if (this.#stopTicking) this.#serve()
+  }
+
+  #rest(slot: Slot): void {
+    if (slot.work) this.#busy[slot.work.share]--
+    slot.work = undefined
+    slot.restsSince = this.#options.clock.now()
+  }
+
+  /** Reads first, which take no connection from others; then each kind of the others in turn. */
+  #serve(): void {
+    for (const side of SIDES) while (this.#serveNext(side, 'read'));
+    for (let tried = 0; tried < ALONE.length; tried++) {
+      const { side, kind } = ALONE[this.#turn] as (typeof ALONE)[number]
+      this.#turn = (this.#turn + 1) % ALONE.length
+      if (this.#serveNext(side, kind)) tried = -1
+    }
+    for (const { side, kind } of LANES) if (this.#queues[side][kind].length > 0) this.#grow(side, kind)
+  }
+
+  /** Whether a waiter left the queue: it was started, was over, or is known by now to be of another kind. */
+  #serveNext(side: Side, kind: Kind): boolean {
+    const queue = this.#queues[side][kind]
+    const isNext = ({ isOver, request }: Waiter): boolean => isOver || !this.#probing.has(request.text)
+    const at = kind === 'probe' ? queue.findIndex(isNext) : 0
+    const next = queue[at]
+    if (!next) return false
+    const isMisplaced = (kind === 'read' || kind === 'probe') && this.#kindOf(next.request) !== kind
+    if (!next.isOver && !isMisplaced && !this.#startNow(next)) return false
+    if (at === 0) queue.shift()
+    else queue.splice(at, 1)
+    if (!next.isOver && isMisplaced) {
+      next.kind = this.#kindOf(next.request)
+      this.#place(next)
+    }
+    return true
+  }
+
+  /** Opens a connection for work that would be admitted, or makes room for one. */
+  #grow(side: Side, kind: Kind): void {
+    const { max, crowd, clock } = this.#options
+    const forReads = (slot: Slot): boolean => slot.side === side && (slot.work?.kind ?? 'read') === 'read'
+    const isEnough =
+      kind === 'read'
+        ? this.#slots.filter(forReads).length + this.#opening[side] >= crowd
+        : this.#opening[side] >= this.#queues[side][kind].length || this.#findResting(side)
+    if (isEnough || this.#isClosed) return
+    // What is on its way counts as taken.
+    const opening = this.#opening.own + this.#opening.callers
+    if (!this.#reserves.admit(side, kind, { ...this.#busy, long: this.#busy.long + opening })) return
+    if (this.#slots.length + opening < max) {
+      this.#open(side).catch(() => {}) // reported through onOpenFailed
+      return
+    }
+    const others = this.#slots.filter((slot) => slot.side !== side)
+    const resting = others.filter(({ work }) => !work)
+    const isClosing = resting.some(({ connection }) => !connection.isIdle)
+    const rested = resting.find(({ restsSince }) => restsSince <= clock.now() - REBALANCE_IDLE_MS)
+    if (rested && others.length > 1 && !isClosing) void rested.connection.close()
+  }
+
+  async #open(side: Side): Promise<void> {
+    const { open, onOpenFailed, clock } = this.#options
+    this.#opening[side]++
+    let slot: Slot | undefined
+    try {
+      const connection = await open(side, {
+        onRoom: () => slot && this.#onRoom(slot),
+        onClosed: () => slot && this.#onClosed(slot),
+      })
+      if (this.#isClosed) return void connection.close()
+      slot = { side, connection, work: undefined, load: 0, restsSince: clock.now() }
+      this.#slots.push(slot)
+    } catch (error) {
+      onOpenFailed(side, error as Error)
+      throw error
+    } finally {
+      this.#opening[side]--
+    }
+    this.#serve()
+  }
+
+  #onClosed(slot: Slot): void {
+    this.#rest(slot)
+    this.#slots = this.#slots.filter((known) => known !== slot)
+    if (this.#stopTicking) this.#serve()
+  }
+
+  #tick(): void {
+    const now = this.#options.clock.now()
+    for (const waiter of this.#waiting()) {
+      if (waiter.deadline <= now) this.#finish(waiter, databaseUnavailable())
+    }
+    this.#serve()
+    if (this.#waiting().length > 0) return
+    this.#stopTicking?.()
+    this.#stopTicking = undefined
+  }
+
+  #trim(): void {
+    const before = this.#options.clock.now() - IDLE_CLOSE_MS
+    for (const side of SIDES) {
+      const rested = this.#slots.filter((slot) => slot.side === side && !slot.work && slot.restsSince <= before)
+      const spare = Math.max(0, this.sizeOf(side) - this.#options.min[side])
+      for (const { connection } of rested.slice(0, spare)) void connection.close()
+    }
+  }
+}
+
+function limitOf(kind: Kind, share: Share): number {
+  if (kind === 'read' || kind === 'probe') return READ_LIMIT_MS
+  return kind === 'write' && share === 'short' ? RESERVED_WRITE_LIMIT_MS : Number.POSITIVE_INFINITY
+}

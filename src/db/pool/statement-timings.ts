@@ -1,0 +1,45 @@
+import { budgets } from '../../core/budgets.ts'
+import { MAX_KNOWN_SLOW, SLOW_FOR_MS } from './tuning.ts'
+
+/** Which reads are short, by their text: those that PostgreSQL answered within the limit. */
+export class StatementTimings {
+  /** The strings are kept with the statements' names. */
+  readonly #fast = new Set<string>()
+  #fastBytes = 0
+  /** Text → until when. */
+  readonly #slow = new Map<string, number>()
+
+  isKnownFast(text: string): boolean {
+    return this.#fast.has(text)
+  }
+
+  isKnownSlow(text: string, now: number): boolean {
+    const until = this.#slow.get(text)
+    if (until === undefined) return false
+    if (until > now) return true
+    this.#slow.delete(text)
+    return false
+  }
+
+  /** It was answered within the limit. */
+  inTime(text: string): void {
+    if (text.length > budgets.preparedStatementBytes || this.#fast.has(text)) return
+    this.#fastBytes += text.length
+    if (this.#fastBytes > budgets.statementNamesBytes) {
+      this.#fast.clear()
+      this.#fastBytes = text.length
+    }
+    this.#fast.add(text)
+  }
+
+  /** It was cut on a shared connection, which may be an accident of a busy machine. */
+  forget(text: string): void {
+    if (this.#fast.delete(text)) this.#fastBytes -= text.length
+  }
+
+  /** It was cut on a connection to itself. */
+  tooLong(text: string, now: number): void {
+    if (this.#slow.size >= MAX_KNOWN_SLOW) this.#slow.clear()
+    this.#slow.set(text, now + SLOW_FOR_MS)
+  }
+}

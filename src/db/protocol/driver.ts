@@ -1,0 +1,205 @@
+/**
+ * The one file that reaches inside `pg` (exact version, see docs/decisions/0017-inside-pg-and-node.md). Of pg are used:
+ * connecting, TLS, authentication, the end of a connection, and its parser for messages that are rare.
+ *
+ * - `client.connection.attachListeners`: the bytes of the socket go through wholeMessages before pg's parser.
+ * - `client.connection.stream`: replaced before connecting by a socket that reads to one place, and written to directly.
+ * - `client.connection` events `errorMessage`, `rowDescription`: handled here instead of by pg's queue of queries.
+ * - `client.processID`, `client.secretKey`, `connection.cancel`: to cancel what a backend is running.
+ */
+import type { EventEmitter } from 'node:events'
+import { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import pg from 'pg'
+import { parseIntoClientConfig } from 'pg-connection-string'
+import { asConnectionError, type PgError } from '../pg-errors.ts'
+import { Receiving, wholeMessages } from './whole-messages.ts'
+
+export type ConnectOptions = {
+  /** A connection string; `postgres://user@/db?host=/path` reaches a unix socket. */
+  url: string
+  /** Who logs in, if not the one the URL names. */
+  login?: Login | undefined
+  connectTimeoutMs?: number
+  applicationName?: string
+}
+
+export type Login = { user: string; password?: string }
+
+/** What a connection does with the messages that arrive once it is logged in. */
+export type MessageHandlers = {
+  /** Whole messages. What it does not read itself it passes on to pg. The bytes are good until the call ends. */
+  onMessages(messages: Buffer, passOn: (messages: Buffer) => void): void
+  onError(error: PgError): void
+  onFields(fields: pg.FieldDef[]): void
+  /** Whether so many bytes of one message may be kept. */
+  mayHold(bytes: number): boolean
+  onEnd(cause: Error): void
+}
+
+type Inside = EventEmitter & {
+  ssl: unknown
+  stream: Socket
+  attachListeners(stream: Duplex): void
+  connect(portOrPath: number | string, host?: string): void
+  cancel(processId: number, secretKey: number): void
+}
+
+const insideOf = (client: pg.Client): Inside => (client as unknown as { connection: Inside }).connection
+
+/** Opens one connection of its own, outside the pool, for what pg itself does well. The caller ends it. */
+export async function openConnection(options: ConnectOptions): Promise<pg.Client> {
+  const client = makeClient(options)
+  feedWholeMessages(client, new Receiving())
+  nameStatements(client)
+  await connect(client)
+  return client
+}
+
+/** Drops the socket without waiting. */
+export const destroy = (client: pg.Client): unknown => insideOf(client).stream.destroy()
+
+/** A logged-in connection whose messages are written and read by others than pg. */
+export class DriverSocket {
+  readonly #client: pg.Client
+  readonly #options: ConnectOptions
+  readonly #stream: Socket
+
+  private constructor(client: pg.Client, options: ConnectOptions) {
+    this.#client = client
+    this.#options = options
+    this.#stream = insideOf(client).stream
+  }
+
+  /** `handlers` are called from the moment on in which this resolves. */
+  static async open(options: ConnectOptions, receiving: Receiving, handlers: MessageHandlers): Promise<DriverSocket> {
+    const client = makeClient(options)
+    let isReady = false
+    feedWholeMessages(client, receiving, {
+      onMessages: (messages, passOn) => (isReady ? handlers.onMessages(messages, passOn) : passOn(messages)),
+      mayHold: (bytes) => !isReady || handlers.mayHold(bytes),
+    })
+    await connect(client)
+    isReady = true
+    const events = insideOf(client)
+    events.removeAllListeners('errorMessage').on('errorMessage', handlers.onError)
+    events.removeAllListeners('rowDescription').on('rowDescription', ({ fields }) => handlers.onFields(fields))
+    let cause: Error | undefined
+    client.on('error', (error) => {
+      cause ??= error
+    })
+    client.once('end', () =>
+      handlers.onEnd(asConnectionError(cause ?? new Error('Connection terminated unexpectedly'))),
+    )
+    return new DriverSocket(client, options)
+  }
+
+  write(bytes: Buffer): void {
+    if (this.#stream.writable) this.#stream.write(bytes)
+  }
+  pause(): void {
+    this.#stream.pause()
+  }
+  resume(): void {
+    this.#stream.resume()
+  }
+  destroy(): void {
+    this.#stream.destroy()
+  }
+  async end(): Promise<void> {
+    await this.#client.end().catch(() => {})
+  }
+
+  /** Cancels what the backend is running; over a connection of its own, as the protocol demands. */
+  async cancel(): Promise<void> {
+    const target = this.#client as unknown as { processID: number; secretKey: number }
+    const canceller = new pg.Client({ connectionString: this.#options.url })
+    canceller.on('error', () => {})
+    const inside = insideOf(canceller)
+    const { host, port } = canceller
+    await new Promise<void>((resolve) => {
+      inside.on('error', () => resolve())
+      inside.on('end', () => resolve())
+      inside.on('connect', () => inside.cancel(target.processID, target.secretKey))
+      if (host.startsWith('/')) inside.connect(`${host}/.s.PGSQL.${port}`)
+      else inside.connect(port, host)
+    })
+  }
+}
+
+async function connect(client: pg.Client): Promise<void> {
+  await client.connect().catch((error: Error) => {
+    throw asConnectionError(error)
+  })
+}
+
+function makeClient(options: ConnectOptions): pg.Client {
+  const client = new pg.Client({
+    ...addressOf(options),
+    application_name: options.applicationName ?? 'savanna',
+    connectionTimeoutMillis: options.connectTimeoutMs ?? 5_000,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
+    // Values stay the text PostgreSQL sent; db/values.ts converts where an object is wanted.
+    types: { getTypeParser: () => (value: string) => value },
+  } as pg.ClientConfig)
+  client.on('error', () => {}) // a lost connection is noticed by its queries and by `end`
+  return client
+}
+
+/** As pg reads a connection string, with another login in it. */
+const addressOf = ({ url, login }: ConnectOptions): pg.ClientConfig =>
+  login
+    ? { ...parseIntoClientConfig(url), user: login.user, password: login.password ?? '' }
+    : { connectionString: url }
+
+/** A failure carries the statement, as that of a flight does. */
+function nameStatements(client: pg.Client): void {
+  const query = client.query.bind(client) as (...input: unknown[]) => unknown
+  const named = (...input: unknown[]): unknown => {
+    const answer = query(...input)
+    if (!(answer instanceof Promise) || typeof input[0] !== 'string') return answer
+    return answer.catch((error: Error) => {
+      throw Object.assign(asConnectionError(error), { statement: input[0] })
+    })
+  }
+  client.query = named as typeof client.query
+}
+
+/** Gives pg's parser, or `handlers` in its place, whole messages. */
+function feedWholeMessages(
+  client: pg.Client,
+  receiving: Receiving,
+  handlers?: Pick<MessageHandlers, 'onMessages' | 'mayHold'>,
+): void {
+  const inside = insideOf(client)
+  const attach = inside.attachListeners
+  let receive: (bytes: Buffer) => void = () => {}
+  // TLS reads from its socket by itself.
+  const isInPlace = handlers !== undefined && !inside.ssl
+  if (isInPlace) inside.stream = socketInPlace(receiving.place, (bytes) => receive(bytes))
+  inside.attachListeners = function (stream) {
+    attach.call(this, stream)
+    const [parse, ...others] = stream.listeners('data') as ((bytes: Buffer) => void)[]
+    if (!parse || others.length > 0) return
+    stream.off('data', parse)
+    const messages = wholeMessages({
+      receiving,
+      feed: handlers ? (bytes) => handlers.onMessages(bytes, parse) : parse,
+      refuse: (reason) => stream.destroy(new Error(reason)),
+      mayHold: handlers?.mayHold ?? (() => true),
+    })
+    receive = messages.take
+    if (!isInPlace) stream.on('data', receive)
+    stream.once('close', messages.drop)
+  }
+}
+
+/** Node would set memory aside for each read, which is most of what a long answer leaves to be collected. */
+function socketInPlace(buffer: Buffer, receive: (bytes: Buffer) => void): Socket {
+  const callback = (count: number, bytes: Uint8Array): boolean => {
+    receive((bytes as Buffer).subarray(0, count))
+    return true
+  }
+  return new Socket({ onread: { buffer, callback } } as ConstructorParameters<typeof Socket>[0])
+}
