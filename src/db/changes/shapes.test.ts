@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { before, beforeEach, test } from 'node:test'
+import { listenTo } from '../../../test/kit/event-stream.ts'
 import { eventually, type InProcessServer, startServer } from '../../../test/kit/kit.ts'
 
 let api: InProcessServer
@@ -61,6 +62,41 @@ test('a table that was made again is another table', async () => {
     { table_name: 'again', is_now: 't' },
   ])
   assert.equal((await api.sql(`select from svc.changes_of('again'::regclass, '1')`)).length, 0)
+})
+
+test('what is told of a table is never told as if of another that has its name now', async () => {
+  const { token } = await api.signUp('ana@x.test')
+  await api.sql('create table swapped (id int primary key, v text); create table other (id int primary key, v text)')
+  await posted('other', { id: 0, v: 'first' })
+  const stream = await listenTo(api.url, { token, query: { tables: 'swapped,other' } })
+  const start = stream.lastId()
+  stream.close()
+  await posted('swapped', { id: 1, v: 'of the former' })
+  await posted('other', { id: 2, v: 'of the other' })
+  await api.sql(
+    'drop table swapped; alter table other rename to swapped; create table other (id int primary key, v text)',
+  )
+  await posted('other', { id: 3, v: 'last' })
+  const again = await listenTo(api.url, { token, query: { tables: 'swapped,other', lastEventId: start } })
+  await again.until(({ data }) => data?.record?.v === 'last')
+  assert.deepEqual(
+    again.changes().map(({ table, record }) => [table, record.v]),
+    [
+      ['swapped', 'of the other'],
+      ['other', 'last'],
+    ],
+  )
+  again.close()
+})
+
+test('after a dump was restored elsewhere, entries find their tables again by name', async () => {
+  await post('plain', { id: 1 })
+  await api.sql(`
+    update svc.change_log set table_oid = 4711;
+    update svc.change_shapes set table_oid = 4711 where table_name = 'plain';
+    update svc.change_horizon set home = 'elsewhere'`)
+  assert.deepEqual(await api.sql('select svc.adopt_changes() as adopted'), [{ adopted: 'f' }])
+  assert.equal((await api.sql(`select from svc.changes_of('plain'::regclass, '1')`)).length, 1)
 })
 
 test('every entry names its request: of the API, of triggers, of functions', async () => {
