@@ -49,7 +49,7 @@ const curl = (...args: string[]) => timed('curl', ['-sS', '--fail', ...args])
 
 /** Both begin with nothing of the round before left to be written. */
 async function emptied(table: string): Promise<void> {
-  await client.query(`truncate public.${table}, svc.changes`)
+  await client.query(`truncate public.${table}, svc.change_log, svc.change_packs`)
   await client.query('checkpoint')
 }
 

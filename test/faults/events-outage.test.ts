@@ -61,7 +61,7 @@ test('when the log loses its place, as after a failover, streams are told to sta
   await proxy.set('refuse')
   proxy.cut()
   // The other database never heard of what this one had told already.
-  await direct.sql('delete from svc.changes')
+  await direct.sql('delete from svc.change_log')
   await proxy.set('pass')
   const reset = await stream.until(({ event }) => event === 'reset')
   assert.equal(reset.data.position, reset.id)

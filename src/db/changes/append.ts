@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Identity } from '../../core/identity.ts'
 import type { Table } from '../schema/snapshot.ts'
-import { type Slot, type Slots, type Sql, sql } from '../sql.ts'
+import { nameLiteral, type Slot, type Slots, type Sql, sql } from '../sql.ts'
 
 export type ChangeAction = 'create' | 'update' | 'delete'
 
@@ -27,61 +27,64 @@ export function signedActor(key: string, who: Identity): string {
   return `${createHash('sha256').update(`${key}.${actor}.${key}`).digest('hex')} ${actor}`
 }
 
-/** A row that one statement of the server changed, as jsonb. */
-export type ChangedRow = { action: ChangeAction; pk: Sql; record: Sql; oldRecord: Sql }
+/** A row that one statement of the server changed: its key as text (see `keyText`), and its images as json. */
+export type ChangedRow = { action: ChangeAction; key: Sql; record: Sql; oldRecord: Sql }
 
 /** Several of one table, as arrays in the order of the changes. */
-export type ChangedRows = { action: ChangeAction; pks: Sql; records: Sql; oldRecords: Sql }
+export type ChangedRows = { action: ChangeAction; keys: Sql; records: Sql; oldRecords: Sql }
 
-/** Writes the log for one caller. Only with the server's key does PostgreSQL take its word; see svc.append_change(). */
+type Values<T> = { readonly key: T; readonly actor: T; readonly requestId: T }
+
+/** Writes the log for one request. Only with the server's key does PostgreSQL take its word; see svc.append_change(). */
 export class Appender {
-  readonly #key: string | Slot
-  readonly #actor: string | Slot
+  readonly #values: Values<string | Slot>
 
-  private constructor(key: string | Slot, actor: string | Slot) {
-    this.#key = key
-    this.#actor = actor
+  private constructor(values: Values<string | Slot>) {
+    this.#values = values
   }
 
-  static of(key: string, who: Identity): Appender {
-    return new Appender(key, actorOf(who))
+  static of(key: string, who: Identity, requestId: string): Appender {
+    return new Appender({ key, actor: actorOf(who), requestId })
   }
 
-  /** The same for a statement that is made once for many callers. */
+  /** The same for a statement that is made once for many requests. */
   within(slots: Slots): Appender {
     const put = (value: string | Slot): Slot => (typeof value === 'string' ? slots.put(value) : value)
-    return new Appender(put(this.#key), put(this.#actor))
+    const { key, actor, requestId } = this.#values
+    return new Appender({ key: put(key), actor: put(actor), requestId: put(requestId) })
   }
 
   /** An expression for the select list of the statement that made the change: both are committed or neither. */
-  appendOne(table: Table, { action, pk, record, oldRecord }: ChangedRow): Sql {
-    return sql`svc.append_change(${this.#about(table, action)}, ${pk}, ${record}, ${oldRecord})`
+  appendOne(table: Table, { action, key, record, oldRecord }: ChangedRow): Sql {
+    return sql`svc.append_change(${this.#about(table)}, ${LETTER[action]}, ${key}, ${record}, ${oldRecord})`
   }
 
-  append(table: Table, { action, pks, records, oldRecords }: ChangedRows): Sql {
-    return sql`svc.append_changes(${this.#about(table, action)}, ${pks}, ${records}, ${oldRecords})`
-  }
-
-  #about(table: Table, action: ChangeAction): Sql {
-    return sql`${this.#key}::text, ${action}::text, ${nameOf(table)}::pg_catalog.regclass, ${table.schema}::text,
-      ${table.name}::text, ${this.#actor}::text`
+  append(table: Table, { action, keys, records, oldRecords }: ChangedRows): Sql {
+    return sql`svc.append_changes(${this.#about(table)}, ${LETTER[action]}, ${keys}, ${records}, ${oldRecords})`
   }
 
   /** The same for `made` new rows at once, with their values by column: one JSON object of arrays. */
   appendCreates(table: Table, made: Sql, packed: Sql): Sql {
     const key = table.primaryKey.map(({ name }) => name)
     const framing = [...table.columns.keys()].reduce((sum, name) => sum + Buffer.byteLength(name) + VALUE_FRAMING, 0)
-    return sql`svc.append_creates(${this.#key}::text, ${nameOf(table)}::pg_catalog.regclass, ${table.schema}::text,
-      ${table.name}::text, ${this.#actor}::text, ${key}::text[], ${framing}::int4, ${made}, ${packed})`
+    return sql`svc.append_creates(${this.#about(table)}, ${key}::text[], ${framing}::int4, ${made}, ${packed})`
   }
 
   /** The whole row at the moment of evaluation, for callers who may not read every column of it. */
   wholeRow(table: Table, pk: Sql): Sql {
-    return sql`svc.whole_row(${this.#key}::text, ${nameOf(table)}::pg_catalog.regclass, ${pk})`
+    return sql`svc.whole_row(${this.#values.key}::text, ${regclass(table)}, ${pk})::pg_catalog.json`
+  }
+
+  #about(table: Table): Sql {
+    const { key, actor, requestId } = this.#values
+    return sql`${key}::text, ${regclass(table)}, svc.shape_of(${regclass(table)}), ${actor}::text, ${requestId}::text`
   }
 }
 
-/** Of jsonb, two entries of four bytes and what aligns them. */
+const LETTER: Record<ChangeAction, Sql> = { create: sql`'c'`, update: sql`'u'`, delete: sql`'d'` }
+
+/** Of JSON, two quotes, a colon, a comma, and what the value's own form may take. */
 const VALUE_FRAMING = 12
 
-const nameOf = ({ ident }: Table): string => ident.quoted
+/** A constant of the statement, so that svc.shape_of() is found out when it is planned. */
+const regclass = ({ ident }: Table): Sql => sql`${nameLiteral(ident)}::pg_catalog.regclass`

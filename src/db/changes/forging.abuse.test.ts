@@ -37,7 +37,7 @@ before(async () => {
   `)
   await api.sql(`insert into payments values (1, 10); insert into secrets values (1, 'somebody', 'x')`)
 })
-beforeEach(() => api.sql('truncate svc.changes'))
+beforeEach(() => api.sql('truncate svc.change_log, svc.change_packs'))
 
 const logged = () =>
   api.sql('select action, table_name, pk::text as pk, actor::text as actor from svc.changes order by id')
@@ -79,11 +79,16 @@ test('a true notice is logged, also of a row written inside a savepoint', async 
 })
 
 test('code that runs as a caller cannot write the log, nor ask what the server may read', async () => {
-  const about = `'create', 'payments', 'public', 'payments', '{"kind":"admin"}'`
-  const one = `${about}, '{}'::jsonb, '{}'::jsonb, null`
-  const several = `${about}, array['{}'::jsonb], array['{}'::jsonb], null`
+  const about = `'payments', 1, '{"kind":"admin"}', 'request'`
+  const one = `${about}, 'c', '1', '{}'::json, null`
+  const several = `${about}, 'c', array['1'], array['{}'::json], null`
   for (const statement of [
-    `insert into svc.changes (action, schema_name, table_name) values ('create', 'public', 'payments')`,
+    `insert into svc.change_log (shape, table_oid, action) values (1, 'payments'::regclass, 'c')`,
+    `insert into svc.change_shapes values (1, 'payments'::regclass, 'public', 'payments', '[]', '{}')`,
+    `select * from svc.changes`,
+    `select * from svc.changes_of('payments'::regclass, '1')`,
+    `select svc.keep_shape('payments'::regclass)`,
+    `select svc.append_creates('', ${about}, '{id}', 0, 2, '{"id": [1, 2]}')`,
     `select svc.append_change('', ${one})`,
     `select svc.append_change(null, ${one})`,
     `select svc.append_change((select key from svc.log_key), ${one})`,
@@ -94,7 +99,8 @@ test('code that runs as a caller cannot write the log, nor ask what the server m
     `select svc.whole_row(null, 'secrets', '{"id": 1}')`,
     `select * from svc.log_key`,
     `select svc.require_log_key('x')`,
-    `select nextval('svc.changes_id_seq')`,
+    `select svc.shape_to_log('x', 'payments', -1, '')`,
+    `select nextval('svc.change_log_id_seq')`,
   ]) {
     const { status } = await api.call('POST /api/rpc/direct', { json: { text_of_call: statement } })
     assert.equal(status, 403, statement)
@@ -107,7 +113,7 @@ test('code that changes who the session says it is does not change who the log s
   const write = `insert into profiles values (10) on conflict (id) do update set name = 'again'`
   const claim = (name: string, value: string) => `perform set_config('${name}', '${value}', true);`
   const victim = '00000000-0000-4000-8000-000000000001'
-  await api.sql('truncate svc.changes')
+  await api.sql('truncate svc.change_log, svc.change_packs')
   for (const claims of [
     claim('svc.actor', `{"kind":"user","id":"${victim}"}`),
     claim('svc.actor', `${'0'.repeat(64)} {"kind":"user","id":"${victim}"}`),

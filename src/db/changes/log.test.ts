@@ -22,7 +22,11 @@ const logs: ChangeLog[] = []
 before(async () => {
   ;({ url, drop } = await createDatabase('embedded'))
   pool = await poolOn(url, { maxConns: 8 })
-  await pool.run(SYSTEM, sql`create table public.seen (reader text, id bigint)`)
+  await pool.run(SYSTEM, [
+    sql`create table public.seen (reader text, id bigint)`,
+    sql`insert into svc.change_shapes (id, table_oid, schema_name, table_name, columns, key_columns)
+      values (1, 0, 'public', 'notes', '[[1, "id", "integer"]]', '{id}')`,
+  ])
 })
 // A log that is left running trims what a later test has made old.
 afterEach(() => Promise.all(logs.splice(0).map((log) => log.stop())))
@@ -47,8 +51,7 @@ async function connect(): Promise<pg.Client> {
 }
 
 const append = (n: number | string) =>
-  `insert into svc.changes (action, schema_name, table_name, pk, record)
-   values ('create', 'public', 'notes', '{"id": ${n}}', '{"id": ${n}}')`
+  `insert into svc.change_log (shape, table_oid, action, key, record) values (1, 0, 'c', '${n}', '{"id": ${n}}')`
 const idOf = (change: Change): number => (JSON.parse(change.pk) as { id: number }).id
 
 const until = (isTrue: () => boolean): Promise<void> => eventually(() => assert.ok(isTrue(), 'did not happen in time'))
@@ -237,8 +240,8 @@ test('a durable reader acts on each change once, whichever process takes it', as
   const client = await connect()
   const readerAt = `select from svc.change_readers where name = 'test'`
   await eventually(async () => assert.equal((await client.query(readerAt)).rowCount, 1))
-  await client.query(`insert into svc.changes (action, schema_name, table_name, pk)
-    select 'create', 'public', 'notes', jsonb_build_object('id', n) from generate_series(10001, 13000) n`)
+  await client.query(`insert into svc.change_log (shape, table_oid, action, key, record)
+    select 1, 0, 'c', n, json_build_object('id', n) from generate_series(10001, 13000) n`)
   for (const log of readers) log.wake()
   const count = async (): Promise<{ n: number; d: number }> => {
     const { rows } = await client.query<{ n: string; d: string }>(
@@ -274,7 +277,7 @@ test('what is trimmed is no longer a known position, what came after is', async 
   const old = await settledHead(log, client)
   await client.query(append(2))
   const horizon = await settledHead(log, client)
-  await client.query(`update svc.changes set at = now() - interval '2 hours'`)
+  await client.query(`update svc.change_log set at = now() - interval '2 hours'`)
   await client.query(append(3))
   const recent = await settledHead(log, client)
 
@@ -294,7 +297,7 @@ test('the log is not trimmed beyond what a durable reader has read', async () =>
   const head = (await settledHead(log, client)).split('-')
   await client.query(`insert into svc.change_readers (name, xid, id) values ('behind', $1, $2)`, head)
   await client.query(append(4))
-  await client.query(`update svc.changes set at = now() - interval '2 hours'`)
+  await client.query(`update svc.change_log set at = now() - interval '2 hours'`)
   await log.trim()
   const { rows } = await client.query(`select pk ->> 'id' as id from svc.changes`)
   assert.deepEqual(rows, [{ id: '4' }])
@@ -302,7 +305,7 @@ test('the log is not trimmed beyond what a durable reader has read', async () =>
 })
 
 test('a process that starts while others write takes none of their changes for a restored one', async () => {
-  const write = `insert into svc.changes (action, schema_name, table_name) values ('create', 'public', 'busy')`
+  const write = append(0)
   let writing = true
   const writers = [1, 2, 3, 4].map(async () => {
     const client = await openConnection({ url })
@@ -319,12 +322,12 @@ test('a process that starts while others write takes none of their changes for a
 
 test('changes of a restored dump are adopted: unread ones are handed out, old positions are unknown', async () => {
   const client = await connect()
-  await client.query('delete from svc.changes')
+  await client.query('delete from svc.change_log')
   const future = '900000000'
   await client.query(`insert into svc.change_readers (name, xid, id) values ('restored', $1, 5)`, [future])
   await client.query(
-    `insert into svc.changes (id, xid, action, schema_name, table_name, pk) overriding system value
-     values (4, $1, 'create', 'public', 'notes', '{"id": 4}'), (6, $1, 'create', 'public', 'notes', '{"id": 6}')`,
+    `insert into svc.change_log (id, xid, shape, table_oid, action, key, record)
+     values (4, $1, 1, 0, 'c', '4', '{"id": 4}'), (6, $1, 1, 0, 'c', '6', '{"id": 6}')`,
     [future],
   )
   const log = await startLog()
@@ -350,7 +353,7 @@ test('a look takes a transaction number only when the log has grown', async () =
 test('the lag is the age of the oldest unread change', async () => {
   const log = await startLog()
   const client = await connect()
-  await client.query(`update svc.changes set at = now() - interval '90 seconds'`)
+  await client.query(`update svc.change_log set at = now() - interval '90 seconds'`)
   const lag = await log.lagSeconds()
   assert.ok(lag >= 90 && lag < 1_000, String(lag))
 })
@@ -362,7 +365,7 @@ test('while nobody reads the log, writes do not make the server look at it', asy
   const write = async () => {
     await pool.run(
       SYSTEM,
-      sql`insert into svc.changes (action, schema_name, table_name, pk) values ('create', 'public', 'seen', '{}')`,
+      sql`insert into svc.change_log (shape, table_oid, action, record) values (1, 0, 'c', '{"id": 1}')`,
     )
     log.wake()
   }

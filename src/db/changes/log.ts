@@ -172,9 +172,9 @@ export class ChangeLog {
     this.#timers.add(setInterval(() => void this.lagSeconds().catch(() => undefined), LAG_EVERY_MS).unref())
   }
 
-  /** Writes the changes of one caller. */
-  appender(who: Identity): Appender {
-    return Appender.of(this.#key, who)
+  /** Writes the changes of one request. */
+  appender(who: Identity, requestId: string): Appender {
+    return Appender.of(this.#key, who, requestId)
   }
 
   /** Call after a commit that appended. */

@@ -31,7 +31,7 @@ before(async () => {
   log = new ChangeLog({ db: pool, observe: () => {}, retentionSeconds: 3600, key })
   await log.start()
 })
-beforeEach(() => client.query('delete from svc.change_readers; truncate svc.changes'))
+beforeEach(() => client.query('delete from svc.change_readers; truncate svc.change_log, svc.change_packs'))
 after(async () => {
   await log.stop()
   await client.end()
@@ -43,17 +43,17 @@ after(async () => {
 /** Rows `first` to `last` in one entry, with bodies of so many characters. */
 const pack = (first: number, last: number, characters = 1) =>
   client.query(
-    `select svc.append_creates($1, 'public.notes', 'public', 'notes', '{"kind":"system"}', '{id}', 30, count(*),
+    `select svc.append_creates($1, 'public.notes', svc.shape_of('public.notes'), '{"kind":"system"}', 'request', '{id}', 30, count(*),
        json_build_object('id', json_agg(i), 'body', json_agg(repeat('x', $4)))) from generate_series($2::int, $3::int) i`,
     [key, first, last, characters],
   )
 const single = (n: number) =>
   client.query(
-    `insert into svc.changes (action, schema_name, table_name, pk, record)
-     values ('create', 'public', 'notes', '{"id": ${n}}', '{"id": ${n}, "body": "x"}')`,
+    `insert into svc.change_log (shape, table_oid, action, key, record)
+     select k.id, 'public.notes'::regclass, 'c', '${n}', '{"id": ${n}, "body": "x"}' from svc.keep_shape('public.notes'::regclass) k`,
   )
 const entries = async (): Promise<number> =>
-  Number((await client.query<{ n: string }>('select count(*) as n from svc.changes')).rows[0]?.n)
+  Number((await client.query<{ n: string }>('select count(*) as n from svc.change_log')).rows[0]?.n)
 const idOf = ({ pk }: Change): number => (JSON.parse(pk) as { id: number }).id
 const range = (first: number, last: number): number[] => Array.from({ length: last - first + 1 }, (_, i) => first + i)
 
@@ -124,7 +124,7 @@ test('what a durable reader is in the middle of is not trimmed, and goes as a wh
     `insert into svc.change_readers (name, xid, id) values ('behind', $1, $2)`,
     middle.position.split('-'),
   )
-  await client.query(`update svc.changes set at = now() - interval '2 hours'`)
+  await client.query(`update svc.change_log set at = now() - interval '2 hours'`)
   await log.trim()
   assert.deepEqual((await readAll(middle.position, 50)).map(idOf), range(51, 100))
   assert.equal(await log.isKnown(middle.position), true)
@@ -157,9 +157,7 @@ test('a page is no larger than its budget and one entry, and what is too large f
 
 test('only the server packs', async () => {
   await assert.rejects(
-    client.query(
-      `select svc.append_creates('no', 'public.notes', 'public', 'notes', '{}', '{id}', 0, 2, '{"id": [1, 2]}')`,
-    ),
+    client.query(`select svc.append_creates('no', 'public.notes', 1, '{}', '', '{id}', 0, 2, '{"id": [1, 2]}')`),
     /only the server writes the change log/,
   )
 })

@@ -29,7 +29,7 @@ export const momentOf = ({ known, careful }: { known: bigint | undefined; carefu
   ), pg_snapshot_xmax(pg_current_snapshot()))::text`
         : sql`pg_snapshot_xmin(pg_current_snapshot())::text`
     } as oldest
-  from (select last_value - case when is_called then 0 else 1 end as last from svc.changes_id_seq offset 0) given`
+  from (select last_value - case when is_called then 0 else 1 end as last from svc.change_log_id_seq offset 0) given`
 
 export type ChangeRow = {
   xid: string
@@ -46,7 +46,7 @@ export type ChangeRow = {
 /** How much of the log is taken at once: a page ends where either is reached, but holds at least one change. */
 export type PageSize = { changes: number; bytes: number }
 
-/** What an entry of the log may hold: the sequence counts in such steps; see migrations/0062_packed_changes.sql. */
+/** What an entry of the log may hold: the sequence counts in such steps; see migrations/0070_change_log.sql. */
 const IDS_OF_ENTRY = sql`1024`
 
 /** The last id of an entry `c`. */
@@ -55,40 +55,44 @@ const LAST_ID = sql`(c.id + c.events - 1)`
 /** Whether an entry `c` holds changes behind this id. Said twice: the first is for the index. */
 const isBehind = (id: Sql): Sql => sql`c.id > ${id} - ${IDS_OF_ENTRY} and ${LAST_ID} > ${id}`
 
-/** The changes of entries, each with its own id and images. */
-export const eventsOf = (entries: Sql): Sql => sql`
-  select c.id + coalesce(u.n, 0) as id, c.xid, c.at, c.action, c.schema_name, c.table_name, coalesce(u.pk, c.pk) as pk,
-    coalesce(u.record, c.record) as record, c.old_record, c.actor
-  from ${entries} c left join lateral svc.unpack_changes(c.packed, c.key_columns) u on true`
+/** Bytes of the images of an entry `c` before compression, which PostgreSQL knows without reading them. */
+const SIZE = sql`coalesce(octet_length(c.record::text), 0) + coalesce(octet_length(c.old_record::text), 0)
+  + case when c.events > 1 then (select p.bytes from svc.change_packs p where p.id = c.id) else 0 end`
 
 /** Entries are chosen before they are unpacked: what a page costs does not depend on what lies behind it. */
 const pageOf = (from: Sql, upTo: string, { changes, bytes }: PageSize): Sql => sql`
-  select * from (${eventsOf(sql`(
-    select * from (
-      select c.*, sum(c.bytes::bigint) over before as total, sum(c.events::bigint) over before as counted from (
-        select * from svc.changes c where ${isBehind(from)} and c.id <= ${upTo}::bigint order by c.id limit ${changes}::int
-      ) c window before as (order by c.id rows unbounded preceding)
-    ) c where c.total - c.bytes < ${bytes}::bigint and c.counted - c.events < ${changes}::int
-  )`)}) c where c.id > ${from} order by c.id limit ${changes}::int`
+  select v.* from (
+    select c.id, c.size, c.events, sum(c.size) over before as total, sum(c.events) over before as counted from (
+      select c.id, c.events::bigint, (${SIZE})::bigint as size
+      from svc.change_log c where ${isBehind(from)} and c.id <= ${upTo}::bigint order by c.id limit ${changes}::int
+    ) c window before as (order by c.id rows unbounded preceding)
+  ) c join svc.changes v on v.entry = c.id
+  where c.total - c.size < ${bytes}::bigint and c.counted - c.events < ${changes}::int and v.id > ${from}
+  order by v.id limit ${changes}::int`
 
+/**
+ * A change belongs to a table, not to its name: it is told under the name that the table has now. What is told of a table
+ * that is gone has no schema when its name has been given to another.
+ */
 export const changesAfter = (from: LogPoint, upTo: string, size: PageSize): Sql => sql`
   select c.xid::text as xid, c.id::text as id, (extract(epoch from c.at) * 1000)::float8 as at, c.action,
-         c.schema_name as schema, c.table_name as name, c.pk::text as pk, c.record::text as record
-  from (${pageOf(sql`${from.id}::bigint`, upTo, size)}) c order by c.id`
+         coalesce(n.nspname, case when to_regclass(format('%I.%I', c.schema_name, c.table_name)) is null then c.schema_name
+           else '' end) as schema,
+         coalesce(k.relname, c.table_name) as name, c.pk::text as pk, c.record::text as record
+  from (${pageOf(sql`${from.id}::bigint`, upTo, size)}) c
+  left join pg_class k on k.oid = c.table_oid left join pg_namespace n on n.oid = k.relnamespace order by c.id`
 
 /** Changes of one table, from the first to the last of these ids. */
-export const changesBetween = (first: string, last: string, table: { schema: string; name: string }): Sql => sql`
-  select * from (${eventsOf(sql`(
-    select * from svc.changes c where ${isBehind(sql`${first}::bigint - 1`)} and c.id <= ${last}::bigint
-      and c.schema_name = ${table.schema} and c.table_name = ${table.name}
-  )`)}) c`
+export const changesBetween = (first: string, last: string, table: { oid: number }): Sql => sql`
+  select v.* from svc.change_log c join svc.changes v on v.entry = c.id
+  where ${isBehind(sql`${first}::bigint - 1`)} and c.id <= ${last}::bigint and c.table_oid = ${table.oid}::oid`
 
 const HORIZON = sql`select trimmed_xid as xid, trimmed_id as id from svc.change_horizon`
 
 /** The last settled change; the horizon when the log is empty. */
 export const headOfLog = (upTo: string): Sql => sql`
   select xid::text as xid, id::text as id from (
-    (select c.xid, ${LAST_ID} as id from svc.changes c where c.id <= ${upTo}::bigint order by c.id desc limit 1)
+    (select c.xid, ${LAST_ID} as id from svc.change_log c where c.id <= ${upTo}::bigint order by c.id desc limit 1)
     union all (${HORIZON})
   ) known order by known.id desc limit 1`
 
@@ -98,7 +102,7 @@ export const headOfLog = (upTo: string): Sql => sql`
  */
 export const isKnownPoint = ({ xid, id }: LogPoint): Sql => sql`
   select (
-    exists (select from svc.changes c where c.id > ${id}::bigint - ${IDS_OF_ENTRY} and c.id <= ${id}::bigint
+    exists (select from svc.change_log c where c.id > ${id}::bigint - ${IDS_OF_ENTRY} and c.id <= ${id}::bigint
             and ${LAST_ID} >= ${id}::bigint and c.xid = ${xid}::xid8
             and c.id >= (select trimmed_id from svc.change_horizon))
     or exists (select from svc.change_horizon where trimmed_xid = ${xid}::xid8 and trimmed_id = ${id}::bigint)
@@ -112,14 +116,16 @@ export const adoptChanges: Sql = sql`select svc.adopt_changes()::text`
  */
 export const trimSlice = (retentionSeconds: number, upTo: string, limit: number): Sql => sql`
   with horizon as (select from svc.change_horizon for update), first as (
-    select id, at from svc.changes c
+    select id, at from svc.change_log c
     where c.id <= ${upTo}::bigint and exists (select from horizon)
       and ${LAST_ID} <= coalesce((select min(id) from svc.change_readers), ${LAST_ID})
     order by c.id limit ${limit}::int
   ), gone as (
-    delete from svc.changes c using first
+    delete from svc.change_log c using first
     where c.id = first.id and first.at < now() - make_interval(secs => ${retentionSeconds})
-    returning c.xid, ${LAST_ID} as id
+    returning c.xid, ${LAST_ID} as id, c.id as entry, c.events
+  ), unpacked as (
+    delete from svc.change_packs p using gone where gone.events > 1 and p.id = gone.entry
   ), moved as (
     update svc.change_horizon set trimmed_xid = top.xid, trimmed_id = top.id
     from (select xid, id from gone order by id desc limit 1) top where trimmed_id < top.id
@@ -152,7 +158,7 @@ export const durableStep = (
   ), last as (
     (select xid, id from batch order by id desc limit 1)
     union all
-    (select c.xid, ${LAST_ID} as id from svc.changes c
+    (select c.xid, ${LAST_ID} as id from svc.change_log c
      where not (select wanted from ask) and ${isBehind(sql`(select id from reader)`)} and c.id <= ${upTo}::bigint
      order by c.id desc limit 1)
   ), effect as (
@@ -169,7 +175,11 @@ export const lastRead: Sql = sql`select coalesce(max(id), 0)::text from svc.chan
 export const lagOfReaders = (live: LogPoint | undefined): Sql => sql`
   select coalesce(max(extract(epoch from clock_timestamp() - oldest.at)), 0)::text
   from (select id from svc.change_readers ${live ? sql`union all select ${live.id}::bigint` : EMPTY}) r
-  cross join lateral (select at from svc.changes c where ${isBehind(sql`r.id`)} order by c.id limit 1) oldest`
+  cross join lateral (select at from svc.change_log c where ${isBehind(sql`r.id`)} order by c.id limit 1) oldest`
+
+/** What the triggers of watched tables log as the request, until the end of the transaction. */
+export const nameRequest = (requestId: string): Sql => sql`
+  select pg_catalog.set_config('svc.request_id', ${requestId}, true)`
 
 export const notifyReaders = (sender: string): Sql => sql`select pg_notify(${CHANNEL}, ${sender})`
 

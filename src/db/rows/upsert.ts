@@ -1,10 +1,9 @@
 import type { Appender } from '../changes/append.ts'
 import { databaseMessage } from '../pg-errors.ts'
 import type { Column, Table } from '../schema/snapshot.ts'
-import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../sql.ts'
-import { equals } from './keys.ts'
+import { COMMA, Ident, join, type Sql, sql } from '../sql.ts'
+import { oldImage } from './logged.ts'
 import type { Place } from './place.ts'
-import { INPUT, image, isSeenWhole, MADE, rowsMade } from './write.ts'
 
 /** What an insert does about a row that is there already. */
 export type Conflict = {
@@ -35,32 +34,12 @@ export function onConflict(place: Place, { on, merged }: Conflict, log: Appender
   const target = sql` on conflict (${names(on)}) do`
   if (merged.length === 0) return sql`${target} nothing`
   const set = merged.map(({ ident }) => sql`${ident} = ${EXCLUDED}.${ident}`)
-  return sql`${target} update set ${join(set, COMMA)} where svc.note_replaced(${replacedImage(place, log)})`
+  return sql`${target} update set ${join(set, COMMA)} where svc.note_replaced(${oldImage(place, log)})`
 }
 
 /** The image of the row that was there; null of a new one. */
 export const replaced = (conflict: Conflict | undefined): Sql =>
-  conflict && conflict.merged.length > 0 ? sql`svc.take_replaced() as svc_old` : sql`null::pg_catalog.jsonb as svc_old`
-
-function replacedImage(place: Place, log: Appender): Sql {
-  if (isSeenWhole(place)) return image(place)
-  const pk = place.table.primaryKey.map(({ name, ident }) => sql`${name}::text, ${ROW}.${ident}`)
-  return log.wholeRow(place.table, sql`pg_catalog.jsonb_build_object(${join(pk, COMMA)})`)
-}
-
-export const IS_NEW = sql`${MADE}.svc_old is null`
-
-/** Logs new rows as created and the others as updated. A statement changes a row once, so their order is free. */
-export const logUpserts = (place: Place, log: Appender): Sql =>
-  sql`${log.append(place.table, rowsMade(place, log, 'create', EMPTY, sql` filter (where ${IS_NEW})`))}
-    and ${log.append(place.table, rowsMade(place, log, 'update', EMPTY, sql` filter (where not ${IS_NEW})`))}`
-
-/** The row of the table that the input is in conflict with. */
-export const conflicts = (on: readonly Column[]): Sql =>
-  join(
-    on.map((column) => equals(column, ROW, sql`${INPUT}.${column.ident}`)),
-    sql` and `,
-  )
+  conflict && conflict.merged.length > 0 ? sql`svc.take_replaced() as svc_old` : sql`null::pg_catalog.json as svc_old`
 
 /** Raised by svc.require_seen, after the flight was tried often enough. */
 export const isHiddenConflict = (error: unknown): boolean => databaseMessage(error) === 'conflicting row is not visible'

@@ -1,17 +1,111 @@
-import type { Appender, ChangeAction, ChangedRows } from '../changes/append.ts'
-import { rowJson, rowJsonb } from '../schema/row-json.ts'
+import type { Appender } from '../changes/append.ts'
 import type { Column, Schema, Table } from '../schema/snapshot.ts'
 import { fromGeoJson, isSpatial } from '../schema/spatial/convert.ts'
-import { columnsFor, keyFor } from '../schema/viewer.ts'
 import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../sql.ts'
 import { equals } from './keys.ts'
+import { isSeenWhole, MADE, oldImage, outcome } from './logged.ts'
 import type { Place } from './place.ts'
+import { type Conflict, onConflict, replaced } from './upsert.ts'
 
-// Names inside our statements; columns are always qualified with one of them.
+// Names inside our statements; columns are always qualified with one of them, or with ROW, the row that is written.
 export const INPUT = new Ident('svc_in')
-export const MADE = new Ident('svc_made')
-export const BEFORE = new Ident('svc_before')
+const BEFORE = new Ident('svc_before')
 
+export type Insertion = {
+  readonly columns: readonly Column[]
+  /** A FROM item called INPUT with a column for each of them. */
+  readonly input: Sql
+  readonly conflict?: Conflict | undefined
+  /** Columns that RETURNING hands on besides. */
+  readonly also?: Sql
+}
+
+/** Makes rows, and hands on what `outcome` says and `svc_old`, the row that was there before. */
+export function insertRows(target: Place, { columns, input, conflict, also }: Insertion, log: Appender): Sql {
+  const instead = conflict ? onConflict(target, conflict, log) : EMPTY
+  return sql`${insertInto(target, columns, input)}${instead}
+    returning ${outcome(target)}, ${replaced(conflict)}${and(also)}`
+}
+
+/** No row, in the form of those that `insertRows` hands on. */
+export const noRows = (target: Place, also: Sql): Sql =>
+  sql`select ${outcome(target)}, ${replaced(undefined)}, ${also} from ${target.table.ident} as ${ROW} where false`
+
+export function insertInto({ schema, table }: Place, columns: readonly Column[], input: Sql): Sql {
+  const into = sql`insert into ${table.ident} as ${ROW}`
+  if (columns.length === 0) return sql`${into} default values`
+  const names = columns.map(({ ident }) => sql`${ident}`)
+  const values = columns.map((column) => inputValue(schema, column))
+  return sql`${into} (${join(names, COMMA)}) select ${join(values, COMMA)} from ${input}`
+}
+
+/** Which rows are changed. */
+export type Chosen = {
+  /** The clause, or nothing for all of them. */
+  readonly where: Sql
+  /** INPUT is joined with the table, and its `svc_n` numbers the rows. */
+  readonly isNumbered?: boolean
+  readonly also?: Sql
+}
+
+/** Tables of a WITH: BEFORE, the rows as they were, and MADE, as they are. `set` may refer to the FROM items `from`. */
+export function updateRows(
+  target: Place,
+  { set, from, ...chosen }: Chosen & { readonly set: Sql; readonly from: readonly Sql[] },
+  log: Appender,
+): Sql {
+  const { table } = target
+  const update = sql`update ${table.ident} as ${ROW} set ${set}`
+  // Without a key the row before cannot be found again by the row after; then it is not logged.
+  if (table.primaryKey.length === 0) {
+    const tables = from.length > 0 ? sql` from ${join(from, COMMA)}` : EMPTY
+    return sql`${MADE} as (${update}${tables}${chosen.where} returning ${outcome(target)}, ${replaced(undefined)}${and(chosen.also)})`
+  }
+  const sameNumber = chosen.isNumbered ? sql` and ${BEFORE}.svc_n = ${INPUT}.svc_n` : EMPTY
+  return sql`${before(target, chosen, sql`no key update`, log)}, ${MADE} as (
+      ${update} from ${join([...from, sql`${BEFORE}`], COMMA)}
+      where ${sameKey(table)}${sameNumber}
+      returning ${number(BEFORE, chosen)}${outcome(target)}, ${BEFORE}.svc_old${and(chosen.also)}
+    )`
+}
+
+/** The same for rows that are deleted; BEFORE is there only if the caller does not see whole rows. */
+export function deleteRows(target: Place, chosen: Chosen, log: Appender): Sql {
+  const { table } = target
+  if (isSeenWhole(target)) {
+    return sql`${MADE} as (
+      delete from ${table.ident} as ${ROW}${chosen.isNumbered ? sql` using ${INPUT}` : EMPTY}${chosen.where}
+      returning ${number(INPUT, chosen)}${outcome(target)}, ${oldImage(target, log)} as svc_old${and(chosen.also)}
+    )`
+  }
+  return sql`${before(target, chosen, sql`update`, log)}, ${MADE} as (
+      delete from ${table.ident} as ${ROW} using ${BEFORE} where ${sameKey(table)}
+      returning ${number(BEFORE, chosen)}${outcome(target)}, ${BEFORE}.svc_old${and(chosen.also)}
+    )`
+}
+
+function before(target: Place, chosen: Chosen, strength: Sql, log: Appender): Sql {
+  const { ident, primaryKey } = target.table
+  const keys = primaryKey.map((column, i) => sql`${ROW}.${column.ident} as ${oldKey(i)}`)
+  const from = chosen.isNumbered ? sql`${INPUT}, ${ident} as ${ROW}` : sql`${ident} as ${ROW}`
+  return sql`${BEFORE} as (
+      select ${number(INPUT, chosen)}${oldImage(target, log)} as svc_old, ${join(keys, COMMA)}
+      from ${from}${chosen.where} for ${strength} of ${ROW}
+    )`
+}
+
+const oldKey = (i: number): Ident => new Ident(`svc_k${i}`)
+
+const sameKey = (table: Table): Sql =>
+  join(
+    table.primaryKey.map((column, i) => equals(column, ROW, sql`${BEFORE}.${oldKey(i)}`)),
+    sql` and `,
+  )
+
+const number = (table: Ident, { isNumbered }: Chosen): Sql => (isNumbered ? sql`${table}.svc_n, ` : EMPTY)
+const and = (also: Sql | undefined): Sql => (also ? sql`, ${also}` : EMPTY)
+
+/** The columns of INPUT, for json_to_record: what a value means is decided by PostgreSQL's types. */
 export const definitions = (columns: readonly Column[]): Sql =>
   join(
     columns.map((column) => sql`${column.ident} ${isSpatial(column) ? JSON_TYPE : column.castType}`),
@@ -19,18 +113,6 @@ export const definitions = (columns: readonly Column[]): Sql =>
   )
 
 const JSON_TYPE = new Ident('pg_catalog', 'json')
-
-export function insert({ schema, table }: Place, columns: readonly Column[], input: Sql): Sql {
-  const names = join(
-    columns.map(({ ident }) => sql`${ident}`),
-    COMMA,
-  )
-  const values = join(
-    columns.map((column) => inputValue(schema, column)),
-    COMMA,
-  )
-  return sql`insert into ${table.ident} as ${ROW} (${names}) select ${values} from ${input}`
-}
 
 export const assignments = (schema: Schema, columns: readonly Column[]): Sql =>
   join(
@@ -42,68 +124,3 @@ function inputValue(schema: Schema, column: Column): Sql {
   const value = sql`${INPUT}.${column.ident}`
   return isSpatial(column) ? fromGeoJson(schema, column, sql`${value}::text`) : value
 }
-
-/** What RETURNING hands on: the record for the client, and its key. */
-export const outcome = (place: Place): Sql =>
-  outcomeAs(rowJson(place.schema, place.table, place.viewer.role, ROW), place)
-
-/** The same where no client is answered with the record, in the form that the log keeps. */
-export const loggedOutcome = (place: Place): Sql => outcomeAs(image(place), place)
-
-function outcomeAs(record: Sql, { table, viewer }: Place): Sql {
-  const key = keyFor(table, viewer.role).map(({ name, ident }) => sql`${name}::text, ${ROW}.${ident}`)
-  return sql`${record} as svc_json, pg_catalog.jsonb_build_object(${join(key, COMMA)}) as svc_pk`
-}
-
-/** The log keeps whole rows, also of writers who may not read every column: those are read again by the server. */
-export const isSeenWhole = ({ table, viewer }: Place): boolean =>
-  columnsFor(table, viewer.role).length === table.columns.size || keyFor(table, viewer.role).length === 0
-
-export const image = ({ schema, table, viewer }: Place): Sql => rowJsonb(schema, table, viewer.role, ROW)
-
-const oldKey = (i: number): Ident => new Ident(`svc_k${i}`)
-
-/** Read under the lock that the change needs anyway, so it is the image that the change replaces. */
-export function oldImage(place: Place, log: Appender): Sql {
-  const { primaryKey } = place.table
-  const keys = primaryKey.map((column, i) => sql`${ROW}.${column.ident} as ${oldKey(i)}`)
-  const pk = primaryKey.map(({ name, ident }) => sql`${name}::text, ${ROW}.${ident}`)
-  const old = isSeenWhole(place)
-    ? image(place)
-    : log.wholeRow(place.table, sql`pg_catalog.jsonb_build_object(${join(pk, COMMA)})`)
-  return sql`${old} as svc_old, ${join(keys, COMMA)}`
-}
-
-export const sameKey = (table: Table): Sql =>
-  join(
-    table.primaryKey.map((column, i) => equals(column, ROW, sql`${BEFORE}.${oldKey(i)}`)),
-    sql` and `,
-  )
-
-/** The image of the new row. */
-const newImage = (place: Place, log: Appender): Sql =>
-  isSeenWhole(place) ? sql`${MADE}.svc_json::pg_catalog.jsonb` : log.wholeRow(place.table, sql`${MADE}.svc_pk`)
-
-const NONE = sql`null::pg_catalog.jsonb`
-const NONE_OF_ANY = sql`null::pg_catalog.jsonb[]`
-
-/** Logs the one row that a statement changed; part of its select list. */
-export const logOne = (place: Place, log: Appender, action: ChangeAction): Sql =>
-  log.appendOne(place.table, {
-    action,
-    pk: sql`${MADE}.svc_pk`,
-    record: action === 'delete' ? NONE : newImage(place, log),
-    oldRecord: action === 'create' ? NONE : sql`${MADE}.svc_old`,
-  })
-
-/** As logOne, for all rows that a statement changed, in `order`. */
-export const logAll = (place: Place, log: Appender, action: ChangeAction, order: Sql): Sql =>
-  log.append(place.table, rowsMade(place, log, action, order, EMPTY))
-
-/** All rows that a statement changed and `filter` lets through, aggregated for the log. */
-export const rowsMade = (place: Place, log: Appender, action: ChangeAction, order: Sql, filter: Sql): ChangedRows => ({
-  action,
-  pks: sql`pg_catalog.array_agg(${MADE}.svc_pk${order})${filter}`,
-  records: action === 'delete' ? NONE_OF_ANY : sql`pg_catalog.array_agg(${newImage(place, log)}${order})${filter}`,
-  oldRecords: action === 'create' ? NONE_OF_ANY : sql`pg_catalog.array_agg(${MADE}.svc_old${order})${filter}`,
-})

@@ -1,5 +1,11 @@
 import { badRequest } from '../../core/errors.ts'
+import type { Place } from '../../db/rows/place.ts'
 import type { Table } from '../../db/schema/snapshot.ts'
+import type { Call } from '../../http/route.ts'
+
+/** The key in the path of a request. */
+export const keyOf = ({ params, rawParams }: Call, { table }: Place): string[] =>
+  parseKey(table, params['id'] ?? '', rawParams['id'] ?? '')
 
 /**
  * The texts of a primary key. A key of one column is the whole decoded text; of several, the raw text is split at its

@@ -3,6 +3,7 @@ import { LRUCache } from 'lru-cache'
 import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, hasStatus } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
+import type { Appender } from '../../db/changes/append.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import { failedStatement } from '../../db/pg-errors.ts'
@@ -34,6 +35,7 @@ import { TypeSystem } from './type-system.ts'
 import { Conditions } from './where.ts'
 
 export type Request = { query: string; variables: Readonly<Record<string, unknown>>; operationName: string | undefined }
+export type Caller = { readonly who: Identity; readonly requestId: string; readonly cancelSignal: CancelSignal }
 /** The whole answer as JSON text, and whether something may have been written. */
 export type Outcome = { status: number; text: string; wrote: boolean }
 
@@ -67,10 +69,11 @@ export class GraphEngine {
     this.#deps = deps
   }
 
-  async answer(who: Identity, request: Request, signal: CancelSignal): Promise<Outcome> {
+  async answer({ who, requestId, cancelSignal }: Caller, request: Request): Promise<Outcome> {
+    const log = this.#deps.log.appender(who, requestId)
     let unknown: Outcome | undefined
     const known = await lookOnce(this.#deps.schema, async (schema) => {
-      const { outcome, isUnknown } = await this.#attempt(who, request, signal, schema)
+      const { outcome, isUnknown } = await this.#attempt(who, request, log, cancelSignal, schema)
       unknown = outcome
       return isUnknown ? undefined : outcome
     })
@@ -80,6 +83,7 @@ export class GraphEngine {
   async #attempt(
     who: Identity,
     request: Request,
+    log: Appender,
     signal: CancelSignal,
     schema: Schema,
   ): Promise<{ outcome: Outcome; isUnknown: boolean }> {
@@ -115,7 +119,7 @@ export class GraphEngine {
       const { candidates, cursors } = this.#deps
       const marks = new CursorMarks(cursors)
       const conditions = new Conditions()
-      const compilation = { schema, names, viewer, operation, variables, candidates, cursors, marks, conditions }
+      const compilation = { schema, names, viewer, operation, variables, candidates, cursors, marks, conditions, log }
       return { outcome: await this.#run(who, compilation, system, document, signal), isUnknown: false }
     } catch (error) {
       if (error instanceof AppError && error.status >= 401 && error.status !== 404) throw error
@@ -242,7 +246,7 @@ export class GraphEngine {
         if (!field.field) data.set(at, JSON.stringify(root.name))
         else {
           keys.push(at)
-          statements.push(compileMutation(field, compilation, this.#deps.log.appender(who)))
+          statements.push(compileMutation(field, compilation))
         }
       }
       const [first, ...rest] = statements

@@ -238,7 +238,7 @@ test('when one mutation fails nothing is kept, and the failing one is named', as
 })
 
 test('an insert says what becomes of rows that are there, and the log tells which it was', async () => {
-  await api.sql('truncate svc.changes')
+  await api.sql('truncate svc.change_log, svc.change_packs')
   const insert = (rows: string, update: string) =>
     data(`mutation { insert_authors(objects: [${rows}], on_conflict: {constraint: authors_pkey, update_columns: [${update}]})
       { affected_rows returning { id name } } }`)

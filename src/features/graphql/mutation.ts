@@ -2,22 +2,10 @@ import type { GraphQLObjectType } from 'graphql'
 import { getNamedType } from 'graphql'
 import { badRequest } from '../../core/errors.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
+import { logAll, logUpserts, MADE } from '../../db/rows/logged.ts'
 import type { Place } from '../../db/rows/place.ts'
-import { logUpserts, onConflict, replaced } from '../../db/rows/upsert.ts'
-import {
-  assignments,
-  BEFORE,
-  definitions,
-  INPUT,
-  image,
-  insert,
-  isSeenWhole,
-  logAll,
-  MADE,
-  oldImage,
-  outcome,
-  sameKey,
-} from '../../db/rows/write.ts'
+import type { Conflict } from '../../db/rows/upsert.ts'
+import { assignments, definitions, deleteRows, INPUT, insertRows, noRows, updateRows } from '../../db/rows/write.ts'
 import type { Column } from '../../db/schema/snapshot.ts'
 import { columnsFor } from '../../db/schema/viewer.ts'
 import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../../db/sql.ts'
@@ -29,7 +17,7 @@ import { meaningOf, type Selected, selectionOf } from './selection.ts'
 import { type Input, parameter, whereClause } from './where.ts'
 
 /** A root field of a mutation as one statement that changes, logs and answers its JSON. */
-export function compileMutation(selected: Selected, c: Compilation, log: Appender): Sql {
+export function compileMutation(selected: Selected, c: Compilation): Sql {
   const meaning = selected.field && meaningOf(selected.field)
   if (meaning?.kind !== 'insert' && meaning?.kind !== 'update' && meaning?.kind !== 'delete') {
     throw new TypeError('not a mutation')
@@ -37,7 +25,7 @@ export function compileMutation(selected: Selected, c: Compilation, log: Appende
   const { of: table } = meaning
   requireAllowed(table, c)
   const args = argumentsOf(selected, c)
-  const write = { table, place: { schema: c.schema, table: table.table, viewer: c.viewer }, c, log }
+  const write = { table, place: { schema: c.schema, table: table.table, viewer: c.viewer }, c, log: c.log }
   switch (meaning.kind) {
     case 'insert':
       return answer(write, selected, inserted(write, args), 'upsert')
@@ -50,9 +38,7 @@ export function compileMutation(selected: Selected, c: Compilation, log: Appende
 
 type Write = { table: NamedTable; place: Place; c: Compilation; log: Appender }
 
-/** What RETURNING hands on: the row for the answer, and what the log needs of it. */
-const returning = ({ place }: Write): Sql => sql`returning ${outcome(place)}, ${visible(place)}`
-
+/** What RETURNING hands on for the answer, beside what the log needs. */
 const visible = ({ table, viewer }: Place): Sql =>
   join(
     columnsFor(table, viewer.role).map(({ ident }) => sql`${ROW}.${ident}`),
@@ -74,33 +60,31 @@ function inserted(write: Write, args: Input): Sql {
     kinds.set(key, kind)
   }
   const conflict = conflictOf(write.table, args['on_conflict'])
-  const instead = conflict ? onConflict(write.place, conflict, write.log) : EMPTY
   const parts = [...kinds.values()].map(({ columns, bodies }, i) => ({
     name: new Ident(`svc_made${i}`),
-    statement: sql`${insertOf(write.place, columns, bodies)}${instead} ${returning(write)}, ${replaced(conflict)}`,
+    statement: insertOf(write, columns, bodies, conflict),
   }))
   const ctes = parts.map(({ name, statement }) => sql`${name} as (${statement})`)
   const all = parts.map(({ name }) => sql`select * from ${name}`)
-  if (parts.length === 0) return sql`${MADE} as (${emptyOf(write)})`
+  if (parts.length === 0) return sql`${MADE} as (${noRows(write.place, visible(write.place))})`
   return sql`${join(ctes, COMMA)}, ${MADE} as (${join(all, sql` union all `)})`
 }
 
 const rowJson = (row: Input, columns: readonly Column[]): string =>
   `{${columns.map(({ name }) => `${JSON.stringify(name)}:${jsonOf(row[name])}`).join(',')}}`
 
-function insertOf(place: Place, columns: readonly Column[], bodies: readonly string[]): Sql {
-  if (columns.length === 0) {
-    if (bodies.length > 1) throw badRequest('several rows of defaults alone cannot be inserted at once')
-    return sql`insert into ${place.table.ident} as ${ROW} default values`
+function insertOf(
+  { place, log }: Write,
+  columns: readonly Column[],
+  bodies: readonly string[],
+  conflict?: Conflict,
+): Sql {
+  if (columns.length === 0 && bodies.length > 1) {
+    throw badRequest('several rows of defaults alone cannot be inserted at once')
   }
   const input = sql`pg_catalog.json_to_recordset(${`[${bodies.join(',')}]`}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
-  return insert(place, columns, input)
+  return insertRows(place, { columns, input, conflict, also: visible(place) }, log)
 }
-
-/** No row, in the form of rows that were made. */
-const emptyOf = ({ place }: Write): Sql =>
-  sql`select null::pg_catalog.json as svc_json, null::pg_catalog.jsonb as svc_pk, ${visible(place)},
-    null::pg_catalog.jsonb as svc_old from ${place.table.ident} as ${ROW} where false`
 
 function updated(write: Write, args: Input): Sql {
   const { place, table, c, log } = write
@@ -131,19 +115,8 @@ function updated(write: Write, args: Input): Sql {
           sql`pg_catalog.json_to_record(${rowJson(given, columns)}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`,
         ]
       : []
-  const set = sql`update ${place.table.ident} as ${ROW} set ${join(changes, COMMA)}`
   const where = whereClause(args['where'], table, ROW, reachOf(c))
-  // Without a key the row before cannot be found again by the row after; then it is not logged.
-  if (place.table.primaryKey.length === 0) {
-    const from = input.length > 0 ? sql` from ${join(input, COMMA)}` : EMPTY
-    return sql`${MADE} as (${set}${from}${where} ${returning(write)}, null::pg_catalog.jsonb as svc_old)`
-  }
-  return sql`${BEFORE} as (
-      select ${oldImage(place, log)} from ${place.table.ident} as ${ROW}${where} for no key update
-    ), ${MADE} as (
-      ${set} from ${join([...input, sql`${BEFORE}`], COMMA)} where ${sameKey(place.table)}
-      ${returning(write)}, ${BEFORE}.svc_old
-    )`
+  return updateRows(place, { set: join(changes, COMMA), from: input, where, also: visible(place) }, log)
 }
 
 const changed = (table: NamedTable, input: unknown, value: (column: Column, value: Sql) => Sql): Sql[] =>
@@ -156,15 +129,7 @@ const changed = (table: NamedTable, input: unknown, value: (column: Column, valu
 function deleted(write: Write, args: Input): Sql {
   const { place, table, c, log } = write
   const where = whereClause(args['where'], table, ROW, reachOf(c))
-  if (isSeenWhole(place) || place.table.primaryKey.length === 0) {
-    return sql`${MADE} as (delete from ${place.table.ident} as ${ROW}${where} ${returning(write)}, ${image(place)} as svc_old)`
-  }
-  return sql`${BEFORE} as (
-      select ${oldImage(place, log)} from ${place.table.ident} as ${ROW}${where} for update
-    ), ${MADE} as (
-      delete from ${place.table.ident} as ${ROW} using ${BEFORE} where ${sameKey(place.table)}
-      ${returning(write)}, ${BEFORE}.svc_old
-    )`
+  return deleteRows(place, { where, also: visible(place) }, log)
 }
 
 function answer({ table, place, c, log }: Write, selected: Selected, made: Sql, action: 'upsert' | ChangeAction): Sql {

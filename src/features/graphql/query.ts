@@ -1,5 +1,6 @@
 import { type GraphQLObjectType, getArgumentValues, getNamedType } from 'graphql'
 import { AppError, badRequest, type ErrorCode } from '../../core/errors.ts'
+import type { Appender } from '../../db/changes/append.ts'
 import { rowsBehind } from '../../db/rows/behind.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { type Order, orderBy, orderKeys, roundedUp } from '../../db/rows/order.ts'
@@ -30,6 +31,7 @@ export type Compilation = {
   readonly cursors: Cursors
   readonly marks: CursorMarks
   readonly conditions: Conditions
+  readonly log: Appender
 }
 
 /** The rows of a table under a name; those of a list have an order. */

@@ -98,7 +98,7 @@ export function createGraphql(deps: GraphqlDeps): Feature {
         const asked = requestOf(call.body)
         // Parsing it was a slice of its own.
         if (call.bodyText.length > LONG_BODY) await new Breaks(0).taken()
-        const { text, wrote } = await (await started()).answer(call.who, asked, call.cancelSignal)
+        const { text, wrote } = await (await started()).answer(call, asked)
         if (wrote) deps.log.wake()
         return jsonText(200, text)
       },

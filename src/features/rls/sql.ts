@@ -1,4 +1,3 @@
-import { eventsOf } from '../../db/changes/sql.ts'
 import type { Table } from '../../db/schema/snapshot.ts'
 import { COMMA, Ident, join, operatorSql, type Sql, sql } from '../../db/sql.ts'
 
@@ -113,6 +112,6 @@ export const readOnly: Sql = sql`select pg_catalog.set_config('transaction_read_
 
 /** Of a deleted row only the log remembers anything. */
 export const lastImage = (table: Table, pk: Sql): Sql => sql`
-  select coalesce(old_record, record)::text from (${eventsOf(sql`svc.changes`)}) c
-  where schema_name = ${table.schema} and table_name = ${table.name} and pk = ${pk}
+  select coalesce(old_record, record)::text
+  from svc.changes_of(${table.oid}::oid, svc.key_of(${pk}, ${table.primaryKey.map(({ name }) => name)}::text[]))
   order by id desc limit 1`

@@ -112,7 +112,7 @@ function noted(schema: Schema, { table, action, role, log }: Notice): Sql {
   const same = table.primaryKey.map(
     (column) => sql`${ROW}.${column.ident} ${operator('=', column)} svc_key.${column.ident}`,
   )
-  const before = sql`(select ${rowJsonb(schema, table, role, ROW)}
+  const before = sql`(select ${rowJsonb(schema, table, role, ROW)}::pg_catalog.json
     from ${table.ident} as ${ROW}, pg_catalog.jsonb_populate_record(null::${table.ident}, ${GIVEN}.pk) as svc_key
     where ${join(same, sql` and `)})`
   const isTrue =
@@ -129,10 +129,11 @@ function noted(schema: Schema, { table, action, role, log }: Notice): Sql {
 
 function logged({ table, action, log }: Notice): Sql {
   const hadRow = action === 'create' ? sql`${NOTED}.old_record is null` : sql`${NOTED}.old_record is not null`
-  const none = sql`null::pg_catalog.jsonb[]`
+  const none = sql`null::pg_catalog.json[]`
+  const key = table.primaryKey.map(({ name }) => name)
   const append = log.append(table, {
     action,
-    pks: sql`pg_catalog.array_agg(${NOTED}.pk)`,
+    keys: sql`pg_catalog.array_agg(svc.key_of(${NOTED}.pk, ${key}::text[]))`,
     records: action === 'delete' ? none : sql`pg_catalog.array_agg(${log.wholeRow(table, sql`${NOTED}.pk`)})`,
     oldRecords: action === 'create' ? none : sql`pg_catalog.array_agg(${NOTED}.old_record)`,
   })

@@ -2,7 +2,8 @@ import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
-import type { AsBytes, FlyOptions } from '../../db/db.ts'
+import { nameRequest } from '../../db/changes/sql.ts'
+import type { AsBytes, FlyOptions, Relayed } from '../../db/db.ts'
 import { KnownStatements } from '../../db/rows/known-statements.ts'
 import { findFunctions, findTable, lookOnce, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema } from '../../db/schema/snapshot.ts'
@@ -38,16 +39,21 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
     // Calls with arguments of the same names share a statement; what they hold, and who calls, are values.
     const slots = new Slots()
     const body = slots.put(call.bodyText)
-    const notice = mayWrite ? noticeOf(call, snapshot, fn, log.appender(call.who).within(slots)) : undefined
+    const notice = mayWrite
+      ? noticeOf(call, snapshot, fn, log.appender(call.who, call.requestId).within(slots))
+      : undefined
     const shape = `${supplied.join('\0')} ${notice?.action} ${notice?.role}`
     const statement = statements.about(fn, shape, () => buildCall(snapshot, fn, body, givenTo(fn, supplied), notice))
-    const text = await db
-      .fly(call.who, statement.fill(slots.values), manner(fn, call.cancelSignal))
+    const filled = statement.fill(slots.values)
+    const isLogged = mayWrite && hasWatched(snapshot)
+    const options = manner(fn, call.cancelSignal)
+    const answers: readonly (Relayed | null)[] = await db
+      .fly(call.who, isLogged ? [nameRequest(call.requestId), filled] : [filled], options)
       .catch((error: unknown) => {
         throw explainFailure(error, fn.name)
       })
     if (mayWrite) log.wake()
-    return fn.isVoid ? noContent : jsonText(200, text ?? 'null')
+    return fn.isVoid ? noContent : jsonText(200, answers.at(-1) ?? 'null')
   }
 
   const routes = [
@@ -75,6 +81,15 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
     }),
   ]
   return { routes, jobs: { sql: sqlJob({ db, schema, log }) } }
+}
+
+const known = new WeakMap<Schema, boolean>()
+
+/** Whether a function may write a table whose trigger logs it. */
+function hasWatched(schema: Schema): boolean {
+  const watched = known.get(schema) ?? [...schema.tables.values()].some((table) => table.watched)
+  known.set(schema, watched)
+  return watched
 }
 
 const executable = (schema: Schema, name: string, viewer: Viewer): Fn[] =>

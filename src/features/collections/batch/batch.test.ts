@@ -13,7 +13,7 @@ before(async () => {
     create view shown as select id, name from items;
   `)
 })
-beforeEach(() => api.sql('truncate items restart identity; truncate pairs; truncate svc.changes'))
+beforeEach(() => api.sql('truncate items restart identity; truncate pairs; truncate svc.change_log, svc.change_packs'))
 
 const batch = (operations: unknown, table = 'items') =>
   api.call(`POST /api/collections/${table}/batch`, { json: { operations } })

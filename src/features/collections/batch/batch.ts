@@ -1,49 +1,53 @@
-import type { CancelSignal } from '../../../core/cancel-signal.ts'
 import { AppError, notFound } from '../../../core/errors.ts'
-import type { Identity } from '../../../core/identity.ts'
-import type { Appender } from '../../../db/changes/append.ts'
-import type { Db, Relayed } from '../../../db/db.ts'
+import type { Relayed } from '../../../db/db.ts'
 import { failedStatement, isRowMissing } from '../../../db/pg-errors.ts'
-import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import type { Place } from '../../../db/rows/place.ts'
 import { isHiddenConflict } from '../../../db/rows/upsert.ts'
 import type { Sql } from '../../../db/sql.ts'
-import type { JsonText } from '../../../http/route.ts'
+import { type Call, type JsonText, jsonText, type Reply } from '../../../http/route.ts'
+import { requireWritable } from '../place.ts'
 import { explainWrite } from '../write/errors.ts'
 import { explainUpsert } from '../write/upsert.ts'
-import { type BatchMethod, blame, type Operation } from './parse.ts'
+import type { WriteDeps } from '../write/writes.ts'
+import { type BatchMethod, blame, type Operation, parseBatch } from './parse.ts'
 import { mergeRuns, ownersOf, type Run, splitRun } from './runs.ts'
 import { lockStatement, resultsOf, runStatements } from './statements.ts'
 
 /** More than this may hold up the reads behind it on the same connection. */
 const MANY = 50
 
-export type Batch = {
-  readonly known: KnownStatements
-  readonly place: Place
-  readonly who: Identity
-  readonly log: Appender
-  readonly signal: CancelSignal
+/** All operations of a request in one flight, all or nothing. */
+export async function writeBatch(deps: WriteDeps, call: Call, target: Place): Promise<Reply> {
+  requireWritable(target, 'insertable')
+  const operations = parseBatch(target.table, call.body, call.bodyText)
+  const text = await runBatch(deps, call, target, operations)
+  deps.log.wake()
+  return jsonText(200, text)
 }
 
-/** All operations in one flight, all or nothing. Resolves to the JSON text of the results. */
-export async function runBatch(db: Db, batch: Batch, operations: readonly Operation[]): Promise<JsonText> {
-  const { known, place, who, log, signal } = batch
+/** Resolves to the JSON text of the results. */
+async function runBatch(
+  { db, known, log: logs }: WriteDeps,
+  { who, requestId, cancelSignal: signal }: Call,
+  target: Place,
+  operations: readonly Operation[],
+): Promise<JsonText> {
+  const log = logs.appender(who, requestId)
   const kind = operations.length > MANY ? 'slow' : 'write'
   const runWith = (preface: readonly Sql[]) => {
     const attempt = async (runs: readonly Run[]): Promise<JsonText> => {
-      const statements = [...preface, ...runs.flatMap((run) => runStatements(known, place, run, log))] as [
+      const statements = [...preface, ...runs.flatMap((run) => runStatements(known, target, run, log))] as [
         Sql,
         ...Sql[],
       ]
-      const options = { kind, signal, plain: !place.table.runsUserCode, as: 'bytes' } as const
+      const options = { kind, signal, plain: !target.table.runsUserCode, as: 'bytes' } as const
       const answers = (await db.fly(who, statements, options)).slice(preface.length)
       const owners = ownersOf(runs)
       return listOf(runs.map((run) => resultsOf(run, answers.slice(owners.indexOf(run)))))
     }
     return findingTheCulprit(mergeRuns(operations), attempt, preface.length)
   }
-  const locks = lockStatement(known, place, operations)
+  const locks = lockStatement(known, target, operations)
   if (!locks) return runWith([])
   return runWith([locks]).catch((error: unknown) => {
     // One bad key spoils the locking of all; the operation that brought it must say so.

@@ -1,20 +1,8 @@
 import type { Appender, ChangeAction } from '../../../db/changes/append.ts'
 import { equals } from '../../../db/rows/keys.ts'
+import { logAll, MADE } from '../../../db/rows/logged.ts'
 import type { Place } from '../../../db/rows/place.ts'
-import {
-  assignments,
-  BEFORE,
-  definitions,
-  INPUT,
-  image,
-  insert,
-  isSeenWhole,
-  logAll,
-  MADE,
-  oldImage,
-  outcome,
-  sameKey,
-} from '../../../db/rows/write.ts'
+import { assignments, definitions, deleteRows, INPUT, insertRows, updateRows } from '../../../db/rows/write.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import { COMMA, EMPTY, Ident, join, ROW, type Slot, type Sql, sql } from '../../../db/sql.ts'
 import { SEPARATOR } from '../write/upsert.ts'
@@ -53,40 +41,23 @@ export function buildRun(place: Place, { method, columns }: RunKind, slots: RunS
 function createRun(place: Place, columns: readonly Column[], { bodies, count }: RunSlots, log: Appender): Sql {
   const input = sql`pg_catalog.json_to_recordset(${bodies}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
   // PostgreSQL inserts, and returns, in the order of the input.
-  return sql`with ${MADE} as (${insert(place, columns, input)} returning ${outcome(place)})
+  return sql`with ${MADE} as (${insertRows(place, { columns, input }, log)})
     ${answer(place, 'create', count, log, EMPTY)}`
 }
 
-function updateRun(place: Place, columns: readonly Column[], slots: RunSlots, log: Appender): Sql {
-  const { schema, table } = place
-  const { keys, bodies, count } = slots
-  return sql`with ${keyedInput(place, keys, { bodies, columns })}, ${before(place, log, sql`no key update`)}, ${MADE} as (
-      update ${table.ident} as ${ROW} set ${assignments(schema, columns)} from ${INPUT}, ${BEFORE}
-      where ${sameKey(table)} and ${BEFORE}.svc_n = ${INPUT}.svc_n
-      returning ${INPUT}.svc_n, ${outcome(place)}, ${BEFORE}.svc_old
-    )
+function updateRun(place: Place, columns: readonly Column[], { keys, bodies, count }: RunSlots, log: Appender): Sql {
+  const changes = {
+    set: assignments(place.schema, columns),
+    from: [sql`${INPUT}`],
+    where: sql` where ${keysMatch(place)}`,
+  }
+  return sql`with ${keyedInput(place, keys, { bodies, columns })}, ${updateRows(place, { ...changes, isNumbered: true }, log)}
     ${answer(place, 'update', count, log, BY_NUMBER)}`
 }
 
-function deleteRun(place: Place, { keys, count }: RunSlots, log: Appender): Sql {
-  const { table } = place
-  const made = isSeenWhole(place)
-    ? sql`${MADE} as (
-      delete from ${table.ident} as ${ROW} using ${INPUT} where ${keysMatch(place)}
-      returning ${INPUT}.svc_n, ${outcome(place)}, ${image(place)} as svc_old
-    )`
-    : sql`${before(place, log, sql`update`)}, ${MADE} as (
-      delete from ${table.ident} as ${ROW} using ${BEFORE} where ${sameKey(table)}
-      returning ${BEFORE}.svc_n, ${outcome(place)}, ${BEFORE}.svc_old
-    )`
-  return sql`with ${keyedInput(place, keys)}, ${made}
+const deleteRun = (place: Place, { keys, count }: RunSlots, log: Appender): Sql =>
+  sql`with ${keyedInput(place, keys)}, ${deleteRows(place, { where: sql` where ${keysMatch(place)}`, isNumbered: true }, log)}
     ${answer(place, 'delete', count, log, BY_NUMBER)}`
-}
-
-const before = (place: Place, log: Appender, strength: Sql): Sql => sql`${BEFORE} as (
-      select ${INPUT}.svc_n, ${oldImage(place, log)} from ${INPUT} join ${place.table.ident} as ${ROW} on ${keysMatch(place)}
-      for ${strength} of ${ROW}
-    )`
 
 const inputKey = (i: number): Ident => new Ident(`svc_k${i}`)
 

@@ -15,7 +15,7 @@ before(async () => {
     create view shown as select count(*) from people;
   `)
 })
-beforeEach(() => api.sql('truncate people, one, owned, later; truncate svc.changes'))
+beforeEach(() => api.sql('truncate people, one, owned, later; truncate svc.change_log, svc.change_packs'))
 
 const CSV = { 'content-type': 'text/csv' }
 const NDJSON = { 'content-type': 'application/x-ndjson' }

@@ -2,12 +2,13 @@ import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Appender } from '../../../db/changes/append.ts'
 import type { Db, Tx } from '../../../db/db.ts'
 import { isAborted, isBadRow } from '../../../db/pg-errors.ts'
-import { canPack, logPacked, packedOutcome } from '../../../db/rows/pack.ts'
+import { IS_NEW, logUpserts, MADE } from '../../../db/rows/logged.ts'
+import { canPack, insertPacked } from '../../../db/rows/pack.ts'
 import type { Place } from '../../../db/rows/place.ts'
-import { type Conflict, IS_NEW, logUpserts, onConflict, replaced } from '../../../db/rows/upsert.ts'
-import { insert, loggedOutcome, MADE } from '../../../db/rows/write.ts'
+import type { Conflict } from '../../../db/rows/upsert.ts'
+import { insertRows } from '../../../db/rows/write.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
-import { EMPTY, type Sql, sql } from '../../../db/sql.ts'
+import { type Sql, sql } from '../../../db/sql.ts'
 import type { Call } from '../../../http/route.ts'
 import { conflictOf } from '../write/conflict.ts'
 import { explainWrite } from '../write/errors.ts'
@@ -231,11 +232,8 @@ type ImportStatement = {
 
 /** Answers how many rows are new, and how many there are if that is not the same. */
 function buildImport({ place, columns, input, conflict, log, isPacked }: ImportStatement): Sql {
-  const insertion = insert(place, columns, input)
-  if (isPacked) return sql`with ${MADE} as (${insertion} returning ${packedOutcome(place)}) ${logPacked(place, log)}`
-  const instead = conflict ? onConflict(place, conflict, log) : EMPTY
-  return sql`with ${MADE} as (${insertion}${instead}
-      returning ${loggedOutcome(place)}, ${replaced(conflict)})
+  if (isPacked) return insertPacked(place, columns, input, log)
+  return sql`with ${MADE} as (${insertRows(place, { columns, input, conflict }, log)})
     select pg_catalog.concat(pg_catalog.count(*) filter (where ${IS_NEW}), ' ', pg_catalog.count(*)), ${logUpserts(place, log)}
     from ${MADE}`
 }

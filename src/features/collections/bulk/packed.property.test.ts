@@ -33,7 +33,7 @@ test('many rows in one entry of the log tell the same events as an entry for eac
     create table single (like zoo including all);`)
   const shown = 'id,t,c,v,n,k,big,f,g,b,d,ti,tt,ts,tz,u,jb,arr,grid,m,by,iv,doubled'
   for (const fields of [shown, shown.replace(',arr,grid', '')]) {
-    await api.sql('truncate packed, single, svc.changes')
+    await api.sql('truncate packed, single, svc.change_log, svc.change_packs')
     const csv = async (filter: string) =>
       (await api.call(`GET /api/collections/zoo/export.csv?sort=id&fields=${fields}&filter=${filter}`)).text
     const put = async (table: string, body: string) => {
@@ -42,7 +42,9 @@ test('many rows in one entry of the log tell the same events as an entry for eac
       assert.equal(answer.status, 200, answer.text)
     }
     await put('packed', await csv('id>0'))
-    const [{ entries }] = (await api.sql(`select count(*)::int as entries from svc.changes`)) as [{ entries: number }]
+    const [{ entries }] = (await api.sql(`select count(*)::int as entries from svc.change_log`)) as [
+      { entries: number },
+    ]
     assert.ok(Number(entries) < SINGLE + PACKED, 'nothing was packed')
     await put('single', await csv(`id<=${SINGLE}`))
     await put('single', await csv(`id>${SINGLE}`))

@@ -80,7 +80,7 @@ export function createBulk({ db, schema, log, means, trigrams, maxRows, maxBytes
         at(call, async (place) => {
           requireWritable(place, 'insertable')
           const counts = await shares.run(call.ip, () =>
-            importRows({ db, maxBytes }, call, place, log.appender(call.who)),
+            importRows({ db, maxBytes }, call, place, log.appender(call.who, call.requestId)),
           )
           log.wake()
           return json(200, counts)

@@ -127,7 +127,7 @@ test('writes of the same columns share one statement, made once, whoever writes 
   const written = (body: Record<string, unknown>, who: Identity = ANONYMOUS) => ({
     columns: columnsOf(body),
     body: JSON.stringify(body),
-    log: Appender.of('key', who),
+    log: Appender.of('key', who, 'request'),
   })
   const create = (...args: Parameters<typeof written>) => createStatement(known, place, written(...args)).render()
   const [one, other] = [create({ title: 'a', n: 1 }), create({ n: null, nope: true, title: 'b' }, ana)]
@@ -142,7 +142,7 @@ test('writes of the same columns share one statement, made once, whoever writes 
   assert.equal(update('1', { n: 1 }).text, update('2', { n: 'x' }).text)
   assert.ok(update('3', { n: 2 }).values.includes('3'))
   const [first, second] = ['4', '5'].map((key) =>
-    deleteStatement(known, place, [key], Appender.of('key', ana)).render(),
+    deleteStatement(known, place, [key], Appender.of('key', ana, 'request')).render(),
   )
   assert.deepEqual([first?.text === second?.text, second?.values.includes('5'), known.made], [true, true, 5])
 })
@@ -158,7 +158,7 @@ test('a batch makes a statement for each kind of run, not for each run', () => {
     ]),
   })
   const runs = mergeRuns(parseBatch(place.table, JSON.parse(text), text))
-  const statements = runs.flatMap((run) => runStatements(known, place, run, Appender.of('key', ANONYMOUS)))
+  const statements = runs.flatMap((run) => runStatements(known, place, run, Appender.of('key', ANONYMOUS, 'request')))
   const texts = statements.map((statement) => statement.render().text)
   assert.deepEqual([texts.length, new Set(texts).size, known.made], [9, 3, 3])
 })

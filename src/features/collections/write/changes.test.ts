@@ -16,7 +16,7 @@ before(async () => {
     create table plain_parts_rest partition of plain_parts default;
   `)
 })
-beforeEach(() => api.sql('truncate svc.changes'))
+beforeEach(() => api.sql('truncate svc.change_log, svc.change_packs'))
 
 type Change = { action: string; table: string; pk: unknown; record: unknown; old: unknown; actor: unknown }
 const changes = async (): Promise<Change[]> => {
@@ -51,7 +51,7 @@ test('each write leaves one row with both images', async () => {
 
 test('a write that fails or finds nothing leaves no row', async () => {
   await api.call('POST /api/collections/posts', { json: { id: 1, title: 'a' } })
-  await api.sql('truncate svc.changes')
+  await api.sql('truncate svc.change_log, svc.change_packs')
   await api.call('POST /api/collections/posts', { json: { id: 1 } })
   await api.call('PATCH /api/collections/posts/9', { json: { title: 'x' } })
   await api.call('DELETE /api/collections/posts/9')
@@ -115,7 +115,7 @@ test('the actor is the user, the key or the admin', async () => {
 test('a watched table reports every writer, and API writes once', async () => {
   await api.sql(`select svc.watch('public.watched'); select svc.watch('watched'); select svc.watch('children')`)
   await eventually(async () => {
-    await api.sql('truncate watched cascade; truncate svc.changes')
+    await api.sql('truncate watched cascade; truncate svc.change_log, svc.change_packs')
     const { status } = await api.call('POST /api/collections/watched', { json: { a: 1, b: 'x' } })
     assert.equal(status, 201)
     assert.equal((await changes()).length, 1)
@@ -171,7 +171,9 @@ test('a watched partitioned table speaks for its partitions', async () => {
     ],
   )
   // One partition alone may be watched too, and then speaks for itself.
-  await api.sql(`truncate svc.changes; select svc.watch('plain_parts_rest'); insert into plain_parts values (1, 'a')`)
+  await api.sql(
+    `truncate svc.change_log, svc.change_packs; select svc.watch('plain_parts_rest'); insert into plain_parts values (1, 'a')`,
+  )
   assert.deepEqual(
     (await changes()).map(({ table }) => table),
     ['plain_parts_rest'],
@@ -187,7 +189,9 @@ test('what is not a table cannot be watched', async () => {
 test('tables of realtime.watch are watched from the start; one that is not there is a warning', async () => {
   await api.sql('create table configured (id int primary key)')
   const second = await startServer({ on: api, config: { 'realtime.watch': ['configured', 'public.posts', 'nope'] } })
-  await api.sql(`truncate svc.changes; insert into configured values (1); insert into posts values (60, 'x')`)
+  await api.sql(
+    `truncate svc.change_log, svc.change_packs; insert into configured values (1); insert into posts values (60, 'x')`,
+  )
   assert.deepEqual(
     (await changes()).map(({ table }) => table),
     ['configured', 'posts'],

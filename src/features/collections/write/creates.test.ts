@@ -15,7 +15,7 @@ before(async () => {
     grant all on owned to svc_authenticated;
   `)
 })
-beforeEach(() => api.sql('truncate items restart identity; truncate owned; truncate svc.changes'))
+beforeEach(() => api.sql('truncate items restart identity; truncate owned; truncate svc.change_log, svc.change_packs'))
 
 const post = (table: string, json: object, as?: string) =>
   api.call(`POST /api/collections/${table}`, as === undefined ? { json } : { json, as })

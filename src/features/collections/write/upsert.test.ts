@@ -24,7 +24,9 @@ before(async () => {
   `)
 })
 beforeEach(() =>
-  api.sql('truncate people, pairs, parted, watched, owned, halves restart identity; truncate svc.changes'),
+  api.sql(
+    'truncate people, pairs, parted, watched, owned, halves restart identity; truncate svc.change_log, svc.change_packs',
+  ),
 )
 
 const put = (table: string, query: string, json: unknown) =>

@@ -1,21 +1,15 @@
 import { AppError } from '../../../core/errors.ts'
 import type { Appender } from '../../../db/changes/append.ts'
 import { isRowMissing } from '../../../db/pg-errors.ts'
+import { equals } from '../../../db/rows/keys.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
+import { IS_NEW, logOne, logUpserts, MADE } from '../../../db/rows/logged.ts'
 import type { Place } from '../../../db/rows/place.ts'
-import {
-  type Conflict,
-  conflicts,
-  IS_NEW,
-  isHiddenConflict,
-  logUpserts,
-  onConflict,
-  replaced,
-} from '../../../db/rows/upsert.ts'
-import { definitions, INPUT, insert, logOne, MADE, outcome } from '../../../db/rows/write.ts'
+import { type Conflict, isHiddenConflict } from '../../../db/rows/upsert.ts'
+import { definitions, INPUT, insertRows } from '../../../db/rows/write.ts'
 import { rowJson } from '../../../db/schema/row-json.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
-import { Ident, ROW, type Slot, Slots, type Sql, sql } from '../../../db/sql.ts'
+import { AND, Ident, join, ROW, type Slot, Slots, type Sql, sql } from '../../../db/sql.ts'
 import { shapeOf } from './write.ts'
 
 /** Rows of the same columns, as the texts of their JSON objects. */
@@ -56,8 +50,7 @@ export function upsertStatements(known: KnownStatements, place: Place, upsert: U
 }
 
 const insertion = (place: Place, { columns, bodies, conflict, log }: UpsertForm): Sql =>
-  sql`${MADE} as (${insert(place, columns, inputOf(columns, bodies))}${onConflict(place, conflict, log)}
-    returning ${outcome(place)}, ${replaced(conflict)})`
+  sql`${MADE} as (${insertRows(place, { columns, input: inputOf(columns, bodies), conflict }, log)})`
 
 function buildMerge(place: Place, form: UpsertForm): Sql {
   const text = sql`pg_catalog.concat(case when ${IS_NEW} then '201' else '200' end, ${MADE}.svc_json)`
@@ -76,9 +69,10 @@ const FOUND = new Ident('svc_found')
 
 function buildFind({ schema, table, viewer }: Place, { columns, bodies, conflict }: UpsertForm): Sql {
   const known = inputOf([...columns, ...conflict.on.filter((column) => !columns.includes(column))], bodies)
+  const isSame = conflict.on.map((column) => equals(column, ROW, sql`${INPUT}.${column.ident}`))
   return sql`with ${FOUND} as (
       select ${rowJson(schema, table, viewer.role, ROW)} as svc_json
-      from ${known} join ${table.ident} as ${ROW} on ${conflicts(conflict.on)} limit 1
+      from ${known} join ${table.ident} as ${ROW} on ${join(isSame, AND)} limit 1
     )
     select (select pg_catalog.concat('200', ${FOUND}.svc_json) from ${FOUND}),
       svc.require_seen(exists (select from ${FOUND}) or pg_catalog.current_setting('svc.inserted') = '1')`

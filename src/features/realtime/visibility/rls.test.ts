@@ -190,8 +190,9 @@ test('step by step: coming into sight, leaving it, and the delete of an unseen r
 
 test('a row that came and went before the check is judged by its image', async () => {
   const [forAna, forBo] = [await listenTo(api.url, { token: ana.token }), await listenTo(api.url, { token: bo.token })]
-  await api.sql(`insert into svc.changes (action, schema_name, table_name, pk, record) values
-    ('create', 'public', 'notes', '{"id": 999999}', '{"id": 999999, "owner": "${ana.user.id}", "title": "ghost", "shared": false, "secret": "s"}')`)
+  await api.sql(`insert into svc.change_log (shape, table_oid, action, key, record)
+    select k.id, 'notes'::regclass, 'c', '999999', '{"id": 999999, "owner": "${ana.user.id}", "title": "ghost", "shared": false, "secret": "s"}'
+    from svc.keep_shape('notes'::regclass) k`)
   await settle(forAna, forBo)
   assert.deepEqual(told(forAna)[0], ['create', { id: 999999, owner: ana.user.id, title: 'ghost', shared: false }])
   assert.ok(!forBo.text().includes('ghost'))

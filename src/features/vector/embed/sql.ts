@@ -57,7 +57,7 @@ export const wantedVectors: Sql = sql`
   select id::text as group_key, jsonb_build_object('embedding', id, 'keys', jsonb_agg(distinct pk::text)) as payload
   from (
     select e.id, c.pk, (row_number() over (partition by e.id order by c.id) - 1) / ${integer(CHUNK)} as chunk
-    from batch c join svc.embeddings e on c.schema_name = e.schema_name and c.table_name = e.table_name
+    from batch c join svc.embeddings e on c.table_oid = to_regclass(format('%I.%I', e.schema_name, e.table_name))
     where c.action in ('create', 'update') and c.pk <> '{}' and (
       coalesce(c.record -> e.vector_column, 'null') = 'null'
       or c.old_record -> e.vector_column = c.record -> e.vector_column and exists (

@@ -1,0 +1,88 @@
+import { AppError, notFound } from '../../../core/errors.ts'
+import type { ChangeLog } from '../../../db/changes/log.ts'
+import type { Db } from '../../../db/db.ts'
+import type { KnownStatements } from '../../../db/rows/known-statements.ts'
+import type { Place } from '../../../db/rows/place.ts'
+import type { Column } from '../../../db/schema/snapshot.ts'
+import type { Sql } from '../../../db/sql.ts'
+import { type Call, jsonText, noContent, type Reply } from '../../../http/route.ts'
+import { keyOf } from '../key.ts'
+import { requireWritable } from '../place.ts'
+import { writtenColumns } from './body.ts'
+import { conflictOf } from './conflict.ts'
+import { explainWrite } from './errors.ts'
+import { explainUpsert, upserted, upsertStatements } from './upsert.ts'
+import { createStatement, deleteStatement, updateStatement } from './write.ts'
+
+export type WriteDeps = {
+  readonly db: Db
+  readonly known: KnownStatements
+  /** Writes are logged, and its reader woken when they are committed. */
+  readonly log: Pick<ChangeLog, 'appender' | 'wake'>
+}
+
+export async function createRow(deps: WriteDeps, call: Call, target: Place): Promise<Reply> {
+  requireWritable(target, 'insertable')
+  const columns = writtenColumns(target.table, call.body, call.bodyText)
+  if (call.query['onConflict'] !== undefined) return upsertRow(deps, call, target, columns)
+  const statement = createStatement(deps.known, target, writtenBy(deps, call, columns))
+  const [text] = await write(deps, call, target, [statement], columns)
+  // A trigger of the table swallowed the row.
+  if (text == null) throw new AppError('insufficient_privilege', 'insufficient permissions')
+  return jsonText(201, text)
+}
+
+async function upsertRow(deps: WriteDeps, call: Call, target: Place, columns: readonly Column[]): Promise<Reply> {
+  const { onConflict = '', merge } = call.query
+  const conflict = conflictOf(target.table, onConflict, merge, columns)
+  const { log } = writtenBy(deps, call, columns)
+  const statements = upsertStatements(deps.known, target, { columns, bodies: [call.bodyText], conflict, log })
+  const texts = await write(deps, call, target, statements, columns).catch((error: unknown) => {
+    throw error instanceof AppError ? explainUpsert(error) : error
+  })
+  const { status, text } = upserted(texts)
+  return jsonText(status, text)
+}
+
+export async function updateRow(deps: WriteDeps, call: Call, target: Place): Promise<Reply> {
+  requireWritable(target, 'updatable')
+  const key = keyOf(call, target)
+  const columns = writtenColumns(target.table, call.body, call.bodyText)
+  const statement = updateStatement(deps.known, target, key, writtenBy(deps, call, columns))
+  const [text] = await write(deps, call, target, [statement], columns, key)
+  if (text == null) throw notFound('record not found', 'record_not_found')
+  return jsonText(200, text)
+}
+
+export async function deleteRow(deps: WriteDeps, call: Call, target: Place): Promise<Reply> {
+  requireWritable(target, 'updatable')
+  const key = keyOf(call, target)
+  const statement = deleteStatement(deps.known, target, key, deps.log.appender(call.who, call.requestId))
+  const [one] = await write(deps, call, target, [statement], [], key)
+  if (one == null) throw notFound('record not found', 'record_not_found')
+  return noContent
+}
+
+const writtenBy = ({ log }: WriteDeps, { who, requestId, bodyText }: Call, columns: readonly Column[]) => ({
+  columns,
+  body: bodyText,
+  log: log.appender(who, requestId),
+})
+
+/** Those who write the row with the same `key` wait for each other without a connection. */
+async function write(
+  { db, log }: WriteDeps,
+  { who, cancelSignal }: Call,
+  { table }: Place,
+  statements: readonly [Sql, ...Sql[]],
+  columns: readonly Column[],
+  key?: readonly string[],
+): Promise<(string | null)[]> {
+  const row = key && [table.ident.quoted, ...key].join('\0')
+  const options = { signal: cancelSignal, plain: !table.runsUserCode, row }
+  const answers = await db.fly(who, statements, options).catch((error: unknown) => {
+    throw error instanceof AppError ? explainWrite(error, columns) : error
+  })
+  log.wake()
+  return answers
+}
