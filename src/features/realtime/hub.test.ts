@@ -5,7 +5,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { AppError, unavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Change, Follow, Position } from '../../db/changes/log.ts'
-import { Client } from './deliver/client.ts'
+import { RealtimeClient } from './deliver/client.ts'
 import { Hub } from './hub.ts'
 import { type Interest, interestOf } from './subscribe/interest.ts'
 import { filterOn, type Wanted, wantedTables, wants } from './subscribe/wanted.ts'
@@ -18,7 +18,7 @@ const user = (id: string): Identity => ({
 const [ANA, BO] = [user('ana'), user('bo')]
 const on = (table: string, filter?: string): Wanted => wantedTables([`public.${table}`], filter)
 
-class FakeClient extends Client {
+class FakeClient extends RealtimeClient {
   readonly sent: string[] = []
   readonly ends: string[] = []
   /** While true, the client reads nothing. */
@@ -436,7 +436,7 @@ test('a filter of one identity holds up no other, and not its own subscriptions 
 test('a filter that exceeds its budget ends its subscription with 429', async () => {
   const world = new World()
   const { ends } = await world.join(ANA, on('open', 'costly'))
-  world.failures.set('ana', new AppError('rate_limited', 'filter takes too long'))
+  world.failures.set('ana', new AppError('filter_too_slow', 'filter takes too long'))
   await world.commit('open')
   await settled()
   assert.deepEqual(ends, ['429 filter takes too long'])

@@ -21,7 +21,7 @@ const EXPIRY_NOTICE_MS = 60_000
  * One open connection, whatever it speaks. It holds bytes for its client up to a limit; a client that reads slower than
  * that is dropped.
  */
-export abstract class Client {
+export abstract class RealtimeClient {
   who: Identity
   /** When this client was last sent an id, from which it would resume. */
   lastIdAt: number

@@ -4,7 +4,7 @@ import { type TestContext, test } from 'node:test'
 import { type AppError, unauthorized } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { Position } from '../../../db/changes/log.ts'
-import { Client } from './client.ts'
+import { RealtimeClient } from './client.ts'
 import { Connections } from './connections.ts'
 
 const user = (id: string, expiresAt: number): Identity => ({
@@ -30,7 +30,7 @@ function start(t: TestContext, { heartbeatSeconds = 30, retentionSeconds = 3600 
     },
   })
   connections.start()
-  class FakeClient extends Client {
+  class FakeClient extends RealtimeClient {
     readonly events: (string | undefined)[] = []
     constructor(who: Identity) {
       const format = {

@@ -3,7 +3,7 @@ import { AppError, hasStatus, unauthorized, unavailable } from '../../../core/er
 import { type Identity, userIdOf } from '../../../core/identity.ts'
 import { KeyedLimit } from '../../../core/limits.ts'
 import type { Position } from '../../../db/changes/log.ts'
-import { type Client, expiryOf } from './client.ts'
+import { expiryOf, type RealtimeClient } from './client.ts'
 
 type Deps = {
   clock: Clock
@@ -28,7 +28,7 @@ const expired = (): AppError => unauthorized('invalid or expired token', 'invali
 /** All clients of this process, whatever they speak: how many each owner may have, their signs of life and their ends. */
 export class Connections {
   readonly #deps: Deps
-  readonly #open = new Map<Client, Open>()
+  readonly #open = new Map<RealtimeClient, Open>()
   readonly #limit: KeyedLimit
   readonly #beats: number
   /** One timer for all: thousands of idle connections cost no timers of their own. */
@@ -69,17 +69,17 @@ export class Connections {
   }
 
   /** `position`: up to where everything has been delivered. */
-  add(client: Client, position: () => Position | undefined = () => undefined): void {
+  add(client: RealtimeClient, position: () => Position | undefined = () => undefined): void {
     this.#open.set(client, { turn: this.#turn++ % this.#beats, position })
     client.warnOfExpiry()
   }
 
-  remove(client: Client): void {
+  remove(client: RealtimeClient): void {
     this.#open.delete(client)
   }
 
   /** A token may have been revoked between its check and the moment from which its connection hears of revocations. */
-  async endIfRevoked(client: Client, bearer: string | undefined): Promise<void> {
+  async endIfRevoked(client: RealtimeClient, bearer: string | undefined): Promise<void> {
     if (bearer === undefined) return
     try {
       await this.#deps.identify(bearer)

@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http'
 import type { AppError } from '../../../core/errors.ts'
 import type { Position } from '../../../db/changes/log.ts'
 import { around } from '../visibility/encoded-change.ts'
-import { Client, type ClientOptions, type Format } from './client.ts'
+import { type ClientOptions, type Format, RealtimeClient } from './client.ts'
 
 // The format of the HTML standard, "Server-sent events". JSON text never holds a raw newline, so one data line is enough.
 
@@ -31,7 +31,7 @@ const PING = Buffer.from(': ping\n\n')
 const pingAt = (position: Position): Buffer => Buffer.from(`: ping\nid: ${position}\n\n`)
 
 /** A client that reads server-sent events. */
-export class EventStream extends Client {
+export class EventStream extends RealtimeClient {
   readonly #response: ServerResponse
   #ended = false
 

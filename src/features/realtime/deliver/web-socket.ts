@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 import { WebSocket, WebSocketServer } from 'ws'
 import type { AppError } from '../../../core/errors.ts'
 import type { Connection } from '../../../http/route.ts'
-import { Client, type ClientOptions } from './client.ts'
+import { type ClientOptions, RealtimeClient } from './client.ts'
 import { CLOSE, MESSAGES, messageFrame, PING_FRAME, pongFrame } from './messages.ts'
 
 /** How long a client may take to read what was sent last and to close. */
@@ -36,7 +36,7 @@ export function accept({ request, socket, head, headers }: Connection): WebSocke
 }
 
 /** A client on a WebSocket. Frames that are made once for all clients are written to its socket as they are. */
-export class SocketClient extends Client {
+export class SocketClient extends RealtimeClient {
   readonly #ws: WebSocket
   readonly #socket: Socket
   #isAlive = true

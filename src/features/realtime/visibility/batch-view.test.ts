@@ -160,7 +160,7 @@ test('a policy that raises is the verdict of its identity alone', async () => {
 test('a database that is away gives no verdict at all', async () => {
   const interests = ['u1', 'away'].map(all)
   const opened = await database(page(['secured', 'u1'])).view(...interests)
-  await assert.rejects(opened.check(interests), { kind: 'unavailable' })
+  await assert.rejects(opened.check(interests), { errorCode: 'unavailable' })
 })
 
 test('a record that is no row of its table is seen by no caller, and hides no other', async () => {

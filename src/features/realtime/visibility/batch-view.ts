@@ -12,7 +12,7 @@ import { filterOn } from '../subscribe/wanted.ts'
 import { type EncodedChange, EncodedChanges } from './encoded-change.ts'
 import type { FilterQueue } from './filter-queue.ts'
 import { type Viewing, visibleTo } from './row-security.ts'
-import { type Answer, BOTH, formOf, NEITHER, readSides, type Sides, type SidesByNumber } from './sides.ts'
+import { BOTH, formOf, NEITHER, readSides, type Sides, type SidesByNumber, type SidesOrError } from './sides.ts'
 import { matchesOf, type Numbered, type Survey, surveyTables, withoutColumns } from './sql.ts'
 import { CHECK, isTransient, type TableChanges, tableChanges } from './table-changes.ts'
 
@@ -86,7 +86,7 @@ class BatchView implements View {
   /** By role and table. */
   readonly #cut = new Map<string, Promise<Records>>()
   /** By role, table and filter. */
-  readonly #matches = new Map<string, Promise<Answer>>()
+  readonly #matches = new Map<string, Promise<SidesOrError>>()
 
   constructor(deps: ViewDeps, schema: Schema, laid: ReadonlyMap<string, Laid>) {
     this.#deps = deps
@@ -141,7 +141,7 @@ class BatchView implements View {
     return viewings
   }
 
-  async #verdict(interest: Interest, seen: Answer | undefined): Promise<Verdict> {
+  async #verdict(interest: Interest, seen: SidesOrError | undefined): Promise<Verdict> {
     if (seen instanceof AppError) return seen
     const sights: Sight[] = []
     for (const of of this.#relevantTo(interest)) {
@@ -154,7 +154,7 @@ class BatchView implements View {
   }
 
   /** The changes that the filter of an interest matches. */
-  async #matchesOf(interest: Interest, { key, changes }: Laid): Promise<Answer | undefined> {
+  async #matchesOf(interest: Interest, { key, changes }: Laid): Promise<SidesOrError | undefined> {
     const { viewer, wanted } = interest
     const filter = filterOn(wanted, key)
     if (filter === undefined) return undefined
@@ -163,7 +163,7 @@ class BatchView implements View {
   }
 
   /** A filter whose column is gone meanwhile, or that takes too long, ends its own streams alone. */
-  async #match({ who, viewer, sessionKey }: Interest, text: string, changes: TableChanges): Promise<Answer> {
+  async #match({ who, viewer, sessionKey }: Interest, text: string, changes: TableChanges): Promise<SidesOrError> {
     const { db, filters } = this.#deps
     try {
       const filter = compile(text, changes, viewer)

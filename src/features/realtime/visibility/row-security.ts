@@ -6,7 +6,7 @@ import type { Db } from '../../../db/db.ts'
 import { policyRule } from '../../../db/schema/policy-rule.ts'
 import { keyFor } from '../../../db/schema/viewer.ts'
 import type { Sql } from '../../../db/sql.ts'
-import { type Answer, NEITHER, readSides, type SidesByNumber } from './sides.ts'
+import { NEITHER, readSides, type SidesByNumber, type SidesOrError } from './sides.ts'
 import { become, planOnce, visibilityOf } from './sql.ts'
 import { CHECK, isTransient, type TableChanges } from './table-changes.ts'
 
@@ -28,7 +28,7 @@ const PARALLEL_FLIGHTS = 2
  * What each identity may see of the changes: one query per identity and table for the whole batch, many identities in
  * one flight. An identity whose policies raise gets the error; the others get their answer.
  */
-export async function visibleTo<K>(db: Db, viewings: ReadonlyMap<K, Viewing>): Promise<Map<K, Answer>> {
+export async function visibleTo<K>(db: Db, viewings: ReadonlyMap<K, Viewing>): Promise<Map<K, SidesOrError>> {
   const questions = new Map<string, Promise<Sql>>()
   const questionOn = (of: TableChanges, role: DatabaseRole): Promise<Sql> =>
     once(questions, `${of.table.oid} ${role}`, async () => {
@@ -36,7 +36,7 @@ export async function visibleTo<K>(db: Db, viewings: ReadonlyMap<K, Viewing>): P
       return visibilityOf(of.table, policies, await of.images(), keyFor(of.table, role).length > 0)
     })
 
-  const answers = new Map<K, Answer>()
+  const answers = new Map<K, SidesOrError>()
   const unseen: Unseen[] = []
   const check = async (group: readonly [K, Viewing][]): Promise<void> => {
     const [first] = group

@@ -10,7 +10,7 @@ export const NEITHER: Sides = { now: false, old: false }
 /** By the number of the change; changes of which neither side does are left out. */
 export type SidesByNumber = Map<number, Sides>
 /** PostgreSQL's answer, or why there is none. */
-export type Answer = SidesByNumber | AppError
+export type SidesOrError = SidesByNumber | AppError
 
 /** Whether and how a change is sent: a row that the subscriber sees no more is gone as far as it is concerned. */
 export function formOf(action: Change['action'], seen: Sides, match: Sides): 'full' | 'key' | undefined {
