@@ -3,12 +3,12 @@ import { createData } from './app/data.ts'
 import { createEvents } from './app/events.ts'
 import { createFiles } from './app/files.ts'
 import { createIdentity } from './app/identity.ts'
-import { createIntrospection } from './app/introspection.ts'
+import { createIntrospectionFeatures } from './app/introspection.ts'
 import { jobTypesOf } from './app/job-types.ts'
 import { Lifecycle } from './app/lifecycle.ts'
 import { createMessages } from './app/messages.ts'
 import { createOps } from './app/ops.ts'
-import type { App, AppOptions } from './app/options.ts'
+import type { AppOptions, RunningServer } from './app/options.ts'
 import { openPlatform, openStore } from './app/platform.ts'
 import { serverConfig } from './app/server-config.ts'
 import type { Config } from './config/config.ts'
@@ -20,7 +20,7 @@ import type { Feature } from './http/feature.ts'
 import { createHttpServer } from './http/server.ts'
 
 /** The composition root: read top to bottom, this is the architecture diagram. */
-export async function startApp(config: Config, options: AppOptions): Promise<App> {
+export async function startApp(config: Config, options: AppOptions): Promise<RunningServer> {
   const { logEntries = () => [], progress = () => {}, askAllWorkers = NO_PEERS, embeddedUrl } = options
   const metrics = createMetrics()
   const observe = fanOut(options.observe, countIn(metrics))
@@ -36,7 +36,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<App
     const files = createFiles(config, platform, identity)
     const groups = [ops, identity, messages, data, events, files]
     const served = groups.flatMap((group): Feature[] => group.features)
-    const introspection = createIntrospection(config, platform, askAllWorkers, served)
+    const introspection = createIntrospectionFeatures(config, platform, askAllWorkers, served)
     const features: readonly Feature[] = [...served, ...introspection.features]
     // The queue stops before anything that its handlers use.
     await life.start([...features, platform.queue])

@@ -24,7 +24,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
   const cursors = new Cursors(keyFor('cursors'))
   await watchTables({ db, schema, observe }, config.realtime.watch)
   const vector = createVector({ db, schema, log: changeLog, queue, outgoing: gateways, config: config.ai, observe })
-  const means = { candidates, textSearchConfig }
+  const listDeps = { candidates, textSearchConfig }
   return {
     features: [
       createSchemaFeature({ schema }),
@@ -33,7 +33,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         schema,
         log: changeLog,
         cursors,
-        means,
+        listDeps,
         trigrams,
         embed: vector.embed,
       }),
@@ -41,7 +41,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         db,
         schema,
         log: changeLog,
-        means,
+        listDeps,
         trigrams,
         maxRows: config.api.export_max_rows,
         maxBytes: config.api.import_max_size,

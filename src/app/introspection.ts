@@ -7,7 +7,7 @@ import type { Feature } from '../http/feature.ts'
 import type { Platform } from './platform.ts'
 
 /** Features about all the others: their figures, and the OpenAPI document of their routes. */
-export function createIntrospection(
+export function createIntrospectionFeatures(
   config: Config,
   { db, schema, publicUrl }: Platform,
   askAllWorkers: Peers,

@@ -17,7 +17,7 @@ export type AppOptions = {
 }
 
 /** The running server, as `svc start` and the tests see it. */
-export type App = {
+export type RunningServer = {
   /** Where it listens. */
   url: string
   routes: readonly Route[]

@@ -35,7 +35,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     {
       usage: 'sql "<query>"',
       does: 'run SQL through the server; - reads it from stdin',
-      run: async (context) => (await import('./sql.ts')).sql(context),
+      run: async (context) => (await import('./sql.ts')).sqlCommand(context),
     },
   ],
   [
@@ -59,7 +59,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     {
       usage: 'migrate status',
       does: 'which migrations are applied',
-      run: async (context) => (await import('./migrate.ts')).status(context),
+      run: async (context) => (await import('./migrate.ts')).migrationStatus(context),
     },
   ],
   [
@@ -144,7 +144,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     {
       usage: 'storage ls <bucket> [<prefix>]',
       does: 'list files of a bucket',
-      run: async (context) => (await import('./files/storage.ts')).list(context),
+      run: async (context) => (await import('./files/storage.ts')).listFiles(context),
     },
   ],
   [

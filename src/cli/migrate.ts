@@ -28,7 +28,7 @@ export async function create(context: Context): Promise<number> {
   return 0
 }
 
-export async function status(context: Context): Promise<number> {
+export async function migrationStatus(context: Context): Promise<number> {
   const { config } = context.config()
   const all = await withConnection(config, (client) => states(client, config.database.migrations_dir))
   if (context.json) context.print(JSON.stringify({ items: all }))

@@ -5,7 +5,7 @@ import { textTable } from './text-table.ts'
 
 type Result = { columns: string[]; rows: unknown[][]; rowCount: number; durationMs: number; message?: string }
 
-export async function sql(context: Context): Promise<number> {
+export async function sqlCommand(context: Context): Promise<number> {
   const [query, ...more] = context.args
   if (query === undefined || more.length > 0) throw new UsageError('usage: svc sql "<query>"')
   const answer = await callAdmin(context, '/api/admin/sql', {

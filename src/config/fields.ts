@@ -149,7 +149,7 @@ export const rate = (fallback: string, meaning: string) =>
     return { max, seconds: unit === 'hour' ? 3600 : 60 }
   })
 
-export const list = (fallback: readonly string[], meaning: string, extra: { item?: ItemCheck; of?: string } = {}) =>
+export const listOf = (fallback: readonly string[], meaning: string, extra: { item?: ItemCheck; of?: string } = {}) =>
   new Field(`list${extra.of ? ` of ${extra.of}` : ''}`, fallback, meaning, (input): readonly string[] =>
     items(input).map((item) => (extra.item ? extra.item(item) : item)),
   )
@@ -195,7 +195,7 @@ function parsedJson(text: string): unknown {
   }
 }
 
-export const oneOf = <const T extends string>(choices: readonly T[], fallback: T, meaning: string) =>
+export const choice = <const T extends string>(choices: readonly T[], fallback: T, meaning: string) =>
   new Field(choices.map((choice) => choice || '""').join(', '), fallback, meaning, (input): T => {
     const found = choices.find((choice) => choice === input.value)
     return found ?? refuse(`must be one of: ${choices.join(', ')}`)

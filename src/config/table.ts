@@ -1,16 +1,16 @@
 import {
   autoOrBool,
   bool,
+  choice,
   cidr,
   duration,
   durations,
   emptyOr,
   int,
-  list,
+  listOf,
   map,
   matching,
   NamedTables,
-  oneOf,
   path,
   Refusal,
   rate,
@@ -40,8 +40,8 @@ export const table = {
     port: int(8090, 'listen port; 0 = any free port', { max: 65_535, flag: 'port' }),
     public_base_url: url('origin', 'public origin of links, callbacks and passkeys; empty = `http://<host>:<port>`'),
     app_name: str('Savanna', 'name in mails, authenticator apps and passkey dialogs'),
-    cors_origins: list(['*'], 'allowed origins; SVC_CORS_ORIGINS is an alias that wins', { item: webOrigin }),
-    trusted_proxies: list([], 'peers whose X-Forwarded-* headers are believed', { item: cidr, of: 'CIDR' }),
+    cors_origins: listOf(['*'], 'allowed origins; SVC_CORS_ORIGINS is an alias that wins', { item: webOrigin }),
+    trusted_proxies: listOf([], 'peers whose X-Forwarded-* headers are believed', { item: cidr, of: 'CIDR' }),
     body_limit: size('1MB', 'largest JSON or form body'),
     workers: int(1, 'worker processes on the one port; they share max_conns, hash_concurrency and worker_concurrency', {
       min: 1,
@@ -79,7 +79,7 @@ export const table = {
     encryption_key: str('', '64 hex digits; encrypts stored secrets; empty = derived from the root secret', {
       check: emptyOr(/^[0-9a-f]{64}$/i, 'must be 64 hex digits'),
     }),
-    previous_encryption_keys: list(
+    previous_encryption_keys: listOf(
       [],
       'old values of auth.encryption_key (or, where that was empty, of auth.jwt_secret)',
       {
@@ -108,17 +108,17 @@ export const table = {
     totp_enabled: bool(false, 'enrolment of authenticator apps'),
     email_mfa_enabled: bool(false, 'enrolment of codes by mail'),
     webauthn_enabled: bool(false, 'passkeys: enrolment and sign-in'),
-    webauthn_origins: list([], 'origins beside server.public_base_url that may use its passkeys', {
+    webauthn_origins: listOf([], 'origins beside server.public_base_url that may use its passkeys', {
       item: passkeyOrigin,
       of: 'origins',
     }),
     sms_enabled: bool(false, 'sign-in and codes by SMS'),
-    sms_provider: oneOf(['log', 'webhook', 'twilio'], 'log', 'who sends SMS'),
+    sms_provider: choice(['log', 'webhook', 'twilio'], 'log', 'who sends SMS'),
     sms_code_length: int(6, 'digits of a code', { min: 4, max: 8 }),
     sms_code_expiry: duration(300, 'life of a code', { min: 60, max: 600 }),
     sms_max_attempts: int(3, 'wrong tries before the code dies', { min: 1 }),
     sms_daily_limit: int(1000, 'messages per UTC day; 0 = none'),
-    sms_allowed_countries: list([], 'empty = all; other numbers get no SMS', {
+    sms_allowed_countries: listOf([], 'empty = all; other numbers get no SMS', {
       item: matching(/^[A-Z]{2}$/, 'an ISO country code', (item) => item.toUpperCase()),
       of: 'ISO codes',
     }),
@@ -132,7 +132,7 @@ export const table = {
     twilio_token: str('', 'token of provider `twilio`'),
     twilio_from: str('', 'sender of provider `twilio`'),
     oauth_redirect_url: url('link', 'where a sign-in ends when the application named no place'),
-    oauth_return_to_allowlist: list([], 'hosts that `redirect_to` may name', {
+    oauth_return_to_allowlist: listOf([], 'hosts that `redirect_to` may name', {
       item: matching(/^[^\s/]+$/, 'a host', (item) => item.toLowerCase()),
       of: 'hosts',
     }),
@@ -145,7 +145,7 @@ export const table = {
         authorize_url: url('http', 'endpoint; empty = built in or discovered'),
         token_url: url('http', 'endpoint; empty = built in or discovered'),
         userinfo_url: url('http', 'endpoint; empty = built in or discovered'),
-        scopes: list([], 'requested scopes; empty = `openid,email,profile`, for github `read:user,user:email`'),
+        scopes: listOf([], 'requested scopes; empty = `openid,email,profile`, for github `read:user,user:email`'),
       },
       (name) => /^[a-z][a-z0-9]*$/.test(name) && !RESERVED_PROVIDERS.has(name),
     ),
@@ -157,8 +157,8 @@ export const table = {
     },
   },
   api: {
-    schemas: list(['public'], 'exposed schemas, in lookup order', { item: exposableSchema }),
-    anonymous: oneOf(
+    schemas: listOf(['public'], 'exposed schemas, in lookup order', { item: exposableSchema }),
+    anonymous: choice(
       ['all', 'read', 'none'],
       'all',
       'what callers without a bearer may do on collections, functions, GraphQL, schema and storage',
@@ -183,7 +183,7 @@ export const table = {
     api_anonymous: rate('off', 'data routes without bearer, per address'),
   },
   email: {
-    backend: oneOf(['log', 'smtp', 'webhook'], 'log', 'who sends mail'),
+    backend: choice(['log', 'smtp', 'webhook'], 'log', 'who sends mail'),
     from: str('', 'sender address; required for `smtp`'),
     from_name: str('', 'sender name; empty = server.app_name'),
     smtp: {
@@ -191,7 +191,7 @@ export const table = {
       username: str('', 'account; empty = no login'),
       password: str('', 'password of the account'),
       port: int(587, 'port of the mail server', { min: 1, max: 65_535 }),
-      tls: oneOf(['starttls', 'tls', 'none'], 'starttls', 'encryption'),
+      tls: choice(['starttls', 'tls', 'none'], 'starttls', 'encryption'),
     },
     webhook: {
       url: url('http', 'receiver of backend `webhook`'),
@@ -201,7 +201,7 @@ export const table = {
   },
   storage: {
     enabled: bool(true, 'false: storage routes answer 404'),
-    backend: oneOf(['local', 's3'], 'local', 'where files are kept'),
+    backend: choice(['local', 's3'], 'local', 'where files are kept'),
     local_path: path('', 'directory of backend `local`, shared by all nodes; empty = `<data_dir>/storage`'),
     max_file_size: size('50MB', 'largest file'),
     upload_timeout: duration(300, 'time an upload may take, then 504'),
@@ -215,7 +215,7 @@ export const table = {
     s3_use_ssl: bool(true, 'https, where the endpoint does not say'),
     cdn_url: url('http', 'what addresses of public objects begin with; empty = this server'),
     cdn: {
-      provider: oneOf(['', 'cloudflare', 'cloudfront', 'webhook'], '', 'whose caches are purged'),
+      provider: choice(['', 'cloudflare', 'cloudfront', 'webhook'], '', 'whose caches are purged'),
       zone_id: str('', 'zone of provider `cloudflare`'),
       api_token: str('', 'token of provider `cloudflare`'),
       distribution_id: str('', 'distribution of provider `cloudfront`'),
@@ -228,7 +228,7 @@ export const table = {
   },
   realtime: {
     enabled: bool(true, 'false: /api/realtime answers 404'),
-    watch: list([], 'tables whose changes from outside the API are heard too'),
+    watch: listOf([], 'tables whose changes from outside the API are heard too'),
     max_connections_per_user: int(100, 'open streams and WebSockets, at each worker', { min: 1 }),
     heartbeat_interval: duration(25, 'pause between signs of life'),
     buffer_size: size('1MB', 'unread bytes after which a slow client is closed'),
@@ -262,13 +262,13 @@ export const table = {
       team_id: str('', 'required with a key file'),
       key_id: str('', 'required with a key file'),
       bundle_id: str('', 'topic of the messages; required with a key file'),
-      environment: oneOf(['production', 'sandbox'], 'production', 'which of the two services'),
+      environment: choice(['production', 'sandbox'], 'production', 'which of the two services'),
       endpoint: url('origin', 'where messages are sent; empty = by environment'),
     },
   },
   audit: {
     all_tables: bool(false, 'true: changes of data are audited, of every table'),
-    tables: list([], 'audited tables, `table` or `schema.table`'),
+    tables: listOf([], 'audited tables, `table` or `schema.table`'),
     retention_days: int(90, 'days an audit entry is kept', { min: 1, max: 36_500 }),
   },
   usage: {
@@ -276,7 +276,7 @@ export const table = {
   },
   graphql: {
     enabled: bool(true, 'false: /api/graphql answers 404'),
-    introspection: oneOf(
+    introspection: choice(
       ['auto', 'open', 'admin', 'disabled'],
       'auto',
       'who may ask for the schema; auto = everybody while server.host is loopback, else the admin',
@@ -285,7 +285,7 @@ export const table = {
     max_complexity: int(0, 'most fields of a document; 0 = no limit'),
   },
   ai: {
-    embedding_provider: oneOf(
+    embedding_provider: choice(
       ['', 'openai', 'ollama', 'hash'],
       '',
       'what turns texts into vectors; openai = any server that speaks its interface, hash = built in, without a network',
@@ -306,8 +306,8 @@ export const table = {
     },
   },
   log: {
-    level: oneOf(['debug', 'info', 'warn', 'error'], 'info', 'least level that is logged'),
-    format: oneOf(['json', 'text'], 'json', 'form of a line'),
+    level: choice(['debug', 'info', 'warn', 'error'], 'info', 'least level that is logged'),
+    format: choice(['json', 'text'], 'json', 'form of a line'),
     buffer_size: int(1000, 'entries of /api/admin/logs; 0 = off', { max: 1_000_000 }),
   },
   metrics: {

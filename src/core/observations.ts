@@ -88,9 +88,9 @@ export const observations = {
   'stored bytes not counted': 'warn',
 } as const
 
-export type Message = keyof typeof observations
+export type ObservedMessage = keyof typeof observations
 
 /** What may stand between these words in a message. */
 export type WordsBetween<Before extends string, After extends string> = {
-  [M in Message]: M extends `${Before}${infer Words}${After}` ? Words : never
-}[Message]
+  [M in ObservedMessage]: M extends `${Before}${infer Words}${After}` ? Words : never
+}[ObservedMessage]

@@ -1,12 +1,12 @@
 import type { Metrics } from './metrics.ts'
-import { type Message, observations } from './observations.ts'
+import { type ObservedMessage, observations } from './observations.ts'
 
 export type Level = 'debug' | 'info' | 'warn' | 'error'
 
 /** Everything the server has to say, as data. Log lines, counters and /api/admin/logs are readers of it. */
 export type Observation = {
   /** Short and constant, one of the catalogue; what varies goes into attrs. */
-  message: Message
+  message: ObservedMessage
   /** Where this one is more or less than the catalogue's. */
   level?: Level
   /** Never bodies, bearers, passwords or tokens. */
@@ -22,7 +22,10 @@ export type Observe = (observation: Observation) => void
 export const levelOf = ({ level, message }: Observation): Level => level ?? observations[message]
 
 /** A sentence for the operator about the configuration or the keys, which GET /api/admin/status tells too. */
-export const operatorWarning = (sentence: string): Observation => ({ level: 'warn', message: sentence as Message })
+export const operatorWarning = (sentence: string): Observation => ({
+  level: 'warn',
+  message: sentence as ObservedMessage,
+})
 
 /** Warnings and errors by their words, of which there is a list; requests have counters of their own. */
 export function countIn(metrics: Metrics): Observe {

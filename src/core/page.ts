@@ -10,7 +10,7 @@ const wholeNumber = (text: string | undefined): number =>
   text !== undefined && /^-?\d+$/.test(text.trim()) ? Number(text) : Number.NaN
 
 /** Lists never refuse a page number; they clamp it (docs/api.md, "Pages"). */
-export function pageOf(
+export function parsePage(
   query: { readonly page?: string | undefined; readonly perPage?: string | undefined },
   limits: { perPage: number; maxPerPage: number } = { perPage: 20, maxPerPage: 100 },
 ): { page: number; perPage: number; offset: number } {

@@ -134,7 +134,7 @@ export const rfc3339 = (column: Sql): Sql => sql`to_char(${column} at time zone 
 const DIGITS = [sql`0`, sql`1`, sql`2`, sql`3`, sql`4`, sql`5`, sql`6`, sql`7`, sql`8`, sql`9`]
 
 /** A whole number in the text itself, where PostgreSQL takes no parameter or plans better when it sees the number. */
-export const integer = (n: number): Sql =>
+export const integerLiteral = (n: number): Sql =>
   join(
     [...String(n)].map((digit) => DIGITS[Number(digit)] ?? EMPTY),
     EMPTY,

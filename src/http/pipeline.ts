@@ -4,9 +4,9 @@ import { AppError, hasStatus, notFound } from '../core/errors.ts'
 import type { Observe } from '../core/observe.ts'
 import { measure, Timing } from '../core/timing.ts'
 import { admit, authIsOff, type Identify, needsUser, type Visitors, whoCalls } from './guard.ts'
-import { type Limiter, limitFor, pushLimitHeaders, type Rate, tooMany } from './rate-limit.ts'
+import { type Limiter, limitFor, pushLimitHeaders, type RateLimit, tooMany } from './rate-limit.ts'
 import type { Call, Reply, Route } from './route.ts'
-import { announcesBody, parseForm, parseJson, readBody, refuseEncoding, requireType } from './wire/body.ts'
+import { announcesBody, parseForm, parseJson, receiveBody, refuseEncoding, requireType } from './wire/body.ts'
 import { addressSubject } from './wire/client-address.ts'
 import { causesOf } from './wire/error-response.ts'
 import { type Exchange, HttpCall } from './wire/exchange.ts'
@@ -26,12 +26,12 @@ export type PipelineDeps = {
   authEnabled: boolean
   bodyLimit: number
   receiving: Receiving
-  rateLimits: Readonly<Record<string, Rate | null>>
+  rateLimits: Readonly<Record<string, RateLimit | null>>
   visitors: Visitors
   /** Whether pages of this origin may call. */
   allowsOrigin: (origin: string) => boolean
   /** The limit of an app whose key or token calls; null = none. */
-  appLimit?: ((appId: string) => Rate | null | Promise<Rate | null>) | undefined
+  appLimit?: ((appId: string) => RateLimit | null | Promise<RateLimit | null>) | undefined
   sites?: HostedSites
 }
 
@@ -194,7 +194,7 @@ async function takeBody(deps: PipelineDeps, exchange: Exchange, route: Route, ca
   if (request.headers['content-length'] !== undefined) requireTypeOf(route, request.headers, type)
   const limit = route.bodyLimit ?? deps.bodyLimit
   if (Number(request.headers['content-length'] ?? 0) <= limit) exchange.continue()
-  const bytes = await readBody(request, limit, deps.receiving, addressSubject(exchange.ip))
+  const bytes = await receiveBody(request, limit, deps.receiving, addressSubject(exchange.ip))
   if (bytes.length === 0) return
   requireTypeOf(route, request.headers, type)
   if (route.bodyKind === 'form') {

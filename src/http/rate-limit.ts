@@ -4,7 +4,7 @@ import { addressSubject } from './wire/client-address.ts'
 import type { FlatHeaders } from './wire/headers.ts'
 
 /** At most `max` requests in `seconds`, counted from the first one of a subject. */
-export type Rate = { readonly max: number; readonly seconds: number }
+export type RateLimit = { readonly max: number; readonly seconds: number }
 
 /** How a subject stands in its window after this request; times are the database's, shared by all nodes. */
 export type Count = { count: number; secondsLeft: number; resetAt: number }
@@ -15,7 +15,7 @@ export type Counters = { add(key: string, seconds: number): Promise<Count> }
 export type Allowance = { allowed: boolean; limit: number; remaining: number; resetAt: number; retryAfter: number }
 
 export type Limiter = {
-  takeToken(name: string, subject: string, rate: Rate): Promise<Allowance>
+  takeToken(name: string, subject: string, rate: RateLimit): Promise<Allowance>
 }
 
 /** Subjects remembered as over their limit; beyond this the oldest are asked about again. */
@@ -92,10 +92,10 @@ export const tooMany = (
 /** Who a `rate_limit.*` key counts: data routes by user or key, everything else by address. */
 export function limitFor(
   name: string,
-  rates: Readonly<Record<string, Rate | null>>,
+  rates: Readonly<Record<string, RateLimit | null>>,
   who: Identity,
   ip: string,
-): { name: string; subject: string; rate: Rate } | undefined {
+): { name: string; subject: string; rate: RateLimit } | undefined {
   if (name !== 'api') return withRate(name, addressSubject(ip), rates[name])
   switch (who.kind) {
     case 'anonymous':
@@ -111,5 +111,5 @@ export function limitFor(
   }
 }
 
-const withRate = (name: string, subject: string, rate: Rate | null | undefined) =>
+const withRate = (name: string, subject: string, rate: RateLimit | null | undefined) =>
   rate ? { name, subject, rate } : undefined

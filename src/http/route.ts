@@ -56,10 +56,10 @@ export type Call<Body = unknown, Params = Texts> = {
   /** For streaming answers and uploads only; the headers every answer carries are already set on the response. */
   readonly raw: { readonly request: IncomingMessage; readonly response: ServerResponse }
   /** On routes with `upgrade`: the connection, on which the handler answers from here on. */
-  takeConnection(): Connection
+  takeConnection(): UpgradedConnection
 }
 
-export type Connection = {
+export type UpgradedConnection = {
   readonly request: IncomingMessage
   readonly socket: Socket
   /** What came behind the request. */

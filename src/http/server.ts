@@ -6,7 +6,7 @@ import { type Identity, userIdOf } from '../core/identity.ts'
 import type { BudgetLimits } from '../core/limits.ts'
 import type { Visitors } from './guard.ts'
 import { createPipeline, isOwnPath, type PipelineDeps } from './pipeline.ts'
-import type { Rate } from './rate-limit.ts'
+import type { RateLimit } from './rate-limit.ts'
 import type { Reply } from './route.ts'
 import { addressSubject, createClientAddress } from './wire/client-address.ts'
 import { drain } from './wire/drain.ts'
@@ -54,7 +54,7 @@ export type HttpServerConfig = {
   trustedProxies: readonly string[]
   bodyLimit: number
   shutdownTimeoutSeconds: number
-  rateLimits: Readonly<Record<string, Rate | null>>
+  rateLimits: Readonly<Record<string, RateLimit | null>>
   /** `api.anonymous` */
   anonymous?: Visitors
   /** Requests handled at the same time; the next ones are told to come back. */

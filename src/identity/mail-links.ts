@@ -4,7 +4,12 @@ import { type Sql, sql } from '../db/sql.ts'
 
 export type MailPurpose = 'verify' | 'reset' | 'magic_link'
 
-export type MailConfig = { verify_url: string; reset_url: string; magic_link_url: string; magic_link_duration: number }
+export type MailLinkConfig = {
+  verify_url: string
+  reset_url: string
+  magic_link_url: string
+  magic_link_duration: number
+}
 
 export type QueueMail = (template: string, to: string, variables: Record<string, string>) => Sql
 
@@ -26,7 +31,7 @@ const failures: Readonly<Record<MailPurpose, string>> = {
 }
 
 export function createMailLinks(deps: {
-  config: MailConfig
+  config: MailLinkConfig
   publicBaseUrl: () => string
   queueMail: QueueMail
 }): MakeMailLink {

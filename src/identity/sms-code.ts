@@ -1,4 +1,4 @@
-export type SmsConfig = {
+export type SmsCodeConfig = {
   sms_code_length: number
   sms_code_expiry: number
   sms_max_attempts: number

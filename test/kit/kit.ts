@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after } from 'node:test'
 import type pg from 'pg'
-import type { App } from '../../src/app/options.ts'
+import type { RunningServer } from '../../src/app/options.ts'
 import { startApp } from '../../src/app.ts'
 import { loadConfig } from '../../src/config/config.ts'
 import type { Observation } from '../../src/core/observe.ts'
@@ -58,7 +58,7 @@ export type TestServer = {
 }
 
 export type InProcessServer = TestServer & {
-  app: App
+  app: RunningServer
   /** Everything the server said, as data. */
   observations: Observation[]
 }

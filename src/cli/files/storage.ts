@@ -14,7 +14,7 @@ const PAGE = 500
 
 const encoded = (name: string): string => name.split('/').map(encodeURIComponent).join('/')
 
-export async function list(context: Context): Promise<number> {
+export async function listFiles(context: Context): Promise<number> {
   const [bucket, prefix = '', ...more] = context.args
   if (bucket === undefined || more.length > 0) throw new UsageError('usage: svc storage ls <bucket> [<prefix>]')
   const items: Item[] = []

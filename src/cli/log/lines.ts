@@ -1,6 +1,6 @@
 import { levelOf, type Observation } from '../../core/observe.ts'
 
-export type Format = (observation: Observation, at: number) => string
+export type LogFormat = (observation: Observation, at: number) => string
 
 let stampedSecond = 0
 let stamp = ''
@@ -23,7 +23,7 @@ const jsonString = (text: string): string => (NEEDS_ESCAPE.test(text) ? JSON.str
 const scalar = (value: number | boolean | null): string =>
   typeof value === 'number' && !Number.isFinite(value) ? 'null' : String(value)
 
-export const jsonLine: Format = (observation, at) => {
+export const jsonLine: LogFormat = (observation, at) => {
   const { message, attrs } = observation
   let line = `{"time":"${isoTime(at)}","level":"${levelOf(observation)}","message":${jsonString(message)}`
   for (const name in attrs) {
@@ -34,7 +34,7 @@ export const jsonLine: Format = (observation, at) => {
   return `${line}}\n`
 }
 
-export const textLine: Format = (observation, at) => {
+export const textLine: LogFormat = (observation, at) => {
   const { message, attrs } = observation
   let line = `${isoTime(at)} ${levelOf(observation).toUpperCase().padEnd(5)} ${printable(message)}`
   for (const name in attrs) {

@@ -1,6 +1,6 @@
 import { writeSync } from 'node:fs'
 import type { Observation, Observe } from '../../core/observe.ts'
-import type { Format } from './lines.ts'
+import type { LogFormat } from './lines.ts'
 
 const FLUSH_AFTER_MS = 50
 const FLUSH_AT_LINES = 256
@@ -15,7 +15,7 @@ export type LineWriter = { sink: Observe; flush(): void; flushNow(): void }
  */
 export function createLineWriter(
   stream: NodeJS.WriteStream & { fd: number },
-  format: Format,
+  format: LogFormat,
   now: () => number = Date.now,
 ): LineWriter {
   let waiting: { observation: Observation; at: number }[] = []

@@ -1,7 +1,7 @@
 import { reasonOf } from '../../core/errors.ts'
 
 /** The channel that node keeps between a process and its parent; `process` and `cluster.Worker` both are one. */
-export type Channel = {
+export type PeerChannel = {
   send?(message: object, sent: (error: Error | null) => void): unknown
   on(event: 'message', heard: (message: unknown) => void): unknown
 }
@@ -20,14 +20,14 @@ type Answer = Extract<Message, { svc: 'answer' }>
  * time. A worker waits for its parent as long as that takes: without one it ends anyway.
  */
 export class Peer {
-  readonly #channel: Channel
+  readonly #channel: PeerChannel
   readonly #patienceMs: number | undefined
   readonly #answers = new Map<string, (about: unknown) => unknown>()
   readonly #waiting = new Map<number, (answer: Omit<Answer, 'svc' | 'id'>) => void>()
   #lastId = 0
   #isGone = false
 
-  constructor(channel: Channel, patienceMs?: number) {
+  constructor(channel: PeerChannel, patienceMs?: number) {
     this.#channel = channel
     this.#patienceMs = patienceMs
     channel.on('message', (message) => {

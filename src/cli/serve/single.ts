@@ -1,5 +1,5 @@
 import { setFlagsFromString } from 'node:v8'
-import type { App } from '../../app/options.ts'
+import type { RunningServer } from '../../app/options.ts'
 import { startApp } from '../../app.ts'
 import { type Config, publicBaseUrl } from '../../config/config.ts'
 import { version } from '../../core/version.ts'
@@ -8,7 +8,7 @@ import type { BannerFacts } from '../banner.ts'
 import type { Log } from '../log/log.ts'
 
 /** A running server as `svc start` sees it: this process, or several workers. */
-export type Server = Pick<App, 'url' | 'issueAdminToken' | 'endAdminToken' | 'close'> & {
+export type Server = Pick<RunningServer, 'url' | 'issueAdminToken' | 'endAdminToken' | 'close'> & {
   facts(): Promise<BannerFacts>
 }
 
@@ -21,7 +21,7 @@ export async function startSingle(
 }
 
 /** For the banner. */
-export async function factsOf(app: App, config: Config): Promise<BannerFacts> {
+export async function factsOf(app: RunningServer, config: Config): Promise<BannerFacts> {
   const { serverVersion, capabilities, warnings } = await app.describe()
   const port = Number(new URL(app.url).port || 80)
   return {

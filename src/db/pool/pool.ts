@@ -18,14 +18,14 @@ import type {
 } from '../db.ts'
 import { fromPg, isCrowded, isLoginRefused, lockedOut } from '../pg-errors.ts'
 import { Connection, type ConnectionEvents } from '../protocol/connection.ts'
-import { type ConnectOptions, type Login, openConnection } from '../protocol/driver.ts'
+import { type ConnectOptions, type DatabaseLogin, openConnection } from '../protocol/driver.ts'
 import { Flight } from '../protocol/flight.ts'
 import { StatementNames } from '../protocol/statements.ts'
-import { Receiving } from '../protocol/whole-messages.ts'
+import { MessageBuffers } from '../protocol/whole-messages.ts'
 import { Sql } from '../sql.ts'
 import { aborted, Launcher, type LaunchOptions, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
-import type { Done, PooledConnection, Request } from './request.ts'
+import type { Done, FlightRequest, PooledConnection } from './request.ts'
 import type { Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
 import { Scheduler, type SchedulerClock } from './scheduler.ts'
@@ -38,7 +38,7 @@ export type PoolOptions = {
   /** Bypasses a transaction pooler, for LISTEN; default `url`. */
   directUrl?: string
   /** Who callers' requests connect as; default: as the server itself. */
-  callerLogin?: Login | undefined
+  callerLogin?: DatabaseLogin | undefined
   maxConns: number
   minConns: number
   acquireTimeoutMs: number
@@ -49,7 +49,7 @@ export type PoolOptions = {
   logKey?: string
   observe: Observe
   /** Default: one of its own. */
-  receiving?: Receiving
+  receiving?: MessageBuffers
 }
 
 export type PoolStats = { total: number; idle: number; inUse: number; max: number }
@@ -91,7 +91,7 @@ const clock: SchedulerClock = {
 
 class PostgresPool implements Pool {
   readonly #options: PoolOptions
-  readonly #receiving: Receiving
+  readonly #receiving: MessageBuffers
   readonly #names = new StatementNames()
   readonly #scheduler: Scheduler
   readonly #launcher: Launcher
@@ -103,7 +103,7 @@ class PostgresPool implements Pool {
 
   constructor(options: PoolOptions) {
     this.#options = options
-    this.#receiving = options.receiving ?? new Receiving()
+    this.#receiving = options.receiving ?? new MessageBuffers()
     this.#session = createSessionStep(options)
     // Each side needs one.
     const max = Math.max(2, options.maxConns)
@@ -188,7 +188,7 @@ class PostgresPool implements Pool {
   /** A connection for a transaction, until it is released. */
   #hold(side: Side): Promise<{ connection: PooledConnection; release: () => void }> {
     return new Promise((resolve, reject) => {
-      const start: Request['start'] = (connection, _timeoutMs, onDone) => {
+      const start: FlightRequest['start'] = (connection, _timeoutMs, onDone) => {
         resolve({ connection, release: () => onDone(null) })
         return undefined
       }

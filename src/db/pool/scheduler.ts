@@ -2,7 +2,7 @@ import { AppError, databaseUnavailable } from '../../core/errors.ts'
 import { isCanceled, isCanceledByRequest, type PgError } from '../pg-errors.ts'
 import type { ConnectionEvents } from '../protocol/connection.ts'
 import type { Flight } from '../protocol/flight.ts'
-import type { PooledConnection, Request } from './request.ts'
+import type { FlightRequest, PooledConnection } from './request.ts'
 import { type Kind, Reserves, type Share, type Side } from './reserves.ts'
 import { StatementTimings } from './statement-timings.ts'
 import {
@@ -30,7 +30,7 @@ export type SchedulerOptions = {
 }
 
 type Waiter = {
-  readonly request: Request
+  readonly request: FlightRequest
   kind: Kind
   /** When it is refused; 0 until it has to wait. */
   deadline: number
@@ -111,7 +111,7 @@ export class Scheduler {
   }
 
   /** Starts the request as soon as there is room for it. Answers what to call when its caller is gone. */
-  add(request: Request): () => void {
+  add(request: FlightRequest): () => void {
     const kind = this.#kindOf(request)
     const waiter: Waiter = { request, kind, deadline: 0, cancel: undefined, isLeft: false, isOver: false }
     this.#place(waiter)
@@ -144,7 +144,7 @@ export class Scheduler {
     await Promise.all(this.#slots.map(({ connection }) => connection.close()))
   }
 
-  #kindOf({ kind, text }: Request): Kind {
+  #kindOf({ kind, text }: FlightRequest): Kind {
     if (kind !== 'read' || this.#timings.isKnownFast(text)) return kind
     return this.#timings.isKnownSlow(text, this.#options.clock.now()) ? 'slow' : 'probe'
   }

@@ -6,7 +6,7 @@ import type { Observe } from '../../core/observe.ts'
 import type { Db, Notifications } from '../db.ts'
 import { Loop } from '../loop.ts'
 import type { Sql } from '../sql.ts'
-import { groupSizes, notifyOthers, type Push, pushEach, pushItem, type Rows, removeGroup } from './rows.ts'
+import { groupSizes, notifyOthers, type Push, pushEach, pushItem, type QueueRows, removeGroup } from './rows.ts'
 import { type Handler, type Item, Worker, type WorkOptions } from './worker.ts'
 
 export { GiveUp, RetryIn } from './failure.ts'
@@ -135,8 +135,8 @@ export class Queue {
     this.#isTroubled = false
   }
 
-  #kindsByRows(): Map<Rows, string[]> {
-    const kinds = new Map<Rows, string[]>()
+  #kindsByRows(): Map<QueueRows, string[]> {
+    const kinds = new Map<QueueRows, string[]>()
     for (const { rows, kind } of this.#workers.values()) kinds.set(rows, [...(kinds.get(rows) ?? []), kind])
     return kinds
   }

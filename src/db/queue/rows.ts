@@ -40,7 +40,7 @@ export const seconds = (n: number): Sql => sql`make_interval(secs => ${n})`
  * The statements of a table of work. A table has the columns id, payload, attempts, run_at, lease_until, worker and
  * last_error; where it differs from svc.queue, a subclass says so.
  */
-export class Rows {
+export class QueueRows {
   protected readonly table: Ident = new Ident('svc', 'queue')
   protected readonly group: Ident = new Ident('group_key')
   protected readonly idType: Sql = sql`bigint`
@@ -152,7 +152,7 @@ export class Rows {
   }
 }
 
-export const queueRows = new Rows()
+export const queueRows = new QueueRows()
 
 export function pushItem(kind: string, payload: object, { delaySeconds = 0, group = '', forEach }: Push): Sql {
   const values = sql`${kind}, ${group}, ${JSON.stringify(payload)}::jsonb, now() + ${seconds(delaySeconds)}`

@@ -7,7 +7,7 @@ import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../db.ts'
 import type { Sql } from '../sql.ts'
 import { GiveUp, RetryIn } from './failure.ts'
-import { type Claimed, type Hold, needNotLast, plannedOnce, queueRows, type Rows } from './rows.ts'
+import { type Claimed, type Hold, needNotLast, plannedOnce, type QueueRows, queueRows } from './rows.ts'
 
 const LONGEST_BACK_OFF_MS = 5000
 const KEPT_ERROR_CHARACTERS = 1000
@@ -35,7 +35,7 @@ export type WorkOptions = {
   /** What cannot be taken back, such as a mail under way, is let finish when the server stops. */
   finishes?: true | ((item: Item) => boolean)
   /** Where the items are; default svc.queue, which keeps nothing of what is over. */
-  rows?: Rows
+  rows?: QueueRows
 }
 
 type Running = Claimed & {
@@ -62,7 +62,7 @@ export type WorkerHost = {
 /** The items of one kind in this process: claims them, runs them, and writes down what came of it. */
 export class Worker {
   readonly kind: string
-  readonly rows: Rows
+  readonly rows: QueueRows
   readonly #options: WorkOptions
   readonly #handler: Handler
   readonly #host: WorkerHost

@@ -3,7 +3,7 @@ import { SecretBox } from '../../core/secret-box.ts'
 import { keyFor } from '../schema/viewer.ts'
 import { COMMA, type Ident, join, type Sql, sql } from '../sql.ts'
 import type { Order } from './order.ts'
-import type { Place } from './place.ts'
+import type { TableView } from './table-view.ts'
 
 const FORM = /^[\w-]+\.[\w-]+\.[\w-]+$/
 /** A cursor travels in a URL. */
@@ -19,16 +19,16 @@ export class Cursors {
   }
 
   /** `keys` is the text of `sortKeys`. */
-  seal(keys: string, place: Place, order: readonly Order[]): string {
+  seal(keys: string, target: TableView, order: readonly Order[]): string {
     if (keys.length > MAX_KEYS) throw badRequest('a sort value is too long for a cursor', 'invalid_sort')
-    return this.#box.seal(keys, contextOf(place, order))
+    return this.#box.seal(keys, contextOf(target, order))
   }
 
   /** The keys of the row that the cursor was made of, null where it has NULL. */
-  open(cursor: string, place: Place, order: readonly Order[]): (string | null)[] {
+  open(cursor: string, target: TableView, order: readonly Order[]): (string | null)[] {
     if (!FORM.test(cursor)) throw badRequest('invalid cursor', 'invalid_cursor')
     try {
-      return JSON.parse(this.#box.open(cursor, contextOf(place, order))) as (string | null)[]
+      return JSON.parse(this.#box.open(cursor, contextOf(target, order))) as (string | null)[]
     } catch {
       throw badRequest('invalid cursor', 'invalid_cursor')
     }
@@ -36,7 +36,7 @@ export class Cursors {
 }
 
 /** Without a key no row has a place of its own. */
-export function requireKey({ table, viewer }: Place): void {
+export function requireKey({ table, viewer }: TableView): void {
   if (keyFor(table, viewer.role).length === 0) throw badRequest('cursor requires a primary key', 'invalid_cursor')
 }
 
@@ -48,7 +48,7 @@ export const sortKeys = (order: readonly Order[], row: Ident): Sql =>
   )})`
 
 /** A cursor belongs to a table and an order, the key at its end included. */
-function contextOf({ table }: Place, order: readonly Order[]): string {
+function contextOf({ table }: TableView, order: readonly Order[]): string {
   const keys = order.map(({ column, descending }) => [column.name, column.type, descending])
   return JSON.stringify(['cursor', table.schema, table.name, keys])
 }

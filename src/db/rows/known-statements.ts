@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { Sql } from '../sql.ts'
-import type { Place } from './place.ts'
+import type { TableView } from './table-view.ts'
 
 /** Characters of text and shape together. The longest are made anew each time: few clients share them. */
 const MAX_TOTAL = 8 * 1024 * 1024
@@ -16,7 +16,7 @@ export class KnownStatements {
   readonly #numbers = new WeakMap<object, number>()
   #lastNumber = 0
 
-  get({ table, viewer }: Place, shape: string, make: () => Sql): Sql {
+  get({ table, viewer }: TableView, shape: string, make: () => Sql): Sql {
     const tables = viewer.allowedTables.length === 0 ? '' : JSON.stringify(viewer.allowedTables)
     return this.about(table, `${viewer.role} ${tables} ${shape}`, make)
   }

@@ -3,7 +3,7 @@ import { rowJson } from '../schema/row-json.ts'
 import type { Column, Table } from '../schema/snapshot.ts'
 import { columnsFor, keyFor } from '../schema/viewer.ts'
 import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../sql.ts'
-import type { Place } from './place.ts'
+import type { TableView } from './table-view.ts'
 
 /** The rows that a statement made, changed or deleted, as its RETURNING hands them on; see `outcome`. */
 export const MADE = new Ident('svc_made')
@@ -12,23 +12,23 @@ export const MADE = new Ident('svc_made')
  * What RETURNING hands on: the record as the client may see it, and its key for the log. Where that is not the whole row,
  * the key also as an object, by which the log reads the row again.
  */
-export function outcome(target: Place): Sql {
+export function outcome(target: TableView): Sql {
   const { schema, table, viewer } = target
   const shown = sql`${rowJson(schema, table, viewer.role, ROW)} as svc_json, ${keyText(keyFor(table, viewer.role))} as svc_key`
   return isSeenWhole(target) ? shown : sql`${shown}, ${keyObject(table)} as svc_pk`
 }
 
 /** The image of the row before the statement: read under the lock that the change needs anyway. */
-export const oldImage = (target: Place, log: Appender): Sql =>
+export const oldImage = (target: TableView, log: Appender): Sql =>
   isSeenWhole(target)
     ? safeJson(target.table, rowJson(target.schema, target.table, target.viewer.role, ROW))
     : log.wholeRow(target.table, keyObject(target.table))
 
 /** The log keeps whole rows, also of writers who may not read every column: those are read again by the server. */
-export const isSeenWhole = ({ table, viewer }: Place): boolean =>
+export const isSeenWhole = ({ table, viewer }: TableView): boolean =>
   columnsFor(table, viewer.role).length === table.columns.size || keyFor(table, viewer.role).length === 0
 
-const newImage = (target: Place, log: Appender): Sql =>
+const newImage = (target: TableView, log: Appender): Sql =>
   isSeenWhole(target) ? safeJson(target.table, sql`${MADE}.svc_json`) : log.wholeRow(target.table, sql`${MADE}.svc_pk`)
 
 const keyObject = ({ primaryKey }: Table): Sql =>
@@ -71,7 +71,7 @@ const NONE = sql`null::pg_catalog.json`
 const NONE_OF_ANY = sql`null::pg_catalog.json[]`
 
 /** Logs the one row that a statement changed; part of its select list. */
-export const logOne = (target: Place, log: Appender, action: ChangeAction): Sql =>
+export const logOne = (target: TableView, log: Appender, action: ChangeAction): Sql =>
   log.appendOne(target.table, {
     action,
     key: sql`${MADE}.svc_key`,
@@ -80,18 +80,18 @@ export const logOne = (target: Place, log: Appender, action: ChangeAction): Sql 
   })
 
 /** As logOne, for all rows that a statement changed, in `order`. */
-export const logAll = (target: Place, log: Appender, action: ChangeAction, order: Sql): Sql =>
+export const logAll = (target: TableView, log: Appender, action: ChangeAction, order: Sql): Sql =>
   log.append(target.table, rowsMade(target, log, action, order, EMPTY))
 
 export const IS_NEW = sql`${MADE}.svc_old is null`
 
 /** Logs new rows as created and the others as updated. A statement changes a row once, so their order is free. */
-export const logUpserts = (target: Place, log: Appender): Sql =>
+export const logUpserts = (target: TableView, log: Appender): Sql =>
   sql`${log.append(target.table, rowsMade(target, log, 'create', EMPTY, sql` filter (where ${IS_NEW})`))}
     and ${log.append(target.table, rowsMade(target, log, 'update', EMPTY, sql` filter (where not ${IS_NEW})`))}`
 
 /** All rows that a statement changed and `filter` lets through, aggregated for the log. */
-const rowsMade = (target: Place, log: Appender, action: ChangeAction, order: Sql, filter: Sql): ChangedRows => ({
+const rowsMade = (target: TableView, log: Appender, action: ChangeAction, order: Sql, filter: Sql): ChangedRows => ({
   action,
   keys: sql`pg_catalog.array_agg(${MADE}.svc_key${order})${filter}`,
   records: action === 'delete' ? NONE_OF_ANY : sql`pg_catalog.array_agg(${newImage(target, log)}${order})${filter}`,

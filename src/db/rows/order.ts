@@ -1,12 +1,12 @@
 import type { Column } from '../schema/snapshot.ts'
 import { keyFor } from '../schema/viewer.ts'
 import { COMMA, EMPTY, type Ident, join, type Sql, sql } from '../sql.ts'
-import type { Place } from './place.ts'
+import type { TableView } from './table-view.ts'
 
 export type Order = { readonly column: Column; readonly descending: boolean }
 
 /** Each column once, and the primary key always last, so that pages never overlap. */
-export function wholeOrder(asked: readonly Order[], { table, viewer }: Place): Order[] {
+export function wholeOrder(asked: readonly Order[], { table, viewer }: TableView): Order[] {
   const order = new Map<Column, Order>()
   const key = keyFor(table, viewer.role).map((column) => ({ column, descending: false }))
   for (const one of [...asked, ...key]) if (!order.has(one.column)) order.set(one.column, one)

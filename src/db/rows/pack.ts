@@ -3,18 +3,18 @@ import type { Column } from '../schema/snapshot.ts'
 import { columnsFor } from '../schema/viewer.ts'
 import { COMMA, Ident, join, ROW, type Sql, sql } from '../sql.ts'
 import { isSafe, MADE } from './logged.ts'
-import type { Place } from './place.ts'
+import type { TableView } from './table-view.ts'
 import { insertInto } from './write.ts'
 
 const PACKED = new Ident('svc_packed')
 const COUNTED = new Ident('svc_counted')
 
 /** Whether many new rows can be one entry of the log: the caller sees them whole, and readers can make images of them. */
-export const canPack = ({ table, viewer }: Place): boolean =>
+export const canPack = ({ table, viewer }: TableView): boolean =>
   columnsFor(table, viewer.role).length === table.columns.size && isSafe(table)
 
 /** Answers how many rows were made, and logs them as one entry. */
-export function insertPacked(target: Place, columns: readonly Column[], input: Sql, log: Appender): Sql {
+export function insertPacked(target: TableView, columns: readonly Column[], input: Sql, log: Appender): Sql {
   const { table } = target
   const all = [...table.columns.values()]
   const returned = all.map(({ ident }) => sql`${ROW}.${ident}`)

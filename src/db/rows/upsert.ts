@@ -3,7 +3,7 @@ import { databaseMessage } from '../pg-errors.ts'
 import type { Column, Table } from '../schema/snapshot.ts'
 import { COMMA, Ident, join, type Sql, sql } from '../sql.ts'
 import { oldImage } from './logged.ts'
-import type { Place } from './place.ts'
+import type { TableView } from './table-view.ts'
 
 /** What an insert does about a row that is there already. */
 export type Conflict = {
@@ -30,11 +30,11 @@ export function mergedColumns(on: readonly Column[], written: readonly Column[])
 const EXCLUDED = new Ident('excluded')
 
 /** The clause between an insert and its RETURNING, which must hold `replaced`. */
-export function onConflict(place: Place, { on, merged }: Conflict, log: Appender): Sql {
+export function onConflict(view: TableView, { on, merged }: Conflict, log: Appender): Sql {
   const target = sql` on conflict (${names(on)}) do`
   if (merged.length === 0) return sql`${target} nothing`
   const set = merged.map(({ ident }) => sql`${ident} = ${EXCLUDED}.${ident}`)
-  return sql`${target} update set ${join(set, COMMA)} where svc.note_replaced(${oldImage(place, log)})`
+  return sql`${target} update set ${join(set, COMMA)} where svc.note_replaced(${oldImage(view, log)})`
 }
 
 /** The image of the row that was there; null of a new one. */

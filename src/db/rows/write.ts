@@ -4,7 +4,7 @@ import { fromGeoJson, isSpatial } from '../schema/spatial/convert.ts'
 import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../sql.ts'
 import { equals } from './keys.ts'
 import { isSeenWhole, MADE, oldImage, outcome } from './logged.ts'
-import type { Place } from './place.ts'
+import type { TableView } from './table-view.ts'
 import { type Conflict, onConflict, replaced } from './upsert.ts'
 
 // Names inside our statements; columns are always qualified with one of them, or with ROW, the row that is written.
@@ -21,17 +21,17 @@ export type Insertion = {
 }
 
 /** Makes rows, and hands on what `outcome` says and `svc_old`, the row that was there before. */
-export function insertRows(target: Place, { columns, input, conflict, also }: Insertion, log: Appender): Sql {
+export function insertRows(target: TableView, { columns, input, conflict, also }: Insertion, log: Appender): Sql {
   const instead = conflict ? onConflict(target, conflict, log) : EMPTY
   return sql`${insertInto(target, columns, input)}${instead}
     returning ${outcome(target)}, ${replaced(conflict)}${and(also)}`
 }
 
 /** No row, in the form of those that `insertRows` hands on. */
-export const noRows = (target: Place, also: Sql): Sql =>
+export const noRows = (target: TableView, also: Sql): Sql =>
   sql`select ${outcome(target)}, ${replaced(undefined)}, ${also} from ${target.table.ident} as ${ROW} where false`
 
-export function insertInto({ schema, table }: Place, columns: readonly Column[], input: Sql): Sql {
+export function insertInto({ schema, table }: TableView, columns: readonly Column[], input: Sql): Sql {
   const into = sql`insert into ${table.ident} as ${ROW}`
   if (columns.length === 0) return sql`${into} default values`
   const names = columns.map(({ ident }) => sql`${ident}`)
@@ -50,7 +50,7 @@ export type Chosen = {
 
 /** Tables of a WITH: BEFORE, the rows as they were, and MADE, as they are. `set` may refer to the FROM items `from`. */
 export function updateRows(
-  target: Place,
+  target: TableView,
   { set, from, ...chosen }: Chosen & { readonly set: Sql; readonly from: readonly Sql[] },
   log: Appender,
 ): Sql {
@@ -70,7 +70,7 @@ export function updateRows(
 }
 
 /** The same for rows that are deleted; BEFORE is there only if the caller does not see whole rows. */
-export function deleteRows(target: Place, chosen: Chosen, log: Appender): Sql {
+export function deleteRows(target: TableView, chosen: Chosen, log: Appender): Sql {
   const { table } = target
   if (isSeenWhole(target)) {
     return sql`${MADE} as (
@@ -84,7 +84,7 @@ export function deleteRows(target: Place, chosen: Chosen, log: Appender): Sql {
     )`
 }
 
-function before(target: Place, chosen: Chosen, strength: Sql, log: Appender): Sql {
+function before(target: TableView, chosen: Chosen, strength: Sql, log: Appender): Sql {
   const { ident, primaryKey } = target.table
   const keys = primaryKey.map((column, i) => sql`${ROW}.${column.ident} as ${oldKey(i)}`)
   const from = chosen.isNumbered ? sql`${INPUT}, ${ident} as ${ROW}` : sql`${ident} as ${ROW}`

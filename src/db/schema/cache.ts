@@ -1,5 +1,5 @@
 import { reasonOf, unavailable } from '../../core/errors.ts'
-import type { Message } from '../../core/observations.ts'
+import type { ObservedMessage } from '../../core/observations.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db, Notifications } from '../db.ts'
 import { Loop, within } from '../loop.ts'
@@ -131,7 +131,7 @@ export class FollowedSchema implements SchemaCache {
     if (mark !== this.#current?.mark) await this.#loads.next().catch(() => {})
   }
 
-  #warn(message: Message, error: unknown): void {
+  #warn(message: ObservedMessage, error: unknown): void {
     this.#options.observe({ message, attrs: { error: reasonOf(error) } })
   }
 }

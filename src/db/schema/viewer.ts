@@ -47,10 +47,10 @@ export function keyFor(table: Table, role: DatabaseRole): readonly Column[] {
   return table.primaryKey.every((column) => columnFor(table, column.name, role)) ? table.primaryKey : []
 }
 
-export type Step = { readonly relation: Relation; readonly target: Table }
+export type RelationStep = { readonly relation: Relation; readonly target: Table }
 
 /** A relation by request text, if both of its ends exist for this role. */
-export function relationFor(schema: Schema, table: Table, name: string, role: DatabaseRole): Step | undefined {
+export function relationFor(schema: Schema, table: Table, name: string, role: DatabaseRole): RelationStep | undefined {
   const relation = findRelation(table, name)
   const target = relation && schema.tables.get(relation.to)
   if (!relation || !target || !isVisible(target, role)) return undefined

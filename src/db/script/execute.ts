@@ -10,7 +10,7 @@ const FETCH_ROWS = 500
 
 type Texts = (string | null)[]
 
-export type Outcome = {
+export type ScriptResult = {
   fields: pg.FieldDef[]
   /** Undefined when the statement returns no rows by its nature. */
   rows: Texts[] | undefined
@@ -45,7 +45,7 @@ export class TooLarge extends Error {}
  * Runs the text on a connection of its own. A single statement is read through a portal, so that no more rows are made
  * than are kept. A text of several cannot be; it goes as one simple query, whose surplus rows are dropped as they come.
  */
-export async function execute(client: pg.Client, text: string): Promise<Outcome> {
+export async function execute(client: pg.Client, text: string): Promise<ScriptResult> {
   const single = new Execution(text, 'single')
   try {
     return await single.on(client)
@@ -60,10 +60,10 @@ export async function execute(client: pg.Client, text: string): Promise<Outcome>
 class Execution {
   readonly #text: string
   readonly #mode: 'single' | 'script'
-  #resolve: (outcome: Outcome) => void = () => {}
+  #resolve: (outcome: ScriptResult) => void = () => {}
   #reject: (error: Error) => void = () => {}
   #wire: Wire | undefined
-  #outcome: Outcome = { fields: [], rows: undefined, affected: 0, tags: [], isCut: false }
+  #outcome: ScriptResult = { fields: [], rows: undefined, affected: 0, tags: [], isCut: false }
   #isNewResult = true
   #keptBytes = 0
   #unparsedBytes = 0
@@ -75,7 +75,7 @@ class Execution {
     this.#mode = mode
   }
 
-  on(client: pg.Client): Promise<Outcome> {
+  on(client: pg.Client): Promise<ScriptResult> {
     return new Promise((resolve, reject) => {
       this.#resolve = resolve
       this.#reject = reject

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { Ident } from '../sql.ts'
-import { execute, type Outcome } from './execute.ts'
+import { execute, type ScriptResult } from './execute.ts'
 import { toJsonRows } from './json-rows.ts'
 
 export type ScriptSettings = {
@@ -32,12 +32,12 @@ export class Script {
     await this.#client.query(SETTINGS, [String(timeoutMs), searchPath])
   }
 
-  execute(text: string): Promise<Outcome> {
+  execute(text: string): Promise<ScriptResult> {
     return execute(this.#client, text)
   }
 
   /** The JSON text of each row. */
-  jsonOf({ fields, rows = [] }: Outcome): Promise<string[]> {
+  jsonOf({ fields, rows = [] }: ScriptResult): Promise<string[]> {
     return toJsonRows(this.#client, fields, rows)
   }
 

@@ -1,7 +1,7 @@
 import type { Column, Schema, Table } from '../schema/snapshot.ts'
 import { SpatialSql } from '../schema/spatial/build.ts'
 import type { Given, SpatialFilter } from '../schema/spatial/parse.ts'
-import { integer, ROW, type Sql, sql } from '../sql.ts'
+import { integerLiteral, ROW, type Sql, sql } from '../sql.ts'
 import { type Candidates, hidesRows, isFlat } from './candidates.ts'
 
 const isIndexed = (table: Table, { name }: Column): boolean =>
@@ -18,7 +18,7 @@ export function spatialCandidates(
   const given: Sql[] = []
   const placeOf = (value: Given): Sql => {
     given.push(sql`${value}`)
-    return sql`$1[${integer(given.length)}]`
+    return sql`$1[${integerLiteral(given.length)}]`
   }
   const asked: SpatialFilter = {
     ...filter,

@@ -1,7 +1,7 @@
 import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { reasonOf } from '../../core/errors.ts'
-import { type ConnectOptions, type Login, openConnection } from '../protocol/driver.ts'
+import { type ConnectOptions, type DatabaseLogin, openConnection } from '../protocol/driver.ts'
 import { withLock } from './migrate.ts'
 
 /** Logs in where PostgreSQL asks for no password; shared by all databases of the cluster. */
@@ -16,7 +16,7 @@ const TOO_MUCH = 'must log in, and not be a superuser, bypass RLS or inherit'
 export async function prepareAuthenticator(
   client: pg.Client,
   address: ConnectOptions,
-): Promise<{ login: Login | undefined; warnings: string[] }> {
+): Promise<{ login: DatabaseLogin | undefined; warnings: string[] }> {
   // Should even this fail, the attempt below says why.
   const ready = await readyLogin(client).catch(() => undefined)
   if (ready && (await logsIn(address, ready))) return { login: ready, warnings: [] }
@@ -41,7 +41,7 @@ export async function prepareAuthenticator(
 }
 
 /** The login as an earlier start left it, which nearly every start finds, and then needs neither the lock nor a change. */
-async function readyLogin(client: pg.Client): Promise<Login | undefined> {
+async function readyLogin(client: pg.Client): Promise<DatabaseLogin | undefined> {
   const { rows } = await client.query<{ name: string; secret: string | null }>(`
     select r.rolname as name, known.secret
     from (select (select value ->> 'password' from svc.settings where key = 'authenticator') as secret) known
@@ -62,7 +62,7 @@ async function withPassword(
   client: pg.Client,
   address: ConnectOptions,
   { own, secret, membership }: { own: string; secret: string | null; membership: string },
-): Promise<Login> {
+): Promise<DatabaseLogin> {
   const password = secret ?? randomBytes(32).toString('hex')
   const login = { user: own, password }
   if (secret !== null && (await logsIn(address, login))) return login
@@ -102,11 +102,11 @@ const makeRole = (role: string, membership: string) => `
     end if;
   end $$`
 
-const logsIn = async (address: ConnectOptions, login: Login): Promise<boolean> =>
+const logsIn = async (address: ConnectOptions, login: DatabaseLogin): Promise<boolean> =>
   (await refusalOf(address, login)) === undefined
 
 /** Why nobody can connect with this login and become a caller; undefined if it works. */
-async function refusalOf(address: ConnectOptions, login: Login): Promise<string | undefined> {
+async function refusalOf(address: ConnectOptions, login: DatabaseLogin): Promise<string | undefined> {
   try {
     const client = await openConnection({ ...address, login })
     try {

@@ -2,7 +2,7 @@ import * as t from '../../core/json-type.ts'
 
 /** What the operator's endpoints answer. */
 
-export const status = t.object({
+export const statusAnswer = t.object({
   auth: t.boolean({ description: 'whether there is an admin to sign in as' }),
   warnings: t.optional(t.array(t.string())),
 })

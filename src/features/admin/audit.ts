@@ -4,11 +4,11 @@ import { MASK } from '../../core/redact.ts'
 import { auditStatement } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 
-export type Audit = (entry: AuditEntry) => Promise<void>
+export type AuditTrail = (entry: AuditEntry) => Promise<void>
 
 /** For what has no transaction of its own that the entry could be part of. */
 export const createAudit =
-  (db: Db): Audit =>
+  (db: Db): AuditTrail =>
   async (entry) => {
     await db.run(SYSTEM, auditStatement(entry))
   }

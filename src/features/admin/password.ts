@@ -3,7 +3,7 @@ import { randomHex } from '../../core/secret.ts'
 import type { Db } from '../../db/db.ts'
 import { endAllTokens, insertPasswordHash, passwordHash, replacePasswordHash } from './sql.ts'
 
-export type Passwords = {
+export type AdminPasswords = {
   hash(password: string): Promise<string>
   /** Takes as long without a stored hash. */
   verify(password: string, encoded: string | undefined): Promise<boolean>
@@ -12,7 +12,7 @@ export type Passwords = {
 /** That a password fits a hash, kept from one start to the next: finding it out again takes a thread and its memory. */
 export type PasswordNote = { fits(password: string, hash: string): boolean; keep(password: string, hash: string): void }
 
-type Deps = { db: Pick<Db, 'fly' | 'run' | 'tx'>; passwords: Passwords; note?: PasswordNote | undefined }
+type Deps = { db: Pick<Db, 'fly' | 'run' | 'tx'>; passwords: AdminPasswords; note?: PasswordNote | undefined }
 
 export const currentHash = (db: Pick<Db, 'fly'>): Promise<string | null> => db.fly(SYSTEM, passwordHash())
 

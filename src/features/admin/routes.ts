@@ -5,15 +5,15 @@ import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { json, jsonText, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
-import { type Audit, auditableQuery, createAudit } from './audit.ts'
-import { type PasswordNote, type Passwords, settlePassword } from './password.ts'
+import { type AuditTrail, auditableQuery, createAudit } from './audit.ts'
+import { type AdminPasswords, type PasswordNote, settlePassword } from './password.ts'
 import { createRunSql, type RunSqlDeps, wasRolledBack } from './run-sql.ts'
 import { type AdminTokens, createAdminTokens } from './tokens.ts'
 
 export type AdminDeps = {
   db: Db
   config: { enabled: boolean; password: string; token_duration: number }
-  passwords: Passwords
+  passwords: AdminPasswords
   note: PasswordNote | undefined
   observe: Observe
   /** Sentences for the operator, shown by /api/admin/status. */
@@ -25,7 +25,7 @@ export type AdminDeps = {
 export type Admin = {
   routes: Route[]
   tokens: AdminTokens
-  audit: Audit
+  audit: AuditTrail
   start(): Promise<void>
   /** The password that this process generated at its start, if it did. */
   generatedPassword(): string | undefined
@@ -42,7 +42,7 @@ export function createAdmin(deps: AdminDeps): Admin {
     route('GET /api/admin/status', {
       summary: 'Whether an admin can sign in, and what the operator should know',
       auth: 'none',
-      answers: { 200: answers.status },
+      answers: { 200: answers.statusAnswer },
       handle: () => json(200, { auth: config.enabled, ...(warnings().length > 0 && { warnings: warnings() }) }),
     }),
 

@@ -4,7 +4,7 @@ import { Semaphore } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
 import { databaseMessage, isCanceled, isConnectionLost, isSyntaxError } from '../../db/pg-errors.ts'
-import { MAX_BYTES, MAX_ROWS, type Outcome, TooLarge } from '../../db/script/execute.ts'
+import { MAX_BYTES, MAX_ROWS, type ScriptResult, TooLarge } from '../../db/script/execute.ts'
 import type { Script } from '../../db/script/script.ts'
 import { endBackend } from './sql.ts'
 
@@ -67,7 +67,11 @@ export function createRunSql(deps: RunSqlDeps): RunSql {
     )
 }
 
-function answer({ fields, rows, affected, isCut }: Outcome, jsonRows: readonly string[], durationMs: number): string {
+function answer(
+  { fields, rows, affected, isCut }: ScriptResult,
+  jsonRows: readonly string[],
+  durationMs: number,
+): string {
   const columns = JSON.stringify(fields.map((field) => field.name))
   const rowCount = rows === undefined ? affected : rows.length
   const reason = (rows?.length ?? 0) >= MAX_ROWS ? `${MAX_ROWS} rows` : `${MAX_BYTES / 1024 / 1024} MB`

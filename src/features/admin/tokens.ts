@@ -2,7 +2,7 @@ import { AppError, unauthorized } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { randomHex, sha256 } from '../../core/secret.ts'
 import type { Db } from '../../db/db.ts'
-import { currentHash, type Passwords } from './password.ts'
+import { type AdminPasswords, currentHash } from './password.ts'
 import { endToken, findToken, forgetExpiredTokens, insertToken } from './sql.ts'
 
 export type AdminTokens = {
@@ -16,7 +16,7 @@ export type AdminTokens = {
 
 type Deps = {
   db: Db
-  passwords: Passwords
+  passwords: AdminPasswords
   config: { enabled: boolean; token_duration: number }
 }
 

@@ -2,7 +2,7 @@ import type { Act } from '../../core/audit-entry.ts'
 import { AppError, badRequest } from '../../core/errors.ts'
 import { type Identity, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
-import { pageOf, pageQuery } from '../../core/page.ts'
+import { pageQuery, parsePage } from '../../core/page.ts'
 import type { Db } from '../../db/db.ts'
 import { readBody } from '../../http/contract.ts'
 import { json, noContent, type Reply, type Route, route } from '../../http/route.ts'
@@ -91,7 +91,7 @@ export function createApiKeys(deps: {
       auth: 'admin',
       query: pageQuery,
       answers: { 200: t.pageOf(apiKey) },
-      handle: async ({ query }) => json(200, await keys.ofAll(pageOf(query))),
+      handle: async ({ query }) => json(200, await keys.ofAll(parsePage(query))),
     }),
     route('POST /api/admin/api-keys', {
       summary: 'Make an API key for a user',

@@ -1,15 +1,15 @@
 import { badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
-import { pageEnvelope, pageOf, pageQuery } from '../../core/page.ts'
+import { pageEnvelope, pageQuery, parsePage } from '../../core/page.ts'
 import { audited, MADE_ROW } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { json, noContent, type Route, route } from '../../http/route.ts'
 import { type AppLimit, createAppLimits } from './app-limit.ts'
 import {
-  type App,
   type AppFields,
+  type AppRow,
   appById,
   appsPage,
   countApps,
@@ -59,7 +59,7 @@ export function createApps(deps: {
   const { db, endWithApp = () => [] } = deps
   const limits = createAppLimits(db)
 
-  const found = ([app]: App[]): App => {
+  const found = ([app]: AppRow[]): AppRow => {
     if (!app) throw notFound('app not found', 'app_not_found')
     return app
   }
@@ -71,9 +71,9 @@ export function createApps(deps: {
       query: pageQuery,
       answers: { 200: t.pageOf(app) },
       handle: async ({ query }) => {
-        const { page, perPage, offset } = pageOf(query)
+        const { page, perPage, offset } = parsePage(query)
         const [items, [count]] = await Promise.all([
-          db.rows<App>(SYSTEM, appsPage(perPage, offset)),
+          db.rows<AppRow>(SYSTEM, appsPage(perPage, offset)),
           db.rows<{ total: number }>(SYSTEM, countApps),
         ])
         return json(200, pageEnvelope(items, page, perPage, count?.total ?? 0))
@@ -87,7 +87,7 @@ export function createApps(deps: {
       answers: { 201: app },
       handle: async (call) => {
         const insertion = insertApp(call.body.ownerUserId, fieldsOf(call.body))
-        const [made] = await db.rows<App>(SYSTEM, audited(call.audit(), insertion, MADE_ROW))
+        const [made] = await db.rows<AppRow>(SYSTEM, audited(call.audit(), insertion, MADE_ROW))
         if (!made) throw badRequest('owner user not found', 'unknown_reference')
         return json(201, made)
       },
@@ -97,7 +97,7 @@ export function createApps(deps: {
       auth: 'admin',
       params: byId,
       answers: { 200: app },
-      handle: async ({ params }) => json(200, found(await db.rows<App>(SYSTEM, appById(params.id)))),
+      handle: async ({ params }) => json(200, found(await db.rows<AppRow>(SYSTEM, appById(params.id)))),
     }),
     route('PUT /api/admin/apps/{id}', {
       summary: 'Replace all fields of an app but its owner',
@@ -109,7 +109,7 @@ export function createApps(deps: {
       handle: async (call) => {
         const { id } = call.params
         const update = audited(call.audit(), updateApp(id, fieldsOf(call.body)), MADE_ROW)
-        const changed = found(await db.rows<App>(SYSTEM, update))
+        const changed = found(await db.rows<AppRow>(SYSTEM, update))
         limits.forget(id)
         return json(200, changed)
       },

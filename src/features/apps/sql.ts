@@ -1,6 +1,6 @@
 import { type Sql, sql } from '../../db/sql.ts'
 
-export type App = {
+export type AppRow = {
   id: string
   name: string
   description: string
@@ -10,7 +10,7 @@ export type App = {
   createdAt: Date
   updatedAt: Date
 }
-export type AppFields = Pick<App, 'name' | 'description' | 'rateLimitRps' | 'rateLimitWindowSeconds'>
+export type AppFields = Pick<AppRow, 'name' | 'description' | 'rateLimitRps' | 'rateLimitWindowSeconds'>
 
 const columns = sql`id::text as id, name, description, owner_user_id::text as "ownerUserId",
   rate_limit_rps as "rateLimitRps", rate_limit_window_seconds as "rateLimitWindowSeconds",

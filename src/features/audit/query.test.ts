@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startServer } from '../../../test/kit/kit.ts'
-import { parseFilter } from './query.ts'
+import { parseAuditFilter } from './query.ts'
 
 const api = await startServer()
 const audit = async (query = '') => (await api.call(`GET /api/admin/audit${query}`, { as: 'admin' })).body
@@ -50,7 +50,7 @@ test('bad filters are refused by name, bad pages are not', async () => {
 })
 
 test('a date ends with its day, a time at its instant', () => {
-  assert.deepEqual(parseFilter({ to: '2026-01-31' }).until, new Date('2026-02-01T00:00:00Z'))
-  assert.deepEqual(parseFilter({ to: '2026-01-31T10:00:00+02:00' }).to, new Date('2026-01-31T08:00:00Z'))
-  assert.deepEqual(parseFilter({ from: '2026-01-31T10:00:00 02:00' }).from, new Date('2026-01-31T08:00:00Z'))
+  assert.deepEqual(parseAuditFilter({ to: '2026-01-31' }).until, new Date('2026-02-01T00:00:00Z'))
+  assert.deepEqual(parseAuditFilter({ to: '2026-01-31T10:00:00+02:00' }).to, new Date('2026-01-31T08:00:00Z'))
+  assert.deepEqual(parseAuditFilter({ from: '2026-01-31T10:00:00 02:00' }).from, new Date('2026-01-31T08:00:00Z'))
 })

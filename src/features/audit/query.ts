@@ -7,11 +7,11 @@ import { type AuditFilter, selectAudit } from './sql.ts'
 
 /** The query string of GET /api/admin/audit → the JSON text of its answer. */
 export const readAudit = async (db: Db, query: Readonly<Record<string, string>>): Promise<string> =>
-  (await db.fly(SYSTEM, selectAudit(parseFilter(query)), { kind: 'slow' })) ?? '{}'
+  (await db.fly(SYSTEM, selectAudit(parseAuditFilter(query)), { kind: 'slow' })) ?? '{}'
 
 const OPERATIONS = new Set(['INSERT', 'UPDATE', 'DELETE'])
 
-export function parseFilter(query: Readonly<Record<string, string>>): AuditFilter {
+export function parseAuditFilter(query: Readonly<Record<string, string>>): AuditFilter {
   const given = (name: string) => (query[name] === '' ? undefined : query[name]?.replaceAll('\0', ''))
   const filter: AuditFilter = limitOf(query, { limit: 100, maxLimit: 500 })
   const [table, action, userId] = [given('table'), given('action'), given('user_id')]

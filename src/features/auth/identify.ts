@@ -22,7 +22,7 @@ export type IdentifyDeps = {
   resolveOAuthToken?: Resolve<Of<'key'>> | undefined
 }
 
-export type Identify = (bearer: string) => Identity | Promise<Identity>
+export type IdentifyBearer = (bearer: string) => Identity | Promise<Identity>
 
 /** A verdict and the last moment it may be used; JWTs are good until they expire, the rest is asked again each minute. */
 type KnownBearer = { who: Identity; untilMs: number }
@@ -32,7 +32,7 @@ const REASK_MS = 60_000
 const MAX_BEARER = 16 * 1024
 
 /** The one place where a bearer becomes an identity. A verdict that is known and fresh costs no query. */
-export function createIdentify(deps: IdentifyDeps): Identify {
+export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
   const { revocations } = deps
   // A size, because `max` would take the room for all of them at once.
   const verdicts = new LRUCache<string, KnownBearer>({ maxSize: MAX_VERDICTS, sizeCalculation: () => 1 })

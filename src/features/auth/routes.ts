@@ -10,7 +10,7 @@ import { deviceOf, type StartSession } from '../../identity/session.ts'
 import type { AuthSettings } from '../../identity/settings.ts'
 import { authAdminRoutes } from './admin-routes.ts'
 import { type Expired, sweepExpired } from './cleanups.ts'
-import { createIdentify, type Identify, type IdentifyDeps } from './identify.ts'
+import { createIdentify, type IdentifyBearer, type IdentifyDeps } from './identify.ts'
 import { keysOfSalt, rotateKeys } from './keys.ts'
 import type { Revocations } from './revocations.ts'
 import { createSessions, type SessionConfig, type Sessions } from './sessions.ts'
@@ -27,9 +27,9 @@ export type AuthDeps = Pick<IdentifyDeps, 'resolveApiKey' | 'resolveAdminToken' 
   observe: Observe
 }
 
-export type Auth = {
+export type AuthFeature = {
   routes: Route[]
-  identify: Identify
+  identify: IdentifyBearer
   settings(): AuthSettings
   startSession: StartSession
   start(): void
@@ -37,7 +37,7 @@ export type Auth = {
 }
 
 /** Tokens and sessions: how they are made, recognised, renewed and ended. */
-export function createAuth(deps: AuthDeps): Auth {
+export function createAuth(deps: AuthDeps): AuthFeature {
   const { db, revocations, config } = deps
   const keys = keysOfSalt(deps.rootSecret, () => revocations.salt())
   const settings = createSettings({ db, configured: config, known: revocations })

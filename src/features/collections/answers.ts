@@ -3,9 +3,9 @@ import { pageQuery } from '../../core/page.ts'
 
 /** What the endpoints of a table take and answer; the columns are the database's. */
 
-export const table = t.string({ description: '`table` or `schema.table`' })
+export const tableParam = t.string({ description: '`table` or `schema.table`' })
 export const byKey = {
-  table,
+  tableParam,
   id: t.string({ description: 'the primary key; parts of a composite one are separated by commas' }),
 }
 

@@ -1,10 +1,10 @@
 import { badRequest } from '../../core/errors.ts'
-import type { Place } from '../../db/rows/place.ts'
+import type { TableView } from '../../db/rows/table-view.ts'
 import type { Table } from '../../db/schema/snapshot.ts'
 import type { Call } from '../../http/route.ts'
 
 /** The key in the path of a request. */
-export const keyOf = ({ params, rawParams }: Call, { table }: Place): string[] =>
+export const keyFromPath = ({ params, rawParams }: Call, { table }: TableView): string[] =>
   parseKey(table, params['id'] ?? '', rawParams['id'] ?? '')
 
 /**

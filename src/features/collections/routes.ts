@@ -4,20 +4,20 @@ import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { KnownStatements } from '../../db/rows/known-statements.ts'
-import type { Place } from '../../db/rows/place.ts'
+import type { TableView } from '../../db/rows/table-view.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Trigrams } from '../../db/search/trigrams.ts'
 import { type Call, jsonText, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { writeBatch } from './batch/batch.ts'
-import { keyOf } from './key.ts'
+import { atTable } from './find-table.ts'
+import { keyFromPath } from './key.ts'
 import { listAggregates, listRows, readStatement } from './list/list.ts'
 import { needsTrigrams } from './list/stages/search/parse.ts'
-import type { ListMeans } from './list/stages/stage.ts'
+import type { ListDeps } from './list/stages/stage.ts'
 import { listNear } from './list/vectors/list-near.ts'
 import { parseVectors } from './list/vectors/parse.ts'
 import type { Embed } from './list/vectors/vectors.ts'
-import { atTable } from './place.ts'
 import { createRow, deleteRow, updateRow } from './write/writes.ts'
 
 export type CollectionsDeps = {
@@ -25,7 +25,7 @@ export type CollectionsDeps = {
   schema: SchemaCache
   /** Writes are logged, and its reader woken when they are committed. */
   log: Pick<ChangeLog, 'appender' | 'wake'>
-  means: ListMeans
+  listDeps: ListDeps
   trigrams: Trigrams
   /** Undefined: no provider is configured. */
   embed: Embed | undefined
@@ -33,13 +33,13 @@ export type CollectionsDeps = {
   cursors: Cursors
 }
 
-export function createCollections({ db, schema, log, means, trigrams, embed, cursors }: CollectionsDeps): {
+export function createCollections({ db, schema, log, listDeps, trigrams, embed, cursors }: CollectionsDeps): {
   routes: Route[]
 } {
   const known = new KnownStatements()
-  const reader = { db, known, means, cursors, embed }
+  const reader = { db, known, listDeps, cursors, embed }
   const writer = { db, known, log }
-  const at = <T>(call: Call, work: (place: Place) => Promise<T>): Promise<T> =>
+  const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     atTable(schema, call.params['table'] ?? '', call.who, work)
 
   const routes = [
@@ -48,18 +48,18 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
       auth: 'optional',
       access: 'read',
       limit: 'api',
-      params: { table: answers.table },
+      params: { table: answers.tableParam },
       query: answers.listQuery,
       answers: { 200: answers.rows },
       handle: async (call) => {
         if (call.query['aggregate'] !== undefined) {
-          return at(call, async (place) => jsonText(200, await listAggregates(reader, call, place)))
+          return at(call, async (target) => jsonText(200, await listAggregates(reader, call, target)))
         }
         // A cursor with a vector mode is refused, and says so.
         const near = call.query['cursor'] === undefined ? parseVectors(call.query) : undefined
-        if (near) return at(call, async (place) => jsonText(200, await listNear(reader, call, place, near)))
+        if (near) return at(call, async (target) => jsonText(200, await listNear(reader, call, target, near)))
         if (needsTrigrams(call.query)) await trigrams.need()
-        return at(call, async (place) => jsonText(200, await listRows(reader, call, place)))
+        return at(call, async (target) => jsonText(200, await listRows(reader, call, target)))
       },
     }),
 
@@ -68,7 +68,7 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
       auth: 'optional',
       access: 'write',
       limit: 'api',
-      params: { table: answers.table },
+      params: { table: answers.tableParam },
       query: answers.upsertQuery,
       accepts: t.row,
       answers: { 200: t.row, 201: t.row },
@@ -80,7 +80,7 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
       auth: 'optional',
       access: 'write',
       limit: 'api',
-      params: { table: answers.table },
+      params: { table: answers.tableParam },
       accepts: answers.batch,
       answers: { 200: answers.batchResults },
       handle: (call) => at(call, (target) => writeBatch(writer, call, target)),
@@ -95,8 +95,8 @@ export function createCollections({ db, schema, log, means, trigrams, embed, cur
       query: answers.rowQuery,
       answers: { 200: t.row },
       handle: async (call) =>
-        at(call, async (place) => {
-          const text = await db.fly(call.who, readStatement(known, call.query, keyOf(call, place), place), {
+        at(call, async (target) => {
+          const text = await db.fly(call.who, readStatement(known, call.query, keyFromPath(call, target), target), {
             kind: 'read',
             as: 'bytes',
           })

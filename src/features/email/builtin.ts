@@ -1,6 +1,6 @@
-import type { Source } from './template.ts'
+import type { TemplateSource } from './template.ts'
 
-export type Builtin = Source & {
+export type Builtin = TemplateSource & {
   variables: readonly string[]
   /** Internal templates can be overridden by key but are not listed until they are. */
   internal?: true

@@ -3,16 +3,16 @@ import { AppError, reasonOf } from '../../core/errors.ts'
 import type { Observe } from '../../core/observe.ts'
 import { GiveUp, type Queue } from '../../db/queue/queue.ts'
 import type { Sql } from '../../db/sql.ts'
-import type { Rendered, Variables } from './template.ts'
+import type { Rendered, TemplateVariables } from './template.ts'
 import type { Templates } from './templates.ts'
-import { textOf } from './text.ts'
+import { plainTextOf } from './text.ts'
 import type { MailTransport } from './transport.ts'
 
 const KIND = 'mail'
 /** A link in a mail is stale after an hour at most, so trying much longer helps nobody. */
 const RETRY_DELAYS = [5, 15, 60, 300, 900, 1800]
 
-type Queued = { id: string; template: string; to: string; variables: Variables }
+type Queued = { id: string; template: string; to: string; variables: TemplateVariables }
 
 export function createMailer(deps: {
   queue: Queue
@@ -24,7 +24,7 @@ export function createMailer(deps: {
   const { queue, templates, transport, observe, appName } = deps
 
   async function deliver(id: string, to: string, { subject, html }: Rendered): Promise<void> {
-    await transport.send({ id, to, subject, html, text: await textOf(html) })
+    await transport.send({ id, to, subject, html, text: await plainTextOf(html) })
   }
 
   async function sendQueued({ id, template, to, variables }: Queued): Promise<void> {

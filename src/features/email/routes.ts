@@ -8,14 +8,14 @@ import type { Queue } from '../../db/queue/queue.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, noContent, type Route, route } from '../../http/route.ts'
-import { logTransport } from './log-transport.ts'
+import { logMailTransport } from './log-transport.ts'
 import { createMailer } from './mailer.ts'
 import { smtpTransport } from './smtp-transport.ts'
-import { renderTemplate, type Source, templateKey } from './template.ts'
+import { renderTemplate, type TemplateSource, templateKey } from './template.ts'
 import { createTemplates } from './templates.ts'
-import { textOf } from './text.ts'
+import { plainTextOf } from './text.ts'
 import type { MailConfig, MailTransport } from './transport.ts'
-import { webhookTransport } from './webhook-transport.ts'
+import { webhookMailTransport } from './webhook-transport.ts'
 
 /** Room to tell an oversized template from an oversized request. */
 const BODY_LIMIT = 12 * 1024 * 1024
@@ -134,7 +134,7 @@ export function createEmail(deps: {
       handle: async ({ params, body }) => {
         templateKey(params.key)
         const { subject, html } = renderTemplate(sourceOf(body), body.variables ?? {})
-        return json(200, { subject, html, text: await textOf(html) })
+        return json(200, { subject, html, text: await plainTextOf(html) })
       },
     }),
     route('POST /api/admin/email/send', {
@@ -165,16 +165,16 @@ export function createEmail(deps: {
   function transportOf({ outgoing }: { outgoing: Outgoing }): MailTransport {
     switch (config.backend) {
       case 'log':
-        return logTransport(observe)
+        return logMailTransport(observe)
       case 'smtp':
         return smtpTransport(config)
       case 'webhook':
-        return webhookTransport(config, outgoing)
+        return webhookMailTransport(config, outgoing)
     }
   }
 }
 
-const sourceOf = (given: { subjectTemplate: string; htmlTemplate: string }): Source => ({
+const sourceOf = (given: { subjectTemplate: string; htmlTemplate: string }): TemplateSource => ({
   subject: given.subjectTemplate,
   html: given.htmlTemplate,
 })

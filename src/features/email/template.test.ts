@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { AppError } from '../../core/errors.ts'
 import { builtins } from './builtin.ts'
 import { checkTemplate, renderTemplate, templateKey } from './template.ts'
-import { textOf } from './text.ts'
+import { plainTextOf } from './text.ts'
 
 const html = (template: string, variables: Record<string, unknown> = {}) =>
   renderTemplate({ subject: 's', html: template }, variables).html
@@ -93,7 +93,7 @@ test('hostile templates take time in step with their length', LINEAR, () => {
 test('text is what the HTML says, with its links', async () => {
   const page =
     '<h1>Hello</h1><p>Ana &amp; Bo</p><p><a href="https://x.test/?token=a&amp;b=c">Open</a></p><style>p{}</style>'
-  assert.equal(await textOf(page), 'Hello\n\nAna & Bo\n\nOpen (https://x.test/?token=a&b=c)')
+  assert.equal(await plainTextOf(page), 'Hello\n\nAna & Bo\n\nOpen (https://x.test/?token=a&b=c)')
 })
 
 test('no HTML takes long to turn into text', LINEAR, async () => {
@@ -109,7 +109,7 @@ test('no HTML takes long to turn into text', LINEAR, async () => {
     ' '.repeat(256_000),
     '<p>x</p>'.repeat(32_000),
   ]
-  for (const page of hostile) assert.equal(typeof (await textOf(page)), 'string')
+  for (const page of hostile) assert.equal(typeof (await plainTextOf(page)), 'string')
 })
 
 test('the built-in templates render with the variables they name, and keep them', () => {

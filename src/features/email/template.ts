@@ -8,9 +8,9 @@ const MAX_HTML = 256_000
 const MAX_RENDERED = 1_000_000
 const NAME = /^\.?([A-Za-z][A-Za-z0-9_]*)$/
 
-export type Source = { subject: string; html: string }
+export type TemplateSource = { subject: string; html: string }
 export type Rendered = { subject: string; html: string }
-export type Variables = Readonly<Record<string, unknown>>
+export type TemplateVariables = Readonly<Record<string, unknown>>
 
 /** Text between placeholders, and the names in them: always text, name, text, …, text. */
 type Template = { texts: string[]; names: string[] }
@@ -21,13 +21,13 @@ export function templateKey(text: string): string {
 }
 
 /** 400 unless both parts are within limits and parse; returns the names they use, in order. */
-export function checkTemplate({ subject, html }: Source): string[] {
+export function checkTemplate({ subject, html }: TemplateSource): string[] {
   if (subject.length > MAX_SUBJECT || html.length > MAX_HTML)
     throw badRequest('template exceeds size limit', 'invalid_template')
   return [...new Set([...parse(subject).names, ...parse(html).names])]
 }
 
-export function renderTemplate(source: Source, variables: Variables): Rendered {
+export function renderTemplate(source: TemplateSource, variables: TemplateVariables): Rendered {
   checkTemplate(source)
   return {
     // A line break would end the header (RFC 5322, section 2.2).
@@ -82,7 +82,7 @@ function parse(text: string): Template {
 
 type Encode = (value: string, before: string, after: string) => string
 
-function fill({ texts, names }: Template, variables: Variables, encode: Encode): string {
+function fill({ texts, names }: Template, variables: TemplateVariables, encode: Encode): string {
   let out = texts[0] ?? ''
   for (const [i, name] of names.entries()) {
     const after = texts[i + 1] ?? ''
@@ -92,7 +92,7 @@ function fill({ texts, names }: Template, variables: Variables, encode: Encode):
   return out
 }
 
-function textFor(variables: Variables, name: string): string {
+function textFor(variables: TemplateVariables, name: string): string {
   // Own properties only: a name such as `constructor` finds nothing.
   const value = Object.hasOwn(variables, name) ? variables[name] : undefined
   if (value === undefined || value === null)

@@ -14,10 +14,17 @@ import {
   overrideOf,
   saveOverride,
 } from './sql.ts'
-import { checkTemplate, escapeHtml, type Rendered, renderTemplate, type Source, type Variables } from './template.ts'
+import {
+  checkTemplate,
+  escapeHtml,
+  type Rendered,
+  renderTemplate,
+  type TemplateSource,
+  type TemplateVariables,
+} from './template.ts'
 
 const missing = (): AppError => notFound('template not found', 'template_not_found')
-const sourceOf = (override: Override): Source => ({
+const sourceOf = (override: Override): TemplateSource => ({
   subject: override.subjectTemplate,
   html: override.htmlTemplate,
 })
@@ -36,7 +43,7 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
    * A mail the server itself sends must arrive and must keep its link: an override that does not render,
    * or renders without the link it was given, gives way to the built-in template.
    */
-  function renderOrFallBack(key: string, own: Override | undefined, variables: Variables): Rendered {
+  function renderOrFallBack(key: string, own: Override | undefined, variables: TemplateVariables): Rendered {
     const builtin = builtins.get(key)
     if (own === undefined) {
       if (builtin === undefined) throw missing()
@@ -92,7 +99,7 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
       }
     },
 
-    async save(key: string, source: Source, act: Act): Promise<Override> {
+    async save(key: string, source: TemplateSource, act: Act): Promise<Override> {
       checkTemplate(source)
       const saving = audited(act.audit({ target: key }), saveOverride(key, source.subject, source.html), NEW_OVERRIDE)
       const [saved] = await db.rows<Override>(SYSTEM, saving)
@@ -110,7 +117,7 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
     },
 
     /** For an administrator: what is wrong with the template is said, not worked around. */
-    async render(key: string, variables: Variables): Promise<Rendered> {
+    async render(key: string, variables: TemplateVariables): Promise<Rendered> {
       const own = await enabledOverride(key)
       const source = own ? sourceOf(own) : builtins.get(key)
       if (source === undefined) throw missing()
@@ -118,7 +125,7 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
     },
 
     /** For the mails of the server itself. */
-    renderOrFallBack: async (key: string, variables: Variables): Promise<Rendered> =>
+    renderOrFallBack: async (key: string, variables: TemplateVariables): Promise<Rendered> =>
       renderOrFallBack(key, await enabledOverride(key), variables),
   }
 }
@@ -126,7 +133,7 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
 export type Templates = ReturnType<typeof createTemplates>
 
 /** The link, code or notice a built-in mail exists for is really in the text. */
-const keepsSecret = (builtin: Builtin, { html }: Rendered, variables: Variables): boolean =>
+const keepsSecret = (builtin: Builtin, { html }: Rendered, variables: TemplateVariables): boolean =>
   builtin.variables
     .filter((name) => name !== 'AppName')
     .every((name) => html.includes(escapeHtml(String(variables[name] ?? ''))))

@@ -4,7 +4,7 @@ const MAX_ELEMENTS = 15_000
 let convert: ((html: string) => string) | undefined
 
 /** The plain-text part of a mail. */
-export async function textOf(html: string): Promise<string> {
+export async function plainTextOf(html: string): Promise<string> {
   if (elements(html) > MAX_ELEMENTS) return html.replace(/<[^<>]*>/g, ' ').trim()
   convert ??= await loadConverter()
   return convert(html)

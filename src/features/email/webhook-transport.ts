@@ -3,7 +3,7 @@ import type { Outgoing } from '../../http/out/outgoing.ts'
 import type { MailConfig, MailTransport } from './transport.ts'
 
 /** POSTs the message to the operator's own gateway; any 2xx is sent. */
-export const webhookTransport = (config: MailConfig, outgoing: Outgoing): MailTransport => ({
+export const webhookMailTransport = (config: MailConfig, outgoing: Outgoing): MailTransport => ({
   async send({ id, to, subject, html, text }) {
     const { url, secret, timeout } = config.webhook
     const body = JSON.stringify({ to, subject, html, text, ...(config.from && { from: config.from }) })

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { sortKeys } from '../../db/rows/cursors.ts'
 import type { Order } from '../../db/rows/order.ts'
-import type { Place } from '../../db/rows/place.ts'
+import type { TableView } from '../../db/rows/table-view.ts'
 import { type Ident, type Sql, sql } from '../../db/sql.ts'
 import type { Breaks } from './slices.ts'
 
@@ -12,7 +12,7 @@ import type { Breaks } from './slices.ts'
  */
 export class CursorMarks {
   readonly #cursors: Cursors
-  readonly #lists: { readonly place: Place; readonly order: readonly Order[] }[] = []
+  readonly #lists: { readonly target: TableView; readonly order: readonly Order[] }[] = []
   #word = ''
 
   constructor(cursors: Cursors) {
@@ -20,9 +20,9 @@ export class CursorMarks {
   }
 
   /** Of a row in a list of this order. */
-  mark(place: Place, order: readonly Order[], row: Ident): Sql {
+  mark(target: TableView, order: readonly Order[], row: Ident): Sql {
     this.#word ||= randomBytes(16).toString('hex')
-    const mark = `${this.#word}${this.#lists.push({ place, order }) - 1}:`
+    const mark = `${this.#word}${this.#lists.push({ target, order }) - 1}:`
     const keys = sql`pg_catalog.convert_to(${sortKeys(order, row)}::text, 'UTF8')`
     return sql`pg_catalog.concat(${mark}::text, pg_catalog.encode(${keys}, 'hex'))`
   }
@@ -43,8 +43,8 @@ export class CursorMarks {
   }
 
   #sealed(list: number, keys: string): string {
-    const { place, order } = this.#lists[list] ?? {}
-    if (!place || !order) throw new TypeError(`no list ${list}`)
-    return this.#cursors.seal(Buffer.from(keys, 'hex').toString(), place, order)
+    const { target, order } = this.#lists[list] ?? {}
+    if (!target || !order) throw new TypeError(`no list ${list}`)
+    return this.#cursors.seal(Buffer.from(keys, 'hex').toString(), target, order)
   }
 }

@@ -19,7 +19,7 @@ import {
   Documents,
   isIntrospection,
   type Limits,
-  measure,
+  measureCost,
   readVariables,
   requireWithin,
 } from './document/document.ts'
@@ -34,10 +34,14 @@ import { Breaks } from './slices.ts'
 import { TypeSystem } from './type-system.ts'
 import { Conditions } from './where.ts'
 
-export type Request = { query: string; variables: Readonly<Record<string, unknown>>; operationName: string | undefined }
+export type GraphqlRequest = {
+  query: string
+  variables: Readonly<Record<string, unknown>>
+  operationName: string | undefined
+}
 export type Caller = { readonly who: Identity; readonly requestId: string; readonly cancelSignal: CancelSignal }
 /** The whole answer as JSON text, and whether something may have been written. */
-export type Outcome = { status: number; text: string; wrote: boolean }
+export type GraphqlResult = { status: number; text: string; wrote: boolean }
 
 export type EngineDeps = {
   db: Db
@@ -69,24 +73,24 @@ export class GraphEngine {
     this.#deps = deps
   }
 
-  async answer({ who, requestId, cancelSignal }: Caller, request: Request): Promise<Outcome> {
+  async answer({ who, requestId, cancelSignal }: Caller, request: GraphqlRequest): Promise<GraphqlResult> {
     const log = this.#deps.log.appender(who, requestId)
-    let unknown: Outcome | undefined
+    let unknown: GraphqlResult | undefined
     const known = await lookOnce(this.#deps.schema, async (schema) => {
       const { outcome, isUnknown } = await this.#attempt(who, request, log, cancelSignal, schema)
       unknown = outcome
       return isUnknown ? undefined : outcome
     })
-    return known ?? (unknown as Outcome)
+    return known ?? (unknown as GraphqlResult)
   }
 
   async #attempt(
     who: Identity,
-    request: Request,
+    request: GraphqlRequest,
     log: Appender,
     signal: CancelSignal,
     schema: Schema,
-  ): Promise<{ outcome: Outcome; isUnknown: boolean }> {
+  ): Promise<{ outcome: GraphqlResult; isUnknown: boolean }> {
     const viewer = viewerOf(who)
     const breaks = new Breaks()
     try {
@@ -99,7 +103,7 @@ export class GraphEngine {
       const said = new Set(words)
       await breaks.taken()
       const sizes = readVariables(request.variables, said)
-      requireWithin(measure(operation, sizes), this.#deps.limits)
+      requireWithin(measureCost(operation, sizes), this.#deps.limits)
       requireFewAtRoot(operation.node.selectionSet.selections.map(answeredAs))
       const names = this.#namesOf(schema, viewer)
       const system = this.#systemFor(names, said)
@@ -161,7 +165,7 @@ export class GraphEngine {
     system: TypeSystem,
     document: DocumentNode,
     signal: CancelSignal,
-  ): Promise<Outcome> {
+  ): Promise<GraphqlResult> {
     const { operation, variables } = compilation
     if (operation.node.operation === 'subscription')
       throw badRequest('subscriptions are not supported', 'invalid_document')
@@ -234,7 +238,7 @@ export class GraphEngine {
     root: GraphQLObjectType,
     compilation: Compilation,
     signal: CancelSignal,
-  ): Promise<Outcome> {
+  ): Promise<GraphqlResult> {
     const data = new Map<string, string>()
     const keys: string[] = []
     const statements: Sql[] = []
@@ -282,7 +286,7 @@ function runsUserCode({ field }: Selected): boolean {
 
 const isOutage = (error: unknown): boolean => hasStatus(error, 503)
 
-const refused = (errors: readonly Failure[]): Outcome => ({
+const refused = (errors: readonly Failure[]): GraphqlResult => ({
   status: 200,
   text: JSON.stringify({ data: null, errors }),
   wrote: false,
@@ -294,7 +298,7 @@ function answered(
   data: ReadonlyMap<string, string>,
   failures: readonly Failure[],
   wrote: boolean,
-): Outcome {
+): GraphqlResult {
   const fields = selected.map(({ key }) => `${JSON.stringify(key)}:${data.get(key) ?? 'null'}`)
   const errors = failures.length > 0 ? `,"errors":${JSON.stringify(failures)}` : ''
   return { status: 200, text: `{"data":{${fields.join(',')}}${errors}}`, wrote }

@@ -3,18 +3,18 @@ import { getNamedType } from 'graphql'
 import { badRequest } from '../../core/errors.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
 import { logAll, logUpserts, MADE } from '../../db/rows/logged.ts'
-import type { Place } from '../../db/rows/place.ts'
+import type { TableView } from '../../db/rows/table-view.ts'
 import type { Conflict } from '../../db/rows/upsert.ts'
 import { assignments, definitions, deleteRows, INPUT, insertRows, noRows, updateRows } from '../../db/rows/write.ts'
 import type { Column } from '../../db/schema/snapshot.ts'
 import { columnsFor } from '../../db/schema/viewer.ts'
 import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../../db/sql.ts'
-import { jsonOf } from './input-json.ts'
+import { inputJson } from './input-json.ts'
 import type { NamedTable } from './names.ts'
-import { conflictOf } from './on-conflict.ts'
+import { onConflict } from './on-conflict.ts'
 import { argumentsOf, type Compilation, reachOf, requireAllowed, selectList } from './query.ts'
 import { meaningOf, type Selected, selectionOf } from './selection.ts'
-import { type Input, parameter, whereClause } from './where.ts'
+import { parameter, type WhereInput, whereClause } from './where.ts'
 
 /** A root field of a mutation as one statement that changes, logs and answers its JSON. */
 export function compileMutation(selected: Selected, c: Compilation): Sql {
@@ -25,7 +25,7 @@ export function compileMutation(selected: Selected, c: Compilation): Sql {
   const { of: table } = meaning
   requireAllowed(table, c)
   const args = argumentsOf(selected, c)
-  const write = { table, place: { schema: c.schema, table: table.table, viewer: c.viewer }, c, log: c.log }
+  const write = { table, target: { schema: c.schema, table: table.table, viewer: c.viewer }, c, log: c.log }
   switch (meaning.kind) {
     case 'insert':
       return answer(write, selected, inserted(write, args), 'upsert')
@@ -36,18 +36,18 @@ export function compileMutation(selected: Selected, c: Compilation): Sql {
   }
 }
 
-type Write = { table: NamedTable; place: Place; c: Compilation; log: Appender }
+type Write = { table: NamedTable; target: TableView; c: Compilation; log: Appender }
 
 /** What RETURNING hands on for the answer, beside what the log needs. */
-const visible = ({ table, viewer }: Place): Sql =>
+const visible = ({ table, viewer }: TableView): Sql =>
   join(
     columnsFor(table, viewer.role).map(({ ident }) => sql`${ROW}.${ident}`),
     COMMA,
   )
 
 /** An absent column takes its default, so rows with other columns are other inserts; each kind is one. */
-function inserted(write: Write, args: Input): Sql {
-  const rows = args['objects'] as Input[]
+function inserted(write: Write, args: WhereInput): Sql {
+  const rows = args['objects'] as WhereInput[]
   const kinds = new Map<string, { columns: Column[]; bodies: string[] }>()
   for (const row of rows) {
     const columns = Object.keys(row).flatMap((name) => write.table.columns.get(name) ?? [])
@@ -59,22 +59,22 @@ function inserted(write: Write, args: Input): Sql {
     kind.bodies.push(rowJson(row, columns))
     kinds.set(key, kind)
   }
-  const conflict = conflictOf(write.table, args['on_conflict'])
+  const conflict = onConflict(write.table, args['on_conflict'])
   const parts = [...kinds.values()].map(({ columns, bodies }, i) => ({
     name: new Ident(`svc_made${i}`),
     statement: insertOf(write, columns, bodies, conflict),
   }))
   const ctes = parts.map(({ name, statement }) => sql`${name} as (${statement})`)
   const all = parts.map(({ name }) => sql`select * from ${name}`)
-  if (parts.length === 0) return sql`${MADE} as (${noRows(write.place, visible(write.place))})`
+  if (parts.length === 0) return sql`${MADE} as (${noRows(write.target, visible(write.target))})`
   return sql`${join(ctes, COMMA)}, ${MADE} as (${join(all, sql` union all `)})`
 }
 
-const rowJson = (row: Input, columns: readonly Column[]): string =>
-  `{${columns.map(({ name }) => `${JSON.stringify(name)}:${jsonOf(row[name])}`).join(',')}}`
+const rowJson = (row: WhereInput, columns: readonly Column[]): string =>
+  `{${columns.map(({ name }) => `${JSON.stringify(name)}:${inputJson(row[name])}`).join(',')}}`
 
 function insertOf(
-  { place, log }: Write,
+  { target, log }: Write,
   columns: readonly Column[],
   bodies: readonly string[],
   conflict?: Conflict,
@@ -83,15 +83,15 @@ function insertOf(
     throw badRequest('several rows of defaults alone cannot be inserted at once')
   }
   const input = sql`pg_catalog.json_to_recordset(${`[${bodies.join(',')}]`}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
-  return insertRows(place, { columns, input, conflict, also: visible(place) }, log)
+  return insertRows(target, { columns, input, conflict, also: visible(target) }, log)
 }
 
-function updated(write: Write, args: Input): Sql {
-  const { place, table, c, log } = write
-  const given = (args['_set'] ?? {}) as Input
+function updated(write: Write, args: WhereInput): Sql {
+  const { target, table, c, log } = write
+  const given = (args['_set'] ?? {}) as WhereInput
   const columns = Object.keys(given).flatMap((name) => table.columns.get(name) ?? [])
   const changes = [
-    ...(columns.length > 0 ? [assignments(place.schema, columns)] : []),
+    ...(columns.length > 0 ? [assignments(target.schema, columns)] : []),
     ...changed(
       table,
       args['_inc'],
@@ -116,23 +116,23 @@ function updated(write: Write, args: Input): Sql {
         ]
       : []
   const where = whereClause(args['where'], table, ROW, reachOf(c))
-  return updateRows(place, { set: join(changes, COMMA), from: input, where, also: visible(place) }, log)
+  return updateRows(target, { set: join(changes, COMMA), from: input, where, also: visible(target) }, log)
 }
 
 const changed = (table: NamedTable, input: unknown, value: (column: Column, value: Sql) => Sql): Sql[] =>
-  Object.entries((input ?? {}) as Input).flatMap(([name, given]) => {
+  Object.entries((input ?? {}) as WhereInput).flatMap(([name, given]) => {
     const column = table.columns.get(name)
     if (!column || given === undefined) return []
     return [sql`${column.ident} = ${value(column, sql`${parameter(given)}`)}`]
   })
 
-function deleted(write: Write, args: Input): Sql {
-  const { place, table, c, log } = write
+function deleted(write: Write, args: WhereInput): Sql {
+  const { target, table, c, log } = write
   const where = whereClause(args['where'], table, ROW, reachOf(c))
-  return deleteRows(place, { where, also: visible(place) }, log)
+  return deleteRows(target, { where, also: visible(target) }, log)
 }
 
-function answer({ table, place, c, log }: Write, selected: Selected, made: Sql, action: 'upsert' | ChangeAction): Sql {
+function answer({ table, target, c, log }: Write, selected: Selected, made: Sql, action: 'upsert' | ChangeAction): Sql {
   const type = getNamedType(selected.field?.type) as GraphQLObjectType
   const fields = selectionOf(selected.inner, type, c.operation, c.variables).map((field) => {
     const kind = field.field && meaningOf(field.field).kind
@@ -142,7 +142,7 @@ function answer({ table, place, c, log }: Write, selected: Selected, made: Sql, 
     const rows = sql`select ${selectList(field, { table, row: MADE, depth: 0 }, c)} from ${MADE}`
     return sql`coalesce((select pg_catalog.json_agg(j.*) from (${rows}) as j), '[]'::pg_catalog.json) as ${key}`
   })
-  const entries = action === 'upsert' ? logUpserts(place, log) : logAll(place, log, action, EMPTY)
+  const entries = action === 'upsert' ? logUpserts(target, log) : logAll(target, log, action, EMPTY)
   const logged = sql`case when pg_catalog.count(*) > 0 then ${entries} end`
   return sql`with ${made}
     select (select pg_catalog.to_json(svc_out.*)::text from (select ${join(fields, COMMA)}) as svc_out),

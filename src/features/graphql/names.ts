@@ -1,7 +1,7 @@
 import type { DatabaseRole } from '../../core/identity.ts'
 import { isVisible } from '../../db/schema/lookup.ts'
 import type { Column, Schema, Table } from '../../db/schema/snapshot.ts'
-import { columnsFor, keyFor, relationFor, type Step } from '../../db/schema/viewer.ts'
+import { columnsFor, keyFor, type RelationStep, relationFor } from '../../db/schema/viewer.ts'
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/
 /** A name that GraphQL allows and does not keep for itself. */
@@ -28,7 +28,7 @@ export class NamedTable {
   readonly #schema: Schema
   readonly #role: DatabaseRole
   #columns: ReadonlyMap<string, Column> | undefined
-  #relations: ReadonlyMap<string, Step> | undefined
+  #relations: ReadonlyMap<string, RelationStep> | undefined
 
   constructor(table: Table, names: { field: string; typeName: string }, schema: Schema, role: DatabaseRole) {
     this.table = table
@@ -48,9 +48,9 @@ export class NamedTable {
   }
 
   /** By the names of expand; a column wins over a relation of the same name. */
-  get relations(): ReadonlyMap<string, Step> {
+  get relations(): ReadonlyMap<string, RelationStep> {
     this.#relations ??= new Map(
-      this.table.relations.flatMap((relation): [string, Step][] => {
+      this.table.relations.flatMap((relation): [string, RelationStep][] => {
         const step = relationFor(this.#schema, this.table, relation.fieldName, this.#role)
         if (!step) return []
         const names = new Set([relation.fieldName])

@@ -2,7 +2,7 @@ import { GraphQLEnumType, GraphQLInputObjectType, GraphQLList, GraphQLNonNull } 
 import type { Conflict } from '../../db/rows/upsert.ts'
 import type { Column } from '../../db/schema/snapshot.ts'
 import { isEnumValue, type NamedTable } from './names.ts'
-import type { Input } from './where.ts'
+import type { WhereInput } from './where.ts'
 
 /** Unique keys that GraphQL can name, all of whose columns the role sees. */
 const keysOf = (named: NamedTable): ReadonlyMap<string, readonly Column[]> =>
@@ -43,9 +43,9 @@ export function onConflictType(
 }
 
 /** The argument of an insert, already checked against the type. */
-export function conflictOf(named: NamedTable, given: unknown): Conflict | undefined {
+export function onConflict(named: NamedTable, given: unknown): Conflict | undefined {
   if (given === undefined || given === null) return undefined
-  const { constraint, update_columns: merged } = given as Input
+  const { constraint, update_columns: merged } = given as WhereInput
   const on = keysOf(named).get(constraint as string)
   if (!on) throw new TypeError(`no unique key ${String(constraint)}`)
   return { on, merged: columnsOf(named, [...new Set(merged as string[])]) }

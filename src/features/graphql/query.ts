@@ -4,21 +4,21 @@ import type { Appender } from '../../db/changes/append.ts'
 import { rowsBehind } from '../../db/rows/behind.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { type Order, orderBy, orderKeys, roundedUp } from '../../db/rows/order.ts'
-import type { Place } from '../../db/rows/place.ts'
+import type { TableView } from '../../db/rows/table-view.ts'
 import { joined } from '../../db/schema/filter/build.ts'
 import { columnJson } from '../../db/schema/row-json.ts'
 import type { Schema } from '../../db/schema/snapshot.ts'
 import { columnsFor, isAllowed, notAllowed, type Viewer } from '../../db/schema/viewer.ts'
 import { type Candidates, unionOf, waysTo, withTables } from '../../db/search/candidates.ts'
-import { COMMA, EMPTY, Ident, integer, join, type Sql, sql } from '../../db/sql.ts'
+import { COMMA, EMPTY, Ident, integerLiteral, join, type Sql, sql } from '../../db/sql.ts'
 import type { CursorMarks } from './cursor-marks.ts'
 import type { Operation } from './document/document.ts'
 import type { Variables } from './document/variables.ts'
 import type { NamedTable, Names } from './names.ts'
 import { regionsOf } from './regions.ts'
 import { meaningOf, type Selected, selectionOf } from './selection.ts'
-import { type Conditions, type Input, type Reach, whereOf } from './where.ts'
-import { type Window, windowOf } from './window.ts'
+import { buildWhere, type Conditions, type Reach, type WhereInput } from './where.ts'
+import { type ListWindow, listWindow } from './window.ts'
 
 /** Everything that one operation is compiled against. */
 export type Compilation = {
@@ -35,7 +35,7 @@ export type Compilation = {
 }
 
 /** The rows of a table under a name; those of a list have an order. */
-export type Rows = {
+export type RowSource = {
   readonly table: NamedTable
   readonly row: Ident
   readonly order?: readonly Order[]
@@ -56,18 +56,18 @@ export function requireAllowed({ table }: NamedTable, { schema, viewer }: Compil
 
 const rowAt = (depth: number): Ident => new Ident(`svc_r${depth}`)
 
-const placeOf = ({ table }: NamedTable, { schema, viewer }: Compilation): Place => ({ schema, table, viewer })
+const placeOf = ({ table }: NamedTable, { schema, viewer }: Compilation): TableView => ({ schema, table, viewer })
 
 /** The rows of one list, as a select of the keys that were asked for. */
-function listOf(selected: Selected, rows: Rows, c: Compilation, belongs?: Sql): Sql {
+function listOf(selected: Selected, rows: RowSource, c: Compilation, belongs?: Sql): Sql {
   const { table, row } = rows
   const args = argumentsOf(selected, c)
   const before = c.conditions.count
-  const asked = args['where'] ? whereOf(args['where'] as Input, table, row, reachOf(c)) : undefined
+  const asked = args['where'] ? buildWhere(args['where'] as WhereInput, table, row, reachOf(c)) : undefined
   const regions = regionsOf(args, table, row, c)
   const conditions = [belongs, asked, ...regions.conditions].filter((condition) => condition !== undefined)
   c.conditions.add(1 + ((args['order_by'] ?? []) as unknown[]).length)
-  const window = windowOf(args, table, placeOf(table, c), c.cursors)
+  const window = listWindow(args, table, placeOf(table, c), c.cursors)
   const { order, limit, offset, after } = window
   // Up to two ranges for each key, each with all conditions.
   if (after) c.conditions.add(2 * order.length * (c.conditions.count - before))
@@ -78,11 +78,11 @@ function listOf(selected: Selected, rows: Rows, c: Compilation, belongs?: Sql): 
 
 /** The rows that fulfil the conditions, or the first of them behind a cursor, as a FROM. */
 function fromOf(
-  { table: { table }, row }: Rows,
+  { table: { table }, row }: RowSource,
   c: Compilation,
   conditions: readonly Sql[],
   candidates: readonly Sql[],
-  { order, limit, after }: Window,
+  { order, limit, after }: ListWindow,
 ): Sql {
   const under = (all: readonly Sql[]): Sql =>
     sql`${table.ident} as ${row}${all.length > 0 ? sql` where ${join(all, sql` and `)}` : EMPTY}`
@@ -94,7 +94,7 @@ function fromOf(
   )
   const select = (more: readonly Sql[]): Sql => sql`select ${columns} from ${under([...more, ...conditions])}`
   if (!after) return sql`(${withTables(sets)}${unionOf(ways, select)}) as ${row}`
-  const cut = sql`${orderBy(orderKeys(order, row))} limit ${integer(roundedUp(limit))}`
+  const cut = sql`${orderBy(orderKeys(order, row))} limit ${integerLiteral(roundedUp(limit))}`
   const { tables, rows } = rowsBehind(after, order, row, sql`${limit}::int8`, (behind) =>
     unionOf(ways, (way) => sql`(${select([...way, ...behind])}${cut})`),
   )
@@ -102,7 +102,7 @@ function fromOf(
 }
 
 /** One column per key of the answer. */
-export function selectList(selected: Selected, rows: Rows, c: Compilation): Sql {
+export function selectList(selected: Selected, rows: RowSource, c: Compilation): Sql {
   const type = getNamedType(selected.field?.type) as GraphQLObjectType
   const fields = selectionOf(selected.inner, type, c.operation, c.variables)
   return join(
@@ -111,7 +111,7 @@ export function selectList(selected: Selected, rows: Rows, c: Compilation): Sql 
   )
 }
 
-function fieldValue(selected: Selected, type: GraphQLObjectType, rows: Rows, c: Compilation): Sql {
+function fieldValue(selected: Selected, type: GraphQLObjectType, rows: RowSource, c: Compilation): Sql {
   if (!selected.field) return sql`${type.name}::text`
   const meaning = meaningOf(selected.field)
   switch (meaning.kind) {
@@ -127,12 +127,12 @@ function fieldValue(selected: Selected, type: GraphQLObjectType, rows: Rows, c: 
 }
 
 /** What a mutation did is done: no cursor may fail afterwards. */
-function cursorOf({ table, row, order }: Rows, c: Compilation): Sql {
+function cursorOf({ table, row, order }: RowSource, c: Compilation): Sql {
   if (!order || c.operation.node.operation === 'mutation') throw badRequest('_cursor is of rows in a list of a query')
   return c.marks.mark(placeOf(table, c), order, row)
 }
 
-function relationOf(selected: Selected, name: string, to: NamedTable, from: Rows, c: Compilation): Sql {
+function relationOf(selected: Selected, name: string, to: NamedTable, from: RowSource, c: Compilation): Sql {
   const step = from.table.relations.get(name)
   if (!step) throw new TypeError(`no relation ${name}`)
   const isOne = step.relation.type === 'many-to-one'
@@ -147,7 +147,7 @@ function relationOf(selected: Selected, name: string, to: NamedTable, from: Rows
   return sql`coalesce((select pg_catalog.json_agg(j.*) from (${listOf(selected, there, c, belongs)}) as j), '[]'::pg_catalog.json)`
 }
 
-export const argumentsOf = ({ field, node }: Selected, c: Compilation): Input =>
+export const argumentsOf = ({ field, node }: Selected, c: Compilation): WhereInput =>
   field ? getArgumentValues(field, node, c.variables) : {}
 
 export const reachOf = (c: Compilation): Reach => ({

@@ -6,7 +6,7 @@ import type { Candidates } from '../../db/search/candidates.ts'
 import { spatialCandidates } from '../../db/search/spatial-candidates.ts'
 import type { Ident, Sql } from '../../db/sql.ts'
 import type { NamedTable } from './names.ts'
-import type { Input } from './where.ts'
+import type { WhereInput } from './where.ts'
 
 type Regions = {
   readonly conditions: readonly Sql[]
@@ -16,7 +16,7 @@ type Regions = {
 
 /** `near: {column: "lng,lat,meters"}` and the others; null counts as absent. */
 export function regionsOf(
-  args: Input,
+  args: WhereInput,
   { table, columns }: NamedTable,
   row: Ident,
   { schema, viewer: { role }, candidates }: { schema: Schema; viewer: Viewer; candidates: Candidates },

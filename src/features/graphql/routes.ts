@@ -8,7 +8,7 @@ import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Candidates } from '../../db/search/candidates.ts'
 import type { Feature } from '../../http/feature.ts'
 import { jsonText, route } from '../../http/route.ts'
-import type { GraphEngine, Request } from './engine.ts'
+import type { GraphEngine, GraphqlRequest } from './engine.ts'
 import { Breaks } from './slices.ts'
 
 export type GraphqlConfig = {
@@ -107,7 +107,7 @@ export function createGraphql(deps: GraphqlDeps): Feature {
   return { routes }
 }
 
-function requestOf(body: unknown): Request {
+function requestOf(body: unknown): GraphqlRequest {
   const fields = (typeof body === 'object' && body !== null && !Array.isArray(body) ? body : {}) as Record<
     string,
     unknown

@@ -6,7 +6,7 @@ import { AND, EMPTY, Ident, join, OR, type Sql, sql, type Value } from '../../db
 import type { NamedTable } from './names.ts'
 import { Json } from './scalars.ts'
 
-export type Input = Readonly<Record<string, unknown>>
+export type WhereInput = Readonly<Record<string, unknown>>
 
 export type Reach = {
   /** How a step to another table is taken, or why it may not be. */
@@ -42,12 +42,13 @@ const COMPARISONS: Readonly<Record<string, Comparison>> = {
 
 /** ` where …`, or nothing. */
 export function whereClause(input: unknown, table: NamedTable, row: Ident, reach: Reach): Sql {
-  const condition = input === undefined || input === null ? undefined : whereOf(input as Input, table, row, reach)
+  const condition =
+    input === undefined || input === null ? undefined : buildWhere(input as WhereInput, table, row, reach)
   return condition ? sql` where ${condition}` : EMPTY
 }
 
 /** A boolean expression over the row; undefined when nothing is asked, which every row passes. */
-export function whereOf(input: Input, table: NamedTable, row: Ident, reach: Reach, depth = 1): Sql | undefined {
+export function buildWhere(input: WhereInput, table: NamedTable, row: Ident, reach: Reach, depth = 1): Sql | undefined {
   const all = Object.entries(input).flatMap(([key, value]): Sql[] => {
     if (value === undefined) return []
     if (value === null) throw badRequest(`where.${key} must not be null`, 'invalid_filter')
@@ -66,27 +67,27 @@ function conditionOn(
   depth: number,
 ): Sql | undefined {
   reach.conditions.add(Array.isArray(value) ? value.length : 1)
-  const inner = (part: unknown): Sql => whereOf(part as Input, table, row, reach, depth) ?? sql`true`
+  const inner = (part: unknown): Sql => buildWhere(part as WhereInput, table, row, reach, depth) ?? sql`true`
   if (key === '_and') return sql`(${join([sql`true`, ...(value as unknown[]).map(inner)], AND)})`
   if (key === '_or') return sql`(${join([sql`false`, ...(value as unknown[]).map(inner)], OR)})`
   if (key === '_not') return sql`not ${inner(value)}`
   const column = table.columns.get(key)
-  if (column) return compared(column, value as Input, row, reach)
-  return related(key, value as Input, table, row, reach, depth)
+  if (column) return compared(column, value as WhereInput, row, reach)
+  return related(key, value as WhereInput, table, row, reach, depth)
 }
 
-function related(key: string, value: Input, table: NamedTable, row: Ident, reach: Reach, depth: number): Sql {
+function related(key: string, value: WhereInput, table: NamedTable, row: Ident, reach: Reach, depth: number): Sql {
   const step = table.relations.get(key)
   if (!step) throw badRequest(`unknown relation: ${key}`, 'unknown_relation')
   const { to, isAllowed } = reach.step(table, key)
   if (!isAllowed) return sql`false`
   const there = new Ident(`svc_w${depth}`)
-  const inner = whereOf(value, to, there, reach, depth + 1)
+  const inner = buildWhere(value, to, there, reach, depth + 1)
   return sql`exists (select from ${step.target.ident} as ${there}
     where ${joined(step, table.table, row, there)}${inner ? sql` and ${inner}` : EMPTY})`
 }
 
-function compared(column: Column, operators: Input, row: Ident, { conditions }: Reach): Sql {
+function compared(column: Column, operators: WhereInput, row: Ident, { conditions }: Reach): Sql {
   const entries = Object.entries(operators).filter(([, value]) => value !== undefined)
   if (entries.length === 0) throw badRequest(`where.${column.name} needs an operator`, 'invalid_filter')
   return join(

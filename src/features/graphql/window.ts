@@ -2,14 +2,14 @@ import { badRequest } from '../../core/errors.ts'
 import type { SortValue } from '../../db/rows/behind.ts'
 import { type Cursors, requireKey } from '../../db/rows/cursors.ts'
 import { type Order, wholeOrder } from '../../db/rows/order.ts'
-import type { Place } from '../../db/rows/place.ts'
+import type { TableView } from '../../db/rows/table-view.ts'
 import type { NamedTable } from './names.ts'
-import type { Input } from './where.ts'
+import type { WhereInput } from './where.ts'
 
 const MAX_ROWS = 1000
 
 /** Which of the rows, in their order. */
-export type Window = {
+export type ListWindow = {
   readonly order: readonly Order[]
   readonly limit: number
   readonly offset: number
@@ -18,8 +18,8 @@ export type Window = {
 }
 
 /** Null counts as absent, too much as the most. */
-export function windowOf(args: Input, table: NamedTable, place: Place, cursors: Cursors): Window {
-  const order = wholeOrder(sortOf(args['order_by'], table), place)
+export function listWindow(args: WhereInput, table: NamedTable, target: TableView, cursors: Cursors): ListWindow {
+  const order = wholeOrder(sortOf(args['order_by'], table), target)
   const byCursor = ['first', 'after'].find((name) => isGiven(args[name]))
   const byNumber = ['limit', 'offset'].find((name) => isGiven(args[name]))
   if (byCursor && byNumber) throw badRequest(`${byCursor} cannot be combined with "${byNumber}"`, 'invalid_cursor')
@@ -27,26 +27,31 @@ export function windowOf(args: Input, table: NamedTable, place: Place, cursors: 
     order,
     limit: countOf(args, byCursor ? 'first' : 'limit') ?? MAX_ROWS,
     offset: countOf(args, 'offset') ?? 0,
-    after: args['after'] ? openCursor(args['after'] as string, place, order, cursors) : undefined,
+    after: args['after'] ? openCursor(args['after'] as string, target, order, cursors) : undefined,
   }
 }
 
 const isGiven = (value: unknown): boolean => value !== undefined && value !== null
 
-function countOf(args: Input, name: 'first' | 'limit' | 'offset'): number | undefined {
+function countOf(args: WhereInput, name: 'first' | 'limit' | 'offset'): number | undefined {
   const value = args[name]
   if (!isGiven(value)) return undefined
   if ((value as number) < 0) throw badRequest(`${name} must not be negative`)
   return name === 'offset' ? (value as number) : Math.min(value as number, MAX_ROWS)
 }
 
-function openCursor(cursor: string, place: Place, order: readonly Order[], cursors: Cursors): readonly SortValue[] {
-  requireKey(place)
-  return cursors.open(cursor, place, order)
+function openCursor(
+  cursor: string,
+  target: TableView,
+  order: readonly Order[],
+  cursors: Cursors,
+): readonly SortValue[] {
+  requireKey(target)
+  return cursors.open(cursor, target, order)
 }
 
 function sortOf(asked: unknown, table: NamedTable): Order[] {
-  return ((asked ?? []) as Input[]).map((entry) => {
+  return ((asked ?? []) as WhereInput[]).map((entry) => {
     const [[name, direction] = [], ...more] = Object.entries(entry).filter(([, value]) => value !== undefined)
     const column = name === undefined ? undefined : table.columns.get(name)
     if (!column || more.length > 0 || direction === null) {

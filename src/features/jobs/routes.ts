@@ -19,7 +19,7 @@ import { httpJob } from './http-job.ts'
 import { job } from './job-type.ts'
 import { Runner } from './runner.ts'
 import { scheduleRoutes } from './schedule-routes.ts'
-import { Scheduler } from './scheduler.ts'
+import { JobScheduler } from './scheduler.ts'
 import { Schedules } from './schedules.ts'
 import {
   addJob,
@@ -93,7 +93,7 @@ export function createJobs(deps: {
 }): Jobs {
   const { db, observe, metrics, config } = deps
   const runner = new Runner(deps)
-  const scheduler = new Scheduler({ db, observe, tickSeconds: config.scheduler_tick, started: () => runner.wake() })
+  const scheduler = new JobScheduler({ db, observe, tickSeconds: config.scheduler_tick, started: () => runner.wake() })
   const schedules = new Schedules({ db, changed: () => scheduler.wake() })
   const loops: Loop[] = []
   let counted: Readonly<Record<string, number>> = {}

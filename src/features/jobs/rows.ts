@@ -1,10 +1,10 @@
-import { type Hold, Rows, seconds } from '../../db/queue/rows.ts'
+import { type Hold, QueueRows, seconds } from '../../db/queue/rows.ts'
 import { Ident, type Sql, sql } from '../../db/sql.ts'
 
 const FINISHED = sql`finished_at = now(), updated_at = now(), worker = null, lease_until = null`
 
 /** svc.jobs as a table of work: what is over stays, with its state. */
-export class JobRows extends Rows {
+export class JobRows extends QueueRows {
   protected override readonly table = new Ident('svc', 'jobs')
   protected override readonly group = new Ident('type')
   protected override readonly idType = sql`uuid`

@@ -27,7 +27,7 @@ export function timesOf(cronExpr: string, timezone: string): CronTimes {
  * Turns schedules that are due into jobs, once each over all processes. The database's clock decides; the next run is
  * reckoned from now, so that whatever was missed meanwhile is run once and not caught up.
  */
-export class Scheduler {
+export class JobScheduler {
   readonly #db: Db
   readonly #observe: Observe
   readonly #tickMs: number

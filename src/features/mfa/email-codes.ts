@@ -2,13 +2,13 @@ import { AppError, unauthorized } from '../../core/errors.ts'
 import type { Tx } from '../../db/db.ts'
 import { tooManyFailures } from '../../identity/errors.ts'
 import type { QueueMail } from '../../identity/mail-links.ts'
-import type { Channel } from './sent-codes.ts'
+import type { CodeChannel } from './sent-codes.ts'
 import * as q from './sql.ts'
 
 const SECONDS = 600
 const MAX_MAILS = 3
 
-export function emailChannel(deps: { queueMail: QueueMail; wakeMail: () => void }): Channel {
+export function emailChannel(deps: { queueMail: QueueMail; wakeMail: () => void }): CodeChannel {
   const expired = () => new AppError('code_expired', 'email MFA code expired')
   return {
     method: 'email',

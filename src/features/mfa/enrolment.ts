@@ -3,7 +3,7 @@ import { SYSTEM, type UserIdentity } from '../../core/identity.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import { requireOwnFactor } from '../../identity/second-factor.ts'
 import { type Account, lockAccount } from '../../identity/users.ts'
-import { type FactorMethod, METHODS } from './methods.ts'
+import { type FactorMethod, MFA_METHODS } from './methods.ts'
 import * as q from './sql.ts'
 
 export type Enrolment = ReturnType<typeof createEnrolment>
@@ -21,7 +21,7 @@ export function createEnrolment({ db }: { db: Db }) {
       db.tx(SYSTEM, async (tx) => {
         const account = await lockAccount(tx, user.id)
         const [enrolled] = await tx.rows(q.enrolledFactor(user.id, method))
-        if (enrolled) throw new AppError('already_enrolled', `${METHODS[method].name} MFA already enrolled`)
+        if (enrolled) throw new AppError('already_enrolled', `${MFA_METHODS[method].name} MFA already enrolled`)
         await requireOwnFactor(tx, user)
         await tx.run(q.dropPending(user.id, method))
         await tx.run(q.insertFactor(user.id, { method, ...factor }))
@@ -37,7 +37,7 @@ export function createEnrolment({ db }: { db: Db }) {
       const wrong = await db.tx(SYSTEM, async (tx) => {
         await lockAccount(tx, user.id)
         const [pending] = await tx.rows<q.Factor>(q.pendingFactor(user.id, method))
-        if (!pending) throw notFound(`no pending ${METHODS[method].pending} found`, 'enrolment_not_found')
+        if (!pending) throw notFound(`no pending ${MFA_METHODS[method].pending} found`, 'enrolment_not_found')
         await requireOwnFactor(tx, user)
         const wrong = await check(tx, pending)
         if (!wrong) await tx.run(q.confirmFactor(pending.id))

@@ -1,6 +1,6 @@
 import { SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
-import { type FactorMethod, METHODS } from './methods.ts'
+import { type FactorMethod, MFA_METHODS } from './methods.ts'
 import * as q from './sql.ts'
 
 type Listed = { id: string; method: FactorMethod; phone: string | null; email: string | null }
@@ -15,11 +15,11 @@ const maskEmail = (email: string): string => {
 /** What a user may choose from when asked for a second factor. */
 export async function listFactors(db: Db, userId: string) {
   type Row = { factors: Listed[]; webauthn: number; backup_codes: number }
-  const [row] = await db.rows<Row>(SYSTEM, q.listFactors(userId))
+  const [row] = await db.rows<Row>(SYSTEM, q.selectFactors(userId))
   const factors = (row?.factors ?? []).map(({ id, method, phone, email }) => ({
     id,
     method,
-    label: METHODS[method].label,
+    label: MFA_METHODS[method].label,
     ...(method === 'sms' && phone !== null && { phone: maskPhone(phone) }),
     ...(method === 'email' && email !== null && { email: maskEmail(email) }),
   }))

@@ -11,6 +11,6 @@ export const lockout = {
     const [lock] = await tx.rows<{ seconds: number | null }>(q.lockedSeconds(userId))
     if (lock?.seconds && lock.seconds > 0) throw tooManyFailures(lock.seconds)
   },
-  countFailure: (tx: Tx, userId: string): Promise<number> => tx.run(q.countFailure(userId, LIMIT)),
-  clear: (tx: Tx, userId: string): Promise<number> => tx.run(q.clearFailures(userId)),
+  countFailure: (tx: Tx, userId: string): Promise<number> => tx.run(q.countFactorFailure(userId, LIMIT)),
+  clear: (tx: Tx, userId: string): Promise<number> => tx.run(q.clearFactorFailures(userId)),
 }

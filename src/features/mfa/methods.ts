@@ -3,7 +3,7 @@ import type { SettingName } from '../../identity/settings.ts'
 export type FactorMethod = 'totp' | 'email' | 'sms'
 
 /** How a method is called, and its switch. */
-export const METHODS: Readonly<
+export const MFA_METHODS: Readonly<
   Record<FactorMethod, { name: string; label: string; pending: string; setting: SettingName }>
 > = {
   totp: { name: 'TOTP', label: 'Authenticator app', pending: 'TOTP enrollment', setting: 'totp_enabled' },

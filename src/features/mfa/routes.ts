@@ -10,13 +10,13 @@ import type { QueueMail } from '../../identity/mail-links.ts'
 import { enrollerOf } from '../../identity/second-factor.ts'
 import { deviceOf, type StartSession } from '../../identity/session.ts'
 import { type AuthSettings, requireSetting } from '../../identity/settings.ts'
-import type { SmsConfig } from '../../identity/sms-code.ts'
+import type { SmsCodeConfig } from '../../identity/sms-code.ts'
 import { createBackupCodeKey } from './backup-code-key.ts'
 import { backupCodeRoutes, createBackupCodes } from './backup-codes.ts'
 import { emailChannel } from './email-codes.ts'
 import { createEnrolment } from './enrolment.ts'
 import { listFactors } from './factors.ts'
-import { type FactorMethod, METHODS } from './methods.ts'
+import { type FactorMethod, MFA_METHODS } from './methods.ts'
 import { createSentCodes } from './sent-codes.ts'
 import { smsChannel } from './sms-codes.ts'
 import { createTotp, type Totp } from './totp.ts'
@@ -24,7 +24,7 @@ import { createVerification, type Verification } from './verification.ts'
 
 export type MfaDeps = {
   db: Db
-  config: SmsConfig
+  config: SmsCodeConfig
   settings: () => AuthSettings
   appName: string
   /** Of codes that live for minutes. */
@@ -70,7 +70,7 @@ export function createMfa(deps: MfaDeps): { routes: Route[]; verification: Verif
 
   /** A switch that is off stops enrolment alone: a user who has the factor keeps it, and keeps needing it. */
   const requireMethod = (method: FactorMethod) =>
-    requireSetting(settings, METHODS[method].setting, `${METHODS[method].name} MFA`)
+    requireSetting(settings, MFA_METHODS[method].setting, `${MFA_METHODS[method].name} MFA`)
 
   /** What all methods have in common: finish the enrolment, ask for a code, take it. */
   const codeRoutes = (
@@ -87,7 +87,7 @@ export function createMfa(deps: MfaDeps): { routes: Route[]; verification: Verif
       answers: { 200: message },
       handle: async ({ who, body }) => {
         await codes.confirm(enrollerOf(who), digits(body.code))
-        return json(200, { message: `${METHODS[method].name} MFA enrolled` })
+        return json(200, { message: `${MFA_METHODS[method].name} MFA enrolled` })
       },
     }),
     route(`POST /api/auth/mfa/${method}/challenge`, {

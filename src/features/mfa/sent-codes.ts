@@ -11,7 +11,7 @@ import * as q from './sql.ts'
 import type { Verification } from './verification.ts'
 
 /** The differences between codes by mail and codes by SMS. */
-export type Channel = {
+export type CodeChannel = {
   method: 'email' | 'sms'
   digits: number
   /** How long a code is good, and how often it may be guessed wrong. */
@@ -42,7 +42,7 @@ export function createSentCodes(
     /** A code has few digits, so a plain hash of it could be undone by trying them all. */
     codeKey: Buffer
   },
-  channel: Channel,
+  channel: CodeChannel,
 ) {
   const { enrolment, verification } = deps
   const { method, digits, failures } = channel

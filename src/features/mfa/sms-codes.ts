@@ -1,15 +1,15 @@
 import { unauthorized } from '../../core/errors.ts'
 import type { Sql } from '../../db/sql.ts'
-import { codeMessage, type SmsConfig } from '../../identity/sms-code.ts'
+import { codeMessage, type SmsCodeConfig } from '../../identity/sms-code.ts'
 import { challengeNotFound } from './challenges.ts'
-import type { Channel } from './sent-codes.ts'
+import type { CodeChannel } from './sent-codes.ts'
 
 export function smsChannel(deps: {
-  config: SmsConfig
+  config: SmsCodeConfig
   appName: string
   queueSms: (to: string, body: string) => Sql
   wakeSms: () => void
-}): Channel {
+}): CodeChannel {
   const { config, appName } = deps
   const wrong = () => unauthorized('invalid or expired code', 'invalid_code')
   return {

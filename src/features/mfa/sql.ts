@@ -44,7 +44,7 @@ export const confirmFactor = (id: string): Sql =>
 export const spendStep = (factorId: string, step: number): Sql =>
   sql`update svc.mfa_factors set last_step = ${step} where id = ${factorId}::uuid and last_step < ${step}`
 
-export const listFactors = (userId: string): Sql => sql`
+export const selectFactors = (userId: string): Sql => sql`
   select coalesce((
       select json_agg(json_build_object('id', f.id, 'method', f.method, 'phone', f.phone, 'email', u.email)
         order by f.confirmed_at, f.id)
@@ -115,7 +115,7 @@ const secondsUntil = (time: Sql): Sql => sql`ceil(extract(epoch from ${time} - n
 export const lockedSeconds = (userId: string): Sql =>
   sql`select ${secondsUntil(sql`locked_until`)} as seconds from svc.mfa_limits where user_id = ${userId}::uuid`
 
-export const countFailure = (
+export const countFactorFailure = (
   userId: string,
   { max, seconds, lockSeconds }: { max: number; seconds: number; lockSeconds: number },
 ): Sql => sql`
@@ -126,7 +126,7 @@ export const countFailure = (
     from (select ${since(sql`l.failures`, seconds)} || now() as recent) counted
   )`
 
-export const clearFailures = (userId: string): Sql =>
+export const clearFactorFailures = (userId: string): Sql =>
   sql`update svc.mfa_limits set failures = '{}', locked_until = null where user_id = ${userId}::uuid`
 
 /** Positive while `max` mails of the last `seconds` are too many for another one. */

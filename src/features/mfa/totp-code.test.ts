@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { base32, codeOf, newSecret, otpauthUri, stepAt, stepOf } from './totp-code.ts'
+import { base32, codeOf, newSecret, otpauthUri, stepAt, timeStep } from './totp-code.ts'
 
 const rfcSecret = Buffer.from('12345678901234567890')
 
@@ -28,10 +28,10 @@ test('codes are those of RFC 4226, appendix D', () => {
 
 test('a code is good one step before and after its own, and no further', () => {
   const code = codeOf(rfcSecret, 1000)
-  for (const current of [999, 1000, 1001]) assert.equal(stepOf(rfcSecret, code, current), 1000)
-  for (const current of [997, 998, 1002, 1003]) assert.equal(stepOf(rfcSecret, code, current), undefined)
+  for (const current of [999, 1000, 1001]) assert.equal(timeStep(rfcSecret, code, current), 1000)
+  for (const current of [997, 998, 1002, 1003]) assert.equal(timeStep(rfcSecret, code, current), undefined)
   for (const wrong of ['', '1', `${code}0`, code.slice(1), '１２３４５６', 'abcdef']) {
-    assert.equal(stepOf(rfcSecret, wrong, 1000), undefined)
+    assert.equal(timeStep(rfcSecret, wrong, 1000), undefined)
   }
 })
 

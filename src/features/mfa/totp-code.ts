@@ -23,7 +23,7 @@ export function codeOf(secret: Buffer, step: number): string {
 }
 
 /** The newest step around `current` whose code this is. */
-export function stepOf(secret: Buffer, code: string, current: number): number | undefined {
+export function timeStep(secret: Buffer, code: string, current: number): number | undefined {
   const given = Buffer.from(code)
   const matches = (step: number): boolean => {
     const expected = Buffer.from(codeOf(secret, step))

@@ -9,7 +9,7 @@ import type { AuthResponse, Device } from '../../identity/session.ts'
 import { challengeNotFound, openChallenge, requireFactor } from './challenges.ts'
 import type { Enrolment } from './enrolment.ts'
 import * as q from './sql.ts'
-import { base32, newSecret, otpauthUri, stepAt, stepOf } from './totp-code.ts'
+import { base32, newSecret, otpauthUri, stepAt, timeStep } from './totp-code.ts'
 import type { Verification } from './verification.ts'
 
 const CHALLENGE_SECONDS = 300
@@ -51,7 +51,7 @@ export function createTotp(deps: {
 
   /** Spends the time step of the code, so that a code that was seen cannot be used again. */
   async function check(tx: Tx, factor: q.Factor, code: string): Promise<AppError | undefined> {
-    const step = stepOf(secretOf(factor), code, stepAt(factor.epoch))
+    const step = timeStep(secretOf(factor), code, stepAt(factor.epoch))
     if (step === undefined) return unauthorized('invalid TOTP code', 'invalid_code')
     // A code that was right once is no guess, so it is not counted as one.
     if ((await tx.run(q.spendStep(factor.id, step))) === 0) throw unauthorized('TOTP code already used', 'invalid_code')

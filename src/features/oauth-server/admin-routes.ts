@@ -1,5 +1,5 @@
 import * as t from '../../core/json-type.ts'
-import { pageOf, pageQuery } from '../../core/page.ts'
+import { pageQuery, parsePage } from '../../core/page.ts'
 import { json, jsonText, noContent, type Route, route } from '../../http/route.ts'
 import type { Clients } from './clients.ts'
 
@@ -42,7 +42,7 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
       requires,
       query: pageQuery,
       answers: { 200: t.pageOf(client) },
-      handle: async ({ query }) => jsonText(200, await clients.page(pageOf(query))),
+      handle: async ({ query }) => jsonText(200, await clients.page(parsePage(query))),
     }),
     route('POST /api/admin/oauth/clients', {
       summary: 'Register an OAuth client; its secret is shown once',

@@ -12,9 +12,9 @@ export type AuthorizationRequest = {
   readonly tables: readonly string[]
 }
 
-export type Fields = Readonly<Record<string, string>>
+export type FormFields = Readonly<Record<string, string>>
 
-const requestOf = (fields: Fields, tables: readonly string[]): AuthorizationRequest => ({
+const requestOf = (fields: FormFields, tables: readonly string[]): AuthorizationRequest => ({
   responseType: fields['response_type'] ?? '',
   redirectUri: fields['redirect_uri'] ?? '',
   scope: fields['scope'] ?? '',
@@ -25,11 +25,11 @@ const requestOf = (fields: Fields, tables: readonly string[]): AuthorizationRequ
 })
 
 /** From the query of authorize; tables are separated by commas. */
-export const requestOfQuery = (query: Fields): AuthorizationRequest =>
+export const requestOfQuery = (query: FormFields): AuthorizationRequest =>
   requestOf(query, tableList(query['allowed_tables']))
 
 /** From the JSON of consent; tables are an array, as the prompt showed them. */
-export function requestOfBody(body: unknown): { fields: Fields; request: AuthorizationRequest } {
+export function requestOfBody(body: unknown): { fields: FormFields; request: AuthorizationRequest } {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     throw refuse('invalid_request', 'the body must be a JSON object')
   }

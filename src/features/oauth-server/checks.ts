@@ -10,8 +10,8 @@ const CHALLENGE = /^[A-Za-z0-9_-]{43}$/
 export const isVerifier = (text: string): boolean => /^[A-Za-z0-9._~-]{43,128}$/.test(text)
 
 export const SCOPES = ['readonly', 'readwrite', '*'] as const
-export type Scope = (typeof SCOPES)[number]
-export const isScope = (text: string): text is Scope => (SCOPES as readonly string[]).includes(text)
+export type OAuthScope = (typeof SCOPES)[number]
+export const isScope = (text: string): text is OAuthScope => (SCOPES as readonly string[]).includes(text)
 
 /** A client that may have everything may be given less. */
 export const mayHave = ({ scopes }: Pick<Client, 'scopes'>, scope: string): boolean =>

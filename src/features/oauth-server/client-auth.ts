@@ -6,10 +6,10 @@ import { type Client, clientNamed } from './sql.ts'
 
 type Form = Readonly<Record<string, string>>
 /** What a client says of itself: its name, and a secret if it has one. */
-export type Credentials = { readonly clientId: string; readonly secret: string | undefined }
+export type ClientCredentials = { readonly clientId: string; readonly secret: string | undefined }
 
 /** RFC 6749, section 2.3.1: HTTP Basic or fields of the form, never a secret in both. Undefined when there are none. */
-export function credentialsOf(authorization: string | undefined, form: Form): Credentials | undefined {
+export function clientCredentials(authorization: string | undefined, form: Form): ClientCredentials | undefined {
   const [bodyId, bodySecret] = [form['client_id'] || undefined, form['client_secret'] || undefined]
   const basic = /^basic +(\S+)$/i.exec(authorization ?? '')?.[1]
   if (authorization !== undefined && /^basic\b/i.test(authorization) && basic === undefined) throw invalidClient()
@@ -40,7 +40,7 @@ function readBasic(text: string): { clientId: string; secret: string } {
 const NO_HASH = sha256('')
 
 /** The client that these credentials prove; a public one has nothing to prove and must not pretend to. */
-export async function authenticate(db: Db, credentials: Credentials | undefined): Promise<Client> {
+export async function authenticate(db: Db, credentials: ClientCredentials | undefined): Promise<Client> {
   if (!credentials) throw invalidClient('client authentication is required')
   const [client] = await db.rows<Client>(SYSTEM, clientNamed(credentials.clientId))
   const matches = equalInConstantTime(sha256(credentials.secret ?? ''), client?.secretHash ?? NO_HASH)

@@ -5,9 +5,9 @@ import type { Db } from '../../db/db.ts'
 import type { Feature } from '../../http/feature.ts'
 import { type Call, json, type Reply, type Route, route } from '../../http/route.ts'
 import { clientRoutes } from './admin-routes.ts'
-import { type AuthorizationRequest, type Fields, requestOfBody, requestOfQuery } from './authorization-request.ts'
+import { type AuthorizationRequest, type FormFields, requestOfBody, requestOfQuery } from './authorization-request.ts'
 import { runChecks } from './checks.ts'
-import { authenticate, credentialsOf } from './client-auth.ts'
+import { authenticate, clientCredentials } from './client-auth.ts'
 import { Clients } from './clients.ts'
 import { consentPage } from './consent-page.ts'
 import { errorBody, refuse, tokenErrorBody, unknownClient } from './errors.ts'
@@ -70,7 +70,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
   }
 
   /** The same for a question and its answer: nothing that was not asked for can be agreed to. */
-  async function checked(fields: Fields, request: AuthorizationRequest): Promise<Client> {
+  async function checked(fields: FormFields, request: AuthorizationRequest): Promise<Client> {
     const client = await clientOf(fields['client_id'])
     runChecks(request, client)
     return client
@@ -155,9 +155,9 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
       answers: { 200: tokens },
       handle: async (call) => {
         refuseRepeated(call)
-        const form = call.body as Fields
+        const form = call.body as FormFields
         const grantType = required(form, 'grant_type')
-        const client = await authenticate(db, credentialsOf(call.headers['authorization'], form))
+        const client = await authenticate(db, clientCredentials(call.headers['authorization'], form))
         return { ...json(200, await exchange(grants, grantType, client, form)), headers: NO_STORE }
       },
     }),
@@ -179,9 +179,9 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
       answers: { 200: null },
       handle: async (call) => {
         refuseRepeated(call)
-        const form = call.body as Fields
+        const form = call.body as FormFields
         const token = required(form, 'token')
-        const credentials = credentialsOf(call.headers['authorization'], form)
+        const credentials = clientCredentials(call.headers['authorization'], form)
         await grants.revoke(token, credentials ? await authenticate(db, credentials) : null)
         return { status: 200, headers: NO_STORE }
       },
@@ -205,7 +205,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
   }
 }
 
-function exchange(grants: Grants, grantType: string, client: Client, form: Fields) {
+function exchange(grants: Grants, grantType: string, client: Client, form: FormFields) {
   switch (grantType) {
     case 'authorization_code':
       return grants.redeemCode(client, form)

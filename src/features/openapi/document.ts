@@ -6,7 +6,7 @@ import { isAllowed, type Viewer } from '../../db/schema/viewer.ts'
 import type { Route } from '../../http/route.ts'
 import { ComponentNames } from './component-names.ts'
 import { functionPath } from './function.ts'
-import { jsonOf, operationOf, pathOf, queryParameter } from './operation.ts'
+import { jsonContent, operationOf, pathOf, queryParameter } from './operation.ts'
 import { tableEntries } from './table.ts'
 
 export type DocumentInput = {
@@ -97,7 +97,7 @@ function restOf(routes: readonly Route[]): string {
   return JSON.stringify({
     parameters: { id: { name: 'id', in: 'path', required: true, schema: id }, ...parameters },
     responses: {
-      Failure: { description: 'Failure', content: jsonOf({ $ref: '#/components/schemas/Failure' }) },
+      Failure: { description: 'Failure', content: jsonContent({ $ref: '#/components/schemas/Failure' }) },
     },
     securitySchemes: { bearer: { type: 'http', scheme: 'bearer' } },
   }).slice(1, -1)

@@ -3,7 +3,7 @@ import * as t from '../../core/json-type.ts'
 import { findFunctions, isVisible, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Schema } from '../../db/schema/snapshot.ts'
 import { type ComponentNames, ref } from './component-names.ts'
-import { failures, jsonOf } from './operation.ts'
+import { failures, jsonContent } from './operation.ts'
 import { nameOf } from './table.ts'
 import { parameterType, resultType } from './value-type.ts'
 
@@ -26,9 +26,9 @@ export function functionPath(
   const post = {
     tags: ['functions'],
     summary: first.comment?.split('\n')[0] ?? `Call ${name}`,
-    requestBody: { content: jsonOf(either(callable.map(argumentsOf))) },
+    requestBody: { content: jsonContent(either(callable.map(argumentsOf))) },
     responses: {
-      ...(results.length > 0 && { 200: { description: 'What it returns', content: jsonOf(either(results)) } }),
+      ...(results.length > 0 && { 200: { description: 'What it returns', content: jsonContent(either(results)) } }),
       ...(callable.some((fn) => fn.isVoid) && { 204: { description: 'No content' } }),
       ...failures,
     },

@@ -2,7 +2,7 @@ import * as t from '../../core/json-type.ts'
 import type { Answer, Route } from '../../http/route.ts'
 
 /** One endpoint of an OpenAPI document; document.ts gives it its id. */
-export type Operation = {
+export type ApiOperation = {
   tags: readonly string[]
   summary: string
   description?: string
@@ -15,7 +15,7 @@ export type Operation = {
 export const failures = { default: { $ref: '#/components/responses/Failure' } }
 
 /** A route of the server as OpenAPI says it. */
-export const operationOf = (route: Route): Operation => ({
+export const operationOf = (route: Route): ApiOperation => ({
   tags: [tagOf(route.path)],
   summary: route.contract.summary,
   security: SECURITY[route.auth],
@@ -23,7 +23,7 @@ export const operationOf = (route: Route): Operation => ({
   ...requestBody(route),
   responses: {
     ...responsesOf(route),
-    ...(route.errorBody ? { default: { description: 'Failure', content: jsonOf(t.row) } } : failures),
+    ...(route.errorBody ? { default: { description: 'Failure', content: jsonContent(t.row) } } : failures),
   },
 })
 
@@ -99,10 +99,10 @@ export function requestBody(
 function response(answer: Answer, typed: typeof asIs): object {
   if (answer === null) return { description: 'No content' }
   if ('content' in answer) return { description: 'Content', content: { [answer.content]: {} } }
-  return { description: 'Success', content: jsonOf(typed(answer)) }
+  return { description: 'Success', content: jsonContent(typed(answer)) }
 }
 
-export const jsonOf = (type: t.JsonSchema): object => ({ 'application/json': { schema: plain(type) } })
+export const jsonContent = (type: t.JsonSchema): object => ({ 'application/json': { schema: plain(type) } })
 
 /** Without what is ours alone. */
 function plain({ refusal: _, properties, items, anyOf, ...rest }: t.JsonSchema): t.JsonSchema {

@@ -8,7 +8,7 @@ import { textColumns } from '../../db/search/search-text.ts'
 import { holdsVectors } from '../../db/search/vectors.ts'
 import type { Route } from '../../http/route.ts'
 import { type ComponentNames, ref } from './component-names.ts'
-import { failures, type Operation, requestBody, responsesOf } from './operation.ts'
+import { type ApiOperation, failures, requestBody, responsesOf } from './operation.ts'
 import { columnType } from './value-type.ts'
 
 /** A table as one role sees it, in OpenAPI's words. */
@@ -93,7 +93,7 @@ function isOffered({ method, path }: Route, { table, role }: Described): boolean
   return method === 'DELETE' ? canDelete(table, role) : canCreate(table, role)
 }
 
-function operation(route: Route, described: Described): Operation {
+function operation(route: Route, described: Described): ApiOperation {
   const { name, types } = described
   const written = route.path.endsWith('/batch')
     ? { anyOf: [types.create, ...(canUpdate(described.table, described.role) ? [types.update] : [])] }

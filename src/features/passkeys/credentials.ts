@@ -4,7 +4,7 @@ import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { enrolledUser, requireAal2 } from '../../identity/second-factor.ts'
 import { lockAccount } from '../../identity/users.ts'
-import type { Notice } from './notices.ts'
+import type { PasskeyNotice } from './notices.ts'
 import { isBase64Url } from './webauthn/base64url.ts'
 import { MAX_CREDENTIAL_ID } from './webauthn/response.ts'
 import * as q from './webauthn/sql.ts'
@@ -23,7 +23,7 @@ const missing = () => notFound('WebAuthn credential not found', 'credential_not_
 /** What a user does about the passkeys they have. */
 export function createCredentials(deps: {
   db: Db
-  notice: Notice
+  notice: PasskeyNotice
   /** Rows: the ids of the sessions that ended. */
   endOtherSessions: (userId: string, keep: string) => Sql
   sessionsEnded: (ids: readonly string[]) => void
@@ -68,7 +68,7 @@ export function createCredentials(deps: {
     async remove(user: UserIdentity, credentialId: string): Promise<void> {
       checkId(credentialId)
       await change(user, async (tx) => {
-        const all = await tx.rows<q.Stored>(q.credentialsOf(user.id))
+        const all = await tx.rows<q.StoredPasskey>(q.passkeysOf(user.id))
         if (!all.some(({ id }) => id === credentialId)) throw missing()
         if (all.length === 1) throw new AppError('last_credential', 'cannot delete final WebAuthn credential')
         const [gone] = await tx.rows<{ display_name: string }>(q.deleteCredential(user.id, credentialId))

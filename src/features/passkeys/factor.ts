@@ -5,7 +5,7 @@ import type { Db, Tx } from '../../db/db.ts'
 import { requireOwnFactor } from '../../identity/second-factor.ts'
 import type { AuthResponse, Device } from '../../identity/session.ts'
 import { lockAccount } from '../../identity/users.ts'
-import type { Notice } from './notices.ts'
+import type { PasskeyNotice } from './notices.ts'
 import { ready, verifyAssertion, verifyAttestation } from './webauthn/ceremony.ts'
 import { creationOptions, newChallenge, requestOptions, userHandleOf } from './webauthn/challenge.ts'
 import type { RelyingParty } from './webauthn/relying-party.ts'
@@ -16,7 +16,7 @@ import * as q from './webauthn/sql.ts'
 const MAX_PASSKEYS = 50
 
 /** How a second factor is asked for and tried: with lockout and session, for all methods alike. */
-export type Verification = {
+export type PasskeyVerification = {
   prepare<T>(userId: string, work: (tx: Tx) => Promise<T>): Promise<T>
   /** `check` resolves to nothing when the factor is proven, else to the failure, which is counted. */
   attempt(
@@ -34,15 +34,15 @@ const challengeNotFound = () => notFound('challenge not found or expired', 'chal
 /** Passkeys as second factor: a user has as many as they have devices, and any of them will do. */
 export function createPasskeyFactor(deps: {
   db: Db
-  verification: Verification
+  verification: PasskeyVerification
   relyingParty: () => RelyingParty
-  notice: Notice
+  notice: PasskeyNotice
   wakeMail: () => void
 }) {
   const { db, verification, relyingParty } = deps
 
-  async function openChallenge(tx: Tx, id: string, userId: string): Promise<q.Challenge> {
-    const [found] = isUuid(id) ? await tx.rows<q.Challenge>(q.mfaChallenge(id, userId)) : []
+  async function openChallenge(tx: Tx, id: string, userId: string): Promise<q.PasskeyChallenge> {
+    const [found] = isUuid(id) ? await tx.rows<q.PasskeyChallenge>(q.mfaChallenge(id, userId)) : []
     if (!found) throw challengeNotFound()
     if (found.is_spent) throw new AppError('challenge_used', 'challenge already verified')
     if (found.is_over) throw challengeNotFound()
@@ -55,12 +55,12 @@ export function createPasskeyFactor(deps: {
       db.tx(SYSTEM, async (tx) => {
         const { email, phone } = await lockAccount(tx, user.id)
         await requireOwnFactor(tx, user)
-        const existing = await tx.rows<q.Stored>(q.credentialsOf(user.id))
+        const existing = await tx.rows<q.StoredPasskey>(q.passkeysOf(user.id))
         if (existing.length >= MAX_PASSKEYS)
           throw new AppError('limit_reached', `too many passkeys: max ${MAX_PASSKEYS}`)
         const pending = newChallenge('enroll')
         await tx.run(q.dropEnrolment(user.id))
-        await tx.run(q.insertChallenge(pending, user.id))
+        await tx.run(q.insertPasskeyChallenge(pending, user.id))
         const userName = email || phone || user.id
         return creationOptions(relyingParty(), pending, { userId: user.id, userName, existing })
       }),
@@ -72,7 +72,7 @@ export function createPasskeyFactor(deps: {
       await ready()
       const credential = await db.tx(SYSTEM, async (tx) => {
         const { email } = await lockAccount(tx, user.id)
-        const [pending] = await tx.rows<q.Enrolment>(q.pendingEnrolment(user.id))
+        const [pending] = await tx.rows<q.PasskeyEnrolment>(q.pendingEnrolment(user.id))
         if (!pending) throw notFound('no pending WebAuthn enrollment found', 'enrolment_not_found')
         await requireOwnFactor(tx, user)
         const made = await verifyAttestation(relyingParty(), response, pending.challenge)
@@ -89,10 +89,10 @@ export function createPasskeyFactor(deps: {
 
     challenge: (userId: string) =>
       verification.prepare(userId, async (tx) => {
-        const allowed = await tx.rows<q.Stored>(q.credentialsOf(userId))
+        const allowed = await tx.rows<q.StoredPasskey>(q.passkeysOf(userId))
         if (allowed.length === 0) throw notFound('no WebAuthn factor enrolled', 'factor_not_found')
         const challenge = newChallenge('mfa')
-        await tx.run(q.insertChallenge(challenge, userId))
+        await tx.run(q.insertPasskeyChallenge(challenge, userId))
         return requestOptions(relyingParty(), challenge, { userVerification: 'preferred', allowed })
       }),
 
@@ -114,7 +114,7 @@ export function createPasskeyFactor(deps: {
         })
         if (signCount === undefined) return failed
         const [outcome] = await tx.rows<q.Spent>(
-          q.spendChallenge(challengeId, { id: response.id, userId: who.id, signCount }),
+          q.spendPasskeyChallenge(challengeId, { id: response.id, userId: who.id, signCount }),
         )
         return outcome?.counted ? undefined : unauthorized('cloned authenticator detected', 'invalid_credentials')
       })

@@ -2,10 +2,10 @@ import type { Sql } from '../../db/sql.ts'
 import type { QueueMail } from '../../identity/mail-links.ts'
 
 /** A mail about what happened to a passkey, for the owner of the account; part of the transaction in which it happens. */
-export type Notice = (email: string, displayName: string, whatHappened: string) => Sql[]
+export type PasskeyNotice = (email: string, displayName: string, whatHappened: string) => Sql[]
 
 export const passkeyNotice =
-  (deps: { queueMail: QueueMail; appName: string }): Notice =>
+  (deps: { queueMail: QueueMail; appName: string }): PasskeyNotice =>
   (email, displayName, whatHappened) => {
     // An account that came by phone has nowhere to be written to.
     if (email === '') return []

@@ -5,7 +5,7 @@ import type { QueueMail } from '../../identity/mail-links.ts'
 import type { StartSession } from '../../identity/session.ts'
 import { type AuthSettings, requireSetting } from '../../identity/settings.ts'
 import { createCredentials } from './credentials.ts'
-import { createPasskeyFactor, type Verification } from './factor.ts'
+import { createPasskeyFactor, type PasskeyVerification } from './factor.ts'
 import { factorRoutes } from './factor-routes.ts'
 import { passkeyNotice } from './notices.ts'
 import { createPasskeySignIn } from './sign-in.ts'
@@ -20,7 +20,7 @@ export type PasskeyDeps = {
   publicBaseUrl: () => string
   decoyKey: Buffer
   startSession: StartSession
-  verification: Verification
+  verification: PasskeyVerification
   endOtherSessions: (userId: string, keep: string) => Sql
   /** Makes the end of sessions count at once in this process. */
   sessionsEnded: (ids: readonly string[]) => void

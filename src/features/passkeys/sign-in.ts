@@ -41,7 +41,7 @@ export function createPasskeySignIn(deps: {
     /** Without an address: the authenticator says whose passkey it is. */
     async beginDiscover() {
       const challenge = newChallenge('discover')
-      await db.run(SYSTEM, q.insertChallenge(challenge, null))
+      await db.run(SYSTEM, q.insertPasskeyChallenge(challenge, null))
       return requestOptions(relyingParty(), challenge, { userVerification: 'required' })
     },
 
@@ -69,7 +69,9 @@ export function createPasskeySignIn(deps: {
 
       const answer = await db.tx(SYSTEM, async (tx) => {
         await lockAccount(tx, userId, refused)
-        const [outcome] = await tx.rows<q.Spent>(q.spendChallenge(challengeId, { id: response.id, userId, signCount }))
+        const [outcome] = await tx.rows<q.Spent>(
+          q.spendPasskeyChallenge(challengeId, { id: response.id, userId, signCount }),
+        )
         // A clone is refused after the commit, because its challenge is spent.
         if (!outcome?.counted) return undefined
         return deps.startSession(userId, ['webauthn'], device).open(tx, refused)

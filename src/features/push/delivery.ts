@@ -6,14 +6,14 @@ import type { Db } from '../../db/db.ts'
 import { GiveUp, RetryIn } from '../../db/queue/queue.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { PushOutcome, PushProvider } from './provider.ts'
-import { deliveryToSend, type Provider, recordFailed, recordInvalid, recordSent, type Status } from './sql.ts'
+import { deliveryToSend, type PushProviderName, recordFailed, recordInvalid, recordSent, type Status } from './sql.ts'
 
 const KEPT_CHARACTERS = 500
 const WRITE_TRIES = 8
 
 type ToSend = {
   id: string
-  provider: Provider
+  provider: PushProviderName
   title: string
   body: string
   data: Readonly<Record<string, string>> | null
@@ -27,7 +27,13 @@ type ToSend = {
  * The job type `push_delivery`. It is let finish when the server stops, and a delivery that was sent is never sent again,
  * so that nobody hears the same thing twice for reasons of ours.
  */
-export function deliveryJob({ db, providers }: { db: Db; providers: Record<Provider, PushProvider> }): JobHandler {
+export function deliveryJob({
+  db,
+  providers,
+}: {
+  db: Db
+  providers: Record<PushProviderName, PushProvider>
+}): JobHandler {
   const deliver = async ({ payload, log }: JobRun): Promise<void> => {
     const id = payload['delivery_id']
     if (typeof id !== 'string' || !isUuid(id)) throw new GiveUp('delivery_id is required')

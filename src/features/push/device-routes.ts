@@ -6,7 +6,7 @@ import { isUuid } from '../../core/uuid.ts'
 import { audited, changeAudited } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { type Call, json, jsonText, noContent, type Route, route } from '../../http/route.ts'
-import { type Device, listDevices, registerDevice, revokeDevice } from './sql.ts'
+import { listDevices, type PushDevice, registerDevice, revokeDevice } from './sql.ts'
 
 const PROVIDERS = ['fcm', 'apns'] as const
 const PLATFORMS = ['android', 'ios'] as const
@@ -148,7 +148,7 @@ type DeviceBody = {
   device_name?: string
 }
 
-function deviceOf(body: DeviceBody, userId: string): Device {
+function deviceOf(body: DeviceBody, userId: string): PushDevice {
   const provider = PROVIDERS.find((one) => one === body.provider)
   if (!provider) throw badRequest('provider must be fcm or apns')
   const platform = PLATFORMS.find((one) => one === body.platform)

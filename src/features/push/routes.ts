@@ -20,9 +20,9 @@ import { Fcm } from './fcm.ts'
 import { logProvider, type PushProvider } from './provider.ts'
 import {
   listDeliveries,
-  type Message,
-  oneDelivery,
-  type Provider,
+  onePushDelivery,
+  type PushMessage,
+  type PushProviderName,
   pruneDeliveries,
   type QueueEach,
   STATUSES,
@@ -116,7 +116,12 @@ export function createPush(deps: Deps): Feature {
 }
 
 /** Throws one sentence when a configured file cannot be used. */
-function providersOf({ config, outgoing, observe, timeoutMs = TIMEOUT_MS }: Deps): Record<Provider, PushProvider> {
+function providersOf({
+  config,
+  outgoing,
+  observe,
+  timeoutMs = TIMEOUT_MS,
+}: Deps): Record<PushProviderName, PushProvider> {
   const fcm = fcmCredentials(config.fcm.credentials_file)
   const apns = apnsCredentials(config.apns)
   return {
@@ -179,7 +184,15 @@ function sendRoutes({ db, queueJobs, wakeJobs }: Deps, requires: () => void): Ro
   ]
 }
 
-function messageOf({ title, body, data }: { title: string; body: string; data?: Record<string, unknown> }): Message {
+function messageOf({
+  title,
+  body,
+  data,
+}: {
+  title: string
+  body: string
+  data?: Record<string, unknown>
+}): PushMessage {
   const values = Object.entries(data ?? {})
   if (values.some(([, value]) => typeof value !== 'string')) throw badRequest('data values must be strings')
   // Apple's own part of a message; a value there would be taken for it.
@@ -215,7 +228,7 @@ function deliveryRoutes(db: Db, requires: () => void): Route[] {
       params: { id: t.id('delivery') },
       answers: { 200: delivery },
       handle: async ({ params }) => {
-        const one = await db.fly(SYSTEM, oneDelivery(params.id))
+        const one = await db.fly(SYSTEM, onePushDelivery(params.id))
         if (one === null) throw notFound('delivery not found', 'delivery_not_found')
         return jsonText(200, one)
       },

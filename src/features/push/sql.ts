@@ -2,16 +2,16 @@ import { EMPTY, rfc3339, type Sql, sql } from '../../db/sql.ts'
 
 export const STATUSES = ['pending', 'sent', 'failed', 'invalid_token'] as const
 export type Status = (typeof STATUSES)[number]
-export type Provider = 'fcm' | 'apns'
-export type Device = {
+export type PushProviderName = 'fcm' | 'apns'
+export type PushDevice = {
   appId: string
   userId: string
-  provider: Provider
+  provider: PushProviderName
   platform: string
   token: string
   deviceName: string | undefined
 }
-export type Message = { title: string; body: string; data: Readonly<Record<string, string>> | undefined }
+export type PushMessage = { title: string; body: string; data: Readonly<Record<string, string>> | undefined }
 
 const DEVICE = sql`json_strip_nulls(json_build_object('id', d.id, 'app_id', d.app_id, 'user_id', d.user_id,
   'provider', d.provider, 'platform', d.platform, 'token', d.token, 'device_name', d.device_name,
@@ -25,7 +25,7 @@ const DELIVERY = sql`json_strip_nulls(json_build_object('id', v.id, 'device_toke
   'created_at', ${rfc3339(sql`v.created_at`)}, 'updated_at', ${rfc3339(sql`v.updated_at`)}))`
 
 /** `{app, user, device}`: which of the two exist, and the device if both do. Who registers a token has it. */
-export const registerDevice = (device: Device): Sql => sql`
+export const registerDevice = (device: PushDevice): Sql => sql`
   with app as (select id from svc.apps where id = ${device.appId}::uuid for key share),
   owner as (select id from svc.users where id = ${device.userId}::uuid for key share),
   made as (
@@ -60,7 +60,7 @@ export const revokeDevice = (id: string, userId?: string): Sql => sql`
 /** A job for each row, made together with the rows. */
 export type QueueEach = (rows: Sql) => Sql
 
-const deliver = (devices: Sql, { title, body, data }: Message, queueEach: QueueEach): Sql => sql`
+const deliver = (devices: Sql, { title, body, data }: PushMessage, queueEach: QueueEach): Sql => sql`
   made as (
     insert into svc.push_deliveries as v (job_id, device_token_id, app_id, user_id, provider, title, body, data)
     select gen_random_uuid(), d.id, d.app_id, d.user_id, d.provider, ${title}, ${body},
@@ -72,14 +72,14 @@ const deliver = (devices: Sql, { title, body, data }: Message, queueEach: QueueE
   )`
 
 /** `{app, user, deliveries}`, one for each active device of the user. */
-export const sendToUser = (appId: string, userId: string, message: Message, queueEach: QueueEach): Sql => sql`
+export const sendToUser = (appId: string, userId: string, message: PushMessage, queueEach: QueueEach): Sql => sql`
   with ${deliver(sql`d.app_id = ${appId}::uuid and d.user_id = ${userId}::uuid`, message, queueEach)}
   select json_build_object('app', exists (select from svc.apps where id = ${appId}::uuid),
     'user', exists (select from svc.users where id = ${userId}::uuid),
     'deliveries', (select coalesce(json_agg(${DELIVERY}), '[]') from made v))::text`
 
 /** The delivery, or nothing when the device is unknown or inactive. */
-export const sendToDevice = (id: string, message: Message, queueEach: QueueEach): Sql => sql`
+export const sendToDevice = (id: string, message: PushMessage, queueEach: QueueEach): Sql => sql`
   with ${deliver(sql`d.id = ${id}::uuid`, message, queueEach)}
   select ${DELIVERY}::text from made v`
 
@@ -97,7 +97,7 @@ export const listDeliveries = (ask: {
       ${ask.status === undefined ? EMPTY : sql`and v.status = ${ask.status}`}
     order by v.created_at desc, v.id desc limit ${ask.limit}::int offset ${ask.offset}::bigint) page`
 
-export const oneDelivery = (id: string): Sql =>
+export const onePushDelivery = (id: string): Sql =>
   sql`select ${DELIVERY}::text from svc.push_deliveries v where v.id = ${id}::uuid`
 
 export const deliveryToSend = (id: string): Sql => sql`

@@ -11,7 +11,7 @@ import { Connections } from './deliver/connections.ts'
 import { Hub } from './hub.ts'
 import { socketRoute } from './socket-route.ts'
 import { streamRoute } from './stream-route.ts'
-import { keyOf } from './subscribe/interest.ts'
+import { interestKey } from './subscribe/interest.ts'
 import { Tables } from './subscribe/tables.ts'
 import { viewOf } from './visibility/batch-view.ts'
 import { FilterQueue } from './visibility/filter-queue.ts'
@@ -51,7 +51,12 @@ export function createRealtime(deps: Deps): Feature {
     clock,
     observe,
     view: async (changes, interests) =>
-      viewOf({ db, filters, observe }, await tables.schemaWith([...new Set(changes.map(keyOf))]), changes, interests),
+      viewOf(
+        { db, filters, observe },
+        await tables.schemaWith([...new Set(changes.map(interestKey))]),
+        changes,
+        interests,
+      ),
   })
   const connections = new Connections({
     ...deps,

@@ -6,10 +6,10 @@ import { rowJsonb } from '../../db/schema/row-json.ts'
 import type { Schema, Table } from '../../db/schema/snapshot.ts'
 import { COMMA, join, ROW, type Sql, sql } from '../../db/sql.ts'
 import { missingGrants } from './grants.ts'
-import { groupExpression, type Operation, questionsFor } from './rules.ts'
+import { groupExpression, type PolicyCommand, questionsFor } from './rules.ts'
 import * as q from './sql.ts'
 
-const OPERATIONS: readonly Operation[] = ['select', 'insert', 'update', 'delete']
+const OPERATIONS: readonly PolicyCommand[] = ['select', 'insert', 'update', 'delete']
 const SAMPLE = 20
 const TIMEOUT_MS = 30_000
 /** The server's own role on the search path of requests. */
@@ -43,7 +43,7 @@ export const usersOf = (snapshot: string): string[] =>
 
 /** Whoever signed up first. */
 export async function oldestUsers(db: Db, count: number): Promise<string[]> {
-  const rows = await db.rows<{ name: string }>(SYSTEM, q.oldestUsers(count))
+  const rows = await db.rows<{ name: string }>(SYSTEM, q.selectOldestUsers(count))
   return rows.map(({ name }) => name)
 }
 

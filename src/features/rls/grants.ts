@@ -1,7 +1,7 @@
 import type { DatabaseRole } from '../../core/identity.ts'
 import { mayDo } from '../../db/schema/lookup.ts'
 import type { Table } from '../../db/schema/snapshot.ts'
-import type { Operation } from './rules.ts'
+import type { PolicyCommand } from './rules.ts'
 
 /** Columns that exist for nobody of this role. */
 export const hiddenColumns = (table: Table, role: DatabaseRole): string[] =>
@@ -13,12 +13,12 @@ export const hiddenColumns = (table: Table, role: DatabaseRole): string[] =>
 export function missingGrants(
   table: Table,
   role: DatabaseRole,
-  operation: Operation,
+  operation: PolicyCommand,
   written: readonly string[],
 ): string[] {
   if (role === 'none') return []
   const on = ` on ${table.schema}.${table.name}`
-  const lacks = (privilege: Operation): string[] =>
+  const lacks = (privilege: PolicyCommand): string[] =>
     mayDo(table, role, privilege) ? [] : [`${privilege.toUpperCase()}${on}`]
   if (operation === 'select') return lacks('select')
   const whole = lacks(operation)

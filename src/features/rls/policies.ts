@@ -10,7 +10,7 @@ import * as q from './sql.ts'
 
 const NAME = /^[a-zA-Z_][a-zA-Z0-9_]*$/
 const MAX_NAME_BYTES = 63
-const COMMANDS: readonly string[] = ['ALL', 'SELECT', 'INSERT', 'UPDATE', 'DELETE'] satisfies q.Command[]
+const COMMANDS: readonly string[] = ['ALL', 'SELECT', 'INSERT', 'UPDATE', 'DELETE'] satisfies q.PolicyCommandRow[]
 
 type TableName = { schema: string; name: string }
 
@@ -106,7 +106,7 @@ export function createPolicies(deps: {
       await requireExpression(entry.who, using, 'USING')
       await requireExpression(entry.who, withCheck, 'WITH CHECK')
       const schema = wish.schema ?? (await bare(table)).schema
-      const policy = { name, command: command as q.Command, permissive, roles, using, withCheck }
+      const policy = { name, command: command as q.PolicyCommandRow, permissive, roles, using, withCheck }
       await change('create policy', q.createPolicy(new Ident(schema, table), policy), entry)
     },
 

@@ -2,7 +2,7 @@ import { policyRule } from '../../db/schema/policy-rule.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import type { StoredPolicy } from './sql.ts'
 
-export type Operation = 'select' | 'insert' | 'update' | 'delete'
+export type PolicyCommand = 'select' | 'insert' | 'update' | 'delete'
 
 /** One question that PostgreSQL asks a policy about the row as it is (`using`) or as it shall be (`check`). */
 export type Question = { readonly policy: StoredPolicy; readonly part: 'using' | 'check'; readonly expression: string }
@@ -16,7 +16,7 @@ type Kind = 'SELECT' | 'INSERT' | 'UPDATE' | 'DELETE'
  * write is found by its key and returned, so that SELECT policies count too. A policy without an expression for the
  * question is not asked.
  */
-export function questionsFor(operation: Operation, policies: readonly StoredPolicy[]): Group[] {
+export function questionsFor(operation: PolicyCommand, policies: readonly StoredPolicy[]): Group[] {
   const group = (part: 'using' | 'check', kind: Kind): Group => ({
     part,
     questions: policies

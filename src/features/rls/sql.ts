@@ -1,11 +1,11 @@
 import type { Table } from '../../db/schema/snapshot.ts'
 import { COMMA, Ident, join, operatorSql, type Sql, sql } from '../../db/sql.ts'
 
-export type Command = 'ALL' | 'SELECT' | 'INSERT' | 'UPDATE' | 'DELETE'
+export type PolicyCommandRow = 'ALL' | 'SELECT' | 'INSERT' | 'UPDATE' | 'DELETE'
 
 export type NewPolicy = {
   name: string
-  command: Command
+  command: PolicyCommandRow
   permissive: boolean
   /** Empty = PUBLIC. */
   roles: readonly string[]
@@ -57,7 +57,7 @@ const clause = (word: Sql, expression: string | undefined): Sql =>
 
 const isPublic = (role: string): boolean => role.toLowerCase() === 'public'
 
-const COMMANDS: Readonly<Record<Command, Sql>> = {
+const COMMANDS: Readonly<Record<PolicyCommandRow, Sql>> = {
   ALL: sql`all`,
   SELECT: sql`select`,
   INSERT: sql`insert`,
@@ -78,7 +78,7 @@ export const parseExpression = (expression: string): Sql => sql`explain select t
 
 export type StoredPolicy = {
   name: string
-  command: Command
+  command: PolicyCommandRow
   permissive: boolean
   using: string | null
   check: string | null
@@ -104,7 +104,7 @@ export const emailOfUser = (id: string): Sql =>
 export const userNamed = (name: string): Sql => sql`
   select id::text, coalesce(email, '') as email from svc.users where email = ${name} or id::text = ${name}`
 
-export const oldestUsers = (count: number): Sql => sql`
+export const selectOldestUsers = (count: number): Sql => sql`
   select coalesce(email, id::text) as name from svc.users order by created_at, id limit ${count}`
 
 /** Policies may call functions of anybody: whatever those try to write is refused. */

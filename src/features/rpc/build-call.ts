@@ -7,7 +7,7 @@ import { fromGeoJson, isSpatial } from '../../db/schema/spatial/convert.ts'
 import { COMMA, EMPTY, Ident, join, ROW, type Slot, type Sql, sql } from '../../db/sql.ts'
 
 /** What the caller says about the returned rows. The database looks whether it is so before it is logged. */
-export type Notice = {
+export type ChangeNotice = {
   readonly table: Table
   readonly action: ChangeAction
   readonly role: DatabaseRole
@@ -23,7 +23,7 @@ export function buildCall(
   fn: Fn,
   args: string | Slot,
   given: readonly Parameter[],
-  notice: Notice | undefined,
+  notice: ChangeNotice | undefined,
 ): Sql {
   const call = sql`${fn.ident}(${join(
     given.map((parameter) => {
@@ -105,7 +105,7 @@ const GIVEN = new Ident('svc_given')
  * The returned rows of which the notice is true. Made or changed: this transaction wrote the row, and the caller may see
  * it. Gone: it is there no more, and the caller saw it in the snapshot of this statement, which is older than the call.
  */
-function noted(schema: Schema, { table, action, role, log }: Notice): Sql {
+function noted(schema: Schema, { table, action, role, log }: ChangeNotice): Sql {
   const key = table.primaryKey.map(
     ({ name }) => sql`${name}::text, ${CALLED}.svc_value::pg_catalog.jsonb -> ${name}::text`,
   )
@@ -127,7 +127,7 @@ function noted(schema: Schema, { table, action, role, log }: Notice): Sql {
     )`
 }
 
-function logged({ table, action, log }: Notice): Sql {
+function logged({ table, action, log }: ChangeNotice): Sql {
   const hadRow = action === 'create' ? sql`${NOTED}.old_record is null` : sql`${NOTED}.old_record is not null`
   const none = sql`null::pg_catalog.json[]`
   const key = table.primaryKey.map(({ name }) => name)

@@ -11,7 +11,7 @@ import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 import { Slots } from '../../db/sql.ts'
 import type { Feature } from '../../http/feature.ts'
 import { type Call, jsonText, noContent, type Reply, route } from '../../http/route.ts'
-import { buildCall, type Notice } from './build-call.ts'
+import { buildCall, type ChangeNotice } from './build-call.ts'
 import { explainFailure } from './failure.ts'
 import { type RpcDeps, sqlJob } from './job.ts'
 import { givenTo, resolveOverload } from './resolve.ts'
@@ -109,7 +109,7 @@ const PRIVILEGE: ReadonlyMap<string, Privilege> = new Map([
 ])
 
 /** The headers are a hint: what makes no sense is ignored, and nobody announces a change they could not make. */
-function noticeOf({ headers, who }: Call, schema: Schema, fn: Fn, log: Appender): Notice | undefined {
+function noticeOf({ headers, who }: Call, schema: Schema, fn: Fn, log: Appender): ChangeNotice | undefined {
   const action = headers['x-notify-action'] ?? ''
   const privilege = PRIVILEGE.get(action)
   const table = findTable(schema, headers['x-notify-table'] ?? '')

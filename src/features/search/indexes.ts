@@ -14,12 +14,12 @@ import {
 } from '../../db/search/search-text.ts'
 import { type ConcurrentIndexes, indexName } from '../../db/setup/concurrent-index.ts'
 import { sql } from '../../db/sql.ts'
-import { allIndexes, schemaOfIndex } from './sql.ts'
+import { allTextIndexes, schemaOfTextIndex } from './sql.ts'
 
-export const METHODS = ['fulltext', 'trigram'] as const
-type IndexMethod = (typeof METHODS)[number]
+export const TEXT_INDEX_METHODS = ['fulltext', 'trigram'] as const
+type IndexMethod = (typeof TEXT_INDEX_METHODS)[number]
 
-export type AskedIndex = { table: string; method: IndexMethod; schema?: string; index_name?: string }
+export type TextIndexInput = { table: string; method: IndexMethod; schema?: string; index_name?: string }
 
 export type IndexesDeps = {
   db: Db
@@ -30,14 +30,14 @@ export type IndexesDeps = {
   needTrigrams: () => Promise<void>
 }
 
-export function createIndexes({ db, schema, indexes, textSearchConfig, needTrigrams }: IndexesDeps) {
+export function createTextIndexes({ db, schema, indexes, textSearchConfig, needTrigrams }: IndexesDeps) {
   const { schemas } = schema.read()
   return {
     async all(): Promise<string> {
-      return (await db.fly(SYSTEM, allIndexes(schemas))) ?? ''
+      return (await db.fly(SYSTEM, allTextIndexes(schemas))) ?? ''
     },
 
-    async build({ method, ...asked }: AskedIndex, act: Act) {
+    async build({ method, ...asked }: TextIndexInput, act: Act) {
       if (method === 'trigram') await needTrigrams()
       // An index of that name may have come or gone a moment ago.
       await schema.refreshIfStale()
@@ -64,7 +64,7 @@ export function createIndexes({ db, schema, indexes, textSearchConfig, needTrigr
     },
 
     async drop(name: string, act: Act): Promise<void> {
-      const found = await db.fly(SYSTEM, schemaOfIndex(name, schemas))
+      const found = await db.fly(SYSTEM, schemaOfTextIndex(name, schemas))
       if (found === null) throw notFound('index not found', 'index_not_found')
       await auditedEffect(db, act.audit({ target: name }), () => indexes.drop(found, name))
       await schema.reload()

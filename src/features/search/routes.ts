@@ -4,13 +4,13 @@ import type { Pool } from '../../db/pool/pool.ts'
 import { ConcurrentIndexes } from '../../db/setup/concurrent-index.ts'
 import type { Feature } from '../../http/feature.ts'
 import { json, jsonText, noContent, route } from '../../http/route.ts'
-import { createIndexes, type IndexesDeps, METHODS } from './indexes.ts'
+import { createTextIndexes, type IndexesDeps, TEXT_INDEX_METHODS } from './indexes.ts'
 
 const index = t.object({
   name: t.string(),
   schema: t.string(),
   table: t.string(),
-  method: t.oneOf(METHODS),
+  method: t.oneOf(TEXT_INDEX_METHODS),
   definition: t.string(),
 })
 const build = t.object({
@@ -25,7 +25,7 @@ type Deps = Omit<IndexesDeps, 'indexes'> & { db: Db & Pick<Pool, 'openConnection
 
 export function createSearch(deps: Deps): Feature {
   const concurrent = new ConcurrentIndexes(deps.db)
-  const indexes = createIndexes({ ...deps, indexes: concurrent })
+  const indexes = createTextIndexes({ ...deps, indexes: concurrent })
   const routes = [
     route('GET /api/admin/search/indexes', {
       summary: 'Indexes that serve searches, and how far new ones are',
@@ -39,11 +39,11 @@ export function createSearch(deps: Deps): Feature {
       audit: 'search_index.create',
       body: t.object({
         table: t.string(),
-        method: t.oneOf(METHODS, { refusal: 'method must be fulltext or trigram' }),
+        method: t.oneOf(TEXT_INDEX_METHODS, { refusal: 'method must be fulltext or trigram' }),
         schema: t.optional(t.string()),
         index_name: t.optional(t.string()),
       }),
-      answers: { 201: t.object({ index_name: t.string(), method: t.oneOf(METHODS), table: t.string() }) },
+      answers: { 201: t.object({ index_name: t.string(), method: t.oneOf(TEXT_INDEX_METHODS), table: t.string() }) },
       handle: async (call) => json(201, await indexes.build(call.body, call)),
     }),
     route('DELETE /api/admin/search/indexes/{name}', {

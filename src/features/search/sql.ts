@@ -16,7 +16,7 @@ const SEARCH_INDEX = sql`(
 
 const exposed = (schemas: readonly string[]): Sql => sql`x.method is not null and x.schema = any(${schemas}::text[])`
 
-export const allIndexes = (schemas: readonly string[]): Sql => sql`
+export const allTextIndexes = (schemas: readonly string[]): Sql => sql`
   select json_build_object(
     'indexes', coalesce((
       select json_agg(json_build_object('name', x.name, 'schema', x.schema, 'table', x."table", 'method', x.method,
@@ -29,6 +29,6 @@ export const allIndexes = (schemas: readonly string[]): Sql => sql`
       where p.datname = pg_catalog.current_database() and ${exposed(schemas)}), '[]'))::text`
 
 /** In the order of the exposed schemas. */
-export const schemaOfIndex = (name: string, schemas: readonly string[]): Sql => sql`
+export const schemaOfTextIndex = (name: string, schemas: readonly string[]): Sql => sql`
   select x.schema from ${SEARCH_INDEX} where x.name = ${name} and ${exposed(schemas)}
   order by array_position(${schemas}::text[], x.schema) limit 1`

@@ -6,7 +6,7 @@ import type { MakeMailLink, QueueMail } from '../../identity/mail-links.ts'
 import type { Passwords } from '../../identity/password-hashing.ts'
 import type { StartSession } from '../../identity/session.ts'
 import type { AuthSettings } from '../../identity/settings.ts'
-import type { SmsConfig } from '../../identity/sms-code.ts'
+import type { SmsCodeConfig } from '../../identity/sms-code.ts'
 import type { ProviderConfig } from './providers/provider.ts'
 import type { ReturnConfig } from './providers/return-to.ts'
 import type { LoginBackoff } from './sql.ts'
@@ -15,7 +15,7 @@ import type { LoginBackoff } from './sql.ts'
 export type SignInDeps = {
   db: Db
   config: LoginBackoff &
-    SmsConfig &
+    SmsCodeConfig &
     ReturnConfig & {
       min_password_length: number
       hash_queue: number

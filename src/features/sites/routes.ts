@@ -1,12 +1,12 @@
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
-import { pageOf } from '../../core/page.ts'
+import { parsePage } from '../../core/page.ts'
 import { audited, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Feature } from '../../http/feature.ts'
-import type { Range } from '../../http/files/conditions.ts'
+import type { ByteRange } from '../../http/files/conditions.ts'
 import type { ByteSource } from '../../http/files/source.ts'
 import type { HostedSites } from '../../http/pipeline.ts'
 import { type Call, jsonText, noContent, type Reply, type Route, route } from '../../http/route.ts'
@@ -21,7 +21,7 @@ type Deps = {
   db: Db
   publicBaseUrl: () => string
   addBlob: (blob: StoredBytes) => Sql
-  readBlob: (id: string, range: Range) => Promise<ByteSource | undefined>
+  readBlob: (id: string, range: ByteRange) => Promise<ByteSource | undefined>
   /** Takes a form with a file; `keep` writes what refers to it. */
   receive: <T>(call: Call, keep: (upload: Received) => Promise<T>) => Promise<T>
   isObjectName: (name: string) => boolean
@@ -85,7 +85,7 @@ function siteRoutes(db: Db): Route[] {
       auth: 'admin',
       query: paging,
       answers: { 200: t.object({ sites: t.array(site), ...counts }) },
-      handle: async ({ query }) => jsonText(200, (await db.fly(SYSTEM, sitesPage(pageOf(query)))) ?? ''),
+      handle: async ({ query }) => jsonText(200, (await db.fly(SYSTEM, sitesPage(parsePage(query)))) ?? ''),
     }),
     route('POST /api/admin/sites', {
       summary: 'Make a site',
@@ -160,7 +160,7 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
       params: ofSite,
       query: paging,
       answers: { 200: t.object({ deploys: t.array(deploy), ...counts }) },
-      handle: async ({ params, query }) => jsonText(200, await deploys.page(params.siteId, pageOf(query))),
+      handle: async ({ params, query }) => jsonText(200, await deploys.page(params.siteId, parsePage(query))),
     }),
     route(`POST ${at}`, {
       summary: 'Begin a deploy',

@@ -3,10 +3,10 @@ import type { Queue } from '../../db/queue/queue.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { countriesOf } from './countries.ts'
-import { logTransport } from './log-transport.ts'
+import { logSmsTransport } from './log-transport.ts'
 import type { Sms, SmsConfig, SmsTransport } from './transport.ts'
 import { twilioTransport } from './twilio-transport.ts'
-import { webhookTransport } from './webhook-transport.ts'
+import { webhookSmsTransport } from './webhook-transport.ts'
 
 const KIND = 'sms'
 /** Codes live for minutes; a message that comes later than that only confuses. */
@@ -71,9 +71,9 @@ function transportOf({
 }): SmsTransport {
   switch (config.sms_provider) {
     case 'log':
-      return logTransport(observe)
+      return logSmsTransport(observe)
     case 'webhook':
-      return webhookTransport(config, outgoing)
+      return webhookSmsTransport(config, outgoing)
     case 'twilio':
       return twilioTransport(config, outgoing)
   }

@@ -3,7 +3,7 @@ import type { Outgoing } from '../../http/out/outgoing.ts'
 import type { SmsConfig, SmsTransport } from './transport.ts'
 
 /** POSTs the message to the operator's own gateway; any 2xx is sent. */
-export const webhookTransport = (config: SmsConfig, outgoing: Outgoing): SmsTransport => ({
+export const webhookSmsTransport = (config: SmsConfig, outgoing: Outgoing): SmsTransport => ({
   async send({ to, body: message }) {
     const body = JSON.stringify({ to, body: message })
     const secret = config.sms_webhook_secret

@@ -1,7 +1,7 @@
 import { badRequest } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import { limitOf } from '../../core/page.ts'
-import type { Range } from '../../http/files/conditions.ts'
+import type { ByteRange } from '../../http/files/conditions.ts'
 import { isPassive } from '../../http/files/content-type.ts'
 import { attachment } from '../../http/files/disposition.ts'
 import { sendContent } from '../../http/files/send.ts'
@@ -62,7 +62,7 @@ export function objectRoutes(deps: {
   async function download(call: Call, bucket: string, name: string): Promise<Reply> {
     const { object, isShared } = await readable(call, bucket, name)
     const { contentType, size, blobId, inline } = object
-    const open = async (range: Range): Promise<ByteSource> => {
+    const open = async (range: ByteRange): Promise<ByteSource> => {
       const bytes = await blobs.read(blobId, range)
       if (!bytes) throw new Vanished(`the bytes of ${bucket}/${name} are missing`)
       return bytes

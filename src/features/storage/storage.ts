@@ -10,7 +10,7 @@ import { LocalStore } from './blobs/local-store.ts'
 import { S3Store } from './blobs/s3-store.ts'
 import type { Store } from './blobs/store.ts'
 import { bucketRoutes } from './buckets.ts'
-import { type CdnConfig, createProvider } from './cdn/provider.ts'
+import { type CdnConfig, createCdnProvider } from './cdn/provider.ts'
 import { Purges, purgeJob } from './cdn/purge.ts'
 import { purgeRoute } from './cdn/routes.ts'
 import { Objects } from './objects.ts'
@@ -55,7 +55,7 @@ export function createStorage(deps: Deps): Storage {
   const store = createStore(config)
   const blobs = new Blobs({ db, store, queue, observe })
   const uploads = new Uploads(blobs, { maxFileBytes: config.max_file_size, timeoutMs, atOnce: store.maxWrites })
-  const provider = createProvider(config.cdn, deps.outgoing)
+  const provider = createCdnProvider(config.cdn, deps.outgoing)
   const purges = new Purges(provider, queue)
   const baseUrl = (): string => config.cdn_url || `${deps.publicBaseUrl()}/api/storage`
   const objects = new Objects({ db, baseUrl, purge: purges.one, wakePurge: purges.wake })

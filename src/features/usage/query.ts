@@ -1,7 +1,7 @@
 import { badRequest } from '../../core/errors.ts'
 import { limitOf } from '../../core/page.ts'
 import type { Sql } from '../../db/sql.ts'
-import { METRICS, type Range, SORTS } from './sql.ts'
+import { SORTS, USAGE_METRICS, type UsageRange } from './sql.ts'
 
 type Query = Readonly<Record<string, string | undefined>>
 
@@ -9,7 +9,7 @@ const DAYS: Readonly<Record<string, number>> = { day: 1, week: 7, month: 30 }
 const DAY_MS = 86_400_000
 
 /** Days, both included; what is asked by `period` ends today. */
-export function rangeOf(query: Query, now: number): Range & { period: string } {
+export function usageRange(query: Query, now: number): UsageRange & { period: string } {
   const { from, to, period = 'month' } = query
   if (from !== undefined || to !== undefined) {
     if (!isDate(from) || !isDate(to) || from > to) throw badRequest('invalid date range')
@@ -40,14 +40,14 @@ function sortNamed(name: string): Sql {
 
 const MAX_LIMIT = 500
 
-export function windowOf(query: Query): { limit: number; offset: number } {
+export function usageWindow(query: Query): { limit: number; offset: number } {
   if (Number(query['limit']) > MAX_LIMIT) throw badRequest('invalid limit')
   return limitOf(query, { limit: 50, maxLimit: MAX_LIMIT })
 }
 
 export function metricOf({ metric }: Query): { name: string; sum: Sql } {
   if (metric === undefined || metric === '') throw badRequest('metric is required')
-  const sum = Object.hasOwn(METRICS, metric) ? METRICS[metric] : undefined
+  const sum = Object.hasOwn(USAGE_METRICS, metric) ? USAGE_METRICS[metric] : undefined
   if (!sum) throw badRequest('invalid metric')
   return { name: metric, sum }
 }

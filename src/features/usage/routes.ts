@@ -3,7 +3,7 @@ import type { Clock } from '../../core/clock.ts'
 import { notFound, reasonOf, unavailable } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
-import type { Message } from '../../core/observations.ts'
+import type { ObservedMessage } from '../../core/observations.ts'
 import type { Observe } from '../../core/observe.ts'
 import { limitOf } from '../../core/page.ts'
 import type { UsageMeter } from '../../core/usage-meter.ts'
@@ -12,7 +12,7 @@ import { Loop } from '../../db/loop.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Feature } from '../../http/feature.ts'
 import { json, jsonText, route } from '../../http/route.ts'
-import { granularityOf, groupOf, metricOf, orderOf, rangeOf, windowOf } from './query.ts'
+import { granularityOf, groupOf, metricOf, orderOf, usageRange, usageWindow } from './query.ts'
 import * as q from './sql.ts'
 
 const FLUSH_MS = 5_000
@@ -66,7 +66,7 @@ export function createUsage(deps: {
       throw error
     }
   }
-  const regularly = (failure: Message, everyMs: number, work: () => Promise<unknown>): Loop =>
+  const regularly = (failure: ObservedMessage, everyMs: number, work: () => Promise<unknown>): Loop =>
     new Loop({
       step: async () => {
         await work()
@@ -110,7 +110,7 @@ export function createUsage(deps: {
         }),
       },
       handle: async ({ query }) =>
-        jsonText(200, await fly(q.usageList(rangeOf(query, clock.now()), orderOf(query), windowOf(query)))),
+        jsonText(200, await fly(q.usageList(usageRange(query, clock.now()), orderOf(query), usageWindow(query)))),
     }),
     route('GET /api/admin/usage/trends', {
       summary: 'A figure over time',
@@ -121,7 +121,7 @@ export function createUsage(deps: {
       handle: async ({ query }) => {
         const { name, sum } = metricOf(query)
         const granularity = granularityOf(query, name)
-        const items = JSON.parse(await fly(q.usageTrend(rangeOf(query, clock.now()), sum, granularity)))
+        const items = JSON.parse(await fly(q.usageTrend(usageRange(query, clock.now()), sum, granularity)))
         return json(200, { metric: name, granularity, items })
       },
     }),
@@ -135,7 +135,7 @@ export function createUsage(deps: {
         const { name, sum } = metricOf(query)
         const groupBy = groupOf(query, name)
         const { limit } = limitOf(query, { limit: 10, maxLimit: 100 })
-        const when = rangeOf(query, clock.now())
+        const when = usageRange(query, clock.now())
         const statement =
           groupBy === 'tenant' ? q.breakdownByTenant(when, sum, limit) : q.breakdownOfRequests(when, groupBy, limit)
         return json(200, { metric: name, groupBy, items: JSON.parse(await fly(statement)) })
@@ -158,7 +158,7 @@ export function createUsage(deps: {
         }),
       },
       handle: async ({ params, query }) => {
-        const { period, ...when } = rangeOf(query, clock.now())
+        const { period, ...when } = usageRange(query, clock.now())
         await requireTenant(params.tenant_id)
         const used = JSON.parse(await fly(q.usageOfTenant(params.tenant_id, when)))
         const tenantId = params.tenant_id.toLowerCase()
@@ -180,7 +180,7 @@ export function createUsage(deps: {
         }),
       },
       handle: async ({ params, query }) => {
-        const when = rangeOf(query, clock.now())
+        const when = usageRange(query, clock.now())
         await requireTenant(params.tenant_id)
         const { totals } = JSON.parse(await fly(q.usageOfTenant(params.tenant_id, when))) as {
           totals: Record<string, number>

@@ -1,7 +1,7 @@
 import { NO_TENANT, type UsageBatch } from '../../core/usage-meter.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 
-export type Range = { from: string; to: string }
+export type UsageRange = { from: string; to: string }
 
 const hour = sql`date_trunc('hour', now())`
 /** Processes that have not been heard of for this long are gone, and their streams with them. */
@@ -47,7 +47,7 @@ export const noteStorage: Sql = sql`
 
 export const leave = (node: string): Sql => sql`delete from svc.usage_streams where node = ${node}::uuid`
 
-const within = ({ from, to }: Range): Sql =>
+const within = ({ from, to }: UsageRange): Sql =>
   sql`h.hour >= ${from}::date::timestamp at time zone 'UTC' and h.hour < (${to}::date + 1)::timestamp at time zone 'UTC'`
 
 const tenants = sql`(select ${NO_TENANT}::uuid as id, 'default' as name union all select id, name from svc.apps)`
@@ -64,7 +64,7 @@ export const SORTS: Readonly<Record<string, Sql>> = {
 }
 
 export const usageList = (
-  range: Range,
+  range: UsageRange,
   order: { by: Sql; isDescending: boolean },
   { limit, offset }: { limit: number; offset: number },
 ): Sql => sql`
@@ -82,25 +82,25 @@ export const usageList = (
       limit ${limit} offset ${offset}) p),
     'total', (select count(*) from figures), 'limit', ${limit}::int, 'offset', ${offset}::int)::text`
 
-export const METRICS: Readonly<Record<string, Sql>> = {
+export const USAGE_METRICS: Readonly<Record<string, Sql>> = {
   api_requests: sql`sum(h.requests)`,
   storage_bytes: sql`max(h.storage)`,
   bandwidth_bytes: sql`sum(h.bandwidth)`,
   function_invocations: sql`sum(h.functions)`,
 }
 
-export const usageTrend = (range: Range, metric: Sql, granularity: string): Sql => sql`
+export const usageTrend = (range: UsageRange, metric: Sql, granularity: string): Sql => sql`
   select coalesce(json_agg(json_build_object('timestamp', svc.iso_utc(at), 'value', value) order by at), '[]')::text
   from (select at, sum(value)::bigint as value from (
       select date_trunc(${granularity}, h.hour, 'UTC') as at, h.tenant_id, ${metric}::bigint as value from svc.usage_hours h
       where ${within(range)} group by 1, 2) t group by 1) s`
 
-export const breakdownByTenant = (range: Range, metric: Sql, limit: number): Sql => sql`
+export const breakdownByTenant = (range: UsageRange, metric: Sql, limit: number): Sql => sql`
   select coalesce(json_agg(json_build_object('key', key, 'value', value) order by value desc, key), '[]')::text
   from (select h.tenant_id::text as key, ${metric}::bigint as value from svc.usage_hours h
     where ${within(range)} group by 1 order by 2 desc, 1 limit ${limit}) s`
 
-export const breakdownOfRequests = (range: Range, by: 'endpoint' | 'status_code', limit: number): Sql => sql`
+export const breakdownOfRequests = (range: UsageRange, by: 'endpoint' | 'status_code', limit: number): Sql => sql`
   select coalesce(json_agg(json_build_object('key', key, 'value', value) order by value desc, key), '[]')::text
   from (select ${by === 'endpoint' ? sql`h.endpoint` : sql`h.status::text`} as key, sum(h.requests)::bigint as value
     from svc.usage_endpoints h where ${within(range)} group by 1 order by 2 desc, 1 limit ${limit}) s`
@@ -109,7 +109,7 @@ export const isTenant = (id: string): Sql =>
   sql`select exists (select from ${tenants} t where t.id = ${id}::uuid) as yes`
 
 /** By day, with the sums of the four figures. */
-export const usageOfTenant = (id: string, range: Range): Sql => sql`
+export const usageOfTenant = (id: string, range: UsageRange): Sql => sql`
   with days as (
     select to_char(h.hour at time zone 'UTC', 'YYYY-MM-DD') as date, sum(h.requests)::bigint as "apiRequests",
       max(h.storage) as "storageBytesUsed", sum(h.bandwidth)::bigint as "bandwidthBytes",

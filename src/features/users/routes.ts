@@ -1,7 +1,7 @@
 import { notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
-import { pageOf, pageQuery } from '../../core/page.ts'
+import { pageQuery, parsePage } from '../../core/page.ts'
 import { user } from '../../core/user.ts'
 import { changeAudited } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
@@ -29,7 +29,7 @@ export function createUsers(deps: {
       query: { ...pageQuery, search: t.string({ description: 'part of the address, in any case' }) },
       answers: { 200: t.pageOf(user) },
       handle: async ({ query }) => {
-        const list = listUsers(pageOf({ page: query['page'], perPage: query['perPage'] }), query['search'] ?? '')
+        const list = listUsers(parsePage({ page: query['page'], perPage: query['perPage'] }), query['search'] ?? '')
         return jsonText(200, (await db.fly(SYSTEM, list)) ?? '')
       },
     }),

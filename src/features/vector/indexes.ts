@@ -6,16 +6,16 @@ import type { Db } from '../../db/db.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { tableOf } from '../../db/schema/table-of.ts'
 import { type ConcurrentIndexes, indexName } from '../../db/setup/concurrent-index.ts'
-import { EMPTY, Ident, integer, type Sql, sql } from '../../db/sql.ts'
+import { EMPTY, Ident, integerLiteral, type Sql, sql } from '../../db/sql.ts'
 import { vectorColumnOf } from './embed/tables.ts'
-import { allIndexes, hasOperators, schemaOfIndex } from './sql.ts'
+import { allVectorIndexes, hasOperators, schemaOfVectorIndex } from './sql.ts'
 
-export const METHODS = ['hnsw', 'ivfflat'] as const
-export const METRICS = ['cosine', 'l2', 'inner_product'] as const
-type IndexMethod = (typeof METHODS)[number]
-type Metric = (typeof METRICS)[number]
+export const VECTOR_INDEX_METHODS = ['hnsw', 'ivfflat'] as const
+export const INDEX_METRICS = ['cosine', 'l2', 'inner_product'] as const
+type IndexMethod = (typeof VECTOR_INDEX_METHODS)[number]
+type Metric = (typeof INDEX_METRICS)[number]
 
-export type AskedIndex = {
+export type VectorIndexInput = {
   table: string
   column: string
   method: IndexMethod
@@ -30,13 +30,13 @@ const opclass: Record<Metric, string> = { cosine: 'cosine_ops', l2: 'l2_ops', in
 
 type Deps = { db: Db; schema: SchemaCache; indexes: ConcurrentIndexes }
 
-export function createIndexes({ db, schema, indexes }: Deps) {
+export function createVectorIndexes({ db, schema, indexes }: Deps) {
   return {
     async all(): Promise<string> {
-      return (await db.fly(SYSTEM, allIndexes(schema.read().schemas))) ?? ''
+      return (await db.fly(SYSTEM, allVectorIndexes(schema.read().schemas))) ?? ''
     },
 
-    async build(asked: AskedIndex, act: Act) {
+    async build(asked: VectorIndexInput, act: Act) {
       const { method, metric, lists } = asked
       const table = await tableOf(schema, asked.table, asked.schema)
       const column = vectorColumnOf(table, asked.column)
@@ -45,7 +45,8 @@ export function createIndexes({ db, schema, indexes }: Deps) {
       if (!column.isVector || !pgVector) throw badRequest(`column "${column.name}" is not a vector column`)
       const name = indexName(asked.index_name, [table.name, column.name, method])
       const operators = `${column.baseType}_${opclass[metric]}`
-      const options = method === 'ivfflat' && lists !== undefined ? sql` with (lists = ${integer(lists)})` : EMPTY
+      const options =
+        method === 'ivfflat' && lists !== undefined ? sql` with (lists = ${integerLiteral(lists)})` : EMPTY
       const wanted = {
         table,
         name,
@@ -60,7 +61,7 @@ export function createIndexes({ db, schema, indexes }: Deps) {
     },
 
     async drop(name: string, act: Act): Promise<void> {
-      const found = await db.fly(SYSTEM, schemaOfIndex(name, schema.read().schemas))
+      const found = await db.fly(SYSTEM, schemaOfVectorIndex(name, schema.read().schemas))
       if (found === null) throw notFound('index not found', 'index_not_found')
       await auditedEffect(db, act.audit({ target: name }), () => indexes.drop(found, name))
     },

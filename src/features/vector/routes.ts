@@ -11,14 +11,14 @@ import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, jsonText, noContent, route } from '../../http/route.ts'
 import { createEmbeddings } from './embed/embeddings.ts'
 import { startFilling } from './embed/filling.ts'
-import { type AiConfig, cachedQuestions, createProvider } from './embedding/embedder.ts'
-import { createIndexes, METHODS, METRICS } from './indexes.ts'
+import { type AiConfig, cachedQuestions, createEmbeddingProvider } from './embedding/embedder.ts'
+import { createVectorIndexes, INDEX_METRICS, VECTOR_INDEX_METHODS } from './indexes.ts'
 
 const index = t.object({
   name: t.string(),
   schema: t.string(),
   table: t.string(),
-  method: t.oneOf(METHODS),
+  method: t.oneOf(VECTOR_INDEX_METHODS),
   definition: t.string(),
 })
 
@@ -53,9 +53,9 @@ type Vectors = Feature & {
 }
 
 export function createVector({ db, schema, log, queue, outgoing, config, observe }: Deps): Vectors {
-  const provider = createProvider({ config, outgoing, observe })
+  const provider = createEmbeddingProvider({ config, outgoing, observe })
   const concurrent = new ConcurrentIndexes(db)
-  const indexes = createIndexes({ db, schema, indexes: concurrent })
+  const indexes = createVectorIndexes({ db, schema, indexes: concurrent })
   const embeddings = createEmbeddings({ db, schema, queue, hasProvider: provider !== undefined })
   const routes = [
     route('GET /api/admin/vector/indexes', {
@@ -71,8 +71,8 @@ export function createVector({ db, schema, log, queue, outgoing, config, observe
       body: t.object({
         table: t.string(),
         column: t.string(),
-        method: t.oneOf(METHODS, { refusal: 'method must be hnsw or ivfflat' }),
-        metric: t.oneOf(METRICS, { refusal: 'metric must be cosine, l2 or inner_product' }),
+        method: t.oneOf(VECTOR_INDEX_METHODS, { refusal: 'method must be hnsw or ivfflat' }),
+        metric: t.oneOf(INDEX_METRICS, { refusal: 'metric must be cosine, l2 or inner_product' }),
         schema: t.optional(t.string()),
         index_name: t.optional(t.string()),
         lists: t.optional(t.integer({ minimum: 1, maximum: 32_768, description: 'of ivfflat' })),
@@ -80,8 +80,8 @@ export function createVector({ db, schema, log, queue, outgoing, config, observe
       answers: {
         201: t.object({
           index_name: t.string(),
-          method: t.oneOf(METHODS),
-          metric: t.oneOf(METRICS),
+          method: t.oneOf(VECTOR_INDEX_METHODS),
+          metric: t.oneOf(INDEX_METRICS),
           table: t.string(),
           column: t.string(),
         }),

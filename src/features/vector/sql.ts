@@ -8,14 +8,14 @@ const VECTOR_INDEX = sql`pg_catalog.pg_index i
   join pg_catalog.pg_class t on t.oid = i.indrelid
   join pg_catalog.pg_namespace n on n.oid = c.relnamespace`
 
-export const allIndexes = (schemas: readonly string[]): Sql => sql`
+export const allVectorIndexes = (schemas: readonly string[]): Sql => sql`
   select json_build_object('indexes', coalesce(json_agg(json_build_object('name', c.relname, 'schema', n.nspname,
     'table', t.relname, 'method', m.amname, 'definition', pg_get_indexdef(i.indexrelid))
     order by n.nspname, t.relname, c.relname), '[]'))::text
   from ${VECTOR_INDEX} where i.indisvalid and n.nspname = any(${schemas}::text[])`
 
 /** In the order of the exposed schemas. */
-export const schemaOfIndex = (name: string, schemas: readonly string[]): Sql => sql`
+export const schemaOfVectorIndex = (name: string, schemas: readonly string[]): Sql => sql`
   select n.nspname from ${VECTOR_INDEX}
   where c.relname = ${name} and n.nspname = any(${schemas}::text[])
   order by array_position(${schemas}::text[], n.nspname::text) limit 1`

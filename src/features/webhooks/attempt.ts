@@ -3,10 +3,10 @@ import type { Outgoing } from '../../http/out/outgoing.ts'
 import { retryAfterOf } from '../../http/out/retry-after.ts'
 import { signatureHeaders } from './signature.ts'
 
-export type Message = { deliveryId: string; eventId: string; action: string; body: string }
+export type WebhookMessage = { deliveryId: string; eventId: string; action: string; body: string }
 /** `secret` in clear; throws when it cannot be read. */
 export type Receiver = { url: string; secret: () => string | undefined }
-export type Outcome = {
+export type DeliveryOutcome = {
   success: boolean
   statusCode: number | undefined
   durationMs: number
@@ -23,9 +23,9 @@ const MAX_RESPONSE_BYTES = 65_536
 export async function attempt(
   deps: { outgoing: Outgoing; version: string; now: () => number },
   hook: Receiver,
-  { deliveryId, eventId, action, body }: Message,
+  { deliveryId, eventId, action, body }: WebhookMessage,
   signal?: AbortSignal,
-): Promise<Outcome> {
+): Promise<DeliveryOutcome> {
   const timestamp = Math.floor(deps.now() / 1000)
   const startedAt = performance.now()
   const durationMs = (): number => Math.round(performance.now() - startedAt)

@@ -7,11 +7,11 @@ import type { Db } from '../../db/db.ts'
 import { GiveUp, type Queue, RetryIn } from '../../db/queue/queue.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
-import { attempt, cut, type Outcome } from './attempt.ts'
+import { attempt, cut, type DeliveryOutcome } from './attempt.ts'
 import type { Hooks } from './hooks.ts'
 import { anyHook, disableHook, firedEvents, recordAttempt } from './sql.ts'
 
-export const KIND = 'webhook'
+export const WEBHOOK_KIND = 'webhook'
 
 /** Together per process, and for one receiver: one that hangs holds few places. */
 const CONCURRENCY = 100
@@ -60,7 +60,7 @@ export function createDelivery(deps: Deps): Delivery {
     const reason = outcome.error ?? 'failed'
     if (outcome.statusCode === 410) {
       // The receiver says it is gone for good: the whole webhook sleeps until somebody looks at it.
-      await db.run(SYSTEM, [queue.clear(KIND, event.webhookId), disableHook(event.webhookId)])
+      await db.run(SYSTEM, [queue.clear(WEBHOOK_KIND, event.webhookId), disableHook(event.webhookId)])
       observe({ message: 'webhook disabled: its receiver is gone', attrs: { webhook: event.webhookId } })
       throw new GiveUp(reason)
     }
@@ -74,7 +74,7 @@ export function createDelivery(deps: Deps): Delivery {
   return {
     start() {
       queue.work(
-        KIND,
+        WEBHOOK_KIND,
         {
           concurrency: CONCURRENCY,
           perGroup: PER_RECEIVER,
@@ -85,15 +85,15 @@ export function createDelivery(deps: Deps): Delivery {
       )
       reading = deps.log.followDurably('webhooks', {
         wanted: anyHook,
-        effect: queue.pushEach(KIND, firedEvents),
-        onBatch: () => queue.wake(KIND),
+        effect: queue.pushEach(WEBHOOK_KIND, firedEvents),
+        onBatch: () => queue.wake(WEBHOOK_KIND),
       })
     },
     wake: () => reading?.wake(),
   }
 }
 
-const recordOf = (event: Event, id: string, attemptNumber: number, outcome: Outcome): Sql =>
+const recordOf = (event: Event, id: string, attemptNumber: number, outcome: DeliveryOutcome): Sql =>
   recordAttempt({
     id,
     webhookId: event.webhookId,

@@ -10,7 +10,16 @@ import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Receiver } from './attempt.ts'
 import { webhookSecrets } from './sealed.ts'
-import { addHook, allHooks, changeHook, deliveriesOf, hookTarget, oneDelivery, oneHook, removeHook } from './sql.ts'
+import {
+  addHook,
+  allHooks,
+  changeHook,
+  deliveriesOf,
+  hookTarget,
+  oneHook,
+  oneWebhookDelivery,
+  removeHook,
+} from './sql.ts'
 
 export const EVENTS = ['create', 'update', 'delete'] as const
 const MAX_SECRET = 1_024
@@ -106,7 +115,7 @@ export function createHooks({ db, box, assertAllowedUrl, clearQueue }: Deps): Ho
     },
 
     async delivery(id, deliveryId) {
-      const text = await db.fly(SYSTEM, oneDelivery(id, deliveryId))
+      const text = await db.fly(SYSTEM, oneWebhookDelivery(id, deliveryId))
       const { exists, delivery } = JSON.parse(text ?? '{}') as { exists: boolean; delivery: unknown }
       if (!exists) throw notFound('webhook not found', 'webhook_not_found')
       if (delivery === null) throw notFound('delivery not found', 'delivery_not_found')

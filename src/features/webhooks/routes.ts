@@ -3,7 +3,7 @@ import { notFound, reasonOf } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
-import { pageOf, pageQuery } from '../../core/page.ts'
+import { pageQuery, parsePage } from '../../core/page.ts'
 import type { SecretBox } from '../../core/secret-box.ts'
 import { auditedEffect } from '../../db/audit.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
@@ -15,7 +15,7 @@ import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, jsonText, noContent, route } from '../../http/route.ts'
 import { attempt } from './attempt.ts'
-import { createDelivery, KIND } from './delivery.ts'
+import { createDelivery, WEBHOOK_KIND } from './delivery.ts'
 import { createHooks, EVENTS, hookChange, newHook } from './hooks.ts'
 import { oldDeliveries } from './sql.ts'
 
@@ -71,7 +71,7 @@ export function createWebhooks(deps: Deps): Feature {
     db,
     box: deps.box,
     assertAllowedUrl: outgoing.assertAllowedUrl,
-    clearQueue: (id) => queue.clear(KIND, id),
+    clearQueue: (id) => queue.clear(WEBHOOK_KIND, id),
   })
   const delivery = createDelivery({ ...deps, hooks, retryDelays: config.retry_delays })
 
@@ -163,7 +163,7 @@ export function createWebhooks(deps: Deps): Feature {
       answers: { 200: t.pageOf(delivered) },
       handle: async ({ params, query }) => {
         const failedOnly = query['failed_only'] === 'true'
-        return json(200, await hooks.deliveries(params.id, { failedOnly, ...pageOf(query) }))
+        return json(200, await hooks.deliveries(params.id, { failedOnly, ...parsePage(query) }))
       },
     }),
     route('GET /api/webhooks/{id}/deliveries/{deliveryId}', {
@@ -186,7 +186,7 @@ export function createWebhooks(deps: Deps): Feature {
     start() {
       delivery.start()
       const count = async (): Promise<undefined> => {
-        sizes = await queue.sizes(KIND)
+        sizes = await queue.sizes(WEBHOOK_KIND)
       }
       const notCounted = (error: unknown): void =>
         observe({ message: 'webhook queue not counted', attrs: { error: reasonOf(error) } })

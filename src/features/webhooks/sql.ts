@@ -115,7 +115,7 @@ export const deliveriesOf = (webhookId: string, ask: { failedOnly: boolean; limi
     ))::text`
 }
 
-export const oneDelivery = (webhookId: string, id: string): Sql => sql`
+export const oneWebhookDelivery = (webhookId: string, id: string): Sql => sql`
   select json_build_object('exists', exists (select from svc.webhooks where id = ${webhookId}::uuid),
     'delivery', (select ${DELIVERY} from svc.webhook_deliveries d where d.id = ${id}::uuid and d.webhook_id = ${webhookId}::uuid))::text`
 

@@ -37,13 +37,13 @@ function matches(header: string, etag: string, comparison: 'strong' | 'weak'): b
 }
 
 /** Both ends included. */
-export type Range = { start: number; end: number }
+export type ByteRange = { start: number; end: number }
 
 /**
  * RFC 9110 §14: the part asked for, or undefined for the whole. Units that are unknown, ranges that make no sense and
  * several at once are answered with the whole; a part that does not exist is 416.
  */
-export function rangeOf(headers: Headers, size: number, { etag }: Version): Range | undefined {
+export function rangeOf(headers: Headers, size: number, { etag }: Version): ByteRange | undefined {
   const asked = /^bytes=\s*(\d*)-(\d*)\s*$/i.exec(headers['range'] ?? '')
   if (!asked || (asked[1] === '' && asked[2] === '')) return undefined
   // A date is too weak to tell two versions of one second apart (§13.1.5).
@@ -57,7 +57,7 @@ export function rangeOf(headers: Headers, size: number, { etag }: Version): Rang
   return { start, end: Math.min(end, size - 1) }
 }
 
-function suffix(length: number, size: number): Range {
+function suffix(length: number, size: number): ByteRange {
   if (length === 0 || size === 0) throw unsatisfiable(size)
   return { start: Math.max(0, size - length), end: size - 1 }
 }

@@ -1,12 +1,12 @@
 import type { Call, Reply } from '../route.ts'
-import { isNotModified, type Range, rangeOf, type Version } from './conditions.ts'
+import { type ByteRange, isNotModified, rangeOf, type Version } from './conditions.ts'
 import type { ByteSource } from './source.ts'
 
 export type Content = Version & {
   size: number
   headers: Record<string, string>
   /** The part, which is not opened for answers without a body. */
-  open(range: Range): Promise<ByteSource>
+  open(range: ByteRange): Promise<ByteSource>
 }
 
 type Sent = { status?: number }

@@ -1,7 +1,7 @@
 import type { FileHandle } from 'node:fs/promises'
 import type { ServerResponse } from 'node:http'
 import type { Readable } from 'node:stream'
-import type { Range } from './conditions.ts'
+import type { ByteRange } from './conditions.ts'
 
 /** Bytes that are there to be sent. Whoever is given them sends them, or closes them. */
 export interface ByteSource {
@@ -44,9 +44,9 @@ const spare: Buffer[] = []
 /** A part of an open file, through one buffer: the system's own buffers keep the connection busy while it is filled. */
 export class FileSource implements ByteSource {
   readonly #file: FileHandle
-  readonly #range: Range
+  readonly #range: ByteRange
 
-  constructor(file: FileHandle, range: Range) {
+  constructor(file: FileHandle, range: ByteRange) {
     this.#file = file
     this.#range = range
   }

@@ -13,7 +13,7 @@ export const announcesBody = (headers: IncomingHttpHeaders): boolean =>
 const tooLarge = (): AppError => new AppError('payload_too_large', 'request body too large')
 
 /** The whole body, refused as soon as its announced or real size passes the limit. */
-export function readBody(
+export function receiveBody(
   request: IncomingMessage,
   limit: number,
   receiving: Receiving,

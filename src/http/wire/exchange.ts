@@ -4,10 +4,10 @@ import type { CancelSignal } from '../../core/cancel-signal.ts'
 import type { AppError } from '../../core/errors.ts'
 import { ANONYMOUS, type Identity } from '../../core/identity.ts'
 import type { Timing } from '../../core/timing.ts'
-import type { Call, Connection, Route } from '../route.ts'
+import type { Call, Route, UpgradedConnection } from '../route.ts'
 import { announcesBody } from './body.ts'
 import type { CommonHeaders, FlatHeaders } from './headers.ts'
-import { decodeParam, type Pairs, parsePairs, type Target } from './target.ts'
+import { decodeParam, type Pairs, parsePairs, type RequestTarget } from './target.ts'
 
 /** One request and its answer, as the server sees them. */
 export class Exchange {
@@ -16,7 +16,7 @@ export class Exchange {
   readonly startedAt: number = performance.now()
   readonly requestId: string
   readonly ip: string
-  readonly target: Target
+  readonly target: RequestTarget
   readonly common: CommonHeaders
   /** What this answer carries beyond the common headers, whatever becomes of the request. Never text from outside. */
   readonly own: FlatHeaders
@@ -154,7 +154,7 @@ export class HttpCall implements Call {
     return this.#raw
   }
 
-  takeConnection(): Connection {
+  takeConnection(): UpgradedConnection {
     const exchange = this.#exchange
     const { request, response, flatHeaders: headers, upgradeHead: head } = exchange
     if (head === undefined) throw new TypeError('only the connection of an upgrade can be taken')

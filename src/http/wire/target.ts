@@ -1,10 +1,10 @@
 import { badRequest } from '../../core/errors.ts'
 
 /** A request target split at its `?`, nothing decoded yet. */
-export type Target = { path: string; query: string }
+export type RequestTarget = { path: string; query: string }
 
 /** Origin form, or absolute form as clients of proxies send it (RFC 9112 §3.2.2); the host in it is not believed. */
-export function splitTarget(url: string): Target {
+export function splitTarget(url: string): RequestTarget {
   const target = url.startsWith('/') ? url : withoutOrigin(url)
   const at = target.indexOf('?')
   return at === -1 ? { path: target, query: '' } : { path: target.slice(0, at), query: target.slice(at + 1) }
@@ -82,7 +82,7 @@ function percentDecode(text: string, where: string): string {
 const NAMED_VALUE = /^[A-Za-z_][A-Za-z0-9_.[\]-]{0,39}=/
 
 /** The path as logs may show it: the names of its parameters and none of their values, any of which may open a door. */
-export function loggedPath({ path, query }: Target): string {
+export function loggedPath({ path, query }: RequestTarget): string {
   if (query === '') return path
   const pairs = query.split('&', MAX_LOGGED + 1)
   const shown = pairs.slice(0, MAX_LOGGED).map((pair) => `${NAMED_VALUE.exec(pair)?.[0] ?? ''}***`)

@@ -1,6 +1,6 @@
 import { AND, Ident, join, OR, type Sql, sql } from '../../sql.ts'
 import type { Column, Table } from '../snapshot.ts'
-import type { Step } from '../viewer.ts'
+import type { RelationStep } from '../viewer.ts'
 import { operator } from './operators.ts'
 import type { PlannedFilter } from './plan.ts'
 
@@ -25,7 +25,13 @@ export function buildFilter(filter: PlannedFilter, table: Table, alias: Ident): 
 }
 
 /** The condition on the row at the end of the path, as EXISTS around EXISTS. */
-function along(steps: readonly Step[], table: Table, alias: Ident, condition: (row: Ident) => Sql, depth = 1): Sql {
+function along(
+  steps: readonly RelationStep[],
+  table: Table,
+  alias: Ident,
+  condition: (row: Ident) => Sql,
+  depth = 1,
+): Sql {
   const [step, ...rest] = steps
   if (!step) return condition(alias)
   const row = new Ident(`svc_f${depth}`)
@@ -34,7 +40,7 @@ function along(steps: readonly Step[], table: Table, alias: Ident, condition: (r
 }
 
 /** The rows of a relation belong to each other when all of its key columns are equal. */
-export function joined({ relation, target }: Step, from: Table, fromAlias: Ident, toAlias: Ident): Sql {
+export function joined({ relation, target }: RelationStep, from: Table, fromAlias: Ident, toAlias: Ident): Sql {
   const pairs = relation.fromColumns.map((name, i) => {
     const here = from.columns.get(name)
     const there = target.columns.get(relation.toColumns[i] ?? '')

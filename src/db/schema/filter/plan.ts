@@ -1,6 +1,6 @@
 import type { Slot } from '../../sql.ts'
 import type { Column, Schema, Table } from '../snapshot.ts'
-import { columnFor, isAllowed, notAllowed, relationFor, type Step, type Viewer } from '../viewer.ts'
+import { columnFor, isAllowed, notAllowed, type RelationStep, relationFor, type Viewer } from '../viewer.ts'
 import { isIncomparable } from './operators.ts'
 import { type CompareOp, type Filter, invalidFilter, type MaybeFractional, type Path } from './parse.ts'
 
@@ -11,7 +11,7 @@ export type PlannedFilter =
   | (ColumnPath & { readonly kind: 'null'; readonly negated: boolean })
   | (ColumnPath & { readonly kind: 'in'; readonly values: readonly string[] | Slot } & MaybeFractional)
 
-type ColumnPath = { readonly steps: readonly Step[]; readonly column: Column }
+type ColumnPath = { readonly steps: readonly RelationStep[]; readonly column: Column }
 
 export type FilterScope = {
   readonly schema: Schema
@@ -41,7 +41,7 @@ function comparable(path: Path, table: Table, scope: FilterScope): ColumnPath {
 }
 
 function columnAt(path: Path, table: Table, { schema, viewer, withoutRelations = false }: FilterScope): ColumnPath {
-  const steps: Step[] = []
+  const steps: RelationStep[] = []
   let at = table
   for (const name of path.slice(0, -1)) {
     const step = withoutRelations ? undefined : relationFor(schema, at, name, viewer.role)

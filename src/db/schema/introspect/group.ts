@@ -1,5 +1,5 @@
 /** The key of Schema.tables and Schema.functions. */
-export const keyOf = (schema: string, name: string): string => `${schema}.${name}`
+export const groupKey = (schema: string, name: string): string => `${schema}.${name}`
 
 export function groupBy<K, T>(items: readonly T[], keyOfItem: (item: T) => K): Map<K, T[]> {
   const groups = new Map<K, T[]>()

@@ -7,7 +7,7 @@ import type { Catalog } from './catalogue.ts'
 import { typeFacts } from './column.ts'
 import { fingerprintQuery } from './fingerprint.ts'
 import { functionOf } from './function.ts'
-import { groupBy, keyOf } from './group.ts'
+import { groupBy, groupKey } from './group.ts'
 import { findOdd, type OddObject } from './odd-objects.ts'
 import { catalogueQuery, type Described, objectsQuery } from './query.ts'
 import { tablesOf } from './table.ts'
@@ -89,7 +89,7 @@ async function toSchema(
   }
   return {
     tables,
-    functions: groupBy(functions, (fn) => keyOf(fn.schema, fn.name)),
+    functions: groupBy(functions, (fn) => groupKey(fn.schema, fn.name)),
     schemas,
     postGIS: extension('postgis'),
     pgVector: extension('vector'),

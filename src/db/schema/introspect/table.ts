@@ -3,7 +3,7 @@ import { Ident } from '../../sql.ts'
 import type { Column, ForeignKey, Index, Table, TableKind } from '../snapshot.ts'
 import type { Catalog, CatalogForeignKey, CatalogTable } from './catalogue.ts'
 import { columnOf, columnPrivileges, type TypeFacts, tablePrivileges } from './column.ts'
-import { groupBy, keyOf } from './group.ts'
+import { groupBy, groupKey } from './group.ts'
 import { type Link, relationsOf } from './relations.ts'
 
 /** The names behind the attribute numbers of each table in the snapshot. */
@@ -30,7 +30,7 @@ export async function tablesOf(catalog: Catalog, types: ReadonlyMap<string, Type
   const tables = new Map<string, Table>()
   for (const row of catalog.tables) {
     if (tables.size % SLICE === 0) await nextTurn()
-    const key = keyOf(row.schema, row.name)
+    const key = groupKey(row.schema, row.name)
     const { columns, primaryKey } = columnsOf(row, types)
     tables.set(key, {
       schema: row.schema,
@@ -144,10 +144,10 @@ function linksOf(catalog: Catalog, names: Names): Link[] {
     if (from === undefined || to === undefined) return []
     return {
       constraint: key.name,
-      from: keyOf(from.schema, from.name),
+      from: groupKey(from.schema, from.name),
       fromName: from.name,
       fromColumns: namesOf(names, from.oid, key.columns),
-      to: keyOf(to.schema, to.name),
+      to: groupKey(to.schema, to.name),
       toName: to.name,
       toColumns: namesOf(names, to.oid, key.refColumns),
       inherited: key.inherited,

@@ -1,4 +1,4 @@
-import { Ident, integer, join, OR, type Sql, sql } from '../../sql.ts'
+import { Ident, integerLiteral, join, OR, type Sql, sql } from '../../sql.ts'
 import type { Column, Schema } from '../snapshot.ts'
 import { postGis, WGS84 } from './convert.ts'
 import type { Given, GivenBox, SpatialFilter, SpatialName } from './parse.ts'
@@ -98,7 +98,7 @@ export class SpatialSql {
     const stepped = sql`${this.#fn('st_segmentize')}(${this.#envelope(box)}, 1)`
     return this.#column.isGeography
       ? sql`${stepped}::${this.#fn('geography')}`
-      : sql`${this.#fn('st_transform')}(${stepped}, ${integer(this.#column.srid)})`
+      : sql`${this.#fn('st_transform')}(${stepped}, ${integerLiteral(this.#column.srid)})`
   }
 
   /** Its coordinates are those of GeoJSON already. */

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { readIfThere } from './process.ts'
 
 /** PostgreSQL refuses to run as root, so root lends it an unprivileged account. `undefined` = run as ourselves. */
-export type Account = { uid: number; gid: number } | undefined
+export type SystemAccount = { uid: number; gid: number } | undefined
 
 const NOBODY = 65534
 /** Ranges that no distribution gives out; the first is large enough that two data directories never meet. */
@@ -12,14 +12,14 @@ const LARGE = { first: 1_879_048_192, count: 268_435_454 }
 const SMALL = { first: 60_706, count: 478 }
 
 const isRoot = (): boolean => process.getuid?.() === 0
-const accountOf = (uid: number): Account => ({ uid, gid: uid })
+const accountOf = (uid: number): SystemAccount => ({ uid, gid: uid })
 
 /**
  * Who runs the cluster of a data directory. For root that is a number which nothing else uses: whoever runs under the
  * same account can reach PostgreSQL through /proc, and `nobody` is shared by many. The owner of the folder keeps it. A
  * cluster that already belongs to an ordinary account stays with it, so that sudo does not take it away.
  */
-export function accountFor(clusterDir: string): Account {
+export function accountFor(clusterDir: string): SystemAccount {
   const owner = statSync(clusterDir, { throwIfNoEntry: false })
   if (isRoot()) {
     const isTaken = owner && owner.uid !== 0 && owner.uid !== nobody()
@@ -70,18 +70,18 @@ function runningUids(): Set<number> {
  * Who makes a new cluster: initdb insists on an account with a name. A system account that runs nothing now, so that
  * nobody can put a hand in; then the cluster changes hands.
  */
-export function makerFor(account: Account): Account {
+export function makerFor(account: SystemAccount): SystemAccount {
   if (!account || namedAccounts().some(({ uid }) => uid === account.uid)) return account
   const running = process.platform === 'linux' ? runningUids() : new Set<number>()
   const idle = namedAccounts().find(({ uid }) => uid > 0 && uid < 1000 && !running.has(uid))
   return idle ? { uid: idle.uid, gid: idle.gid } : accountOf(nobody())
 }
 
-export function give(path: string, account: Account): void {
+export function give(path: string, account: SystemAccount): void {
   if (account) chownSync(path, account.uid, account.gid)
 }
 
-export const changesHands = (clusterDir: string, account: Account): boolean => {
+export const changesHands = (clusterDir: string, account: SystemAccount): boolean => {
   const version = lstatSync(join(clusterDir, 'PG_VERSION'), { throwIfNoEntry: false })
   return account !== undefined && version !== undefined && version.uid !== account.uid
 }
@@ -90,7 +90,7 @@ export const changesHands = (clusterDir: string, account: Account): boolean => {
  * For a cluster that changes hands, or that root has copied or restored. PG_VERSION goes last: while its owner is
  * another one, a start that was cut off begins again.
  */
-export function giveTree(dir: string, account: Account): void {
+export function giveTree(dir: string, account: SystemAccount): void {
   if (!account) return
   if (!changesHands(dir, account)) return
   for (const name of readdirSync(dir, { recursive: true, encoding: 'utf8' })) {

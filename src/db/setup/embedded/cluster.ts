@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { closeSync, existsSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type Account, give, giveTree, makerFor } from './account.ts'
+import { give, giveTree, makerFor, type SystemAccount } from './account.ts'
 import { type Binaries, program } from './binaries.ts'
 import { readIfThere } from './process.ts'
 
@@ -13,13 +13,20 @@ export const passwordFile = (dataDir: string): string => join(dataDir, 'postgres
  * So the data directory and everything above it stays 0700 and root's own.
  */
 export const inherited = (descriptor: number): string => `/proc/self/fd/${descriptor}`
-export const passesDescriptors = (account: Account): boolean => account !== undefined && process.platform === 'linux'
+export const passesDescriptors = (account: SystemAccount): boolean =>
+  account !== undefined && process.platform === 'linux'
 
 /** PostgreSQL gets nothing from our environment: no PGPORT that moves it, no secret that it could show. */
 export const cleanEnv = (): NodeJS.ProcessEnv =>
   process.platform === 'win32' ? process.env : { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' }
 
-type Plan = { dataDir: string; clusterDir: string; binaries: Binaries; account: Account; log: (line: string) => void }
+type Plan = {
+  dataDir: string
+  clusterDir: string
+  binaries: Binaries
+  account: SystemAccount
+  log: (line: string) => void
+}
 
 /** Makes the cluster on the first run; afterwards only checks that these binaries can run it. */
 export async function ensureCluster(plan: Plan): Promise<void> {

@@ -22,7 +22,7 @@ import { findBinaries } from './binaries.ts'
 import { type Embedded, type EmbeddedOptions, startEmbedded } from './embedded.ts'
 import { holderOf } from './lock.ts'
 import { readPostmaster } from './postmaster.ts'
-import { isAlive, sleep } from './process.ts'
+import { isAlive, sleepSync } from './process.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'svc-embedded-'))
 const template = join(root, 'template')
@@ -64,7 +64,7 @@ async function startOwner(...args: string[]): Promise<{ child: ChildProcess; sai
 }
 const kill9 = async (pid: number) => {
   process.kill(pid, 'SIGKILL')
-  while (isAlive(pid)) await sleep(5)
+  while (isAlive(pid)) await sleepSync(5)
 }
 
 async function query(url: string, text: string): Promise<Record<string, unknown>[]> {

@@ -1,6 +1,6 @@
 import { chmodSync, realpathSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { type Account, accountFor, changesHands } from './account.ts'
+import { accountFor, changesHands, type SystemAccount } from './account.ts'
 import { freePort, prepareSocketDir, runDir, socketDirFor, socketUrl, tcpUrl } from './address.ts'
 import { type Binaries, findBinaries } from './binaries.ts'
 import { ensureCluster, passesDescriptors } from './cluster.ts'
@@ -99,7 +99,7 @@ async function run({ dataDir, binDir, log, settings = {} }: EmbeddedOptions, loc
 /** A cluster that gets another owner: what still runs under the old one could not read its files any more. */
 async function endOtherOwners(
   clusterDir: string,
-  account: Account,
+  account: SystemAccount,
   binaries: Binaries,
   log: (line: string) => void,
 ): Promise<void> {

@@ -1,7 +1,7 @@
 import { renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { makeDataDir } from './data-dir.ts'
-import { hasCode, isAlive, readIfThere, sleep, startIdentity } from './process.ts'
+import { hasCode, isAlive, readIfThere, sleepSync, startIdentity } from './process.ts'
 
 /** Who runs on a data directory. `svc.pid` holds it as three lines, so that its first line is a pid for any tool. */
 export type Holder = { pid: number; identity: string; url: string }
@@ -62,8 +62,8 @@ async function take(file: string, me: Holder, dataDir: string): Promise<void> {
     const holder = parse(text)
     if (holder && isRunning(holder)) throw new Error(refusal(dataDir, holder))
     // Without a pid it is either being written at this moment or damaged; only time tells.
-    if (!holder && attempt < 10) await sleep(20)
-    else if (!removeStale(file, text, me)) await sleep(5)
+    if (!holder && attempt < 10) await sleepSync(20)
+    else if (!removeStale(file, text, me)) await sleepSync(5)
   }
 }
 

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { closeSync, openSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Account } from './account.ts'
+import type { SystemAccount } from './account.ts'
 import { type Binaries, program } from './binaries.ts'
 import { cleanEnv, inherited, passesDescriptors } from './cluster.ts'
-import { isAlive, readIfThere, sleep } from './process.ts'
+import { isAlive, readIfThere, sleepSync } from './process.ts'
 
 /** postmaster.pid, line by line: pid, data directory, start time, port, socket folder, address, memory, status. */
 export type Postmaster = { pid: number; dataDir: string; port: number; socketDir: string; status: string }
@@ -54,7 +54,7 @@ export type Launch = {
   port: number
   logFile: string
   binaries: Binaries
-  account: Account
+  account: SystemAccount
   settings: Record<string, string>
 }
 
@@ -106,7 +106,7 @@ export async function launch(plan: Launch, log: (line: string) => void): Promise
       const reason = said.match(/FATAL: +(.*)/)?.[1] ?? (said.trim().split('\n').at(-1) || failure)
       throw new Error(`PostgreSQL did not start: ${reason} (log: ${plan.logFile})`)
     }
-    await sleep(50)
+    await sleepSync(50)
   }
 }
 
@@ -135,7 +135,7 @@ export async function settled(clusterDir: string, pid: number, log: (line: strin
 async function until(done: () => boolean, log: (line: string) => void): Promise<void> {
   let reminder = Date.now() + 5_000
   while (!done()) {
-    await sleep(3)
+    await sleepSync(3)
     if (Date.now() < reminder) continue
     log('waiting for PostgreSQL to recover its data')
     reminder = Date.now() + 30_000
@@ -154,7 +154,7 @@ export async function stopPostmaster(clusterDir: string, pid: number, binaries: 
       process.kill(pid, signal)
     }
     const deadline = Date.now() + seconds * 1000
-    while (isAlive(pid) && Date.now() < deadline) await sleep(3)
+    while (isAlive(pid) && Date.now() < deadline) await sleepSync(3)
     if (!isAlive(pid)) return
   }
   throw new Error(`PostgreSQL (pid ${pid}, ${clusterDir}) does not stop; its data is safe, end it by hand`)

@@ -42,4 +42,4 @@ export function startIdentity(pid: number): string {
   return spawnSync('ps', ['-o', 'lstart=', '-p', String(pid)], { encoding: 'utf8' }).stdout?.trim() ?? ''
 }
 
-export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
+export const sleepSync = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

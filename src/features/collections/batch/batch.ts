@@ -1,15 +1,15 @@
 import { AppError, notFound } from '../../../core/errors.ts'
 import type { Relayed } from '../../../db/db.ts'
 import { failedStatement, isRowMissing } from '../../../db/pg-errors.ts'
-import type { Place } from '../../../db/rows/place.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
 import { isHiddenConflict } from '../../../db/rows/upsert.ts'
 import type { Sql } from '../../../db/sql.ts'
 import { type Call, type JsonText, jsonText, type Reply } from '../../../http/route.ts'
-import { requireWritable } from '../place.ts'
+import { requireWritable } from '../find-table.ts'
 import { explainWrite } from '../write/errors.ts'
 import { explainUpsert } from '../write/upsert.ts'
 import type { WriteDeps } from '../write/writes.ts'
-import { type BatchMethod, blame, type Operation, parseBatch } from './parse.ts'
+import { type BatchMethod, type BatchOperation, blame, parseBatch } from './parse.ts'
 import { mergeRuns, ownersOf, type Run, splitRun } from './runs.ts'
 import { lockStatement, resultsOf, runStatements } from './statements.ts'
 
@@ -17,7 +17,7 @@ import { lockStatement, resultsOf, runStatements } from './statements.ts'
 const MANY = 50
 
 /** All operations of a request in one flight, all or nothing. */
-export async function writeBatch(deps: WriteDeps, call: Call, target: Place): Promise<Reply> {
+export async function writeBatch(deps: WriteDeps, call: Call, target: TableView): Promise<Reply> {
   requireWritable(target, 'insertable')
   const operations = parseBatch(target.table, call.body, call.bodyText)
   const text = await runBatch(deps, call, target, operations)
@@ -29,8 +29,8 @@ export async function writeBatch(deps: WriteDeps, call: Call, target: Place): Pr
 async function runBatch(
   { db, known, log: logs }: WriteDeps,
   { who, requestId, cancelSignal: signal }: Call,
-  target: Place,
-  operations: readonly Operation[],
+  target: TableView,
+  operations: readonly BatchOperation[],
 ): Promise<JsonText> {
   const log = logs.appender(who, requestId)
   const kind = operations.length > MANY ? 'slow' : 'write'
@@ -89,7 +89,7 @@ const SERVER_TROUBLE: readonly number[] = [408, 503, 504]
 const isAboutTheServer = (error: unknown): boolean =>
   error instanceof AppError && SERVER_TROUBLE.includes(error.status) && !isHiddenConflict(error)
 
-function explain(error: AppError, { method, columns }: Operation): AppError {
+function explain(error: AppError, { method, columns }: BatchOperation): AppError {
   if (method === 'upsert') return explainWrite(explainUpsert(error), columns)
   return isRowMissing(error) ? missing[method]() : explainWrite(error, columns)
 }

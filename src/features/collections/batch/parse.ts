@@ -2,13 +2,13 @@ import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Conflict } from '../../../db/rows/upsert.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
 import { parseKey } from '../key.ts'
-import { columnFinder, type Fields, isFields } from '../write/body.ts'
+import { type BodyFields, columnFinder, isFields } from '../write/body.ts'
 import { conflictOf } from '../write/conflict.ts'
 import { memberTextsOfEach } from './json-slices.ts'
 
 export type BatchMethod = 'create' | 'update' | 'delete' | 'upsert'
 
-export type Operation = {
+export type BatchOperation = {
   readonly index: number
   readonly method: BatchMethod
   /** One text per primary-key column; empty for create and upsert. */
@@ -26,7 +26,7 @@ const NO_COLUMNS: readonly Column[] = []
 const NO_KEY: readonly string[] = []
 
 /** `body` is the parsed `bodyText`; every operation is checked before the first one is run. */
-export function parseBatch(table: Table, body: unknown, bodyText: string): Operation[] {
+export function parseBatch(table: Table, body: unknown, bodyText: string): BatchOperation[] {
   if (!isFields(body)) throw badRequest('invalid JSON body', 'invalid_body')
   const operations = Object.hasOwn(body, 'operations') ? body['operations'] : []
   if (!Array.isArray(operations)) throw badRequest('invalid JSON body', 'invalid_body')
@@ -46,11 +46,11 @@ const refusal = (index: number, why: string): AppError => badRequest(`operation[
 
 function parseOperation(
   table: Table,
-  columnsOf: (body: Fields) => readonly Column[],
+  columnsOf: (body: BodyFields) => readonly Column[],
   input: unknown,
   { index, idText, bodyText }: { index: number; idText: string | undefined; bodyText: string },
-): Operation {
-  const { method, id: givenId, body, onConflict, merge }: Fields = isFields(input) ? input : {}
+): BatchOperation {
+  const { method, id: givenId, body, onConflict, merge }: BodyFields = isFields(input) ? input : {}
   if (!isMethod(method)) {
     const shown = typeof method === 'string' ? method.slice(0, 100) : ''
     throw refusal(index, `unknown method "${shown}" (expected create, update, or delete)`)
@@ -60,7 +60,7 @@ function parseOperation(
   if (!isInsert && id === undefined) throw refusal(index, `${method} requires an id`)
   if (method !== 'delete' && !isFields(body)) throw refusal(index, `${method} requires a body`)
   try {
-    const columns = method === 'delete' ? NO_COLUMNS : columnsOf(body as Fields)
+    const columns = method === 'delete' ? NO_COLUMNS : columnsOf(body as BodyFields)
     if (method !== 'delete' && columns.length === 0) throw refusal(index, 'no recognized columns in body')
     const key = id === undefined ? NO_KEY : parseKey(table, id, id)
     if (method !== 'upsert') return { index, method, key, columns, body: bodyText }

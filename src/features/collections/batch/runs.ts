@@ -1,13 +1,13 @@
 import type { Conflict } from '../../../db/rows/upsert.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
-import type { Operation } from './parse.ts'
+import type { BatchOperation } from './parse.ts'
 
 /** Operations that one statement can do; never empty. */
-export type Run = readonly [Operation, ...Operation[]]
+export type Run = readonly [BatchOperation, ...BatchOperation[]]
 
 /** Joins neighbours that can share a statement without changing what the batch means. */
-export function mergeRuns(operations: readonly Operation[]): Run[] {
-  const runs: [Operation, ...Operation[]][] = []
+export function mergeRuns(operations: readonly BatchOperation[]): Run[] {
+  const runs: [BatchOperation, ...BatchOperation[]][] = []
   let seen = new Set<string>()
   for (const operation of operations) {
     const run = runs.at(-1)
@@ -23,7 +23,7 @@ export function mergeRuns(operations: readonly Operation[]): Run[] {
 }
 
 /** One statement changes a row once and looks keys up only at its start: keys stay as they are within a run. */
-function canFollow(first: Operation, next: Operation): boolean {
+function canFollow(first: BatchOperation, next: BatchOperation): boolean {
   if (first.method !== next.method || !isSame(first.columns, next.columns)) return false
   if (first.conflict) return first.conflict.merged.length > 0 && isSameConflict(first.conflict, next.conflict)
   return first.method === 'create' || !first.columns.some((column) => column.isPrimaryKey)

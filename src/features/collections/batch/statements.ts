@@ -1,53 +1,62 @@
 import type { Appender } from '../../../db/changes/append.ts'
 import type { Relayed } from '../../../db/db.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
-import type { Place } from '../../../db/rows/place.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
 import { mayDo } from '../../../db/schema/lookup.ts'
 import { type Slot, Slots, type Sql } from '../../../db/sql.ts'
-import { SEPARATOR, upserted, upsertStatements } from '../write/upsert.ts'
+import { RECORD_SEPARATOR, upserted, upsertStatements } from '../write/upsert.ts'
 import { shapeOf } from '../write/write.ts'
 import { buildLocks, buildRun, type RunKind } from './build.ts'
-import type { Operation } from './parse.ts'
+import type { BatchOperation } from './parse.ts'
 import type { Run } from './runs.ts'
 
 /** Made once for a method and its columns, however many operations it does. */
-export function runStatements(known: KnownStatements, place: Place, run: Run, log: Appender): readonly Sql[] {
+export function runStatements(known: KnownStatements, target: TableView, run: Run, log: Appender): readonly Sql[] {
   const [{ method, columns, conflict }] = run
   const bodies = run.map(({ body }) => body)
-  if (conflict) return upsertStatements(known, place, { columns, bodies, conflict, log })
-  return [runStatement(known, place, { method, columns }, { keysOf: run, bodies, log })]
+  if (conflict) return upsertStatements(known, target, { columns, bodies, conflict, log })
+  return [runStatement(known, target, { method, columns }, { keysOf: run, bodies, log })]
 }
 
 type RunValues = { readonly keysOf: readonly Keyed[]; readonly bodies: readonly string[]; readonly log: Appender }
-type Keyed = Pick<Operation, 'key'>
+type Keyed = Pick<BatchOperation, 'key'>
 
-function runStatement(known: KnownStatements, place: Place, kind: RunKind, { keysOf, bodies, log }: RunValues): Sql {
+function runStatement(
+  known: KnownStatements,
+  target: TableView,
+  kind: RunKind,
+  { keysOf, bodies, log }: RunValues,
+): Sql {
   const slots = new Slots()
   const where = {
-    keys: keySlots(place, keysOf, slots),
+    keys: keySlots(target, keysOf, slots),
     bodies: slots.put(`[${bodies.join(',')}]`),
     count: slots.put(bodies.length),
   }
   const logged = log.within(slots)
   const shape = `batch ${kind.method} ${shapeOf(kind.columns)}`
-  return known.get(place, shape, () => buildRun(place, kind, where, logged)).fill(slots.values)
+  return known.get(target, shape, () => buildRun(target, kind, where, logged)).fill(slots.values)
 }
 
 /**
  * Locks what the batch is going to change in the order of the keys, so that two batches over the same rows wait for
  * each other instead of locking each other out. Undefined when there is nothing to gain, or no right to lock.
  */
-export function lockStatement(known: KnownStatements, place: Place, operations: readonly Operation[]): Sql | undefined {
+export function lockStatement(
+  known: KnownStatements,
+  target: TableView,
+  operations: readonly BatchOperation[],
+): Sql | undefined {
   const changes = operations.filter(({ key }) => key.length > 0)
-  if (changes.length < 2 || !mayDo(place.table, place.viewer.role, 'update')) return undefined
+  if (changes.length < 2 || !mayDo(target.table, target.viewer.role, 'update')) return undefined
   const isForDelete = changes.some(({ method }) => method === 'delete')
   const slots = new Slots()
-  const keys = keySlots(place, changes, slots)
+  const keys = keySlots(target, changes, slots)
   const shape = isForDelete ? 'lock for delete' : 'lock for update'
-  return known.get(place, shape, () => buildLocks(place, keys, isForDelete)).fill(slots.values)
+  return known.get(target, shape, () => buildLocks(target, keys, isForDelete)).fill(slots.values)
 }
 
-const keySlots = ({ table }: Place, operations: readonly Keyed[], slots: Slots): Slot[] =>
+const keySlots = ({ table }: TableView, operations: readonly Keyed[], slots: Slots): Slot[] =>
   table.primaryKey.map((_, i) => slots.put(operations.map(({ key }) => key[i] ?? '')))
 
 const STATUS = { create: 201, update: 200, delete: 204 }
@@ -70,10 +79,10 @@ const LONG_BODY = 16 * 1024
 
 /** The JSON text of each row that a run made or changed. */
 function rowTexts(answer: Relayed, count: number): Relayed[] {
-  if (typeof answer === 'string' || answer.length < count * LONG_BODY) return String(answer).split(SEPARATOR)
+  if (typeof answer === 'string' || answer.length < count * LONG_BODY) return String(answer).split(RECORD_SEPARATOR)
   const parts: Buffer[] = []
   let start = 0
-  for (let end = answer.indexOf(SEPARATOR); end !== -1; end = answer.indexOf(SEPARATOR, start)) {
+  for (let end = answer.indexOf(RECORD_SEPARATOR); end !== -1; end = answer.indexOf(RECORD_SEPARATOR, start)) {
     parts.push(answer.subarray(start, end))
     start = end + 1
   }
@@ -82,7 +91,7 @@ function rowTexts(answer: Relayed, count: number): Relayed[] {
 
 function upsertResults(first: number, [answer, found]: readonly (Relayed | null)[]): string {
   const results = String(answer ?? found ?? '')
-    .split(SEPARATOR)
+    .split(RECORD_SEPARATOR)
     .map((each, i) => {
       const { status, text } = upserted([each])
       return `{"index":${first + i},"status":${status},"body":${text}}`

@@ -10,7 +10,7 @@ const tooLarge = (): AppError => new AppError('payload_too_large', 'request body
  * The text of a body as it arrives, no faster than it is read here. A sender who is slower than other bodies may be is
  * refused: a transaction waits for it.
  */
-export async function* textOf(
+export async function* bodyText(
   request: IncomingMessage,
   maxBytes: number,
   { graceMs, bytesPerSecond } = budgets.arrivalPace as ArrivalPace,

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { before, test } from 'node:test'
 import { eventually, type InProcessServer, startServer } from '../../../../test/kit/kit.ts'
 import { AppError } from '../../../core/errors.ts'
-import { textOf } from './arriving.ts'
+import { bodyText } from './arriving.ts'
 
 const MB = 2 ** 20
 /** More than the buffers of both ends hold. */
@@ -138,7 +138,7 @@ test('rows that trickle in are waited for no longer than other bodies', async ()
     const pace = { graceMs: 150, bytesPerSecond: 1_000_000 }
     let read = ''
     try {
-      for await (const text of textOf(request, MB, pace)) read += text
+      for await (const text of bodyText(request, MB, pace)) read += text
       response.end(read)
     } catch (error) {
       response.end(error instanceof AppError ? `${error.status} ${error.message}` : String(error))

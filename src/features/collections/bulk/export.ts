@@ -2,20 +2,20 @@ import type { ServerResponse } from 'node:http'
 import { AppError } from '../../../core/errors.ts'
 import type { Db, Tx } from '../../../db/db.ts'
 import { roundedUp } from '../../../db/rows/order.ts'
-import type { Place } from '../../../db/rows/place.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
 import { columnJson } from '../../../db/schema/row-json.ts'
 import type { Column, Schema } from '../../../db/schema/snapshot.ts'
-import { COMMA, integer, join, ROW, Slots, type Sql, sql } from '../../../db/sql.ts'
+import { COMMA, integerLiteral, join, ROW, Slots, type Sql, sql } from '../../../db/sql.ts'
 import { attachment } from '../../../http/files/disposition.ts'
 import type { Call, Reply } from '../../../http/route.ts'
 import { rowSelect, sourceOf } from '../list/build.ts'
 import { explainList } from '../list/list.ts'
 import { parseList } from '../list/parse.ts'
 import { type ListPlan, planList } from '../list/plan.ts'
-import type { ListMeans } from '../list/stages/stage.ts'
-import { type Cell, type Format, type RowWriter, writerOf } from './formats.ts'
+import type { ListDeps } from '../list/stages/stage.ts'
+import { type Cell, type FileFormat, type RowWriter, writerOf } from './formats.ts'
 
-const CONTENT_TYPES: Record<Format, string> = {
+const CONTENT_TYPES: Record<FileFormat, string> = {
   csv: 'text/csv; charset=utf-8',
   json: 'application/json; charset=utf-8',
   ndjson: 'application/x-ndjson; charset=utf-8',
@@ -26,7 +26,7 @@ const FIRST_FETCH = 10
 const MAX_FETCH = 5000
 const PIECE_BYTES = 512 * 1024
 
-export type ExportDeps = { readonly db: Db; readonly means: ListMeans; readonly maxRows: number }
+export type ExportDeps = { readonly db: Db; readonly listDeps: ListDeps; readonly maxRows: number }
 
 /**
  * The rows of a list, from one snapshot, as fast as the client reads. What fails before the first byte is an answer like
@@ -34,22 +34,22 @@ export type ExportDeps = { readonly db: Db; readonly means: ListMeans; readonly 
  * last byte is written.
  */
 export function exportRows(
-  { db, means, maxRows }: ExportDeps,
+  { db, listDeps, maxRows }: ExportDeps,
   call: Call,
-  place: Place,
-  format: Format,
+  target: TableView,
+  format: FileFormat,
   ended: () => void,
 ): Promise<Reply> {
   const slots = new Slots()
-  const asked = parseList({ ...call.query, expand: '', facets: '', highlight: '' }, slots, place)
-  const plan = planList(asked, place, means)
+  const asked = parseList({ ...call.query, expand: '', facets: '', highlight: '' }, slots, target)
+  const plan = planList(asked, target, listDeps)
   const { response } = call.raw
   return new Promise<Reply>((resolve, reject) => {
     const work = async (tx: Tx): Promise<void> => {
       const [exceeds, dateStyle = ''] = ((await tx.fly(buildLook(plan, maxRows).fill(slots.values))) ?? '').split(' ')
       if (exceeds === 't') throw new AppError('response_too_large', `more than ${maxRows} rows to export`)
       const isIso = dateStyle.startsWith('ISO')
-      const rows = selectRows(plan, place.schema, format, isIso)
+      const rows = selectRows(plan, target.schema, format, isIso)
       await tx.run(sql`declare svc_export no scroll cursor for ${rows}`.fill(slots.values))
       const writer = writerOf(
         format,
@@ -59,7 +59,7 @@ export function exportRows(
         if (response.headersSent) return
         response.writeHead(200, {
           'Content-Type': CONTENT_TYPES[format],
-          'Content-Disposition': attachment(`${place.table.name}.${format}`),
+          'Content-Disposition': attachment(`${target.table.name}.${format}`),
         })
         resolve({ status: 200, streaming: true })
       })
@@ -80,7 +80,7 @@ const buildLook = (plan: ListPlan, maxRows: number): Sql => {
     from (select from ${rows} limit ${maxRows}::int8 + 1) as svc_few`
 }
 
-function selectRows(plan: ListPlan, schema: Schema, format: Format, isIso: boolean): Sql {
+function selectRows(plan: ListPlan, schema: Schema, format: FileFormat, isIso: boolean): Sql {
   const { found, rows, order } = sourceOf(plan)
   const { columns } = plan.shape
   const select =
@@ -145,7 +145,7 @@ async function pump(tx: Tx, writer: RowWriter, response: ServerResponse, start: 
   }
   const hold = (): Promise<void> | undefined => (writer.size > PIECE_BYTES ? push() : undefined)
   const fetch = (rows: number): Fetch => {
-    const fetched = tx.each(sql`fetch ${integer(rows)} from svc_export`, (row) => writer.row(row), hold)
+    const fetched = tx.each(sql`fetch ${integerLiteral(rows)} from svc_export`, (row) => writer.row(row), hold)
     fetched.catch(() => {}) // whoever waits for it is told
     return { rows, fetched }
   }

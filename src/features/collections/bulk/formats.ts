@@ -1,7 +1,7 @@
 import type { RawRow } from '../../../db/protocol/data-rows.ts'
 import { csvLine, needsQuotes } from './csv.ts'
 
-export type Format = 'csv' | 'json' | 'ndjson'
+export type FileFormat = 'csv' | 'json' | 'ndjson'
 
 /**
  * How a cell of CSV is written: `plain` never needs quotes; `date` arrives as a text of JSON, and leaves without them;
@@ -81,7 +81,7 @@ function copy(from: Buffer, start: number, end: number, out: Buffer, at: number)
   return to
 }
 
-export function writerOf(format: Format, cells: readonly Cell[]): RowWriter {
+export function writerOf(format: FileFormat, cells: readonly Cell[]): RowWriter {
   switch (format) {
     case 'csv':
       return new CsvWriter(cells)

@@ -4,7 +4,7 @@ import type { Db, Tx } from '../../../db/db.ts'
 import { isAborted, isBadRow } from '../../../db/pg-errors.ts'
 import { IS_NEW, logUpserts, MADE } from '../../../db/rows/logged.ts'
 import { canPack, insertPacked } from '../../../db/rows/pack.ts'
-import type { Place } from '../../../db/rows/place.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
 import type { Conflict } from '../../../db/rows/upsert.ts'
 import { insertRows } from '../../../db/rows/write.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
@@ -12,7 +12,7 @@ import { type Sql, sql } from '../../../db/sql.ts'
 import type { Call } from '../../../http/route.ts'
 import { conflictOf } from '../write/conflict.ts'
 import { explainWrite } from '../write/errors.ts'
-import { textOf } from './arriving.ts'
+import { bodyText } from './arriving.ts'
 import { bodiesInput, cellsInput, inputOf } from './input.ts'
 import { type Body, bodyOf, type Cells, type Incoming, type RowReader, readerOf, Unreadable } from './records.ts'
 
@@ -32,15 +32,15 @@ const LOGGED_SINGLY = 2000
 export async function importRows(
   { db, maxBytes }: ImportDeps,
   call: Call,
-  place: Place,
+  target: TableView,
   log: Appender,
 ): Promise<Counts & { dry_run: boolean }> {
   const isDry = call.query['dry_run'] === 'true'
-  const reader = readerOf(call.headers['content-type'] ?? '', place.table)
-  const text = textOf(call.raw.request, maxBytes)
+  const reader = readerOf(call.headers['content-type'] ?? '', target.table)
+  const text = bodyText(call.raw.request, maxBytes)
   let counts: Counts | undefined
   const work = async (tx: Tx): Promise<void> => {
-    const run = new ImportRun({ tx, place, query: call.query, log, reader })
+    const run = new ImportRun({ tx, target, query: call.query, log, reader })
     await run.read(text)
     counts = await run.finish()
     if (isDry) throw new DryRun()
@@ -60,7 +60,7 @@ class DryRun extends AppError {
 
 class ImportRun {
   readonly #tx: Tx
-  readonly #place: Place
+  readonly #place: TableView
   readonly #query: Call['query']
   readonly #log: Appender
   readonly #reader: RowReader
@@ -77,16 +77,16 @@ class ImportRun {
   #characters = 0
   #rows = 0
 
-  constructor(means: { tx: Tx; place: Place; query: Call['query']; log: Appender; reader: RowReader }) {
-    const { tx, place, query, log, reader } = means
+  constructor(means: { tx: Tx; target: TableView; query: Call['query']; log: Appender; reader: RowReader }) {
+    const { tx, target, query, log, reader } = means
     this.#tx = tx
-    this.#place = place
+    this.#place = target
     this.#query = query
     this.#log = log
     this.#reader = reader
-    this.#canPack = canPack(place)
+    this.#canPack = canPack(target)
     // Refused before the first row, with the columns that every row could have.
-    this.#conflict([...place.table.columns.values()])
+    this.#conflict([...target.table.columns.values()])
   }
 
   async read(pieces: AsyncIterable<string>): Promise<void> {
@@ -181,7 +181,7 @@ class ImportRun {
   }
 
   #statement(rows: readonly Good[]) {
-    const place = this.#place
+    const target = this.#place
     const columns = rows[0]?.columns ?? []
     const conflict = this.#conflict(columns)
     const isPacked = this.#canPack && !conflict && rows.length > 1 && this.#rows > LOGGED_SINGLY
@@ -190,7 +190,7 @@ class ImportRun {
     let statement = this.#statements.get(key)
     if (!statement) {
       const input = form === 'cells' ? cellsInput(columns) : bodiesInput(columns, this.#reader.hasJsonAsText)
-      statement = buildImport({ place, columns, input, conflict, log: this.#log, isPacked })
+      statement = buildImport({ target, columns, input, conflict, log: this.#log, isPacked })
       this.#statements.set(key, statement)
     }
     return { statement, values }
@@ -222,7 +222,7 @@ const isSame = (some: readonly Column[], others: readonly Column[]): boolean =>
   some === others || (some.length === others.length && some.every((column, i) => column === others[i]))
 
 type ImportStatement = {
-  readonly place: Place
+  readonly target: TableView
   readonly columns: readonly Column[]
   readonly input: Sql
   readonly conflict: Conflict | undefined
@@ -231,9 +231,9 @@ type ImportStatement = {
 }
 
 /** Answers how many rows are new, and how many there are if that is not the same. */
-function buildImport({ place, columns, input, conflict, log, isPacked }: ImportStatement): Sql {
-  if (isPacked) return insertPacked(place, columns, input, log)
-  return sql`with ${MADE} as (${insertRows(place, { columns, input, conflict }, log)})
-    select pg_catalog.concat(pg_catalog.count(*) filter (where ${IS_NEW}), ' ', pg_catalog.count(*)), ${logUpserts(place, log)}
+function buildImport({ target, columns, input, conflict, log, isPacked }: ImportStatement): Sql {
+  if (isPacked) return insertPacked(target, columns, input, log)
+  return sql`with ${MADE} as (${insertRows(target, { columns, input, conflict }, log)})
+    select pg_catalog.concat(pg_catalog.count(*) filter (where ${IS_NEW}), ' ', pg_catalog.count(*)), ${logUpserts(target, log)}
     from ${MADE}`
 }

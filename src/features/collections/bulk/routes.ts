@@ -1,17 +1,17 @@
 import * as t from '../../../core/json-type.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
-import type { Place } from '../../../db/rows/place.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import type { Trigrams } from '../../../db/search/trigrams.ts'
 import { AddressShares } from '../../../http/address-shares.ts'
 import { type Call, json, type Route, route } from '../../../http/route.ts'
 import * as answers from '../answers.ts'
+import { atTable, requireWritable } from '../find-table.ts'
 import { needsTrigrams } from '../list/stages/search/parse.ts'
-import type { ListMeans } from '../list/stages/stage.ts'
-import { atTable, requireWritable } from '../place.ts'
+import type { ListDeps } from '../list/stages/stage.ts'
 import { exportRows } from './export.ts'
-import type { Format } from './formats.ts'
+import type { FileFormat } from './formats.ts'
 import { importRows } from './import.ts'
 import { IMPORTED_TYPES } from './records.ts'
 
@@ -19,7 +19,7 @@ export type BulkDeps = {
   db: Db
   schema: SchemaCache
   log: Pick<ChangeLog, 'appender' | 'wake'>
-  means: ListMeans
+  listDeps: ListDeps
   trigrams: Trigrams
   /** `api.export_max_rows`, `api.import_max_size` */
   maxRows: number
@@ -30,29 +30,29 @@ export type BulkDeps = {
 const AT_ONCE = { all: 4, share: 2 }
 
 /** Whole tables in and out. */
-export function createBulk({ db, schema, log, means, trigrams, maxRows, maxBytes }: BulkDeps): { routes: Route[] } {
+export function createBulk({ db, schema, log, listDeps, trigrams, maxRows, maxBytes }: BulkDeps): { routes: Route[] } {
   const shares = new AddressShares(AT_ONCE)
-  const at = <T>(call: Call, work: (place: Place) => Promise<T>): Promise<T> =>
+  const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     atTable(schema, call.params['table'] ?? '', call.who, work)
 
-  const exporting = (format: Format, content: string): Route =>
+  const exporting = (format: FileFormat, content: string): Route =>
     route(`GET /api/collections/{table}/export.${format}`, {
       summary: `Export the rows of a list as ${format.toUpperCase()}, streamed`,
       auth: 'optional',
       access: 'read',
       limit: 'api',
-      params: { table: answers.table },
+      params: { table: answers.tableParam },
       query: answers.exportQuery,
       answers: { 200: { content } },
       handle: async (call) => {
         if (needsTrigrams(call.query)) await trigrams.need()
         return at(
           call,
-          (place) =>
+          (target) =>
             new Promise((resolve, reject) => {
               const work = () =>
                 new Promise<void>((ended) => {
-                  exportRows({ db, means, maxRows }, call, place, format, ended).then(resolve, reject)
+                  exportRows({ db, listDeps, maxRows }, call, target, format, ended).then(resolve, reject)
                 })
               shares.run(call.ip, work).catch(reject)
             }),
@@ -73,14 +73,14 @@ export function createBulk({ db, schema, log, means, trigrams, maxRows, maxBytes
       bodyKind: 'raw',
       accepts: t.array(t.row),
       consumes: IMPORTED_TYPES,
-      params: { table: answers.table },
+      params: { table: answers.tableParam },
       query: answers.importQuery,
       answers: { 200: answers.imported },
       handle: (call) =>
-        at(call, async (place) => {
-          requireWritable(place, 'insertable')
+        at(call, async (target) => {
+          requireWritable(target, 'insertable')
           const counts = await shares.run(call.ip, () =>
-            importRows({ db, maxBytes }, call, place, log.appender(call.who, call.requestId)),
+            importRows({ db, maxBytes }, call, target, log.appender(call.who, call.requestId)),
           )
           log.wake()
           return json(200, counts)

@@ -1,7 +1,7 @@
 import { type AppError, badRequest } from '../../../core/errors.ts'
 import { isMissingFunction } from '../../../db/pg-errors.ts'
 import { orderBy } from '../../../db/rows/order.ts'
-import type { Place } from '../../../db/rows/place.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import { columnFor } from '../../../db/schema/viewer.ts'
@@ -24,7 +24,7 @@ export type AggregateQuery = ListQuery & {
 const FOREIGN = ['expand', 'fields', 'search', 'cursor', 'facets', 'highlight', 'nearest', 'semantic_query', 'semantic']
 const MAX_AGGREGATES = 20
 
-export function parseAggregate(query: Query, slots: Slots, place: Place): AggregateQuery {
+export function parseAggregate(query: Query, slots: Slots, target: TableView): AggregateQuery {
   const foreign = FOREIGN.find((name) => query[name] !== undefined)
   if (foreign !== undefined) throw badRequest(`aggregate cannot be combined with "${foreign}"`)
   const { aggregate, group, sort, ...rest } = query
@@ -35,7 +35,7 @@ export function parseAggregate(query: Query, slots: Slots, place: Place): Aggreg
   if (aggregates.length === 0) throw unknownFunction('')
   if (aggregates.length > MAX_AGGREGATES) throw badRequest('too many aggregates')
   return {
-    ...parseList(rest, slots, place),
+    ...parseList(rest, slots, target),
     aggregates,
     group: [...new Set(names(group))],
     groupSort: parseSort(sort),
@@ -58,9 +58,9 @@ const FUNCTIONS: Readonly<Record<string, (value: Sql) => Sql>> = {
 const isNumeric = ({ baseType }: Column): boolean => /^(int[248]|float[48]|numeric)$/.test(baseType)
 
 /** The whole answer in one statement: groups are made once, for the page and their number. */
-export function buildAggregate(query: AggregateQuery, plan: ListPlan, place: Place): Sql {
-  const groups = query.group.map((name) => groupOf(name, place))
-  const aggregates = query.aggregates.map(({ fn, name }) => aggregateOf(fn, name, place))
+export function buildAggregate(query: AggregateQuery, plan: ListPlan, target: TableView): Sql {
+  const groups = query.group.map((name) => groupOf(name, target))
+  const aggregates = query.aggregates.map(({ fn, name }) => aggregateOf(fn, name, target))
   const outputs = [...groups, ...aggregates]
   const twice = outputs.find(({ name }, i) => outputs.findIndex((other) => other.name === name) !== i)
   if (twice) throw badRequest(`aggregate conflicts with column "${twice.name}"`)
@@ -83,8 +83,8 @@ export function buildAggregate(query: AggregateQuery, plan: ListPlan, place: Pla
       ',"page":', ${page}::int8, ',"perPage":', ${perPage}::int8, ${text}, '}')${from}`
 }
 
-function groupOf(name: string, place: Place): Output {
-  const column = columnFor(place.table, name, place.viewer.role)
+function groupOf(name: string, target: TableView): Output {
+  const column = columnFor(target.table, name, target.viewer.role)
   if (!column) throw badRequest(`unknown column "${name}" in group parameter`, 'unknown_column')
   if (!isSortable(column) || column.isVector) {
     throw badRequest(`unsupported group column "${name}" with type "${column.type}"`)
@@ -92,7 +92,7 @@ function groupOf(name: string, place: Place): Output {
   return { name, value: sql`${ROW}.${column.ident}` }
 }
 
-function aggregateOf(fn: string, name: string | undefined, { table, viewer }: Place): Output {
+function aggregateOf(fn: string, name: string | undefined, { table, viewer }: TableView): Output {
   if (fn === 'count' && name === undefined) return { name: 'count', value: sql`pg_catalog.count(*)` }
   const make = Object.hasOwn(FUNCTIONS, fn) ? FUNCTIONS[fn] : undefined
   if (!make) throw unknownFunction(fn)

@@ -4,8 +4,8 @@ import { buildFilter, joined } from '../../../db/schema/filter/build.ts'
 import { jsonColumns } from '../../../db/schema/row-json.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import { unionOf, type Ways, waysTo, withTables } from '../../../db/search/candidates.ts'
-import { AND, COMMA, EMPTY, Ident, integer, join, ROW, type Sql, slotAt, sql } from '../../../db/sql.ts'
-import type { Window } from './parse.ts'
+import { AND, COMMA, EMPTY, Ident, integerLiteral, join, ROW, type Sql, slotAt, sql } from '../../../db/sql.ts'
+import type { PageWindow } from './parse.ts'
 import type { Expansion, ListPlan, Shape } from './plan.ts'
 
 const MAX_EXPANDED = 1000
@@ -36,7 +36,7 @@ export function sourceOf(plan: ListPlan): { found: Sql; isFoundOnce: boolean; ro
   return {
     found: withTables(tables ?? []),
     isFoundOnce: tables !== undefined,
-    rows: tables ? sql`svc_found as ${ROW}` : sql`${plan.shape.table.ident} as ${ROW}${whereOf(plan)}`,
+    rows: tables ? sql`svc_found as ${ROW}` : sql`${plan.shape.table.ident} as ${ROW}${listConditions(plan)}`,
     order: orderBy([...plan.stages.flatMap((stage) => stage.order ?? []), ...orderKeys(plan.order, ROW)]),
   }
 }
@@ -57,9 +57,9 @@ export function totalOf({ skipTotal, estimate, window }: ListPlan, rows: Sql): {
 
 /** What the planner is asked for the number of rows of. */
 export const buildExplain = (plan: ListPlan): Sql =>
-  sql`explain (format json) select from ${plan.shape.table.ident} as ${ROW}${whereOf(plan)}`
+  sql`explain (format json) select from ${plan.shape.table.ident} as ${ROW}${listConditions(plan)}`
 
-export function whereOf({ filter, shape, stages }: ListPlan, ...more: Sql[]): Sql {
+export function listConditions({ filter, shape, stages }: ListPlan, ...more: Sql[]): Sql {
   const filters = filter ? [buildFilter(filter, shape.table, ROW)] : []
   const conditions = [...more, ...filters, ...stages.flatMap((stage) => stage.conditions ?? [])]
   return conditions.length > 0 ? sql` where ${join(conditions, AND)}` : EMPTY
@@ -84,21 +84,21 @@ export const waysOf = ({ stages }: ListPlan, name?: string): Ways =>
 /** The columns of the rows of one way, and more. */
 export function selectOf(plan: ListPlan, more: readonly Sql[], way: readonly Sql[]): Sql {
   const columns = join([...plan.readable.map(({ ident }) => sql`${ROW}.${ident}`), ...more], COMMA)
-  return sql`select ${columns} from ${plan.shape.table.ident} as ${ROW}${whereOf(plan, ...way)}`
+  return sql`select ${columns} from ${plan.shape.table.ident} as ${ROW}${listConditions(plan, ...way)}`
 }
 
 /** The rows of the list as a FROM with its WHERE, for a statement that has the sets in its WITH. */
 export const rowsOf = (plan: ListPlan, { sets, ways }: Ways): Sql =>
   sets.length > 0
     ? sql`(${unionOf(ways, (way) => selectOf(plan, [], way))}) as ${ROW}`
-    : sql`${plan.shape.table.ident} as ${ROW}${whereOf(plan)}`
+    : sql`${plan.shape.table.ident} as ${ROW}${listConditions(plan)}`
 
 /**
  * How far a list reaches stands in the text: of an unknown limit PostgreSQL expects a tenth of the table, and sorts it
  * all where it could have walked an index. What is cut from it is a value.
  */
-const windowOf = (rows: Sql, { reach, perPage, offset }: Window): Sql =>
-  sql`select * from (${rows} limit ${integer(reach)}) as svc_reached limit ${perPage}::int8 offset ${offset}::int8`
+const windowOf = (rows: Sql, { reach, perPage, offset }: PageWindow): Sql =>
+  sql`select * from (${rows} limit ${integerLiteral(reach)}) as svc_reached limit ${perPage}::int8 offset ${offset}::int8`
 
 /** The first slots hold the key. */
 export function buildRead(shape: Shape, schema: Schema): Sql {
@@ -131,5 +131,5 @@ function expanded(schema: Schema, expansion: Expansion, from: Table, row: Ident,
     return sql`(select pg_catalog.to_json(j.*) from (${rows} limit 1) as j)`
   }
   return sql`coalesce((select pg_catalog.json_agg(j.*) from (
-    ${rows}${orderBy(orderKeys(order, there))} limit ${integer(MAX_EXPANDED)}) as j), '[]'::pg_catalog.json)`
+    ${rows}${orderBy(orderKeys(order, there))} limit ${integerLiteral(MAX_EXPANDED)}) as j), '[]'::pg_catalog.json)`
 }

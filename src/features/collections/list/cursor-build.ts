@@ -4,13 +4,13 @@ import { sortKeys } from '../../../db/rows/cursors.ts'
 import { orderBy, orderKeys } from '../../../db/rows/order.ts'
 import type { Schema } from '../../../db/schema/snapshot.ts'
 import { unionOf, withTables } from '../../../db/search/candidates.ts'
-import { COMMA, EMPTY, Ident, integer, join, ROW, type Sql, sql } from '../../../db/sql.ts'
+import { COMMA, EMPTY, Ident, integerLiteral, join, ROW, type Sql, sql } from '../../../db/sql.ts'
 import { rowSelect, rowsOf, selectOf, totalOf, waysOf } from './build.ts'
 import type { CursorQuery } from './cursor.ts'
 import type { ListPlan } from './plan.ts'
 
 /** Between the keys of the last row and the page itself; no JSON text holds it. */
-export const SEPARATOR = '\x1e'
+export const CURSOR_SEPARATOR = '\x1e'
 
 const PAGE = new Ident('svc_page')
 
@@ -23,7 +23,10 @@ export function buildCursorPage(plan: ListPlan, { after, reach }: CursorQuery, s
   const wanted = sql`${window.perPage}::int8 + 1`
   const ways = waysOf(plan)
   const { tables, rows } = rowsBehind(after, order, ROW, wanted, (conditions) =>
-    unionOf(ways.ways, (way) => sql`(${selectOf(plan, [], [...way, ...conditions])}${keys} limit ${integer(reach)})`),
+    unionOf(
+      ways.ways,
+      (way) => sql`(${selectOf(plan, [], [...way, ...conditions])}${keys} limit ${integerLiteral(reach)})`,
+    ),
   )
   const select = join([rowSelect(schema, shape, ROW), ...stages.flatMap((stage) => stage.keys ?? [])], COMMA)
   const all = rowsOf(plan, ways)
@@ -36,7 +39,7 @@ export function buildCursorPage(plan: ListPlan, { after, reach }: CursorQuery, s
   return sql`${withTables([...ways.sets, ...tables, page])}
     select pg_catalog.concat(
       (select svc_keys::text from ${PAGE} where svc_n = ${window.perPage}::int8
-        and exists (select from ${PAGE} where svc_n > ${window.perPage}::int8)), ${SEPARATOR}::text,
+        and exists (select from ${PAGE} where svc_n > ${window.perPage}::int8)), ${CURSOR_SEPARATOR}::text,
       '{"items":', coalesce((select pg_catalog.json_agg(svc_item order by svc_n)::text from ${PAGE}
         where svc_n <= ${window.perPage}::int8), '[]'),
       ',"perPage":', ${window.perPage}::int8${join(more, EMPTY)}, ${total.text})${total.from}`

@@ -1,7 +1,7 @@
 import { badRequest } from '../../../core/errors.ts'
 import { type Cursors, requireKey } from '../../../db/rows/cursors.ts'
 import { roundedUp } from '../../../db/rows/order.ts'
-import type { Place } from '../../../db/rows/place.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
 import type { Slot, Slots } from '../../../db/sql.ts'
 import { type ListQuery, parseList } from './parse.ts'
 import { planOrder } from './plan.ts'
@@ -21,16 +21,16 @@ const FOREIGN = ['page', 'search', 'nearest', 'semantic_query', 'semantic', 'agg
 export function parseCursor(
   query: Query,
   slots: Slots,
-  place: Place,
+  target: TableView,
   cursors: Cursors,
   estimate?: number,
 ): CursorQuery {
   const combined = FOREIGN.find((name) => (query[name] ?? '') !== '')
   if (combined !== undefined) throw badRequest(`cursor cannot be combined with "${combined}"`, 'invalid_cursor')
-  requireKey(place)
+  requireKey(target)
   const total = query['total'] ?? 'none'
-  const asked = parseList({ ...query, total }, slots, place, estimate)
-  const keys = query['cursor'] ? cursors.open(query['cursor'], place, planOrder(asked.sort, place)) : undefined
+  const asked = parseList({ ...query, total }, slots, target, estimate)
+  const keys = query['cursor'] ? cursors.open(query['cursor'], target, planOrder(asked.sort, target)) : undefined
   return {
     ...asked,
     after: keys?.map((key) => (key === null ? null : slots.put(key))),

@@ -3,16 +3,16 @@ import type { Db, FlyOptions, Relayed } from '../../../db/db.ts'
 import { databaseMessage, isBadValue, isMissingFunction, isUnnamedError } from '../../../db/pg-errors.ts'
 import type { Cursors } from '../../../db/rows/cursors.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
-import type { Place } from '../../../db/rows/place.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
 import { Slots, type Sql } from '../../../db/sql.ts'
 import type { Call } from '../../../http/route.ts'
 import { buildAggregate, explainAggregate, parseAggregate } from './aggregate.ts'
 import { buildList, buildRead } from './build.ts'
 import { parseCursor } from './cursor.ts'
-import { buildCursorPage, SEPARATOR } from './cursor-build.ts'
+import { buildCursorPage, CURSOR_SEPARATOR } from './cursor-build.ts'
 import { type ListQuery, parseList, parseRow } from './parse.ts'
 import { planList, planOrder, planRow } from './plan.ts'
-import type { ListMeans } from './stages/stage.ts'
+import type { ListDeps } from './stages/stage.ts'
 import { estimatedRows } from './total.ts'
 
 export const SLOW: FlyOptions = { kind: 'slow', plain: true }
@@ -24,35 +24,35 @@ type Query = Readonly<Record<string, string>>
 export function listStatement(
   known: KnownStatements,
   query: Query,
-  place: Place,
-  means: ListMeans,
+  target: TableView,
+  listDeps: ListDeps,
   estimate?: number,
 ): { asked: ListQuery; statement: Sql } {
   const slots = new Slots()
-  const asked = parseList(query, slots, place, estimate)
+  const asked = parseList(query, slots, target, estimate)
   const shape = `list ${JSON.stringify(asked)}`
-  const statement = known.get(place, shape, () => buildList(planList(asked, place, means), place.schema))
+  const statement = known.get(target, shape, () => buildList(planList(asked, target, listDeps), target.schema))
   return { asked, statement: statement.fill(slots.values) }
 }
 
 export type ListReader = {
   readonly db: Db
   readonly known: KnownStatements
-  readonly means: ListMeans
+  readonly listDeps: ListDeps
   readonly cursors: Cursors
 }
 
 /** One page, by its number or by a cursor, as the JSON text of the answer. */
-export async function listRows(reader: ListReader, call: Call, place: Place): Promise<Relayed> {
-  const { db, known, means, cursors } = reader
+export async function listRows(reader: ListReader, call: Call, target: TableView): Promise<Relayed> {
+  const { db, known, listDeps, cursors } = reader
   const { query } = call
   const isByCursor = query['cursor'] !== undefined
   const parse = (slots: Slots, estimate?: number): ListQuery =>
-    isByCursor ? parseCursor(query, slots, place, cursors, estimate) : parseList(query, slots, place, estimate)
-  const estimate = query['total'] === 'estimate' ? await estimatedRows(db, call, place, parse, means) : undefined
+    isByCursor ? parseCursor(query, slots, target, cursors, estimate) : parseList(query, slots, target, estimate)
+  const estimate = query['total'] === 'estimate' ? await estimatedRows(db, call, target, parse, listDeps) : undefined
   const { asked, statement } = isByCursor
-    ? cursorStatement(reader, query, place, estimate)
-    : listStatement(known, query, place, means, estimate)
+    ? cursorStatement(reader, query, target, estimate)
+    : listStatement(known, query, target, listDeps, estimate)
   const signal = call.cancelSignal
   const options: FlyOptions = mayBeSlow(asked) ? { ...SLOW, signal } : { ...READ, signal }
   const explain = (error: unknown): never => {
@@ -60,15 +60,19 @@ export async function listRows(reader: ListReader, call: Call, place: Place): Pr
   }
   if (!isByCursor) return (await db.fly(call.who, statement, { ...options, as: 'bytes' }).catch(explain)) ?? ''
   const text = await db.fly(call.who, statement, options).catch(explain)
-  return withCursor(text ?? '', (keys) => cursors.seal(keys, place, planOrder(asked.sort, place)))
+  return withCursor(text ?? '', (keys) => cursors.seal(keys, target, planOrder(asked.sort, target)))
 }
 
 /** Aggregates of groups of rows, as the JSON text of the answer. */
-export async function listAggregates({ db, known, means }: ListReader, call: Call, place: Place): Promise<string> {
+export async function listAggregates(
+  { db, known, listDeps }: ListReader,
+  call: Call,
+  target: TableView,
+): Promise<string> {
   const slots = new Slots()
-  const asked = parseAggregate(call.query, slots, place)
+  const asked = parseAggregate(call.query, slots, target)
   const shape = `aggregate ${JSON.stringify(asked)}`
-  const statement = known.get(place, shape, () => buildAggregate(asked, planList(asked, place, means), place))
+  const statement = known.get(target, shape, () => buildAggregate(asked, planList(asked, target, listDeps), target))
   const options = { ...SLOW, signal: call.cancelSignal }
   const text = await db.fly(call.who, statement.fill(slots.values), options).catch((error: unknown) => {
     throw explainAggregate(explainList(error, asked))
@@ -76,26 +80,26 @@ export async function listAggregates({ db, known, means }: ListReader, call: Cal
   return text ?? ''
 }
 
-function cursorStatement({ known, means, cursors }: ListReader, query: Query, place: Place, estimate?: number) {
+function cursorStatement({ known, listDeps, cursors }: ListReader, query: Query, target: TableView, estimate?: number) {
   const slots = new Slots()
-  const asked = parseCursor(query, slots, place, cursors, estimate)
+  const asked = parseCursor(query, slots, target, cursors, estimate)
   const shape = `cursor ${JSON.stringify(asked)}`
-  const build = (): Sql => buildCursorPage(planList(asked, place, means), asked, place.schema)
-  return { asked, statement: known.get(place, shape, build).fill(slots.values) }
+  const build = (): Sql => buildCursorPage(planList(asked, target, listDeps), asked, target.schema)
+  return { asked, statement: known.get(target, shape, build).fill(slots.values) }
 }
 
 /** See buildCursorPage. */
 function withCursor(text: string, seal: (keys: string) => string): string {
-  const end = text.indexOf(SEPARATOR)
+  const end = text.indexOf(CURSOR_SEPARATOR)
   const next = end > 0 ? JSON.stringify(seal(text.slice(0, end))) : 'null'
   return `${text.slice(end + 1)},"nextCursor":${next}}`
 }
 
 /** The same for one record; `key` holds one text per primary-key column. */
-export function readStatement(known: KnownStatements, query: Query, key: readonly string[], place: Place): Sql {
+export function readStatement(known: KnownStatements, query: Query, key: readonly string[], target: TableView): Sql {
   const asked = parseRow(query)
   const shape = `read ${JSON.stringify(asked)}`
-  return known.get(place, shape, () => buildRead(planRow(asked, place), place.schema)).fill(key)
+  return known.get(target, shape, () => buildRead(planRow(asked, target), target.schema)).fill(key)
 }
 
 /** What looks at many rows keeps out of the way of what looks at few. */

@@ -1,7 +1,7 @@
 import { badRequest } from '../../../core/errors.ts'
-import { pageOf } from '../../../core/page.ts'
+import { parsePage } from '../../../core/page.ts'
 import { roundedUp } from '../../../db/rows/order.ts'
-import type { Place } from '../../../db/rows/place.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
 import { type Filter, parseFilter } from '../../../db/schema/filter/parse.ts'
 import type { Slot, Slots } from '../../../db/sql.ts'
 import { parseSearch, type SearchQuery } from './stages/search/parse.ts'
@@ -23,7 +23,7 @@ export type SortKey = { readonly name: string; readonly descending: boolean }
 export type ListQuery = RowQuery & {
   readonly filter: Filter | undefined
   readonly sort: readonly SortKey[]
-  readonly window: Window
+  readonly window: PageWindow
   readonly skipTotal: boolean
   readonly search: SearchQuery | undefined
   readonly facets: readonly string[]
@@ -34,7 +34,7 @@ export type ListQuery = RowQuery & {
 }
 
 /** Which of the rows, in their order. */
-export type Window = {
+export type PageWindow = {
   readonly page: Slot
   readonly perPage: Slot
   readonly offset: Slot
@@ -57,8 +57,8 @@ function parseFields(text: string | undefined): readonly string[] | undefined {
   return fields.length > 0 ? [...new Set(fields)] : undefined
 }
 
-export function parseList(query: Query, slots: Slots, place: Place, estimate?: number): ListQuery {
-  const { distance, rest } = parseDistance(query['sort'], place, slots)
+export function parseList(query: Query, slots: Slots, target: TableView, estimate?: number): ListQuery {
+  const { distance, rest } = parseDistance(query['sort'], target, slots)
   return {
     fields: parseFields(query['fields']),
     expand: parseExpand(query['expand']),
@@ -69,13 +69,13 @@ export function parseList(query: Query, slots: Slots, place: Place, estimate?: n
     facets: query['facets'] ? [...new Set(names(query['facets']))] : NOTHING,
     skipTotal: query['total'] === 'none' || (query['total'] === undefined && query['skipTotal'] === 'true'),
     estimate: estimate === undefined ? undefined : slots.put(estimate),
-    regions: parseRegions(query, place, slots),
+    regions: parseRegions(query, target, slots),
     distance,
   }
 }
 
-function parseWindow(query: Query, slots: Slots): Window {
-  const { page, perPage, offset } = pageOf({ page: query['page'], perPage: query['perPage'] }, PAGES)
+function parseWindow(query: Query, slots: Slots): PageWindow {
+  const { page, perPage, offset } = parsePage({ page: query['page'], perPage: query['perPage'] }, PAGES)
   return {
     page: slots.put(page),
     perPage: slots.put(perPage),

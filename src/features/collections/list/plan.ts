@@ -1,17 +1,17 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import { type Order, wholeOrder } from '../../../db/rows/order.ts'
-import type { Place } from '../../../db/rows/place.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
 import { type PlannedFilter, planFilter } from '../../../db/schema/filter/plan.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
-import { columnFor, columnsFor, isAllowed, relationFor, type Step } from '../../../db/schema/viewer.ts'
+import { columnFor, columnsFor, isAllowed, type RelationStep, relationFor } from '../../../db/schema/viewer.ts'
 import { hidesRows } from '../../../db/search/candidates.ts'
 import type { Slot } from '../../../db/sql.ts'
-import type { ListQuery, RowQuery, SortKey, Window } from './parse.ts'
+import type { ListQuery, PageWindow, RowQuery, SortKey } from './parse.ts'
 import { planFacets } from './stages/search/facets.ts'
 import { planSearch } from './stages/search/plan.ts'
 import { planDistance, planRegion } from './stages/spatial/plan.ts'
-import type { ListMeans, Stage } from './stages/stage.ts'
+import type { ListDeps, Stage } from './stages/stage.ts'
 
 /** Which columns and relations one JSON object shows. */
 export type Shape = {
@@ -20,7 +20,7 @@ export type Shape = {
   readonly expand: readonly Expansion[]
 }
 
-export type Expansion = Step & {
+export type Expansion = RelationStep & {
   /** The key in the `expand` object. */
   readonly key: string
   readonly shape: Shape
@@ -31,7 +31,7 @@ export type ListPlan = {
   readonly shape: Shape
   readonly filter: PlannedFilter | undefined
   readonly order: readonly Order[]
-  readonly window: Window
+  readonly window: PageWindow
   readonly skipTotal: boolean
   readonly estimate: Slot | undefined
   readonly stages: readonly Stage[]
@@ -40,34 +40,34 @@ export type ListPlan = {
   readonly isNarrow: boolean
 }
 
-export function planList(query: ListQuery, place: Place, means: ListMeans): ListPlan {
-  const { schema, table, viewer } = place
+export function planList(query: ListQuery, target: TableView, listDeps: ListDeps): ListPlan {
+  const { schema, table, viewer } = target
   return {
-    shape: planRow(query, place),
+    shape: planRow(query, target),
     filter: query.filter && planFilter(query.filter, table, { schema, viewer }),
-    order: planOrder(query.sort, place),
+    order: planOrder(query.sort, target),
     window: query.window,
     skipTotal: query.skipTotal,
     estimate: query.estimate,
-    stages: planStages(query, place, means),
+    stages: planStages(query, target, listDeps),
     readable: columnsFor(table, viewer.role),
-    isNarrow: isNarrow(query, place),
+    isNarrow: isNarrow(query, target),
   }
 }
 
 /** A filter, a search or a policy may keep rows of the table from the list. */
-export const isNarrow = ({ filter, search, regions }: ListQuery, { table, viewer }: Place): boolean =>
+export const isNarrow = ({ filter, search, regions }: ListQuery, { table, viewer }: TableView): boolean =>
   filter !== undefined || search !== undefined || regions.length > 0 || hidesRows(table, viewer.role)
 
-const planStages = (query: ListQuery, place: Place, means: ListMeans): Stage[] => [
-  ...(query.search ? [planSearch(query.search, place, means)] : []),
-  ...(query.facets.length > 0 ? [planFacets(query.facets, place)] : []),
-  ...query.regions.map((filter) => planRegion(filter, place, means.candidates)),
-  ...(query.distance ? [planDistance(query.distance, place)] : []),
+const planStages = (query: ListQuery, target: TableView, listDeps: ListDeps): Stage[] => [
+  ...(query.search ? [planSearch(query.search, target, listDeps)] : []),
+  ...(query.facets.length > 0 ? [planFacets(query.facets, target)] : []),
+  ...query.regions.map((filter) => planRegion(filter, target, listDeps.candidates)),
+  ...(query.distance ? [planDistance(query.distance, target)] : []),
 ]
 
-export function planRow({ fields, expand }: RowQuery, place: Place): Shape {
-  const { table, viewer } = place
+export function planRow({ fields, expand }: RowQuery, target: TableView): Shape {
+  const { table, viewer } = target
   const all = columnsFor(table, viewer.role)
   if (all.length === 0) throw new AppError('insufficient_privilege', 'insufficient permissions')
   const columns = fields?.map((name) => {
@@ -75,12 +75,12 @@ export function planRow({ fields, expand }: RowQuery, place: Place): Shape {
     if (!column) throw badRequest(`unknown column "${name}" in fields parameter`, 'unknown_column')
     return column
   })
-  return { table, columns: columns ?? all, expand: planExpand(expand, place) }
+  return { table, columns: columns ?? all, expand: planExpand(expand, target) }
 }
 
 /** Paths that begin with the same relation become one expansion with several branches. */
-function planExpand(paths: RowQuery['expand'], { schema, table, viewer }: Place): Expansion[] {
-  const branches = new Map<string, { step: Step; deeper: (readonly string[])[] }>()
+function planExpand(paths: RowQuery['expand'], { schema, table, viewer }: TableView): Expansion[] {
+  const branches = new Map<string, { step: RelationStep; deeper: (readonly string[])[] }>()
   for (const [name = '', ...rest] of paths) {
     const step = relationFor(schema, table, name, viewer.role)
     if (!step) throw badRequest(`unknown relation "${name}" in expand parameter`, 'unknown_relation')
@@ -92,7 +92,7 @@ function planExpand(paths: RowQuery['expand'], { schema, table, viewer }: Place)
   return [...branches]
     .filter(([, { step }]) => isAllowed(schema, step.target, viewer))
     .map(([key, { step, deeper }]) => {
-      const target: Place = { schema, table: step.target, viewer }
+      const target: TableView = { schema, table: step.target, viewer }
       return {
         ...step,
         key,
@@ -102,8 +102,8 @@ function planExpand(paths: RowQuery['expand'], { schema, table, viewer }: Place)
     })
 }
 
-export function planOrder(sort: readonly SortKey[], place: Place): Order[] {
-  const { table, viewer } = place
+export function planOrder(sort: readonly SortKey[], target: TableView): Order[] {
+  const { table, viewer } = target
   const asked = sort.map(({ name, descending }) => {
     const column = columnFor(table, name, viewer.role)
     if (!column) throw badRequest(`unknown column "${name}" in sort parameter`, 'unknown_column')
@@ -111,5 +111,5 @@ export function planOrder(sort: readonly SortKey[], place: Place): Order[] {
       throw badRequest(`unsupported sort column "${name}" with type "${column.type}"`, 'invalid_sort')
     return { column, descending }
   })
-  return wholeOrder(asked, place)
+  return wholeOrder(asked, target)
 }

@@ -1,17 +1,17 @@
 import type { Db } from '../../../db/db.ts'
-import type { Place } from '../../../db/rows/place.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
 import { Slots, type Sql, sql } from '../../../db/sql.ts'
 import type { Call } from '../../../http/route.ts'
 import { buildExplain } from './build.ts'
 import type { ListQuery } from './parse.ts'
 import { planList } from './plan.ts'
-import type { ListMeans } from './stages/stage.ts'
+import type { ListDeps } from './stages/stage.ts'
 
 /** Fewer rows than this are counted. */
 const WORTH_GUESSING = 1000
 
-const wasAnalysed = (place: Place): Sql =>
-  sql`select reltuples >= 0 from pg_catalog.pg_class where oid = ${place.table.oid}::pg_catalog.oid`
+const wasAnalysed = (target: TableView): Sql =>
+  sql`select reltuples >= 0 from pg_catalog.pg_class where oid = ${target.table.oid}::pg_catalog.oid`
 
 /**
  * How many rows the planner expects of a list, read from its plan without running it. Undefined where counting is cheap,
@@ -20,15 +20,15 @@ const wasAnalysed = (place: Place): Sql =>
 export async function estimatedRows(
   db: Db,
   call: Call,
-  place: Place,
+  target: TableView,
   parse: (slots: Slots) => ListQuery,
-  means: ListMeans,
+  listDeps: ListDeps,
 ): Promise<number | undefined> {
   const slots = new Slots()
   const asked = parse(slots)
-  const explain = buildExplain(planList(asked, place, means)).fill(slots.values)
+  const explain = buildExplain(planList(asked, target, listDeps)).fill(slots.values)
   const options = { kind: 'read', signal: call.cancelSignal } as const
-  const [analysed, plan] = await db.fly(call.who, [wasAnalysed(place), explain], options)
+  const [analysed, plan] = await db.fly(call.who, [wasAnalysed(target), explain], options)
   const [{ Plan: root } = { Plan: undefined }] = JSON.parse(plan ?? '[]') as { Plan?: { 'Plan Rows': number } }[]
   const rows = root?.['Plan Rows'] ?? 0
   return analysed === 't' && rows >= WORTH_GUESSING ? rows : undefined

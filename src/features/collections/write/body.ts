@@ -3,13 +3,13 @@ import type { Column, Table } from '../../../db/schema/snapshot.ts'
 import { isSpatial } from '../../../db/schema/spatial/convert.ts'
 import { invalidGeoJson, isGeoJson } from '../../../db/schema/spatial/geojson.ts'
 
-export type Fields = Readonly<Record<string, unknown>>
+export type BodyFields = Readonly<Record<string, unknown>>
 
 /**
  * Tells which columns of the table a body has, in table order, so that the order of keys makes no new statement.
  * Most bodies of a batch have the keys of the one before, and share its answer.
  */
-export function columnFinder(table: Table): (body: Fields) => readonly Column[] {
+export function columnFinder(table: Table): (body: BodyFields) => readonly Column[] {
   const known = new Map<string, readonly Column[]>()
   const isPlain = ![...table.columns.values()].some(isSpatial)
   let lastNames: readonly string[] = []
@@ -39,13 +39,13 @@ function isSame(some: readonly string[], others: readonly string[]): boolean {
   return true
 }
 
-function checkSpatial(body: Fields, columns: readonly Column[]): void {
+function checkSpatial(body: BodyFields, columns: readonly Column[]): void {
   for (const column of columns) {
     if (isSpatial(column) && body[column.name] !== null && !isGeoJson(body[column.name])) throw invalidGeoJson()
   }
 }
 
-export const isFields = (value: unknown): value is Fields =>
+export const isFields = (value: unknown): value is BodyFields =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** The body of a create or update: an object with at least one column of the table. */

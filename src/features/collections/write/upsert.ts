@@ -4,7 +4,7 @@ import { isRowMissing } from '../../../db/pg-errors.ts'
 import { equals } from '../../../db/rows/keys.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
 import { IS_NEW, logOne, logUpserts, MADE } from '../../../db/rows/logged.ts'
-import type { Place } from '../../../db/rows/place.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
 import { type Conflict, isHiddenConflict } from '../../../db/rows/upsert.ts'
 import { definitions, INPUT, insertRows } from '../../../db/rows/write.ts'
 import { rowJson } from '../../../db/schema/row-json.ts'
@@ -24,14 +24,14 @@ export type Upsert = {
 type UpsertForm = Omit<Upsert, 'bodies'> & { readonly bodies: Slot; readonly count: Slot }
 
 /** RFC 7464 parts JSON texts with it, because no JSON text can hold it. */
-export const SEPARATOR = '\x1e'
+export const RECORD_SEPARATOR = '\x1e'
 
 /**
  * Each row that came of it as status and JSON text, such as `201{"id":1}`. Of a row that may be left as it is the second
  * statement, which sees what the first was in conflict with, answers it; it is flown for one row at a time. Statements
  * are made once for the columns written and those of the key.
  */
-export function upsertStatements(known: KnownStatements, place: Place, upsert: Upsert): readonly [Sql, ...Sql[]] {
+export function upsertStatements(known: KnownStatements, target: TableView, upsert: Upsert): readonly [Sql, ...Sql[]] {
   const { columns, bodies, conflict, log } = upsert
   const slots = new Slots()
   const form: UpsertForm = {
@@ -41,33 +41,33 @@ export function upsertStatements(known: KnownStatements, place: Place, upsert: U
     conflict,
     log: log.within(slots),
   }
-  const made = (kind: string, build: (place: Place, form: UpsertForm) => Sql): Sql => {
+  const made = (kind: string, build: (target: TableView, form: UpsertForm) => Sql): Sql => {
     const shape = `${kind} ${shapeOf(columns)} on ${shapeOf(conflict.on)}`
-    return known.get(place, shape, () => build(place, form)).fill(slots.values)
+    return known.get(target, shape, () => build(target, form)).fill(slots.values)
   }
   if (conflict.merged.length > 0) return [made('upsert', buildMerge)]
   return [made('insert or ignore', buildIgnore), made('find ignored', buildFind)]
 }
 
-const insertion = (place: Place, { columns, bodies, conflict, log }: UpsertForm): Sql =>
-  sql`${MADE} as (${insertRows(place, { columns, input: inputOf(columns, bodies), conflict }, log)})`
+const insertion = (target: TableView, { columns, bodies, conflict, log }: UpsertForm): Sql =>
+  sql`${MADE} as (${insertRows(target, { columns, input: inputOf(columns, bodies), conflict }, log)})`
 
-function buildMerge(place: Place, form: UpsertForm): Sql {
+function buildMerge(target: TableView, form: UpsertForm): Sql {
   const text = sql`pg_catalog.concat(case when ${IS_NEW} then '201' else '200' end, ${MADE}.svc_json)`
-  return sql`with ${insertion(place, form)}
-    select pg_catalog.string_agg(${text}, ${SEPARATOR}::text), ${logUpserts(place, form.log)}
+  return sql`with ${insertion(target, form)}
+    select pg_catalog.string_agg(${text}, ${RECORD_SEPARATOR}::text), ${logUpserts(target, form.log)}
     from ${MADE} having svc.require_rows(pg_catalog.count(*), ${form.count}::int8)`
 }
 
-const buildIgnore = (place: Place, form: UpsertForm): Sql =>
-  sql`with ${insertion(place, form)}
+const buildIgnore = (target: TableView, form: UpsertForm): Sql =>
+  sql`with ${insertion(target, form)}
     select (select pg_catalog.concat('201', ${MADE}.svc_json) from ${MADE}),
       pg_catalog.set_config('svc.inserted', (select pg_catalog.count(*)::text from ${MADE}), true),
-      (select ${logOne(place, form.log, 'create')} from ${MADE})`
+      (select ${logOne(target, form.log, 'create')} from ${MADE})`
 
 const FOUND = new Ident('svc_found')
 
-function buildFind({ schema, table, viewer }: Place, { columns, bodies, conflict }: UpsertForm): Sql {
+function buildFind({ schema, table, viewer }: TableView, { columns, bodies, conflict }: UpsertForm): Sql {
   const known = inputOf([...columns, ...conflict.on.filter((column) => !columns.includes(column))], bodies)
   const isSame = conflict.on.map((column) => equals(column, ROW, sql`${INPUT}.${column.ident}`))
   return sql`with ${FOUND} as (

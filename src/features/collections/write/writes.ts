@@ -2,12 +2,12 @@ import { AppError, notFound } from '../../../core/errors.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { KnownStatements } from '../../../db/rows/known-statements.ts'
-import type { Place } from '../../../db/rows/place.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import type { Sql } from '../../../db/sql.ts'
 import { type Call, jsonText, noContent, type Reply } from '../../../http/route.ts'
-import { keyOf } from '../key.ts'
-import { requireWritable } from '../place.ts'
+import { requireWritable } from '../find-table.ts'
+import { keyFromPath } from '../key.ts'
 import { writtenColumns } from './body.ts'
 import { conflictOf } from './conflict.ts'
 import { explainWrite } from './errors.ts'
@@ -21,7 +21,7 @@ export type WriteDeps = {
   readonly log: Pick<ChangeLog, 'appender' | 'wake'>
 }
 
-export async function createRow(deps: WriteDeps, call: Call, target: Place): Promise<Reply> {
+export async function createRow(deps: WriteDeps, call: Call, target: TableView): Promise<Reply> {
   requireWritable(target, 'insertable')
   const columns = writtenColumns(target.table, call.body, call.bodyText)
   if (call.query['onConflict'] !== undefined) return upsertRow(deps, call, target, columns)
@@ -32,7 +32,7 @@ export async function createRow(deps: WriteDeps, call: Call, target: Place): Pro
   return jsonText(201, text)
 }
 
-async function upsertRow(deps: WriteDeps, call: Call, target: Place, columns: readonly Column[]): Promise<Reply> {
+async function upsertRow(deps: WriteDeps, call: Call, target: TableView, columns: readonly Column[]): Promise<Reply> {
   const { onConflict = '', merge } = call.query
   const conflict = conflictOf(target.table, onConflict, merge, columns)
   const { log } = writtenBy(deps, call, columns)
@@ -44,9 +44,9 @@ async function upsertRow(deps: WriteDeps, call: Call, target: Place, columns: re
   return jsonText(status, text)
 }
 
-export async function updateRow(deps: WriteDeps, call: Call, target: Place): Promise<Reply> {
+export async function updateRow(deps: WriteDeps, call: Call, target: TableView): Promise<Reply> {
   requireWritable(target, 'updatable')
-  const key = keyOf(call, target)
+  const key = keyFromPath(call, target)
   const columns = writtenColumns(target.table, call.body, call.bodyText)
   const statement = updateStatement(deps.known, target, key, writtenBy(deps, call, columns))
   const [text] = await write(deps, call, target, [statement], columns, key)
@@ -54,9 +54,9 @@ export async function updateRow(deps: WriteDeps, call: Call, target: Place): Pro
   return jsonText(200, text)
 }
 
-export async function deleteRow(deps: WriteDeps, call: Call, target: Place): Promise<Reply> {
+export async function deleteRow(deps: WriteDeps, call: Call, target: TableView): Promise<Reply> {
   requireWritable(target, 'updatable')
-  const key = keyOf(call, target)
+  const key = keyFromPath(call, target)
   const statement = deleteStatement(deps.known, target, key, deps.log.appender(call.who, call.requestId))
   const [one] = await write(deps, call, target, [statement], [], key)
   if (one == null) throw notFound('record not found', 'record_not_found')
@@ -73,7 +73,7 @@ const writtenBy = ({ log }: WriteDeps, { who, requestId, bodyText }: Call, colum
 async function write(
   { db, log }: WriteDeps,
   { who, cancelSignal }: Call,
-  { table }: Place,
+  { table }: TableView,
   statements: readonly [Sql, ...Sql[]],
   columns: readonly Column[],
   key?: readonly string[],

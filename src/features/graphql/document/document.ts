@@ -127,7 +127,7 @@ const NOTHING: Measure = { depth: 0, fields: 0, schemaFields: 0, steps: 0, value
  * How deep and how large an operation is once its fragments are in their places; each fragment is measured once, and one
  * that contains itself is refused. Nothing that expands fragments may run before.
  */
-export function measure({ node, fragments }: Operation, sizes: Sizes): Measure {
+export function measureCost({ node, fragments }: Operation, sizes: Sizes): Measure {
   const known = new Map<string, Measure | undefined>()
   const defaults = defaultSizes(node)
   const ofFragment = (name: string): Measure => {

@@ -4,7 +4,7 @@ import { buildSchema, getIntrospectionQuery, getVariableValues, parse } from 'gr
 import { HOSTILE_DOCUMENTS } from '../../../../test/abuse/hostile-documents.ts'
 import { startServer } from '../../../../test/kit/kit.ts'
 import { overhearStatements } from '../../../../test/kit/statements.ts'
-import { chooseOperation, Documents, measure, readVariables, requireWithin } from './document.ts'
+import { chooseOperation, Documents, measureCost, readVariables, requireWithin } from './document.ts'
 import { sizeOf } from './size.ts'
 import { coerceVariables } from './variables.ts'
 
@@ -75,12 +75,12 @@ test('each fragment is measured once, however often it is spread', () => {
     reads.set(name, (reads.get(name) ?? 0) + 1)
     return fragments.get(name)
   }
-  const measured = measure({ node, fragments: counted }, new Map())
+  const measured = measureCost({ node, fragments: counted }, new Map())
   assert.deepEqual([...reads.values()], Array(31).fill(1))
   assert.deepEqual([measured.fields, measured.schemaFields > 2 ** 30], [0, true])
   const limits = { max_depth: 0, max_complexity: 0 }
   assert.throws(() => requireWithin(measured, limits), /introspection of \d+ fields exceeds limit 1000/)
-  const whole = measure(
+  const whole = measureCost(
     chooseOperation(parse(getIntrospectionQuery({ inputValueDeprecation: true })), undefined),
     new Map(),
   )
@@ -96,7 +96,7 @@ test('variables are counted wherever they are used, and no further than is too m
       ['n', 1],
     ],
   )
-  const measured = (query: string) => measure(chooseOperation(parse(query), undefined), sizes)
+  const measured = (query: string) => measureCost(chooseOperation(parse(query), undefined), sizes)
   const query =
     'query q($w: W, $d: W = {a: [1, 2]}) { ...f ...f a(w: {x: $w, y: [1]}) } fragment f on Q { b(w: $w, d: $d) }'
   assert.deepEqual(measured(query), { depth: 1, fields: 3, schemaFields: 0, steps: 13, values: 23 })

@@ -14,7 +14,7 @@ const values = (c: NewChallenge, userId: Sql): Sql => sql`
   insert into svc.webauthn_challenges (id, kind, user_id, challenge, expires_at)
   values (${c.id}::uuid, ${c.kind}, ${userId}, ${c.challenge}, now() + make_interval(secs => ${c.seconds}::float8))`
 
-export const insertChallenge = (c: NewChallenge, userId: string | null): Sql => values(c, sql`${userId}::uuid`)
+export const insertPasskeyChallenge = (c: NewChallenge, userId: string | null): Sql => values(c, sql`${userId}::uuid`)
 
 export type LoginBegun = {
   ids: string[]
@@ -40,7 +40,7 @@ export const insertLoginChallenge = (c: NewChallenge, email: string, models: rea
        order by c.ordinal desc limit 1),
       (select ${ID_BYTES} from svc.webauthn_credentials c order by c.ordinal limit 1)))::text`
 
-export type Enrolment = { challenge: string }
+export type PasskeyEnrolment = { challenge: string }
 
 export const pendingEnrolment = (userId: string): Sql => sql`
   select challenge from svc.webauthn_challenges
@@ -49,7 +49,7 @@ export const pendingEnrolment = (userId: string): Sql => sql`
 export const dropEnrolment = (userId: string): Sql =>
   sql`delete from svc.webauthn_challenges where user_id = ${userId}::uuid and kind = 'enroll'`
 
-export type Challenge = { challenge: string; is_spent: boolean; is_over: boolean }
+export type PasskeyChallenge = { challenge: string; is_spent: boolean; is_over: boolean }
 
 export const mfaChallenge = (id: string, userId: string): Sql => sql`
   select challenge, spent_at is not null as is_spent, expires_at <= now() as is_over from svc.webauthn_challenges
@@ -68,7 +68,10 @@ export const signInChallenge = (id: string, kind: 'login' | 'discover', credenti
  * Spends the challenge, and with it takes note of the counter if it moved on (WebAuthn §7.2 step 22; authenticators that
  * do not count always say 0). Answers {spent, counted}: spent and not counted is a clone.
  */
-export const spendChallenge = (id: string, credential: { id: string; userId: string; signCount: number }): Sql => sql`
+export const spendPasskeyChallenge = (
+  id: string,
+  credential: { id: string; userId: string; signCount: number },
+): Sql => sql`
   with spent as (
     update svc.webauthn_challenges set spent_at = now()
     where id = ${id}::uuid and spent_at is null and expires_at > now() returning id
@@ -95,9 +98,9 @@ export const listCredentials = (userId: string): Sql => sql`
     coalesce(json_agg(${METADATA} order by c.created_at, c.credential_id), '[]'))::text
   from svc.webauthn_credentials c where c.user_id = ${userId}::uuid`
 
-export type Stored = { id: string; transports: string[] }
+export type StoredPasskey = { id: string; transports: string[] }
 
-export const credentialsOf = (userId: string): Sql => sql`
+export const passkeysOf = (userId: string): Sql => sql`
   select credential_id as id, to_json(transports) as transports from svc.webauthn_credentials
   where user_id = ${userId}::uuid order by created_at, credential_id`
 

@@ -2,7 +2,7 @@ import { sleep } from '../../../core/clock.ts'
 import { AppError } from '../../../core/errors.ts'
 import { isBefore, type Position } from '../../../db/changes/log.ts'
 import { interestOf } from '../subscribe/interest.ts'
-import { type Wanted, within } from '../subscribe/wanted.ts'
+import { intersect, type Wanted } from '../subscribe/wanted.ts'
 import { EncodedChanges } from '../visibility/encoded-change.ts'
 import type { LogFeed } from './log-feed.ts'
 import type { Subscription } from './subscription.ts'
@@ -46,7 +46,7 @@ export async function catchUp(subscription: Subscription, feed: LogFeed, on: On)
     const changes = part ? page.filter(({ position }) => !isBefore(subscription.position, position)) : page
     const last = changes.at(-1)
     if (!last) return false
-    const asked = part ? interestOf(interest.who, within(interest.wanted, part)) : interest
+    const asked = part ? interestOf(interest.who, intersect(interest.wanted, part)) : interest
     const verdict = (await feed.check(changes, [asked])).get(asked)
     if (verdict instanceof AppError) on.fail(verdict)
     const list = verdict instanceof EncodedChanges ? verdict.list : []

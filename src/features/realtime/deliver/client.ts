@@ -6,7 +6,7 @@ import type { Position } from '../../../db/changes/log.ts'
 import type { Encode, EncodedChanges } from '../visibility/encoded-change.ts'
 
 /** How messages become bytes. */
-export type Format = {
+export type FrameFormat = {
   change: Encode
   reset(position: Position): Buffer
   /** Unix seconds. */
@@ -26,12 +26,12 @@ export abstract class RealtimeClient {
   /** When this client was last sent an id, from which it would resume. */
   lastIdAt: number
   readonly #out: Writable
-  readonly #format: Format
+  readonly #format: FrameFormat
   readonly #options: ClientOptions
   #warnedOf: number | undefined
   #onDrain: (() => void) | undefined
 
-  constructor(out: Writable, format: Format, options: ClientOptions) {
+  constructor(out: Writable, format: FrameFormat, options: ClientOptions) {
     this.who = options.who
     this.lastIdAt = options.clock.now()
     this.#out = out

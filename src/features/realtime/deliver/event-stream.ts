@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http'
 import type { AppError } from '../../../core/errors.ts'
 import type { Position } from '../../../db/changes/log.ts'
 import { around } from '../visibility/encoded-change.ts'
-import { type ClientOptions, type Format, RealtimeClient } from './client.ts'
+import { type ClientOptions, type FrameFormat, RealtimeClient } from './client.ts'
 
 // The format of the HTML standard, "Server-sent events". JSON text never holds a raw newline, so one data line is enough.
 
@@ -18,7 +18,7 @@ const FLUSH_GRACE_MS = 2_000
 const event = (name: string, data: object, more = ''): string =>
   `event: ${name}\n${more}data: ${JSON.stringify(data)}\n\n`
 
-const EVENT_STREAM: Format = {
+const EVENT_STREAM: FrameFormat = {
   change: ({ position, action, table, record }) =>
     around(record, `id: ${position}\ndata: {"action":"${action}","table":${JSON.stringify(table)},"record":`, '}\n\n'),
   reset: (position) => Buffer.from(event('reset', { position }, `id: ${position}\n`)),

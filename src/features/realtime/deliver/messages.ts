@@ -1,6 +1,6 @@
 import * as t from '../../../core/json-type.ts'
 import { around } from '../visibility/encoded-change.ts'
-import type { Format } from './client.ts'
+import type { FrameFormat } from './client.ts'
 
 /** Those of RFC 6455 §7.4.1, and of our own 4000 + the status that HTTP would have. */
 export const CLOSE = { binary: 1003, policy: 1008, restart: 1012, tooSlow: 1013 } as const
@@ -71,7 +71,7 @@ export const messageFrame = (message: object): Buffer => frame(TEXT, Buffer.from
 export const PING_FRAME: Buffer = frame(PING, Buffer.alloc(0))
 export const pongFrame = (content: Buffer): Buffer => frame(PONG, content)
 
-export const MESSAGES: Format = {
+export const MESSAGES: FrameFormat = {
   // The record is passed on as PostgreSQL wrote it, with all its digits.
   change: ({ position, action, table, record }) =>
     frame(

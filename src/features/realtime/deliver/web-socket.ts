@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import { WebSocket, WebSocketServer } from 'ws'
 import type { AppError } from '../../../core/errors.ts'
-import type { Connection } from '../../../http/route.ts'
+import type { UpgradedConnection } from '../../../http/route.ts'
 import { type ClientOptions, RealtimeClient } from './client.ts'
 import { CLOSE, MESSAGES, messageFrame, PING_FRAME, pongFrame } from './messages.ts'
 
@@ -20,7 +20,7 @@ const server = new WebSocketServer({
 })
 
 /** Finishes the opening handshake; undefined when the client is gone. */
-export function accept({ request, socket, head, headers }: Connection): WebSocket | undefined {
+export function accept({ request, socket, head, headers }: UpgradedConnection): WebSocket | undefined {
   let opened: WebSocket | undefined
   const addHeaders = (lines: string[]): void => {
     for (let i = 0; i < headers.length; i += 2) lines.push(`${headers[i]}: ${headers[i + 1]}`)

@@ -32,7 +32,7 @@ export function interestOf(who: Identity, wanted: Wanted): Interest {
 }
 
 /** The key of a table in Schema.tables. */
-export const keyOf = ({ schema, name }: { schema: string; name: string }): string => `${schema}.${name}`
+export const interestKey = ({ schema, name }: { schema: string; name: string }): string => `${schema}.${name}`
 
 /** May this subscriber get changes of this table at all? A view's rows belong to tables whose policies cannot be asked. */
 export function listensTo(interest: Interest, key: string, table: Table | undefined, schema: Schema): boolean {

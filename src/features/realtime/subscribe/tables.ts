@@ -6,7 +6,7 @@ import { findTable, lookOnce, mayDo } from '../../../db/schema/lookup.ts'
 import type { Schema, SchemaCache, Table } from '../../../db/schema/snapshot.ts'
 import { isAllowed, notAllowed, viewerOf } from '../../../db/schema/viewer.ts'
 import { tryFilter } from './filter.ts'
-import { keyOf } from './interest.ts'
+import { interestKey } from './interest.ts'
 import { boundedNames, EVERYTHING, type Wanted, wantedTables } from './wanted.ts'
 
 /** `tables` undefined = all that the caller may read. */
@@ -31,18 +31,18 @@ export class Tables {
   /** What a caller selects, if the tables exist and the caller may read them. */
   async select(who: Identity, { tables, filter }: Selection): Promise<Wanted> {
     const found = tables && (await this.#readable(who, tables))
-    if (!filter?.trim()) return found ? wantedTables(found.map(keyOf), undefined) : EVERYTHING
+    if (!filter?.trim()) return found ? wantedTables(found.map(interestKey), undefined) : EVERYTHING
     const [only] = found ?? []
     if (!only || found?.length !== 1) throw badRequest('filter requires exactly one table', 'invalid_filter')
     await tryFilter(this.#deps.db, who, filter, { schema: this.#deps.schema.read(), table: only })
-    return wantedTables([keyOf(only)], filter)
+    return wantedTables([interestKey(only)], filter)
   }
 
   /** The keys of those of the tables that exist. */
   keysOf(names: readonly string[]): string[] {
     return names.flatMap((name) => {
       const table = findTable(this.#deps.schema.read(), name)
-      return table ? [keyOf(table)] : []
+      return table ? [interestKey(table)] : []
     })
   }
 

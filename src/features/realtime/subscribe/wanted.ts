@@ -43,7 +43,7 @@ export function minus({ tables, others }: Wanted, keys: readonly string[]): Want
 }
 
 /** Of the first, what the second names. */
-export function within(wanted: Wanted, named: Wanted): Wanted {
+export function intersect(wanted: Wanted, named: Wanted): Wanted {
   if (named.others) return wanted
   return { tables: new Map([...named.tables.keys()].map((key) => [key, choiceOf(wanted, key)])), others: false }
 }

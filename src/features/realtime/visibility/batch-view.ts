@@ -7,7 +7,7 @@ import type { Db } from '../../../db/db.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import { columnsFor, type Viewer } from '../../../db/schema/viewer.ts'
 import { compile } from '../subscribe/filter.ts'
-import { type Interest, keyOf, listensTo } from '../subscribe/interest.ts'
+import { type Interest, interestKey, listensTo } from '../subscribe/interest.ts'
 import { filterOn } from '../subscribe/wanted.ts'
 import { type EncodedChange, EncodedChanges } from './encoded-change.ts'
 import type { FilterQueue } from './filter-queue.ts'
@@ -59,7 +59,7 @@ export async function viewOf(
     })
   const laid = new Map<string, Laid>()
   for (const [n, change] of changes.entries()) {
-    const key = keyOf(change)
+    const key = interestKey(change)
     once(laid, key, () => ({ key, items: [], table: schema.tables.get(key) })).items.push({ n, change })
   }
   const isListenedTo = ({ key, table }: Laid): boolean => interests.some((one) => listensTo(one, key, table, schema))

@@ -49,11 +49,16 @@ const isLive = (table: Table): Sql =>
     : sql`exists (select from ${table.ident} as ${LIVE} where ${sameKey(table, LIVE, rowAlias(table))})`
 
 /** Rows of a table as one array literal in PostgreSQL's own notation, and the numbers of the changes they belong to. */
-export type Rows = { readonly numbers: readonly number[]; readonly array: string }
-export const NO_ROWS: Rows = { numbers: [], array: '{}' }
+export type RowImages = { readonly numbers: readonly number[]; readonly array: string }
+export const NO_ROWS: RowImages = { numbers: [], array: '{}' }
 
 /** `live`: new rows that are there now. `partial`: such rows whose writer could not log every column. `gone`: new rows that are not there. */
-export type Images = { readonly live: Rows; readonly partial: Rows; readonly gone: Rows; readonly old: Rows }
+export type Images = {
+  readonly live: RowImages
+  readonly partial: RowImages
+  readonly gone: RowImages
+  readonly old: RowImages
+}
 
 /** A change and its number in the batch. */
 export type Numbered = { readonly n: number; readonly change: Change }
@@ -93,7 +98,7 @@ export const imagesOf = (at: TableIn, asked: readonly string[], items: readonly 
 }
 
 /** One letter per row, in the order of the array: that of a boolean, or UNSEEN. */
-const verdicts = (table: Table, rows: Rows, verdict: Sql): Sql =>
+const verdicts = (table: Table, rows: RowImages, verdict: Sql): Sql =>
   rows.numbers.length === 0
     ? sql`''`
     : sql`(select pg_catalog.array_agg(${verdict}) from pg_catalog.unnest(${rows.array}::${table.ident}[]) as ${rowAlias(table)})::text`

@@ -3,7 +3,7 @@ import type { Identity } from '../../../core/identity.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { TableIn } from '../../../db/schema/row-image.ts'
-import { type Images, imagesOf, NO_ROWS, type Numbered, type Rows, type Survey } from './sql.ts'
+import { type Images, imagesOf, NO_ROWS, type Numbered, type RowImages, type Survey } from './sql.ts'
 
 /** How PostgreSQL is asked about changes. */
 export const CHECK = { kind: 'slow', plain: true, timeoutMs: 5_000 } as const
@@ -50,7 +50,7 @@ const NO_IMAGES: Images = { live: NO_ROWS, partial: NO_ROWS, gone: NO_ROWS, old:
 
 function both(a: Images, b: Images): Images {
   /** Array literals end with a brace each, so they are joined inside. */
-  const join = (one: Rows, two: Rows): Rows => {
+  const join = (one: RowImages, two: RowImages): RowImages => {
     if (one.numbers.length === 0) return two
     if (two.numbers.length === 0) return one
     return { numbers: [...one.numbers, ...two.numbers], array: `${one.array.slice(0, -1)},${two.array.slice(1)}` }

@@ -7,10 +7,10 @@ import {
   authorizeAddress,
   foreignToken,
   isObject,
-  MAX_BYTES,
-  type Provider,
+  MAX_PROVIDER_BYTES,
   type ProviderContext,
   providerFailed,
+  type SignInProvider,
   signInRefused,
   TIMEOUT_MS,
 } from './provider.ts'
@@ -25,7 +25,7 @@ export function oidcProvider(
   { outgoing, name, config }: ProviderContext,
   /** Known without asking, so that a sign-in can begin while the provider cannot be reached from here. */
   authorizeEndpoint?: string,
-): Provider {
+): SignInProvider {
   let discovered: { at: number; known: Promise<Known> } | undefined
 
   function known(): Promise<Known> {
@@ -158,7 +158,7 @@ function fetchThrough(outgoing: Outgoing): OpenId.CustomFetch {
       headers,
       ...(text !== undefined && { body: text }),
       timeoutMs: TIMEOUT_MS,
-      maxBytes: MAX_BYTES,
+      maxBytes: MAX_PROVIDER_BYTES,
     })
     const hasBody = answer.status !== 204 && answer.status !== 304
     return new Response(hasBody ? answer.body : null, { status: answer.status, headers: plain(answer.headers) })

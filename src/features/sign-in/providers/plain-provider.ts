@@ -1,13 +1,20 @@
 import { claimsInside, requireOurs, requireOursAtGitHub, requireOursAtGoogle } from './audience.ts'
 import { type Profile, profileOf } from './profile.ts'
-import { askJson, authorizeAddress, isObject, type Provider, type ProviderContext, providerFailed } from './provider.ts'
+import {
+  askJson,
+  authorizeAddress,
+  isObject,
+  type ProviderContext,
+  providerFailed,
+  type SignInProvider,
+} from './provider.ts'
 
 export type Endpoints = { authorize: string; token: string; userinfo: string; builtIn: boolean }
 
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 
 /** OAuth 2.0 without OpenID Connect: the access token is only good for asking who it belongs to. */
-export function plainProvider({ outgoing, name, config }: ProviderContext, endpoints: Endpoints): Provider {
+export function plainProvider({ outgoing, name, config }: ProviderContext, endpoints: Endpoints): SignInProvider {
   async function whose(accessToken: string): Promise<Profile> {
     const { status, body } = await askJson(outgoing, {
       method: 'GET',

@@ -17,7 +17,7 @@ export type ProviderConfig = {
 export type Ask = { state: string; nonce: string; codeVerifier: string; callbackUrl: string }
 
 /** A place where people already have an account. */
-export interface Provider {
+export interface SignInProvider {
   readonly name: string
   /** Where the browser goes to sign in. */
   authorizeUrl(ask: Ask): Promise<string>
@@ -59,7 +59,7 @@ export const foreignToken = (): AppError => badRequest('access token was issued 
 export type ProviderContext = { outgoing: Outgoing; name: string; config: ProviderConfig }
 
 export const TIMEOUT_MS = 10_000
-export const MAX_BYTES = 256 * 1024
+export const MAX_PROVIDER_BYTES = 256 * 1024
 
 type Json = Readonly<Record<string, unknown>>
 
@@ -70,7 +70,7 @@ export async function askJson(
 ): Promise<{ status: number; body: unknown }> {
   const headers = { accept: 'application/json', 'user-agent': 'savanna', ...request.headers }
   try {
-    const answer = await outgoing.request({ ...request, headers, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES })
+    const answer = await outgoing.request({ ...request, headers, timeoutMs: TIMEOUT_MS, maxBytes: MAX_PROVIDER_BYTES })
     return { status: answer.status, body: parsed(answer.body) }
   } catch (error) {
     throw providerFailed(error)

@@ -2,7 +2,7 @@ import { badRequest } from '../../../core/errors.ts'
 import type { Outgoing } from '../../../http/out/outgoing.ts'
 import { oidcProvider } from './oidc-provider.ts'
 import { type Endpoints, plainProvider } from './plain-provider.ts'
-import type { Provider, ProviderConfig } from './provider.ts'
+import type { ProviderConfig, SignInProvider } from './provider.ts'
 
 const builtIn: Readonly<Record<string, Omit<Endpoints, 'builtIn'> & { issuer: string; scopes: string[] }>> = {
   google: {
@@ -21,14 +21,14 @@ const builtIn: Readonly<Record<string, Omit<Endpoints, 'builtIn'> & { issuer: st
   },
 }
 
-export type Providers = (name: string) => Provider
+export type Providers = (name: string) => SignInProvider
 
 /** Throws for a name that is not configured or not switched on. */
 export function createProviders(deps: {
   outgoing: Outgoing
   config: Readonly<Record<string, ProviderConfig>>
 }): Providers {
-  const providers = new Map<string, Provider>()
+  const providers = new Map<string, SignInProvider>()
   for (const [name, config] of Object.entries(deps.config)) {
     if (config.enabled) providers.set(name, createProvider(deps.outgoing, name, config))
   }
@@ -40,7 +40,7 @@ export function createProviders(deps: {
 }
 
 /** Explicit endpoints win over discovery. */
-function createProvider(outgoing: Outgoing, name: string, given: ProviderConfig): Provider {
+function createProvider(outgoing: Outgoing, name: string, given: ProviderConfig): SignInProvider {
   const known = Object.hasOwn(builtIn, name) ? builtIn[name] : undefined
   const overridden = given.authorize_url !== '' || given.token_url !== '' || given.userinfo_url !== ''
   const config: ProviderConfig = {

@@ -2,11 +2,11 @@ import { createHash, randomUUID } from 'node:crypto'
 import { type Readable, Transform } from 'node:stream'
 import { reasonOf } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
-import type { Message } from '../../../core/observations.ts'
+import type { ObservedMessage } from '../../../core/observations.ts'
 import type { Observe } from '../../../core/observe.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Queue } from '../../../db/queue/queue.ts'
-import type { Range } from '../../../http/files/conditions.ts'
+import type { ByteRange } from '../../../http/files/conditions.ts'
 import type { ByteSource } from '../../../http/files/source.ts'
 import { forgetBlobs } from './sql.ts'
 import { type Store, storeFailure } from './store.ts'
@@ -70,7 +70,7 @@ export class Blobs {
   }
 
   /** Undefined when the blob was removed since its row was read. */
-  read(id: string, range: Range): Promise<ByteSource | undefined> {
+  read(id: string, range: ByteRange): Promise<ByteSource | undefined> {
     return this.#deps.store.read(id, range)
   }
 
@@ -84,7 +84,7 @@ export class Blobs {
     for (const { id } of await db.rows<{ id: string }>(SYSTEM, forgetBlobs(ids))) await store.remove(id)
   }
 
-  #tell(message: Message, error: unknown): void {
+  #tell(message: ObservedMessage, error: unknown): void {
     this.#deps.observe({ message, attrs: { error: reasonOf(error) } })
   }
 }

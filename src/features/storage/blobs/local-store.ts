@@ -3,9 +3,9 @@ import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { isUuid } from '../../../core/uuid.ts'
-import type { Range } from '../../../http/files/conditions.ts'
+import type { ByteRange } from '../../../http/files/conditions.ts'
 import { type ByteSource, FileSource } from '../../../http/files/source.ts'
-import type { Store, Stored } from './store.ts'
+import type { Store, StoredBlob } from './store.ts'
 
 /** A writer that lives touches its file this often, however slowly its bytes come. */
 const TOUCH_MS = 10_000
@@ -58,7 +58,7 @@ export class LocalStore implements Store {
     }
   }
 
-  async read(id: string, range: Range): Promise<ByteSource | undefined> {
+  async read(id: string, range: ByteRange): Promise<ByteSource | undefined> {
     const file = await open(join(this.#directoryOf(id), id)).catch(ignoreMissing)
     return file && new FileSource(file, range)
   }
@@ -67,7 +67,7 @@ export class LocalStore implements Store {
     await unlink(join(this.#directoryOf(id), id)).catch(ignoreMissing)
   }
 
-  async *list(): AsyncIterable<Stored> {
+  async *list(): AsyncIterable<StoredBlob> {
     for (const shard of await names(this.#blobs)) {
       for (const id of await names(join(this.#blobs, shard))) {
         const found = isUuid(id) ? await stat(join(this.#blobs, shard, id)).catch(ignoreMissing) : undefined

@@ -1,9 +1,9 @@
 import type { Readable } from 'node:stream'
 import type { ListMultipartUploadsCommandOutput, MultipartUpload, S3Client } from '@aws-sdk/client-s3'
 import { isUuid } from '../../../core/uuid.ts'
-import type { Range } from '../../../http/files/conditions.ts'
+import type { ByteRange } from '../../../http/files/conditions.ts'
 import { type ByteSource, StreamSource } from '../../../http/files/source.ts'
-import type { Store, Stored } from './store.ts'
+import type { Store, StoredBlob } from './store.ts'
 
 export type S3Config = {
   endpoint: string
@@ -55,7 +55,7 @@ export class S3Store implements Store {
     }
   }
 
-  async read(id: string, { start, end }: Range): Promise<ByteSource | undefined> {
+  async read(id: string, { start, end }: ByteRange): Promise<ByteSource | undefined> {
     const { client, sdk } = await this.#load()
     try {
       const { Body } = await client.send(
@@ -73,7 +73,7 @@ export class S3Store implements Store {
     await client.send(new sdk.DeleteObjectCommand({ Bucket: this.#config.bucket, Key: keyOf(id) }))
   }
 
-  async *list(): AsyncIterable<Stored> {
+  async *list(): AsyncIterable<StoredBlob> {
     const { client, sdk } = await this.#load()
     const pages = sdk.paginateListObjectsV2({ client }, { Bucket: this.#config.bucket, Prefix: PREFIX })
     for await (const { Contents = [] } of pages) {

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import { AppError } from '../../../core/errors.ts'
-import type { Range } from '../../../http/files/conditions.ts'
+import type { ByteRange } from '../../../http/files/conditions.ts'
 import type { ByteSource } from '../../../http/files/source.ts'
 
 /**
@@ -13,11 +13,11 @@ export interface Store {
   /** Resolves when the bytes are whole and durable under `id`; when it rejects, nothing is left of them. */
   write(id: string, source: Readable): Promise<void>
   /** Undefined: there is no such blob. */
-  read(id: string, range: Range): Promise<ByteSource | undefined>
+  read(id: string, range: ByteRange): Promise<ByteSource | undefined>
   /** Removing what is not there is fine. */
   remove(id: string): Promise<void>
   /** Everything that was written and not removed. */
-  list(): AsyncIterable<Stored>
+  list(): AsyncIterable<StoredBlob>
   /** Removes what writers that died left half written; resolves to how many. */
   removeUnfinished(): Promise<number>
   /** How often that is worth a look. */
@@ -27,7 +27,7 @@ export interface Store {
   stop(): Promise<void>
 }
 
-export type Stored = { id: string; modifiedAt: number }
+export type StoredBlob = { id: string; modifiedAt: number }
 
 /** Full disks, quotas and read-only file systems, as the operating system names them. */
 const FULL = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])

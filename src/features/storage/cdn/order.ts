@@ -1,5 +1,5 @@
 import { badRequest } from '../../../core/errors.ts'
-import type { Provider } from './provider.ts'
+import type { CdnProvider } from './provider.ts'
 
 const MAX_URLS = 1_000
 
@@ -17,7 +17,7 @@ export function urlsOf(body: unknown): readonly string[] | 'all' {
 }
 
 /** Without a provider there is no cache that could hold anything. */
-export async function submit(urls: readonly string[] | 'all', provider: Provider | undefined): Promise<void> {
+export async function submitPurge(urls: readonly string[] | 'all', provider: CdnProvider | undefined): Promise<void> {
   await (urls === 'all' ? provider?.purgeAll() : provider?.purge(urls))
 }
 

@@ -3,7 +3,7 @@ import { hmacSha256 } from '../../../core/secret.ts'
 import type { Outgoing } from '../../../http/out/outgoing.ts'
 
 /** Somebody's caches in front of this server. Rejects when they did not take the order. */
-export type Provider = {
+export type CdnProvider = {
   /** As the API names it. */
   name: string
   purge(urls: readonly string[]): Promise<void>
@@ -21,7 +21,7 @@ export type CdnConfig = {
 
 const TIMEOUT_MS = 10_000
 
-export function createProvider(config: CdnConfig, outgoing: Outgoing): Provider | undefined {
+export function createCdnProvider(config: CdnConfig, outgoing: Outgoing): CdnProvider | undefined {
   switch (config.provider) {
     case '':
       return undefined
@@ -53,7 +53,7 @@ export function cloudflare(
   { zone_id: zone, api_token: token }: Pick<CdnConfig, 'zone_id' | 'api_token'>,
   outgoing: Outgoing,
   api = 'https://api.cloudflare.com/client/v4',
-): Provider {
+): CdnProvider {
   const url = `${api}/zones/${encodeURIComponent(zone)}/purge_cache`
   const order = (body: object) => post(outgoing, url, { Authorization: `Bearer ${token}` }, JSON.stringify(body))
   return {
@@ -68,7 +68,7 @@ export function cloudflare(
 }
 
 /** Credentials come from the default chain of the machine: variables, files, instance roles. */
-function cloudfront(distributionId: string): Provider {
+function cloudfront(distributionId: string): CdnProvider {
   const order = async (paths: readonly string[]): Promise<void> => {
     const { CloudFrontClient, CreateInvalidationCommand } = await import('@aws-sdk/client-cloudfront')
     const client = new CloudFrontClient({ region: 'us-east-1' })
@@ -87,7 +87,7 @@ function cloudfront(distributionId: string): Provider {
   }
 }
 
-function webhook({ endpoint, signing_secret: secret }: CdnConfig, outgoing: Outgoing): Provider {
+function webhook({ endpoint, signing_secret: secret }: CdnConfig, outgoing: Outgoing): CdnProvider {
   const order = (what: object) => {
     const body = JSON.stringify(what)
     const signature = hmacSha256(secret, body).toString('hex')

@@ -4,18 +4,18 @@ import { GiveUp, type Queue, RetryIn } from '../../../db/queue/queue.ts'
 import type { Sql } from '../../../db/sql.ts'
 import type { Allowance } from '../../../http/rate-limit.ts'
 import { urlsOfBucket } from '../sql.ts'
-import { submit, urlsOf } from './order.ts'
-import type { Provider } from './provider.ts'
+import { submitPurge, urlsOf } from './order.ts'
+import type { CdnProvider } from './provider.ts'
 
 const KIND = 'cdn.purge'
 const RETRY_DELAYS = [5, 30, 120, 600, 3_600]
 
 /** Purges that follow from an overwrite or delete: queued with it, so that they happen if and only if it did. */
 export class Purges {
-  readonly #provider: Provider | undefined
+  readonly #provider: CdnProvider | undefined
   readonly #queue: Queue
 
-  constructor(provider: Provider | undefined, queue: Queue) {
+  constructor(provider: CdnProvider | undefined, queue: Queue) {
     this.#provider = provider
     this.#queue = queue
   }
@@ -40,12 +40,12 @@ export class Purges {
 
 /** The job type `cdn_purge`, with the payload of the endpoint and its limit on purging everything. */
 export const purgeJob =
-  (provider: Provider | undefined, countPurgeAll: (by: string) => Promise<Allowance | undefined>): JobHandler =>
+  (provider: CdnProvider | undefined, countPurgeAll: (by: string) => Promise<Allowance | undefined>): JobHandler =>
   async ({ payload, log }) => {
     const urls = ordered(payload)
     const allowance = urls === 'all' ? await countPurgeAll('jobs') : undefined
     if (allowance && !allowance.allowed) throw new RetryIn(allowance.retryAfter, 'cdn purge_all rate limit exceeded')
-    await submit(urls, provider)
+    await submitPurge(urls, provider)
     log(`${urls === 'all' ? 'purge_all' : `${urls.length} urls`}: ${provider?.name ?? 'noop'}`)
   }
 

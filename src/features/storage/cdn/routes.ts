@@ -4,8 +4,8 @@ import { auditedEffect } from '../../../db/audit.ts'
 import type { Db } from '../../../db/db.ts'
 import { type Allowance, limitHeaders, tooMany } from '../../../http/rate-limit.ts'
 import { type Call, type Reply, type Route, route } from '../../../http/route.ts'
-import { submit, urlsOf } from './order.ts'
-import type { Provider } from './provider.ts'
+import { submitPurge, urlsOf } from './order.ts'
+import type { CdnProvider } from './provider.ts'
 
 const answer = t.object({
   operation: t.oneOf(['purge_urls', 'purge_all']),
@@ -16,7 +16,7 @@ const answer = t.object({
 /** A purge on demand goes to the provider at once, so that the operator hears of a failure. */
 export function purgeRoute(deps: {
   db: Db
-  provider: Provider | undefined
+  provider: CdnProvider | undefined
   /** Undefined: not limited. */
   countPurgeAll: (ip: string) => Promise<Allowance | undefined>
   requires: () => void
@@ -34,7 +34,7 @@ export function purgeRoute(deps: {
     // What the provider dropped cannot be taken back.
     await auditedEffect(db, call.audit({ target: operation, newValues: body }), async () => {
       try {
-        await submit(urls, provider)
+        await submitPurge(urls, provider)
       } catch (cause) {
         throw new AppError('provider_failed', 'cdn purge failed', { cause, ...(headers && { headers }) })
       }

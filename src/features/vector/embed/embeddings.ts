@@ -7,7 +7,7 @@ import type { Queue } from '../../../db/queue/queue.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import { tableOf } from '../../../db/schema/table-of.ts'
 import { NO_PROVIDER } from '../embedding/provider.ts'
-import { addEmbedding, allEmbeddings, KIND, removeEmbedding, watch } from './sql.ts'
+import { addEmbedding, allEmbeddings, EMBEDDING_KIND, removeEmbedding, watch } from './sql.ts'
 import { textColumnOf, vectorColumnOf } from './tables.ts'
 
 export type AskedEmbedding = { table: string; columns: string[]; vector_column: string; schema?: string }
@@ -34,18 +34,18 @@ export function createEmbeddings({ db, schema, queue, hasProvider }: Deps) {
         await tx.run(watch(table))
         const added = (await tx.fly(addEmbedding(made))) ?? ''
         const { id } = JSON.parse(added) as { id: string }
-        await tx.run(queue.push(KIND, { embedding: id }, { group: id }))
+        await tx.run(queue.push(EMBEDDING_KIND, { embedding: id }, { group: id }))
         await tx.run(auditStatement(audit({ target: id, newValues: made })))
         return added
       })
-      queue.wake(KIND)
+      queue.wake(EMBEDDING_KIND)
       return text
     },
 
     async remove(id: string, audit: Audit): Promise<void> {
       await db.tx(SYSTEM, async (tx) => {
         if ((await tx.run(removeEmbedding(id))) === 0) throw notFound('embedding not found', 'embedding_not_found')
-        await tx.run(queue.clear(KIND, id))
+        await tx.run(queue.clear(EMBEDDING_KIND, id))
         await tx.run(auditStatement(audit()))
       })
     },

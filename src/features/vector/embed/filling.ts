@@ -7,20 +7,20 @@ import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import { tableOf } from '../../../db/schema/table-of.ts'
 import { vectorText } from '../../../db/search/vectors.ts'
 import { Ident, sql } from '../../../db/sql.ts'
-import { NO_PROVIDER, type Provider, Refused } from '../embedding/provider.ts'
+import { type EmbeddingProvider, NO_PROVIDER, Refused } from '../embedding/provider.ts'
 import {
   anyEmbedding,
+  EMBEDDING_KIND,
   type Embedding,
-  KIND,
+  type EmbeddingProgress,
+  type EmbeddingSource,
+  type EmbeddingTarget,
   oneEmbedding,
-  type Progress,
   recordFailure,
   recordFilled,
   recordProgress,
   rowsAfter,
   rowsByKey,
-  type Source,
-  type Target,
   wantedVectors,
   writeVectors,
 } from './sql.ts'
@@ -31,7 +31,7 @@ const CONCURRENCY = 4
 const LONGEST_WAIT_SECONDS = 300
 const FIRST_PLACE = '0 (0,0)'
 
-type Deps = { db: Db; schema: SchemaCache; log: ChangeLog; queue: Queue; provider: Provider | undefined }
+type Deps = { db: Db; schema: SchemaCache; log: ChangeLog; queue: Queue; provider: EmbeddingProvider | undefined }
 /** Rows that changed; without keys it is a pass over the whole table. */
 type Payload = { embedding: string; keys?: string[] }
 type Row = { key: string; text: string; vector: string | null }
@@ -42,13 +42,17 @@ type Row = { key: string; text: string; vector: string | null }
  */
 export function startFilling({ db, schema, log, queue, provider }: Deps): void {
   /** Throws where a table or column is away: it may come back, and what was written meanwhile waits for it. */
-  async function targetOf({ schema: space, table: name, columns, vector_column }: Embedding): Promise<Target> {
+  async function targetOf({ schema: space, table: name, columns, vector_column }: Embedding): Promise<EmbeddingTarget> {
     const table = await tableOf(schema, name, space)
     const sources = columns.map((column) => textColumnOf(table, column))
     return { table, sources, vector: vectorColumnOf(table, vector_column) }
   }
 
-  const embed = async (target: Target, texts: readonly string[], give: Provider): Promise<readonly string[]> => {
+  const embed = async (
+    target: EmbeddingTarget,
+    texts: readonly string[],
+    give: EmbeddingProvider,
+  ): Promise<readonly string[]> => {
     const vectors = await give.embed(texts, target.vector.vectorDim)
     const { vectorDim } = target.vector
     if (vectorDim !== undefined && vectors.some(({ length }) => length !== vectorDim)) {
@@ -58,7 +62,11 @@ export function startFilling({ db, schema, log, queue, provider }: Deps): void {
   }
 
   /** One text that a provider refuses must not keep the others from their vectors. */
-  async function embedEach(target: Target, sources: readonly Source[], give: Provider): Promise<Row[]> {
+  async function embedEach(
+    target: EmbeddingTarget,
+    sources: readonly EmbeddingSource[],
+    give: EmbeddingProvider,
+  ): Promise<Row[]> {
     try {
       const vectors = await embed(
         target,
@@ -75,7 +83,12 @@ export function startFilling({ db, schema, log, queue, provider }: Deps): void {
     }
   }
 
-  async function fill(id: string, target: Target, found: readonly Source[], give: Provider): Promise<Progress> {
+  async function fill(
+    id: string,
+    target: EmbeddingTarget,
+    found: readonly EmbeddingSource[],
+    give: EmbeddingProvider,
+  ): Promise<EmbeddingProgress> {
     const sources = found.filter(({ text }) => text !== '')
     const blank = found.filter(({ text, isNull }) => text === '' && !isNull)
     const rows = sources.length > 0 ? await embedEach(target, sources, give) : []
@@ -97,12 +110,17 @@ export function startFilling({ db, schema, log, queue, provider }: Deps): void {
   }
 
   /** Passes go on until one has nothing to do: rows may move while it is under way. A trigger may keep them as they are. */
-  async function fillAll(id: string, target: Target, give: Provider, signal: AbortSignal): Promise<void> {
+  async function fillAll(
+    id: string,
+    target: EmbeddingTarget,
+    give: EmbeddingProvider,
+    signal: AbortSignal,
+  ): Promise<void> {
     for (let embedded = 1; embedded > 0; ) {
       embedded = 0
       for (let place = FIRST_PLACE; ; ) {
         if (signal.aborted) throw new Error('interrupted')
-        const found = await db.rows<Source>(SYSTEM, rowsAfter(target, place), { kind: 'slow' })
+        const found = await db.rows<EmbeddingSource>(SYSTEM, rowsAfter(target, place), { kind: 'slow' })
         const last = found.at(-1)
         if (!last) break
         embedded += (await fill(id, target, found, give)).embedded
@@ -119,7 +137,7 @@ export function startFilling({ db, schema, log, queue, provider }: Deps): void {
       if (!provider) throw new RetryIn(LONGEST_WAIT_SECONDS, NO_PROVIDER)
       const target = await targetOf(embedding)
       if (!keys) return await fillAll(id, target, provider, signal)
-      await fill(id, target, await db.rows<Source>(SYSTEM, rowsByKey(target, keys)), provider)
+      await fill(id, target, await db.rows<EmbeddingSource>(SYSTEM, rowsByKey(target, keys)), provider)
     } catch (error) {
       if (!signal.aborted) await db.run(SYSTEM, recordFailure(id, reasonOf(error)))
       throw error
@@ -127,7 +145,7 @@ export function startFilling({ db, schema, log, queue, provider }: Deps): void {
   }
 
   queue.work(
-    KIND,
+    EMBEDDING_KIND,
     {
       concurrency: CONCURRENCY,
       leaseSeconds: LEASE_SECONDS,
@@ -137,7 +155,7 @@ export function startFilling({ db, schema, log, queue, provider }: Deps): void {
   )
   log.followDurably('embeddings', {
     wanted: anyEmbedding,
-    effect: queue.pushEach(KIND, wantedVectors),
-    onBatch: () => queue.wake(KIND),
+    effect: queue.pushEach(EMBEDDING_KIND, wantedVectors),
+    onBatch: () => queue.wake(EMBEDDING_KIND),
   })
 }

@@ -1,16 +1,16 @@
 import { equals } from '../../../db/rows/keys.ts'
 import { definitions } from '../../../db/rows/write.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
-import { COMMA, Ident, integer, join, ROW, rfc3339, type Sql, sql } from '../../../db/sql.ts'
+import { COMMA, Ident, integerLiteral, join, ROW, rfc3339, type Sql, sql } from '../../../db/sql.ts'
 
 export type Embedding = { id: string; schema: string; table: string; columns: string[]; vector_column: string }
 
-export const KIND = 'embed'
+export const EMBEDDING_KIND = 'embed'
 
 const RECORD = sql`json_build_object('id', e.id, 'schema', e.schema_name, 'table', e.table_name, 'columns', e.columns,
   'vector_column', e.vector_column, 'status', case when e.filled then 'following' else 'filling' end,
   'embedded', e.embedded, 'refused', e.refused,
-  'waiting', (select count(*) from (select from svc.queue q where q.kind = ${KIND} and q.group_key = e.id::text limit 10000) w),
+  'waiting', (select count(*) from (select from svc.queue q where q.kind = ${EMBEDDING_KIND} and q.group_key = e.id::text limit 10000) w),
   'last_error', e.last_error, 'last_embedded_at', ${rfc3339(sql`e.last_embedded_at`)}, 'created_at', ${rfc3339(sql`e.created_at`)})`
 
 export const allEmbeddings: Sql = sql`
@@ -32,9 +32,9 @@ export const oneEmbedding = (id: string): Sql => sql`
 
 export const watch = (table: Table): Sql => sql`select svc.watch(${table.ident.quoted}::regclass)`
 
-export type Progress = { embedded: number; refused: number }
+export type EmbeddingProgress = { embedded: number; refused: number }
 
-export const recordProgress = (id: string, { embedded, refused }: Progress): Sql => sql`
+export const recordProgress = (id: string, { embedded, refused }: EmbeddingProgress): Sql => sql`
   update svc.embeddings set embedded = embedded + ${embedded}::int, refused = refused + ${refused}::int, last_error = null,
     last_embedded_at = case when ${embedded}::int > 0 then now() else last_embedded_at end
   where id = ${id}::uuid`
@@ -56,7 +56,7 @@ const CHUNK = 50
 export const wantedVectors: Sql = sql`
   select id::text as group_key, jsonb_build_object('embedding', id, 'keys', jsonb_agg(distinct pk::text)) as payload
   from (
-    select e.id, c.pk, (row_number() over (partition by e.id order by c.id) - 1) / ${integer(CHUNK)} as chunk
+    select e.id, c.pk, (row_number() over (partition by e.id order by c.id) - 1) / ${integerLiteral(CHUNK)} as chunk
     from batch c join svc.embeddings e on c.table_oid = to_regclass(format('%I.%I', e.schema_name, e.table_name))
     where c.action in ('create', 'update') and c.pk <> '{}' and (
       coalesce(c.record -> e.vector_column, 'null') = 'null'
@@ -71,7 +71,7 @@ const GIVEN = new Ident('svc_given')
 
 const textOf = (columns: readonly Column[]): Sql => {
   const texts = columns.map(({ ident }) => sql`${ROW}.${ident}::text`)
-  return sql`pg_catalog.btrim(pg_catalog.left(pg_catalog.concat_ws(E'\n', ${join(texts, COMMA)}), ${integer(MAX_CHARACTERS)}), E' \t\r\n')`
+  return sql`pg_catalog.btrim(pg_catalog.left(pg_catalog.concat_ws(E'\n', ${join(texts, COMMA)}), ${integerLiteral(MAX_CHARACTERS)}), E' \t\r\n')`
 }
 
 const keyOf = (table: Table): Sql => {
@@ -88,21 +88,21 @@ const isGiven = (table: Table): Sql =>
 const keysFrom = (table: Table, key: Sql): Sql =>
   sql`pg_catalog.jsonb_to_record(${key}::jsonb) as ${GIVEN}(${definitions(table.primaryKey)})`
 
-export type Target = { table: Table; sources: readonly Column[]; vector: Column }
+export type EmbeddingTarget = { table: Table; sources: readonly Column[]; vector: Column }
 /** `place` is where in the table it is, for the next page. */
-export type Source = { key: string; text: string; isNull: boolean; place: string }
+export type EmbeddingSource = { key: string; text: string; isNull: boolean; place: string }
 
-const SELECT = ({ table, sources, vector }: Target): Sql => sql`
+const SELECT = ({ table, sources, vector }: EmbeddingTarget): Sql => sql`
   select ${keyOf(table)} as key, ${textOf(sources)} as text, ${ROW}.${vector.ident} is null as "isNull",
     ${ROW}.tableoid::text || ' ' || ${ROW}.ctid::text as place`
 
-export const rowsByKey = (target: Target, keys: readonly string[]): Sql => sql`
+export const rowsByKey = (target: EmbeddingTarget, keys: readonly string[]): Sql => sql`
   ${SELECT(target)} from unnest(${keys}::text[]) as svc_keys(key)
   cross join lateral ${keysFrom(target.table, sql`svc_keys.key`)}
   join ${target.table.ident} as ${ROW} on ${isGiven(target.table)}`
 
 /** The next rows without a vector in the order of their places, which costs the same however far the pass is. */
-export function rowsAfter(target: Target, place: string): Sql {
+export function rowsAfter(target: EmbeddingTarget, place: string): Sql {
   const { table, sources, vector } = target
   const [oid = '0', tid = '(0,0)'] = place.split(' ')
   const isAfter =
@@ -111,12 +111,12 @@ export function rowsAfter(target: Target, place: string): Sql {
       : sql`${ROW}.ctid > ${tid}::tid`
   return sql`${SELECT(target)} from ${table.ident} as ${ROW}
     where ${isAfter} and ${ROW}.${vector.ident} is null and ${textOf(sources)} <> ''
-    order by ${table.kind === 'partitioned_table' ? sql`${ROW}.tableoid, ${ROW}.ctid` : sql`${ROW}.ctid`} limit ${integer(CHUNK)}`
+    order by ${table.kind === 'partitioned_table' ? sql`${ROW}.tableoid, ${ROW}.ctid` : sql`${ROW}.ctid`} limit ${integerLiteral(CHUNK)}`
 }
 
 /** A text that changed meanwhile has its own place in the queue. `vector` null: there is nothing to embed any more. */
 export const writeVectors = (
-  { table, sources, vector }: Target,
+  { table, sources, vector }: EmbeddingTarget,
   rows: readonly { key: string; text: string; vector: string | null }[],
 ): Sql => sql`
   update ${table.ident} as ${ROW} set ${vector.ident} = svc_new.vector::${vector.castType}

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { Observe } from '../../../core/observe.ts'
 import type { Outgoing } from '../../../http/out/outgoing.ts'
 import { hashProvider } from './hash.ts'
-import type { Provider } from './provider.ts'
+import type { EmbeddingProvider } from './provider.ts'
 import { ollama, openAi } from './remote.ts'
 import { RemoteProvider } from './remote-provider.ts'
 
@@ -23,7 +23,7 @@ const CACHE_BYTES = 16 * 1024 * 1024
 const CACHE_SECONDS = 3600
 
 /** Undefined: none is configured. */
-export function createProvider({ config, outgoing, observe }: Deps): Provider | undefined {
+export function createEmbeddingProvider({ config, outgoing, observe }: Deps): EmbeddingProvider | undefined {
   const { embedding_provider: name, embedding_model: model, timeout, max_retries: maxRetries, breaker } = config
   if (name === '') return undefined
   if (name === 'hash') return hashProvider
@@ -32,7 +32,7 @@ export function createProvider({ config, outgoing, observe }: Deps): Provider | 
 }
 
 /** Questions are asked again and again; the vectors of recent ones are kept, failures are not. */
-export function cachedQuestions(provider: Provider) {
+export function cachedQuestions(provider: EmbeddingProvider) {
   const known = new LRUCache<string, readonly number[]>({ maxSize: CACHE_BYTES, ttl: CACHE_SECONDS * 1000 })
   return async (text: string, dimensions: number | undefined): Promise<readonly number[]> => {
     const key = `${dimensions ?? ''} ${text}`

@@ -1,4 +1,4 @@
-import type { Provider } from './provider.ts'
+import type { EmbeddingProvider } from './provider.ts'
 
 const DIMENSIONS = 256
 const GRAM = 3
@@ -9,7 +9,7 @@ const GRAM_WEIGHT = 0.5
  * hashing"). It knows no meaning, but spelling: texts with the same or similar words are near. The same text is the same
  * vector on every machine and in every version, since vectors are stored.
  */
-export const hashProvider: Provider = {
+export const hashProvider: EmbeddingProvider = {
   embed: async (texts, dimensions = DIMENSIONS) => texts.map((text) => hashed(text, dimensions)),
 }
 

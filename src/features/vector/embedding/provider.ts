@@ -1,7 +1,7 @@
 import { AppError } from '../../../core/errors.ts'
 
 /** Turns texts into vectors, one each and in their order. */
-export interface Provider {
+export interface EmbeddingProvider {
   /** `dimensions`: how many the column declares; who cannot choose answers with as many as it has. */
   embed(texts: readonly string[], dimensions: number | undefined): Promise<readonly (readonly number[])[]>
 }

@@ -1,12 +1,12 @@
 import { sleep } from '../../../core/clock.ts'
 import { AppError, hasStatus, serverBusy } from '../../../core/errors.ts'
 import { Semaphore } from '../../../core/limits.ts'
-import type { Message } from '../../../core/observations.ts'
+import type { ObservedMessage } from '../../../core/observations.ts'
 import type { Observe } from '../../../core/observe.ts'
 import { type Outgoing, OutgoingError } from '../../../http/out/outgoing.ts'
 import { retryAfterOf } from '../../../http/out/retry-after.ts'
 import { Breaker } from './breaker.ts'
-import { type Provider, Refused } from './provider.ts'
+import { type EmbeddingProvider, Refused } from './provider.ts'
 import { ask, type Dialect, readVectors } from './remote.ts'
 
 type Options = {
@@ -25,7 +25,7 @@ const FIRST_WAIT_MS = 100
 const LONGEST_WAIT_MS = 2_000
 
 /** A provider that is asked over the network, may be slow, and may be away. */
-export class RemoteProvider implements Provider {
+export class RemoteProvider implements EmbeddingProvider {
   readonly #options: Options
   readonly #breaker: Breaker
   readonly #requests = new Semaphore(MAX_AT_ONCE)
@@ -77,7 +77,7 @@ export class RemoteProvider implements Provider {
   }
 }
 
-const MESSAGES = new Map<number, Message>([
+const MESSAGES = new Map<number, ObservedMessage>([
   [429, 'embedding provider is over its limit'],
   [504, 'embedding provider timed out'],
 ])

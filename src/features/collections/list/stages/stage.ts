@@ -3,7 +3,7 @@ import type { TextSearchConfig } from '../../../../db/search/search-text.ts'
 import type { Sql } from '../../../../db/sql.ts'
 
 /** What stages are made with. */
-export type ListMeans = {
+export type ListDeps = {
   readonly candidates: Candidates
   /** `api.text_search_config` */
   readonly textSearchConfig: TextSearchConfig

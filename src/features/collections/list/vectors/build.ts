@@ -1,8 +1,8 @@
 import { orderKeys } from '../../../../db/rows/order.ts'
 import type { Schema } from '../../../../db/schema/snapshot.ts'
 import { unionOf, withTables } from '../../../../db/search/candidates.ts'
-import { COMMA, integer, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
-import { rowSelect, waysOf, whereOf } from '../build.ts'
+import { COMMA, integerLiteral, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
+import { listConditions, rowSelect, waysOf } from '../build.ts'
 import type { ListPlan } from '../plan.ts'
 import { distanceOf, type Vector } from './distance.ts'
 
@@ -25,7 +25,7 @@ export function nearestRows(
   const nearest = unionOf(
     ways,
     (way) => sql`(select ${join(columns, COMMA)}, ${value}::float8 as svc_distance
-      from ${plan.shape.table.ident} as ${ROW}${from}${whereOf(plan, ...way, ...conditions)} order by ${value}
+      from ${plan.shape.table.ident} as ${ROW}${from}${listConditions(plan, ...way, ...conditions)} order by ${value}
       limit ${limitOf(plan, limit)})`,
   )
   return { sets, rows: sql`select * from (${nearest}) as svc_n where ${isDistance(sql`svc_n.svc_distance`)}` }
@@ -37,7 +37,7 @@ export function nearestRows(
  * and another index finds them, it reads and sorts those.
  */
 const limitOf = ({ isNarrow }: ListPlan, limit: number): Sql =>
-  isNarrow ? sql`(select ${integer(limit)})` : integer(limit)
+  isNarrow ? sql`(select ${integerLiteral(limit)})` : integerLiteral(limit)
 
 /** The whole answer; equals are in the order of their keys. `isFirstLook`: NULL when the page is not full. */
 export function buildNearest(plan: ListPlan, vector: Vector, schema: Schema, isFirstLook: boolean): Sql {

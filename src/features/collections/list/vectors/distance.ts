@@ -1,5 +1,5 @@
 import type { Column, Schema } from '../../../../db/schema/snapshot.ts'
-import { EMPTY, Ident, integer, ROW, type Slot, type Sql, sql } from '../../../../db/sql.ts'
+import { EMPTY, Ident, integerLiteral, ROW, type Slot, type Sql, sql } from '../../../../db/sql.ts'
 import type { Metric } from './parse.ts'
 
 /** How far each row is, as parts of a statement whose row is `svc_t`. */
@@ -28,7 +28,7 @@ export const distanceOf = (vector: Vector, schema: Schema): Distance =>
 function typedDistance({ column, metric, dimensions, query }: Vector, pgVector: string): Distance {
   const value = sql`${ROW}.${column.ident}`
   const asked = sql`${query}::${new Ident(pgVector, column.baseType)}`
-  const isOfSize = sql`${new Ident(pgVector, 'vector_dims')}(${value}) = ${integer(dimensions)}`
+  const isOfSize = sql`${new Ident(pgVector, 'vector_dims')}(${value}) = ${integerLiteral(dimensions)}`
   return {
     from: EMPTY,
     value: sql`(${value} operator(${new Ident(pgVector)}.${operators[metric]}) ${asked})`,
@@ -51,7 +51,7 @@ const distances: Record<Metric, Sql> = {
  */
 function arrayDistance({ column, metric, dimensions, query }: Vector): Distance {
   const value = sql`${ROW}.${column.ident}`
-  const size = integer(dimensions)
+  const size = integerLiteral(dimensions)
   const clean = sql`select case when pg_catalog.abs(u.x) < '1e-50'::float8 then 0::float8
     when pg_catalog.abs(u.x) < '1e50'::float8 then u.x end as x, u.y
     from rows from (pg_catalog.unnest(${value}::float8[]), pg_catalog.unnest((select ${query}::float8[]))) as u(x, y)`

@@ -2,7 +2,7 @@ import { badRequest } from '../../../../core/errors.ts'
 import { equals } from '../../../../db/rows/keys.ts'
 import type { Schema } from '../../../../db/schema/snapshot.ts'
 import { withTables } from '../../../../db/search/candidates.ts'
-import { COMMA, Ident, integer, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
+import { COMMA, Ident, integerLiteral, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
 import { foundOnce, rowSelect } from '../build.ts'
 import type { ListPlan } from '../plan.ts'
 import { nearestRows } from './build.ts'
@@ -50,7 +50,7 @@ export function buildHybrid(words: ListPlan, near: ListPlan, vector: Vector, len
   const { columns, isSame, names } = identityOf(words)
   const found = foundOnce({ ...words, stages: [...words.stages, { worked: columns }] })
   const nearest = nearestRows(near, vector, schema, columns, length)
-  const first = integer(length)
+  const first = integerLiteral(length)
   const byScore = sql`${FUSED}.svc_score desc, ${names}`
   const item = sql`pg_catalog.concat(pg_catalog.left(pg_catalog.row_to_json(svc_row.*)::text, -1),
     ',"_hybrid_score":', ${FUSED}.svc_score, ',"_fts_rank":' || ${FUSED}.svc_rank::text,

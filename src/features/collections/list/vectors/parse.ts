@@ -2,8 +2,8 @@ import { badRequest } from '../../../../core/errors.ts'
 
 type Query = Readonly<Record<string, string>>
 
-export const METRICS = ['cosine', 'l2', 'inner_product'] as const
-export type Metric = (typeof METRICS)[number]
+export const DISTANCE_METRICS = ['cosine', 'l2', 'inner_product'] as const
+export type Metric = (typeof DISTANCE_METRICS)[number]
 
 /** Numbers, and how the client wrote them; or a text whose meaning is worked out first. */
 export type Near = { readonly numbers: readonly number[]; readonly written: string } | { readonly text: string }
@@ -41,7 +41,7 @@ export function parseVectors(query: Query): VectorQuery | undefined {
 }
 
 function parseMetric(text: string | undefined): Metric {
-  const metric = METRICS.find((one) => one === (text || 'cosine'))
+  const metric = DISTANCE_METRICS.find((one) => one === (text || 'cosine'))
   if (!metric) throw badRequest('distance must be cosine, l2 or inner_product')
   return metric
 }

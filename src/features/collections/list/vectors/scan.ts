@@ -1,4 +1,4 @@
-import type { Place } from '../../../../db/rows/place.ts'
+import type { TableView } from '../../../../db/rows/table-view.ts'
 import type { Column, Schema, Table } from '../../../../db/schema/snapshot.ts'
 import { type Sql, sql } from '../../../../db/sql.ts'
 
@@ -40,7 +40,7 @@ const FIRST_LOOK = 40
  * To be ready to go on searching costs HNSW a seventh of the whole request. Where nothing takes rows away, its first look
  * fills a page, unless deleted rows are in the way.
  */
-export const fillsAtOnce = ({ schema, table }: Place, column: Column, perPage: number): boolean =>
+export const fillsAtOnce = ({ schema, table }: TableView, column: Column, perPage: number): boolean =>
   perPage <= FIRST_LOOK &&
   schema.pgVector !== undefined &&
   goesOn(schema.pgVector) &&

@@ -1,5 +1,5 @@
 import { AppError, badRequest } from '../../../../core/errors.ts'
-import type { Place } from '../../../../db/rows/place.ts'
+import type { TableView } from '../../../../db/rows/table-view.ts'
 import type { Column } from '../../../../db/schema/snapshot.ts'
 import { columnFor, columnsFor } from '../../../../db/schema/viewer.ts'
 import { holdsVectors, isNumberArray, notAVector } from '../../../../db/search/vectors.ts'
@@ -13,7 +13,7 @@ const SMALLEST = 1e-50
 const LARGEST_OF: Record<string, number> = { vector: 3.4028235677973366e38, halfvec: 65_520 }
 
 /** The column that is searched: the one that is named, or the only one of a vector type. */
-export function vectorColumn(name: string | undefined, { table, viewer }: Place): Column {
+export function vectorColumn(name: string | undefined, { table, viewer }: TableView): Column {
   if (name !== undefined) {
     const column = columnFor(table, name, viewer.role)
     if (!column || !holdsVectors(column)) throw badRequest(notAVector(name), 'invalid_vector')

@@ -1,13 +1,13 @@
 import { AppError, badRequest } from '../../../../core/errors.ts'
-import { pageOf } from '../../../../core/page.ts'
+import { parsePage } from '../../../../core/page.ts'
 import type { KnownStatements } from '../../../../db/rows/known-statements.ts'
-import type { Place } from '../../../../db/rows/place.ts'
+import type { TableView } from '../../../../db/rows/table-view.ts'
 import type { Column, Table } from '../../../../db/schema/snapshot.ts'
 import { vectorText } from '../../../../db/search/vectors.ts'
 import { Slots, type Sql } from '../../../../db/sql.ts'
 import { type ListQuery, PAGES, parseList } from '../parse.ts'
 import { isNarrow, planList } from '../plan.ts'
-import type { ListMeans } from '../stages/stage.ts'
+import type { ListDeps } from '../stages/stage.ts'
 import { buildNearest } from './build.ts'
 import type { Vector } from './distance.ts'
 import { buildHybrid } from './hybrid.ts'
@@ -33,37 +33,38 @@ export async function vectorStatements(
   known: KnownStatements,
   query: Query,
   near: VectorQuery,
-  place: Place,
-  means: ListMeans & { embed: Embed | undefined },
+  target: TableView,
+  means: ListDeps & { embed: Embed | undefined },
 ): Promise<Statements> {
-  const column = vectorColumn(near.column, place)
+  const column = vectorColumn(near.column, target)
   const { dimensions, literal } = await vectorAsked(near, column, means.embed)
   const slots = new Slots()
   // Nearness is the order; without words beside it there is one page of it.
-  const asked = parseList({ ...query, sort: '', ...(!near.hybrid && { page: '' }) }, slots, place)
+  const asked = parseList({ ...query, sort: '', ...(!near.hybrid && { page: '' }) }, slots, target)
   const vector: Vector = {
     column,
     metric: near.metric,
     dimensions,
     query: slots.put(literal),
   }
-  const { offset, perPage } = pageOf({ page: query['page'], perPage: query['perPage'] }, PAGES)
+  const { offset, perPage } = parsePage({ page: query['page'], perPage: query['perPage'] }, PAGES)
   const length = near.hybrid ? Math.min((offset + perPage) * 3, MAX_LENGTH) : 0
   const statementOf = (isFirstLook: boolean): Sql => {
     const kind = isFirstLook ? 'first look' : 'near'
     const shape = `${kind} ${near.metric} ${dimensions} ${length} ${JSON.stringify([column.name, asked])}`
-    const statement = known.get(place, shape, () => {
-      const plan = planList(asked, place, means)
-      if (!near.hybrid) return buildNearest(plan, vector, place.schema, isFirstLook)
-      const all = planList({ ...asked, search: undefined }, place, means)
-      return buildHybrid(plan, all, vector, length, place.schema)
+    const statement = known.get(target, shape, () => {
+      const plan = planList(asked, target, means)
+      if (!near.hybrid) return buildNearest(plan, vector, target.schema, isFirstLook)
+      const all = planList({ ...asked, search: undefined }, target, means)
+      return buildHybrid(plan, all, vector, length, target.schema)
     })
     return statement.fill(slots.values)
   }
-  const settings = scanSettings(column, place.schema)
+  const settings = scanSettings(column, target.schema)
   const whole = (): [Sql, ...Sql[]] => (settings ? [settings, statementOf(false)] : [statementOf(false)])
-  const { table } = place
-  const looksOnce = !near.hybrid && !sparse.has(table) && fillsAtOnce(place, column, perPage) && !isNarrow(asked, place)
+  const { table } = target
+  const looksOnce =
+    !near.hybrid && !sparse.has(table) && fillsAtOnce(target, column, perPage) && !isNarrow(asked, target)
   const again = (): [Sql, ...Sql[]] => {
     sparse.add(table)
     return whole()

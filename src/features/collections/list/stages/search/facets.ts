@@ -1,5 +1,5 @@
 import { badRequest } from '../../../../../core/errors.ts'
-import type { Place } from '../../../../../db/rows/place.ts'
+import type { TableView } from '../../../../../db/rows/table-view.ts'
 import { isIncomparable, isSortable } from '../../../../../db/schema/filter/operators.ts'
 import type { Column } from '../../../../../db/schema/snapshot.ts'
 import { columnFor } from '../../../../../db/schema/viewer.ts'
@@ -9,7 +9,7 @@ import type { Stage } from '../stage.ts'
 const MAX_BUCKETS = sql`1000`
 
 /** How often each value of a column is among the rows of the list. */
-export function planFacets(names: readonly string[], { table, viewer }: Place): Stage {
+export function planFacets(names: readonly string[], { table, viewer }: TableView): Stage {
   const columns = names.map((name) => {
     const column = columnFor(table, name, viewer.role)
     if (!column) throw badRequest(`unknown column "${name}" in facets parameter`, 'unknown_column')

@@ -1,5 +1,5 @@
 import { badRequest } from '../../../../../core/errors.ts'
-import type { Place } from '../../../../../db/rows/place.ts'
+import type { TableView } from '../../../../../db/rows/table-view.ts'
 import type { Column } from '../../../../../db/schema/snapshot.ts'
 import { columnsFor } from '../../../../../db/schema/viewer.ts'
 import { hidesRows, isFlat } from '../../../../../db/search/candidates.ts'
@@ -14,33 +14,33 @@ import {
   vectorOf,
 } from '../../../../../db/search/search-text.ts'
 import { Ident, join, OR, ROW, type Sql, sql } from '../../../../../db/sql.ts'
-import type { ListMeans, Stage } from '../stage.ts'
+import type { ListDeps, Stage } from '../stage.ts'
 import { highlightKeys } from './highlight.ts'
 import type { FuzzyQuery, SearchQuery } from './parse.ts'
 
 /** The text columns this caller may search. */
-function searchedColumns({ table, viewer }: Place): Column[] {
+function searchedColumns({ table, viewer }: TableView): Column[] {
   const columns = textColumns(columnsFor(table, viewer.role))
   if (columns.length === 0) throw badRequest('search not supported: table has no text columns', 'invalid_search')
   return columns
 }
 
-export function planSearch(search: SearchQuery, place: Place, means: ListMeans): Stage {
-  const { textSearchConfig: config } = means
-  const columns = searchedColumns(place)
+export function planSearch(search: SearchQuery, target: TableView, listDeps: ListDeps): Stage {
+  const { textSearchConfig: config } = listDeps
+  const columns = searchedColumns(target)
   const vector = vectorOf(config, columns, ROW)
   // A subselect is worked out once, also when the plan is kept.
   const asked = (term: Sql): Sql => sql`(select pg_catalog.websearch_to_tsquery(${configOf(config)}, ${term}::text))`
   const query = asked(sql`${search.term}`)
   const contains = (what: Sql): Sql => sql`${vector} operator(pg_catalog.@@) ${what}`
   const rank = sql`pg_catalog.ts_rank(${vector}, ${query})`
-  const keys = search.highlight ? highlightKeys(place.table, { config, columns, query }) : []
-  const candidates = candidatesFor(search, columns, place, means)
+  const keys = search.highlight ? highlightKeys(target.table, { config, columns, query }) : []
+  const candidates = candidatesFor(search, columns, target, listDeps)
   const base: Stage = { order: [sql`${ROW}.svc_rank desc`], keys, ...(candidates && { candidates }) }
   if (!search.fuzzy) return { ...base, conditions: [contains(query)], worked: [sql`${rank} as svc_rank`] }
 
   const { words, excluded, threshold } = search.fuzzy
-  const best = bestSimilarity(columns, words, place)
+  const best = bestSimilarity(columns, words, target)
   return {
     ...base,
     conditions: [
@@ -51,7 +51,7 @@ export function planSearch(search: SearchQuery, place: Place, means: ListMeans):
   }
 }
 
-function bestSimilarity(columns: readonly Column[], words: FuzzyQuery['words'], { schema }: Place): Sql {
+function bestSimilarity(columns: readonly Column[], words: FuzzyQuery['words'], { schema }: TableView): Sql {
   const similarity = trigram(schema, 'word_similarity')
   const each = columns.map((column) => sql`coalesce(${similarity}(${words}::text, ${searchedText(column, ROW)}), 0)`)
   return sql`greatest(${join(each, sql`, `)})`
@@ -64,8 +64,8 @@ function bestSimilarity(columns: readonly Column[], words: FuzzyQuery['words'], 
 function candidatesFor(
   { term, fuzzy }: SearchQuery,
   columns: readonly Column[],
-  { schema, table, viewer }: Place,
-  { candidates, textSearchConfig: config }: ListMeans,
+  { schema, table, viewer }: TableView,
+  { candidates, textSearchConfig: config }: ListDeps,
 ): Sql | undefined {
   const isWhole = columns.length === textColumns(table.columns.values()).length
   if (!isWhole || !isFlat(table) || !hasGinIndex(table, fullTextKey(config, table))) return undefined

@@ -1,5 +1,5 @@
 import { badRequest } from '../../../../../core/errors.ts'
-import type { Place } from '../../../../../db/rows/place.ts'
+import type { TableView } from '../../../../../db/rows/table-view.ts'
 import {
   numbersOf,
   parseSpatial,
@@ -27,7 +27,11 @@ export type DistanceKey = {
 const NOTHING: readonly RegionFilter[] = []
 
 /** `near=column,…` and the others. Whether a value is a good one depends on the column. */
-export function parseRegions(query: Query, { schema, table, viewer }: Place, slots: Slots): readonly RegionFilter[] {
+export function parseRegions(
+  query: Query,
+  { schema, table, viewer }: TableView,
+  slots: Slots,
+): readonly RegionFilter[] {
   if (!SPATIAL_NAMES.some((name) => query[name])) return NOTHING
   return SPATIAL_NAMES.flatMap((name) => {
     const text = query[name]
@@ -46,7 +50,7 @@ const DISTANCE = /^\s*([+-]?)\s*([^,()]+)\.distance\(([^()]*)\)\s*(?:,|$)/
 /** `sort=column.distance(lng,lat)`, and what is left of the sort beside it. */
 export function parseDistance(
   sort: string | undefined,
-  { schema, table, viewer }: Place,
+  { schema, table, viewer }: TableView,
   slots: Slots,
 ): { distance: DistanceKey | undefined; rest: string | undefined } {
   if (sort === undefined || !sort.includes('.distance(')) return { distance: undefined, rest: sort }

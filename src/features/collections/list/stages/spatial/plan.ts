@@ -1,5 +1,5 @@
 import { badRequest } from '../../../../../core/errors.ts'
-import type { Place } from '../../../../../db/rows/place.ts'
+import type { TableView } from '../../../../../db/rows/table-view.ts'
 import type { Column } from '../../../../../db/schema/snapshot.ts'
 import { SpatialSql } from '../../../../../db/schema/spatial/build.ts'
 import { requireSpatial } from '../../../../../db/schema/spatial/parse.ts'
@@ -10,13 +10,13 @@ import { EMPTY, Ident, ROW, sql } from '../../../../../db/sql.ts'
 import type { Stage } from '../stage.ts'
 import type { DistanceKey, RegionFilter } from './parse.ts'
 
-const columnOf = ({ table, viewer }: Place, name: string): Column =>
+const columnOf = ({ table, viewer }: TableView, name: string): Column =>
   requireSpatial(columnFor(table, name, viewer.role), name)
 
 /** Rows of which a column lies somewhere. */
-export function planRegion(filter: RegionFilter, place: Place, candidates: Candidates): Stage {
-  const { schema, table, viewer } = place
-  const column = columnOf(place, filter.column)
+export function planRegion(filter: RegionFilter, target: TableView, candidates: Candidates): Stage {
+  const { schema, table, viewer } = target
+  const column = columnOf(target, filter.column)
   const tids = spatialCandidates(filter, column, { schema, table, role: viewer.role }, candidates)
   return { conditions: new SpatialSql(schema, column, ROW).conditions(filter), ...(tids && { candidates: tids }) }
 }
@@ -24,9 +24,9 @@ export function planRegion(filter: RegionFilter, place: Place, candidates: Candi
 const DISTANCE = '_distance'
 
 /** In the order of the distance from a point. */
-export function planDistance({ column, descending, lng, lat }: DistanceKey, place: Place): Stage {
-  if (place.table.columns.has(DISTANCE)) throw badRequest(`distance conflicts with column "${DISTANCE}"`)
-  const distance = new SpatialSql(place.schema, columnOf(place, column), ROW).distance(sql`${lng}`, sql`${lat}`)
+export function planDistance({ column, descending, lng, lat }: DistanceKey, target: TableView): Stage {
+  if (target.table.columns.has(DISTANCE)) throw badRequest(`distance conflicts with column "${DISTANCE}"`)
+  const distance = new SpatialSql(target.schema, columnOf(target, column), ROW).distance(sql`${lng}`, sql`${lat}`)
   return {
     order: [sql`${distance}${descending ? sql` desc` : EMPTY}`],
     keys: [sql`${distance} as ${new Ident(DISTANCE)}`],

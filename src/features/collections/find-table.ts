@@ -1,7 +1,7 @@
 import { AppError, notFound } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import { isMissingTable, isOutdated } from '../../db/pg-errors.ts'
-import type { Place } from '../../db/rows/place.ts'
+import type { TableView } from '../../db/rows/table-view.ts'
 import { findTable, isVisible, lookOnce } from '../../db/schema/lookup.ts'
 import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { isAllowed, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
@@ -9,7 +9,7 @@ import { isAllowed, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 /** Unknown, not exposed, ours, and not granted: all the same to the caller. */
 const collectionNotFound = (name: string) => notFound(`collection not found: ${name}`, 'collection_not_found')
 
-function locate(schema: Schema, name: string, viewer: Viewer): Place | undefined {
+function locate(schema: Schema, name: string, viewer: Viewer): TableView | undefined {
   const table = findTable(schema, name)
   if (!table || !isVisible(table, viewer.role)) return undefined
   if (!isAllowed(schema, table, viewer)) {
@@ -23,18 +23,18 @@ export async function atTable<T>(
   cache: SchemaCache,
   name: string,
   who: Identity,
-  work: (place: Place) => Promise<T>,
+  work: (target: TableView) => Promise<T>,
 ): Promise<T> {
   const viewer = viewerOf(who)
   let outdated: unknown
   const answer = await lookOnce(cache, async (schema) => {
-    const place = locate(schema, name, viewer)
-    if (!place) {
+    const target = locate(schema, name, viewer)
+    if (!target) {
       outdated = undefined
       return undefined
     }
     try {
-      return { of: await work(place) }
+      return { of: await work(target) }
     } catch (error) {
       if (!isOutdated(error)) throw error
       outdated = error
@@ -45,7 +45,7 @@ export async function atTable<T>(
   throw outdated === undefined || isMissingTable(outdated) ? collectionNotFound(name) : outdated
 }
 
-export function requireWritable({ table }: Place, how: 'insertable' | 'updatable'): void {
+export function requireWritable({ table }: TableView, how: 'insertable' | 'updatable'): void {
   if (!table[how]) {
     throw new AppError('view_not_writable', 'write operations not allowed on view', { headers: { Allow: 'GET' } })
   }

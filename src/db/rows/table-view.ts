@@ -2,4 +2,4 @@ import type { Schema, Table } from '../schema/snapshot.ts'
 import type { Viewer } from '../schema/viewer.ts'
 
 /** A table as one request sees it: one snapshot, one pair of eyes. */
-export type Place = { readonly schema: Schema; readonly table: Table; readonly viewer: Viewer }
+export type TableView = { readonly schema: Schema; readonly table: Table; readonly viewer: Viewer }
