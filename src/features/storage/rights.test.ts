@@ -103,9 +103,9 @@ test('an upload that was refused leaves no bytes', async () => {
 test('a readonly key reads, lists and signs, and neither uploads nor deletes', async () => {
   const message = 'api key scope does not permit write operations'
   const form = await upload(api, '/api/storage/open', { as: readonlyKey, name: 'k.txt' })
-  assert.deepEqual(form.body, { code: 403, error: 'insufficient_privilege', message })
+  assert.deepEqual(form.body, { code: 403, error: 'insufficient_scope', message })
   const gone = await api.call('DELETE /api/storage/open/of-nobody.txt', { as: readonlyKey })
-  assert.deepEqual(gone.body, { code: 403, error: 'insufficient_privilege', message })
+  assert.deepEqual(gone.body, { code: 403, error: 'insufficient_scope', message })
   assert.equal((await api.call('GET /api/storage/open', { as: readonlyKey })).status, 200)
 })
 
