@@ -57,7 +57,7 @@ export async function runTests({ root, say, words, faultRounds }: Run): Promise<
       code,
       files: longestFirst([...entries.keys()], times).map((name) => join(code, `${name}.js`)),
       // Files wait for PostgreSQL, leases and browsers about half of their time.
-      concurrency: availableParallelism() + 2,
+      concurrency: availableParallelism() + 4,
       // Of a whole file: a busy machine takes minutes for what kills servers again and again.
       timeoutMs: 600_000 * faultRounds,
       signal: interrupted.signal,
