@@ -2,9 +2,15 @@ import { mkdirSync, readFileSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { build, type Plugin } from 'esbuild'
+import type { Batches } from './batches.ts'
 
 /** Plain JavaScript, which runs before anything is installed. */
 type ServerBuild = { bundle(outdir: string): Promise<void> }
+
+/** What `node:test` is in bundled files. */
+const IN_TURN = 'scripts/tests/in-turn.ts'
+
+type Entries = { batches: Batches; programs: readonly string[] }
 
 /** Packages that most processes load: small ones of many files, which load faster as part of the bundle. */
 const BUNDLED =
@@ -24,13 +30,16 @@ const packages: Plugin = {
  * Entry points of a test run in `outdir`, with the code they share in chunks. A process that loads hundreds of modules
  * takes a second before its first test, and a run has two hundred processes.
  */
-export async function bundleTests(root: string, outdir: string, entries: ReadonlyMap<string, string[]>): Promise<void> {
+export async function bundleTests(root: string, outdir: string, { batches, programs }: Entries): Promise<void> {
   mkdirSync(outdir, { recursive: true })
   symlinkSync(join(root, 'node_modules'), join(outdir, 'node_modules'))
   await build({
     absWorkingDir: root,
     outdir,
-    entryPoints: Object.fromEntries([...entries.keys()].map((name) => [name, `entry:${name}`])),
+    entryPoints: {
+      ...Object.fromEntries([...batches.keys()].map((name) => [name, `batch:${name}`])),
+      ...Object.fromEntries(programs.map((file) => [file.replace(/\.ts$/, ''), file])),
+    },
     bundle: true,
     splitting: true,
     platform: 'node',
@@ -47,20 +56,26 @@ export async function bundleTests(root: string, outdir: string, entries: Readonl
     banner: {
       js: `import { createRequire as svcRequire } from 'node:module'; const require = svcRequire(${here(root)});`,
     },
-    plugins: [entriesOf(root, entries), packages, sourceAddresses],
+    plugins: [batchesIn(root, batches), packages, sourceAddresses],
   })
 }
 
 const here = (folder: string): string => JSON.stringify(pathToFileURL(join(folder, 'package.json')).href)
 
-const entriesOf = (root: string, entries: ReadonlyMap<string, string[]>): Plugin => ({
-  name: 'an entry point is a list of files',
+const batchesIn = (root: string, batches: Batches): Plugin => ({
+  name: 'files of a batch run one after the other',
   setup({ onResolve, onLoad }) {
-    onResolve({ filter: /^entry:/ }, ({ path }) => ({ path: path.slice('entry:'.length), namespace: 'entry' }))
-    onLoad({ filter: /./, namespace: 'entry' }, ({ path }) => ({
-      contents: (entries.get(path) ?? []).map((file) => `import ${JSON.stringify(`./${file}`)}`).join('\n'),
-      resolveDir: root,
-    }))
+    onResolve({ filter: /^batch:/ }, ({ path }) => ({ path: path.slice('batch:'.length), namespace: 'batch' }))
+    onLoad({ filter: /./, namespace: 'batch' }, ({ path }) => {
+      const files = (batches.get(path) ?? []).map((file) => `'${file}': () => import('./${file}')`)
+      return {
+        contents: `import { inTurn } from './${IN_TURN}'\nawait inTurn({ ${files.join(', ')} })`,
+        resolveDir: root,
+      }
+    })
+    onResolve({ filter: /^node:test$/ }, ({ importer }) =>
+      /\/(in-turn|at-end)\.ts$/.test(importer) ? { path: 'node:test', external: true } : { path: join(root, IN_TURN) },
+    )
   },
 })
 

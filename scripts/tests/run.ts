@@ -2,6 +2,7 @@ import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join, relative } from 'node:path'
 import { type Embedded, startEmbedded } from '../../src/db/setup/embedded/embedded.ts'
+import { batchesOf, PURE } from './batches.ts'
 import { bundleServer, bundleTests } from './bundle.ts'
 import { ensurePrograms } from './debian.ts'
 import { extensionsPostgres } from './extensions-postgres.ts'
@@ -38,12 +39,11 @@ export async function runTests({ root, say, words, faultRounds }: Run): Promise<
     }
     const build = join(scratch, 'build')
     const code = join(build, 'tests')
-    const entries = entriesOf(texts)
-    const programs = filesIn(root, PROGRAM).map((file): [string, string[]] => [entryName(file), [file]])
-    await bundleTests(root, code, new Map([...entries, ...programs]))
+    const batches = batchesOf(texts)
+    await bundleTests(root, code, { batches, programs: filesIn(root, PROGRAM) })
     // What tests find in their environment. One cluster of each kind serves the whole run.
     Object.assign(process.env, extensions, { TMPDIR: scratch, SVC_TEST_CODE: code, FAULT_ROUNDS: String(faultRounds) })
-    if (![...entries.keys()].every((name) => name === PURE)) {
+    if (![...batches.keys()].every((name) => name === PURE)) {
       const [main, pg] = await Promise.all([bundleServer(root, build), start('pg')])
       Object.assign(process.env, { SVC_TEST_MAIN: main, SVC_TEST_PG: pg })
     }
@@ -55,9 +55,9 @@ export async function runTests({ root, say, words, faultRounds }: Run): Promise<
     const { seconds, passed } = await runBatch({
       root,
       code,
-      files: longestFirst([...entries.keys()], times).map((name) => join(code, `${name}.js`)),
+      files: longestFirst([...batches.keys()], times).map((name) => join(code, `${name}.js`)),
       // Files wait for PostgreSQL, leases and browsers about half of their time.
-      concurrency: availableParallelism() + 2,
+      concurrency: availableParallelism() + 4,
       // Of a whole file: a busy machine takes minutes for what kills servers again and again.
       timeoutMs: 600_000 * faultRounds,
       signal: interrupted.signal,
@@ -90,21 +90,3 @@ const filesIn = (root: string, pattern: RegExp): string[] =>
     )
     .filter((file) => pattern.test(file))
     .sort()
-
-const entryName = (file: string): string => file.replace(/\.ts$/, '')
-
-const PURE = 'pure'
-
-/** Starts no server, no database and no process. */
-const isPure = (text: string): boolean =>
-  !/from '([^']*\/(kit|fakes)\/|\.\/proxy|node:(child_process|http|net)')/.test(text)
-
-/** What becomes a process each: a test file, or all those that compute only, which need none of their own. */
-function entriesOf(texts: ReadonlyMap<string, string>): Map<string, string[]> {
-  const entries = new Map<string, string[]>()
-  for (const [file, text] of texts) {
-    const name = isPure(text) ? PURE : entryName(file)
-    entries.set(name, [...(entries.get(name) ?? []), file])
-  }
-  return entries
-}

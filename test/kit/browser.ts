@@ -1,16 +1,11 @@
 import { existsSync } from 'node:fs'
-import { after } from 'node:test'
 import { type Browser, type BrowserContext, type CDPSession, chromium, type Page } from 'playwright-core'
+import { atEnd } from './at-end.ts'
 
 const executablePath = '/usr/bin/chromium'
 
 /** For the option of the same name of a test. */
 export const skip = existsSync(executablePath) ? false : 'chromium is not installed'
-
-const open: Browser[] = []
-after(async () => {
-  for (const browser of open) await browser.close()
-})
 
 export async function startBrowser(): Promise<Browser> {
   const args = [
@@ -22,7 +17,7 @@ export async function startBrowser(): Promise<Browser> {
     '--no-first-run',
   ]
   const browser = await chromium.launch({ executablePath, args })
-  open.push(browser)
+  atEnd(() => browser.close())
   return browser
 }
 

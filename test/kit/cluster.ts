@@ -4,10 +4,11 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type pg from 'pg'
-import { openConnection } from '../../src/db/protocol/driver.ts'
-import { startEmbedded } from '../../src/db/setup/embedded/embedded.ts'
+import { type Embedded, startEmbedded } from '../../src/db/setup/embedded/embedded.ts'
 import { migrate } from '../../src/db/setup/migrate.ts'
 import { prepareRoles } from '../../src/db/setup/roles.ts'
+import { openConnection } from '../../src/db/protocol/driver.ts'
+import { atEnd } from './at-end.ts'
 import { PATIENCE_MS } from './eventually.ts'
 
 /** `embedded`: the PostgreSQL of the npm packages. `extensions`: PostgreSQL 15 with PostGIS and pgvector. */
@@ -22,7 +23,6 @@ export const withoutExtensions: string | false =
 const MIGRATIONS = new URL('../../migrations', import.meta.url).pathname
 
 const started = new Map<ClusterKind, Promise<string>>()
-const stops: (() => Promise<void>)[] = []
 
 /** The superuser's connection string of a cluster: the one `npm test` started, or one of this process. */
 export function clusterUrl(kind: ClusterKind): Promise<string> {
@@ -40,11 +40,18 @@ async function startCluster(kind: ClusterKind): Promise<string> {
   if (kind === 'extensions' && !binDir) throw new Error('no PostgreSQL with PostGIS and pgvector here: run npm test')
   const dataDir = mkdtempSync(join(tmpdir(), 'svc-test-'))
   const cluster = await startEmbedded({ dataDir, ...(binDir && { binDir }), log: () => {} })
+  stopAtEnd(cluster, dataDir)
+  return cluster.url
+}
+
+const stops: (() => Promise<void>)[] = []
+
+function stopAtEnd(cluster: Embedded, dataDir: string): void {
   stops.push(async () => {
     await cluster.stop()
     rmSync(dataDir, { recursive: true, force: true })
   })
-  return cluster.url
+  atEnd(stopClusters)
 }
 
 export async function stopClusters(): Promise<void> {
@@ -109,7 +116,11 @@ async function makeDatabase(url: string, template: string): Promise<TestDatabase
   })
   return {
     url: withDatabase(url, name),
-    drop: () => onCluster(url, async (client) => void (await client.query(`drop database "${name}" with (force)`))),
+    drop: async () => {
+      // A cluster of this process is thrown away as a whole.
+      if (started.size > 0) return
+      await onCluster(url, async (client) => void (await client.query(`drop database "${name}" with (force)`)))
+    },
   }
 }
 
@@ -127,10 +138,7 @@ export const createEmptyDatabase = async (): Promise<TestDatabase> =>
 export async function startPrivateCluster() {
   const dataDir = mkdtempSync(join(tmpdir(), 'svc-private-'))
   const cluster = await startEmbedded({ dataDir, log: () => {} })
-  stops.push(async () => {
-    await cluster.stop()
-    rmSync(dataDir, { recursive: true, force: true })
-  })
+  stopAtEnd(cluster, dataDir)
   return {
     url: cluster.url,
     /** The postmaster of now. */

@@ -1,5 +1,4 @@
 import { connect } from 'node:net'
-import { after } from 'node:test'
 import type { AuditEntry } from '../../src/core/audit-entry.ts'
 import { unauthorized } from '../../src/core/errors.ts'
 import type { Identity } from '../../src/core/identity.ts'
@@ -7,6 +6,7 @@ import type { Observation } from '../../src/core/observe.ts'
 import { createLimiter } from '../../src/http/rate-limit.ts'
 import { type Definition, route as declared, type HttpMethod, type Route } from '../../src/http/route.ts'
 import { createHttpServer, type HttpServer, type HttpServerConfig, type RequestInfo } from '../../src/http/server.ts'
+import { atEnd } from './at-end.ts'
 
 /** A route of a test, which need not say what it answers. */
 export const route = <const At extends `${HttpMethod} /${string}`, Body = unknown>(
@@ -22,11 +22,6 @@ export type Bench = {
   observations: Observation[]
   audited: AuditEntry[]
 }
-
-const opened: HttpServer[] = []
-after(async () => {
-  for (const server of opened) await server.stop()
-})
 
 const grant = { tables: [], appId: null } as const
 const key = { kind: 'key', via: 'api_key', userId: 'u-key', email: 'k@x.test', expiresAt: null } as const
@@ -99,7 +94,7 @@ export async function serve(
       ...config,
     },
   })
-  opened.push(server)
+  atEnd(() => server.stop())
   const { url, port } = await server.listen()
   return { url, port, server, requests, observations, audited }
 }

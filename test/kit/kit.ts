@@ -1,15 +1,15 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after } from 'node:test'
 import type pg from 'pg'
 import type { RunningServer } from '../../src/app/options.ts'
 import { startApp } from '../../src/app.ts'
 import { loadConfig } from '../../src/config/config.ts'
 import type { Observation } from '../../src/core/observe.ts'
 import { openConnection } from '../../src/db/protocol/driver.ts'
-import { type ClusterKind, createDatabase, stopClusters } from './cluster.ts'
+import { atEnd } from './at-end.ts'
+import { type ClusterKind, createDatabase } from './cluster.ts'
 import { type CheckAnswer, checkAgainst, routesOf } from './declared.ts'
 import { eventually, PATIENCE_MS } from './eventually.ts'
 import { freePort } from './free-port.ts'
@@ -64,16 +64,9 @@ export type InProcessServer = TestServer & {
 }
 
 const ADMIN_PASSWORD = 'correct horse battery staple'
-const cleanups: (() => Promise<void>)[] = []
 
 /** All servers of a test share their files, as nodes of one service do. */
 export const storagePath: string = mkdtempSync(join(tmpdir(), 'svc-files-'))
-after(() => rmSync(storagePath, { recursive: true, force: true }))
-
-after(async () => {
-  for (const cleanup of cleanups.splice(0).reverse()) await cleanup()
-  await stopClusters()
-})
 
 /** Cheap password hashes and no rate limits, unless the test is about them. */
 const testDefaults = {
@@ -108,8 +101,10 @@ export type ServerOptions = {
 
 async function databaseFor({ on, postgres = 'embedded' }: ServerOptions): Promise<string> {
   if (on) return on.databaseUrl
+  mkdirSync(storagePath, { recursive: true })
+  atEnd(() => rmSync(storagePath, { recursive: true, force: true }))
   const { url, drop } = await createDatabase(postgres)
-  cleanups.push(drop)
+  atEnd(drop)
   return url
 }
 
@@ -130,7 +125,7 @@ export async function startServer(options: ServerOptions = {}): Promise<InProces
     stopped ??= app.close()
     return stopped
   }
-  cleanups.push(stop)
+  atEnd(stop)
   return { ...client(app.url, databaseUrl, checkAgainst(app.routes)), app, observations, stop }
 }
 
@@ -173,7 +168,7 @@ export async function spawnServer(
     if (child.exitCode === null && child.signalCode === null) child.kill(signal)
     await exited
   }
-  cleanups.push(async () => {
+  atEnd(async () => {
     await kill()
     rmSync(dataDir, { recursive: true, force: true })
   })
@@ -195,7 +190,7 @@ export async function spawnServer(
 export function client(url: string, databaseUrl: string, check: CheckAnswer = () => {}): Omit<TestServer, 'stop'> {
   let admin: Promise<string> | undefined
   let superuser: Promise<pg.Client> | undefined
-  cleanups.push(async () => void (await (await superuser)?.end()))
+  atEnd(async () => void (await (await superuser)?.end()))
 
   const call = async (line: Line, { as, json, form, body, headers, signal }: CallOptions = {}): Promise<Answer> => {
     const [method = 'GET', path = '/'] = line.split(/ (.*)/s)

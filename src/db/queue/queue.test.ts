@@ -13,7 +13,7 @@ import { GiveUp, Queue, RetryIn } from './queue.ts'
 const database = await testDatabase()
 const [poolA, poolB] = [await database.open(), await database.open()]
 const queueOn = (db: Pool, more: { finishMs?: number } = {}): Queue => {
-  const queue = new Queue({ db, observe: () => {}, ...more })
+  const queue = new Queue({ db, observe: () => {}, pollMs: 100, ...more })
   queue.start()
   database.atEnd(() => queue.stop())
   return queue
@@ -109,9 +109,8 @@ test('a lease is kept by heartbeat for as long as the handler runs', async () =>
     runs++
     return new Promise<void>((resolve) => (finish = resolve))
   }
-  // Long enough for a process that gets no turn for seconds.
-  a.work('long', { ...options, leaseSeconds: 12 }, handler)
-  b.work('long', { ...options, leaseSeconds: 12 }, handler)
+  a.work('long', { ...options, heartbeatMs: 50 }, handler)
+  b.work('long', { ...options, heartbeatMs: 50 }, handler)
   await poolA.fly(SYSTEM, a.push('long', {}))
   a.wake('long')
   const lease = async (after: string) => {

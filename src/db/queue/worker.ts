@@ -24,8 +24,10 @@ export type Handler = (item: Item, signal: AbortSignal) => Promise<Sql | undefin
 export type WorkOptions = {
   /** Items of this kind at a time in this process. */
   concurrency: number
-  /** What a dead process held runs again within this time; renewed every third of it. */
+  /** What a dead process held runs again within this time. */
   leaseSeconds: number
+  /** How often a lease is renewed; default every third of it. */
+  heartbeatMs?: number
   /** Seconds to wait after each failed run, or after the given one; none left means the item is dead. */
   retryDelays: readonly number[] | ((item: Item, attempt: number) => number | undefined)
   /** Items of one group at a time in this process; the others keep their share. */
@@ -94,7 +96,8 @@ export class Worker {
 
   start(): void {
     const beat = () => void this.#heartbeat().catch((error: unknown) => this.#host.troubled('heartbeat', error))
-    this.#beat = setInterval(beat, (this.#options.leaseSeconds * 1000) / 3).unref()
+    const { leaseSeconds, heartbeatMs = (leaseSeconds * 1000) / 3 } = this.#options
+    this.#beat = setInterval(beat, heartbeatMs).unref()
     this.wake()
   }
 

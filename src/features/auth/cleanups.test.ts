@@ -21,7 +21,9 @@ test('cleanups remove what is over and nothing else', async () => {
   assert.deepEqual(await api.sql('select 1 from svc.users where id = $1', [old.user.id]), [])
   await api.sql(`update svc.sessions set expires_at = now() - interval '1 day' where user_id = $1`, [young.user.id])
   assert.equal(await cleanups['stale_session_cleanup']?.(), 1)
-  assert.equal(await cleanups['expired_auth_cleanup']?.(), 1)
+  // A server sweeps these by itself soon after its start, so either of them may have removed the token.
+  await cleanups['expired_auth_cleanup']?.()
+  assert.deepEqual(await api.sql('select from svc.mail_tokens where expires_at < now()'), [])
   for (const { token } of [kept, used]) assert.equal((await api.call('GET /api/auth/me', { as: token })).status, 200)
 })
 

@@ -1,0 +1,35 @@
+/** Test files by name of the process that runs them. */
+export type Batches = ReadonlyMap<string, readonly string[]>
+
+/** All those that compute only: no server, no database, no process. */
+export const PURE = 'pure'
+const isPure = (text: string): boolean =>
+  !/from '([^']*\/(kit|fakes)\/|\.\/(cluster|proxy)|node:(child_process|http|net)')/.test(text)
+
+/** Ordinary tests of a feature. What kills, floods, measures or changes its process has one of its own. */
+const maySharePlace = (file: string): boolean =>
+  /^src\/features\//.test(file) && !/\/realtime\/|\.abuse\.|hostile|browser|page/.test(file)
+const mayShare = (file: string, text: string): boolean =>
+  maySharePlace(file) && !/spawnServer|startBrowser|child_process|\bprocess\.|\bmock\b/.test(text)
+
+/** A process takes half a second to load the server and longer until it is fast, so neighbours share one. */
+const LARGEST = 4
+
+export function batchesOf(texts: ReadonlyMap<string, string>): Batches {
+  const batches = new Map<string, string[]>()
+  const add = (name: string, file: string) => batches.set(name, [...(batches.get(name) ?? []), file])
+  const neighbours = new Map<string, string[]>()
+  for (const [file, text] of texts) {
+    if (isPure(text)) add(PURE, file)
+    else if (!mayShare(file, text)) add(file.replace(/\.ts$/, ''), file)
+    else {
+      const feature = file.split('/').slice(0, 3).join('/')
+      neighbours.set(feature, [...(neighbours.get(feature) ?? []), file])
+    }
+  }
+  for (const [feature, files] of neighbours) {
+    const count = Math.ceil(files.length / LARGEST)
+    for (const [i, file] of files.entries()) add(`${feature}-${(i % count) + 1}`, file)
+  }
+  return batches
+}
