@@ -2,16 +2,16 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-export type Found = { method: string; path: string; file: string; line: number }
+export type SourceRoute = { method: string; path: string; file: string; line: number }
 
 /** Routes as the sources spell them, in the order of their paths. Paths may have parts such as `${format}`. */
-export const routesInSources = (): Found[] =>
+export const routesInSources = (): SourceRoute[] =>
   readdirSync('src', { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
     .flatMap((name) => routesIn(join('src', name)))
     .sort((a, b) => a.path.localeCompare(b.path))
 
-function routesIn(file: string): Found[] {
+function routesIn(file: string): SourceRoute[] {
   const text = readFileSync(file, 'utf8')
   const bases = new Map([...text.matchAll(/const (\w+) = '(\/[^']*)'/g)].map(([, name, path]) => [name, path]))
   const calls = text.matchAll(/\broute(?:<[^(]*>)?\(\s*['`]([A-Z]+) ([/$][^'`]*)['`]/g)

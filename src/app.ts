@@ -13,7 +13,7 @@ import { openPlatform, openStore } from './app/platform.ts'
 import { serverConfig } from './app/server-config.ts'
 import type { Config } from './config/config.ts'
 import { createMetrics } from './core/metrics.ts'
-import { countIn, fanOut } from './core/observe.ts'
+import { countWarnings, fanOut } from './core/observe.ts'
 import { NO_PEERS } from './core/peers.ts'
 import { capabilitiesOf } from './db/setup/capabilities.ts'
 import type { Feature } from './http/feature.ts'
@@ -23,23 +23,23 @@ import { createHttpServer } from './http/server.ts'
 export async function startApp(config: Config, options: AppOptions): Promise<RunningServer> {
   const { logEntries = () => [], progress = () => {}, askAllWorkers = NO_PEERS, embeddedUrl } = options
   const metrics = createMetrics()
-  const observe = fanOut(options.observe, countIn(metrics))
-  const life = new Lifecycle()
+  const observe = fanOut(options.observe, countWarnings(metrics))
+  const lifecycle = new Lifecycle()
   try {
-    const store = await openStore(config, life, { observe, progress, embeddedUrl })
-    const platform = await openPlatform(config, life, { observe, metrics }, store)
+    const store = await openStore(config, lifecycle, { observe, progress, embeddedUrl })
+    const platform = await openPlatform(config, lifecycle, { observe, metrics }, store)
     const messages = createMessages(config, platform)
-    const identity = await createIdentity(config, platform, messages, life, { logEntries, askAllWorkers })
-    const ops = createOps(config, platform, identity, life, askAllWorkers)
+    const identity = await createIdentity(config, platform, messages, lifecycle, { logEntries, askAllWorkers })
+    const ops = createOps(config, platform, identity, lifecycle, askAllWorkers)
     const data = await createData(config, platform, identity)
-    const events = createEvents(config, platform, identity, life)
+    const events = createEvents(config, platform, identity, lifecycle)
     const files = createFiles(config, platform, identity)
     const groups = [ops, identity, messages, data, events, files]
     const served = groups.flatMap((group): Feature[] => group.features)
     const introspection = createIntrospectionFeatures(config, platform, askAllWorkers, served)
     const features: readonly Feature[] = [...served, ...introspection.features]
     // The queue stops before anything that its handlers use.
-    await life.start([...features, platform.queue])
+    await lifecycle.start([...features, platform.queue])
 
     const { db, changeLog } = platform
     const cleanups = cleanupsOf(config, { db, store: files.store, trimLog: () => changeLog.trim() })
@@ -55,10 +55,10 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       authEnabled: config.auth.enabled,
       observe,
       onRequest: ops.onRequest,
-      onDrain: () => life.drain(),
+      onDrain: () => lifecycle.drain(),
       config: serverConfig(config),
     })
-    const { port, url } = await life.own(http).listen()
+    const { port, url } = await lifecycle.own(http).listen()
     platform.publicUrl.listensAt(port)
     platform.announce(url)
     return {
@@ -69,10 +69,10 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       endAdminToken: (token) => identity.admin.tokens.end(token),
       describe: async () => ({ ...(await capabilitiesOf(platform.db)), warnings: platform.warnings() }),
       cleanups,
-      close: () => life.stop(),
+      close: () => lifecycle.stop(),
     }
   } catch (error) {
-    await life.stop()
+    await lifecycle.stop()
     throw error
   }
 }

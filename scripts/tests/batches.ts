@@ -7,10 +7,10 @@ const isPure = (text: string): boolean =>
   !/from '([^']*\/(kit|fakes)\/|\.\/(cluster|proxy)|node:(child_process|http|net)')/.test(text)
 
 /** Ordinary tests of a feature. What kills, floods, measures or changes its process has one of its own. */
-const maySharePlace = (file: string): boolean =>
+const isSharedFolder = (file: string): boolean =>
   /^src\/features\//.test(file) && !/\/realtime\/|\.abuse\.|hostile|browser|page/.test(file)
 const mayShare = (file: string, text: string): boolean =>
-  maySharePlace(file) && !/spawnServer|startBrowser|child_process|\bprocess\.|\bmock\b/.test(text)
+  isSharedFolder(file) && !/spawnServer|startBrowser|child_process|\bprocess\.|\bmock\b/.test(text)
 
 /** A process takes half a second to load the server and longer until it is fast, so neighbours share one. */
 const LARGEST = 4

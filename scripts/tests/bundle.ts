@@ -8,7 +8,7 @@ import type { Batches } from './batches.ts'
 type ServerBuild = { bundle(outdir: string): Promise<void> }
 
 /** What `node:test` is in bundled files. */
-const IN_TURN = 'scripts/tests/in-turn.ts'
+const NODE_TEST = 'scripts/tests/node-test.ts'
 
 type Entries = { batches: Batches; programs: readonly string[] }
 
@@ -69,12 +69,12 @@ const batchesIn = (root: string, batches: Batches): Plugin => ({
     onLoad({ filter: /./, namespace: 'batch' }, ({ path }) => {
       const files = (batches.get(path) ?? []).map((file) => `'${file}': () => import('./${file}')`)
       return {
-        contents: `import { inTurn } from './${IN_TURN}'\nawait inTurn({ ${files.join(', ')} })`,
+        contents: `import { runFiles } from './${NODE_TEST}'\nawait runFiles({ ${files.join(', ')} })`,
         resolveDir: root,
       }
     })
     onResolve({ filter: /^node:test$/ }, ({ importer }) =>
-      /\/(in-turn|at-end)\.ts$/.test(importer) ? { path: 'node:test', external: true } : { path: join(root, IN_TURN) },
+      /\/(node-test|at-end)\.ts$/.test(importer) ? { path: 'node:test', external: true } : { path: join(root, NODE_TEST) },
     )
   },
 })

@@ -25,7 +25,7 @@ export function extensionsPostgres(cacheDir: string, say: Say): Record<string, s
   if (!isDebian12) {
     return { SVC_TEST_EXT_REASON: 'PostgreSQL with PostGIS and pgvector is made on Debian 12 only' }
   }
-  const prefix = join(othersMayEnter(dirname(cacheDir)) ? cacheDir : '/var/cache/savanna', 'postgres-15-extensions')
+  const prefix = join(isWorldAccessible(dirname(cacheDir)) ? cacheDir : '/var/cache/savanna', 'postgres-15-extensions')
   const binDir = join(prefix, 'lib/postgresql/15/bin')
   if (!existsSync(binDir)) {
     if (!mayInstall) {
@@ -37,9 +37,9 @@ export function extensionsPostgres(cacheDir: string, say: Say): Record<string, s
 }
 
 /** PostgreSQL runs under another account than root. */
-function othersMayEnter(dir: string): boolean {
+function isWorldAccessible(dir: string): boolean {
   if ((statSync(dir).mode & 0o001) === 0) return false
-  return dir === dirname(dir) || othersMayEnter(dirname(dir))
+  return dir === dirname(dir) || isWorldAccessible(dirname(dir))
 }
 
 function make(prefix: string, say: Say): void {

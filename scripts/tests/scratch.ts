@@ -9,7 +9,7 @@ const prefix = 'svc-tests-'
 /** In memory where there is room: hundreds of databases are made and dropped in a run. */
 export function scratchFolder(): string {
   const parent = hasRoom('/dev/shm') ? '/dev/shm' : tmpdir()
-  removeRemains(parent)
+  removeLeftovers(parent)
   const folder = mkdtempSync(join(parent, prefix))
   // As root, PostgreSQL and the peers of some tests run under other accounts and have to pass.
   chmodSync(folder, 0o755)
@@ -26,7 +26,7 @@ function hasRoom(folder: string): boolean {
 }
 
 /** A run that was killed leaves its clusters running. */
-function removeRemains(parent: string): void {
+function removeLeftovers(parent: string): void {
   for (const name of readdirSync(parent).filter((entry) => entry.startsWith(prefix))) {
     const clusters = ['pg', 'pg-extensions'].map((kind) => join(parent, name, kind)).filter((dir) => existsSync(dir))
     if (clusters.length === 0 || clusters.some((dir) => !existsSync(join(dir, 'svc.pid')) || holderOf(dir))) continue

@@ -5,9 +5,9 @@ import { sweepAll } from '../db/sweep.ts'
 import { oldAudit } from '../features/audit/sql.ts'
 import { createCleanups, type Expired, expiredOfAuth } from '../features/auth/cleanups.ts'
 import { dropAbandonedTotp, expiredOfMfa } from '../features/mfa/sql.ts'
-import { dropExpiredGrants } from '../features/oauth-server/expired.ts'
+import { dropExpiredGrants } from '../features/oauth-server/expired-grants.ts'
 import { expiredOfPasskeys } from '../features/passkeys/webauthn/sql.ts'
-import { deactivateStaleDevices } from '../features/push/stale.ts'
+import { deactivateStaleDevices } from '../features/push/stale-devices.ts'
 import { expiredOfSignIn } from '../features/sign-in/sql.ts'
 import { removeOrphans } from '../features/storage/blobs/orphans.ts'
 import type { Store } from '../features/storage/blobs/store.ts'
@@ -21,13 +21,13 @@ export const expiredOfIdentity: readonly Expired[] = [
   ...expiredOfPasskeys,
 ]
 
-type Means = { db: Db; store: Store; trimLog: () => Promise<number> }
+type CleanupDeps = { db: Db; store: Store; trimLog: () => Promise<number> }
 
 /**
  * Everything that removes what is over, by name; each resolves to how much it removed. These are types of jobs, and what
  * `svc cleanup` does without a server.
  */
-export const cleanupsOf = (config: Config, { db, store, trimLog }: Means): Record<string, () => Promise<number>> => ({
+export const cleanupsOf = (config: Config, { db, store, trimLog }: CleanupDeps): Record<string, () => Promise<number>> => ({
   ...createCleanups({
     db,
     expired: expiredOfIdentity,

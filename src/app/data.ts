@@ -46,7 +46,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         maxRows: config.api.export_max_rows,
         maxBytes: config.api.import_max_size,
       }),
-      createSearch({ db, schema, textSearchConfig, needTrigrams: () => trigrams.need() }),
+      createSearch({ db, schema, textSearchConfig, needTrigrams: () => trigrams.ensureInstalled() }),
       createRpc({ db, schema, log: changeLog }),
       createGraphql({
         db,

@@ -13,7 +13,7 @@ import type { Lifecycle } from './lifecycle.ts'
 import type { Platform } from './platform.ts'
 
 /** What happens after a commit, read from the change log, and what happens later. */
-export function createEvents(config: Config, platform: Platform, identity: IdentityGroup, life: Lifecycle) {
+export function createEvents(config: Config, platform: Platform, identity: IdentityGroup, lifecycle: Lifecycle) {
   const { db, schema, changeLog, queue, gateways, observe, metrics, usage } = platform
   const { identify, revocations, box } = identity
   const realtime = createRealtime({
@@ -38,7 +38,7 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     db,
     log: changeLog,
     queue,
-    outgoing: life.own(receivers),
+    outgoing: lifecycle.own(receivers),
     box,
     config: config.webhooks,
     version,

@@ -51,14 +51,14 @@ export async function createIdentity(
   config: Config,
   platform: Platform,
   { email, sms }: Messages,
-  life: Lifecycle,
+  lifecycle: Lifecycle,
   { logEntries, askAllWorkers }: Required<Pick<AppOptions, 'logEntries' | 'askAllWorkers'>>,
 ) {
   const { db, schema, observe, gateways, publicUrl } = platform
   const appName = config.server.app_name
   const publicBaseUrl = (): string => publicUrl.get()
   const [revocations, rootSecret] = await Promise.all([
-    Revocations.open({ db, observe }).then((opened) => life.own(opened)),
+    Revocations.open({ db, observe }).then((opened) => lifecycle.own(opened)),
     loadRootSecret(db, config.auth.jwt_secret, platform.secretFile),
   ])
   /** Makes the end of tokens count at once in this process; the others read of it in the database. */
@@ -66,7 +66,7 @@ export async function createIdentity(
     (kind: Revocation['kind']) =>
     (ids: string | readonly string[]): void =>
       revocations.apply([ids].flat().map((subject) => ({ kind, subject })))
-  const passwords = life.own(createPasswords(config.auth))
+  const passwords = lifecycle.own(createPasswords(config.auth))
   /** A key for one purpose, which stays the same when the keys of tokens are rotated. */
   const keyFor = (purpose: string): Buffer => deriveKey(rootSecret, '', purpose)
   const box = secretBoxOf(config.auth, rootSecret)

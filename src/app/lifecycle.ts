@@ -1,10 +1,10 @@
 import type { Feature } from '../http/feature.ts'
 
-type Part = { stop?(): Promise<void> | void }
+type Stoppable = { stop?(): Promise<void> | void }
 
 /** What has been opened, in order. It is closed in reverse, at the end of a life or of a start that failed. */
 export class Lifecycle {
-  readonly #parts: Part[] = []
+  readonly #parts: Stoppable[] = []
   #draining: readonly Feature[] = []
   #isDraining = false
 
@@ -13,7 +13,7 @@ export class Lifecycle {
     return this.#isDraining
   }
 
-  own<T extends Part>(part: T): T {
+  own<T extends Stoppable>(part: T): T {
     this.#parts.push(part)
     return part
   }

@@ -14,10 +14,10 @@ export function createOps(
   config: Config,
   { db, metrics, observe, usage: meter }: Platform,
   { admin, passwords, revocations }: IdentityGroup,
-  life: Lifecycle,
+  lifecycle: Lifecycle,
   askAllWorkers: Peers,
 ) {
-  const health = createHealth({ databaseState: () => db.state(), draining: () => life.isDraining })
+  const health = createHealth({ databaseState: () => db.state(), draining: () => lifecycle.isDraining })
   const monitoring = createMetricsFeature({
     metrics,
     everywhere: askAllWorkers('metrics', () => metrics.samples()),

@@ -57,11 +57,11 @@ export class PublicUrl {
   }
 }
 
-type Told = { observe: Observe; progress: (line: string) => void; embeddedUrl: string | undefined }
+type StoreOptions = { observe: Observe; progress: (line: string) => void; embeddedUrl: string | undefined }
 
 /** The database, connected and migrated. */
-export async function openStore(config: Config, life: Lifecycle, { observe, progress, embeddedUrl }: Told) {
-  const { url, announce, secretFile } = await postgres(config, life, progress, embeddedUrl)
+export async function openStore(config: Config, lifecycle: Lifecycle, { observe, progress, embeddedUrl }: StoreOptions) {
+  const { url, announce, secretFile } = await postgres(config, lifecycle, progress, embeddedUrl)
   const { pool, warnings, logKey } = await openDatabase({
     url,
     config: config.database,
@@ -69,20 +69,20 @@ export async function openStore(config: Config, life: Lifecycle, { observe, prog
     observe,
     progress,
   })
-  const db = life.own(pool)
+  const db = lifecycle.own(pool)
   const noTrigger = await ensureSchemaTrigger(db)
   return { db, warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])], logKey, announce, secretFile }
 }
 
 export async function openPlatform(
   config: Config,
-  life: Lifecycle,
+  lifecycle: Lifecycle,
   { observe, metrics }: { observe: Observe; metrics: Metrics },
   { db, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
 ): Promise<Platform> {
-  const gateways = life.own(createOutgoing({ allowPrivateNetworks: true }))
-  const schema = life.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
-  const changeLog = life.own(new ChangeLog({ db, observe, retentionSeconds: config.events.retention, key: logKey }))
+  const gateways = lifecycle.own(createOutgoing({ allowPrivateNetworks: true }))
+  const schema = lifecycle.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
+  const changeLog = lifecycle.own(new ChangeLog({ db, observe, retentionSeconds: config.events.retention, key: logKey }))
   await changeLog.start()
   const isOpen = config.api.anonymous === 'all'
   if (isOpen) reportOpenTables(schema, observe)
@@ -90,7 +90,7 @@ export async function openPlatform(
     const warning = isOpen ? openTablesWarning(schema.read()) : undefined
     return warning === undefined ? [] : [warning]
   }
-  const counters = life.own(createCounters({ db }))
+  const counters = lifecycle.own(createCounters({ db }))
   metrics.gauge('svc_change_log_lag_seconds', 'Age of the oldest unread change.', [], () => changeLog.lastLag(), 'max')
   return {
     observe,
@@ -117,7 +117,7 @@ export async function openPlatform(
 
 async function postgres(
   { database, data_dir: dataDir }: Config,
-  life: Lifecycle,
+  lifecycle: Lifecycle,
   log: (line: string) => void,
   embeddedUrl: string | undefined,
 ): Promise<{ url: string; announce(url: string): void; secretFile: SecretFile | undefined }> {
@@ -125,6 +125,6 @@ async function postgres(
   const secretFile = rootSecretFile(dataDir)
   if (embeddedUrl !== undefined) return { url: embeddedUrl, announce: () => {}, secretFile }
   const binDir = database.embedded_bin_dir
-  const cluster = life.own(await startEmbedded({ dataDir, ...(binDir && { binDir }), log }))
+  const cluster = lifecycle.own(await startEmbedded({ dataDir, ...(binDir && { binDir }), log }))
   return { url: cluster.url, announce: cluster.lock.announce, secretFile }
 }

@@ -11,7 +11,7 @@ import { webhookSecrets } from '../features/webhooks/sealed.ts'
 import type { Feature } from '../http/feature.ts'
 
 /** Everything that is kept encrypted. */
-const COLUMNS: readonly SealedColumn[] = [totpSecrets, backupCodeKey, webhookSecrets]
+const SEALED_COLUMNS: readonly SealedColumn[] = [totpSecrets, backupCodeKey, webhookSecrets]
 
 /**
  * Keys that were in force before are known in three ways: named as such, derived from a root secret that is named, or
@@ -30,7 +30,7 @@ export function secretBoxOf(
 
 export async function resealAll(db: Db, box: SecretBox, signal?: AbortSignal): Promise<Resealed[]> {
   const all: Resealed[] = []
-  for (const column of COLUMNS) all.push(await reseal(db, box, column, signal))
+  for (const column of SEALED_COLUMNS) all.push(await reseal(db, box, column, signal))
   return all
 }
 

@@ -1,8 +1,8 @@
 import { cleanupsOf } from '../app/cleanups.ts'
 import { ChangeLog } from '../db/changes/log.ts'
 import { createStore } from '../features/storage/storage.ts'
-import { type Context, UsageError } from './command.ts'
-import { withDb } from './database.ts'
+import { type Context, UsageError } from './command/command.ts'
+import { withDb } from './command/database.ts'
 
 /** Runs one of the cleanups on the configured database, whether a server runs on it or not. */
 export async function cleanup(context: Context): Promise<number> {

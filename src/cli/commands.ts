@@ -1,4 +1,4 @@
-import type { Command } from './command.ts'
+import type { Command } from './command/command.ts'
 
 /** Each command is loaded when it runs, so that `svc version` does not wait for a server's code. */
 export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
@@ -6,7 +6,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'start',
     {
       usage: 'start [--detach]',
-      does: 'run the server, in the background with --detach',
+      summary: 'run the server, in the background with --detach',
       flags: { detach: 'boolean' },
       run: async (context) => {
         if (context.flag('detach')) return (await import('./detach.ts')).detach(context)
@@ -18,7 +18,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'stop',
     {
       usage: 'stop',
-      does: 'stop the server of this data directory',
+      summary: 'stop the server of this data directory',
       run: async (context) => (await import('./stop.ts')).stop(context),
     },
   ],
@@ -26,7 +26,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'status',
     {
       usage: 'status',
-      does: 'pid, URL and health; exit code 1 when it is down',
+      summary: 'pid, URL and health; exit code 1 when it is down',
       run: async (context) => (await import('./status.ts')).status(context),
     },
   ],
@@ -34,7 +34,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'sql',
     {
       usage: 'sql "<query>"',
-      does: 'run SQL through the server; - reads it from stdin',
+      summary: 'run SQL through the server; - reads it from stdin',
       run: async (context) => (await import('./sql.ts')).sqlCommand(context),
     },
   ],
@@ -42,7 +42,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'migrate up',
     {
       usage: 'migrate up',
-      does: 'apply the migrations that are not applied yet',
+      summary: 'apply the migrations that are not applied yet',
       run: async (context) => (await import('./migrate.ts')).up(context),
     },
   ],
@@ -50,7 +50,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'migrate create',
     {
       usage: 'migrate create <name>',
-      does: 'make an empty migration file',
+      summary: 'make an empty migration file',
       run: async (context) => (await import('./migrate.ts')).create(context),
     },
   ],
@@ -58,7 +58,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'migrate status',
     {
       usage: 'migrate status',
-      does: 'which migrations are applied',
+      summary: 'which migrations are applied',
       run: async (context) => (await import('./migrate.ts')).migrationStatus(context),
     },
   ],
@@ -66,7 +66,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'admin reset-password',
     {
       usage: 'admin reset-password',
-      does: 'make a new admin password; all admin tokens end',
+      summary: 'make a new admin password; all admin tokens end',
       run: async (context) => (await import('./reset-password.ts')).resetPassword(context),
     },
   ],
@@ -74,7 +74,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'secrets reencrypt',
     {
       usage: 'secrets reencrypt',
-      does: 'encrypt anew what an old auth.encryption_key encrypted; exit code 1 when something cannot be read',
+      summary: 'encrypt anew what an old auth.encryption_key encrypted; exit code 1 when something cannot be read',
       run: async (context) => (await import('./reencrypt.ts')).reencrypt(context),
     },
   ],
@@ -82,7 +82,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'cleanup',
     {
       usage: 'cleanup <name>',
-      does: 'remove what is expired or abandoned; without a name, list what there is',
+      summary: 'remove what is expired or abandoned; without a name, list what there is',
       run: async (context) => (await import('./cleanup.ts')).cleanup(context),
     },
   ],
@@ -90,7 +90,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'types',
     {
       usage: 'types [--out <file>]',
-      does: 'write TypeScript types of the tables, enums and functions of the database',
+      summary: 'write TypeScript types of the tables, enums and functions of the database',
       flags: { out: 'string' },
       run: async (context) => (await import('./typescript/write-types.ts')).writeTypes(context),
     },
@@ -99,7 +99,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'export',
     {
       usage: 'export <table> [<file>] [--format csv|json|ndjson] [--filter --sort --fields]',
-      does: 'write the rows of a table to a file, or to stdout',
+      summary: 'write the rows of a table to a file, or to stdout',
       flags: { format: 'string', filter: 'string', sort: 'string', fields: 'string' },
       run: async (context) => (await import('./files/bulk.ts')).exportTable(context),
     },
@@ -108,7 +108,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'import',
     {
       usage: 'import <table> <file> [--format] [--on-conflict <columns>] [--dry-run]',
-      does: 'send a CSV, JSON or NDJSON file into a table: all rows or none',
+      summary: 'send a CSV, JSON or NDJSON file into a table: all rows or none',
       flags: { format: 'string', 'on-conflict': 'string', 'dry-run': 'boolean' },
       run: async (context) => (await import('./files/bulk.ts')).importTable(context),
     },
@@ -117,7 +117,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'rls snapshot',
     {
       usage: 'rls snapshot [<file>] [--users <a,b>]',
-      does: 'write who may do what with a sample of every table, for version control',
+      summary: 'write who may do what with a sample of every table, for version control',
       flags: { users: 'string' },
       run: async (context) => (await import('./rls.ts')).snapshot(context),
     },
@@ -126,7 +126,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'rls diff',
     {
       usage: 'rls diff [<file>]',
-      does: 'what changed since that snapshot; exit code 1 when anything did',
+      summary: 'what changed since that snapshot; exit code 1 when anything did',
       run: async (context) => (await import('./rls.ts')).diff(context),
     },
   ],
@@ -134,7 +134,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'sites deploy',
     {
       usage: 'sites deploy <dir> --site <slug>',
-      does: 'upload what changed in a folder and make it live',
+      summary: 'upload what changed in a folder and make it live',
       flags: { site: 'string' },
       run: async (context) => (await import('./files/deploy.ts')).deploy(context),
     },
@@ -143,7 +143,7 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'storage ls',
     {
       usage: 'storage ls <bucket> [<prefix>]',
-      does: 'list files of a bucket',
+      summary: 'list files of a bucket',
       run: async (context) => (await import('./files/storage.ts')).listFiles(context),
     },
   ],
@@ -151,23 +151,23 @@ export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
     'storage get',
     {
       usage: 'storage get <bucket>/<name> [<file>]',
-      does: 'download a file; - writes it to stdout',
-      run: async (context) => (await import('./files/storage.ts')).get(context),
+      summary: 'download a file; - writes it to stdout',
+      run: async (context) => (await import('./files/storage.ts')).getFile(context),
     },
   ],
   [
     'storage put',
     {
       usage: 'storage put <file> <bucket>[/<name>]',
-      does: 'upload a file',
-      run: async (context) => (await import('./files/storage.ts')).put(context),
+      summary: 'upload a file',
+      run: async (context) => (await import('./files/storage.ts')).putFile(context),
     },
   ],
   [
     'version',
     {
       usage: 'version',
-      does: 'print the version',
+      summary: 'print the version',
       run: async (context) => {
         const { version } = await import('../core/version.ts')
         context.print(context.json ? JSON.stringify({ version }) : version)

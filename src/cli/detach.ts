@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { openSync } from 'node:fs'
 import { join } from 'node:path'
 import { makeDataDir } from '../db/setup/embedded/data-dir.ts'
-import type { Context } from './command.ts'
+import type { Context } from './command/command.ts'
 import type { StartMessage } from './start.ts'
 
 /** Starts the same command again as a process of its own, and waits until that one serves or says why not. */

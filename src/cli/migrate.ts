@@ -1,7 +1,7 @@
-import { type Context, UsageError } from './command.ts'
-import { withConnection } from './database.ts'
-import { textTable } from './text-table.ts'
-import { applyAll, createFile, states } from './user-migrations.ts'
+import { type Context, UsageError } from './command/command.ts'
+import { withConnection } from './command/database.ts'
+import { textTable } from './command/text-table.ts'
+import { applyAll, createMigration, migrationStates } from './user-migrations.ts'
 
 export async function up(context: Context): Promise<number> {
   const { config } = context.config()
@@ -23,14 +23,14 @@ export async function create(context: Context): Promise<number> {
   if (!/^[A-Za-z0-9_-]{1,100}$/.test(name)) {
     throw new UsageError('a migration name consists of letters, digits, _ and -')
   }
-  const path = await createFile(context.config().config.database.migrations_dir, name, new Date())
+  const path = await createMigration(context.config().config.database.migrations_dir, name, new Date())
   context.print(context.json ? JSON.stringify({ path }) : path)
   return 0
 }
 
 export async function migrationStatus(context: Context): Promise<number> {
   const { config } = context.config()
-  const all = await withConnection(config, (client) => states(client, config.database.migrations_dir))
+  const all = await withConnection(config, (client) => migrationStates(client, config.database.migrations_dir))
   if (context.json) context.print(JSON.stringify({ items: all }))
   else if (all.length === 0) context.print(`no migrations in ${config.database.migrations_dir}`)
   else {

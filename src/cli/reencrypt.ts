@@ -1,8 +1,8 @@
 import { resealAll, secretBoxOf, unreadableWarning } from '../app/secrets.ts'
 import { rootSecretFile } from '../db/setup/embedded/secret-file.ts'
 import { loadRootSecret } from '../features/auth/keys.ts'
-import type { Context } from './command.ts'
-import { withDb } from './database.ts'
+import type { Context } from './command/command.ts'
+import { withDb } from './command/database.ts'
 
 /** What a server does at its start, for an operator who wants to know that it is done before the old key goes. */
 export async function reencrypt(context: Context): Promise<number> {

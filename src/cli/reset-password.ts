@@ -4,9 +4,9 @@ import { createAudit } from '../features/admin/audit.ts'
 import { setPassword } from '../features/admin/password.ts'
 import { createAdminTokens } from '../features/admin/tokens.ts'
 import { createPasswords } from '../identity/password-hashing.ts'
-import type { Context } from './command.ts'
-import { withDb } from './database.ts'
-import { readToken, writeToken } from './token-file.ts'
+import type { Context } from './command/command.ts'
+import { withDb } from './command/database.ts'
+import { readToken, writeToken } from './command/token-file.ts'
 
 export async function resetPassword(context: Context): Promise<number> {
   const { config } = context.config()

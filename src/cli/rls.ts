@@ -2,8 +2,8 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import type { Config } from '../config/config.ts'
 import { createIntrospection } from '../db/schema/introspect/introspect.ts'
 import { accessMatrix, oldestUsers, usersOf } from '../features/rls/access-matrix.ts'
-import { type Context, UsageError } from './command.ts'
-import { withDb } from './database.ts'
+import { type Context, UsageError } from './command/command.ts'
+import { withDb } from './command/database.ts'
 
 const FILE = 'rls.snapshot'
 const USERS = 3

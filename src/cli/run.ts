@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util'
 import { listedKeys, loadConfig } from '../config/config.ts'
 import { reasonOf } from '../core/errors.ts'
-import { type Command, type Context, UsageError } from './command.ts'
+import { type Command, type Context, UsageError } from './command/command.ts'
 import { commands } from './commands.ts'
 
 const globalFlags = {
@@ -29,7 +29,7 @@ export async function run(argv: readonly string[], onServing: () => void = () =>
     const { values, positionals } = parse(argv)
     if (values['help'] === true) return print(help())
     const words = values['version'] === true && positionals.length === 0 ? ['version'] : positionals
-    const found = find(words)
+    const found = findCommand(words)
     for (const name of Object.keys(commandFlags)) {
       if (values[name] !== undefined && found.command.flags?.[name] === undefined) {
         throw new UsageError(`--${name} does not belong to svc ${words.join(' ')} (see svc --help)`)
@@ -58,7 +58,7 @@ function parse(argv: readonly string[]): { values: Values; positionals: string[]
 }
 
 /** Commands have one or two words; what follows are their arguments. */
-function find(words: readonly string[]): { command: Command; args: readonly string[] } {
+function findCommand(words: readonly string[]): { command: Command; args: readonly string[] } {
   const [first, second = ''] = words
   if (first === undefined) throw new UsageError('no command given (see svc --help)')
   const two = commands.get(`${first} ${second}`)
@@ -98,7 +98,7 @@ function help(): string {
   return [
     'Usage: svc <command>',
     '',
-    ...[...commands.values()].map(({ usage, does }) => `  svc ${usage.padEnd(width)}  ${does}`),
+    ...[...commands.values()].map(({ usage, summary }) => `  svc ${usage.padEnd(width)}  ${summary}`),
     '',
     'Everywhere: --config <file>  --json  --url <server>  --admin-token <token>',
     `Configuration: ${configFlags.map((flag) => `--${flag} <value>`).join('  ')}`,

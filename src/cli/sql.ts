@@ -1,7 +1,7 @@
 import { text as readAll } from 'node:stream/consumers'
-import { type Context, UsageError } from './command.ts'
-import { callAdmin } from './server-api.ts'
-import { textTable } from './text-table.ts'
+import { type Context, UsageError } from './command/command.ts'
+import { callAdmin } from './command/server-api.ts'
+import { textTable } from './command/text-table.ts'
 
 type Result = { columns: string[]; rows: unknown[][]; rowCount: number; durationMs: number; message?: string }
 

@@ -3,13 +3,13 @@ import type { Config } from '../config/config.ts'
 import { reasonOf } from '../core/errors.ts'
 import { operatorWarning } from '../core/observe.ts'
 import { type DataLock, lockDataDir } from '../db/setup/embedded/lock.ts'
-import { type BannerFacts, banner } from './banner.ts'
-import type { Context } from './command.ts'
+import { type BannerFacts, banner } from './serve/banner.ts'
+import type { Context } from './command/command.ts'
 import { createLog, type Log } from './log/log.ts'
 import { Cluster } from './serve/cluster.ts'
 import { collectRarely, explainStart, forceExitAfter, type Server, startSingle, watchForBugs } from './serve/single.ts'
 import { serveAsWorker } from './serve/worker.ts'
-import { readToken, removeToken, writeToken } from './token-file.ts'
+import { readToken, removeToken, writeToken } from './command/token-file.ts'
 
 /** What a detached start hears from the process it made. */
 export type StartMessage = { ready: string } | { failed: string }
@@ -22,7 +22,7 @@ export async function start(context: Context): Promise<number> {
   try {
     for (const warning of warnings) log.observe(operatorWarning(warning))
     const stopping = stopSignal()
-    const lock = config.database.url === '' ? undefined : await claim(config, log)
+    const lock = config.database.url === '' ? undefined : await tryLock(config, log)
     const progress = context.json ? () => {} : context.print
     const { workers, shutdown_timeout: drainSeconds } = config.server
     const server =
@@ -46,7 +46,7 @@ export async function start(context: Context): Promise<number> {
     process.exit(0)
   } catch (error) {
     const failure = explainStart(config, error)
-    await tell({ failed: reasonOf(failure) })
+    await notifyParent({ failed: reasonOf(failure) })
     throw failure
   }
 }
@@ -66,7 +66,7 @@ function stopSignal(): Promise<void> {
 }
 
 /** Nodes of an external database may share a data directory; `svc stop` then knows the first of them. */
-async function claim(config: Config, log: Log): Promise<DataLock | undefined> {
+async function tryLock(config: Config, log: Log): Promise<DataLock | undefined> {
   try {
     return await lockDataDir(config.data_dir)
   } catch (error) {
@@ -111,11 +111,11 @@ async function keepTokenFile(
 async function announce(context: Context, found: BannerFacts): Promise<void> {
   const text = context.json ? JSON.stringify(found) : banner(found)
   // The log file of a detached server must not hold the password.
-  if (process.send) await tell({ ready: text })
+  if (process.send) await notifyParent({ ready: text })
   else context.print(text)
 }
 
-function tell(word: StartMessage): Promise<void> {
+function notifyParent(word: StartMessage): Promise<void> {
   return new Promise((resolve) => {
     if (!process.send) return resolve()
     process.once('disconnect', resolve)

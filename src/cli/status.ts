@@ -1,6 +1,6 @@
 import { holderOf } from '../db/setup/embedded/lock.ts'
-import type { Context } from './command.ts'
-import { serverUrl } from './server-api.ts'
+import type { Context } from './command/command.ts'
+import { serverUrl } from './command/server-api.ts'
 
 export async function status(context: Context): Promise<number> {
   const { config } = context.config()

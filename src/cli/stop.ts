@@ -1,6 +1,6 @@
 import { sleep } from '../core/clock.ts'
 import { holderOf } from '../db/setup/embedded/lock.ts'
-import type { Context } from './command.ts'
+import type { Context } from './command/command.ts'
 
 /** Beyond the drain itself, which takes workers up to twice its time: the database of an embedded server stops too. */
 const EXTRA_SECONDS = 30

@@ -3,16 +3,16 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import type pg from 'pg'
 import { packageRoot } from '../core/package-root.ts'
-import { inTransaction, migrate, withLock } from '../db/setup/migrate.ts'
+import { inTransaction, migrate, withMigrationLock } from '../db/setup/migrate.ts'
 
 /** The server's own; `svc migrate` must never take them for the operator's. */
 const SYSTEM_FOLDER = `${packageRoot}migrations`
 const FILE_NAME = /^\d{14}_[A-Za-z0-9_-]+\.sql$/
 
-type File = { name: string; text: string; checksum: string }
-export type State = { name: string; state: 'applied' | 'pending' | 'changed' | 'missing'; appliedAt: string | null }
+type MigrationFile = { name: string; text: string; checksum: string }
+export type MigrationState = { name: string; state: 'applied' | 'pending' | 'changed' | 'missing'; appliedAt: string | null }
 
-async function readFolder(folder: string): Promise<File[]> {
+async function readFolder(folder: string): Promise<MigrationFile[]> {
   if (resolve(folder) === resolve(SYSTEM_FOLDER)) {
     throw new Error(`database.migrations_dir is the server's own folder: ${folder}`)
   }
@@ -45,17 +45,17 @@ async function appliedOn(client: pg.Client): Promise<Map<string, Applied>> {
   return new Map(rows.map((row) => [row.name, row]))
 }
 
-export async function states(client: pg.Client, folder: string): Promise<State[]> {
+export async function migrationStates(client: pg.Client, folder: string): Promise<MigrationState[]> {
   const files = await readFolder(folder)
   const applied = await appliedOn(client)
-  const known = files.map(({ name, checksum }): State => {
+  const known = files.map(({ name, checksum }): MigrationState => {
     const row = applied.get(name)
     if (!row) return { name, state: 'pending', appliedAt: null }
     return { name, state: row.checksum === checksum ? 'applied' : 'changed', appliedAt: row.applied_at }
   })
   const lost = [...applied.values()]
     .filter(({ name }) => !files.some((file) => file.name === name))
-    .map(({ name, applied_at }): State => ({ name, state: 'missing', appliedAt: applied_at }))
+    .map(({ name, applied_at }): MigrationState => ({ name, state: 'missing', appliedAt: applied_at }))
   return [...known, ...lost].sort((a, b) => (a.name < b.name ? -1 : 1))
 }
 
@@ -63,7 +63,7 @@ export async function states(client: pg.Client, folder: string): Promise<State[]
 export async function applyAll(client: pg.Client, folder: string, applied: (name: string) => void): Promise<number> {
   const files = await readFolder(folder)
   await migrate(client, SYSTEM_FOLDER)
-  return withLock(client, async () => {
+  return withMigrationLock(client, async () => {
     const before = await appliedOn(client)
     const changed = files.find(({ name, checksum }) => before.has(name) && before.get(name)?.checksum !== checksum)
     if (changed) throw new Error(`migration ${changed.name} was changed after it was applied`)
@@ -76,7 +76,7 @@ export async function applyAll(client: pg.Client, folder: string, applied: (name
   })
 }
 
-async function applyOne(client: pg.Client, { name, text, checksum }: File): Promise<void> {
+async function applyOne(client: pg.Client, { name, text, checksum }: MigrationFile): Promise<void> {
   try {
     await inTransaction(client, async () => {
       await client.query(`select set_config('svc.migration', $1, true)`, [name])
@@ -91,7 +91,7 @@ async function applyOne(client: pg.Client, { name, text, checksum }: File): Prom
   }
 }
 
-export async function createFile(folder: string, name: string, now: Date): Promise<string> {
+export async function createMigration(folder: string, name: string, now: Date): Promise<string> {
   const stamp = now.toISOString().replaceAll(/\D/g, '').slice(0, 14)
   const path = join(folder, `${stamp}_${name}.sql`)
   await mkdir(folder, { recursive: true })

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { readPage, withTable } from '../../scripts/config-docs.ts'
-import { type Config, loadConfig, publicBaseUrl, type Sources } from './config.ts'
+import { type Config, loadConfig, publicBaseUrl, type ConfigSources } from './config.ts'
 
 const folders: string[] = []
 after(() => {
@@ -20,9 +20,9 @@ function folderWith(toml: string): string {
 }
 
 const EMPTY = folderWith('')
-const load = (sources: Sources = {}): Config => loadConfig({ cwd: EMPTY, ...sources }).config
+const load = (sources: ConfigSources = {}): Config => loadConfig({ cwd: EMPTY, ...sources }).config
 const fromFile = (toml: string): Config => load({ cwd: folderWith(toml) })
-const refusal = (sources: Sources): string => {
+const refusal = (sources: ConfigSources): string => {
   try {
     load(sources)
   } catch (error) {

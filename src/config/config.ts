@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { parse as parseToml } from 'smol-toml'
-import { Field, type Input, NamedTables, Refusal } from './fields.ts'
+import { Field, type RawValue, NamedTables, InvalidValue } from './fields.ts'
 import { table } from './table.ts'
 
 type Values<S> = {
@@ -16,7 +16,7 @@ export type Config = Values<typeof table>
 /** A configuration the server cannot start with; the message is the one sentence for the operator. */
 class ConfigError extends Error {}
 
-export type Sources = {
+export type ConfigSources = {
   /** Default: svc.toml in the working directory, if there is one. */
   file?: string | undefined
   env?: Readonly<Record<string, string | undefined>>
@@ -28,7 +28,7 @@ export type Sources = {
 }
 
 /** Found values by dotted key; a later source replaces an earlier one. */
-type Found = Map<string, { value: unknown; text: boolean }>
+type FoundValues = Map<string, { value: unknown; text: boolean }>
 
 /** Variables that belong to the command line tool, not to the server. */
 const FOREIGN_VARIABLES = new Set(['SVC_ADMIN_TOKEN'])
@@ -38,9 +38,9 @@ const invalid = (key: string, reason: string): ConfigError => new ConfigError(`i
 export const envName = (key: string): string => `SVC_${key.replaceAll('.', '_').toUpperCase()}`
 
 /** defaults < file < environment < flags < overrides */
-export function loadConfig(sources: Sources = {}): { config: Config; warnings: string[] } {
+export function loadConfig(sources: ConfigSources = {}): { config: Config; warnings: string[] } {
   const cwd = sources.cwd ?? process.cwd()
-  const found: Found = new Map()
+  const found: FoundValues = new Map()
   const warnings: string[] = []
   for (const [key, value] of fileEntries(sources.file, cwd)) found.set(key, { value, text: false })
   readEnv(sources.env ?? {}, found, warnings)
@@ -53,7 +53,7 @@ export function loadConfig(sources: Sources = {}): { config: Config; warnings: s
     found.set(key, { value, text: typeof value === 'string' })
   }
   const config = withDerived(build(table, '', found, cwd) as Config)
-  checkTogether(config)
+  checkCombinations(config)
   return { config: deepFreeze(config), warnings }
 }
 
@@ -67,9 +67,9 @@ export function publicBaseUrl(config: Config, port = config.server.port): string
 
 // ── The table, flattened ─────────────────────────────────────────────────────────────────────────────
 
-type Listed = { key: string; field: Field<unknown> }
+type ConfigKey = { key: string; field: Field<unknown> }
 
-function* walk(node: object, prefix: string): Generator<Listed | { key: string; tables: NamedTables<object> }> {
+function* walk(node: object, prefix: string): Generator<ConfigKey | { key: string; tables: NamedTables<object> }> {
   for (const [name, child] of Object.entries(node)) {
     const key = prefix + name
     if (child instanceof Field) yield { key, field: child }
@@ -79,17 +79,17 @@ function* walk(node: object, prefix: string): Generator<Listed | { key: string; 
 }
 
 const entries = [...walk(table, '')]
-const fixedFields = entries.filter((entry): entry is Listed => 'field' in entry)
+const fixedFields = entries.filter((entry): entry is ConfigKey => 'field' in entry)
 const namedTables = entries.filter((entry) => 'tables' in entry)
 const fieldByKey = new Map(fixedFields.map(({ key, field }) => [key, field]))
 const keyByVariable = new Map(fixedFields.map(({ key }) => [envName(key), key]))
 
 /** Every key with its field, `<p>` standing for a name the operator chooses; for docs/config.md. */
-export function listedKeys(): Listed[] {
+export function listedKeys(): ConfigKey[] {
   return entries.flatMap((entry) =>
     'field' in entry
       ? [entry]
-      : [...walk(entry.tables.spec, `${entry.key}.<p>.`)].filter((inner): inner is Listed => 'field' in inner),
+      : [...walk(entry.tables.spec, `${entry.key}.<p>.`)].filter((inner): inner is ConfigKey => 'field' in inner),
   )
 }
 
@@ -143,7 +143,7 @@ function flatten(node: Record<string, unknown>, prefix: string): [string, unknow
   })
 }
 
-function readEnv(env: Readonly<Record<string, string | undefined>>, found: Found, warnings: string[]): void {
+function readEnv(env: Readonly<Record<string, string | undefined>>, found: FoundValues, warnings: string[]): void {
   for (const [variable, value] of Object.entries(env).sort()) {
     if (!variable.startsWith('SVC_') || value === undefined || FOREIGN_VARIABLES.has(variable)) continue
     if (variable === 'SVC_CORS_ORIGINS') continue
@@ -174,7 +174,7 @@ function namedKey(variable: string): string | undefined {
 
 // ── Values ───────────────────────────────────────────────────────────────────────────────────────────
 
-function build(spec: object, prefix: string, found: Found, cwd: string): Record<string, unknown> {
+function build(spec: object, prefix: string, found: FoundValues, cwd: string): Record<string, unknown> {
   const built: Record<string, unknown> = {}
   for (const [name, child] of Object.entries(spec)) {
     const key = prefix + name
@@ -193,11 +193,11 @@ function build(spec: object, prefix: string, found: Found, cwd: string): Record<
   return built
 }
 
-function read(key: string, field: Field<unknown>, input: Input): unknown {
+function read(key: string, field: Field<unknown>, input: RawValue): unknown {
   try {
     return field.read(input)
   } catch (error) {
-    if (error instanceof Refusal) throw invalid(key, error.message)
+    if (error instanceof InvalidValue) throw invalid(key, error.message)
     throw error
   }
 }
@@ -222,7 +222,7 @@ const CDN_KEYS = {
 } as const
 
 /** What only shows when several keys are seen together. */
-function checkTogether({ auth, api, database, email, storage, jobs, push }: Config): void {
+function checkCombinations({ auth, api, database, email, storage, jobs, push }: Config): void {
   if (database.min_conns > database.max_conns) throw invalid('database.min_conns', 'must not exceed database.max_conns')
   if (api.schemas.length === 0) throw invalid('api.schemas', 'must not be empty')
   const needed = (key: string, value: string, when: string) => {

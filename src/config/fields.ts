@@ -2,13 +2,13 @@ import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 
 /** A value as it was found: `text` when it comes from a variable or a flag and must be read, not only checked. */
-export type Input = { readonly value: unknown; readonly text: boolean; readonly cwd: string }
+export type RawValue = { readonly value: unknown; readonly text: boolean; readonly cwd: string }
 
 /** Why a value is refused; the loader puts the key in front. */
-export class Refusal extends Error {}
+export class InvalidValue extends Error {}
 
 const refuse = (reason: string): never => {
-  throw new Refusal(reason)
+  throw new InvalidValue(reason)
 }
 
 type Extra = { flag?: string }
@@ -20,9 +20,9 @@ export class Field<T> {
   readonly fallback: unknown
   readonly meaning: string
   readonly flag: string | undefined
-  readonly read: (input: Input) => T
+  readonly read: (input: RawValue) => T
 
-  constructor(type: string, fallback: unknown, meaning: string, read: (input: Input) => T, extra: Extra = {}) {
+  constructor(type: string, fallback: unknown, meaning: string, read: (input: RawValue) => T, extra: Extra = {}) {
     this.type = type
     this.fallback = fallback
     this.meaning = meaning
@@ -41,7 +41,7 @@ export class NamedTables<S> {
   }
 }
 
-const asText = (input: Input, expected: string): string =>
+const asText = (input: RawValue, expected: string): string =>
   typeof input.value === 'string' ? input.value : refuse(`expected ${expected}`)
 
 export const str = (fallback: string, meaning: string, extra: Extra & { check?: (text: string) => void } = {}) =>
@@ -70,7 +70,7 @@ export const path = (fallback: string, meaning: string, extra: Extra = {}) =>
     extra,
   )
 
-function wholeNumber(input: Input, expected: string): number {
+function wholeNumber(input: RawValue, expected: string): number {
   const { value, text } = input
   const n = text && typeof value === 'string' && /^-?\d+$/.test(value) ? Number(value) : value
   return typeof n === 'number' && Number.isSafeInteger(n) ? n : refuse(`expected ${expected}`)
@@ -78,7 +78,7 @@ function wholeNumber(input: Input, expected: string): number {
 
 type Range = { min?: number; max?: number }
 
-function within(n: number, { min = 0, max = Number.MAX_SAFE_INTEGER }: Range): number {
+function inRange(n: number, { min = 0, max = Number.MAX_SAFE_INTEGER }: Range): number {
   if (n < min) refuse(`must be at least ${min}`)
   if (n > max) refuse(`must be at most ${max}`)
   return n
@@ -94,14 +94,14 @@ export const int = (fallback: number, meaning: string, extra: Extra & Range = {}
     `int${rangeText(extra)}`,
     fallback,
     meaning,
-    (input): number => within(wholeNumber(input, 'an integer'), extra),
+    (input): number => inRange(wholeNumber(input, 'an integer'), extra),
     extra,
   )
 
 export const bool = (fallback: boolean, meaning: string) =>
   new Field('bool', fallback, meaning, (input): boolean => readBool(input))
 
-function readBool({ value, text }: Input): boolean {
+function readBool({ value, text }: RawValue): boolean {
   if (typeof value === 'boolean') return value
   if (text && (value === 'true' || value === '1')) return true
   if (text && (value === 'false' || value === '0')) return false
@@ -112,7 +112,7 @@ const UNIT_SECONDS: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86_400 }
 /** A century: far enough for everybody, near enough for PostgreSQL's timestamps. */
 const LONGEST = 100 * 365 * 86_400
 
-function seconds(input: Input): number {
+function seconds(input: RawValue): number {
   const [, digits, unit] = /^(\d+)([smhd]?)$/.exec(String(input.value)) ?? []
   if ((typeof input.value !== 'string' && typeof input.value !== 'number') || digits === undefined) {
     return refuse('expected seconds or a duration such as "30s", "5m", "1h", "7d"')
@@ -123,7 +123,7 @@ function seconds(input: Input): number {
 export const duration = (fallback: number | string, meaning: string, extra: Range = {}) => {
   const range = { min: 1, max: LONGEST, ...extra }
   const shown = extra.max === undefined ? '' : ` ${range.min}–${range.max}`
-  return new Field(`duration${shown}`, fallback, meaning, (input): number => within(seconds(input), range))
+  return new Field(`duration${shown}`, fallback, meaning, (input): number => inRange(seconds(input), range))
 }
 
 const UNIT_BYTES: Record<string, number> = { KB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
@@ -134,7 +134,7 @@ export const size = (fallback: string, meaning: string, extra: Range = { min: 1 
     if ((typeof input.value !== 'string' && typeof input.value !== 'number') || digits === undefined) {
       return refuse('expected bytes or a size such as "10KB", "50MB", "1GB"')
     }
-    return within(Number(digits) * (UNIT_BYTES[(unit ?? '').toUpperCase()] ?? 1), extra)
+    return inRange(Number(digits) * (UNIT_BYTES[(unit ?? '').toUpperCase()] ?? 1), extra)
   })
 
 /** At most `max` calls in `seconds`; null = no limit. */
@@ -162,7 +162,7 @@ function split(text: string): unknown {
   return text.trimStart().startsWith('[') ? parsedJson(text) : text.split(',').map((item) => item.trim())
 }
 
-function items({ value, text }: Input): string[] {
+function items({ value, text }: RawValue): string[] {
   const found = text && typeof value === 'string' ? split(value) : value
   if (!Array.isArray(found) || !found.every((item) => typeof item === 'string'))
     return refuse('expected a list of strings')
@@ -173,7 +173,7 @@ export const durations = (fallback: readonly string[], meaning: string) =>
   new Field('list of durations', fallback, meaning, (input): readonly number[] => {
     const found = input.text && typeof input.value === 'string' ? split(input.value) : input.value
     if (!Array.isArray(found)) return refuse('expected a list of durations')
-    return found.filter((item) => item !== '').map((value) => within(seconds({ ...input, value }), { max: LONGEST }))
+    return found.filter((item) => item !== '').map((value) => inRange(seconds({ ...input, value }), { max: LONGEST }))
   })
 
 export const map = (meaning: string, of: string, check: (key: string, value: string) => void) =>

@@ -12,7 +12,7 @@ import {
   matching,
   NamedTables,
   path,
-  Refusal,
+  InvalidValue,
   rate,
   size,
   str,
@@ -123,8 +123,8 @@ export const table = {
       of: 'ISO codes',
     }),
     sms_test_phone_numbers: map('fixed codes for numbers that are never sent to', 'phone→code', (phone, code) => {
-      if (!/^\+[1-9]\d{6,14}$/.test(phone)) throw new Refusal(`not a phone number: ${phone}`)
-      if (!/^\d{4,8}$/.test(code)) throw new Refusal(`the code of ${phone} must be 4 to 8 digits`)
+      if (!/^\+[1-9]\d{6,14}$/.test(phone)) throw new InvalidValue(`not a phone number: ${phone}`)
+      if (!/^\d{4,8}$/.test(code)) throw new InvalidValue(`the code of ${phone} must be 4 to 8 digits`)
     }),
     sms_webhook_url: url('http', 'receiver of provider `webhook`'),
     sms_webhook_secret: str('', 'signs what that receiver gets'),

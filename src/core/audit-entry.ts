@@ -22,4 +22,4 @@ export type AuditNote = {
 }
 
 /** What somebody does and answers for: a call is one. The rules of a feature take its entry into their transaction. */
-export type Act = { audit(note?: AuditNote): AuditEntry }
+export type AuditSource = { audit(note?: AuditNote): AuditEntry }

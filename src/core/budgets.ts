@@ -4,17 +4,17 @@
  */
 export const budgets = {
   /** Bytes of one answer: 413 `response too large`. */
-  answerBytes: 64 * 2 ** 20,
+  responseBytes: 64 * 2 ** 20,
   /** Request bodies that are arriving: of one address the oldest gives way, over all the oldest of the heaviest: 503. */
-  arriving: { total: 256 * 2 ** 20, perKey: 64 * 2 ** 20 },
+  incomingBodies: { total: 256 * 2 ** 20, perKey: 64 * 2 ** 20 },
   /** After its grace a body must have come at this rate on the whole: 408. */
-  arrivalPace: { graceMs: 10_000, bytesPerSecond: 4 * 1024 },
+  incomingPace: { graceMs: 10_000, bytesPerSecond: 4 * 1024 },
   /** Answers that their readers have not taken yet; the connection of whoever gives way ends. */
-  unsent: { total: 256 * 2 ** 20, perKey: 128 * 2 ** 20 },
+  unsentResponses: { total: 256 * 2 ** 20, perKey: 128 * 2 ** 20 },
   /** An answer must be taken at this rate on the whole, a stream in every window of the grace, or the connection ends. */
   readingPace: { graceMs: 30_000, bytesPerSecond: 64 * 1024, streamBytesPerSecond: 4 * 1024 },
   /** Bytes of answers that are arriving, over all flights of the process: 503. */
-  answersBytes: 256 * 2 ** 20,
+  queryResultBytes: 256 * 2 ** 20,
   /**
    * Text of the statements one connection keeps prepared. PostgreSQL needs some forty times as much for the plans, and
    * every connection has its own.

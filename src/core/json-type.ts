@@ -5,7 +5,7 @@
  */
 export type JsonType<T = unknown> = JsonSchema & { readonly [carried]?: T }
 /** The TypeScript type behind a JsonType. */
-export type Of<J> = J extends JsonType<infer T> ? T : never
+export type TypeOf<J> = J extends JsonType<infer T> ? T : never
 
 declare const carried: unique symbol
 
@@ -66,15 +66,15 @@ export const record = <T>(values: JsonType<T>, notes: Notes = {}): JsonType<Reco
 })
 
 export const nullable = <T>(type: JsonType<T>): JsonType<T | null> => ({ anyOf: [type, { type: 'null' }] })
-export const union = <J extends readonly JsonType[]>(...types: J): JsonType<Of<J[number]>> => ({ anyOf: types })
+export const union = <J extends readonly JsonType[]>(...types: J): JsonType<TypeOf<J[number]>> => ({ anyOf: types })
 
 /** A property that may be missing; in a request null counts as missing too. */
 export const optional = <T>(type: JsonType<T>): Optional<T> => ({ ...type, [OPTIONAL]: true })
 
 export type Fields = Readonly<Record<string, JsonType>>
 type OptionalKeys<F extends Fields> = { [K in keyof F]: F[K] extends Optional<unknown> ? K : never }[keyof F]
-export type ObjectOf<F extends Fields> = { [K in Exclude<keyof F, OptionalKeys<F>>]: Of<F[K]> } & {
-  [K in OptionalKeys<F>]?: Of<F[K]>
+export type ObjectOf<F extends Fields> = { [K in Exclude<keyof F, OptionalKeys<F>>]: TypeOf<F[K]> } & {
+  [K in OptionalKeys<F>]?: TypeOf<F[K]>
 }
 
 export const object = <F extends Fields>(properties: F, notes: Notes = {}): JsonType<ObjectOf<F>> => {

@@ -2,12 +2,12 @@ import type { CancelSignal } from './cancel-signal.ts'
 import { AppError, serverBusy } from './errors.ts'
 
 /** How long a caller waits, and what it is told when it has waited too long. */
-export type Patience = { signal?: CancelSignal | undefined; timeoutMs?: number; onTimeout?: () => AppError }
+export type WaitOptions = { signal?: CancelSignal | undefined; timeoutMs?: number; onTimeout?: () => AppError }
 
 /** At most `max` pieces of work at a time; the others wait in the order in which they came. */
 export class Semaphore {
   readonly #max: number
-  readonly #queue: WaitingQueue = []
+  readonly #queue: WaitQueue = []
   #inUse = 0
 
   constructor(max: number) {
@@ -26,8 +26,8 @@ export class Semaphore {
     return this.#inUse >= this.#max
   }
 
-  async run<T>(work: () => Promise<T>, patience?: Patience): Promise<T> {
-    if (this.isFull) await turnIn(this.#queue, patience)
+  async run<T>(work: () => Promise<T>, patience?: WaitOptions): Promise<T> {
+    if (this.isFull) await waitInQueue(this.#queue, patience)
     else this.#inUse++
     try {
       return await work()
@@ -42,11 +42,11 @@ export class Semaphore {
 /** One piece of work at a time for each key. Keys without work take no memory. */
 export class KeyedMutex {
   /** Key at work → those that wait for it. */
-  readonly #queues = new Map<string, WaitingQueue>()
+  readonly #queues = new Map<string, WaitQueue>()
 
-  async run<T>(key: string, work: () => Promise<T>, patience?: Patience): Promise<T> {
+  async run<T>(key: string, work: () => Promise<T>, patience?: WaitOptions): Promise<T> {
     const queue = this.#queues.get(key)
-    if (queue) await turnIn(queue, patience)
+    if (queue) await waitInQueue(queue, patience)
     else this.#queues.set(key, [])
     try {
       return await work()
@@ -106,8 +106,8 @@ export type BudgetLimits = { readonly total: number; readonly perKey: number }
 /** What one request holds of a budget. */
 export type Reservation = { grow(bytes: number): void; release(): void }
 
-type Held = { bytes: number; evict: () => void }
-type Holder = { bytes: number; held: Set<Held> }
+type HeldBytes = { bytes: number; evict: () => void }
+type KeyUsage = { bytes: number; held: Set<HeldBytes> }
 
 /**
  * Bytes that callers share. A new request is never refused for what others hold: the oldest request of the key that has
@@ -116,7 +116,7 @@ type Holder = { bytes: number; held: Set<Held> }
  */
 export class Budget {
   readonly #limits: BudgetLimits
-  readonly #holders = new Map<string, Holder>()
+  readonly #holders = new Map<string, KeyUsage>()
   #total = 0
 
   constructor(limits: BudgetLimits) {
@@ -128,7 +128,7 @@ export class Budget {
   }
 
   reserve(key: string, evict: () => void): Reservation {
-    const held: Held = { bytes: 0, evict }
+    const held: HeldBytes = { bytes: 0, evict }
     return {
       grow: (bytes) => {
         const holder = this.#holders.get(key) ?? { bytes: 0, held: new Set() }
@@ -149,7 +149,7 @@ export class Budget {
     if (first) this.#evictOldest(...first)
   }
 
-  #evictOldest(key: string, holder: Holder): void {
+  #evictOldest(key: string, holder: KeyUsage): void {
     for (const oldest of holder.held) {
       this.#drop(key, oldest)
       oldest.evict()
@@ -157,7 +157,7 @@ export class Budget {
     }
   }
 
-  #drop(key: string, held: Held): void {
+  #drop(key: string, held: HeldBytes): void {
     const holder = this.#holders.get(key)
     if (!holder?.held.delete(held)) return
     holder.bytes -= held.bytes
@@ -182,10 +182,10 @@ export async function inParallel<T>(
   await Promise.all(Array.from({ length: Math.min(width, items.length) }, worker))
 }
 
-type WaitingQueue = (() => void)[]
+type WaitQueue = (() => void)[]
 
 /** Resolves when the work before this one hands its turn on. Giving up leaves the queue. */
-function turnIn(queue: WaitingQueue, { signal, timeoutMs, onTimeout }: Patience = {}): Promise<void> {
+function waitInQueue(queue: WaitQueue, { signal, timeoutMs, onTimeout }: WaitOptions = {}): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(aborted())
     const begin = (): void => {

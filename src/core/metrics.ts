@@ -4,23 +4,23 @@ type LabelValues = readonly string[]
 export type Counter = { add(labels: LabelValues, by?: number): void }
 export type Histogram = { record(labels: LabelValues, value: number): void }
 /** A gauge is read when somebody asks; one number, or one for each set of label values. */
-export type Reading = number | readonly { labels: LabelValues; value: number }[]
+export type GaugeValue = number | readonly { labels: LabelValues; value: number }[]
 
 /** How the readings of several processes become one: most add up, a figure of the whole service is the same in each. */
-export type Across = 'sum' | 'max'
+export type MergeRule = 'sum' | 'max'
 
 /** A metric as one process has it; each series is its name with labels, as the text shows it, and its value. */
-export type Sample = { name: string; type: string; help: string; across: Across; series: [string, number][] }
+export type Sample = { name: string; type: string; help: string; merge: MergeRule; series: [string, number][] }
 
 /** Where every feature announces what it counts. */
 export interface Metrics {
   counter(name: string, help: string, labels: readonly string[]): Counter
   histogram(name: string, help: string, labels: readonly string[], bounds: readonly number[]): Histogram
-  gauge(name: string, help: string, labels: readonly string[], read: () => Reading, across?: Across): void
+  gauge(name: string, help: string, labels: readonly string[], read: () => GaugeValue, merge?: MergeRule): void
   samples(): Sample[]
 }
 
-type Metric = { type: string; help: string; across?: Across; series: () => [string, number][] }
+type Metric = { type: string; help: string; merge?: MergeRule; series: () => [string, number][] }
 
 /** A runaway label would otherwise grow without bound; routes and states stay far below. */
 const MAX_SERIES = 10_000
@@ -76,20 +76,20 @@ export function createMetrics(): Metrics {
         },
       }
     },
-    gauge(name, help, labels, read, across = 'sum') {
+    gauge(name, help, labels, read, merge = 'sum') {
       const series = (): [string, number][] => {
         const reading = read()
         if (typeof reading === 'number') return [[name, reading]]
         return reading.map(({ labels: values, value }) => [named(name, labels, values), value])
       }
-      add(name, { type: 'gauge', help, across, series })
+      add(name, { type: 'gauge', help, merge, series })
     },
     samples: () =>
-      [...metrics].map(([name, { type, help, across = 'sum', series }]) => ({
+      [...metrics].map(([name, { type, help, merge = 'sum', series }]) => ({
         name,
         type,
         help,
-        across,
+        merge,
         series: series(),
       })),
   }
@@ -106,7 +106,7 @@ export function exposition(processes: readonly (readonly Sample[])[]): string {
       const before = values.get(series)
       values.set(
         series,
-        before === undefined ? value : sample.across === 'max' ? Math.max(before, value) : before + value,
+        before === undefined ? value : sample.merge === 'max' ? Math.max(before, value) : before + value,
       )
     }
   }

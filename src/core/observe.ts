@@ -1,14 +1,14 @@
 import type { Metrics } from './metrics.ts'
 import { type ObservedMessage, observations } from './observations.ts'
 
-export type Level = 'debug' | 'info' | 'warn' | 'error'
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error'
 
 /** Everything the server has to say, as data. Log lines, counters and /api/admin/logs are readers of it. */
 export type Observation = {
   /** Short and constant, one of the catalogue; what varies goes into attrs. */
   message: ObservedMessage
   /** Where this one is more or less than the catalogue's. */
-  level?: Level
+  level?: LogLevel
   /** Never bodies, bearers, passwords or tokens. */
   attrs?: Readonly<Record<string, string | number | boolean | null | undefined>>
   /** Not masked: the development backends of mail and SMS exist to show a link or a code. */
@@ -19,7 +19,7 @@ export type LogEntry = { time: string; level: string; message: string; attrs?: O
 
 export type Observe = (observation: Observation) => void
 
-export const levelOf = ({ level, message }: Observation): Level => level ?? observations[message]
+export const levelOf = ({ level, message }: Observation): LogLevel => level ?? observations[message]
 
 /** A sentence for the operator about the configuration or the keys, which GET /api/admin/status tells too. */
 export const operatorWarning = (sentence: string): Observation => ({
@@ -28,7 +28,7 @@ export const operatorWarning = (sentence: string): Observation => ({
 })
 
 /** Warnings and errors by their words, of which there is a list; requests have counters of their own. */
-export function countIn(metrics: Metrics): Observe {
+export function countWarnings(metrics: Metrics): Observe {
   const events = metrics.counter('svc_log_events_total', 'Warnings and errors observed.', ['level', 'message'])
   return (observation) => {
     const level = levelOf(observation)

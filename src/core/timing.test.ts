@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { measure, Timing, waitedFor } from './timing.ts'
+import { measure, Timing, countDbWait } from './timing.ts'
 
 test('stages follow each other, and waits at the same time count once', () => {
   let now = 100
   const timing = new Timing(98, () => now)
   timing.mark('identify')
-  const [first, second] = [timing.wait(), timing.wait()]
+  const [first, second] = [timing.startDbWait(), timing.startDbWait()]
   now += 5
   first()
   now += 2
@@ -23,7 +23,7 @@ test('only what is done for a measured request counts', async () => {
     await Promise.resolve()
     now += ms
   }
-  await Promise.all([measure(timing, () => waitedFor(passing(3))), waitedFor(passing(0))])
-  await waitedFor(passing(50))
+  await Promise.all([measure(timing, () => countDbWait(passing(3))), countDbWait(passing(0))])
+  await countDbWait(passing(50))
   assert.match(String(timing), /^db;dur=3\.000/)
 })

@@ -24,7 +24,7 @@ export class Timing {
   }
 
   /** PostgreSQL is waited for until this is called; statements at the same time count once. */
-  wait(): () => void {
+  startDbWait(): () => void {
     if (this.#waiting++ === 0) this.#waitingSince = this.#now()
     return () => {
       if (--this.#waiting === 0) this.#waitedMs += this.#now() - this.#waitingSince
@@ -54,7 +54,7 @@ export async function measure<T>(timing: Timing, work: () => T | Promise<T>): Pr
 }
 
 /** Counts as waiting for PostgreSQL if the request it is for is measured. */
-export function waitedFor<T>(answer: Promise<T>): Promise<T> {
+export function countDbWait<T>(answer: Promise<T>): Promise<T> {
   const timing = measured === 0 ? undefined : current.getStore()
-  return timing ? answer.finally(timing.wait()) : answer
+  return timing ? answer.finally(timing.startDbWait()) : answer
 }

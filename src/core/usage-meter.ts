@@ -11,7 +11,7 @@ export type TenantUsage = {
 export type EndpointUsage = { tenant: string; endpoint: string; status: number; requests: number }
 export type UsageBatch = { tenants: Map<string, TenantUsage>; endpoints: Map<string, EndpointUsage> }
 
-const nothing = (): TenantUsage => ({ requests: 0, bandwidth: 0, functions: 0, jobRuns: 0, streamPeak: 0 })
+const noUsage = (): TenantUsage => ({ requests: 0, bandwidth: 0, functions: 0, jobRuns: 0, streamPeak: 0 })
 
 /** Counts what is used, in memory: writing something for every request would cost more than most requests. */
 export class UsageMeter {
@@ -58,7 +58,7 @@ export class UsageMeter {
   }
 
   /** A batch that could not be written is counted with the next one. */
-  giveBack({ tenants, endpoints }: UsageBatch): void {
+  restore({ tenants, endpoints }: UsageBatch): void {
     for (const [tenant, lost] of tenants) {
       const used = this.#of(tenant)
       used.requests += lost.requests
@@ -77,7 +77,7 @@ export class UsageMeter {
   #of(tenant: string): TenantUsage {
     const known = this.#batch.tenants.get(tenant)
     if (known) return known
-    const made = nothing()
+    const made = noUsage()
     this.#batch.tenants.set(tenant, made)
     return made
   }

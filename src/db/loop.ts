@@ -12,12 +12,12 @@ export type LoopOptions = {
 }
 
 /** For gaps that follow how long something takes. */
-export const within = (least: number, value: number, most: number): number => Math.min(Math.max(value, least), most)
+export const clamp = (least: number, value: number, most: number): number => Math.min(Math.max(value, least), most)
 
 const FIRST_RETRY_MS = 100
 const LAST_RETRY_MS = 30_000
 
-type Waiting = { resolve: () => void; reject: (error: unknown) => void }
+type StepWaiter = { resolve: () => void; reject: (error: unknown) => void }
 
 /**
  * What follows the database: a step that runs on a poll, sooner when poked by a notification or by an own write, and
@@ -30,7 +30,7 @@ export class Loop {
   #wake: (() => void) | undefined
   #pausing: NodeJS.Timeout | undefined
   #later: NodeJS.Timeout | undefined
-  #waiting: Waiting[] = []
+  #waiting: StepWaiter[] = []
   readonly #ended: Promise<void>
 
   constructor(options: LoopOptions) {

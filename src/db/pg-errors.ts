@@ -64,62 +64,62 @@ const isConnectionError = (error: unknown): boolean =>
 const LOST = /^(?:08|57P0|53300)/
 
 /** A question about an error; whoever asks it need not know the SQLSTATEs. */
-type Is = (error: unknown) => boolean
+type ErrorTest = (error: unknown) => boolean
 const raised =
-  (...states: readonly string[]): Is =>
+  (...states: readonly string[]): ErrorTest =>
   (error) =>
     states.includes(sqlStateOf(error) ?? '')
 const raisedLike =
-  (pattern: RegExp): Is =>
+  (pattern: RegExp): ErrorTest =>
   (error) =>
     pattern.test(sqlStateOf(error) ?? '')
 
 /** PostgreSQL rolled back for reasons of its own: a serialisation failure, a deadlock. */
-export const isRolledBack: Is = raised('40001', '40P01')
+export const isRolledBack: ErrorTest = raised('40001', '40P01')
 /** A pipelined neighbour failed before the Parse this statement relied on. */
-export const isUnprepared: Is = raised('26000')
+export const isUnprepared: ErrorTest = raised('26000')
 /** A plan kept on the connection, whose result DDL has changed. */
-export const isOutdatedPlan: Is = (error) =>
+export const isOutdatedPlan: ErrorTest = (error) =>
   sqlStateOf(error) === '0A000' && databaseMessage(error)?.includes('cached plan') === true
 /** A cancel meant for another statement on the same connection hits whichever runs there. */
-export const isCanceledByRequest: Is = (error) =>
+export const isCanceledByRequest: ErrorTest = (error) =>
   sqlStateOf(error) === '57014' && databaseMessage(error)?.includes('user request') === true
 /** Too many clients: the connections that are there still work. */
-export const isCrowded: Is = raised('53300')
+export const isTooManyClients: ErrorTest = raised('53300')
 /** The database is there, but the login was changed or locked out. */
-export const isLoginRefused: Is = raisedLike(/^(28|42501)/)
+export const isLoginRefused: ErrorTest = raisedLike(/^(28|42501)/)
 /** The grammar itself refused the text. */
-export const isSyntaxError: Is = raised('42601')
-export const isMissingTable: Is = raised('42P01')
-export const isMissingColumn: Is = raised('42703')
+export const isSyntaxError: ErrorTest = raised('42601')
+export const isMissingTable: ErrorTest = raised('42P01')
+export const isMissingColumn: ErrorTest = raised('42703')
 /** The statement names something that is gone, or the plan of something that has another shape now. */
-export const isOutdated: Is = raised('42P01', '42703', '42704')
+export const isOutdated: ErrorTest = raised('42P01', '42703', '42704')
 /** Or operator. */
-export const isMissingFunction: Is = raised('42883')
-export const isAmbiguousFunction: Is = raised('42725')
+export const isMissingFunction: ErrorTest = raised('42883')
+export const isAmbiguousFunction: ErrorTest = raised('42725')
 /** A value that its type, or the domain of its type, does not take. */
-export const isBadValue: Is = raisedLike(/^22|^23514$/)
+export const isBadValue: ErrorTest = raisedLike(/^22|^23514$/)
 /** A row that does not fit its table, alone or beside the other rows of its statement. */
-export const isBadRow: Is = raisedLike(/^(?:21|22|23|42804|44|P0001|54|XX000)/)
+export const isBadRow: ErrorTest = raisedLike(/^(?:21|22|23|42804|44|P0001|54|XX000)/)
 /** What extensions and parsers raise that have no SQLSTATE of their own. */
-export const isUnnamedError: Is = raised('XX000')
+export const isUnnamedError: ErrorTest = raised('XX000')
 /** PostGIS has none for a geometry that it cannot read (XX000) or that does not fit the column (22023). */
-export const isBadGeometry: Is = raised('XX000', '22023')
+export const isBadGeometry: ErrorTest = raised('XX000', '22023')
 /** What was under way in a transaction when something before it failed. */
-export const isAborted: Is = raised('25P02')
+export const isAborted: ErrorTest = raised('25P02')
 /** By its timeout, or because somebody asked. */
-export const isCanceled: Is = raised('57014')
+export const isCanceled: ErrorTest = raised('57014')
 /** The connection broke, or was never there. */
-export const isConnectionLost: Is = (error) => {
+export const isConnectionLost: ErrorTest = (error) => {
   const state = sqlStateOf(error)
   return state === undefined ? isConnectionError(error) : state !== '08P01' && LOST.test(state)
 }
 /** Trouble of the server rather than of the statement: resources, shutdown, corruption. */
-export const isServerTrouble: Is = raisedLike(/^(?:08|53|57|58|XX00[12])/)
+export const isServerTrouble: ErrorTest = raisedLike(/^(?:08|53|57|58|XX00[12])/)
 /** Raised by svc.require_rows. */
-export const isRowMissing: Is = raised('SV404')
+export const isRowMissing: ErrorTest = raised('SV404')
 /** Raised by svc.lock_refresh. */
-export const isRefreshing: Is = raised('SV001')
+export const isRefreshing: ErrorTest = raised('SV001')
 
 /**
  * Conditions of appendix A of PostgreSQL's manual whose own names a client is told, because they are about what it sent.

@@ -5,7 +5,7 @@ import type { Auth, Route } from './route.ts'
 export type Identify = (bearer: string) => Identity | Promise<Identity>
 
 /** What callers without a bearer may do on the routes that keys may use: the data. */
-export type Visitors = 'all' | 'read' | 'none'
+export type AnonymousAccess = 'all' | 'read' | 'none'
 
 const MISSING = 'missing or invalid authorization header'
 
@@ -22,7 +22,7 @@ export function bearerOf(header: string | undefined, inQuery?: string): string |
 }
 
 /** Who calls, by the bearer alone; what they may do here is `admit`'s question. */
-export function whoCalls(
+export function identifyCaller(
   auth: Auth,
   authorization: string | undefined,
   /** The token that stands in the URL, on routes that take one. */
@@ -49,7 +49,7 @@ async function adminOnly(authorization: string | undefined, identify: Identify):
 }
 
 /** Throws unless the route lets this identity in. Default deny: every case that passes is named. */
-export function admit(route: Route, who: Identity, visitors: Visitors): void {
+export function admit(route: Route, who: Identity, visitors: AnonymousAccess): void {
   switch (route.auth) {
     case 'none':
       return
@@ -76,7 +76,7 @@ export function admit(route: Route, who: Identity, visitors: Visitors): void {
   admitKey(route, who.grant)
 }
 
-function admitVisitor({ access, openToVisitors }: Route, visitors: Visitors): void {
+function admitVisitor({ access, openToVisitors }: Route, visitors: AnonymousAccess): void {
   if (visitors === 'all' || access === 'none' || openToVisitors) return
   if (visitors === 'none' || access === 'write') throw unauthorized(MISSING)
 }
@@ -103,4 +103,4 @@ function refusal(who: Identity): AppError {
 
 /** Without auth there are no users, so routes that need one do not exist. */
 export const needsUser = (auth: Auth): boolean => auth === 'user' || auth === 'mfa' || auth === 'user-or-mfa'
-export const authIsOff = (): AppError => notFound('auth is not enabled', 'feature_disabled')
+export const authDisabled = (): AppError => notFound('auth is not enabled', 'feature_disabled')

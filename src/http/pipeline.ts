@@ -3,17 +3,17 @@ import type { AuditEntry } from '../core/audit-entry.ts'
 import { AppError, hasStatus, notFound } from '../core/errors.ts'
 import type { Observe } from '../core/observe.ts'
 import { measure, Timing } from '../core/timing.ts'
-import { admit, authIsOff, type Identify, needsUser, type Visitors, whoCalls } from './guard.ts'
+import { admit, authDisabled, type Identify, needsUser, type AnonymousAccess, identifyCaller } from './guard.ts'
 import { type Limiter, limitFor, pushLimitHeaders, type RateLimit, tooMany } from './rate-limit.ts'
 import type { Call, Reply, Route } from './route.ts'
 import { announcesBody, parseForm, parseJson, receiveBody, refuseEncoding, requireType } from './wire/body.ts'
 import { addressSubject } from './wire/client-address.ts'
 import { causesOf } from './wire/error-response.ts'
-import { type Exchange, HttpCall } from './wire/exchange.ts'
-import type { Receiving } from './wire/receiving.ts'
-import { createRouter, type Match } from './wire/router.ts'
+import { type Exchange, HttpCall } from './exchange.ts'
+import type { IncomingBodies } from './wire/incoming-bodies.ts'
+import { createRouter, type Match } from './router.ts'
 import { hasDotSegment } from './wire/target.ts'
-import { requireHandshake } from './wire/upgrade.ts'
+import { requireHandshake } from './upgrade.ts'
 
 export type Audit = (entry: AuditEntry) => Promise<void>
 
@@ -25,9 +25,9 @@ export type PipelineDeps = {
   observe: Observe
   authEnabled: boolean
   bodyLimit: number
-  receiving: Receiving
+  incomingBodies: IncomingBodies
   rateLimits: Readonly<Record<string, RateLimit | null>>
-  visitors: Visitors
+  anonymousAccess: AnonymousAccess
   /** Whether pages of this origin may call. */
   allowsOrigin: (origin: string) => boolean
   /** The limit of an app whose key or token calls; null = none. */
@@ -68,7 +68,7 @@ export function createPipeline(deps: PipelineDeps) {
     const { route } = match
     exchange.route = route
     const call = new HttpCall(exchange, match.names, match.raw)
-    if (!isPlain(route)) return guarded(deps, exchange, route, call)
+    if (!isUnguarded(route)) return guarded(deps, exchange, route, call)
     route.check(call)
     return route.run(call)
   }
@@ -91,28 +91,28 @@ function options(match: Match, headers: IncomingHttpHeaders): Reply {
 }
 
 /** Nothing to check, nothing to wait for: the shortest way, taken by /health. */
-const isPlain = (route: Route): boolean =>
+const isUnguarded = (route: Route): boolean =>
   route.auth === 'none' && route.bodyKind === 'none' && route.limit === undefined && route.audit === undefined
 
 async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<Reply> {
-  if (!deps.authEnabled && needsUser(route.auth)) throw authIsOff()
+  if (!deps.authEnabled && needsUser(route.auth)) throw authDisabled()
   if (route.upgrade) admitHandshake(deps, exchange)
   const inQuery = route.tokenInQuery ? call.query['token'] || undefined : undefined
   const { authorization } = exchange.request.headers
-  if (route.auth === 'lenient') await believeGoodBearer(exchange, authorization, deps.identify)
+  if (route.auth === 'lenient') await identifyLeniently(exchange, authorization, deps.identify)
   else {
-    const who = whoCalls(route.auth, authorization, inQuery, deps.identify)
+    const who = identifyCaller(route.auth, authorization, inQuery, deps.identify)
     exchange.who = who instanceof Promise ? await who : who
   }
   const timing = timingFor(exchange)
   timing?.mark('identify')
   // Ahead of the guard, because every answer to an app's key tells how its limit stands.
   if (exchange.who.kind === 'key') await spendAppToken(deps, exchange, exchange.who.grant.appId)
-  admit(route, exchange.who, deps.visitors)
+  admit(route, exchange.who, deps.anonymousAccess)
   if (route.limit !== undefined) await spendToken(deps, exchange, route.limit)
   timing?.mark('guard')
   route.check(call)
-  if (route.bodyKind !== 'none') await takeBody(deps, exchange, route, call)
+  if (route.bodyKind !== 'none') await receiveAndParse(deps, exchange, route, call)
   timing?.mark('body')
   const reply = await (timing ? measure(timing, () => route.run(call)) : route.run(call))
   timing?.mark('handler')
@@ -137,9 +137,9 @@ function admitHandshake({ allowsOrigin }: PipelineDeps, { request, upgradeHead }
   throw new AppError('origin_not_allowed', 'origin not allowed')
 }
 
-async function believeGoodBearer(exchange: Exchange, authorization: string | undefined, identify: Identify) {
+async function identifyLeniently(exchange: Exchange, authorization: string | undefined, identify: Identify) {
   try {
-    exchange.who = await whoCalls('lenient', authorization, undefined, identify)
+    exchange.who = await identifyCaller('lenient', authorization, undefined, identify)
   } catch (error) {
     if (!hasStatus(error, 401)) throw error
     exchange.badBearer = error
@@ -184,7 +184,7 @@ function requireTypeOf(route: Route, headers: IncomingHttpHeaders, type: string)
   }
 }
 
-async function takeBody(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<void> {
+async function receiveAndParse(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<void> {
   const { request } = exchange
   if (!announcesBody(request.headers)) return
   refuseEncoding(request.headers)
@@ -194,7 +194,7 @@ async function takeBody(deps: PipelineDeps, exchange: Exchange, route: Route, ca
   if (request.headers['content-length'] !== undefined) requireTypeOf(route, request.headers, type)
   const limit = route.bodyLimit ?? deps.bodyLimit
   if (Number(request.headers['content-length'] ?? 0) <= limit) exchange.continue()
-  const bytes = await receiveBody(request, limit, deps.receiving, addressSubject(exchange.ip))
+  const bytes = await receiveBody(request, limit, deps.incomingBodies, addressSubject(exchange.ip))
   if (bytes.length === 0) return
   requireTypeOf(route, request.headers, type)
   if (route.bodyKind === 'form') {

@@ -7,10 +7,10 @@ import type { FlatHeaders } from './wire/headers.ts'
 export type RateLimit = { readonly max: number; readonly seconds: number }
 
 /** How a subject stands in its window after this request; times are the database's, shared by all nodes. */
-export type Count = { count: number; secondsLeft: number; resetAt: number }
+export type WindowCount = { count: number; secondsLeft: number; resetAt: number }
 
 /** Counts one request; see db/counters.ts. */
-export type Counters = { add(key: string, seconds: number): Promise<Count> }
+export type Counters = { add(key: string, seconds: number): Promise<WindowCount> }
 
 export type Allowance = { allowed: boolean; limit: number; remaining: number; resetAt: number; retryAfter: number }
 
@@ -25,7 +25,7 @@ const MAX_BLOCKED = 100_000
 export function createLimiter({ counters }: { counters: Counters }): Limiter {
   const blocked = new Map<string, { allowance: Allowance; until: number; max: number }>()
 
-  const known = (key: string, max: number): Allowance | undefined => {
+  const cachedRefusal = (key: string, max: number): Allowance | undefined => {
     const entry = blocked.get(key)
     if (entry === undefined) return undefined
     const left = entry.until - performance.now()
@@ -38,9 +38,9 @@ export function createLimiter({ counters }: { counters: Counters }): Limiter {
   return {
     async takeToken(name, subject, rate) {
       const key = `${name}:${subject}`
-      const before = known(key, rate.max)
+      const before = cachedRefusal(key, rate.max)
       if (before) return before
-      const { count, secondsLeft, resetAt } = await counted(counters, key, rate.seconds)
+      const { count, secondsLeft, resetAt } = await countRequest(counters, key, rate.seconds)
       const allowance = {
         allowed: count <= rate.max,
         limit: rate.max,
@@ -60,7 +60,7 @@ export function createLimiter({ counters }: { counters: Counters }): Limiter {
 }
 
 /** Never unlimited: when nobody counts, nobody passes. */
-async function counted(counters: Counters, key: string, seconds: number): Promise<Count> {
+async function countRequest(counters: Counters, key: string, seconds: number): Promise<WindowCount> {
   try {
     return await counters.add(key, seconds)
   } catch (cause) {

@@ -121,7 +121,7 @@ export type Route = {
 }
 
 /** An answer's body: JSON of a type, other content by its media type, or none. */
-export type Answer = JsonType | { readonly content: string } | null
+export type ResponseBody = JsonType | { readonly content: string } | null
 
 export type Contract = {
   /** One line, as a reader of the reference sees it first. */
@@ -133,7 +133,7 @@ export type Contract = {
   /** Media types of a raw body, where it has several forms; `body` is its form as JSON. */
   readonly consumes?: readonly string[]
   /** By status. Failures need not be named: they are all alike. */
-  readonly answers: Readonly<Record<number, Answer>>
+  readonly answers: Readonly<Record<number, ResponseBody>>
 }
 
 /** `/api/things/{id}/{path...}` → 'id' | 'path' */
@@ -141,7 +141,7 @@ type ParamNames<Path extends string> = Path extends `${string}{${infer Name}}${i
   ? (Name extends `${infer Bare}...` ? Bare : Name) | ParamNames<Rest>
   : never
 
-export type Definition<At extends string, Body> = Omit<Contract, 'body'> & {
+export type RouteDefinition<At extends string, Body> = Omit<Contract, 'body'> & {
   auth: Auth
   access?: Access
   openToVisitors?: true
@@ -166,7 +166,7 @@ export type Definition<At extends string, Body> = Omit<Contract, 'body'> & {
 /** Paths use `{name}` for one segment and `{name...}` for the rest (or the rest before a last word), as docs/api.md writes them. */
 export function route<const At extends `${HttpMethod} /${string}`, Body = unknown>(
   at: At,
-  definition: Definition<At, Body>,
+  definition: RouteDefinition<At, Body>,
 ): Route {
   const [method, path] = at.split(' ') as [HttpMethod, string]
   const { summary, params, query, answers, body, accepts, consumes, requires, handle, ...rest } = definition

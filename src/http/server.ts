@@ -4,21 +4,21 @@ import { budgets } from '../core/budgets.ts'
 import { AppError, badRequest, serverBusy } from '../core/errors.ts'
 import { type Identity, userIdOf } from '../core/identity.ts'
 import type { BudgetLimits } from '../core/limits.ts'
-import type { Visitors } from './guard.ts'
+import type { AnonymousAccess } from './guard.ts'
 import { createPipeline, isOwnPath, type PipelineDeps } from './pipeline.ts'
 import type { RateLimit } from './rate-limit.ts'
 import type { Reply } from './route.ts'
 import { addressSubject, createClientAddress } from './wire/client-address.ts'
 import { drain } from './wire/drain.ts'
 import { causesOf, parserError, refuseSocket, stackOf, toAppError } from './wire/error-response.ts'
-import { Exchange } from './wire/exchange.ts'
+import { Exchange } from './exchange.ts'
 import { createHeaders, requestIdOf } from './wire/headers.ts'
 import { KEEP_ALIVE_SECONDS, PlainHeads, responseOn } from './wire/node-internals.ts'
-import { type ArrivalPace, Receiving } from './wire/receiving.ts'
-import { closeWhenStalled, writeReply } from './wire/reply.ts'
+import { type IncomingPace, IncomingBodies } from './wire/incoming-bodies.ts'
+import { closeWhenStalled, writeReply } from './reply.ts'
 import { loggedPath, splitTarget } from './wire/target.ts'
-import { type ReadingPace, Unsent } from './wire/unsent.ts'
-import { lastResponseOn, requestsUpgradedAt } from './wire/upgrade.ts'
+import { type ReadingPace, UnsentResponses } from './wire/unsent-responses.ts'
+import { lastResponseOn, requestsUpgradedAt } from './upgrade.ts'
 
 /** One finished request, for the access log and the metrics. Never bodies or bearers. */
 export type RequestInfo = {
@@ -39,10 +39,10 @@ export type RequestInfo = {
 }
 
 export type Budgets = {
-  answerBytes: number
-  arriving: BudgetLimits
-  arrivalPace: ArrivalPace
-  unsent: BudgetLimits
+  responseBytes: number
+  incomingBodies: BudgetLimits
+  incomingPace: IncomingPace
+  unsentResponses: BudgetLimits
   readingPace: ReadingPace
 }
 
@@ -56,7 +56,7 @@ export type HttpServerConfig = {
   shutdownTimeoutSeconds: number
   rateLimits: Readonly<Record<string, RateLimit | null>>
   /** `api.anonymous` */
-  anonymous?: Visitors
+  anonymous?: AnonymousAccess
   /** Requests handled at the same time; the next ones are told to come back. */
   maxConcurrent?: number
   /** How long a client may take for its headers and for its whole request. */
@@ -65,7 +65,7 @@ export type HttpServerConfig = {
   budgets?: Partial<Budgets>
 }
 
-type Deps = Omit<PipelineDeps, 'bodyLimit' | 'rateLimits' | 'receiving' | 'visitors' | 'allowsOrigin'> & {
+type Deps = Omit<PipelineDeps, 'bodyLimit' | 'rateLimits' | 'incomingBodies' | 'anonymousAccess' | 'allowsOrigin'> & {
   onRequest?: (info: RequestInfo) => void
   /** Runs when the drain begins; for long streams, which would otherwise hold it up. */
   onDrain?: () => void
@@ -84,16 +84,16 @@ const TIMEOUTS = { headersMs: 60_000, requestMs: 300_000 }
 export function createHttpServer(deps: Deps): HttpServer {
   const { config, observe, onRequest, sites, onDrain = () => {} } = deps
   const { bodyLimit, rateLimits, timeouts = TIMEOUTS } = config
-  const { arriving, arrivalPace, unsent: unsentShare, readingPace, answerBytes } = { ...budgets, ...config.budgets }
-  const receiving = new Receiving(arriving, arrivalPace)
-  const unsent = new Unsent(unsentShare, readingPace)
+  const limits = { ...budgets, ...config.budgets }
+  const incomingBodies = new IncomingBodies(limits.incomingBodies, limits.incomingPace)
+  const unsent = new UnsentResponses(limits.unsentResponses, limits.readingPace)
   const headers = createHeaders(config)
   const pipeline = createPipeline({
     ...deps,
     bodyLimit,
     rateLimits,
-    receiving,
-    visitors: config.anonymous ?? 'all',
+    incomingBodies,
+    anonymousAccess: config.anonymous ?? 'all',
     allowsOrigin: headers.allows,
   })
   const openPaths = new Set(deps.routes.filter(({ anyOrigin }) => anyOrigin).map(({ path }) => path))
@@ -140,7 +140,7 @@ export function createHttpServer(deps: Deps): HttpServer {
    * Requests that a client sends without waiting for the answers are worked on one by one: a connection is one caller,
    * who must not have dozens of answers made at once. Node lends a response the socket when it is its turn.
    */
-  function inTurn(request: IncomingMessage, response: ServerResponse, awaitsContinue = false): void {
+  function handleInOrder(request: IncomingMessage, response: ServerResponse, awaitsContinue = false): void {
     if (response.socket !== null) handle(request, response, awaitsContinue)
     else response.once('socket', () => setImmediate(handle, request, response, awaitsContinue))
   }
@@ -156,7 +156,7 @@ export function createHttpServer(deps: Deps): HttpServer {
     exchange.awaitsContinue = awaitsContinue
     exchange.upgradeHead = upgradeHead
     try {
-      if (handling - receiving.count > maxConcurrent) throw serverBusy()
+      if (handling - incomingBodies.count > maxConcurrent) throw serverBusy()
       if (request.headers.host === undefined && request.httpVersion === '1.1')
         throw badRequest('missing host header', 'bad_request')
       if (hasTwoHosts(request.rawHeaders)) throw badRequest('duplicate host header', 'bad_request')
@@ -187,7 +187,7 @@ export function createHttpServer(deps: Deps): HttpServer {
   }
 
   function send(exchange: Exchange, reply: Reply): void {
-    const bytes = writeReply(exchange, reply, draining || exchange.upgradeHead !== undefined, answerBytes, heads)
+    const bytes = writeReply(exchange, reply, draining || exchange.upgradeHead !== undefined, limits.responseBytes, heads)
     exchange.sentBytes = bytes
     if (exchange.response.writableLength > 0) unsent.watch(exchange.response, addressSubject(exchange.ip), bytes)
   }
@@ -195,20 +195,20 @@ export function createHttpServer(deps: Deps): HttpServer {
   /** A stream no longer counts as work at hand: thousands may be open, and each ends when it will. */
   function stream(exchange: Exchange, reply: Reply): void {
     const { request, response } = exchange
-    if (exchange.connectionTaken) {
-      reportAtEnd(request.socket, reported(exchange), reply.status)
+    if (exchange.isConnectionTaken) {
+      reportOnClose(request.socket, recordOf(exchange), reply.status)
       return
     }
     closeWhenStalled(response)
     // Events are few and far between; their buffer has a bound of its own.
     if (response.getHeader('content-type') !== 'text/event-stream') unsent.watchStream(response)
     response.on('error', () => response.destroy())
-    reportAtEnd(request.socket, exchange, reply.status, response)
+    reportOnClose(request.socket, exchange, reply.status, response)
   }
 
-  function reportAtEnd(
+  function reportOnClose(
     socket: Socket,
-    what: Reported,
+    what: RequestRecord,
     status: number,
     lasting: Socket | ServerResponse = socket,
   ): void {
@@ -245,7 +245,7 @@ export function createHttpServer(deps: Deps): HttpServer {
       })
     }
     try {
-      if (exchange.connectionTaken) exchange.request.socket.destroy()
+      if (exchange.isConnectionTaken) exchange.request.socket.destroy()
       else if (response.headersSent) response.destroy()
       else {
         const body = route?.errorBody ? route.errorBody(error) : error.toJSON()
@@ -264,7 +264,7 @@ export function createHttpServer(deps: Deps): HttpServer {
   }
 
   function report(
-    { method, pattern, target, startedAt, ip, requestId, who, sentBytes }: Reported,
+    { method, pattern, target, startedAt, ip, requestId, who, sentBytes }: RequestRecord,
     status: number,
   ): void {
     const info = {
@@ -293,8 +293,8 @@ export function createHttpServer(deps: Deps): HttpServer {
   }
 
   const refused = new WeakSet<Socket>()
-  server.on('request', (request: IncomingMessage, response: ServerResponse) => inTurn(request, response))
-  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => inTurn(request, response, true))
+  server.on('request', (request: IncomingMessage, response: ServerResponse) => handleInOrder(request, response))
+  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => handleInOrder(request, response, true))
   server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     handling++
     fail(open(request, response), new AppError('expectation_failed', 'expectation failed'))
@@ -350,10 +350,10 @@ export function createHttpServer(deps: Deps): HttpServer {
 }
 
 /** What is told of a request when it is over. */
-type Reported = Pick<Exchange, 'method' | 'pattern' | 'target' | 'startedAt' | 'ip' | 'requestId' | 'who' | 'sentBytes'>
+type RequestRecord = Pick<Exchange, 'method' | 'pattern' | 'target' | 'startedAt' | 'ip' | 'requestId' | 'who' | 'sentBytes'>
 
 /** A connection that was taken may stay for days, and the rest of its request would stay with it. */
-const reported = ({ method, pattern, target, startedAt, ip, requestId, who, sentBytes }: Exchange): Reported => ({
+const recordOf = ({ method, pattern, target, startedAt, ip, requestId, who, sentBytes }: Exchange): RequestRecord => ({
   method,
   pattern,
   target,

@@ -11,7 +11,7 @@ export const tooManyFailures = (seconds: number): AppError =>
 export const EMAIL_TAKEN = 'email already belongs to another account'
 
 /** Turns "this value is taken" into the sentence of the endpoint. */
-export async function orTaken<T>(work: Promise<T>, message: string): Promise<T> {
+export async function orEmailTaken<T>(work: Promise<T>, message: string): Promise<T> {
   try {
     return await work
   } catch (error) {

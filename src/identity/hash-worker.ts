@@ -3,7 +3,7 @@ import { Worker } from 'node:worker_threads'
 import type { Options } from '@node-rs/argon2'
 
 export type HashJob = { kind: 'hash'; password: string } | { kind: 'verify'; password: string; encoded: string }
-export type HashAnswer = { value: string | boolean } | { failure: string }
+export type HashResult = { value: string | boolean } | { failure: string }
 
 // Source text rather than a file of its own: it then starts the same way from the compiled output and from
 // TypeScript sources, whose loaders do not reach into worker threads on Node 20.

@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os'
 import type { Worker } from 'node:worker_threads'
 import type { Options } from '@node-rs/argon2'
 import { serverBusy } from '../core/errors.ts'
-import { type HashAnswer, type HashJob, startPasswordWorker } from './hash-worker.ts'
+import { type HashResult, type HashJob, startPasswordWorker } from './hash-worker.ts'
 
 export type Passwords = {
   hash(password: string): Promise<string>
@@ -30,7 +30,7 @@ export type PasswordConfig = {
 const IDLE_MS = 30_000
 
 type Task = { job: HashJob; resolve: (value: string | boolean) => void; reject: (error: Error) => void }
-type Seat = { worker: Worker; task: Task | undefined; idle: NodeJS.Timeout | undefined }
+type WorkerSlot = { worker: Worker; task: Task | undefined; idle: NodeJS.Timeout | undefined }
 
 /** argon2id off the event loop: few low-priority threads, started when first needed, behind a bounded queue. */
 export function createPasswords(config: PasswordConfig): Passwords {
@@ -39,75 +39,75 @@ export function createPasswords(config: PasswordConfig): Passwords {
     timeCost: config.argon2_time,
     parallelism: config.argon2_threads,
   }
-  const maxSeats = Math.max(1, Math.min(config.hash_concurrency, availableParallelism()))
-  const seats = new Set<Seat>()
+  const maxSlots = Math.max(1, Math.min(config.hash_concurrency, availableParallelism()))
+  const slots = new Set<WorkerSlot>()
   const waiting: Task[] = []
   let closed = false
 
   function submit(job: HashJob): Promise<string | boolean> {
     return new Promise((resolve, reject) => {
       const task = { job, resolve, reject }
-      const seat = closed ? undefined : freeSeat()
-      if (seat) give(seat, task)
+      const slot = closed ? undefined : freeSlot()
+      if (slot) assign(slot, task)
       else if (!closed && waiting.length < config.hash_queue) waiting.push(task)
       else reject(serverBusy())
     })
   }
 
-  function freeSeat(): Seat | undefined {
-    for (const seat of seats) if (!seat.task) return seat
-    return seats.size < maxSeats ? newSeat() : undefined
+  function freeSlot(): WorkerSlot | undefined {
+    for (const slot of slots) if (!slot.task) return slot
+    return slots.size < maxSlots ? newSlot() : undefined
   }
 
-  function newSeat(): Seat {
+  function newSlot(): WorkerSlot {
     const worker = startPasswordWorker(options)
-    const seat: Seat = { worker, task: undefined, idle: undefined }
-    worker.on('message', (answer: HashAnswer) => {
-      const task = seat.task
-      seat.task = undefined
+    const slot: WorkerSlot = { worker, task: undefined, idle: undefined }
+    worker.on('message', (answer: HashResult) => {
+      const task = slot.task
+      slot.task = undefined
       if ('failure' in answer) task?.reject(new Error(`password hashing failed: ${answer.failure}`))
       else task?.resolve(answer.value)
-      next(seat)
+      next(slot)
     })
-    worker.on('error', (error) => lost(seat, error))
-    worker.on('exit', () => lost(seat, new Error('password worker ended')))
-    seats.add(seat)
-    return seat
+    worker.on('error', (error) => onWorkerLost(slot, error))
+    worker.on('exit', () => onWorkerLost(slot, new Error('password worker ended')))
+    slots.add(slot)
+    return slot
   }
 
-  function give(seat: Seat, task: Task): void {
-    clearTimeout(seat.idle)
-    seat.task = task
-    seat.worker.ref()
-    seat.worker.postMessage(task.job)
+  function assign(slot: WorkerSlot, task: Task): void {
+    clearTimeout(slot.idle)
+    slot.task = task
+    slot.worker.ref()
+    slot.worker.postMessage(task.job)
   }
 
-  function next(seat: Seat): void {
+  function next(slot: WorkerSlot): void {
     const task = waiting.shift()
     if (task) {
-      give(seat, task)
+      assign(slot, task)
       return
     }
-    seat.worker.unref()
-    seat.idle = setTimeout(() => {
-      seats.delete(seat)
-      void seat.worker.terminate()
+    slot.worker.unref()
+    slot.idle = setTimeout(() => {
+      slots.delete(slot)
+      void slot.worker.terminate()
     }, IDLE_MS).unref()
   }
 
-  function lost(seat: Seat, error: Error): void {
-    clearTimeout(seat.idle)
-    seats.delete(seat)
-    seat.task?.reject(error)
-    seat.task = undefined
+  function onWorkerLost(slot: WorkerSlot, error: Error): void {
+    clearTimeout(slot.idle)
+    slots.delete(slot)
+    slot.task?.reject(error)
+    slot.task = undefined
     const task = closed ? undefined : waiting.shift()
-    if (task) give(newSeat(), task)
+    if (task) assign(newSlot(), task)
   }
 
   return {
     hash: async (password) => String(await submit({ kind: 'hash', password: normal(password) })),
     verify: async (password, encoded) => {
-      if (encoded !== undefined && isReadable(encoded)) {
+      if (encoded !== undefined && isSupportedHash(encoded)) {
         return (await submit({ kind: 'verify', password: normal(password), encoded })) === true
       }
       await submit({ kind: 'hash', password: normal(password) })
@@ -117,7 +117,7 @@ export function createPasswords(config: PasswordConfig): Passwords {
     stop: async () => {
       closed = true
       for (const task of waiting.splice(0)) task.reject(serverBusy())
-      await Promise.all([...seats].map((seat) => seat.worker.terminate()))
+      await Promise.all([...slots].map((slot) => slot.worker.terminate()))
     },
   }
 }
@@ -126,8 +126,8 @@ export function createPasswords(config: PasswordConfig): Passwords {
 const BCRYPT = /^\$2[aby]\$(0[4-9]|1[0-5])\$[./A-Za-z0-9]{53}$/
 const ARGON2 = /^\$argon2(?:id?|d)\$v=\d+\$m=\d{1,6},t=\d{1,2},p=\d{1,2}\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+$/
 
-const isReadable = (encoded: string): boolean => ARGON2.test(encoded) || BCRYPT.test(encoded)
-export const isForeign = (encoded: string): boolean => BCRYPT.test(encoded)
+const isSupportedHash = (encoded: string): boolean => ARGON2.test(encoded) || BCRYPT.test(encoded)
+export const isBcrypt = (encoded: string): boolean => BCRYPT.test(encoded)
 
 /** The same letters typed on another keyboard are the same password (NIST SP 800-63B, 3.1.1.2). */
 const normal = (password: string): string => password.normalize('NFC')

@@ -13,9 +13,9 @@ export const deviceOf = (call: Pick<Call, 'headers' | 'ip'>): Device => ({
   ip: call.ip,
 })
 
-export type User = { id: string; email: string; is_anonymous: boolean } & Record<string, unknown>
+export type UserJson = { id: string; email: string; is_anonymous: boolean } & Record<string, unknown>
 export type AuthResponse =
-  | { token: string; refreshToken: string; user: User }
+  | { token: string; refreshToken: string; user: UserJson }
   | { mfa_pending: true; mfa_token: string }
 
 export type FirstFactor = 'password' | 'otp' | 'oauth' | 'anonymous' | 'webauthn'

@@ -67,7 +67,7 @@ test('hundreds of senders that never end their bodies hold up nobody', async () 
 test('a body has to come at some rate', async () => {
   const api = await serve(routes, {
     bodyLimit: MB,
-    budgets: { arrivalPace: { graceMs: 3_000, bytesPerSecond: 100_000 } },
+    budgets: { incomingPace: { graceMs: 3_000, bytesPerSecond: 100_000 } },
   })
   const dripping = open(api.port, posted(MB, '"'))
   const drip = setInterval(() => dripping.socket.write('x'), 20)

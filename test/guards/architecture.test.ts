@@ -87,11 +87,9 @@ const knownFileCircles = [
   'src/features/storage/blobs/blobs.ts src/features/storage/blobs/sql.ts',
 ]
 const knownFolderCircles = [
-  'src/cli src/cli/files src/cli/serve src/cli/typescript',
   'src/db src/db/changes src/db/schema src/db/schema/introspect src/db/schema/spatial src/db/wire',
   'src/features/collections src/features/collections/batch',
   'src/features/storage src/features/storage/cdn',
-  'src/http src/http/wire',
 ]
 
 /** Circles that are not part of a known one. */

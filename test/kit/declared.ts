@@ -2,8 +2,8 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
 import { errorCatalogue } from '../../src/core/errors.ts'
 import { failure, type JsonSchema } from '../../src/core/json-type.ts'
-import { type Answer, json, type Route, route } from '../../src/http/route.ts'
-import { createRouter } from '../../src/http/wire/router.ts'
+import { type ResponseBody, json, type Route, route } from '../../src/http/route.ts'
+import { createRouter } from '../../src/http/router.ts'
 import { splitTarget } from '../../src/http/wire/target.ts'
 
 type Answered = { status: number; text: string; headers: Headers }
@@ -56,7 +56,7 @@ function routeOf(at: 'GET /', { parameters, responses }: Operation): Route {
   })
 }
 
-function answerOf(content: Media | undefined): Answer {
+function answerOf(content: Media | undefined): ResponseBody {
   const [type, media] = Object.entries(content ?? {})[0] ?? []
   if (type === undefined) return null
   return type === 'application/json' && media?.schema ? media.schema : { content: type }

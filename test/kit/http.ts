@@ -4,14 +4,14 @@ import { unauthorized } from '../../src/core/errors.ts'
 import type { Identity } from '../../src/core/identity.ts'
 import type { Observation } from '../../src/core/observe.ts'
 import { createLimiter } from '../../src/http/rate-limit.ts'
-import { type Definition, route as declared, type HttpMethod, type Route } from '../../src/http/route.ts'
+import { type RouteDefinition, route as declared, type HttpMethod, type Route } from '../../src/http/route.ts'
 import { createHttpServer, type HttpServer, type HttpServerConfig, type RequestInfo } from '../../src/http/server.ts'
 import { atEnd } from './at-end.ts'
 
 /** A route of a test, which need not say what it answers. */
 export const route = <const At extends `${HttpMethod} /${string}`, Body = unknown>(
   at: At,
-  definition: Omit<Definition<At, Body>, 'summary' | 'answers'>,
+  definition: Omit<RouteDefinition<At, Body>, 'summary' | 'answers'>,
 ): Route => declared(at, { summary: 'a route of a test', answers: {}, ...definition })
 
 export type Bench = {

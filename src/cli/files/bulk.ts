@@ -4,8 +4,8 @@ import { extname } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { ReadableStream } from 'node:stream/web'
-import { type Context, UsageError } from '../command.ts'
-import { askAdmin } from '../server-api.ts'
+import { type Context, UsageError } from '../command/command.ts'
+import { fetchAdmin } from '../command/server-api.ts'
 import { Progress } from './progress.ts'
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -33,7 +33,7 @@ export async function exportTable(context: Context): Promise<number> {
   }
   const format = formatOf(context, file)
   const path = `/api/collections/${encodeURIComponent(table)}/export.${format}?${query}`
-  const { body } = await askAdmin(context, path)
+  const { body } = await fetchAdmin(context, path)
   const rows = Readable.fromWeb((body ?? new Blob([]).stream()) as ReadableStream)
   if (file === undefined || file === '-') await pipeline(rows, process.stdout, { end: false })
   else {
@@ -67,7 +67,7 @@ export async function importTable(context: Context): Promise<number> {
   const headers = { 'content-type': TYPES[formatOf(context, file)] ?? '' }
   const init = { method: 'POST', headers, body: Readable.from(sent()), duplex: 'half' } as unknown as RequestInit
   try {
-    const text = await (await askAdmin(context, path, init)).text()
+    const text = await (await fetchAdmin(context, path, init)).text()
     progress.fileDone()
     const { created, updated, skipped } = JSON.parse(text) as Record<string, number>
     context.print(context.json ? text : `${created} created, ${updated} updated, ${skipped} skipped`)

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import type { Context } from '../command.ts'
-import { askAdmin } from '../server-api.ts'
+import type { Context } from '../command/command.ts'
+import { fetchAdmin } from '../command/server-api.ts'
 
 /** Uploads a file as a form, streamed from disk; resolves to the text of the answer. */
 export async function sendFile(
@@ -20,7 +20,7 @@ export async function sendFile(
     }
     yield Buffer.from(`\r\n--${boundary}--\r\n`)
   }
-  const response = await askAdmin(context, path, {
+  const response = await fetchAdmin(context, path, {
     method: 'POST',
     headers: { 'content-type': `multipart/form-data; boundary=${boundary}` },
     body: ReadableStream.from(form()),

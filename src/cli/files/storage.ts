@@ -2,9 +2,9 @@ import { createWriteStream } from 'node:fs'
 import { basename } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { type Context, UsageError } from '../command.ts'
-import { askAdmin, callAdmin } from '../server-api.ts'
-import { textTable } from '../text-table.ts'
+import { type Context, UsageError } from '../command/command.ts'
+import { fetchAdmin, callAdmin } from '../command/server-api.ts'
+import { textTable } from '../command/text-table.ts'
 import { sendFile } from './send-file.ts'
 
 type Item = { name: string; size: number; contentType: string; updatedAt: string }
@@ -32,19 +32,19 @@ export async function listFiles(context: Context): Promise<number> {
   return 0
 }
 
-export async function get(context: Context): Promise<number> {
+export async function getFile(context: Context): Promise<number> {
   const [from = '', to = basename(from), ...more] = context.args
   const [, bucket, name] = /^([^/]+)\/(.+)$/.exec(from) ?? []
   if (bucket === undefined || name === undefined || more.length > 0) {
     throw new UsageError('usage: svc storage get <bucket>/<name> [<file>]')
   }
-  const { body } = await askAdmin(context, `/api/storage/${encodeURIComponent(bucket)}/${encoded(name)}`)
+  const { body } = await fetchAdmin(context, `/api/storage/${encodeURIComponent(bucket)}/${encoded(name)}`)
   const source = body ? Readable.fromWeb(body as Parameters<typeof Readable.fromWeb>[0]) : Readable.from([])
   await pipeline(source, to === '-' ? process.stdout : createWriteStream(to), { end: to !== '-' })
   return 0
 }
 
-export async function put(context: Context): Promise<number> {
+export async function putFile(context: Context): Promise<number> {
   const [from, to = '', ...more] = context.args
   const [bucket = '', ...path] = to.split('/')
   if (from === undefined || bucket === '' || more.length > 0) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { Writable } from 'node:stream'
 import { test } from 'node:test'
-import { type Level, type Observation, operatorWarning } from '../../core/observe.ts'
+import { type LogLevel, type Observation, operatorWarning } from '../../core/observe.ts'
 import { jsonLine, textLine } from './lines.ts'
 import { createLog } from './log.ts'
 import { createRing } from './ring.ts'
@@ -11,7 +11,7 @@ const AT = Date.UTC(2026, 0, 2, 3, 4, 5, 678)
 const TIME = '2026-01-02T03:04:05.678Z'
 
 /** The sinks take any words. */
-const said = (level: Level, message: string, attrs: NonNullable<Observation['attrs']> = {}): Observation => ({
+const said = (level: LogLevel, message: string, attrs: NonNullable<Observation['attrs']> = {}): Observation => ({
   ...operatorWarning(message),
   level,
   attrs,

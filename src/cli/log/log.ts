@@ -1,10 +1,10 @@
-import { fanOut, type Level, type LogEntry, levelOf, type Observe } from '../../core/observe.ts'
+import { fanOut, type LogLevel, type LogEntry, levelOf, type Observe } from '../../core/observe.ts'
 import { redact } from '../../core/redact.ts'
 import { jsonLine, textLine } from './lines.ts'
 import { createRing } from './ring.ts'
 import { createLineWriter } from './writer.ts'
 
-export type LogConfig = { level: Level; format: 'json' | 'text'; buffer_size: number }
+export type LogConfig = { level: LogLevel; format: 'json' | 'text'; buffer_size: number }
 
 export type Log = {
   observe: Observe
@@ -13,7 +13,7 @@ export type Log = {
   flush(): void
 }
 
-const RANK: Record<Level, number> = { debug: 0, info: 1, warn: 2, error: 3 }
+const RANK: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 }
 
 /** What the server says goes to stdout and to the ring buffer; stderr is kept for the sentence of a failed start. */
 export function createLog(config: LogConfig, stream = process.stdout): Log {
@@ -33,7 +33,7 @@ export function createLog(config: LogConfig, stream = process.stdout): Log {
 }
 
 const filtered =
-  (level: Level, sink: Observe): Observe =>
+  (level: LogLevel, sink: Observe): Observe =>
   (observation) => {
     if (RANK[levelOf(observation)] >= RANK[level]) sink(observation)
   }

@@ -3,11 +3,11 @@ import { redact } from '../../core/redact.ts'
 
 export type Ring = { sink: Observe; entries(): LogEntry[] }
 
-type Kept = { at: number; observation: Observation }
+type RingEntry = { at: number; observation: Observation }
 
 /** The last `size` observations, overwritten in a circle: keeping one costs no allocation beyond itself. */
 export function createRing(size: number, now: () => number = Date.now): Ring {
-  const kept: Kept[] = []
+  const kept: RingEntry[] = []
   let next = 0
   return {
     sink(observation) {
@@ -19,7 +19,7 @@ export function createRing(size: number, now: () => number = Date.now): Ring {
   }
 }
 
-function entryOf({ at, observation }: Kept): LogEntry {
+function entryOf({ at, observation }: RingEntry): LogEntry {
   const { message, attrs, verbatim } = observation
   return {
     time: new Date(at).toISOString(),

@@ -32,10 +32,10 @@ export function createLineWriter(
       waiting = []
       return
     }
-    stream.write(taken())
+    stream.write(takeLines())
   }
 
-  function taken(): string {
+  function takeLines(): string {
     let text = ''
     if (dropped > 0) {
       const attrs = { lines: dropped }
@@ -58,7 +58,7 @@ export function createLineWriter(
     flushNow() {
       clearTimeout(timer)
       timer = undefined
-      const rest = Buffer.from(taken())
+      const rest = Buffer.from(takeLines())
       let written = 0
       for (let tries = 0; written < rest.length && tries < 100; tries++) {
         try {

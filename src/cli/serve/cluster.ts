@@ -5,7 +5,7 @@ import { sleep } from '../../core/clock.ts'
 import { reasonOf } from '../../core/errors.ts'
 import type { Observe } from '../../core/observe.ts'
 import { type Embedded, startEmbedded } from '../../db/setup/embedded/embedded.ts'
-import type { BannerFacts } from '../banner.ts'
+import type { BannerFacts } from './banner.ts'
 import { Peer } from './peer.ts'
 import type { Server } from './single.ts'
 
@@ -20,10 +20,10 @@ type Worker = { forked: Forked; peer: Peer; isServing: boolean; ended: Promise<v
 const SHORT_LIFE_MS = 10_000
 const MAX_DELAY_MS = 10_000
 /** For the answer of a worker. */
-const PATIENCE_MS = 5_000
+const REQUEST_TIMEOUT_MS = 5_000
 
 /** A worker ended without a reason of its own. */
-class Ended extends Error {}
+class WorkerExited extends Error {}
 
 /** Several processes on one port; see docs/decisions/0026-workers.md. */
 export class Cluster implements Server {
@@ -74,11 +74,11 @@ export class Cluster implements Server {
   }
 
   async issueAdminToken(): Promise<string | undefined> {
-    return (await this.#anyone('issue admin token')) as string | undefined
+    return (await this.#requestAny('issue admin token')) as string | undefined
   }
 
   async endAdminToken(token: string): Promise<void> {
-    await this.#anyone('end admin token', token)
+    await this.#requestAny('end admin token', token)
   }
 
   /**
@@ -89,7 +89,7 @@ export class Cluster implements Server {
     this.#isStopping = true
     const shareMs = (this.#config.server.shutdown_timeout * 1000) / this.#config.server.workers
     for (const { peer, ended } of [...this.#workers]) {
-      peer.ask('stop').catch(() => {})
+      peer.request('stop').catch(() => {})
       await Promise.race([ended, sleep(shareMs)])
     }
     const late = sleep((this.#config.server.shutdown_timeout + 5) * 1000)
@@ -101,21 +101,21 @@ export class Cluster implements Server {
   /** Resolves when a new worker serves. */
   #startWorker(): Promise<Ready> {
     const forked = nodeCluster.fork()
-    const peer = new Peer(forked, PATIENCE_MS)
+    const peer = new Peer(forked, REQUEST_TIMEOUT_MS)
     const startedAt = performance.now()
     const { stdout, stderr } = forked.process
     if (stdout) forwardLines(stdout, process.stdout)
     if (stderr) forwardLines(stderr, process.stderr)
     const assignment: Assignment = { workers: this.#config.server.workers, embeddedUrl: this.#embedded?.url }
     peer.answer('assignment', () => assignment)
-    peer.answer('everyone', (kind) => this.#everyone(String(kind)))
+    peer.answer('everyone', (kind) => this.#requestAll(String(kind)))
     return new Promise((resolve, reject) => {
       const ended = new Promise<void>((left) => {
         forked.once('exit', (code, signal) => {
           this.#workers.delete(worker)
           peer.gone()
           left()
-          reject(new Ended('a worker ended at its start'))
+          reject(new WorkerExited('a worker ended at its start'))
           if (worker.isServing)
             this.#replace(forked.process.pid, performance.now() - startedAt, signal ?? `exit code ${code}`)
         })
@@ -126,7 +126,7 @@ export class Cluster implements Server {
       peer.answer('ready', (ready) => {
         worker.isServing = true
         // It was still starting when the others were stopped.
-        if (this.#isStopping) peer.ask('stop').catch(() => {})
+        if (this.#isStopping) peer.request('stop').catch(() => {})
         resolve(ready as Ready)
       })
     })
@@ -146,7 +146,7 @@ export class Cluster implements Server {
   /** One that says why it cannot start ends the start of all; one that was killed meanwhile is replaced as at any time. */
   async #startAnother(): Promise<void> {
     await this.#startWorker().catch((error: unknown) => {
-      if (!(error instanceof Ended)) throw error
+      if (!(error instanceof WorkerExited)) throw error
       this.#startLater(error)
     })
   }
@@ -171,16 +171,16 @@ export class Cluster implements Server {
   }
 
   /** A worker that is just ending gives no answer. */
-  async #everyone(kind: string): Promise<unknown[]> {
-    const answers = await Promise.allSettled(this.#serving.map(({ peer }) => peer.ask(`own ${kind}`)))
+  async #requestAll(kind: string): Promise<unknown[]> {
+    const answers = await Promise.allSettled(this.#serving.map(({ peer }) => peer.request(`own ${kind}`)))
     return answers.flatMap((answer) =>
       answer.status === 'fulfilled' && answer.value !== undefined ? [answer.value] : [],
     )
   }
 
-  async #anyone(kind: string, about?: unknown): Promise<unknown> {
+  async #requestAny(kind: string, about?: unknown): Promise<unknown> {
     for (const { peer } of this.#serving) {
-      const answer = await peer.ask(kind, about).catch(() => undefined)
+      const answer = await peer.request(kind, about).catch(() => undefined)
       if (answer !== undefined) return answer
     }
     return undefined

@@ -25,14 +25,14 @@ test('a worker that hangs costs its own figures and nobody else the answer', asy
   const workers = [asking, hanging].map(({ toWorker }) => new Peer(toWorker, 5_000))
   const first = workers[0] as Peer
   first.answer('everyone', async () => {
-    const [own, other] = workers.map((worker) => settled(worker.ask('own figures')))
+    const [own, other] = workers.map((worker) => settled(worker.request('own figures')))
     const heard = await own
     t.mock.timers.tick(5_000)
     return [heard, await other]
   })
   const worker = new Peer(asking.toParent)
   worker.answer('own figures', () => 7)
-  assert.deepEqual(await worker.ask('everyone'), [{ value: 7 }, { message: 'no answer: own figures' }])
+  assert.deepEqual(await worker.request('everyone'), [{ value: 7 }, { message: 'no answer: own figures' }])
 })
 
 test('a worker waits for its parent as long as that takes', async (t) => {
@@ -40,7 +40,7 @@ test('a worker waits for its parent as long as that takes', async (t) => {
   const { toWorker, toParent } = channel()
   let answer: (value: unknown) => void = () => {}
   new Peer(toWorker, 5_000).answer('assignment', () => new Promise((resolve) => (answer = resolve)))
-  const asked = new Peer(toParent).ask('assignment')
+  const asked = new Peer(toParent).request('assignment')
   await new Promise(setImmediate)
   t.mock.timers.tick(3_600_000)
   answer('work')
@@ -50,15 +50,15 @@ test('a worker waits for its parent as long as that takes', async (t) => {
 test('nobody waits for a process that ended', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const peer = new Peer(channel().toWorker, 5_000)
-  const asked = settled(peer.ask('stop'))
+  const asked = settled(peer.request('stop'))
   peer.gone()
   assert.deepEqual(await asked, { message: 'the process ended' })
-  assert.deepEqual(await settled(peer.ask('stop')), { message: 'nobody to ask: stop' })
+  assert.deepEqual(await settled(peer.request('stop')), { message: 'nobody to ask: stop' })
 })
 
 test('a process that has just ended is no answer, and ends nobody else', async () => {
   const child = spawn(process.execPath, ['-e', ''], { stdio: ['ignore', 'ignore', 'ignore', 'ipc'] })
   const peer = new Peer(child, 500)
   await once(child, 'exit')
-  await assert.rejects(peer.ask('stop'), { message: 'no answer: stop' })
+  await assert.rejects(peer.request('stop'), { message: 'no answer: stop' })
 })

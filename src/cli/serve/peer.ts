@@ -23,7 +23,7 @@ export class Peer {
   readonly #channel: PeerChannel
   readonly #patienceMs: number | undefined
   readonly #answers = new Map<string, (about: unknown) => unknown>()
-  readonly #waiting = new Map<number, (answer: Omit<Answer, 'svc' | 'id'>) => void>()
+  readonly #waiting = new Map<number, (onRequest: Omit<Answer, 'svc' | 'id'>) => void>()
   #lastId = 0
   #isGone = false
 
@@ -43,7 +43,7 @@ export class Peer {
   }
 
   /** Rejects with what the other side says went wrong, when it says nothing in time, or is gone. */
-  ask(kind: string, about?: unknown): Promise<unknown> {
+  request(kind: string, about?: unknown): Promise<unknown> {
     if (this.#isGone) return Promise.reject(new Error(`nobody to ask: ${kind}`))
     const id = ++this.#lastId
     return new Promise((resolve, reject) => {

@@ -4,7 +4,7 @@ import { startApp } from '../../app.ts'
 import { type Config, publicBaseUrl } from '../../config/config.ts'
 import { version } from '../../core/version.ts'
 import { databaseRefusal } from '../../db/pg-errors.ts'
-import type { BannerFacts } from '../banner.ts'
+import type { BannerFacts } from './banner.ts'
 import type { Log } from '../log/log.ts'
 
 /** A running server as `svc start` sees it: this process, or several workers. */
@@ -27,14 +27,14 @@ export async function factsOf(app: RunningServer, config: Config): Promise<Banne
   return {
     appVersion: version,
     url: publicBaseUrl(config, port),
-    database: `PostgreSQL ${serverVersion} ${placeOf(config)}`,
+    database: `PostgreSQL ${serverVersion} ${databaseLocation(config)}`,
     capabilities,
     warnings,
     adminPassword: app.generatedPassword,
   }
 }
 
-const placeOf = ({ database, data_dir }: Config): string => {
+const databaseLocation = ({ database, data_dir }: Config): string => {
   if (database.url === '') return `embedded in ${data_dir}`
   return URL.canParse(database.url) ? `at ${new URL(database.url).host || 'a local socket'}` : 'as configured'
 }

@@ -1,6 +1,6 @@
 import { startApp } from '../../app.ts'
 import type { Peers } from '../../core/peers.ts'
-import type { Context } from '../command.ts'
+import type { Context } from '../command/command.ts'
 import { createLog } from '../log/log.ts'
 import type { Assignment, Ready } from './cluster.ts'
 import { limitsOf } from './limits.ts'
@@ -15,10 +15,10 @@ export async function serveAsWorker(context: Context): Promise<number> {
   // The parent decides who stops when; a terminal sends its signals to all of them.
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => {})
   watchForBugs(log)
-  const { workers, embeddedUrl } = (await parent.ask('assignment')) as Assignment
+  const { workers, embeddedUrl } = (await parent.request('assignment')) as Assignment
   const askAllWorkers: Peers = (kind, own) => {
     parent.answer(`own ${kind}`, own)
-    return async () => (await parent.ask('everyone', kind)) as ReturnType<typeof own>[]
+    return async () => (await parent.request('everyone', kind)) as ReturnType<typeof own>[]
   }
   try {
     const progress = context.json ? () => {} : context.print
@@ -39,11 +39,11 @@ export async function serveAsWorker(context: Context): Promise<number> {
       })
     })
     const ready: Ready = { url: app.url, facts: await factsOf(app, config) }
-    await parent.ask('ready', ready)
+    await parent.request('ready', ready)
     context.onServing()
     collectRarely()
   } catch (error) {
-    await parent.ask('failed', explainStart(config, error).message)
+    await parent.request('failed', explainStart(config, error).message)
     process.exit(1)
   }
   return new Promise(() => {})

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs'
-import { type Context, UsageError } from '../command.ts'
-import { callAdmin } from '../server-api.ts'
+import { type Context, UsageError } from '../command/command.ts'
+import { callAdmin } from '../command/server-api.ts'
 import { typesOf } from './database-types.ts'
 
 /** TypeScript types of the live schema, as the server describes it. */

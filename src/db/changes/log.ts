@@ -4,7 +4,7 @@ import { type Identity, SYSTEM } from '../../core/identity.ts'
 import type { WordsBetween } from '../../core/observations.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db, Notifications, Relayed } from '../db.ts'
-import { Loop, type LoopOptions, within } from '../loop.ts'
+import { Loop, type LoopOptions, clamp } from '../loop.ts'
 import type { Sql } from '../sql.ts'
 import { Appender } from './append.ts'
 import { Settled } from './settled.ts'
@@ -152,14 +152,14 @@ export class ChangeLog {
     this.#settling = this.#loop('settling', {
       step: () => this.#settle(),
       everyMs: POLL_MS,
-      gapMs: (tookMs) => within(SETTLE_GAP_MS, tookMs * GAP_FACTOR, MAX_SETTLE_GAP_MS),
+      gapMs: (tookMs) => clamp(SETTLE_GAP_MS, tookMs * GAP_FACTOR, MAX_SETTLE_GAP_MS),
     })
     this.#telling = this.#loop('notify', {
       // Only a wake-up: whoever misses it polls.
       step: () => this.#db.fly(SYSTEM, notifyReaders(this.#me)).then(() => undefined),
       everyMs: Number.POSITIVE_INFINITY,
       firstMs: Number.POSITIVE_INFINITY,
-      gapMs: (tookMs) => within(NOTIFY_GAP_MS, tookMs * GAP_FACTOR, MAX_NOTIFY_GAP_MS),
+      gapMs: (tookMs) => clamp(NOTIFY_GAP_MS, tookMs * GAP_FACTOR, MAX_NOTIFY_GAP_MS),
     })
     this.#unlisten = await this.#db.listen(
       CHANNEL,
@@ -243,7 +243,7 @@ export class ChangeLog {
     const loop = this.#loop('read', {
       step,
       everyMs: POLL_MS,
-      gapMs: () => within(gapMs(), readMs * READ_GAP_FACTOR, MAX_READ_GAP_MS),
+      gapMs: () => clamp(gapMs(), readMs * READ_GAP_FACTOR, MAX_READ_GAP_MS),
     })
     this.#readers.add(loop)
     return {

@@ -125,7 +125,7 @@ test('answers that arrive together have one budget over all connections, and sma
   // The beginning of an answer that takes all but a little, and does not end.
   const mayHold = () => true
   const slow = wholeMessages({ receiving, feed: () => assert.fail(), refuse: assert.fail, mayHold })
-  const size = budgets.answersBytes - 10 * 2 ** 20
+  const size = budgets.queryResultBytes - 10 * 2 ** 20
   const header = Buffer.from('D\0\0\0\0\0\0')
   header.writeUInt32BE(size - 1, 1)
   slow.take(header)

@@ -3,7 +3,7 @@ import { databaseUnavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import { KeyedMutex } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
-import { waitedFor } from '../../core/timing.ts'
+import { countDbWait } from '../../core/timing.ts'
 import type {
   ApartOptions,
   AsBytes,
@@ -16,7 +16,7 @@ import type {
   Tx,
   Values,
 } from '../db.ts'
-import { fromPg, isCrowded, isLoginRefused, lockedOut } from '../pg-errors.ts'
+import { fromPg, isTooManyClients, isLoginRefused, lockedOut } from '../pg-errors.ts'
 import { Connection, type ConnectionEvents } from '../protocol/connection.ts'
 import { type ConnectOptions, type DatabaseLogin, openConnection } from '../protocol/driver.ts'
 import { Flight } from '../protocol/flight.ts'
@@ -239,10 +239,10 @@ class PostgresPool implements Pool {
           else reject(fromPg(error))
         })
       })
-    if (options.row === undefined) return waitedFor(fly())
+    if (options.row === undefined) return countDbWait(fly())
     // PostgreSQL lets no two writes at one row anyway; but what waits there holds a connection.
     const patience = { signal: options.signal, timeoutMs: LOCK_TIMEOUT_MS, onTimeout: lockedOut }
-    return waitedFor(this.#rowLocks.run(options.row, fly, patience))
+    return countDbWait(this.#rowLocks.run(options.row, fly, patience))
   }
 
   async #open(side: Side, isPrepared: boolean, events: ConnectionEvents = NO_EVENTS): Promise<Connection> {
@@ -270,7 +270,7 @@ class PostgresPool implements Pool {
   }
 
   #openFailed(error: Error, side: Side): void {
-    if (this.#isClosed || (isCrowded(error) && this.#scheduler.sizeOf('own') > 0)) return
+    if (this.#isClosed || (isTooManyClients(error) && this.#scheduler.sizeOf('own') > 0)) return
     const isRefused = side === 'callers' && isLoginRefused(error)
     if (isRefused) {
       this.#options.observe({ message: 'callers cannot log in', attrs: { error: error.message } })

@@ -1,4 +1,4 @@
-import { waitedFor } from '../../core/timing.ts'
+import { countDbWait } from '../../core/timing.ts'
 import type { Row, Tx } from '../db.ts'
 import { fromPg, type PgError } from '../pg-errors.ts'
 import { rowReader } from '../protocol/data-rows.ts'
@@ -24,7 +24,7 @@ export async function runTransaction<T>(
   const send = async (statements: Sql | readonly Sql[], options?: Options): Promise<Flight> => {
     const steps = statements instanceof Sql ? [stepOf(statements)] : statements.map(stepOf)
     try {
-      return await waitedFor(fly(steps, options))
+      return await countDbWait(fly(steps, options))
     } catch (thrown) {
       const error = thrown as PgError
       error.statement = steps[error.statementIndex ?? 0]?.text

@@ -216,7 +216,7 @@ export class Connection {
     const [head] = this.#sent
     if (!head) return true
     if (!head.hasRoomFor(bytes)) this.#refuseAnswer(head)
-    else if (this.#receiving.arriving + bytes > budgets.answersBytes) {
+    else if (this.#receiving.arriving + bytes > budgets.queryResultBytes) {
       this.#refuseAnswer(head, unavailable('too many large responses at once'))
     }
     return !head.isOver

@@ -56,7 +56,7 @@ export class Flight {
     this.plan = plan
     this.#onDone = onDone
     this.#asBytes = plan.asBytes === true
-    this.#maxBytes = plan.maxBytes ?? budgets.answerBytes
+    this.#maxBytes = plan.maxBytes ?? budgets.responseBytes
   }
 
   /** The first column of the first row of each statement; texts, unless bytes were wanted. */

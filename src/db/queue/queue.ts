@@ -6,7 +6,7 @@ import type { Observe } from '../../core/observe.ts'
 import type { Db, Notifications } from '../db.ts'
 import { Loop } from '../loop.ts'
 import type { Sql } from '../sql.ts'
-import { groupSizes, notifyOthers, type Push, pushEach, pushItem, type QueueRows, removeGroup } from './rows.ts'
+import { groupSizes, notifyWorkers, type PushOptions, pushEach, pushItem, type QueueRows, removeGroup } from './rows.ts'
 import { type Handler, type Item, Worker, type WorkOptions } from './worker.ts'
 
 export { GiveUp, RetryIn } from './failure.ts'
@@ -45,7 +45,7 @@ export class Queue {
   }
 
   /** A statement for the caller's own flight: the item exists if and only if the flight commits. */
-  push(kind: string, payload: object, options: Push = {}): Sql {
+  push(kind: string, payload: object, options: PushOptions = {}): Sql {
     return pushItem(kind, payload, options)
   }
 
@@ -70,10 +70,10 @@ export class Queue {
     const worker = new Worker(kind, options, handler, {
       db: this.#db,
       observe: this.#observe,
-      me: this.#me,
+      workerId: this.#me,
       isStopping: () => this.#stopped !== undefined,
-      troubled: (what, error) => this.#troubled(what, error),
-      fine: () => {
+      onFailure: (what, error) => this.#troubled(what, error),
+      onSuccess: () => {
         this.#isTroubled = false
       },
     })
@@ -152,7 +152,7 @@ export class Queue {
 
   /** Only a wake-up: whoever misses it polls. */
   #notify(kinds: readonly string[]): void {
-    this.#db.fly(SYSTEM, notifyOthers([this.#me, ...kinds].join(' '))).catch(() => undefined)
+    this.#db.fly(SYSTEM, notifyWorkers([this.#me, ...kinds].join(' '))).catch(() => undefined)
   }
 
   async #stop(): Promise<void> {

@@ -1,6 +1,6 @@
 import { Ident, type Sql, sql } from '../sql.ts'
 
-export type Claimed = {
+export type ClaimedItem = {
   id: string
   group: string
   payload: unknown
@@ -9,16 +9,16 @@ export type Claimed = {
   maxAttempts: number | null
 }
 /** Who holds an item: a claim is valid for its worker and its attempt, so a zombie can never settle another's claim. */
-export type Hold = { id: string; worker: string; attempt: number }
+export type ItemClaim = { id: string; worker: string; attempt: number }
 
-export type Push = {
+export type PushOptions = {
   delaySeconds?: number
   group?: string
   /** A data-modifying statement with RETURNING; the item is queued once for each row it returns. */
   forEach?: Sql
 }
 
-type Ask = {
+type ClaimOptions = {
   kind: string
   worker: string
   free: number
@@ -30,9 +30,9 @@ type Ask = {
 
 /** Planning one of these statements takes longer than running it, and its plan does not depend on its values. */
 const PLANNED_ONCE = sql`set_config('plan_cache_mode', 'force_generic_plan', true)`
-export const plannedOnce: Sql = sql`select ${PLANNED_ONCE}`
+export const genericPlan: Sql = sql`select ${PLANNED_ONCE}`
 /** A claim that a crash of the database forgets is made again; nobody waits for the disk on its account. */
-export const needNotLast: Sql = sql`select ${PLANNED_ONCE}, set_config('synchronous_commit', 'off', true)`
+export const asyncCommit: Sql = sql`select ${PLANNED_ONCE}, set_config('synchronous_commit', 'off', true)`
 
 export const seconds = (n: number): Sql => sql`make_interval(secs => ${n})`
 
@@ -62,7 +62,7 @@ export class QueueRows {
    * Groups are found by hopping over the index, so a long backlog of one group costs the others nothing. What another
    * process is claiming is passed over for what stands behind it.
    */
-  claim(ask: Ask): Sql {
+  claim(ask: ClaimOptions): Sql {
     const { table, group } = this
     const isOurs = this.isOf(sql`${ask.kind}`)
     const most = sql`${ask.free}::int`
@@ -111,18 +111,18 @@ export class QueueRows {
   }
 
   /** Every one of `holds` is by the same worker. */
-  done(holds: readonly Hold[]): Sql {
-    return sql`delete from ${this.table} q using ${this.held(holds)}`
+  done(holds: readonly ItemClaim[]): Sql {
+    return sql`delete from ${this.table} q using ${this.claimed(holds)}`
   }
 
-  retry(hold: Hold, delaySeconds: number, error: string): Sql {
+  retry(hold: ItemClaim, delaySeconds: number, error: string): Sql {
     return sql`
   update ${this.table} q set worker = null, lease_until = null, run_at = now() + ${seconds(delaySeconds)},
-    last_error = ${error} from ${this.held([hold])}`
+    last_error = ${error} from ${this.claimed([hold])}`
   }
 
   /** It failed for good. */
-  bury(hold: Hold, _error: string): Sql {
+  bury(hold: ItemClaim, _error: string): Sql {
     return this.done([hold])
   }
 
@@ -145,7 +145,7 @@ export class QueueRows {
   )`
   }
 
-  protected held(holds: readonly Hold[]): Sql {
+  protected claimed(holds: readonly ItemClaim[]): Sql {
     const [ids, attempts] = [holds.map(({ id }) => id), holds.map(({ attempt }) => attempt)]
     return sql`unnest(${ids}::${this.idType}[], ${attempts}::int[]) as h(id, attempts)
       where q.id = h.id and q.attempts = h.attempts and q.worker = ${holds[0]?.worker ?? ''}`
@@ -154,7 +154,7 @@ export class QueueRows {
 
 export const queueRows = new QueueRows()
 
-export function pushItem(kind: string, payload: object, { delaySeconds = 0, group = '', forEach }: Push): Sql {
+export function pushItem(kind: string, payload: object, { delaySeconds = 0, group = '', forEach }: PushOptions): Sql {
   const values = sql`${kind}, ${group}, ${JSON.stringify(payload)}::jsonb, now() + ${seconds(delaySeconds)}`
   const into = sql`insert into svc.queue (kind, group_key, payload, run_at)`
   return forEach ? sql`with cause as (${forEach}) ${into} select ${values} from cause` : sql`${into} values (${values})`
@@ -185,4 +185,4 @@ export const groupSizes = (kind: string): Sql => sql`
   )::int as size
   from groups g where g.group_key is not null`
 
-export const notifyOthers = (payload: string): Sql => sql`select pg_notify('svc_queue', ${payload})`
+export const notifyWorkers = (payload: string): Sql => sql`select pg_notify('svc_queue', ${payload})`

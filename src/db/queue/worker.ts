@@ -7,7 +7,7 @@ import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../db.ts'
 import type { Sql } from '../sql.ts'
 import { GiveUp, RetryIn } from './failure.ts'
-import { type Claimed, type Hold, needNotLast, plannedOnce, type QueueRows, queueRows } from './rows.ts'
+import { type ClaimedItem, type ItemClaim, asyncCommit, genericPlan, type QueueRows, queueRows } from './rows.ts'
 
 const LONGEST_BACK_OFF_MS = 5000
 const KEPT_ERROR_CHARACTERS = 1000
@@ -17,7 +17,7 @@ const SETTLING_PER_PLACE = 4
 const HELD_PART = 5 / 6
 
 /** `attempt` is 1 for the first run. */
-export type Item = Claimed & { readonly worker: string }
+export type Item = ClaimedItem & { readonly worker: string }
 /** A statement that it resolves to is run together with the removal of the item: both happen or neither. */
 export type Handler = (item: Item, signal: AbortSignal) => Promise<Sql | undefined> | Promise<void>
 
@@ -40,25 +40,25 @@ export type WorkOptions = {
   rows?: QueueRows
 }
 
-type Running = Claimed & {
+type RunningItem = ClaimedItem & {
   /** Leaves its place to the next item. */
   release: () => void
   controller: AbortController
   finishes: boolean
   ended: Promise<void>
 }
-type Done = { hold: Hold; item: Running; settled: () => void }
+type DoneItem = { claim: ItemClaim; item: RunningItem; settled: () => void }
 
 /** What a worker needs of its queue. */
 export type WorkerHost = {
   db: Db
   observe: Observe
   /** Names this process in the rows it holds. */
-  me: string
+  workerId: string
   isStopping(): boolean
-  troubled(what: WordsBetween<'queue: ', ' failed'>, error: unknown): void
+  onFailure(what: WordsBetween<'queue: ', ' failed'>, error: unknown): void
   /** A statement came through. */
-  fine(): void
+  onSuccess(): void
 }
 
 /** The items of one kind in this process: claims them, runs them, and writes down what came of it. */
@@ -69,13 +69,13 @@ export class Worker {
   readonly #handler: Handler
   readonly #host: WorkerHost
   /** Those whose handler is at work, and those of which what came of it is being written. */
-  readonly #running = new Map<string, Running>()
+  readonly #running = new Map<string, RunningItem>()
   readonly #perGroup: number
   readonly #places: KeyedLimit
   readonly #leaseSeconds: number
   /** Of a worker that has started. */
   #beat: NodeJS.Timeout | undefined
-  #done: Done[] = []
+  #done: DoneItem[] = []
   #isWriting = false
   #claiming: Promise<void> | undefined
   /** Somebody asked for a claim while one was under way. */
@@ -95,7 +95,7 @@ export class Worker {
   }
 
   start(): void {
-    const beat = () => void this.#heartbeat().catch((error: unknown) => this.#host.troubled('heartbeat', error))
+    const beat = () => void this.#heartbeat().catch((error: unknown) => this.#host.onFailure('heartbeat', error))
     const { leaseSeconds, heartbeatMs = (leaseSeconds * 1000) / 3 } = this.#options
     this.#beat = setInterval(beat, heartbeatMs).unref()
     this.wake()
@@ -119,7 +119,7 @@ export class Worker {
     await Promise.all(this.#abortRunning().map(({ ended }) => ended))
   }
 
-  #abortRunning(): Running[] {
+  #abortRunning(): RunningItem[] {
     const interrupted = [...this.#running.values()].filter(({ finishes }) => !finishes)
     for (const { controller } of interrupted) controller.abort()
     return interrupted
@@ -144,14 +144,14 @@ export class Worker {
       } while (this.#again && !this.#host.isStopping())
     } catch (error) {
       this.#more = true
-      this.#host.troubled('claim', error)
+      this.#host.onFailure('claim', error)
     } finally {
       this.#claiming = undefined
     }
   }
 
   async #claimOnce(): Promise<void> {
-    const { db, me, isStopping, fine } = this.#host
+    const { db, workerId, isStopping, onSuccess } = this.#host
     const [{ free, taken, counts: running }, perGroup, leaseSeconds] = [
       this.#places,
       this.#perGroup,
@@ -160,25 +160,25 @@ export class Worker {
     const settling = this.#running.size - taken
     this.#more = true
     if (isStopping() || free <= 0 || settling >= SETTLING_PER_PLACE * this.#options.concurrency) return
-    const items = await db.rows<Claimed>(SYSTEM, [
-      needNotLast,
-      this.rows.claim({ kind: this.kind, worker: me, free, perGroup, leaseSeconds, running }),
+    const items = await db.rows<ClaimedItem>(SYSTEM, [
+      asyncCommit,
+      this.rows.claim({ kind: this.kind, worker: workerId, free, perGroup, leaseSeconds, running }),
     ])
-    fine()
+    onSuccess()
     for (const claimed of items) this.#start(claimed)
     const isGroupFull = [...running.values()].some((count) => count >= perGroup)
     this.#more = this.#running.size > 0 && (items.length >= free || isGroupFull)
   }
 
-  #start(claimed: Claimed): void {
-    const { observe, me } = this.#host
+  #start(claimed: ClaimedItem): void {
+    const { observe, workerId } = this.#host
     const { finishes = false } = this.#options
-    const item: Running = {
+    const item: RunningItem = {
       ...claimed,
       // A claim brings no more than there are places, in all and of a group.
       release: this.#places.tryAcquire(claimed.group) ?? (() => {}),
       controller: new AbortController(),
-      finishes: typeof finishes === 'function' ? finishes({ ...claimed, worker: me }) : finishes,
+      finishes: typeof finishes === 'function' ? finishes({ ...claimed, worker: workerId }) : finishes,
       ended: Promise.resolve(),
     }
     // Our own lease ran out in an outage and we were first to claim it again.
@@ -212,11 +212,11 @@ export class Worker {
     }
   }
 
-  async #run(running: Running): Promise<void> {
-    const { observe, me } = this.#host
+  async #run(running: RunningItem): Promise<void> {
+    const { observe, workerId } = this.#host
     const { controller, id, group, payload, attempt, maxAttempts } = running
-    const item: Item = { id, group, payload, attempt, maxAttempts, worker: me }
-    const hold: Hold = { id, worker: me, attempt }
+    const item: Item = { id, group, payload, attempt, maxAttempts, worker: workerId }
+    const hold: ItemClaim = { id, worker: workerId, attempt }
     const { error, statement } = await this.#attempt(item, controller.signal)
     running.release()
     if (this.#more) this.wake()
@@ -243,9 +243,9 @@ export class Worker {
   }
 
   /** Items that end while others are being written share the next commit. */
-  #settleDone(item: Running, hold: Hold): Promise<void> {
+  #settleDone(item: RunningItem, hold: ItemClaim): Promise<void> {
     return new Promise((settled) => {
-      this.#done.push({ hold, item, settled })
+      this.#done.push({ claim, item, settled })
       if (this.#isWriting) return
       this.#isWriting = true
       setImmediate(() => void this.#settleTogether())
@@ -257,13 +257,13 @@ export class Worker {
       const done = this.#done
       this.#done = []
       const isAbandoned = (): boolean => done.every(({ item }) => item.controller.signal.aborted)
-      await this.#write([plannedOnce, this.rows.done(done.map(({ hold }) => hold))], isAbandoned)
+      await this.#write([genericPlan, this.rows.done(done.map(({ claim }) => claim))], isAbandoned)
       for (const { settled } of done) settled()
     }
     this.#isWriting = false
   }
 
-  #settle(item: Running, statements: [Sql, ...Sql[]]): Promise<void> {
+  #settle(item: RunningItem, statements: [Sql, ...Sql[]]): Promise<void> {
     return this.#write(statements, () => item.controller.signal.aborted)
   }
 
@@ -274,7 +274,7 @@ export class Worker {
         await this.#host.db.run(SYSTEM, statements)
         return
       } catch (error) {
-        this.#host.troubled('write', error)
+        this.#host.onFailure('write', error)
         if (this.#host.isStopping() || isAbandoned()) return
         await sleep(wait)
       }
@@ -284,8 +284,8 @@ export class Worker {
   async #heartbeat(): Promise<void> {
     const ids = [...this.#running.keys()]
     if (ids.length === 0) return
-    const { db, me } = this.#host
-    const kept = await db.rows<{ id: string }>(SYSTEM, this.rows.renew(me, ids, this.#leaseSeconds))
+    const { db, workerId } = this.#host
+    const kept = await db.rows<{ id: string }>(SYSTEM, this.rows.renew(workerId, ids, this.#leaseSeconds))
     const still = new Set(kept.map(({ id }) => id))
     for (const id of ids) if (!still.has(id)) this.#running.get(id)?.controller.abort()
   }

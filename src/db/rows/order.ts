@@ -6,7 +6,7 @@ import type { TableView } from './table-view.ts'
 export type Order = { readonly column: Column; readonly descending: boolean }
 
 /** Each column once, and the primary key always last, so that pages never overlap. */
-export function wholeOrder(asked: readonly Order[], { table, viewer }: TableView): Order[] {
+export function orderWithKey(asked: readonly Order[], { table, viewer }: TableView): Order[] {
   const order = new Map<Column, Order>()
   const key = keyFor(table, viewer.role).map((column) => ({ column, descending: false }))
   for (const one of [...asked, ...key]) if (!order.has(one.column)) order.set(one.column, one)

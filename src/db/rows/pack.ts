@@ -2,7 +2,7 @@ import type { Appender } from '../changes/append.ts'
 import type { Column } from '../schema/snapshot.ts'
 import { columnsFor } from '../schema/viewer.ts'
 import { COMMA, Ident, join, ROW, type Sql, sql } from '../sql.ts'
-import { isSafe, MADE } from './logged.ts'
+import { isJsonbSafe, MADE } from './change-logging.ts'
 import type { TableView } from './table-view.ts'
 import { insertInto } from './write.ts'
 
@@ -11,7 +11,7 @@ const COUNTED = new Ident('svc_counted')
 
 /** Whether many new rows can be one entry of the log: the caller sees them whole, and readers can make images of them. */
 export const canPack = ({ table, viewer }: TableView): boolean =>
-  columnsFor(table, viewer.role).length === table.columns.size && isSafe(table)
+  columnsFor(table, viewer.role).length === table.columns.size && isJsonbSafe(table)
 
 /** Answers how many rows were made, and logs them as one entry. */
 export function insertPacked(target: TableView, columns: readonly Column[], input: Sql, log: Appender): Sql {

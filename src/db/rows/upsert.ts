@@ -2,7 +2,7 @@ import type { Appender } from '../changes/append.ts'
 import { databaseMessage } from '../pg-errors.ts'
 import type { Column, Table } from '../schema/snapshot.ts'
 import { COMMA, Ident, join, type Sql, sql } from '../sql.ts'
-import { oldImage } from './logged.ts'
+import { oldImage } from './change-logging.ts'
 import type { TableView } from './table-view.ts'
 
 /** What an insert does about a row that is there already. */
@@ -30,7 +30,7 @@ export function mergedColumns(on: readonly Column[], written: readonly Column[])
 const EXCLUDED = new Ident('excluded')
 
 /** The clause between an insert and its RETURNING, which must hold `replaced`. */
-export function onConflict(view: TableView, { on, merged }: Conflict, log: Appender): Sql {
+export function onConflictClause(view: TableView, { on, merged }: Conflict, log: Appender): Sql {
   const target = sql` on conflict (${names(on)}) do`
   if (merged.length === 0) return sql`${target} nothing`
   const set = merged.map(({ ident }) => sql`${ident} = ${EXCLUDED}.${ident}`)

@@ -3,9 +3,9 @@ import type { Column, Schema, Table } from '../schema/snapshot.ts'
 import { fromGeoJson, isSpatial } from '../schema/spatial/convert.ts'
 import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../sql.ts'
 import { equals } from './keys.ts'
-import { isSeenWhole, MADE, oldImage, outcome } from './logged.ts'
+import { seesWholeRow, MADE, oldImage, returningList } from './change-logging.ts'
 import type { TableView } from './table-view.ts'
-import { type Conflict, onConflict, replaced } from './upsert.ts'
+import { type Conflict, onConflictClause, replaced } from './upsert.ts'
 
 // Names inside our statements; columns are always qualified with one of them, or with ROW, the row that is written.
 export const INPUT = new Ident('svc_in')
@@ -22,14 +22,14 @@ export type Insertion = {
 
 /** Makes rows, and hands on what `outcome` says and `svc_old`, the row that was there before. */
 export function insertRows(target: TableView, { columns, input, conflict, also }: Insertion, log: Appender): Sql {
-  const instead = conflict ? onConflict(target, conflict, log) : EMPTY
+  const instead = conflict ? onConflictClause(target, conflict, log) : EMPTY
   return sql`${insertInto(target, columns, input)}${instead}
-    returning ${outcome(target)}, ${replaced(conflict)}${and(also)}`
+    returning ${returningList(target)}, ${replaced(conflict)}${and(also)}`
 }
 
 /** No row, in the form of those that `insertRows` hands on. */
 export const noRows = (target: TableView, also: Sql): Sql =>
-  sql`select ${outcome(target)}, ${replaced(undefined)}, ${also} from ${target.table.ident} as ${ROW} where false`
+  sql`select ${returningList(target)}, ${replaced(undefined)}, ${also} from ${target.table.ident} as ${ROW} where false`
 
 export function insertInto({ schema, table }: TableView, columns: readonly Column[], input: Sql): Sql {
   const into = sql`insert into ${table.ident} as ${ROW}`
@@ -40,7 +40,7 @@ export function insertInto({ schema, table }: TableView, columns: readonly Colum
 }
 
 /** Which rows are changed. */
-export type Chosen = {
+export type RowSelection = {
   /** The clause, or nothing for all of them. */
   readonly where: Sql
   /** INPUT is joined with the table, and its `svc_n` numbers the rows. */
@@ -51,7 +51,7 @@ export type Chosen = {
 /** Tables of a WITH: BEFORE, the rows as they were, and MADE, as they are. `set` may refer to the FROM items `from`. */
 export function updateRows(
   target: TableView,
-  { set, from, ...chosen }: Chosen & { readonly set: Sql; readonly from: readonly Sql[] },
+  { set, from, ...chosen }: RowSelection & { readonly set: Sql; readonly from: readonly Sql[] },
   log: Appender,
 ): Sql {
   const { table } = target
@@ -59,32 +59,32 @@ export function updateRows(
   // Without a key the row before cannot be found again by the row after; then it is not logged.
   if (table.primaryKey.length === 0) {
     const tables = from.length > 0 ? sql` from ${join(from, COMMA)}` : EMPTY
-    return sql`${MADE} as (${update}${tables}${chosen.where} returning ${outcome(target)}, ${replaced(undefined)}${and(chosen.also)})`
+    return sql`${MADE} as (${update}${tables}${chosen.where} returning ${returningList(target)}, ${replaced(undefined)}${and(chosen.also)})`
   }
   const sameNumber = chosen.isNumbered ? sql` and ${BEFORE}.svc_n = ${INPUT}.svc_n` : EMPTY
   return sql`${before(target, chosen, sql`no key update`, log)}, ${MADE} as (
       ${update} from ${join([...from, sql`${BEFORE}`], COMMA)}
       where ${sameKey(table)}${sameNumber}
-      returning ${number(BEFORE, chosen)}${outcome(target)}, ${BEFORE}.svc_old${and(chosen.also)}
+      returning ${number(BEFORE, chosen)}${returningList(target)}, ${BEFORE}.svc_old${and(chosen.also)}
     )`
 }
 
 /** The same for rows that are deleted; BEFORE is there only if the caller does not see whole rows. */
-export function deleteRows(target: TableView, chosen: Chosen, log: Appender): Sql {
+export function deleteRows(target: TableView, chosen: RowSelection, log: Appender): Sql {
   const { table } = target
-  if (isSeenWhole(target)) {
+  if (seesWholeRow(target)) {
     return sql`${MADE} as (
       delete from ${table.ident} as ${ROW}${chosen.isNumbered ? sql` using ${INPUT}` : EMPTY}${chosen.where}
-      returning ${number(INPUT, chosen)}${outcome(target)}, ${oldImage(target, log)} as svc_old${and(chosen.also)}
+      returning ${number(INPUT, chosen)}${returningList(target)}, ${oldImage(target, log)} as svc_old${and(chosen.also)}
     )`
   }
   return sql`${before(target, chosen, sql`update`, log)}, ${MADE} as (
       delete from ${table.ident} as ${ROW} using ${BEFORE} where ${sameKey(table)}
-      returning ${number(BEFORE, chosen)}${outcome(target)}, ${BEFORE}.svc_old${and(chosen.also)}
+      returning ${number(BEFORE, chosen)}${returningList(target)}, ${BEFORE}.svc_old${and(chosen.also)}
     )`
 }
 
-function before(target: TableView, chosen: Chosen, strength: Sql, log: Appender): Sql {
+function before(target: TableView, chosen: RowSelection, strength: Sql, log: Appender): Sql {
   const { ident, primaryKey } = target.table
   const keys = primaryKey.map((column, i) => sql`${ROW}.${column.ident} as ${oldKey(i)}`)
   const from = chosen.isNumbered ? sql`${INPUT}, ${ident} as ${ROW}` : sql`${ident} as ${ROW}`
@@ -102,7 +102,7 @@ const sameKey = (table: Table): Sql =>
     sql` and `,
   )
 
-const number = (table: Ident, { isNumbered }: Chosen): Sql => (isNumbered ? sql`${table}.svc_n, ` : EMPTY)
+const number = (table: Ident, { isNumbered }: RowSelection): Sql => (isNumbered ? sql`${table}.svc_n, ` : EMPTY)
 const and = (also: Sql | undefined): Sql => (also ? sql`, ${also}` : EMPTY)
 
 /** The columns of INPUT, for json_to_record: what a value means is decided by PostgreSQL's types. */

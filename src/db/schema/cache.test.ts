@@ -25,7 +25,7 @@ function setUp({ pollMs = 60_000 } = {}) {
       const mark = String(serverVersion)
       if (state.hold) await new Promise<void>((resolve) => (state.finish = resolve))
       if (state.fails) throw new Error('no luck')
-      return { mark, schema: { serverVersion, tables: new Map(), warnings: [] } as unknown as Schema }
+      return { fingerprint, schema: { serverVersion, tables: new Map(), warnings: [] } as unknown as Schema }
     },
     fingerprint: async () => {
       state.checks++

@@ -2,15 +2,15 @@ import { reasonOf, unavailable } from '../../core/errors.ts'
 import type { ObservedMessage } from '../../core/observations.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db, Notifications } from '../db.ts'
-import { Loop, within } from '../loop.ts'
+import { Loop, clamp } from '../loop.ts'
 import { databaseRefusal } from '../pg-errors.ts'
-import { createFingerprint, createIntrospection, type Loaded } from './introspect/introspect.ts'
+import { createFingerprint, createIntrospection, type LoadedSchema } from './introspect/introspect.ts'
 import type { Schema, SchemaCache } from './snapshot.ts'
 import { SCHEMA_CHANNEL } from './trigger.ts'
 
 type FollowedSchemaOptions = {
   /** What changes between the mark and the schema makes the next check load again, never the other way round. */
-  load: () => Promise<Loaded>
+  load: () => Promise<LoadedSchema>
   /** The mark of this moment, a cheap text that changes whenever `load` would answer something else. */
   fingerprint: () => Promise<string>
   listen: Notifications['listen']
@@ -49,7 +49,7 @@ export class FollowedSchema implements SchemaCache {
   readonly #listeners: ((schema: Schema) => void)[] = []
   readonly #loads: Loop
   readonly #checks: Loop
-  #current: Loaded | undefined
+  #current: LoadedSchema | undefined
   #lastLoadMs = 0
   #lastCheckMs = 0
   #unlisten: (() => Promise<void>) | undefined
@@ -67,14 +67,14 @@ export class FollowedSchema implements SchemaCache {
       step: () => this.#check(),
       everyMs: pollMs,
       firstMs: pollMs,
-      gapMs: () => within(MIN_CHECK_GAP_MS, this.#lastCheckMs * CHECK_GAP_FACTOR, MAX_CHECK_GAP_MS),
+      gapMs: () => clamp(MIN_CHECK_GAP_MS, this.#lastCheckMs * CHECK_GAP_FACTOR, MAX_CHECK_GAP_MS),
       onFailure: (error) => this.#warn('schema check failed', error),
     })
   }
 
   /** Loads the first snapshot and follows the database from then on. */
   async start(): Promise<void> {
-    const loadSoon = (): void => this.#loads.pokeIn(within(DEBOUNCE_MS, this.#lastLoadMs, MAX_DEBOUNCE_MS))
+    const loadSoon = (): void => this.#loads.pokeIn(clamp(DEBOUNCE_MS, this.#lastLoadMs, MAX_DEBOUNCE_MS))
     // Listening first: DDL between the load and the LISTEN would go unnoticed.
     this.#unlisten = await this.#options.listen(SCHEMA_CHANNEL, loadSoon, loadSoon)
     await this.reload().catch((error: unknown) => {
@@ -128,7 +128,7 @@ export class FollowedSchema implements SchemaCache {
     const mark = await this.#options.fingerprint()
     this.#lastCheckMs = performance.now() - startedAt
     // Rather what was true a moment ago than nothing: a load that failed is tried again soon.
-    if (mark !== this.#current?.mark) await this.#loads.next().catch(() => {})
+    if (mark !== this.#current?.fingerprint) await this.#loads.next().catch(() => {})
   }
 
   #warn(message: ObservedMessage, error: unknown): void {

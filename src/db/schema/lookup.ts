@@ -41,7 +41,7 @@ export const findRelation = (table: Table, name: string): Relation | undefined =
  * Runs `attempt` on the snapshot, which may lag behind the database by a moment: a miss, which it answers with nothing,
  * looks once before it is believed. Looks are shared and spaced, so a flood of misses costs a few of them a second.
  */
-export async function lookOnce<T>(
+export async function findOrRefresh<T>(
   cache: SchemaCache,
   attempt: (schema: Schema) => T | undefined | Promise<T | undefined>,
 ): Promise<T | undefined> {

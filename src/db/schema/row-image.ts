@@ -6,10 +6,10 @@ import { fromGeoJson, isSpatial } from './spatial/convert.ts'
 export const rowAlias = (table: Table): Ident => new Ident(table.name)
 
 /** A table and the snapshot it belongs to. */
-export type TableIn = { readonly schema: Schema; readonly table: Table }
+export type TableInSchema = { readonly schema: Schema; readonly table: Table }
 
 /** JSON as the change log keeps it, as a row of its table under the table's name. */
-export function rowImage({ schema, table }: TableIn, json: Sql): Sql {
+export function rowImage({ schema, table }: TableInSchema, json: Sql): Sql {
   const columns = [...table.columns.values()]
   const spatial = columns.filter(isSpatial)
   if (spatial.length === 0) {

@@ -33,32 +33,32 @@ export const isFlat = (table: Table): boolean => table.kind === 'table'
 export const hidesRows = (table: Table, role: string): boolean => table.rlsEnabled && role !== 'none'
 
 /** How a statement gets at the rows of a table that it has candidates for, whatever it then does with them. */
-export type Ways = {
+export type CandidateBranches = {
   /** Tables of its WITH, which the conditions read. */
-  readonly sets: readonly Sql[]
+  readonly tables: readonly Sql[]
   /** The conditions of each way. All rows there are come by one of them. */
-  readonly ways: readonly (readonly Sql[])[]
+  readonly branches: readonly (readonly Sql[])[]
 }
 
 /**
  * Candidates are fetched by their place in the table, which a policy does not forbid; when they are too many to name, the
  * table is read as without them. Each `tid[]` is worked out once. `name` keeps the sets of a statement apart.
  */
-export function waysTo(candidates: readonly Sql[], row: Ident, name = 'svc_set'): Ways {
-  if (candidates.length === 0) return { sets: [], ways: [[]] }
+export function candidateBranches(candidates: readonly Sql[], row: Ident, name = 'svc_set'): CandidateBranches {
+  if (candidates.length === 0) return { tables: [], branches: [[]] }
   const at = (i: number): Ident => new Ident(`${name}${i}`)
   const anySet = candidates.map((_, i) => sql`(select tids is not null from ${at(i)})`)
   const isIn = candidates.map(
     (_, i) => sql`${row}.ctid operator(pg_catalog.=) any ((select tids from ${at(i)})::pg_catalog.tid[])`,
   )
   return {
-    sets: candidates.map((tids, i) => sql`${at(i)} as materialized (select ${tids} as tids)`),
-    ways: [isIn, [sql`not (${join(anySet, AND)})`]],
+    tables: candidates.map((tids, i) => sql`${at(i)} as materialized (select ${tids} as tids)`),
+    branches: [isIn, [sql`not (${join(anySet, AND)})`]],
   }
 }
 
 /** The rows of all ways, each selected under its conditions. */
-export const unionOf = (ways: Ways['ways'], select: (conditions: readonly Sql[]) => Sql): Sql =>
+export const unionOf = (ways: CandidateBranches['branches'], select: (conditions: readonly Sql[]) => Sql): Sql =>
   join(ways.map(select), sql` union all `)
 
 /** A WITH of these tables, or nothing. */

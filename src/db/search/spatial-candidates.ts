@@ -1,6 +1,6 @@
 import type { Column, Schema, Table } from '../schema/snapshot.ts'
 import { SpatialSql } from '../schema/spatial/build.ts'
-import type { Given, SpatialFilter } from '../schema/spatial/parse.ts'
+import type { SpatialArg, SpatialFilter } from '../schema/spatial/parse.ts'
 import { integerLiteral, ROW, type Sql, sql } from '../sql.ts'
 import { type Candidates, hidesRows, isFlat } from './candidates.ts'
 
@@ -16,7 +16,7 @@ export function spatialCandidates(
 ): Sql | undefined {
   if (!isFlat(table) || !hidesRows(table, role) || !isIndexed(table, column)) return undefined
   const given: Sql[] = []
-  const placeOf = (value: Given): Sql => {
+  const placeOf = (value: SpatialArg): Sql => {
     given.push(sql`${value}`)
     return sql`$1[${integerLiteral(given.length)}]`
   }

@@ -15,7 +15,7 @@ export class Trigrams {
     this.#schema = schema
   }
 
-  async need(): Promise<void> {
+  async ensureInstalled(): Promise<void> {
     if (this.#schema.read().pgTrgm) return
     this.#installing ??= this.#install().finally(() => {
       this.#installing = undefined

@@ -2,7 +2,7 @@ import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { reasonOf } from '../../core/errors.ts'
 import { type ConnectOptions, type DatabaseLogin, openConnection } from '../protocol/driver.ts'
-import { withLock } from './migrate.ts'
+import { withMigrationLock } from './migrate.ts'
 
 /** Logs in where PostgreSQL asks for no password; shared by all databases of the cluster. */
 const TRUSTED = 'svc_authenticator'
@@ -20,7 +20,7 @@ export async function prepareAuthenticator(
   // Should even this fail, the attempt below says why.
   const ready = await readyLogin(client).catch(() => undefined)
   if (ready && (await logsIn(address, ready))) return { login: ready, warnings: [] }
-  return withLock(client, async () => {
+  return withMigrationLock(client, async () => {
     try {
       const { rows } = await client.query<{ version: string; own: string; secret: string | null }>(`
         select pg_catalog.current_setting('server_version_num') as version,

@@ -32,7 +32,7 @@ export async function migrate(
   const known = await namesIn(folder)
   if (await isCurrent(client, known)) return []
   const migrations = await readMigrations(folder, known)
-  return withLock(client, async () => {
+  return withMigrationLock(client, async () => {
     await client.query(`
       create schema if not exists svc;
       create table if not exists svc.migrations (
@@ -67,7 +67,7 @@ async function isCurrent(client: pg.Client, known: readonly string[]): Promise<b
 }
 
 /** Holds the migration lock for `work`. The lock belongs to the session, so losing the connection frees it. */
-export async function withLock<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
+export async function withMigrationLock<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
   await client.query('select pg_advisory_lock($1)', [LOCK_ID])
   try {
     return await work()

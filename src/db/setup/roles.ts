@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { reasonOf } from '../../core/errors.ts'
 import { Ident } from '../sql.ts'
-import { withLock } from './migrate.ts'
+import { withMigrationLock } from './migrate.ts'
 
 const ROLES = ['svc_anon', 'svc_authenticated'] as const
 const both = ROLES.join(', ')
@@ -39,7 +39,7 @@ async function makeReady(client: pg.Client, schemas: readonly string[]): Promise
       await client.query('rollback') // of what brought a transaction of its own
     }
   }
-  await withLock(client, async () => {
+  await withMigrationLock(client, async () => {
     for (const role of ROLES) await attempt(`create the role ${role}`, createRole(role))
     // SET ROLE needs membership when the server's own role is not a superuser.
     await attempt(`become the request roles`, grantMembership)

@@ -3,7 +3,7 @@ import { SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import type { ProveAddress } from '../../identity/email-ownership.ts'
-import { invalidToken, orTaken } from '../../identity/errors.ts'
+import { invalidToken, orEmailTaken } from '../../identity/errors.ts'
 import { badMailToken, isMailTokenGood, type MakeMailLink, spendMailToken } from '../../identity/mail-links.ts'
 import type { Passwords } from '../../identity/password-hashing.ts'
 import type { AuthResponse, Device, StartSession } from '../../identity/session.ts'
@@ -35,7 +35,7 @@ export function accountsOf(deps: AccountDeps) {
       const link = mailLink('verify', email, id)
       const session = deps.startSession(id, ['password'], device)
       const flight = [insertUser({ id, email, passwordHash }), link.store, link.mail, session.statement] as const
-      const [, , , answer] = await orTaken(db.fly(SYSTEM, flight), 'email already registered')
+      const [, , , answer] = await orEmailTaken(db.fly(SYSTEM, flight), 'email already registered')
       deps.wakeMail()
       return session.finish(answer)
     },

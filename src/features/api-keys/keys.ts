@@ -1,4 +1,4 @@
-import type { Act } from '../../core/audit-entry.ts'
+import type { AuditSource } from '../../core/audit-entry.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { pageEnvelope } from '../../core/page.ts'
@@ -44,7 +44,7 @@ export function createKeys(db: Db) {
     },
 
     /** Users answer for their own keys; what an administrator does is `act`. */
-    async create(input: KeyInput, act?: Act): Promise<{ key: string; apiKey: KeyRecord }> {
+    async create(input: KeyInput, act?: AuditSource): Promise<{ key: string; apiKey: KeyRecord }> {
       const key = `svc_${randomHex(24)}`
       const insertion = insertKey({ ...input, hash: sha256(key), prefix: key.slice(0, PREFIX_LENGTH) })
       const [apiKey] = await db.rows<KeyRecord>(SYSTEM, act ? audited(act.audit(), insertion, MADE_ROW) : insertion)
@@ -59,7 +59,7 @@ export function createKeys(db: Db) {
     },
 
     /** `owner` null: any key, for an administrator. */
-    async revoke(id: string, owner: string | null, act?: Act): Promise<void> {
+    async revoke(id: string, owner: string | null, act?: AuditSource): Promise<void> {
       await db.tx(SYSTEM, async (tx) => {
         if ((await tx.run(revokeKey(id, owner))) === 0) throw notFound('api key not found', 'api_key_not_found')
         if (act) await tx.run(auditStatement(act.audit()))

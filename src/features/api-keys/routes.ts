@@ -1,4 +1,4 @@
-import type { Act } from '../../core/audit-entry.ts'
+import type { AuditSource } from '../../core/audit-entry.ts'
 import { AppError, badRequest } from '../../core/errors.ts'
 import { type Identity, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
@@ -52,7 +52,7 @@ export function createApiKeys(deps: {
   const keys = createKeys(db)
   const lastUsed = createLastUsed(db)
 
-  const revoke = async (id: string, owner: string | null, act?: Act): Promise<Reply> => {
+  const revoke = async (id: string, owner: string | null, act?: AuditSource): Promise<Reply> => {
     await keys.revoke(id, owner, act)
     deps.revoked(id)
     return noContent
@@ -129,7 +129,7 @@ export function createApiKeys(deps: {
 
 type Rights = Pick<KeyInput, 'name' | 'scope' | 'allowedTables'>
 
-function rightsOf({ name, scope = '*', allowedTables = [] }: Pick<t.Of<typeof ownInput>, keyof Rights>): Rights {
+function rightsOf({ name, scope = '*', allowedTables = [] }: Pick<t.TypeOf<typeof ownInput>, keyof Rights>): Rights {
   const trimmed = name.trim()
   if (trimmed === '') throw badRequest('name is required')
   if (trimmed.length > MAX_NAME) throw badRequest(`name must be at most ${MAX_NAME} characters`)

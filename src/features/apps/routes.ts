@@ -134,7 +134,7 @@ export function createApps(deps: {
 }
 
 /** All fields of an app but its owner; what is absent is empty. */
-function fieldsOf(given: t.Of<typeof change>): AppFields {
+function fieldsOf(given: t.TypeOf<typeof change>): AppFields {
   const { description = '', rateLimitRps = 0, rateLimitWindowSeconds = 0 } = given
   const name = given.name.trim()
   if (name === '') throw badRequest('name is required')

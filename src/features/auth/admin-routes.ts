@@ -1,10 +1,10 @@
-import type { Act } from '../../core/audit-entry.ts'
+import type { AuditSource } from '../../core/audit-entry.ts'
 import { AppError, hasStatus } from '../../core/errors.ts'
 import { type Call, json, type Reply, type Route, route } from '../../http/route.ts'
-import { message } from '../../identity/answers.ts'
+import { message } from '../../identity/responses.ts'
 import { parseSettings, type SettingsStore, settingsType } from './settings.ts'
 
-export function authAdminRoutes(deps: { settings: SettingsStore; rotate: (act: Act) => Promise<void> }): Route[] {
+export function authAdminRoutes(deps: { settings: SettingsStore; rotate: (act: AuditSource) => Promise<void> }): Route[] {
   const replace = async (call: Call): Promise<Reply> => {
     const after = parseSettings(call.body)
     await deps.settings.replace(after, call)

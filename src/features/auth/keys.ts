@@ -1,4 +1,4 @@
-import type { Act } from '../../core/audit-entry.ts'
+import type { AuditSource } from '../../core/audit-entry.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { deriveKey, randomHex } from '../../core/secret.ts'
 import { auditStatement } from '../../db/audit.ts'
@@ -66,7 +66,7 @@ export function keysOfSalt(rootSecret: string, salt: () => string): () => Keys {
 /** There may be millions of sessions to end. */
 const ROTATION_MS = 300_000
 
-export async function rotateKeys(db: Db, act: Act): Promise<void> {
+export async function rotateKeys(db: Db, act: AuditSource): Promise<void> {
   await db.run(
     SYSTEM,
     [

@@ -6,7 +6,7 @@ import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { invalidToken } from '../../identity/errors.ts'
 import { hasSecondFactor } from '../../identity/second-factor.ts'
-import type { AuthResponse, Device, NewSession, StartSession, User } from '../../identity/session.ts'
+import type { AuthResponse, Device, NewSession, StartSession, UserJson } from '../../identity/session.ts'
 import { type Keys, signJwt } from './jwt.ts'
 import type { Revocations } from './revocations.ts'
 import * as q from './sql.ts'
@@ -29,7 +29,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
   const nowSeconds = (): number => Math.floor(revocations.clock.now() / 1000)
 
   function accessToken(
-    user: User,
+    user: UserJson,
     session: { sessionId: string; aal: 'aal1' | 'aal2'; amr: readonly string[] },
   ): string {
     const iat = nowSeconds()
@@ -51,7 +51,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     )
   }
 
-  function mfaToken(user: User, jti: string, amr: readonly string[]): string {
+  function mfaToken(user: UserJson, jti: string, amr: readonly string[]): string {
     const iat = nowSeconds()
     const exp = iat + MFA_SECONDS
     const { id: sub, email, is_anonymous } = user
@@ -76,14 +76,14 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     })
     const finish: NewSession['finish'] = (answer, refused = invalidToken) => {
       if (answer === null) throw refused()
-      const { user, pending } = JSON.parse(answer) as { user: User; pending: boolean }
+      const { user, pending } = JSON.parse(answer) as { user: UserJson; pending: boolean }
       if (pending) return { mfa_pending: true, mfa_token: mfaToken(user, pendingId, amr) }
       return { token: accessToken(user, session), refreshToken, user }
     }
     return { statement, finish, open: async (tx, refused) => finish(await tx.fly(statement), refused) }
   }
 
-  type Current = { user: User; sessionId: string; aal: 'aal1' | 'aal2'; amr: string[] }
+  type Current = { user: UserJson; sessionId: string; aal: 'aal1' | 'aal2'; amr: string[] }
 
   async function refresh(refreshToken: string, device: Device): Promise<AuthResponse> {
     const [hash, successor] = [sha256(refreshToken), randomToken()]

@@ -1,4 +1,4 @@
-import type { Act } from '../../core/audit-entry.ts'
+import type { AuditSource } from '../../core/audit-entry.ts'
 import { badRequest } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import { changeAudited } from '../../db/audit.ts'
@@ -31,7 +31,7 @@ export function parseSettings(body: unknown): AuthSettings {
 export type SettingsStore = {
   current(): AuthSettings
   /** Live everywhere within a second. */
-  replace(next: AuthSettings, act: Act): Promise<void>
+  replace(next: AuthSettings, act: AuditSource): Promise<void>
 }
 
 type Known = { settings(): unknown; refresh(): Promise<void> }

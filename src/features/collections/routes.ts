@@ -3,22 +3,22 @@ import * as t from '../../core/json-type.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
-import { KnownStatements } from '../../db/rows/known-statements.ts'
+import { SqlCache } from '../../db/rows/sql-cache.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Trigrams } from '../../db/search/trigrams.ts'
 import { type Call, jsonText, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { writeBatch } from './batch/batch.ts'
-import { atTable } from './find-table.ts'
-import { keyFromPath } from './key.ts'
+import { atTable } from './target/find-table.ts'
+import { keyFromPath } from './target/key.ts'
 import { listAggregates, listRows, readStatement } from './list/list.ts'
 import { needsTrigrams } from './list/stages/search/parse.ts'
 import type { ListDeps } from './list/stages/stage.ts'
 import { listNear } from './list/vectors/list-near.ts'
 import { parseVectors } from './list/vectors/parse.ts'
-import type { Embed } from './list/vectors/vectors.ts'
-import { createRow, deleteRow, updateRow } from './write/writes.ts'
+import type { Embed } from './list/vectors/statements.ts'
+import { createRow, deleteRow, updateRow } from './write/write-rows.ts'
 
 export type CollectionsDeps = {
   db: Db
@@ -36,9 +36,9 @@ export type CollectionsDeps = {
 export function createCollections({ db, schema, log, listDeps, trigrams, embed, cursors }: CollectionsDeps): {
   routes: Route[]
 } {
-  const known = new KnownStatements()
-  const reader = { db, known, listDeps, cursors, embed }
-  const writer = { db, known, log }
+  const sqlCache = new SqlCache()
+  const reader = { db, sqlCache, listDeps, cursors, embed }
+  const writer = { db, sqlCache, log }
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     atTable(schema, call.params['table'] ?? '', call.who, work)
 
@@ -58,7 +58,7 @@ export function createCollections({ db, schema, log, listDeps, trigrams, embed, 
         // A cursor with a vector mode is refused, and says so.
         const near = call.query['cursor'] === undefined ? parseVectors(call.query) : undefined
         if (near) return at(call, async (target) => jsonText(200, await listNear(reader, call, target, near)))
-        if (needsTrigrams(call.query)) await trigrams.need()
+        if (needsTrigrams(call.query)) await trigrams.ensureInstalled()
         return at(call, async (target) => jsonText(200, await listRows(reader, call, target)))
       },
     }),
@@ -96,7 +96,7 @@ export function createCollections({ db, schema, log, listDeps, trigrams, embed, 
       answers: { 200: t.row },
       handle: async (call) =>
         at(call, async (target) => {
-          const text = await db.fly(call.who, readStatement(known, call.query, keyFromPath(call, target), target), {
+          const text = await db.fly(call.who, readStatement(sqlCache, call.query, keyFromPath(call, target), target), {
             kind: 'read',
             as: 'bytes',
           })

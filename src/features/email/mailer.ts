@@ -5,7 +5,7 @@ import { GiveUp, type Queue } from '../../db/queue/queue.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Rendered, TemplateVariables } from './template.ts'
 import type { Templates } from './templates.ts'
-import { plainTextOf } from './text.ts'
+import { plainTextOf } from './plain-text.ts'
 import type { MailTransport } from './transport.ts'
 
 const KIND = 'mail'

@@ -13,7 +13,7 @@ import { createMailer } from './mailer.ts'
 import { smtpTransport } from './smtp-transport.ts'
 import { renderTemplate, type TemplateSource, templateKey } from './template.ts'
 import { createTemplates } from './templates.ts'
-import { plainTextOf } from './text.ts'
+import { plainTextOf } from './plain-text.ts'
 import type { MailConfig, MailTransport } from './transport.ts'
 import { webhookMailTransport } from './webhook-transport.ts'
 

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { AppError } from '../../core/errors.ts'
 import { builtins } from './builtin.ts'
 import { checkTemplate, renderTemplate, templateKey } from './template.ts'
-import { plainTextOf } from './text.ts'
+import { plainTextOf } from './plain-text.ts'
 
 const html = (template: string, variables: Record<string, unknown> = {}) =>
   renderTemplate({ subject: 's', html: template }, variables).html

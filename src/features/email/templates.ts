@@ -1,4 +1,4 @@
-import type { Act } from '../../core/audit-entry.ts'
+import type { AuditSource } from '../../core/audit-entry.ts'
 import { AppError, notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -99,7 +99,7 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
       }
     },
 
-    async save(key: string, source: TemplateSource, act: Act): Promise<Override> {
+    async save(key: string, source: TemplateSource, act: AuditSource): Promise<Override> {
       checkTemplate(source)
       const saving = audited(act.audit({ target: key }), saveOverride(key, source.subject, source.html), NEW_OVERRIDE)
       const [saved] = await db.rows<Override>(SYSTEM, saving)
@@ -107,12 +107,12 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
       return saved
     },
 
-    async enable(key: string, enabled: boolean, act: Act): Promise<void> {
+    async enable(key: string, enabled: boolean, act: AuditSource): Promise<void> {
       const entry = act.audit({ target: key, newValues: { enabled } })
       if ((await db.run(SYSTEM, audited(entry, enableOverride(key, enabled)))) === 0) throw missing()
     },
 
-    async remove(key: string, act: Act): Promise<void> {
+    async remove(key: string, act: AuditSource): Promise<void> {
       if ((await db.run(SYSTEM, audited(act.audit({ target: key }), deleteOverride(key)))) === 0) throw missing()
     },
 

@@ -4,7 +4,7 @@ import { sortKeys } from '../../db/rows/cursors.ts'
 import type { Order } from '../../db/rows/order.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import { type Ident, type Sql, sql } from '../../db/sql.ts'
-import type { Breaks } from './slices.ts'
+import type { Breaks } from './time-slice.ts'
 
 /**
  * Cursors of rows in the answer of one operation. PostgreSQL writes the keys of each row behind a word that nobody can

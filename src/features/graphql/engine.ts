@@ -8,7 +8,7 @@ import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import { failedStatement } from '../../db/pg-errors.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
-import { lookOnce } from '../../db/schema/lookup.ts'
+import { findOrRefresh } from '../../db/schema/lookup.ts'
 import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 import type { Candidates } from '../../db/search/candidates.ts'
@@ -30,7 +30,7 @@ import { compileMutation } from './mutation.ts'
 import { type NamedTable, Names } from './names.ts'
 import { type Compilation, compileRows, type Failure, failureOf } from './query.ts'
 import { meaningOf, type Selected, selectionOf } from './selection.ts'
-import { Breaks } from './slices.ts'
+import { Breaks } from './time-slice.ts'
 import { TypeSystem } from './type-system.ts'
 import { Conditions } from './where.ts'
 
@@ -76,7 +76,7 @@ export class GraphEngine {
   async answer({ who, requestId, cancelSignal }: Caller, request: GraphqlRequest): Promise<GraphqlResult> {
     const log = this.#deps.log.appender(who, requestId)
     let unknown: GraphqlResult | undefined
-    const known = await lookOnce(this.#deps.schema, async (schema) => {
+    const known = await findOrRefresh(this.#deps.schema, async (schema) => {
       const { outcome, isUnknown } = await this.#attempt(who, request, log, cancelSignal, schema)
       unknown = outcome
       return isUnknown ? undefined : outcome

@@ -22,7 +22,7 @@ import { AppError } from '../../core/errors.ts'
 import type { Names } from './names.ts'
 import type { Compilation } from './query.ts'
 import { type Selected, selectionOf } from './selection.ts'
-import { Breaks, stringifyInSlices } from './slices.ts'
+import { Breaks, stringifyInSlices } from './time-slice.ts'
 import { type Roots, TypeSystem } from './type-system.ts'
 
 /**
@@ -130,7 +130,7 @@ class Description {
     const { data } = await execute({ schema: this.#schema, document, variableValues: variables })
     const text = await stringifyInSlices(data?.[field.alias?.value ?? field.name.value] ?? null, this.#breaks)
     this.#length += text.length
-    if (this.#length > budgets.answerBytes) throw new AppError('response_too_large', 'response too large')
+    if (this.#length > budgets.responseBytes) throw new AppError('response_too_large', 'response too large')
     return text
   }
 }

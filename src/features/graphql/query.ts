@@ -1,7 +1,7 @@
 import { type GraphQLObjectType, getArgumentValues, getNamedType } from 'graphql'
 import { AppError, badRequest, type ErrorCode } from '../../core/errors.ts'
 import type { Appender } from '../../db/changes/append.ts'
-import { rowsBehind } from '../../db/rows/behind.ts'
+import { keysetPage } from '../../db/rows/keyset-page.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { type Order, orderBy, orderKeys, roundedUp } from '../../db/rows/order.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
@@ -9,7 +9,7 @@ import { joined } from '../../db/schema/filter/build.ts'
 import { columnJson } from '../../db/schema/row-json.ts'
 import type { Schema } from '../../db/schema/snapshot.ts'
 import { columnsFor, isAllowed, notAllowed, type Viewer } from '../../db/schema/viewer.ts'
-import { type Candidates, unionOf, waysTo, withTables } from '../../db/search/candidates.ts'
+import { type Candidates, unionOf, candidateBranches, withTables } from '../../db/search/candidates.ts'
 import { COMMA, EMPTY, Ident, integerLiteral, join, type Sql, sql } from '../../db/sql.ts'
 import type { CursorMarks } from './cursor-marks.ts'
 import type { Operation } from './document/document.ts'
@@ -87,18 +87,18 @@ function fromOf(
   const under = (all: readonly Sql[]): Sql =>
     sql`${table.ident} as ${row}${all.length > 0 ? sql` where ${join(all, sql` and `)}` : EMPTY}`
   if (candidates.length === 0 && !after) return under(conditions)
-  const { sets, ways } = waysTo(candidates, row)
+  const { tables, branches } = candidateBranches(candidates, row)
   const columns = join(
     columnsFor(table, c.viewer.role).map(({ ident }) => sql`${row}.${ident}`),
     COMMA,
   )
   const select = (more: readonly Sql[]): Sql => sql`select ${columns} from ${under([...more, ...conditions])}`
-  if (!after) return sql`(${withTables(sets)}${unionOf(ways, select)}) as ${row}`
+  if (!after) return sql`(${withTables(tables)}${unionOf(branches, select)}) as ${row}`
   const cut = sql`${orderBy(orderKeys(order, row))} limit ${integerLiteral(roundedUp(limit))}`
-  const { tables, rows } = rowsBehind(after, order, row, sql`${limit}::int8`, (behind) =>
-    unionOf(ways, (way) => sql`(${select([...way, ...behind])}${cut})`),
+  const page = keysetPage(after, order, row, sql`${limit}::int8`, (conditions) =>
+    unionOf(branches, (branch) => sql`(${select([...branch, ...conditions])}${cut})`),
   )
-  return sql`(${withTables([...sets, ...tables])}${rows}) as ${row}`
+  return sql`(${withTables([...tables, ...page.tables])}${page.rows}) as ${row}`
 }
 
 /** One column per key of the answer. */

@@ -9,7 +9,7 @@ import type { Candidates } from '../../db/search/candidates.ts'
 import type { Feature } from '../../http/feature.ts'
 import { jsonText, route } from '../../http/route.ts'
 import type { GraphEngine, GraphqlRequest } from './engine.ts'
-import { Breaks } from './slices.ts'
+import { Breaks } from './time-slice.ts'
 
 export type GraphqlConfig = {
   enabled: boolean

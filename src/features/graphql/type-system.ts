@@ -20,7 +20,7 @@ import { SPATIAL_NAMES } from '../../db/schema/spatial/parse.ts'
 import { CURSOR, enumLabels, type NamedTable, type Names } from './names.ts'
 import { hasUniqueKeys, onConflictType } from './on-conflict.ts'
 import { JsonScalar, scalarOf } from './scalars.ts'
-import type { Breaks } from './slices.ts'
+import type { Breaks } from './time-slice.ts'
 
 /** What a field of the type system stands for; the compiler reads it back. */
 export type Meaning =

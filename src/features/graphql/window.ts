@@ -1,7 +1,7 @@
 import { badRequest } from '../../core/errors.ts'
-import type { SortValue } from '../../db/rows/behind.ts'
+import type { SortValue } from '../../db/rows/keyset-page.ts'
 import { type Cursors, requireKey } from '../../db/rows/cursors.ts'
-import { type Order, wholeOrder } from '../../db/rows/order.ts'
+import { type Order, orderWithKey } from '../../db/rows/order.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import type { NamedTable } from './names.ts'
 import type { WhereInput } from './where.ts'
@@ -19,7 +19,7 @@ export type ListWindow = {
 
 /** Null counts as absent, too much as the most. */
 export function listWindow(args: WhereInput, table: NamedTable, target: TableView, cursors: Cursors): ListWindow {
-  const order = wholeOrder(sortOf(args['order_by'], table), target)
+  const order = orderWithKey(sortOf(args['order_by'], table), target)
   const byCursor = ['first', 'after'].find((name) => isGiven(args[name]))
   const byNumber = ['limit', 'offset'].find((name) => isGiven(args[name]))
   if (byCursor && byNumber) throw badRequest(`${byCursor} cannot be combined with "${byNumber}"`, 'invalid_cursor')

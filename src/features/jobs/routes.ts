@@ -1,4 +1,4 @@
-import type { Act } from '../../core/audit-entry.ts'
+import type { AuditSource } from '../../core/audit-entry.ts'
 import { AppError, badRequest, notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { JobHandler } from '../../core/job.ts'
@@ -16,7 +16,7 @@ import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { jsonText, type Route, route } from '../../http/route.ts'
 import { httpJob } from './http-job.ts'
-import { job } from './job-type.ts'
+import { job } from './job-schema.ts'
 import { Runner } from './runner.ts'
 import { scheduleRoutes } from './schedule-routes.ts'
 import { JobScheduler } from './scheduler.ts'
@@ -141,7 +141,7 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
   const { db, runner, requires } = deps
   const params = { id: t.id('job') }
   /** The job after a change that only its right state allows. */
-  const change = (act: Act, statement: Sql, wrongState: string): Promise<string> =>
+  const change = (act: AuditSource, statement: Sql, wrongState: string): Promise<string> =>
     changeAudited(
       db,
       async (tx) => {

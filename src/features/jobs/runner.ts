@@ -2,7 +2,7 @@ import { SYSTEM } from '../../core/identity.ts'
 import type { JobHandler } from '../../core/job.ts'
 import type { Db } from '../../db/db.ts'
 import { GiveUp, type Item, type Queue, RetryIn } from '../../db/queue/queue.ts'
-import { JobRows } from './rows.ts'
+import { JobRows } from './job-rows.ts'
 import { LOG_LINES, noteProgress } from './sql.ts'
 
 const KIND = 'job'

@@ -1,7 +1,7 @@
 import { badRequest } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import { jsonText, noContent, type Route, route } from '../../http/route.ts'
-import { job } from './job-type.ts'
+import { job } from './job-schema.ts'
 import type { Schedules } from './schedules.ts'
 
 const MAX_NAME = 100

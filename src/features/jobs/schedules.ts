@@ -1,4 +1,4 @@
-import type { Act } from '../../core/audit-entry.ts'
+import type { AuditSource } from '../../core/audit-entry.ts'
 import { AppError, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { audited, changeAudited, MADE_RECORD } from '../../db/audit.ts'
@@ -47,7 +47,7 @@ export class Schedules {
     return (await this.#db.fly(SYSTEM, listSchedules)) ?? ''
   }
 
-  async create(schedule: NewSchedule, act: Act): Promise<string> {
+  async create(schedule: NewSchedule, act: AuditSource): Promise<string> {
     const addition = addSchedule(schedule, nextRun(schedule, await this.#now()))
     const { name, jobType, cronExpr, timezone, enabled } = schedule
     const entry = act.audit({ newValues: { name, jobType, cronExpr, timezone, enabled } })
@@ -58,7 +58,7 @@ export class Schedules {
   }
 
   /** Every change reckons the next run anew, from now. */
-  async change(id: string, change: ScheduleChange, act: Act): Promise<string> {
+  async change(id: string, change: ScheduleChange, act: AuditSource): Promise<string> {
     const changed = await changeAudited(
       this.#db,
       async (tx) => {
@@ -73,13 +73,13 @@ export class Schedules {
     return changed ?? ''
   }
 
-  async remove(id: string, act: Act): Promise<void> {
+  async remove(id: string, act: AuditSource): Promise<void> {
     const removal = audited(act.audit(), removeSchedule(id))
     if ((await this.#db.run(SYSTEM, removal)) === 0) throw notFound('schedule not found', 'schedule_not_found')
   }
 
   /** A job now, whether the schedule is enabled or not; the next planned run stays where it is. */
-  async run(id: string, act: Act): Promise<string> {
+  async run(id: string, act: AuditSource): Promise<string> {
     const job = await changeAudited(
       this.#db,
       async (tx) => {

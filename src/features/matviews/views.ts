@@ -1,4 +1,4 @@
-import type { Act } from '../../core/audit-entry.ts'
+import type { AuditSource } from '../../core/audit-entry.ts'
 import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
@@ -49,7 +49,7 @@ export class Views {
     return registered(await this.#db.fly(SYSTEM, oneView(id)))
   }
 
-  async register(schema: string, name: string, mode: RefreshMode, act: Act): Promise<string> {
+  async register(schema: string, name: string, mode: RefreshMode, act: AuditSource): Promise<string> {
     checkName(schema)
     checkName(name)
     const found = await this.#find(schema, name)
@@ -59,16 +59,16 @@ export class Views {
     return made
   }
 
-  async changeMode(id: string, mode: RefreshMode, act: Act): Promise<string> {
+  async changeMode(id: string, mode: RefreshMode, act: AuditSource): Promise<string> {
     return registered(await this.#db.fly(SYSTEM, audited(act.audit(), changeMode(id, mode), MADE_RECORD)))
   }
 
-  async remove(id: string, act: Act): Promise<void> {
+  async remove(id: string, act: AuditSource): Promise<void> {
     if ((await this.#db.run(SYSTEM, audited(act.audit(), removeView(id)))) === 0)
       throw notFound('registration not found', 'view_not_found')
   }
 
-  async refreshRegistered(id: string, signal: CancelSignal, act: Act): Promise<Refreshed> {
+  async refreshRegistered(id: string, signal: CancelSignal, act: AuditSource): Promise<Refreshed> {
     const { schemaName, viewName, refreshMode } = JSON.parse(await this.one(id)) as {
       schemaName: string
       viewName: string

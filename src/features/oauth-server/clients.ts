@@ -1,11 +1,11 @@
-import type { Act } from '../../core/audit-entry.ts'
+import type { AuditSource } from '../../core/audit-entry.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { randomHex, sha256 } from '../../core/secret.ts'
 import { changeAudited } from '../../db/audit.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
-import { isRegistrable, isScope } from './checks.ts'
+import { isRegistrable, isScope } from './authorize-checks.ts'
 import * as q from './sql.ts'
 
 const MAX_NAME = 255
@@ -32,7 +32,7 @@ export class Clients {
     appId: string,
     type: string,
     input: ClientInput,
-    act: Act,
+    act: AuditSource,
   ): Promise<{ clientSecret?: string; client: { id: string } }> {
     if (type !== 'confidential' && type !== 'public') throw badRequest('invalid client type')
     const checked = check(input)
@@ -56,7 +56,7 @@ export class Clients {
     return { ...(secret !== undefined && { clientSecret: secret }), client }
   }
 
-  async update(clientId: string, input: ClientInput, act: Act): Promise<string> {
+  async update(clientId: string, input: ClientInput, act: AuditSource): Promise<string> {
     const checked = check(input)
     return changeAudited(
       this.#db,
@@ -69,7 +69,7 @@ export class Clients {
     )
   }
 
-  async rotateSecret(clientId: string, act: Act): Promise<string> {
+  async rotateSecret(clientId: string, act: AuditSource): Promise<string> {
     const secret = newSecret()
     await changeAudited(
       this.#db,
@@ -84,7 +84,7 @@ export class Clients {
   }
 
   /** Its tokens end everywhere with it. */
-  async revoke(clientId: string, act: Act): Promise<void> {
+  async revoke(clientId: string, act: AuditSource): Promise<void> {
     await changeAudited(
       this.#db,
       async (tx) => {

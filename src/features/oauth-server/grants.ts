@@ -3,7 +3,7 @@ import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { equalInConstantTime, randomHex, sha256 } from '../../core/secret.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import { type AuthorizationRequest, tableList } from './authorization-request.ts'
-import { isVerifier, mayHave, type OAuthScope } from './checks.ts'
+import { isVerifier, mayHave, type OAuthScope } from './authorize-checks.ts'
 import { invalidClient, refuse } from './errors.ts'
 import * as q from './sql.ts'
 

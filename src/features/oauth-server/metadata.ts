@@ -1,4 +1,4 @@
-import { SCOPES } from './checks.ts'
+import { SCOPES } from './authorize-checks.ts'
 
 /** RFC 8414, section 2. */
 export const metadataOf = (issuer: string) => ({

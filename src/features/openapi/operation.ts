@@ -1,5 +1,5 @@
 import * as t from '../../core/json-type.ts'
-import type { Answer, Route } from '../../http/route.ts'
+import type { ResponseBody, Route } from '../../http/route.ts'
 
 /** One endpoint of an OpenAPI document; document.ts gives it its id. */
 export type ApiOperation = {
@@ -96,7 +96,7 @@ export function requestBody(
   return { requestBody: { content: Object.fromEntries(types.map((type) => [type, of(type)])) } }
 }
 
-function response(answer: Answer, typed: typeof asIs): object {
+function response(answer: ResponseBody, typed: typeof asIs): object {
   if (answer === null) return { description: 'No content' }
   if ('content' in answer) return { description: 'Content', content: { [answer.content]: {} } }
   return { description: 'Success', content: jsonContent(typed(answer)) }

@@ -1,7 +1,7 @@
 import { pendingOf, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { type Call, json, jsonText, noContent, type Route, route } from '../../http/route.ts'
-import { message, signedIn } from '../../identity/answers.ts'
+import { message, signedIn } from '../../identity/responses.ts'
 import { enrollerOf } from '../../identity/second-factor.ts'
 import { deviceOf } from '../../identity/session.ts'
 import { type Credentials, displayNameOf } from './credentials.ts'

@@ -1,7 +1,7 @@
 import { emailOf } from '../../core/contact/email-address.ts'
 import * as t from '../../core/json-type.ts'
 import { type Call, json, type Route, route } from '../../http/route.ts'
-import { signedIn } from '../../identity/answers.ts'
+import { signedIn } from '../../identity/responses.ts'
 import { deviceOf } from '../../identity/session.ts'
 import { assertion, challenge } from './schemas.ts'
 import type { PasskeySignIn } from './sign-in.ts'
@@ -22,7 +22,7 @@ export function signInRoutes(deps: {
     requires,
     body: assertion,
     answers: { 200: signedIn },
-    handle: async (call: Call<t.Of<typeof assertion>>) => {
+    handle: async (call: Call<t.TypeOf<typeof assertion>>) => {
       const { challenge_id, assertion_response } = call.body
       return json(200, await passkeys.finish(kind, challenge_id, assertion_response, deviceOf(call)))
     },

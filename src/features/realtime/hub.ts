@@ -1,7 +1,7 @@
 import type { Clock } from '../../core/clock.ts'
 import { AppError, reasonOf } from '../../core/errors.ts'
 import type { Observe } from '../../core/observe.ts'
-import { once } from '../../core/once.ts'
+import { getOrCreate } from '../../core/get-or-create.ts'
 import type { Change, Follower, Position } from '../../db/changes/log.ts'
 import { catchUp } from './deliver/catch-up.ts'
 import { CheckLoop } from './deliver/check-loop.ts'
@@ -140,7 +140,7 @@ export class Hub {
         abandon: (groups, error) => this.#abandon(groups, error),
         onIdle: () => this.#loops.delete(key),
       })
-    return once(this.#loops, key, make)
+    return getOrCreate(this.#loops, key, make)
   }
 
   /** Everything up to the first wait happens at once: a subscription that is level joins before the next page. */
@@ -158,7 +158,7 @@ export class Hub {
   #join(subscription: Subscription): void {
     const { interest } = subscription
     const { here } = this.#feed
-    const group = once(this.#groups, interest.key, () => new SubscriberGroup(interest, here))
+    const group = getOrCreate(this.#groups, interest.key, () => new SubscriberGroup(interest, here))
     subscription.join(group, here)
   }
 

@@ -6,7 +6,7 @@ import { rowJsonb } from '../../db/schema/row-json.ts'
 import type { Schema, Table } from '../../db/schema/snapshot.ts'
 import { COMMA, join, ROW, type Sql, sql } from '../../db/sql.ts'
 import { missingGrants } from './grants.ts'
-import { groupExpression, type PolicyCommand, questionsFor } from './rules.ts'
+import { groupExpression, type PolicyCommand, questionsFor } from './policy-checks.ts'
 import * as q from './sql.ts'
 
 const OPERATIONS: readonly PolicyCommand[] = ['select', 'insert', 'update', 'delete']

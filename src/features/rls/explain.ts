@@ -8,7 +8,7 @@ import { rowJsonb } from '../../db/schema/row-json.ts'
 import type { Schema, SchemaCache, Table } from '../../db/schema/snapshot.ts'
 import { AND, COMMA, catalogueExpression, join, type Sql, sql } from '../../db/sql.ts'
 import { hiddenColumns, missingGrants } from './grants.ts'
-import { type Group, type PolicyCommand, type Question, questionsFor } from './rules.ts'
+import { type Group, type PolicyCommand, type Question, questionsFor } from './policy-checks.ts'
 import * as q from './sql.ts'
 
 export type ExplainWish = {

@@ -1,7 +1,7 @@
 import type { DatabaseRole } from '../../core/identity.ts'
 import { mayDo } from '../../db/schema/lookup.ts'
 import type { Table } from '../../db/schema/snapshot.ts'
-import type { PolicyCommand } from './rules.ts'
+import type { PolicyCommand } from './policy-checks.ts'
 
 /** Columns that exist for nobody of this role. */
 export const hiddenColumns = (table: Table, role: DatabaseRole): string[] =>

@@ -1,4 +1,4 @@
-import type { Act, AuditEntry } from '../../core/audit-entry.ts'
+import type { AuditSource, AuditEntry } from '../../core/audit-entry.ts'
 import { badRequest, notFound } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { auditStatement } from '../../db/audit.ts'
@@ -91,7 +91,7 @@ export function createPolicies(deps: {
       return status
     },
 
-    async create(wish: PolicyWish, act: Act): Promise<void> {
+    async create(wish: PolicyWish, act: AuditSource): Promise<void> {
       const { table, name, using, withCheck, permissive = true } = wish
       if (!isName(table)) throw badRequest('invalid table name')
       if (wish.schema !== undefined && !(isName(wish.schema) && isExposed(wish.schema))) {
@@ -110,13 +110,13 @@ export function createPolicies(deps: {
       await change('create policy', q.createPolicy(new Ident(schema, table), policy), entry)
     },
 
-    async drop(text: string, policy: string, act: Act): Promise<void> {
+    async drop(text: string, policy: string, act: AuditSource): Promise<void> {
       const { schema, name } = await exposedTable(text)
       if (!isName(policy)) throw badRequest('invalid policy name')
       await change('drop policy', q.dropPolicy(new Ident(schema, name), policy), act.audit())
     },
 
-    async switch(text: string, on: boolean, act: Act): Promise<void> {
+    async switch(text: string, on: boolean, act: AuditSource): Promise<void> {
       const { schema, name } = await exposedTable(text)
       await change(`${on ? 'enable' : 'disable'} RLS`, q.switchRls(new Ident(schema, name), on), act.audit())
     },

@@ -4,7 +4,7 @@ import type { JobHandler, JobRun } from '../../core/job.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import { GiveUp } from '../../db/queue/queue.ts'
-import { findFunctions, lookOnce } from '../../db/schema/lookup.ts'
+import { findFunctions, findOrRefresh } from '../../db/schema/lookup.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { buildCall } from './build-call.ts'
@@ -29,7 +29,7 @@ export const sqlJob =
   async ({ id, payload, signal, log }) => {
     const { name, args, role } = wishOf(payload)
     const { who, isOthers } = callerOf(role, id)
-    const found = await lookOnce(schema, (snapshot) => {
+    const found = await findOrRefresh(schema, (snapshot) => {
       const candidates = findFunctions(snapshot, name)
       return candidates.length > 0 ? { snapshot, candidates } : undefined
     })

@@ -4,8 +4,8 @@ import * as t from '../../core/json-type.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
 import { nameRequest } from '../../db/changes/sql.ts'
 import type { AsBytes, FlyOptions, Relayed } from '../../db/db.ts'
-import { KnownStatements } from '../../db/rows/known-statements.ts'
-import { findFunctions, findTable, lookOnce, mayDo, mayExecute } from '../../db/schema/lookup.ts'
+import { SqlCache } from '../../db/rows/sql-cache.ts'
+import { findFunctions, findTable, findOrRefresh, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema } from '../../db/schema/snapshot.ts'
 import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 import { Slots } from '../../db/sql.ts'
@@ -28,7 +28,7 @@ const manner = ({ volatility }: Fn, signal: CancelSignal): FlyOptions & AsBytes 
 })
 
 export function createRpc({ db, schema, log }: RpcDeps): Feature {
-  const statements = new KnownStatements()
+  const statements = new SqlCache()
 
   const run = async (call: Call, snapshot: Schema, candidates: readonly Fn[]): Promise<Reply> => {
     const args = argumentsOf(call)
@@ -71,7 +71,7 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
           throw new AppError('insufficient_scope', 'api key does not have access to functions')
         }
         const name = call.params.function
-        const reply = await lookOnce(schema, (snapshot) => {
+        const reply = await findOrRefresh(schema, (snapshot) => {
           const found = executable(snapshot, name, viewer)
           return found.length > 0 ? run(call, snapshot, found) : undefined
         })

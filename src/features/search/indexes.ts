@@ -1,10 +1,10 @@
-import type { Act } from '../../core/audit-entry.ts'
+import type { AuditSource } from '../../core/audit-entry.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
-import { tableOf } from '../../db/schema/table-of.ts'
+import { requireTable } from '../../db/schema/require-table.ts'
 import {
   fullTextKey,
   hasGinIndex,
@@ -37,11 +37,11 @@ export function createTextIndexes({ db, schema, indexes, textSearchConfig, needT
       return (await db.fly(SYSTEM, allTextIndexes(schemas))) ?? ''
     },
 
-    async build({ method, ...asked }: TextIndexInput, act: Act) {
+    async build({ method, ...asked }: TextIndexInput, act: AuditSource) {
       if (method === 'trigram') await needTrigrams()
       // An index of that name may have come or gone a moment ago.
       await schema.refreshIfStale()
-      const table = await tableOf(schema, asked.table, asked.schema)
+      const table = await requireTable(schema, asked.table, asked.schema)
       if (textColumns(table.columns.values()).length === 0) throw badRequest('table has no text columns')
       const name = indexName(asked.index_name, [table.name, method])
       const key = method === 'fulltext' ? fullTextKey(textSearchConfig, table) : trigramKeys(schema.read(), table)
@@ -63,7 +63,7 @@ export function createTextIndexes({ db, schema, indexes, textSearchConfig, needT
       return made
     },
 
-    async drop(name: string, act: Act): Promise<void> {
+    async drop(name: string, act: AuditSource): Promise<void> {
       const found = await db.fly(SYSTEM, schemaOfTextIndex(name, schemas))
       if (found === null) throw notFound('index not found', 'index_not_found')
       await auditedEffect(db, act.audit({ target: name }), () => indexes.drop(found, name))

@@ -3,7 +3,7 @@ import { AppError } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Tx } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
-import { EMAIL_TAKEN, orTaken } from '../../identity/errors.ts'
+import { EMAIL_TAKEN, orEmailTaken } from '../../identity/errors.ts'
 import type { AuthResponse, Device, FirstFactor } from '../../identity/session.ts'
 import { endSessionsOf, insertUser } from '../../identity/users.ts'
 import type { SignInDeps } from './deps.ts'
@@ -32,7 +32,7 @@ export function createAnonymousAccounts(deps: SignInDeps) {
       await tx.run(endSessionsOf(userId))
       return deps.startSession(userId, [method], device).open(tx, notAnonymous)
     })
-    const response = await orTaken(work, EMAIL_TAKEN)
+    const response = await orEmailTaken(work, EMAIL_TAKEN)
     deps.revoked(userId)
     deps.wakeMail()
     return response

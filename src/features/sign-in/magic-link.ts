@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Tx } from '../../db/db.ts'
 import { sql } from '../../db/sql.ts'
-import { EMAIL_TAKEN, orTaken } from '../../identity/errors.ts'
+import { EMAIL_TAKEN, orEmailTaken } from '../../identity/errors.ts'
 import { badMailToken, spendMailToken } from '../../identity/mail-links.ts'
 import type { AuthResponse, Device } from '../../identity/session.ts'
 import { endSessionsOf, idByEmail } from '../../identity/users.ts'
@@ -26,7 +26,7 @@ export function createMagicLinks(deps: SignInDeps) {
   /** False when the account is no longer anonymous; then the link is a sign-in like any other. */
   async function upgrade(tx: Tx, anonymousId: string, email: string): Promise<boolean> {
     const linked = tx.run(linkAnonymous(anonymousId, { email, emailVerified: true }))
-    if ((await orTaken(linked, EMAIL_TAKEN)) === 0) return false
+    if ((await orEmailTaken(linked, EMAIL_TAKEN)) === 0) return false
     await tx.run(endSessionsOf(anonymousId))
     return true
   }

@@ -3,7 +3,7 @@ import { SYSTEM } from '../../core/identity.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { addressSubject } from '../../http/wire/client-address.ts'
 import { tooManyFailures } from '../../identity/errors.ts'
-import { isForeign } from '../../identity/password-hashing.ts'
+import { isBcrypt } from '../../identity/password-hashing.ts'
 import { isHashable } from '../../identity/password-rules.ts'
 import type { AuthResponse, Device } from '../../identity/session.ts'
 import type { SignInDeps } from './deps.ts'
@@ -54,7 +54,7 @@ export function createPasswordCheck({ db, passwords, config }: SignInDeps): Chec
       await db.run(SYSTEM, q.countFailure(email, ip, config))
       throw refused()
     }
-    const renewed = isForeign(stored) ? await passwords.hash(password) : stored
+    const renewed = isBcrypt(stored) ? await passwords.hash(password) : stored
     const renewal = renewed === stored ? [] : [q.replaceHash(found.id, stored, renewed)]
     return { userId: found.id, hash: renewed, record: [q.clearFailures(email, ip), ...renewal] }
   }

@@ -1,4 +1,4 @@
-import type { Act } from '../../core/audit-entry.ts'
+import type { AuditSource } from '../../core/audit-entry.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { audited, changeAudited, MADE_RECORD } from '../../db/audit.ts'
@@ -53,11 +53,11 @@ export class Deploys {
     return found.deploy
   }
 
-  async create(siteId: string, act: Act): Promise<string> {
+  async create(siteId: string, act: AuditSource): Promise<string> {
     return there(await this.#deps.db.fly(SYSTEM, audited(act.audit(), addDeploy(siteId), MADE_RECORD)), 'site')
   }
 
-  promote(siteId: string, id: string, act: Act): Promise<string> {
+  promote(siteId: string, id: string, act: AuditSource): Promise<string> {
     return this.#change(act, async (tx) => {
       if ((await tx.run(lockSite(siteId))) === 0) throw notFound('site not found', 'site_not_found')
       const status = await this.#statusIn(tx, siteId, id)
@@ -67,7 +67,7 @@ export class Deploys {
     })
   }
 
-  rollback(siteId: string, act: Act): Promise<string> {
+  rollback(siteId: string, act: AuditSource): Promise<string> {
     return this.#change(act, async (tx) => {
       if ((await tx.run(lockSite(siteId))) === 0) throw notFound('site not found', 'site_not_found')
       // Looked for before the live one joins the superseded, so that rolling back twice comes back.
@@ -78,7 +78,7 @@ export class Deploys {
     })
   }
 
-  fail(siteId: string, id: string, errorMessage: string | undefined, act: Act): Promise<string> {
+  fail(siteId: string, id: string, errorMessage: string | undefined, act: AuditSource): Promise<string> {
     return this.#change(act, async (tx) => {
       const status = await this.#statusIn(tx, siteId, id)
       if (status !== 'uploading') throw transition('fail', status)
@@ -97,7 +97,7 @@ export class Deploys {
   }
 
   /** Adds a file, or replaces the one of that path, unless the deploy was promoted while it was on its way. */
-  putFile(siteId: string, id: string, { name, contentType: said, blob }: NewFile, act: Act): Promise<string> {
+  putFile(siteId: string, id: string, { name, contentType: said, blob }: NewFile, act: AuditSource): Promise<string> {
     const path = this.#path(name)
     return this.#change(act, async (tx) => {
       if ((await this.#statusIn(tx, siteId, id)) !== 'uploading') throw closed()
@@ -109,7 +109,7 @@ export class Deploys {
   }
 
   /** JSON text of {missing, deploy}. */
-  adopt(siteId: string, id: string, files: readonly { path: string; sha256: string }[], act: Act): Promise<string> {
+  adopt(siteId: string, id: string, files: readonly { path: string; sha256: string }[], act: AuditSource): Promise<string> {
     const listed = new Map(files.map(({ path, sha256 }) => [this.#path(path), sha256]))
     const wanted = [...listed].map(([path, sha256]) => ({ path, sha256, contentType: contentTypeOf(path) }))
     return changeAudited(
@@ -124,7 +124,7 @@ export class Deploys {
   }
 
   /** A change that answers the deploy as it is then. */
-  #change(act: Act, change: (tx: Tx) => Promise<string>): Promise<string> {
+  #change(act: AuditSource, change: (tx: Tx) => Promise<string>): Promise<string> {
     return changeAudited(this.#deps.db, change, (text) => {
       const newValues = JSON.parse(text) as { id: string }
       return act.audit({ target: newValues.id, newValues })

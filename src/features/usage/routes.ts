@@ -62,7 +62,7 @@ export function createUsage(deps: {
     try {
       await db.run(SYSTEM, q.addUsage(node, batch))
     } catch (error) {
-      meter.giveBack(batch)
+      meter.restore(batch)
       throw error
     }
   }

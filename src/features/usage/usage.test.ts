@@ -118,7 +118,7 @@ test('a batch that could not be written is counted with the next one', () => {
   meter.request(null, 'GET', '/a', 200, 10)
   const lost = meter.take()
   meter.request(null, 'GET', '/a', 200, 5)
-  meter.giveBack(lost)
+  meter.restore(lost)
   const { tenants, endpoints } = meter.take()
   assert.deepEqual(tenants.get(NO_TENANT), { requests: 2, bandwidth: 15, functions: 0, jobRuns: 0, streamPeak: 0 })
   assert.deepEqual([...endpoints.values()], [{ tenant: NO_TENANT, endpoint: 'GET /a', status: 200, requests: 2 }])

@@ -1,13 +1,13 @@
-import type { Act } from '../../core/audit-entry.ts'
+import type { AuditSource } from '../../core/audit-entry.ts'
 import { badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
-import { tableOf } from '../../db/schema/table-of.ts'
+import { requireTable } from '../../db/schema/require-table.ts'
 import { type ConcurrentIndexes, indexName } from '../../db/setup/concurrent-index.ts'
 import { EMPTY, Ident, integerLiteral, type Sql, sql } from '../../db/sql.ts'
-import { vectorColumnOf } from './embed/tables.ts'
+import { vectorColumnOf } from './embed/columns.ts'
 import { allVectorIndexes, hasOperators, schemaOfVectorIndex } from './sql.ts'
 
 export const VECTOR_INDEX_METHODS = ['hnsw', 'ivfflat'] as const
@@ -36,9 +36,9 @@ export function createVectorIndexes({ db, schema, indexes }: Deps) {
       return (await db.fly(SYSTEM, allVectorIndexes(schema.read().schemas))) ?? ''
     },
 
-    async build(asked: VectorIndexInput, act: Act) {
+    async build(asked: VectorIndexInput, act: AuditSource) {
       const { method, metric, lists } = asked
-      const table = await tableOf(schema, asked.table, asked.schema)
+      const table = await requireTable(schema, asked.table, asked.schema)
       const column = vectorColumnOf(table, asked.column)
       const pgVector = schema.read().pgVector
       // Arrays are searched without an index, and without any extension.
@@ -60,7 +60,7 @@ export function createVectorIndexes({ db, schema, indexes }: Deps) {
       return made
     },
 
-    async drop(name: string, act: Act): Promise<void> {
+    async drop(name: string, act: AuditSource): Promise<void> {
       const found = await db.fly(SYSTEM, schemaOfVectorIndex(name, schema.read().schemas))
       if (found === null) throw notFound('index not found', 'index_not_found')
       await auditedEffect(db, act.audit({ target: name }), () => indexes.drop(found, name))

@@ -10,7 +10,7 @@ import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, jsonText, noContent, route } from '../../http/route.ts'
 import { createEmbeddings } from './embed/embeddings.ts'
-import { startFilling } from './embed/filling.ts'
+import { startFilling } from './embed/embed-worker.ts'
 import { type AiConfig, cachedQuestions, createEmbeddingProvider } from './embedding/embedder.ts'
 import { createVectorIndexes, INDEX_METRICS, VECTOR_INDEX_METHODS } from './indexes.ts'
 

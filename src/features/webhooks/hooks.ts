@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { Act } from '../../core/audit-entry.ts'
+import type { AuditSource } from '../../core/audit-entry.ts'
 import { badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
@@ -33,15 +33,15 @@ const fields = {
 }
 export const newHook = t.object({ url: t.string(), ...fields })
 export const hookChange = t.object({ url: t.optional(t.string()), ...fields })
-type Wish = t.Of<typeof hookChange>
+type Wish = t.TypeOf<typeof hookChange>
 
 export type Hooks = {
   all(): Promise<string>
   one(id: string): Promise<string>
   /** The entries of changes are part of their flights. */
-  create(wish: Wish, act: Act): Promise<string>
-  change(id: string, wish: Wish, act: Act): Promise<string>
-  remove(id: string, act: Act): Promise<void>
+  create(wish: Wish, act: AuditSource): Promise<string>
+  change(id: string, wish: Wish, act: AuditSource): Promise<string>
+  remove(id: string, act: AuditSource): Promise<void>
   /** Where to send; undefined when the webhook is gone. */
   target(id: string): Promise<(Receiver & { enabled: boolean }) | undefined>
   deliveries(id: string, ask: { failedOnly: boolean; page: number; perPage: number; offset: number }): Promise<object>

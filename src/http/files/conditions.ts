@@ -1,12 +1,12 @@
 import { AppError } from '../../core/errors.ts'
 
 /** What identifies one version of a resource (RFC 9110 §8.8). The tag is strong and comes with its quotes. */
-export type Version = { etag: string; modifiedAt: Date }
+export type ResourceVersion = { etag: string; modifiedAt: Date }
 
 type Headers = Readonly<Record<string, string | undefined>>
 
 /** RFC 9110 §13.2.2: throws 412 where a precondition fails; true when the client has this version already. */
-export function isNotModified(headers: Headers, version: Version): boolean {
+export function isNotModified(headers: Headers, version: ResourceVersion): boolean {
   requireMatch(headers, version)
   const noneMatch = headers['if-none-match']
   if (noneMatch !== undefined) return matches(noneMatch, version.etag, 'weak')
@@ -15,7 +15,7 @@ export function isNotModified(headers: Headers, version: Version): boolean {
 }
 
 /** For reads and writes alike: whoever names a version must have the one that is there. */
-export function requireMatch(headers: Headers, { etag, modifiedAt }: Version): void {
+export function requireMatch(headers: Headers, { etag, modifiedAt }: ResourceVersion): void {
   const match = headers['if-match']
   const unmodified = Date.parse(headers['if-unmodified-since'] ?? '')
   const isOther =
@@ -43,7 +43,7 @@ export type ByteRange = { start: number; end: number }
  * RFC 9110 §14: the part asked for, or undefined for the whole. Units that are unknown, ranges that make no sense and
  * several at once are answered with the whole; a part that does not exist is 416.
  */
-export function rangeOf(headers: Headers, size: number, { etag }: Version): ByteRange | undefined {
+export function rangeOf(headers: Headers, size: number, { etag }: ResourceVersion): ByteRange | undefined {
   const asked = /^bytes=\s*(\d*)-(\d*)\s*$/i.exec(headers['range'] ?? '')
   if (!asked || (asked[1] === '' && asked[2] === '')) return undefined
   // A date is too weak to tell two versions of one second apart (§13.1.5).

@@ -13,7 +13,7 @@ export type FilePart = {
 
 type Form<T> = { fields: ReadonlyMap<string, string>; file: T }
 
-type Reading<T> = {
+type FormOptions<T> = {
   maxFileBytes: number
   /** Aborting ends the upload; its reason is the failure. */
   signal: AbortSignal
@@ -30,7 +30,7 @@ const LIMITS = { parts: 32, fields: 32, files: 1, fieldSize: 8 * 1024, headerPai
 const badForm = (): AppError => badRequest('invalid multipart form or file too large', 'invalid_body')
 
 /** A multipart/form-data body (RFC 7578) with one `file`, streamed: memory does not grow with the file. */
-export async function readForm<T>(request: IncomingMessage, reading: Reading<T>): Promise<Form<T>> {
+export async function readForm<T>(request: IncomingMessage, reading: FormOptions<T>): Promise<Form<T>> {
   const parser = await parserFor(request, reading.maxFileBytes)
   return new Promise((resolve, reject) => new FormReader(request, parser, reading, resolve, reject))
 }
@@ -50,7 +50,7 @@ async function parserFor({ headers }: IncomingMessage, maxFileBytes: number): Pr
 class FormReader<T> {
   readonly #request: IncomingMessage
   readonly #parser: BusboyInstance
-  readonly #reading: Reading<T>
+  readonly #reading: FormOptions<T>
   readonly #resolve: (form: Form<T>) => void
   readonly #reject: (error: unknown) => void
   readonly #fields = new Map<string, string>()
@@ -62,7 +62,7 @@ class FormReader<T> {
   constructor(
     request: IncomingMessage,
     parser: BusboyInstance,
-    reading: Reading<T>,
+    reading: FormOptions<T>,
     resolve: (form: Form<T>) => void,
     reject: (error: unknown) => void,
   ) {

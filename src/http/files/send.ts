@@ -1,8 +1,8 @@
 import type { Call, Reply } from '../route.ts'
-import { type ByteRange, isNotModified, rangeOf, type Version } from './conditions.ts'
+import { type ByteRange, isNotModified, rangeOf, type ResourceVersion } from './conditions.ts'
 import type { ByteSource } from './source.ts'
 
-export type Content = Version & {
+export type StoredContent = ResourceVersion & {
   size: number
   headers: Record<string, string>
   /** The part, which is not opened for answers without a body. */
@@ -12,7 +12,7 @@ export type Content = Version & {
 type Sent = { status?: number }
 
 /** Answers GET and HEAD of stored bytes: conditions, and one range. */
-export async function sendContent(call: Call, content: Content, { status = 200 }: Sent = {}): Promise<Reply> {
+export async function sendContent(call: Call, content: StoredContent, { status = 200 }: Sent = {}): Promise<Reply> {
   const { request, response } = call.raw
   const headers: Record<string, string> = {
     ETag: content.etag,

@@ -52,7 +52,7 @@ export class FileSource implements ByteSource {
   }
 
   sendTo(response: ServerResponse): void {
-    this.#pour(response)
+    this.#copyTo(response)
       .then(
         () => response.end(),
         () => response.destroy(),
@@ -64,7 +64,7 @@ export class FileSource implements ByteSource {
     this.#file.close().catch(() => {})
   }
 
-  async #pour(response: ServerResponse): Promise<void> {
+  async #copyTo(response: ServerResponse): Promise<void> {
     const { start, end } = this.#range
     const write = writerTo(response)
     const buffer = spare.pop() ?? Buffer.allocUnsafeSlow(PIECE_BYTES)

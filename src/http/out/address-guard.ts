@@ -26,7 +26,7 @@ export const isClosedPort = (port: number): boolean => CLOSED_PORTS.has(port)
 /** May the server open a connection to this resolved address? */
 export function isAllowedAddress(text: string, allowPrivateNetworks: boolean): boolean {
   if (!ipaddr.isValid(text)) return false
-  const address = carriedAddress(ipaddr.parse(text))
+  const address = effectiveAddress(ipaddr.parse(text))
   if (METADATA.has(address.toString())) return false
   const range = address.range()
   return range === 'unicast' || (allowPrivateNetworks && PRIVATE.has(range))
@@ -34,21 +34,21 @@ export function isAllowedAddress(text: string, allowPrivateNetworks: boolean): b
 
 /** Does a server that listens on this host hear this machine alone? */
 export const isLoopbackHost = (host: string): boolean =>
-  host === 'localhost' || (ipaddr.isValid(host) && carriedAddress(ipaddr.parse(host)).range() === 'loopback')
+  host === 'localhost' || (ipaddr.isValid(host) && effectiveAddress(ipaddr.parse(host)).range() === 'loopback')
 
 /** The IPv4 address a transition format carries, since that is where the packet ends up; otherwise the address itself. */
-function carriedAddress(address: Address): Address {
+function effectiveAddress(address: Address): Address {
   if (!(address instanceof ipaddr.IPv6)) return address
   const bytes = address.toByteArray()
-  const at = embeddedAt(bytes)
+  const at = embeddedIpv4(bytes)
   if (at === undefined) return address
   const four = bytes.slice(at.offset, at.offset + 4).map((byte) => byte ^ at.mask)
   return new ipaddr.IPv4(four)
 }
 
-type Embedding = { offset: number; mask: number }
+type EmbeddedIpv4 = { offset: number; mask: number }
 
-function embeddedAt(bytes: readonly number[]): Embedding | undefined {
+function embeddedIpv4(bytes: readonly number[]): EmbeddedIpv4 | undefined {
   const starts = (...prefix: number[]): boolean => prefix.every((byte, i) => bytes[i] === byte)
   const zero = (from: number, to: number): boolean => bytes.slice(from, to).every((byte) => byte === 0)
 

@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { AppError, badRequest } from '../../core/errors.ts'
-import type { Receiving } from './receiving.ts'
-import { type Pairs, parsePairs } from './target.ts'
+import type { IncomingBodies } from './incoming-bodies.ts'
+import { type FormPairs, parsePairs } from './target.ts'
 
 /** Deeper than any honest document, far below what would exhaust a stack, here or in PostgreSQL. */
 const MAX_DEPTH = 100
@@ -16,7 +16,7 @@ const tooLarge = (): AppError => new AppError('payload_too_large', 'request body
 export function receiveBody(
   request: IncomingMessage,
   limit: number,
-  receiving: Receiving,
+  receiving: IncomingBodies,
   address: string,
 ): Promise<Buffer> {
   const announced = Number(request.headers['content-length'] ?? 0)
@@ -82,7 +82,7 @@ export function parseJson(bytes: Buffer): { text: string; value: unknown } {
   }
 }
 
-export function parseForm(bytes: Buffer): Pairs & { text: string } {
+export function parseForm(bytes: Buffer): FormPairs & { text: string } {
   if (!isUtf8(bytes)) throw badRequest('invalid form body', 'invalid_body')
   const text = bytes.toString('utf8')
   return { ...parsePairs(text, 'form'), text }

@@ -1,13 +1,13 @@
 import ipaddr from 'ipaddr.js'
 
-type Range = ReturnType<typeof ipaddr.parseCIDR>
+type CidrRange = ReturnType<typeof ipaddr.parseCIDR>
 
 /** CIDR blocks or single addresses, as `server.trusted_proxies` lists them. */
-function parseRanges(list: readonly string[]): Range[] {
+function parseRanges(list: readonly string[]): CidrRange[] {
   return list.map((text) => {
     if (text.includes('/')) return ipaddr.parseCIDR(text)
     const address = ipaddr.process(text)
-    return [address, address.kind() === 'ipv4' ? 32 : 128] as Range
+    return [address, address.kind() === 'ipv4' ? 32 : 128] as CidrRange
   })
 }
 

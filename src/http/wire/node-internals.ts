@@ -54,13 +54,13 @@ export const responseOn = (socket: Socket): ServerResponse | undefined =>
  */
 export function requestsUpgradedIf(isTaken: (request: IncomingMessage) => boolean): typeof IncomingMessage {
   return class Request extends IncomingMessage {
-    asksForUpgrade = false
+    isUpgradeRequested = false
 
     get upgrade(): boolean {
-      return this.asksForUpgrade && (this.method === 'CONNECT' || isTaken(this))
+      return this.isUpgradeRequested && (this.method === 'CONNECT' || isTaken(this))
     }
     set upgrade(asked: boolean) {
-      this.asksForUpgrade = asked
+      this.isUpgradeRequested = asked
     }
   }
 }

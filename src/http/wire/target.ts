@@ -41,12 +41,12 @@ const hasRawBytes = (text: string): boolean => {
   return false
 }
 
-export type Pairs = { values: Record<string, string>; repeated: ReadonlySet<string> }
+export type FormPairs = { values: Record<string, string>; repeated: ReadonlySet<string> }
 
 const NONE: ReadonlySet<string> = new Set()
 
 /** For `application/x-www-form-urlencoded` text of a query or a form: the last value wins. `where` names it in errors. */
-export function parsePairs(text: string, where: 'query' | 'form'): Pairs {
+export function parsePairs(text: string, where: 'query' | 'form'): FormPairs {
   const values: Record<string, string> = Object.create(null)
   if (text === '') return { values, repeated: NONE }
   let repeated: Set<string> | undefined

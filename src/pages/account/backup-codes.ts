@@ -1,4 +1,4 @@
-import type { Factors } from '../shared/answers.ts'
+import type { Factors } from '../shared/api-types.ts'
 import { alertLine, buttons, el, section, show, soft, statusLine } from '../shared/dom.ts'
 import { button } from '../shared/form.ts'
 import { session } from '../shared/session.ts'

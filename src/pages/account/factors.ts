@@ -1,4 +1,4 @@
-import type { Factors } from '../shared/answers.ts'
+import type { Factors } from '../shared/api-types.ts'
 import { alertLine, buttons, el, pageData, replace, section, show, soft } from '../shared/dom.ts'
 import { button, field, form, submit } from '../shared/form.ts'
 import { session } from '../shared/session.ts'

@@ -1,4 +1,4 @@
-import type { SignedIn, User } from './answers.ts'
+import type { SignedIn, User } from './api-types.ts'
 import { ApiError, type Method, send } from './api.ts'
 
 /** Who is signed in on this page. In memory alone, so that closing the page forgets it. */

@@ -1,4 +1,4 @@
-import type { Factors, PasskeyChallenge, SecondFactorPending, SignedIn } from './answers.ts'
+import type { Factors, PasskeyChallenge, SecondFactorPending, SignedIn } from './api-types.ts'
 import { send } from './api.ts'
 import { buttons, el, pageData, show, soft, statusLine } from './dom.ts'
 import { button, field, form, labelled, passwordField, submit } from './form.ts'

@@ -9,7 +9,7 @@ import { fingerprintQuery } from './fingerprint.ts'
 import { functionOf } from './function.ts'
 import { groupBy, groupKey } from './group.ts'
 import { findOdd, type OddObject } from './odd-objects.ts'
-import { catalogueQuery, type Described, objectsQuery } from './query.ts'
+import { catalogueQuery, type ObjectSelection, objectsQuery } from './query.ts'
 import { tablesOf } from './table.ts'
 import { warningsOf } from './warnings.ts'
 
@@ -20,13 +20,13 @@ const TIMEOUT_MS = 60_000
 const isReserved = (schema: string): boolean => /^(svc|information_schema|pg_.*)$/s.test(schema)
 
 /** A snapshot, and the fingerprint of a moment before it. */
-export type Loaded = { readonly schema: Schema; readonly mark: string }
+export type LoadedSchema = { readonly schema: Schema; readonly fingerprint: string }
 
 /** A loader of the snapshot: one flight, one JSON text, indexed here. */
-export function createIntrospection(db: Db, configured: readonly string[]): () => Promise<Loaded> {
+export function createIntrospection(db: Db, configured: readonly string[]): () => Promise<LoadedSchema> {
   const schemas = configured.filter((name) => !isReserved(name))
   const path = schemas.map((name) => new Ident(name).quoted).join(', ')
-  const describe = (described: Described): Promise<(string | null)[]> =>
+  const describe = (described: ObjectSelection): Promise<(string | null)[]> =>
     db.fly(
       SYSTEM,
       [
@@ -37,13 +37,13 @@ export function createIntrospection(db: Db, configured: readonly string[]): () =
       ],
       { kind: 'slow', timeoutMs: TIMEOUT_MS },
     )
-  const attempt = async (odd: readonly OddObject[]): Promise<Loaded> => {
+  const attempt = async (odd: readonly OddObject[]): Promise<LoadedSchema> => {
     const builtAt = new Date()
     for (let tries = 1; ; tries++) {
       try {
         const [mark, , text] = await describe({ without: odd.map(({ oid }) => oid) })
         const schema = await toSchema(JSON.parse(text ?? '{}') as Catalog, schemas, builtAt, odd)
-        return { schema, mark: mark ?? '' }
+        return { schema, fingerprint: mark ?? '' }
       } catch (error) {
         if (tries === ATTEMPTS || !isRace(error)) throw error
       }

@@ -1,5 +1,5 @@
 import { AppError, hasStatus, reasonOf } from '../../../core/errors.ts'
-import type { Described } from './query.ts'
+import type { ObjectSelection } from './query.ts'
 
 /** Something in the catalogue about which PostgreSQL raises when it is asked. */
 export type OddObject = { readonly oid: number; readonly name: string; readonly reason: string }
@@ -13,7 +13,7 @@ const MAX_ODD = 50
 export async function findOdd(
   objects: readonly { oid: number; name: string }[],
   known: readonly { oid: number; name: string }[],
-  describe: (described: Described) => Promise<unknown>,
+  describe: (described: ObjectSelection) => Promise<unknown>,
 ): Promise<OddObject[]> {
   const found: OddObject[] = []
   const look = async (group: readonly { oid: number; name: string }[]): Promise<void> => {

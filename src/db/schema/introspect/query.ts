@@ -182,9 +182,9 @@ const listOf = (query: Sql): Sql =>
   sql`(select coalesce(pg_catalog.json_agg(pg_catalog.row_to_json(x)), '[]') from (${query}) x)`
 
 /** Which objects are described: all but `without`, or of those `only` some. */
-export type Described = { without: readonly number[]; only?: readonly number[] }
+export type ObjectSelection = { without: readonly number[]; only?: readonly number[] }
 
-const isDescribed = (oid: Sql, { without, only }: Described): Sql =>
+const isDescribed = (oid: Sql, { without, only }: ObjectSelection): Sql =>
   sql`${oid} <> all(${without}::pg_catalog.oid[])${only ? sql` and ${oid} = any(${only}::pg_catalog.oid[])` : EMPTY}`
 
 /** Every object that catalogueQuery() would describe. */
@@ -198,7 +198,7 @@ export const objectsQuery = (schemas: readonly string[]): Sql => sql`
   where n.nspname::text = any(${schemas}::text[])`
 
 /** The whole shape of the exposed schemas as one JSON text. */
-export const catalogueQuery = (schemas: readonly string[], described: Described): Sql => sql`
+export const catalogueQuery = (schemas: readonly string[], described: ObjectSelection): Sql => sql`
   with recursive exposed as (
     select n.oid, n.nspname, n.nspname as name, pg_catalog.array_position(${schemas}::text[], n.nspname::text) as rank
     from pg_catalog.pg_namespace n

@@ -1,7 +1,7 @@
 import { Ident, integerLiteral, join, OR, type Sql, sql } from '../../sql.ts'
 import type { Column, Schema } from '../snapshot.ts'
 import { postGis, WGS84 } from './convert.ts'
-import type { Given, GivenBox, SpatialFilter, SpatialName } from './parse.ts'
+import type { SpatialArg, BoxArgs, SpatialFilter, SpatialName } from './parse.ts'
 
 const SYSTEM = sql`4326`
 
@@ -75,7 +75,7 @@ export class SpatialSql {
    * Read once for the whole statement. Areas whose edges cross are refused: to compare them fails or, like making them
    * valid, may take hours that no timeout ends.
    */
-  #asked(name: SpatialName, text: Given = null): Sql {
+  #asked(name: SpatialName, text: SpatialArg = null): Sql {
     const geometry = sql`${this.#fn('st_setsrid')}(${this.#fn('st_geomfromgeojson')}(${text}::text), ${SYSTEM})`
     const refusal = `invalid ${name} parameter: edges cross each other`
     return sql`(select case when ${this.#fn('st_isvalid')}(svc_asked.g) then svc_asked.g
@@ -88,12 +88,12 @@ export class SpatialSql {
     return sql`(${join(overlaps, OR)})`
   }
 
-  #envelope([west = null, south = null, east = null, north = null]: GivenBox): Sql {
+  #envelope([west = null, south = null, east = null, north = null]: BoxArgs): Sql {
     return sql`${this.#fn('st_makeenvelope')}(${west}::float8, ${south}::float8, ${east}::float8, ${north}::float8, ${SYSTEM})`
   }
 
   /** The box as the column's index knows it: its edges in steps of a degree, because they become curves. */
-  #indexBox(box: GivenBox): Sql {
+  #indexBox(box: BoxArgs): Sql {
     if (this.#isFlat) return this.#envelope(box)
     const stepped = sql`${this.#fn('st_segmentize')}(${this.#envelope(box)}, 1)`
     return this.#column.isGeography

@@ -9,17 +9,17 @@ export const SPATIAL_NAMES = ['near', 'within', 'intersects', 'bbox'] as const
 export type SpatialName = (typeof SPATIAL_NAMES)[number]
 
 /** A value of a statement, or where it stands. */
-export type Given = Slot | Value | Sql
-export type GivenBox = readonly Given[]
+export type SpatialArg = Slot | Value | Sql
+export type BoxArgs = readonly SpatialArg[]
 
 export type SpatialFilter = {
   readonly name: SpatialName
   /** `near`: longitude, latitude, metres; `within` and `intersects`: the GeoJSON; `bbox`: nothing. */
-  readonly values: readonly Given[]
+  readonly values: readonly SpatialArg[]
   /** `bbox`: what was asked for. */
-  readonly boxes: readonly GivenBox[]
+  readonly boxes: readonly BoxArgs[]
   /** What an index can find: everything that may fulfil the filter lies in one of them; none = no index will do. */
-  readonly candidates: readonly GivenBox[]
+  readonly candidates: readonly BoxArgs[]
 }
 
 export function requirePostGis({ postGIS }: Schema): void {
@@ -42,11 +42,11 @@ export function parseSpatial(
   name: SpatialName,
   text: string,
   column: Column,
-  put: (value: string | number) => Given,
+  put: (value: string | number) => SpatialArg,
 ): SpatialFilter {
-  const putBox = ({ west, south, east, north }: Box): GivenBox => [west, south, east, north].map(put)
+  const putBox = ({ west, south, east, north }: Box): BoxArgs => [west, south, east, north].map(put)
   const isFlat = column.isGeometry && (column.srid === WGS84 || column.srid === 0)
-  const candidates = (boxes: readonly Box[]): GivenBox[] => (isFlat ? boxes : (widened(boxes) ?? [])).map(putBox)
+  const candidates = (boxes: readonly Box[]): BoxArgs[] => (isFlat ? boxes : (widened(boxes) ?? [])).map(putBox)
   // Coordinates without a reference system need not be degrees.
   const requireOnEarth = (box: Box): void => {
     if ((column.isGeography || column.srid !== 0) && !isOnEarth(box)) throw invalid(name, OFF_EARTH)

@@ -70,18 +70,18 @@ function runningUids(): Set<number> {
  * Who makes a new cluster: initdb insists on an account with a name. A system account that runs nothing now, so that
  * nobody can put a hand in; then the cluster changes hands.
  */
-export function makerFor(account: SystemAccount): SystemAccount {
+export function initdbAccount(account: SystemAccount): SystemAccount {
   if (!account || namedAccounts().some(({ uid }) => uid === account.uid)) return account
   const running = process.platform === 'linux' ? runningUids() : new Set<number>()
   const idle = namedAccounts().find(({ uid }) => uid > 0 && uid < 1000 && !running.has(uid))
   return idle ? { uid: idle.uid, gid: idle.gid } : accountOf(nobody())
 }
 
-export function give(path: string, account: SystemAccount): void {
+export function chownTo(path: string, account: SystemAccount): void {
   if (account) chownSync(path, account.uid, account.gid)
 }
 
-export const changesHands = (clusterDir: string, account: SystemAccount): boolean => {
+export const needsChown = (clusterDir: string, account: SystemAccount): boolean => {
   const version = lstatSync(join(clusterDir, 'PG_VERSION'), { throwIfNoEntry: false })
   return account !== undefined && version !== undefined && version.uid !== account.uid
 }
@@ -90,12 +90,12 @@ export const changesHands = (clusterDir: string, account: SystemAccount): boolea
  * For a cluster that changes hands, or that root has copied or restored. PG_VERSION goes last: while its owner is
  * another one, a start that was cut off begins again.
  */
-export function giveTree(dir: string, account: SystemAccount): void {
+export function chownTree(dir: string, account: SystemAccount): void {
   if (!account) return
-  if (!changesHands(dir, account)) return
+  if (!needsChown(dir, account)) return
   for (const name of readdirSync(dir, { recursive: true, encoding: 'utf8' })) {
     if (name !== 'PG_VERSION') lchownSync(join(dir, name), account.uid, account.gid)
   }
-  give(dir, account)
-  give(join(dir, 'PG_VERSION'), account)
+  chownTo(dir, account)
+  chownTo(join(dir, 'PG_VERSION'), account)
 }

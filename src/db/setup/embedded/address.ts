@@ -3,7 +3,7 @@ import { chmodSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync } fro
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { give, type SystemAccount } from './account.ts'
+import { chownTo, type SystemAccount } from './account.ts'
 import { passwordFile } from './cluster.ts'
 import { readIfThere } from './process.ts'
 
@@ -22,7 +22,7 @@ export function socketDirFor(dataDir: string, account: SystemAccount): string {
 export function prepareSocketDir(dir: string, account: SystemAccount): void {
   mkdirSync(dir, { recursive: true, mode: 0o700 })
   chmodSync(dir, 0o700)
-  give(dir, account)
+  chownTo(dir, account)
   // No PostgreSQL runs on this data now, so a socket and its lock are remains that could only be in the way.
   for (const name of readdirSync(dir)) rmSync(join(dir, name), { force: true })
 }

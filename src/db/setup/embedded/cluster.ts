@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { closeSync, existsSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { give, giveTree, makerFor, type SystemAccount } from './account.ts'
+import { chownTo, chownTree, initdbAccount, type SystemAccount } from './account.ts'
 import { type Binaries, program } from './binaries.ts'
 import { readIfThere } from './process.ts'
 
@@ -20,7 +20,7 @@ export const passesDescriptors = (account: SystemAccount): boolean =>
 export const cleanEnv = (): NodeJS.ProcessEnv =>
   process.platform === 'win32' ? process.env : { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' }
 
-type Plan = {
+type ClusterOptions = {
   dataDir: string
   clusterDir: string
   binaries: Binaries
@@ -29,22 +29,22 @@ type Plan = {
 }
 
 /** Makes the cluster on the first run; afterwards only checks that these binaries can run it. */
-export async function ensureCluster(plan: Plan): Promise<void> {
+export async function ensureCluster(plan: ClusterOptions): Promise<void> {
   const { dataDir, clusterDir, binaries, account, log } = plan
   const major = readIfThere(join(clusterDir, 'PG_VERSION'))?.trim()
   if (major && readIfThere(join(clusterDir, 'global', 'pg_control')) !== undefined) {
     if (Number(major) !== binaries.major) throw new Error(otherVersion(clusterDir, major, binaries.version))
-    return giveTree(clusterDir, account)
+    return chownTree(clusterDir, account)
   }
   discardDrafts(dataDir)
   setAsideRemains(clusterDir, log)
   log(`creating a PostgreSQL ${binaries.version} cluster in ${clusterDir}`)
   const draft = join(dataDir, `postgres.new-${randomBytes(4).toString('hex')}`)
   mkdirSync(draft, { mode: 0o700 })
-  const maker = makerFor(account)
-  give(draft, maker)
+  const maker = initdbAccount(account)
+  chownTo(draft, maker)
   await initdb({ ...plan, account: maker }, draft)
-  giveTree(draft, account)
+  chownTree(draft, account)
   renameSync(draft, clusterDir)
 }
 
@@ -67,7 +67,7 @@ function setAsideRemains(clusterDir: string, log: (line: string) => void): void 
   log(`${clusterDir} is not a whole PostgreSQL cluster; moved it to ${aside}`)
 }
 
-async function initdb({ dataDir, binaries, account }: Plan, draft: string): Promise<void> {
+async function initdb({ dataDir, binaries, account }: ClusterOptions, draft: string): Promise<void> {
   const args = ['-U', 'postgres', '-E', 'UTF8', ...locale(binaries.major), ...authentication(dataDir)]
   const descriptor = openSync(draft, 'r')
   try {

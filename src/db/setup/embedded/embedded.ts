@@ -1,11 +1,11 @@
 import { chmodSync, realpathSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { accountFor, changesHands, type SystemAccount } from './account.ts'
+import { accountFor, needsChown, type SystemAccount } from './account.ts'
 import { freePort, prepareSocketDir, runDir, socketDirFor, socketUrl, tcpUrl } from './address.ts'
 import { type Binaries, findBinaries } from './binaries.ts'
 import { ensureCluster, passesDescriptors } from './cluster.ts'
 import { type DataLock, lockDataDir } from './lock.ts'
-import { type Launch, launch, type Postmaster, runningPostmaster, settled, stopPostmaster } from './postmaster.ts'
+import { type PostmasterOptions, launch, type Postmaster, runningPostmaster, waitUntilReady, stopPostmaster } from './postmaster.ts'
 import { hasCode } from './process.ts'
 import { supervise } from './supervise.ts'
 
@@ -59,7 +59,7 @@ async function run({ dataDir, binDir, log, settings = {} }: EmbeddedOptions, loc
   await endOtherOwners(clusterDir, account, binaries, log)
   await ensureCluster({ dataDir, clusterDir, binaries, account, log })
 
-  const plan: Omit<Launch, 'socketDir' | 'port'> = {
+  const plan: Omit<PostmasterOptions, 'socketDir' | 'port'> = {
     clusterDir,
     binaries,
     account,
@@ -103,7 +103,7 @@ async function endOtherOwners(
   binaries: Binaries,
   log: (line: string) => void,
 ): Promise<void> {
-  const found = changesHands(clusterDir, account) ? runningPostmaster(clusterDir) : undefined
+  const found = needsChown(clusterDir, account) ? runningPostmaster(clusterDir) : undefined
   if (!found) return
   log(`PostgreSQL (pid ${found.pid}) runs under another account; starting it again under one of its own`)
   await stopPostmaster(clusterDir, found.pid, binaries)
@@ -111,7 +111,7 @@ async function endOtherOwners(
 
 async function adoptable(clusterDir: string, log: (line: string) => void): Promise<Postmaster | undefined> {
   const found = runningPostmaster(clusterDir)
-  return found && (await settled(clusterDir, found.pid, log)) ? runningPostmaster(clusterDir) : undefined
+  return found && (await waitUntilReady(clusterDir, found.pid, log)) ? runningPostmaster(clusterDir) : undefined
 }
 
 /** A descriptor's name means something only inside PostgreSQL; it stands for the folder beside the data. */

@@ -4,7 +4,7 @@ import { makeDataDir } from './data-dir.ts'
 import { hasCode, isAlive, readIfThere, sleepSync, startIdentity } from './process.ts'
 
 /** Who runs on a data directory. `svc.pid` holds it as three lines, so that its first line is a pid for any tool. */
-export type Holder = { pid: number; identity: string; url: string }
+export type LockHolder = { pid: number; identity: string; url: string }
 
 export type DataLock = {
   /** Tells whoever comes second where this server answers. */
@@ -13,19 +13,19 @@ export type DataLock = {
 }
 
 const pidFile = (dataDir: string) => join(dataDir, 'svc.pid')
-const lines = (holder: Holder) => `${holder.pid}\n${holder.identity}\n${holder.url}\n`
+const lines = (holder: LockHolder) => `${holder.pid}\n${holder.identity}\n${holder.url}\n`
 
-function parse(text: string | undefined): Holder | undefined {
+function parse(text: string | undefined): LockHolder | undefined {
   const [pid = '', identity = '', url = ''] = (text ?? '').split('\n')
   return /^\d+$/.test(pid) ? { pid: Number(pid), identity, url } : undefined
 }
 
 /** A pid alone proves nothing: it may have been given to another program since. */
-const isRunning = (holder: Holder): boolean =>
+const isRunning = (holder: LockHolder): boolean =>
   isAlive(holder.pid) && (holder.identity === '' || startIdentity(holder.pid) === holder.identity)
 
 /** The live server on a data directory, if there is one. */
-export function holderOf(dataDir: string): Holder | undefined {
+export function holderOf(dataDir: string): LockHolder | undefined {
   const holder = parse(readIfThere(pidFile(dataDir)))
   return holder && isRunning(holder) ? holder : undefined
 }
@@ -34,7 +34,7 @@ export function holderOf(dataDir: string): Holder | undefined {
 export async function lockDataDir(dataDir: string): Promise<DataLock> {
   makeDataDir(dataDir)
   const file = pidFile(dataDir)
-  const me: Holder = { pid: process.pid, identity: startIdentity(process.pid), url: '' }
+  const me: LockHolder = { pid: process.pid, identity: startIdentity(process.pid), url: '' }
   await take(file, me, dataDir)
 
   const isMine = () => {
@@ -54,7 +54,7 @@ export async function lockDataDir(dataDir: string): Promise<DataLock> {
   }
 }
 
-async function take(file: string, me: Holder, dataDir: string): Promise<void> {
+async function take(file: string, me: LockHolder, dataDir: string): Promise<void> {
   for (let attempt = 0; ; attempt++) {
     if (created(file, me)) return
     const text = readIfThere(file)
@@ -67,7 +67,7 @@ async function take(file: string, me: Holder, dataDir: string): Promise<void> {
   }
 }
 
-function created(file: string, me: Holder): boolean {
+function created(file: string, me: LockHolder): boolean {
   try {
     writeFileSync(file, lines(me), { flag: 'wx', mode: 0o600 })
     return true
@@ -78,7 +78,7 @@ function created(file: string, me: Holder): boolean {
 }
 
 /** Two servers may find the same dead holder; the second must not remove what the first wrote in its place. */
-function removeStale(file: string, stale: string, me: Holder): boolean {
+function removeStale(file: string, stale: string, me: LockHolder): boolean {
   const takeover = `${file}.takeover`
   if (!created(takeover, me)) {
     const other = parse(readIfThere(takeover))
@@ -90,6 +90,6 @@ function removeStale(file: string, stale: string, me: Holder): boolean {
   return true
 }
 
-const refusal = (dataDir: string, { pid, url }: Holder): string =>
+const refusal = (dataDir: string, { pid, url }: LockHolder): string =>
   `the data directory ${resolve(dataDir)} is in use by ${pid === process.pid ? 'this process' : 'another server'} ` +
   `(pid ${pid}${url && `, ${url}`}): stop it first, or choose another data_dir`

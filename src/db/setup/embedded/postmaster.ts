@@ -48,7 +48,7 @@ export function runningPostmaster(clusterDir: string): Postmaster | undefined {
   return undefined
 }
 
-export type Launch = {
+export type PostmasterOptions = {
   clusterDir: string
   socketDir: string
   port: number
@@ -59,7 +59,7 @@ export type Launch = {
 }
 
 /** Detached: Ctrl-C reaches the server alone, which stops PostgreSQL after its last request. */
-function spawnPostmaster({ clusterDir, socketDir, port, logFile, binaries, account, settings }: Launch): ChildProcess {
+function spawnPostmaster({ clusterDir, socketDir, port, logFile, binaries, account, settings }: PostmasterOptions): ChildProcess {
   const byDescriptor = passesDescriptors(account)
   const onTcp = process.platform === 'win32'
   const all: Record<string, string> = {
@@ -91,7 +91,7 @@ function spawnPostmaster({ clusterDir, socketDir, port, logFile, binaries, accou
 const isBeside = (clusterDir: string, socketDir: string) => join(clusterDir, '..', 'run') === socketDir
 
 /** Starts PostgreSQL and resolves when it accepts connections; that takes as long as recovery takes. */
-export async function launch(plan: Launch, log: (line: string) => void): Promise<ChildProcess> {
+export async function launch(plan: PostmasterOptions, log: (line: string) => void): Promise<ChildProcess> {
   const deadline = Date.now() + 30_000
   for (;;) {
     keepLogSmall(plan.logFile)
@@ -127,7 +127,7 @@ async function readyOrGone(clusterDir: string, child: ChildProcess, log: (line: 
 }
 
 /** Waits for a postmaster that is starting, recovering or stopping; false when it went away. */
-export async function settled(clusterDir: string, pid: number, log: (line: string) => void): Promise<boolean> {
+export async function waitUntilReady(clusterDir: string, pid: number, log: (line: string) => void): Promise<boolean> {
   await until(() => !isAlive(pid) || readPostmaster(clusterDir)?.status === 'ready', log)
   return isAlive(pid)
 }

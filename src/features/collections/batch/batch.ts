@@ -5,12 +5,12 @@ import type { TableView } from '../../../db/rows/table-view.ts'
 import { isHiddenConflict } from '../../../db/rows/upsert.ts'
 import type { Sql } from '../../../db/sql.ts'
 import { type Call, type JsonText, jsonText, type Reply } from '../../../http/route.ts'
-import { requireWritable } from '../find-table.ts'
+import { requireWritable } from '../target/find-table.ts'
 import { explainWrite } from '../write/errors.ts'
 import { explainUpsert } from '../write/upsert.ts'
-import type { WriteDeps } from '../write/writes.ts'
+import type { WriteDeps } from '../write/write-rows.ts'
 import { type BatchMethod, type BatchOperation, blame, parseBatch } from './parse.ts'
-import { mergeRuns, ownersOf, type Run, splitRun } from './runs.ts'
+import { mergeRuns, ownersOf, type Run, splitRun } from './operation-groups.ts'
 import { lockStatement, resultsOf, runStatements } from './statements.ts'
 
 /** More than this may hold up the reads behind it on the same connection. */
@@ -27,7 +27,7 @@ export async function writeBatch(deps: WriteDeps, call: Call, target: TableView)
 
 /** Resolves to the JSON text of the results. */
 async function runBatch(
-  { db, known, log: logs }: WriteDeps,
+  { db, sqlCache, log: logs }: WriteDeps,
   { who, requestId, cancelSignal: signal }: Call,
   target: TableView,
   operations: readonly BatchOperation[],
@@ -36,7 +36,7 @@ async function runBatch(
   const kind = operations.length > MANY ? 'slow' : 'write'
   const runWith = (preface: readonly Sql[]) => {
     const attempt = async (runs: readonly Run[]): Promise<JsonText> => {
-      const statements = [...preface, ...runs.flatMap((run) => runStatements(known, target, run, log))] as [
+      const statements = [...preface, ...runs.flatMap((run) => runStatements(sqlCache, target, run, log))] as [
         Sql,
         ...Sql[],
       ]
@@ -47,7 +47,7 @@ async function runBatch(
     }
     return findingTheCulprit(mergeRuns(operations), attempt, preface.length)
   }
-  const locks = lockStatement(known, target, operations)
+  const locks = lockStatement(sqlCache, target, operations)
   if (!locks) return runWith([])
   return runWith([locks]).catch((error: unknown) => {
     // One bad key spoils the locking of all; the operation that brought it must say so.

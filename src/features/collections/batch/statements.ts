@@ -1,28 +1,28 @@
 import type { Appender } from '../../../db/changes/append.ts'
 import type { Relayed } from '../../../db/db.ts'
-import type { KnownStatements } from '../../../db/rows/known-statements.ts'
+import type { SqlCache } from '../../../db/rows/sql-cache.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import { mayDo } from '../../../db/schema/lookup.ts'
 import { type Slot, Slots, type Sql } from '../../../db/sql.ts'
 import { RECORD_SEPARATOR, upserted, upsertStatements } from '../write/upsert.ts'
-import { shapeOf } from '../write/write.ts'
+import { shapeOf } from '../write/statements.ts'
 import { buildLocks, buildRun, type RunKind } from './build.ts'
 import type { BatchOperation } from './parse.ts'
-import type { Run } from './runs.ts'
+import type { Run } from './operation-groups.ts'
 
 /** Made once for a method and its columns, however many operations it does. */
-export function runStatements(known: KnownStatements, target: TableView, run: Run, log: Appender): readonly Sql[] {
+export function runStatements(sqlCache: SqlCache, target: TableView, run: Run, log: Appender): readonly Sql[] {
   const [{ method, columns, conflict }] = run
   const bodies = run.map(({ body }) => body)
-  if (conflict) return upsertStatements(known, target, { columns, bodies, conflict, log })
-  return [runStatement(known, target, { method, columns }, { keysOf: run, bodies, log })]
+  if (conflict) return upsertStatements(sqlCache, target, { columns, bodies, conflict, log })
+  return [runStatement(sqlCache, target, { method, columns }, { keysOf: run, bodies, log })]
 }
 
 type RunValues = { readonly keysOf: readonly Keyed[]; readonly bodies: readonly string[]; readonly log: Appender }
 type Keyed = Pick<BatchOperation, 'key'>
 
 function runStatement(
-  known: KnownStatements,
+  sqlCache: SqlCache,
   target: TableView,
   kind: RunKind,
   { keysOf, bodies, log }: RunValues,
@@ -35,7 +35,7 @@ function runStatement(
   }
   const logged = log.within(slots)
   const shape = `batch ${kind.method} ${shapeOf(kind.columns)}`
-  return known.get(target, shape, () => buildRun(target, kind, where, logged)).fill(slots.values)
+  return sqlCache.get(target, shape, () => buildRun(target, kind, where, logged)).fill(slots.values)
 }
 
 /**
@@ -43,7 +43,7 @@ function runStatement(
  * each other instead of locking each other out. Undefined when there is nothing to gain, or no right to lock.
  */
 export function lockStatement(
-  known: KnownStatements,
+  sqlCache: SqlCache,
   target: TableView,
   operations: readonly BatchOperation[],
 ): Sql | undefined {
@@ -53,7 +53,7 @@ export function lockStatement(
   const slots = new Slots()
   const keys = keySlots(target, changes, slots)
   const shape = isForDelete ? 'lock for delete' : 'lock for update'
-  return known.get(target, shape, () => buildLocks(target, keys, isForDelete)).fill(slots.values)
+  return sqlCache.get(target, shape, () => buildLocks(target, keys, isForDelete)).fill(slots.values)
 }
 
 const keySlots = ({ table }: TableView, operations: readonly Keyed[], slots: Slots): Slot[] =>

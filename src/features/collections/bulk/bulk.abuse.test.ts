@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { before, test } from 'node:test'
 import { eventually, type InProcessServer, startServer } from '../../../../test/kit/kit.ts'
 import { AppError } from '../../../core/errors.ts'
-import { bodyText } from './arriving.ts'
+import { bodyText } from './body-text.ts'
 
 const MB = 2 ** 20
 /** More than the buffers of both ends hold. */

@@ -7,7 +7,7 @@ import type { Trigrams } from '../../../db/search/trigrams.ts'
 import { AddressShares } from '../../../http/address-shares.ts'
 import { type Call, json, type Route, route } from '../../../http/route.ts'
 import * as answers from '../answers.ts'
-import { atTable, requireWritable } from '../find-table.ts'
+import { atTable, requireWritable } from '../target/find-table.ts'
 import { needsTrigrams } from '../list/stages/search/parse.ts'
 import type { ListDeps } from '../list/stages/stage.ts'
 import { exportRows } from './export.ts'
@@ -45,7 +45,7 @@ export function createBulk({ db, schema, log, listDeps, trigrams, maxRows, maxBy
       query: answers.exportQuery,
       answers: { 200: { content } },
       handle: async (call) => {
-        if (needsTrigrams(call.query)) await trigrams.need()
+        if (needsTrigrams(call.query)) await trigrams.ensureInstalled()
         return at(
           call,
           (target) =>

@@ -77,7 +77,7 @@ export function buildAggregate(query: AggregateQuery, plan: ListPlan, target: Ta
   const { text, from } = totalOf({ ...plan, skipTotal: false, estimate: undefined }, sql`svc_groups`)
   const ways = waysOf(plan)
   const made = sql`svc_groups as materialized (select ${join(select, COMMA)} from ${rowsOf(plan, ways)}${by})`
-  return sql`${withTables([...ways.sets, made])}
+  return sql`${withTables([...ways.tables, made])}
     select pg_catalog.concat('{"items":', coalesce((select pg_catalog.json_agg(svc_page.*)::text from (
         select * from svc_groups${order} limit ${perPage}::int8 offset ${offset}::int8) as svc_page), '[]'),
       ',"page":', ${page}::int8, ',"perPage":', ${perPage}::int8, ${text}, '}')${from}`

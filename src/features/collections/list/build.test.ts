@@ -5,14 +5,14 @@ import { snapshotOf } from '../../../../test/kit/snapshot.ts'
 import { ANONYMOUS, type Identity } from '../../../core/identity.ts'
 import { Appender } from '../../../db/changes/append.ts'
 import { openConnection } from '../../../db/protocol/driver.ts'
-import { KnownStatements } from '../../../db/rows/known-statements.ts'
+import { SqlCache } from '../../../db/rows/sql-cache.ts'
 import { viewerOf } from '../../../db/schema/viewer.ts'
 import { Candidates } from '../../../db/search/candidates.ts'
 import { parseBatch } from '../batch/parse.ts'
-import { mergeRuns } from '../batch/runs.ts'
+import { mergeRuns } from '../batch/operation-groups.ts'
 import { runStatements } from '../batch/statements.ts'
 import { columnFinder } from '../write/body.ts'
-import { createStatement, deleteStatement, updateStatement } from '../write/write.ts'
+import { createStatement, deleteStatement, updateStatement } from '../write/statements.ts'
 import { listStatement } from './list.ts'
 
 const MEANS = { candidates: new Candidates(''), textSearchConfig: { schema: 'pg_catalog', name: 'english' } }
@@ -37,10 +37,10 @@ function placeOf(name: string) {
   return { schema, table, viewer: viewerOf(ANONYMOUS) }
 }
 
-class Counting extends KnownStatements {
+class Counting extends SqlCache {
   made = 0
 
-  override about(...[subject, shape, make]: Parameters<KnownStatements['about']>) {
+  override about(...[subject, shape, make]: Parameters<SqlCache['about']>) {
     return super.about(subject, shape, () => {
       this.made++
       return make()
@@ -51,7 +51,7 @@ class Counting extends KnownStatements {
 test('a list with total, filter and expansion is one statement that walks indexes, also when its plan is kept', async () => {
   const place = placeOf('posts')
   const render = (query: Record<string, string>) =>
-    listStatement(new KnownStatements(), query, place, MEANS).statement.render()
+    listStatement(new SqlCache(), query, place, MEANS).statement.render()
 
   const explain = async (query: Record<string, string>): Promise<string> => {
     const { text, values } = render(query)
@@ -81,7 +81,7 @@ test('a list with total, filter and expansion is one statement that walks indexe
 test('values travel as parameters and the text stays the same', () => {
   const place = placeOf('notes')
   const render = (filter: string, page = '1') =>
-    listStatement(new KnownStatements(), { filter, page }, place, MEANS).statement.render()
+    listStatement(new SqlCache(), { filter, page }, place, MEANS).statement.render()
   const [one, other] = [render("title='x'"), render("title=''' or 1=1 --'")]
   assert.equal(one.text, other.text)
   assert.ok(other.values.includes("' or 1=1 --"))
@@ -90,11 +90,11 @@ test('values travel as parameters and the text stays the same', () => {
 
 test('pages of every size need few texts', () => {
   const place = placeOf('notes')
-  const known = new KnownStatements()
+  const sqlCache = new SqlCache()
   const texts = new Set<string>()
   for (let perPage = 1; perPage <= 500; perPage++) {
     for (const page of ['1', '2', '77', '99999']) {
-      texts.add(listStatement(known, { perPage: String(perPage), page }, place, MEANS).statement.render().text)
+      texts.add(listStatement(sqlCache, { perPage: String(perPage), page }, place, MEANS).statement.render().text)
     }
   }
   assert.ok(texts.size <= 24, `${texts.size} texts`)

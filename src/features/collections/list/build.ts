@@ -3,7 +3,7 @@ import { orderBy, orderKeys } from '../../../db/rows/order.ts'
 import { buildFilter, joined } from '../../../db/schema/filter/build.ts'
 import { jsonColumns } from '../../../db/schema/row-json.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
-import { unionOf, type Ways, waysTo, withTables } from '../../../db/search/candidates.ts'
+import { unionOf, type CandidateBranches, candidateBranches, withTables } from '../../../db/search/candidates.ts'
 import { AND, COMMA, EMPTY, Ident, integerLiteral, join, ROW, type Sql, slotAt, sql } from '../../../db/sql.ts'
 import type { PageWindow } from './parse.ts'
 import type { Expansion, ListPlan, Shape } from './plan.ts'
@@ -68,14 +68,14 @@ export function listConditions({ filter, shape, stages }: ListPlan, ...more: Sql
 /** The rows of the list as tables of a WITH, `svc_found` the last, where a stage works something out for each. */
 export function foundOnce(plan: ListPlan): Sql[] | undefined {
   const worked = plan.stages.flatMap((stage) => stage.worked ?? [])
-  const { sets, ways } = waysOf(plan)
-  if (worked.length === 0 && sets.length === 0) return undefined
-  return [...sets, sql`svc_found as materialized (${unionOf(ways, (way) => selectOf(plan, worked, way))})`]
+  const { tables, branches } = waysOf(plan)
+  if (worked.length === 0 && tables.length === 0) return undefined
+  return [...tables, sql`svc_found as materialized (${unionOf(branches, (way) => selectOf(plan, worked, way))})`]
 }
 
 /** How the table is read; see Stage.candidates. */
-export const waysOf = ({ stages }: ListPlan, name?: string): Ways =>
-  waysTo(
+export const waysOf = ({ stages }: ListPlan, name?: string): CandidateBranches =>
+  candidateBranches(
     stages.flatMap((stage) => stage.candidates ?? []),
     ROW,
     name,
@@ -88,9 +88,9 @@ export function selectOf(plan: ListPlan, more: readonly Sql[], way: readonly Sql
 }
 
 /** The rows of the list as a FROM with its WHERE, for a statement that has the sets in its WITH. */
-export const rowsOf = (plan: ListPlan, { sets, ways }: Ways): Sql =>
-  sets.length > 0
-    ? sql`(${unionOf(ways, (way) => selectOf(plan, [], way))}) as ${ROW}`
+export const rowsOf = (plan: ListPlan, { tables, branches }: CandidateBranches): Sql =>
+  tables.length > 0
+    ? sql`(${unionOf(branches, (way) => selectOf(plan, [], way))}) as ${ROW}`
     : sql`${plan.shape.table.ident} as ${ROW}${listConditions(plan)}`
 
 /**

@@ -1,5 +1,5 @@
 import { badRequest } from '../../../core/errors.ts'
-import { rowsBehind } from '../../../db/rows/behind.ts'
+import { keysetPage } from '../../../db/rows/keyset-page.ts'
 import { sortKeys } from '../../../db/rows/cursors.ts'
 import { orderBy, orderKeys } from '../../../db/rows/order.ts'
 import type { Schema } from '../../../db/schema/snapshot.ts'
@@ -22,9 +22,9 @@ export function buildCursorPage(plan: ListPlan, { after, reach }: CursorQuery, s
   const keys = orderBy(orderKeys(order, ROW))
   const wanted = sql`${window.perPage}::int8 + 1`
   const ways = waysOf(plan)
-  const { tables, rows } = rowsBehind(after, order, ROW, wanted, (conditions) =>
+  const { tables, rows } = keysetPage(after, order, ROW, wanted, (conditions) =>
     unionOf(
-      ways.ways,
+      ways.branches,
       (way) => sql`(${selectOf(plan, [], [...way, ...conditions])}${keys} limit ${integerLiteral(reach)})`,
     ),
   )
@@ -36,7 +36,7 @@ export function buildCursorPage(plan: ListPlan, { after, reach }: CursorQuery, s
       select (select pg_catalog.to_json(j.*) from (select ${select}) as j) as svc_item,
         ${sortKeys(order, ROW)} as svc_keys, pg_catalog.row_number() over (${keys}) as svc_n
       from (${rows}) as ${ROW}${keys} limit ${wanted})`
-  return sql`${withTables([...ways.sets, ...tables, page])}
+  return sql`${withTables([...ways.tables, ...tables, page])}
     select pg_catalog.concat(
       (select svc_keys::text from ${PAGE} where svc_n = ${window.perPage}::int8
         and exists (select from ${PAGE} where svc_n > ${window.perPage}::int8)), ${CURSOR_SEPARATOR}::text,

@@ -2,7 +2,7 @@ import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Db, FlyOptions, Relayed } from '../../../db/db.ts'
 import { databaseMessage, isBadValue, isMissingFunction, isUnnamedError } from '../../../db/pg-errors.ts'
 import type { Cursors } from '../../../db/rows/cursors.ts'
-import type { KnownStatements } from '../../../db/rows/known-statements.ts'
+import type { SqlCache } from '../../../db/rows/sql-cache.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import { Slots, type Sql } from '../../../db/sql.ts'
 import type { Call } from '../../../http/route.ts'
@@ -22,7 +22,7 @@ type Query = Readonly<Record<string, string>>
 
 /** The way of a list request: text → what it asks for → what exists → one statement. Only the first is done each time. */
 export function listStatement(
-  known: KnownStatements,
+  sqlCache: SqlCache,
   query: Query,
   target: TableView,
   listDeps: ListDeps,
@@ -31,20 +31,20 @@ export function listStatement(
   const slots = new Slots()
   const asked = parseList(query, slots, target, estimate)
   const shape = `list ${JSON.stringify(asked)}`
-  const statement = known.get(target, shape, () => buildList(planList(asked, target, listDeps), target.schema))
+  const statement = sqlCache.get(target, shape, () => buildList(planList(asked, target, listDeps), target.schema))
   return { asked, statement: statement.fill(slots.values) }
 }
 
 export type ListReader = {
   readonly db: Db
-  readonly known: KnownStatements
+  readonly sqlCache: SqlCache
   readonly listDeps: ListDeps
   readonly cursors: Cursors
 }
 
 /** One page, by its number or by a cursor, as the JSON text of the answer. */
 export async function listRows(reader: ListReader, call: Call, target: TableView): Promise<Relayed> {
-  const { db, known, listDeps, cursors } = reader
+  const { db, sqlCache, listDeps, cursors } = reader
   const { query } = call
   const isByCursor = query['cursor'] !== undefined
   const parse = (slots: Slots, estimate?: number): ListQuery =>
@@ -52,7 +52,7 @@ export async function listRows(reader: ListReader, call: Call, target: TableView
   const estimate = query['total'] === 'estimate' ? await estimatedRows(db, call, target, parse, listDeps) : undefined
   const { asked, statement } = isByCursor
     ? cursorStatement(reader, query, target, estimate)
-    : listStatement(known, query, target, listDeps, estimate)
+    : listStatement(sqlCache, query, target, listDeps, estimate)
   const signal = call.cancelSignal
   const options: FlyOptions = mayBeSlow(asked) ? { ...SLOW, signal } : { ...READ, signal }
   const explain = (error: unknown): never => {
@@ -65,14 +65,14 @@ export async function listRows(reader: ListReader, call: Call, target: TableView
 
 /** Aggregates of groups of rows, as the JSON text of the answer. */
 export async function listAggregates(
-  { db, known, listDeps }: ListReader,
+  { db, sqlCache, listDeps }: ListReader,
   call: Call,
   target: TableView,
 ): Promise<string> {
   const slots = new Slots()
   const asked = parseAggregate(call.query, slots, target)
   const shape = `aggregate ${JSON.stringify(asked)}`
-  const statement = known.get(target, shape, () => buildAggregate(asked, planList(asked, target, listDeps), target))
+  const statement = sqlCache.get(target, shape, () => buildAggregate(asked, planList(asked, target, listDeps), target))
   const options = { ...SLOW, signal: call.cancelSignal }
   const text = await db.fly(call.who, statement.fill(slots.values), options).catch((error: unknown) => {
     throw explainAggregate(explainList(error, asked))
@@ -80,12 +80,12 @@ export async function listAggregates(
   return text ?? ''
 }
 
-function cursorStatement({ known, listDeps, cursors }: ListReader, query: Query, target: TableView, estimate?: number) {
+function cursorStatement({ sqlCache, listDeps, cursors }: ListReader, query: Query, target: TableView, estimate?: number) {
   const slots = new Slots()
   const asked = parseCursor(query, slots, target, cursors, estimate)
   const shape = `cursor ${JSON.stringify(asked)}`
   const build = (): Sql => buildCursorPage(planList(asked, target, listDeps), asked, target.schema)
-  return { asked, statement: known.get(target, shape, build).fill(slots.values) }
+  return { asked, statement: sqlCache.get(target, shape, build).fill(slots.values) }
 }
 
 /** See buildCursorPage. */
@@ -96,10 +96,10 @@ function withCursor(text: string, seal: (keys: string) => string): string {
 }
 
 /** The same for one record; `key` holds one text per primary-key column. */
-export function readStatement(known: KnownStatements, query: Query, key: readonly string[], target: TableView): Sql {
+export function readStatement(sqlCache: SqlCache, query: Query, key: readonly string[], target: TableView): Sql {
   const asked = parseRow(query)
   const shape = `read ${JSON.stringify(asked)}`
-  return known.get(target, shape, () => buildRead(planRow(asked, target), target.schema)).fill(key)
+  return sqlCache.get(target, shape, () => buildRead(planRow(asked, target), target.schema)).fill(key)
 }
 
 /** What looks at many rows keeps out of the way of what looks at few. */

@@ -1,5 +1,5 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
-import { type Order, wholeOrder } from '../../../db/rows/order.ts'
+import { type Order, orderWithKey } from '../../../db/rows/order.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
 import { type PlannedFilter, planFilter } from '../../../db/schema/filter/plan.ts'
@@ -111,5 +111,5 @@ export function planOrder(sort: readonly SortKey[], target: TableView): Order[] 
       throw badRequest(`unsupported sort column "${name}" with type "${column.type}"`, 'invalid_sort')
     return { column, descending }
   })
-  return wholeOrder(asked, target)
+  return orderWithKey(asked, target)
 }

@@ -2,15 +2,15 @@ import { AppError } from '../../../core/errors.ts'
 import type { Appender } from '../../../db/changes/append.ts'
 import { isRowMissing } from '../../../db/pg-errors.ts'
 import { equals } from '../../../db/rows/keys.ts'
-import type { KnownStatements } from '../../../db/rows/known-statements.ts'
-import { IS_NEW, logOne, logUpserts, MADE } from '../../../db/rows/logged.ts'
+import type { SqlCache } from '../../../db/rows/sql-cache.ts'
+import { IS_NEW, logOne, logUpserts, MADE } from '../../../db/rows/change-logging.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import { type Conflict, isHiddenConflict } from '../../../db/rows/upsert.ts'
 import { definitions, INPUT, insertRows } from '../../../db/rows/write.ts'
 import { rowJson } from '../../../db/schema/row-json.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import { AND, Ident, join, ROW, type Slot, Slots, type Sql, sql } from '../../../db/sql.ts'
-import { shapeOf } from './write.ts'
+import { shapeOf } from './statements.ts'
 
 /** Rows of the same columns, as the texts of their JSON objects. */
 export type Upsert = {
@@ -31,7 +31,7 @@ export const RECORD_SEPARATOR = '\x1e'
  * statement, which sees what the first was in conflict with, answers it; it is flown for one row at a time. Statements
  * are made once for the columns written and those of the key.
  */
-export function upsertStatements(known: KnownStatements, target: TableView, upsert: Upsert): readonly [Sql, ...Sql[]] {
+export function upsertStatements(sqlCache: SqlCache, target: TableView, upsert: Upsert): readonly [Sql, ...Sql[]] {
   const { columns, bodies, conflict, log } = upsert
   const slots = new Slots()
   const form: UpsertForm = {
@@ -43,7 +43,7 @@ export function upsertStatements(known: KnownStatements, target: TableView, upse
   }
   const made = (kind: string, build: (target: TableView, form: UpsertForm) => Sql): Sql => {
     const shape = `${kind} ${shapeOf(columns)} on ${shapeOf(conflict.on)}`
-    return known.get(target, shape, () => build(target, form)).fill(slots.values)
+    return sqlCache.get(target, shape, () => build(target, form)).fill(slots.values)
   }
   if (conflict.merged.length > 0) return [made('upsert', buildMerge)]
   return [made('insert or ignore', buildIgnore), made('find ignored', buildFind)]

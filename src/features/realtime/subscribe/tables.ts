@@ -2,7 +2,7 @@ import type { Clock } from '../../../core/clock.ts'
 import { badRequest } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { Db } from '../../../db/db.ts'
-import { findTable, lookOnce, mayDo } from '../../../db/schema/lookup.ts'
+import { findTable, findOrRefresh, mayDo } from '../../../db/schema/lookup.ts'
 import type { Schema, SchemaCache, Table } from '../../../db/schema/snapshot.ts'
 import { isAllowed, notAllowed, viewerOf } from '../../../db/schema/viewer.ts'
 import { tryFilter } from './filter.ts'
@@ -51,7 +51,7 @@ export class Tables {
     const now = this.#deps.clock.now()
     const mayBeNew = (name: string): boolean =>
       now - (this.#missingSince.get(name) ?? Number.NEGATIVE_INFINITY) >= RETRY_MISSING_MS
-    const known = await lookOnce(this.#deps.schema, (snapshot) => {
+    const known = await findOrRefresh(this.#deps.schema, (snapshot) => {
       const missing = names.filter((name) => !findTable(snapshot, name) && mayBeNew(name))
       if (missing.length === 0) return snapshot
       if (this.#missingSince.size > MAX_MISSING) this.#missingSince.clear()

@@ -1,7 +1,7 @@
 import { AppError, reasonOf } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import type { Observe } from '../../../core/observe.ts'
-import { once } from '../../../core/once.ts'
+import { getOrCreate } from '../../../core/get-or-create.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
@@ -60,7 +60,7 @@ export async function viewOf(
   const laid = new Map<string, Laid>()
   for (const [n, change] of changes.entries()) {
     const key = interestKey(change)
-    once(laid, key, () => ({ key, items: [], table: schema.tables.get(key) })).items.push({ n, change })
+    getOrCreate(laid, key, () => ({ key, items: [], table: schema.tables.get(key) })).items.push({ n, change })
   }
   const isListenedTo = ({ key, table }: Laid): boolean => interests.some((one) => listensTo(one, key, table, schema))
   const oids = [...laid.values()].flatMap((one) => (one.table && isListenedTo(one) ? one.table.oid : []))
@@ -101,7 +101,7 @@ class BatchView implements View {
       (one) => filterOn(wanted, one.key) || isSecured(one, viewer) || hiddenColumns(one, viewer).length > 0,
     )
     if (mustAsk) return undefined
-    return once(this.#unchecked, relevant.map(({ key }) => key).join(), () =>
+    return getOrCreate(this.#unchecked, relevant.map(({ key }) => key).join(), () =>
       this.#compose(
         relevant.map((of) => ({ of })),
         viewer,
@@ -120,7 +120,7 @@ class BatchView implements View {
 
   /** A table that is gone has no policies to ask: only those who are never asked about still get its changes. */
   #relevantTo(interest: Interest): readonly Laid[] {
-    return once(this.#relevant, interest, () =>
+    return getOrCreate(this.#relevant, interest, () =>
       [...this.#laid.values()].filter(
         ({ key, table, changes }) =>
           (interest.viewer.role === 'none' || changes) && listensTo(interest, key, table, this.#schema),
@@ -135,7 +135,7 @@ class BatchView implements View {
       const { who, session, sessionKey, viewer } = interest
       for (const one of this.#relevantTo(interest)) {
         if (!one.changes || !isSecured(one, viewer)) continue
-        once(viewings, sessionKey, () => ({ who, session, tables: new Set() })).tables.add(one.changes)
+        getOrCreate(viewings, sessionKey, () => ({ who, session, tables: new Set() })).tables.add(one.changes)
       }
     }
     return viewings
@@ -159,7 +159,7 @@ class BatchView implements View {
     const filter = filterOn(wanted, key)
     if (filter === undefined) return undefined
     const name = JSON.stringify([viewer.role, key, filter])
-    return once(this.#matches, name, async () => (changes ? this.#match(interest, filter, changes) : NOTHING))
+    return getOrCreate(this.#matches, name, async () => (changes ? this.#match(interest, filter, changes) : NOTHING))
   }
 
   /** A filter whose column is gone meanwhile, or that takes too long, ends its own streams alone. */
@@ -185,7 +185,7 @@ class BatchView implements View {
     const { key, table, items } = of
     const hidden = hiddenColumns(of, viewer)
     if (!table || hidden.length === 0) return undefined
-    return once(this.#cut, `${viewer.role} ${key}`, async () => {
+    return getOrCreate(this.#cut, `${viewer.role} ${key}`, async () => {
       const text = (await this.#deps.db.fly(SYSTEM, withoutColumns(table, items, hidden))) ?? '[]'
       const found = JSON.parse(text) as [number, string | null, string][]
       return new Map(found.map(([n, full, key]) => [n, { full, key }]))
@@ -206,7 +206,7 @@ class BatchView implements View {
 
   #encode({ n, change }: Numbered, form: 'full' | 'key', cut: Records | undefined, viewer: Viewer): EncodedChange {
     const { position, action, name: table, record, pk } = change
-    return once(this.#encoded, `${n} ${form} ${cut ? viewer.role : ''}`, () =>
+    return getOrCreate(this.#encoded, `${n} ${form} ${cut ? viewer.role : ''}`, () =>
       form === 'full'
         ? { position, action, table, record: cut?.get(n)?.full ?? record ?? '{}', bytes: new Map() }
         : { position, action: 'delete', table, record: cut?.get(n)?.key ?? pk, bytes: new Map() },

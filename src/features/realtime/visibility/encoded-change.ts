@@ -1,4 +1,4 @@
-import { once } from '../../../core/once.ts'
+import { getOrCreate } from '../../../core/get-or-create.ts'
 import { type Change, isBefore, type Position } from '../../../db/changes/log.ts'
 import type { Relayed } from '../../../db/db.ts'
 
@@ -26,8 +26,8 @@ export class EncodedChanges {
   }
 
   as(encode: Encode): Buffer {
-    return once(this.#bytes, encode, () => {
-      const each = this.list.map((change) => once(change.bytes, encode, () => encode(change)))
+    return getOrCreate(this.#bytes, encode, () => {
+      const each = this.list.map((change) => getOrCreate(change.bytes, encode, () => encode(change)))
       const [first] = each
       return first && each.length === 1 ? first : Buffer.concat(each)
     })

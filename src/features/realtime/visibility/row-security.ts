@@ -1,7 +1,7 @@
 import { AppError } from '../../../core/errors.ts'
 import type { DatabaseRole, DatabaseSession, Identity } from '../../../core/identity.ts'
 import { inParallel } from '../../../core/limits.ts'
-import { once } from '../../../core/once.ts'
+import { getOrCreate } from '../../../core/get-or-create.ts'
 import type { Db } from '../../../db/db.ts'
 import { policyRule } from '../../../db/schema/policy-rule.ts'
 import { keyFor } from '../../../db/schema/viewer.ts'
@@ -31,7 +31,7 @@ const PARALLEL_FLIGHTS = 2
 export async function visibleTo<K>(db: Db, viewings: ReadonlyMap<K, Viewing>): Promise<Map<K, SidesOrError>> {
   const questions = new Map<string, Promise<Sql>>()
   const questionOn = (of: TableChanges, role: DatabaseRole): Promise<Sql> =>
-    once(questions, `${of.table.oid} ${role}`, async () => {
+    getOrCreate(questions, `${of.table.oid} ${role}`, async () => {
       const policies = policyRule(of.security.policies[role] ?? [])
       return visibilityOf(of.table, policies, await of.images(), keyFor(of.table, role).length > 0)
     })

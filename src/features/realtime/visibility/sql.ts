@@ -2,7 +2,7 @@ import type { DatabaseSession } from '../../../core/identity.ts'
 import { type Change, idOf } from '../../../db/changes/log.ts'
 import { changesBetween } from '../../../db/changes/sql.ts'
 import { operator } from '../../../db/schema/filter/operators.ts'
-import { rowAlias, rowImage, type TableIn } from '../../../db/schema/row-image.ts'
+import { rowAlias, rowImage, type TableInSchema } from '../../../db/schema/row-image.ts'
 import type { Table } from '../../../db/schema/snapshot.ts'
 import { AND, Ident, join, type Sql, sql } from '../../../db/sql.ts'
 
@@ -75,7 +75,7 @@ function logged(table: Table, items: readonly Numbered[]): Sql {
  * The images of a table's changes as rows, made once instead of once per subscriber. They are taken from the log itself: the
  * old ones are of no other use here. Under the server's own role, on the search path of requests.
  */
-export const imagesOf = (at: TableIn, asked: readonly string[], items: readonly Numbered[]): Sql => {
+export const imagesOf = (at: TableInSchema, asked: readonly string[], items: readonly Numbered[]): Sql => {
   const { table } = at
   const alias = rowAlias(table)
   const rows = (from: Sql): Sql =>

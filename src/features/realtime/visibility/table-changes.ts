@@ -2,7 +2,7 @@ import { AppError, hasStatus } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
-import type { TableIn } from '../../../db/schema/row-image.ts'
+import type { TableInSchema } from '../../../db/schema/row-image.ts'
 import { type Images, imagesOf, NO_ROWS, type Numbered, type RowImages, type Survey } from './sql.ts'
 
 /** How PostgreSQL is asked about changes. */
@@ -12,7 +12,7 @@ export const CHECK = { kind: 'slow', plain: true, timeoutMs: 5_000 } as const
 const SERVER: Identity = { kind: 'admin', tokenId: '', expiresAt: 0 }
 
 /** The changes of one table in a page, and its row security as it is now. */
-export type TableChanges = TableIn & {
+export type TableChanges = TableInSchema & {
   readonly items: readonly Numbered[]
   readonly security: Survey[string]
   /** The rows that the changes hold, read once for all subscribers. */
@@ -24,7 +24,7 @@ export type TableChanges = TableIn & {
 export const isTransient = (error: unknown): boolean => hasStatus(error, 503)
 
 export function tableChanges(
-  at: TableIn,
+  at: TableInSchema,
   items: readonly Numbered[],
   security: Survey[string],
   { db, onUnreadable }: { db: Db; onUnreadable: (change: Change, error: unknown) => void },

@@ -5,7 +5,7 @@ import { randomToken, sha256 } from '../../../core/secret.ts'
 import type { Db, Tx } from '../../../db/db.ts'
 import { type Sql, sql } from '../../../db/sql.ts'
 import type { ProveAddress } from '../../../identity/email-ownership.ts'
-import { EMAIL_TAKEN, orTaken } from '../../../identity/errors.ts'
+import { EMAIL_TAKEN, orEmailTaken } from '../../../identity/errors.ts'
 import type { AuthResponse, Device, StartSession } from '../../../identity/session.ts'
 import { idByEmail, insertUser } from '../../../identity/users.ts'
 import { browserCookie, browserOf } from './browser-cookie.ts'
@@ -88,7 +88,7 @@ export function createExternalSignIn(deps: Deps) {
       if (hasStatus(error, 409) && error.message !== EMAIL_TAKEN) return undefined
       throw error
     })
-    const { account, response } = first ?? (await orTaken(attempt(), EMAIL_TAKEN))
+    const { account, response } = first ?? (await orEmailTaken(attempt(), EMAIL_TAKEN))
     if (account.changed) deps.revoked(account.id)
     return response
   }

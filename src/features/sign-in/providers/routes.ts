@@ -1,6 +1,6 @@
 import * as t from '../../../core/json-type.ts'
 import { json, type Reply, type Route, route } from '../../../http/route.ts'
-import { signedInOrPending } from '../../../identity/answers.ts'
+import { signedInOrPending } from '../../../identity/responses.ts'
 import { type AuthResponse, deviceOf } from '../../../identity/session.ts'
 import type { ExternalSignIn } from './external-sign-in.ts'
 

@@ -4,7 +4,7 @@ import { GiveUp, type Queue, RetryIn } from '../../../db/queue/queue.ts'
 import type { Sql } from '../../../db/sql.ts'
 import type { Allowance } from '../../../http/rate-limit.ts'
 import { urlsOfBucket } from '../sql.ts'
-import { submitPurge, urlsOf } from './order.ts'
+import { submitPurge, urlsOf } from './purge-request.ts'
 import type { CdnProvider } from './provider.ts'
 
 const KIND = 'cdn.purge'

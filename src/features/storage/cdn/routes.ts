@@ -4,7 +4,7 @@ import { auditedEffect } from '../../../db/audit.ts'
 import type { Db } from '../../../db/db.ts'
 import { type Allowance, limitHeaders, tooMany } from '../../../http/rate-limit.ts'
 import { type Call, type Reply, type Route, route } from '../../../http/route.ts'
-import { submitPurge, urlsOf } from './order.ts'
+import { submitPurge, urlsOf } from './purge-request.ts'
 import type { CdnProvider } from './provider.ts'
 
 const answer = t.object({

@@ -5,10 +5,10 @@ import { auditStatement } from '../../../db/audit.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Queue } from '../../../db/queue/queue.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
-import { tableOf } from '../../../db/schema/table-of.ts'
+import { requireTable } from '../../../db/schema/require-table.ts'
 import { NO_PROVIDER } from '../embedding/provider.ts'
 import { addEmbedding, allEmbeddings, EMBEDDING_KIND, removeEmbedding, watch } from './sql.ts'
-import { textColumnOf, vectorColumnOf } from './tables.ts'
+import { textColumnOf, vectorColumnOf } from './columns.ts'
 
 export type AskedEmbedding = { table: string; columns: string[]; vector_column: string; schema?: string }
 type Audit = (note?: AuditNote) => AuditEntry
@@ -20,7 +20,7 @@ export function createEmbeddings({ db, schema, queue, hasProvider }: Deps) {
     all: async (): Promise<string> => (await db.fly(SYSTEM, allEmbeddings)) ?? '',
 
     async add(asked: AskedEmbedding, audit: Audit): Promise<string> {
-      const table = await tableOf(schema, asked.table, asked.schema)
+      const table = await requireTable(schema, asked.table, asked.schema)
       const columns = [...new Set(asked.columns)]
       if (columns.length === 0) throw badRequest('columns is required')
       for (const name of columns) textColumnOf(table, name)

@@ -3,7 +3,7 @@ import type { Observe } from '../../../core/observe.ts'
 import type { Outgoing } from '../../../http/out/outgoing.ts'
 import { hashProvider } from './hash.ts'
 import type { EmbeddingProvider } from './provider.ts'
-import { ollama, openAi } from './remote.ts'
+import { ollama, openAi } from './dialects.ts'
 import { RemoteProvider } from './remote-provider.ts'
 
 export type AiConfig = {

@@ -7,7 +7,7 @@ import { type Outgoing, OutgoingError } from '../../../http/out/outgoing.ts'
 import { retryAfterOf } from '../../../http/out/retry-after.ts'
 import { Breaker } from './breaker.ts'
 import { type EmbeddingProvider, Refused } from './provider.ts'
-import { ask, type Dialect, readVectors } from './remote.ts'
+import { ask, type Dialect, readVectors } from './dialects.ts'
 
 type Options = {
   outgoing: Outgoing

@@ -21,14 +21,14 @@ export function nearestRows(
   limit: number,
 ): { sets: readonly Sql[]; rows: Sql } {
   const { from, value, conditions } = distanceOf(vector, schema)
-  const { sets, ways } = waysOf(plan, 'svc_near_set')
+  const { tables, branches } = waysOf(plan, 'svc_near_set')
   const nearest = unionOf(
-    ways,
+    branches,
     (way) => sql`(select ${join(columns, COMMA)}, ${value}::float8 as svc_distance
       from ${plan.shape.table.ident} as ${ROW}${from}${listConditions(plan, ...way, ...conditions)} order by ${value}
       limit ${limitOf(plan, limit)})`,
   )
-  return { sets, rows: sql`select * from (${nearest}) as svc_n where ${isDistance(sql`svc_n.svc_distance`)}` }
+  return { sets: tables, rows: sql`select * from (${nearest}) as svc_n where ${isDistance(sql`svc_n.svc_distance`)}` }
 }
 
 /**

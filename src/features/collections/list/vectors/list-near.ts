@@ -1,15 +1,15 @@
 import type { Db, Relayed, Statements } from '../../../../db/db.ts'
-import type { KnownStatements } from '../../../../db/rows/known-statements.ts'
+import type { SqlCache } from '../../../../db/rows/sql-cache.ts'
 import type { TableView } from '../../../../db/rows/table-view.ts'
 import type { Call } from '../../../../http/route.ts'
 import { explainList, READ, SLOW } from '../list.ts'
 import type { ListDeps } from '../stages/stage.ts'
 import type { VectorQuery } from './parse.ts'
-import { type Embed, vectorStatements } from './vectors.ts'
+import { type Embed, vectorStatements } from './statements.ts'
 
 export type NearReader = {
   readonly db: Db
-  readonly known: KnownStatements
+  readonly sqlCache: SqlCache
   readonly listDeps: ListDeps
   /** Undefined: no provider is configured. */
   readonly embed: Embed | undefined
@@ -17,12 +17,12 @@ export type NearReader = {
 
 /** The rows that are nearest to something; see vectorStatements. */
 export async function listNear(
-  { db, known, listDeps, embed }: NearReader,
+  { db, sqlCache, listDeps, embed }: NearReader,
   call: Call,
   target: TableView,
   near: VectorQuery,
 ): Promise<Relayed> {
-  const found = await vectorStatements(known, call.query, near, target, { ...listDeps, embed })
+  const found = await vectorStatements(sqlCache, call.query, near, target, { ...listDeps, embed })
   const options = { ...(found.mayBeSlow ? SLOW : READ), signal: call.cancelSignal, as: 'bytes' } as const
   const read = async (statements: Statements): Promise<Relayed | null> => {
     const answers = await db.fly(call.who, statements, options).catch((error: unknown) => {

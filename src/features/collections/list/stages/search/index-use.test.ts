@@ -4,7 +4,7 @@ import { type Answer, startServer } from '../../../../../../test/kit/kit.ts'
 import { scansDuring } from '../../../../../../test/kit/scans.ts'
 import { snapshotOf } from '../../../../../../test/kit/snapshot.ts'
 import { ANONYMOUS } from '../../../../../core/identity.ts'
-import { KnownStatements } from '../../../../../db/rows/known-statements.ts'
+import { SqlCache } from '../../../../../db/rows/sql-cache.ts'
 import { viewerOf } from '../../../../../db/schema/viewer.ts'
 import { Candidates } from '../../../../../db/search/candidates.ts'
 import { listStatement } from '../../list.ts'
@@ -44,7 +44,7 @@ test('the statement of a search walks the index, also when its plan is kept', as
   const means = { candidates: new Candidates(''), textSearchConfig: { schema: 'pg_catalog', name: 'english' } }
   const place = { schema, table, viewer: viewerOf(ANONYMOUS) }
   const query = { search: 'walrus', highlight: 'true', facets: 'kind' }
-  const { text, values } = listStatement(new KnownStatements(), query, place, means).statement.render()
+  const { text, values } = listStatement(new SqlCache(), query, place, means).statement.render()
   await api.sql('set plan_cache_mode = force_generic_plan')
   await api.sql(`prepare search as ${text}`)
   const plan = await api.sql(`explain execute search(${values.map((value) => `'${String(value)}'`).join()})`)

@@ -11,7 +11,7 @@ import {
 import { scansDuring } from '../../../../../../test/kit/scans.ts'
 import { snapshotOf } from '../../../../../../test/kit/snapshot.ts'
 import { ANONYMOUS } from '../../../../../core/identity.ts'
-import { KnownStatements } from '../../../../../db/rows/known-statements.ts'
+import { SqlCache } from '../../../../../db/rows/sql-cache.ts'
 import { viewerOf } from '../../../../../db/schema/viewer.ts'
 import { Candidates } from '../../../../../db/search/candidates.ts'
 import { listStatement } from '../../list.ts'
@@ -87,7 +87,7 @@ test('spatial filters are found by the GiST index of the column', { skip: withou
   const means = { candidates: new Candidates(''), textSearchConfig: { schema: 'pg_catalog', name: 'english' } }
   for (const column of COLUMNS) {
     for (const [name, value] of filters(column)) {
-      const { text, values } = listStatement(new KnownStatements(), { [name]: value }, place, means).statement.render()
+      const { text, values } = listStatement(new SqlCache(), { [name]: value }, place, means).statement.render()
       const plan = await api.sql(`explain ${text}`, [...values])
       const lines = plan.map((row) => row['QUERY PLAN']).join('\n')
       assert.match(lines, new RegExp(`open_places_${column}\\b`), `${name} ${column}: ${lines}`)

@@ -1,9 +1,9 @@
 import { type IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { AppError, badRequest } from '../../core/errors.ts'
-import type { Route } from '../route.ts'
-import { requestsUpgradedIf } from './node-internals.ts'
-import { splitTarget } from './target.ts'
+import { AppError, badRequest } from '../core/errors.ts'
+import type { Route } from './route.ts'
+import { requestsUpgradedIf } from './wire/node-internals.ts'
+import { splitTarget } from './wire/target.ts'
 
 /**
  * A server may ignore the header Upgrade (RFC 9110 §7.8), and clients that offer h2c with each request rely on that: only

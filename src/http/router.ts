@@ -1,4 +1,4 @@
-import type { Route } from '../route.ts'
+import type { Route } from './route.ts'
 
 /** A path as the router sees it: routes by method, and the same question answered for 405 and OPTIONS. */
 export type Match =

@@ -1,13 +1,13 @@
 import { join } from 'node:path'
 import type pg from 'pg'
-import type { Config } from '../config/config.ts'
-import type { Db, Notifications } from '../db/db.ts'
-import { openConnection } from '../db/protocol/driver.ts'
-import { openDatabase } from '../db/setup/database.ts'
-import { socketUrl, tcpUrl } from '../db/setup/embedded/address.ts'
-import { startEmbedded } from '../db/setup/embedded/embedded.ts'
-import { holderOf } from '../db/setup/embedded/lock.ts'
-import { runningPostmaster } from '../db/setup/embedded/postmaster.ts'
+import type { Config } from '../../config/config.ts'
+import type { Db, Notifications } from '../../db/db.ts'
+import { openConnection } from '../../db/protocol/driver.ts'
+import { openDatabase } from '../../db/setup/database.ts'
+import { socketUrl, tcpUrl } from '../../db/setup/embedded/address.ts'
+import { startEmbedded } from '../../db/setup/embedded/embedded.ts'
+import { holderOf } from '../../db/setup/embedded/lock.ts'
+import { runningPostmaster } from '../../db/setup/embedded/postmaster.ts'
 
 /**
  * The configured database, whether a server runs on it or not: an embedded one that is stopped is started for as long

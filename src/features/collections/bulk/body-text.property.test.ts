@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { bodyText } from './arriving.ts'
+import { bodyText } from './body-text.ts'
 
 async function readInPieces(bytes: Buffer, cuts: readonly number[]): Promise<string> {
   const places = [0, ...cuts.map((cut) => cut % (bytes.length + 1)).sort((a, b) => a - b), bytes.length]

@@ -49,7 +49,7 @@ export const after = (work: Work): void => void file.afters.push(work)
 export const afterEach = (work: Work): void => void file.afterEaches.push(work)
 
 /** Loads and runs each file; what fails outside of its tests is reported as a test of its name. */
-export async function inTurn(files: Record<string, () => Promise<unknown>>): Promise<void> {
+export async function runFiles(files: Record<string, () => Promise<unknown>>): Promise<void> {
   for (const [name, load] of Object.entries(files)) {
     file = new TestFile()
     const fails = (error: unknown) => nodeTest(name, () => Promise.reject(error))

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { route } from '../../../test/kit/http.ts'
-import { json, type Route } from '../route.ts'
+import { route } from '../../test/kit/http.ts'
+import { json, type Route } from './route.ts'
 import { createRouter } from './router.ts'
 
 const at = (line: `GET /${string}` | `POST /${string}` | `DELETE /${string}`): Route =>

@@ -1,5 +1,5 @@
-import { type Config, publicBaseUrl } from '../config/config.ts'
-import { holderOf } from '../db/setup/embedded/lock.ts'
+import { type Config, publicBaseUrl } from '../../config/config.ts'
+import { holderOf } from '../../db/setup/embedded/lock.ts'
 import type { Context } from './command.ts'
 import { readToken } from './token-file.ts'
 
@@ -8,7 +8,7 @@ export const serverUrl = (context: Context, config: Config): string =>
   context.url ?? (holderOf(config.data_dir)?.url || publicBaseUrl(config))
 
 /** Asks the running server as its admin; a failure is the server's own sentence. */
-export async function askAdmin(context: Context, path: string, init: RequestInit = {}): Promise<Response> {
+export async function fetchAdmin(context: Context, path: string, init: RequestInit = {}): Promise<Response> {
   const { config } = context.config()
   const url = serverUrl(context, config)
   const token = context.adminToken ?? readToken(config.data_dir)
@@ -27,7 +27,7 @@ export async function askAdmin(context: Context, path: string, init: RequestInit
 export async function callAdmin(context: Context, path: string, body?: unknown): Promise<string> {
   const headers = { 'content-type': 'application/json' }
   const post = body !== undefined && { method: 'POST', body: JSON.stringify(body) }
-  return (await askAdmin(context, path, { headers, ...post })).text()
+  return (await fetchAdmin(context, path, { headers, ...post })).text()
 }
 
 type Refusal = { message?: unknown; data?: { rows?: readonly { line: number; message: string }[] } }

@@ -1,4 +1,4 @@
-import type { Config } from '../config/config.ts'
+import type { Config } from '../../config/config.ts'
 
 /** What a command gets: the configuration is read only when it is asked for. */
 export type Context = {
@@ -19,7 +19,7 @@ export type Context = {
 export type Command = {
   /** As `svc --help` shows it, without `svc`. */
   usage: string
-  does: string
+  summary: string
   /** Flags beyond the global ones and those of the configuration, and whether they take a value. */
   flags?: Readonly<Record<string, 'string' | 'boolean'>>
   run(context: Context): Promise<number>

@@ -12,24 +12,24 @@ export const MADE = new Ident('svc_made')
  * What RETURNING hands on: the record as the client may see it, and its key for the log. Where that is not the whole row,
  * the key also as an object, by which the log reads the row again.
  */
-export function outcome(target: TableView): Sql {
+export function returningList(target: TableView): Sql {
   const { schema, table, viewer } = target
   const shown = sql`${rowJson(schema, table, viewer.role, ROW)} as svc_json, ${keyText(keyFor(table, viewer.role))} as svc_key`
-  return isSeenWhole(target) ? shown : sql`${shown}, ${keyObject(table)} as svc_pk`
+  return seesWholeRow(target) ? shown : sql`${shown}, ${keyObject(table)} as svc_pk`
 }
 
 /** The image of the row before the statement: read under the lock that the change needs anyway. */
 export const oldImage = (target: TableView, log: Appender): Sql =>
-  isSeenWhole(target)
+  seesWholeRow(target)
     ? safeJson(target.table, rowJson(target.schema, target.table, target.viewer.role, ROW))
     : log.wholeRow(target.table, keyObject(target.table))
 
 /** The log keeps whole rows, also of writers who may not read every column: those are read again by the server. */
-export const isSeenWhole = ({ table, viewer }: TableView): boolean =>
+export const seesWholeRow = ({ table, viewer }: TableView): boolean =>
   columnsFor(table, viewer.role).length === table.columns.size || keyFor(table, viewer.role).length === 0
 
 const newImage = (target: TableView, log: Appender): Sql =>
-  isSeenWhole(target) ? safeJson(target.table, sql`${MADE}.svc_json`) : log.wholeRow(target.table, sql`${MADE}.svc_pk`)
+  seesWholeRow(target) ? safeJson(target.table, sql`${MADE}.svc_json`) : log.wholeRow(target.table, sql`${MADE}.svc_pk`)
 
 const keyObject = ({ primaryKey }: Table): Sql =>
   sql`pg_catalog.jsonb_build_object(${join(
@@ -61,11 +61,11 @@ const SAFE = new Set([
 const isSafeColumn = ({ baseType, typeKind, isArray }: Column): boolean =>
   isArray ? SAFE.has(baseType.slice(1)) : typeKind === 'e' || SAFE.has(baseType)
 
-export const isSafe = ({ columns }: Table): boolean => [...columns.values()].every(isSafeColumn)
+export const isJsonbSafe = ({ columns }: Table): boolean => [...columns.values()].every(isSafeColumn)
 
 /** An image that readers of the log can take as jsonb. */
 const safeJson = (table: Table, image: Sql): Sql =>
-  isSafe(table) ? image : sql`${image}::pg_catalog.jsonb::pg_catalog.json`
+  isJsonbSafe(table) ? image : sql`${image}::pg_catalog.jsonb::pg_catalog.json`
 
 const NONE = sql`null::pg_catalog.json`
 const NONE_OF_ANY = sql`null::pg_catalog.json[]`

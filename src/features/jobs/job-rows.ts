@@ -1,4 +1,4 @@
-import { type Hold, QueueRows, seconds } from '../../db/queue/rows.ts'
+import { type ItemClaim, QueueRows, seconds } from '../../db/queue/rows.ts'
 import { Ident, type Sql, sql } from '../../db/sql.ts'
 
 const FINISHED = sql`finished_at = now(), updated_at = now(), worker = null, lease_until = null`
@@ -20,18 +20,18 @@ export class JobRows extends QueueRows {
     return sql`q.state = 'queued'`
   }
 
-  override done(holds: readonly Hold[]): Sql {
-    return sql`update svc.jobs q set state = 'completed', last_error = null, ${FINISHED} from ${this.held(holds)}`
+  override done(holds: readonly ItemClaim[]): Sql {
+    return sql`update svc.jobs q set state = 'completed', last_error = null, ${FINISHED} from ${this.claimed(holds)}`
   }
 
-  override retry(hold: Hold, delaySeconds: number, error: string): Sql {
+  override retry(hold: ItemClaim, delaySeconds: number, error: string): Sql {
     const next = sql`now() + ${seconds(delaySeconds)}`
     return sql`update svc.jobs q set state = 'queued', worker = null, lease_until = null, run_at = ${next},
-      planned_at = ${next}, last_error = ${error}, updated_at = now() from ${this.held([hold])}`
+      planned_at = ${next}, last_error = ${error}, updated_at = now() from ${this.claimed([hold])}`
   }
 
-  override bury(hold: Hold, error: string): Sql {
-    return sql`update svc.jobs q set state = 'failed', last_error = ${error}, ${FINISHED} from ${this.held([hold])}`
+  override bury(hold: ItemClaim, error: string): Sql {
+    return sql`update svc.jobs q set state = 'failed', last_error = ${error}, ${FINISHED} from ${this.claimed([hold])}`
   }
 
   /** The attempt counts: a job is started at most max_attempts times, whatever ended the runs. */

@@ -1,6 +1,6 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { makeDataDir } from '../db/setup/embedded/data-dir.ts'
+import { makeDataDir } from '../../db/setup/embedded/data-dir.ts'
 
 /** Lets the command line tool of the same account talk to the server; as good as the admin password. */
 const fileIn = (dataDir: string): string => join(dataDir, 'admin-token')

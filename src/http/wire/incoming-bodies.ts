@@ -1,18 +1,18 @@
 import { AppError, serverBusy } from '../../core/errors.ts'
 import { Budget, type BudgetLimits, type Reservation } from '../../core/limits.ts'
 
-export type ArrivalPace = { readonly graceMs: number; readonly bytesPerSecond: number }
+export type IncomingPace = { readonly graceMs: number; readonly bytesPerSecond: number }
 
 type Sender = { since: number; bytes: number; refuse: (error: AppError) => void }
 
 /** Bodies on their way, over all requests: slow senders must neither fill the memory nor take the place of others. */
-export class Receiving {
+export class IncomingBodies {
   readonly #budget: Budget
-  readonly #pace: ArrivalPace
+  readonly #pace: IncomingPace
   readonly #senders = new Set<Sender>()
   #timer: NodeJS.Timeout | undefined
 
-  constructor(limits: BudgetLimits, pace: ArrivalPace) {
+  constructor(limits: BudgetLimits, pace: IncomingPace) {
     this.#budget = new Budget(limits)
     this.#pace = pace
   }
@@ -26,7 +26,7 @@ export class Receiving {
     const sender: Sender = { since: performance.now(), bytes: 0, refuse }
     const reservation = this.#budget.reserve(address, () => refuse(serverBusy()))
     this.#senders.add(sender)
-    this.#timer ??= setInterval(() => this.#look(), Math.min(1000, this.#pace.graceMs)).unref()
+    this.#timer ??= setInterval(() => this.#checkPace(), Math.min(1000, this.#pace.graceMs)).unref()
     return {
       grow: (bytes) => {
         sender.bytes += bytes
@@ -40,7 +40,7 @@ export class Receiving {
   }
 
   /** It goes on until there is nobody to look at: to stop and start it with every body would cost each of them. */
-  #look(): void {
+  #checkPace(): void {
     if (this.#senders.size === 0) {
       clearInterval(this.#timer)
       this.#timer = undefined

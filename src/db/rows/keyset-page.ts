@@ -11,7 +11,7 @@ export type SortValue = Slot | string | null
  * part of them is `select` under conditions that are one range of an index over the sort keys. Without a place there is
  * one part, from the beginning.
  */
-export function rowsBehind(
+export function keysetPage(
   after: readonly SortValue[] | undefined,
   order: readonly Order[],
   row: Ident,

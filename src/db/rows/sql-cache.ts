@@ -11,7 +11,7 @@ const MAX_EACH = 64 * 1024
  * for a table, a role and a shape, and then only filled. Tables and functions belong to one snapshot, so a new one
  * starts anew.
  */
-export class KnownStatements {
+export class SqlCache {
   readonly #byShape = new LRUCache<string, Sql>({ maxSize: MAX_TOTAL, maxEntrySize: MAX_EACH })
   readonly #numbers = new WeakMap<object, number>()
   #lastNumber = 0

@@ -4,7 +4,7 @@ import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import { type Queue, RetryIn } from '../../../db/queue/queue.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
-import { tableOf } from '../../../db/schema/table-of.ts'
+import { requireTable } from '../../../db/schema/require-table.ts'
 import { vectorText } from '../../../db/search/vectors.ts'
 import { Ident, sql } from '../../../db/sql.ts'
 import { type EmbeddingProvider, NO_PROVIDER, Refused } from '../embedding/provider.ts'
@@ -24,7 +24,7 @@ import {
   wantedVectors,
   writeVectors,
 } from './sql.ts'
-import { textColumnOf, vectorColumnOf } from './tables.ts'
+import { textColumnOf, vectorColumnOf } from './columns.ts'
 
 const LEASE_SECONDS = 15
 const CONCURRENCY = 4
@@ -43,7 +43,7 @@ type Row = { key: string; text: string; vector: string | null }
 export function startFilling({ db, schema, log, queue, provider }: Deps): void {
   /** Throws where a table or column is away: it may come back, and what was written meanwhile waits for it. */
   async function targetOf({ schema: space, table: name, columns, vector_column }: Embedding): Promise<EmbeddingTarget> {
-    const table = await tableOf(schema, name, space)
+    const table = await requireTable(schema, name, space)
     const sources = columns.map((column) => textColumnOf(table, column))
     return { table, sources, vector: vectorColumnOf(table, vector_column) }
   }

@@ -1,10 +1,10 @@
 import type { ServerResponse } from 'node:http'
-import { AppError } from '../../core/errors.ts'
-import type { Timing } from '../../core/timing.ts'
-import type { JsonText, Reply } from '../route.ts'
+import { AppError } from '../core/errors.ts'
+import type { Timing } from '../core/timing.ts'
+import type { JsonText, Reply } from './route.ts'
 import type { Exchange } from './exchange.ts'
-import { type FlatHeaders, headerLines, putHeaders } from './headers.ts'
-import type { PlainHeads } from './node-internals.ts'
+import { type FlatHeaders, headerLines, putHeaders } from './wire/headers.ts'
+import type { PlainHeads } from './wire/node-internals.ts'
 
 /** How long a client that still sends is listened to after its answer, so that it gets to read it. */
 const LINGER_MS = 1000
@@ -36,7 +36,7 @@ export function writeReply(
   const isText = typeof content === 'string'
   // As many bytes as characters means ASCII, which node writes faster as latin1.
   const isAscii = isText && bytes === content.length
-  const isPlain = !reply.headers && !draining && !lingers && !exchange.rawTaken && heads.accepts(response)
+  const isPlain = !reply.headers && !draining && !lingers && !exchange.isRawTaken && heads.accepts(response)
   const isWhole = isPlain && isText && isAscii && bytes <= LARGE && exchange.request.method !== 'HEAD'
   if (isPlain) heads.set(response, reply.status, plainLines(exchange, reply, bytes), isWhole ? content : '')
   else response.writeHead(reply.status, flatHead(exchange, reply, bytes, draining || lingers))

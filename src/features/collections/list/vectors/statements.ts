@@ -1,6 +1,6 @@
 import { AppError, badRequest } from '../../../../core/errors.ts'
 import { parsePage } from '../../../../core/page.ts'
-import type { KnownStatements } from '../../../../db/rows/known-statements.ts'
+import type { SqlCache } from '../../../../db/rows/sql-cache.ts'
 import type { TableView } from '../../../../db/rows/table-view.ts'
 import type { Column, Table } from '../../../../db/schema/snapshot.ts'
 import { vectorText } from '../../../../db/search/vectors.ts'
@@ -13,7 +13,7 @@ import type { Vector } from './distance.ts'
 import { buildHybrid } from './hybrid.ts'
 import type { VectorQuery } from './parse.ts'
 import { fillsAtOnce, isIndexed, scanSettings } from './scan.ts'
-import { fitted, fittedEmbedding, vectorColumn } from './target.ts'
+import { fitted, fittedEmbedding, vectorColumn } from './vector-column.ts'
 
 /** A text as a vector of the provider's, with as many dimensions as the column declares if it declares any. */
 export type Embed = (text: string, dimensions: number | undefined) => Promise<readonly number[]>
@@ -30,7 +30,7 @@ type Statements = {
 
 /** The way of a list that is near to something: as listStatement goes it, with the vector as one more value. */
 export async function vectorStatements(
-  known: KnownStatements,
+  sqlCache: SqlCache,
   query: Query,
   near: VectorQuery,
   target: TableView,
@@ -52,7 +52,7 @@ export async function vectorStatements(
   const statementOf = (isFirstLook: boolean): Sql => {
     const kind = isFirstLook ? 'first look' : 'near'
     const shape = `${kind} ${near.metric} ${dimensions} ${length} ${JSON.stringify([column.name, asked])}`
-    const statement = known.get(target, shape, () => {
+    const statement = sqlCache.get(target, shape, () => {
       const plan = planList(asked, target, means)
       if (!near.hybrid) return buildNearest(plan, vector, target.schema, isFirstLook)
       const all = planList({ ...asked, search: undefined }, target, means)

@@ -1,5 +1,5 @@
 import type { Appender } from '../../../db/changes/append.ts'
-import type { KnownStatements } from '../../../db/rows/known-statements.ts'
+import type { SqlCache } from '../../../db/rows/sql-cache.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import { Slots, type Sql } from '../../../db/sql.ts'
@@ -9,15 +9,15 @@ import { buildCreate, buildDelete, buildUpdate } from './build.ts'
 export type Written = { readonly columns: readonly Column[]; readonly body: string; readonly log: Appender }
 
 /** Statements of writes are made once for each set of columns; what the client wrote, the key and the writer are values. */
-export function createStatement(known: KnownStatements, target: TableView, { columns, body, log }: Written): Sql {
+export function createStatement(sqlCache: SqlCache, target: TableView, { columns, body, log }: Written): Sql {
   const slots = new Slots()
   const write = { columns, body: slots.put(body), log: log.within(slots) }
-  return known.get(target, `create ${shapeOf(columns)}`, () => buildCreate(target, write)).fill(slots.values)
+  return sqlCache.get(target, `create ${shapeOf(columns)}`, () => buildCreate(target, write)).fill(slots.values)
 }
 
 /** `key` holds one text per primary-key column. */
 export function updateStatement(
-  known: KnownStatements,
+  sqlCache: SqlCache,
   target: TableView,
   key: readonly string[],
   { columns, body, log }: Written,
@@ -25,14 +25,14 @@ export function updateStatement(
   const slots = new Slots()
   const keys = key.map((part) => slots.put(part))
   const write = { columns, body: slots.put(body), log: log.within(slots) }
-  return known.get(target, `update ${shapeOf(columns)}`, () => buildUpdate(target, keys, write)).fill(slots.values)
+  return sqlCache.get(target, `update ${shapeOf(columns)}`, () => buildUpdate(target, keys, write)).fill(slots.values)
 }
 
-export function deleteStatement(known: KnownStatements, target: TableView, key: readonly string[], log: Appender): Sql {
+export function deleteStatement(sqlCache: SqlCache, target: TableView, key: readonly string[], log: Appender): Sql {
   const slots = new Slots()
   const keys = key.map((part) => slots.put(part))
   const logged = log.within(slots)
-  return known.get(target, 'delete', () => buildDelete(target, keys, logged)).fill(slots.values)
+  return sqlCache.get(target, 'delete', () => buildDelete(target, keys, logged)).fill(slots.values)
 }
 
 /** Columns are always in table order. */

@@ -1,13 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { AuditEntry, AuditNote } from '../../core/audit-entry.ts'
-import type { CancelSignal } from '../../core/cancel-signal.ts'
-import type { AppError } from '../../core/errors.ts'
-import { ANONYMOUS, type Identity } from '../../core/identity.ts'
-import type { Timing } from '../../core/timing.ts'
-import type { Call, Route, UpgradedConnection } from '../route.ts'
-import { announcesBody } from './body.ts'
-import type { CommonHeaders, FlatHeaders } from './headers.ts'
-import { decodeParam, type Pairs, parsePairs, type RequestTarget } from './target.ts'
+import type { AuditEntry, AuditNote } from '../core/audit-entry.ts'
+import type { CancelSignal } from '../core/cancel-signal.ts'
+import type { AppError } from '../core/errors.ts'
+import { ANONYMOUS, type Identity } from '../core/identity.ts'
+import type { Timing } from '../core/timing.ts'
+import type { Call, Route, UpgradedConnection } from './route.ts'
+import { announcesBody } from './wire/body.ts'
+import type { CommonHeaders, FlatHeaders } from './wire/headers.ts'
+import { decodeParam, type FormPairs, parsePairs, type RequestTarget } from './wire/target.ts'
 
 /** One request and its answer, as the server sees them. */
 export class Exchange {
@@ -32,13 +32,13 @@ export class Exchange {
   /** Of a request that asks where its time goes, and may. */
   timing: Timing | undefined
   /** The handler asked for the response itself, so node holds headers for it. */
-  rawTaken = false
+  isRawTaken = false
   /** The client waits for `100 Continue` before it sends its body (RFC 9110 §10.1.1). */
   awaitsContinue = false
   /** What came behind a request for an upgrade; undefined: it asks for none. */
   upgradeHead: Buffer | undefined
   /** The handler answers on the connection itself. */
-  connectionTaken = false
+  isConnectionTaken = false
 
   constructor(
     known: Pick<Exchange, 'request' | 'response' | 'requestId' | 'ip' | 'target' | 'common' | 'own' | 'site'>,
@@ -79,10 +79,10 @@ export class Exchange {
   }
 }
 
-const NO_PAIRS: Pairs = { values: Object.freeze(Object.create(null)), repeated: new Set() }
+const NO_PAIRS: FormPairs = { values: Object.freeze(Object.create(null)), repeated: new Set() }
 const NO_PARAMS: Readonly<Record<string, string>> = Object.freeze({})
 
-function named(names: readonly string[], values: readonly string[]): Record<string, string> {
+function byName(names: readonly string[], values: readonly string[]): Record<string, string> {
   const record: Record<string, string> = {}
   for (let i = 0; i < names.length; i++) record[names[i] ?? ''] = values[i] ?? ''
   return record
@@ -98,7 +98,7 @@ export class HttpCall implements Call {
   bodyText = ''
   readonly #exchange: Exchange
   #raw: Call['raw'] | undefined
-  #cancelSignal: ClientGone | undefined
+  #cancelSignal: ClientGoneSignal | undefined
   #abort: AbortController | undefined
 
   constructor(exchange: Exchange, names: readonly string[], raw: readonly string[]) {
@@ -108,8 +108,8 @@ export class HttpCall implements Call {
     const query = isUnread ? NO_PAIRS : parsePairs(exchange.target.query, 'query')
     this.query = query.values
     this.repeated = query.repeated
-    this.rawParams = names.length === 0 ? NO_PARAMS : named(names, raw)
-    this.params = names.length === 0 ? NO_PARAMS : named(names, raw.map(decodeParam))
+    this.rawParams = names.length === 0 ? NO_PARAMS : byName(names, raw)
+    this.params = names.length === 0 ? NO_PARAMS : byName(names, raw.map(decodeParam))
   }
 
   get headers(): Readonly<Record<string, string | undefined>> {
@@ -147,7 +147,7 @@ export class HttpCall implements Call {
   get raw(): Call['raw'] {
     if (this.#raw === undefined) {
       const { request, response, flatHeaders: headers } = this.#exchange
-      this.#exchange.rawTaken = true
+      this.#exchange.isRawTaken = true
       for (let i = 0; i < headers.length; i += 2) response.setHeader(headers[i] ?? '', headers[i + 1] ?? '')
       this.#raw = { request, response }
     }
@@ -158,13 +158,13 @@ export class HttpCall implements Call {
     const exchange = this.#exchange
     const { request, response, flatHeaders: headers, upgradeHead: head } = exchange
     if (head === undefined) throw new TypeError('only the connection of an upgrade can be taken')
-    exchange.connectionTaken = true
+    exchange.isConnectionTaken = true
     response.detachSocket(request.socket)
     return { request, socket: request.socket, head, headers }
   }
 
   get cancelSignal(): CancelSignal {
-    this.#cancelSignal ??= new ClientGone(this.#exchange)
+    this.#cancelSignal ??= new ClientGoneSignal(this.#exchange)
     return this.#cancelSignal
   }
 
@@ -179,7 +179,7 @@ export class HttpCall implements Call {
   }
 }
 
-class ClientGone implements CancelSignal {
+class ClientGoneSignal implements CancelSignal {
   readonly #exchange: Exchange
   #listeners: (() => void)[] | undefined
 

@@ -1,4 +1,4 @@
-import type { Capability } from '../db/setup/capabilities.ts'
+import type { Capability } from '../../db/setup/capabilities.ts'
 
 export type BannerFacts = {
   appVersion: string

@@ -1,22 +1,22 @@
 import { AppError, notFound } from '../../../core/errors.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
-import type { KnownStatements } from '../../../db/rows/known-statements.ts'
+import type { SqlCache } from '../../../db/rows/sql-cache.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import type { Sql } from '../../../db/sql.ts'
 import { type Call, jsonText, noContent, type Reply } from '../../../http/route.ts'
-import { requireWritable } from '../find-table.ts'
-import { keyFromPath } from '../key.ts'
+import { requireWritable } from '../target/find-table.ts'
+import { keyFromPath } from '../target/key.ts'
 import { writtenColumns } from './body.ts'
 import { conflictOf } from './conflict.ts'
 import { explainWrite } from './errors.ts'
 import { explainUpsert, upserted, upsertStatements } from './upsert.ts'
-import { createStatement, deleteStatement, updateStatement } from './write.ts'
+import { createStatement, deleteStatement, updateStatement } from './statements.ts'
 
 export type WriteDeps = {
   readonly db: Db
-  readonly known: KnownStatements
+  readonly sqlCache: SqlCache
   /** Writes are logged, and its reader woken when they are committed. */
   readonly log: Pick<ChangeLog, 'appender' | 'wake'>
 }
@@ -25,7 +25,7 @@ export async function createRow(deps: WriteDeps, call: Call, target: TableView):
   requireWritable(target, 'insertable')
   const columns = writtenColumns(target.table, call.body, call.bodyText)
   if (call.query['onConflict'] !== undefined) return upsertRow(deps, call, target, columns)
-  const statement = createStatement(deps.known, target, writtenBy(deps, call, columns))
+  const statement = createStatement(deps.sqlCache, target, writtenBy(deps, call, columns))
   const [text] = await write(deps, call, target, [statement], columns)
   // A trigger of the table swallowed the row.
   if (text == null) throw new AppError('insufficient_privilege', 'insufficient permissions')
@@ -36,7 +36,7 @@ async function upsertRow(deps: WriteDeps, call: Call, target: TableView, columns
   const { onConflict = '', merge } = call.query
   const conflict = conflictOf(target.table, onConflict, merge, columns)
   const { log } = writtenBy(deps, call, columns)
-  const statements = upsertStatements(deps.known, target, { columns, bodies: [call.bodyText], conflict, log })
+  const statements = upsertStatements(deps.sqlCache, target, { columns, bodies: [call.bodyText], conflict, log })
   const texts = await write(deps, call, target, statements, columns).catch((error: unknown) => {
     throw error instanceof AppError ? explainUpsert(error) : error
   })
@@ -48,7 +48,7 @@ export async function updateRow(deps: WriteDeps, call: Call, target: TableView):
   requireWritable(target, 'updatable')
   const key = keyFromPath(call, target)
   const columns = writtenColumns(target.table, call.body, call.bodyText)
-  const statement = updateStatement(deps.known, target, key, writtenBy(deps, call, columns))
+  const statement = updateStatement(deps.sqlCache, target, key, writtenBy(deps, call, columns))
   const [text] = await write(deps, call, target, [statement], columns, key)
   if (text == null) throw notFound('record not found', 'record_not_found')
   return jsonText(200, text)
@@ -57,7 +57,7 @@ export async function updateRow(deps: WriteDeps, call: Call, target: TableView):
 export async function deleteRow(deps: WriteDeps, call: Call, target: TableView): Promise<Reply> {
   requireWritable(target, 'updatable')
   const key = keyFromPath(call, target)
-  const statement = deleteStatement(deps.known, target, key, deps.log.appender(call.who, call.requestId))
+  const statement = deleteStatement(deps.sqlCache, target, key, deps.log.appender(call.who, call.requestId))
   const [one] = await write(deps, call, target, [statement], [], key)
   if (one == null) throw notFound('record not found', 'record_not_found')
   return noContent

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { test } from 'node:test'
-import { eventually } from '../../../test/kit/eventually.ts'
-import { sendRaw, serve } from '../../../test/kit/http.ts'
-import { json, route } from '../route.ts'
+import { eventually } from '../../test/kit/eventually.ts'
+import { sendRaw, serve } from '../../test/kit/http.ts'
+import { json, route } from './route.ts'
 
 const echo = route('GET /api/echo', {
   summary: 'Sends back what comes',

@@ -8,7 +8,7 @@ export type ReadingPace = {
 }
 
 /** Answers that wait for their readers. A reader who stops, or takes a byte now and then, loses the connection. */
-export class Unsent {
+export class UnsentResponses {
   readonly #budget: Budget
   readonly #pace: ReadingPace
 
