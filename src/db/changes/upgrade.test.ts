@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { createDatabase, stopClusters } from '../../../test/kit/cluster.ts'
 import { packageRoot } from '../../core/package-root.ts'
+import { openConnection } from '../protocol/driver.ts'
 import { migrate } from '../setup/migrate.ts'
-import { openConnection } from '../wire/connect.ts'
 
 const cleanups: (() => Promise<unknown>)[] = []
 after(async () => {

@@ -4,9 +4,9 @@ import type { AppError } from '../../core/errors.ts'
 import type { PgError } from '../pg-errors.ts'
 import type { ConnectionEvents } from '../protocol/connection.ts'
 import { Flight } from '../protocol/flight.ts'
-import type { PooledConnection, Request } from './request.ts'
+import type { PooledConnection, PoolRequest } from './request.ts'
 import type { Side } from './reserves.ts'
-import { Scheduler } from './scheduler.ts'
+import { ConnectionScheduler } from './scheduler.ts'
 
 const TIMEOUT_MS = 30_000
 const refused = (code: string): PgError => Object.assign(new Error(code), { code, severity: 'ERROR' })
@@ -81,7 +81,7 @@ function start({ max = 25, crowd = 2, min = { own: 0, callers: 0 }, isAway = ():
   const clock = new FakeClock()
   const all: FakeConnection[] = []
   const failures: Side[] = []
-  const scheduler = new Scheduler({
+  const scheduler = new ConnectionScheduler({
     max,
     min,
     crowd,
@@ -95,7 +95,10 @@ function start({ max = 25, crowd = 2, min = { own: 0, callers: 0 }, isAway = ():
     },
     onOpenFailed: (side) => failures.push(side),
   })
-  const ask = (kind: Request['kind'], { side = 'callers' as Side, text = 't', timeoutMs = TIMEOUT_MS } = {}): Asked => {
+  const ask = (
+    kind: PoolRequest['kind'],
+    { side = 'callers' as Side, text = 't', timeoutMs = TIMEOUT_MS } = {},
+  ): Asked => {
     const asked: Asked = { outcome: 'waits', limits: [], at: undefined, leave: () => {} }
     asked.leave = scheduler.add({
       side,
@@ -483,7 +486,7 @@ test('writes without end do not keep slow work from its turn', async () => {
 test('a transaction has its connection also between its flights', async () => {
   const { scheduler, ask } = start({ max: 2 })
   let release = (): void => {}
-  const start_: Request['start'] = (_connection, _timeoutMs, onDone) => {
+  const start_: PoolRequest['start'] = (_connection, _timeoutMs, onDone) => {
     release = () => onDone(null)
     return undefined
   }

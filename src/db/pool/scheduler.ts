@@ -2,7 +2,7 @@ import { AppError, databaseUnavailable } from '../../core/errors.ts'
 import { isCanceled, isCanceledByRequest, type PgError } from '../pg-errors.ts'
 import type { ConnectionEvents } from '../protocol/connection.ts'
 import type { Flight } from '../protocol/flight.ts'
-import type { PooledConnection, Request } from './request.ts'
+import type { PooledConnection, PoolRequest } from './request.ts'
 import { type Kind, Reserves, type Share, type Side } from './reserves.ts'
 import { StatementTimings } from './statement-timings.ts'
 import {
@@ -30,7 +30,7 @@ export type SchedulerOptions = {
 }
 
 type Waiter = {
-  readonly request: Request
+  readonly request: PoolRequest
   kind: Kind
   /** When it is refused; 0 until it has to wait. */
   deadline: number
@@ -77,7 +77,7 @@ const LANES = [...SIDES.map((side) => ({ side, kind: 'read' as const })), ...ALO
  * | alone | a probe, a write, slow work or a transaction is on it | that is done |
  * | closing | it rested too long, its session failed, or the pool ends | its socket is closed: its place is free |
  */
-export class Scheduler {
+export class ConnectionScheduler {
   readonly #options: SchedulerOptions
   readonly #reserves: Reserves
   readonly #timings = new StatementTimings()
@@ -111,7 +111,7 @@ export class Scheduler {
   }
 
   /** Starts the request as soon as there is room for it. Answers what to call when its caller is gone. */
-  add(request: Request): () => void {
+  add(request: PoolRequest): () => void {
     const kind = this.#kindOf(request)
     const waiter: Waiter = { request, kind, deadline: 0, cancel: undefined, isLeft: false, isOver: false }
     this.#place(waiter)
@@ -144,7 +144,7 @@ export class Scheduler {
     await Promise.all(this.#slots.map(({ connection }) => connection.close()))
   }
 
-  #kindOf({ kind, text }: Request): Kind {
+  #kindOf({ kind, text }: PoolRequest): Kind {
     if (kind !== 'read' || this.#timings.isKnownFast(text)) return kind
     return this.#timings.isKnownSlow(text, this.#options.clock.now()) ? 'slow' : 'probe'
   }
