@@ -1,7 +1,7 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Conflict } from '../../../db/rows/upsert.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
-import { parseKey } from '../key.ts'
+import { parseKey } from '../target/key.ts'
 import { type BodyFields, columnFinder, isFields } from '../write/body.ts'
 import { conflictOf } from '../write/conflict.ts'
 import { memberTextsOfEach } from './json-slices.ts'

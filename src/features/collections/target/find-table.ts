@@ -1,10 +1,10 @@
-import { AppError, notFound } from '../../core/errors.ts'
-import type { Identity } from '../../core/identity.ts'
-import { isMissingTable, isOutdated } from '../../db/pg-errors.ts'
-import type { TableView } from '../../db/rows/table-view.ts'
-import { findTable, isVisible, lookOnce } from '../../db/schema/lookup.ts'
-import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
-import { isAllowed, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
+import { AppError, notFound } from '../../../core/errors.ts'
+import type { Identity } from '../../../core/identity.ts'
+import { isMissingTable, isOutdated } from '../../../db/pg-errors.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
+import { findTable, isVisible, lookOnce } from '../../../db/schema/lookup.ts'
+import type { Schema, SchemaCache } from '../../../db/schema/snapshot.ts'
+import { isAllowed, type Viewer, viewerOf } from '../../../db/schema/viewer.ts'
 
 /** Unknown, not exposed, ours, and not granted: all the same to the caller. */
 const collectionNotFound = (name: string) => notFound(`collection not found: ${name}`, 'collection_not_found')

@@ -1,7 +1,7 @@
-import { badRequest } from '../../core/errors.ts'
-import type { TableView } from '../../db/rows/table-view.ts'
-import type { Table } from '../../db/schema/snapshot.ts'
-import type { Call } from '../../http/route.ts'
+import { badRequest } from '../../../core/errors.ts'
+import type { TableView } from '../../../db/rows/table-view.ts'
+import type { Table } from '../../../db/schema/snapshot.ts'
+import type { Call } from '../../../http/route.ts'
 
 /** The key in the path of a request. */
 export const keyFromPath = ({ params, rawParams }: Call, { table }: TableView): string[] =>
