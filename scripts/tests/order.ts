@@ -1,7 +1,8 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
+import type { Batches } from './batches.ts'
 
-/** Seconds by test file, of earlier runs. */
+/** Seconds by name of a batch, of earlier runs. */
 export type Times = ReadonlyMap<string, number>
 
 export function readTimes(file: string): Times {
@@ -19,12 +20,13 @@ export function writeTimes(file: string, times: Times): void {
 
 /** In a fresh clone: what waits for processes, leases and browsers takes longest. */
 const GUESSES: [RegExp, number][] = [
-  [/\/faults\//, 20],
-  [/\.abuse\.|\/journeys\/|browser|embedded/, 10],
+  [/\/faults\/|account-page/, 20],
+  [/\.abuse\.|\/journeys\/|\/abuse\/|browser|embedded|pure/, 10],
 ]
 
-/** Longest first, so that no long file is left for the end, when other processors have nothing to do. */
-export function longestFirst(files: readonly string[], times: Times): string[] {
-  const secondsOf = (file: string) => times.get(file) ?? GUESSES.find(([pattern]) => pattern.test(file))?.[1] ?? 2
-  return files.toSorted((a, b) => secondsOf(b) - secondsOf(a))
+/** Names of batches, longest first, so that no long one is left for the end, when other processors have nothing to do. */
+export function longestFirst(batches: Batches, times: Times): string[] {
+  const secondsOf = (name: string): number =>
+    times.get(name) ?? GUESSES.find(([pattern]) => pattern.test(name))?.[1] ?? 2 * (batches.get(name)?.length ?? 1)
+  return [...batches.keys()].sort((a, b) => secondsOf(b) - secondsOf(a))
 }

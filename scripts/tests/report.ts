@@ -51,6 +51,18 @@ const sourcePositions = (root: string, code: string) => {
     return `${source}:${entry.originalLine + 1}:${entry.originalColumn + 1}`
   }
   return async function* (chunks: AsyncIterable<string | Buffer>) {
-    for await (const chunk of chunks) yield String(chunk).replace(position, inSource)
+    for await (const chunk of chunks) {
+      const blocks = String(chunk)
+        .replace(position, inSource)
+        .split(/^(?=test at )/m)
+      yield blocks.map(atTest).join('')
+    }
   }
 }
+
+/** All tests are made in in-turn.ts, says Node; where this one is, its stack says. */
+const atTest = (block: string): string =>
+  block.replace(
+    /^test at .*in-turn\.ts.*/,
+    () => `test at ${/\S+\.test\.ts:\d+:\d+/.exec(block)?.[0].replace('(', '')}`,
+  )

@@ -55,7 +55,7 @@ export async function runTests({ root, say, words, faultRounds }: Run): Promise<
     const { seconds, passed } = await runBatch({
       root,
       code,
-      files: longestFirst([...batches.keys()], times).map((name) => join(code, `${name}.js`)),
+      files: longestFirst(batches, times).map((name) => join(code, `${name}.js`)),
       // Files wait for PostgreSQL, leases and browsers about half of their time.
       concurrency: availableParallelism() + 4,
       // Of a whole file: a busy machine takes minutes for what kills servers again and again.

@@ -1,6 +1,6 @@
 import type { Identity } from './identity.ts'
 
-/** One line of the trail: who did what to which thing. */
+/** One entry of the audit log: who did what to which resource. */
 export type AuditEntry = {
   readonly who: Identity
   /** Such as `webhook.create`. */
@@ -13,13 +13,13 @@ export type AuditEntry = {
   readonly newValues?: unknown
 }
 
-/** What an entry should say beyond who calls and the route's action; never secrets. */
+/** Details of an audit entry beyond the caller and the route's action; never secrets. */
 export type AuditNote = {
-  /** Default: the last path parameter, else the `id` of the answer. */
+  /** Default: the last path parameter, else the `id` of the response. */
   target?: string
   oldValues?: unknown
   newValues?: unknown
 }
 
-/** What somebody does and answers for: a call is one. The rules of a feature take its entry into their transaction. */
+/** Makes the audit entry that is written in the transaction of a change; an HTTP call is one. */
 export type AuditSource = { audit(note?: AuditNote): AuditEntry }

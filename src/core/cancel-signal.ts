@@ -1,6 +1,6 @@
 /**
- * Fires when the client is gone, so that its work need not be finished. An AbortSignal is one; requests have a lighter
- * implementation, because every request needs one and few are ever cancelled.
+ * Fires when the client disconnects. An AbortSignal fits; requests have a cheaper implementation, because every request
+ * needs one and few are cancelled.
  */
 export type CancelSignal = {
   readonly aborted: boolean

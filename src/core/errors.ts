@@ -1,4 +1,4 @@
-/** One for each status a failure may have, for failures of which a client needs to know no more than the status. */
+/** One code per status, for failures about which a client needs only the status. */
 export const generalErrors = {
   bad_request: 400,
   unauthorized: 401,
@@ -26,7 +26,7 @@ export const generalErrors = {
   insufficient_storage: 507,
 } as const
 
-/** One for each situation in which a client can do something of its own. docs/errors.md says when each is answered. */
+/** One code per situation to which a client can react. docs/errors.md says when each occurs. */
 const specific = {
   validation_failed: 400,
   invalid_body: 400,
@@ -127,7 +127,7 @@ const specific = {
   provider_timeout: 504,
 } as const
 
-/** What PostgreSQL refuses in what a caller sent has PostgreSQL's name for it (appendix A of its manual). */
+/** Errors of PostgreSQL about the request's data keep their PostgreSQL condition name (appendix A of its manual). */
 const conditions = {
   data_exception: 400,
   string_data_right_truncation: 400,
@@ -152,7 +152,7 @@ const conditions = {
   check_violation: 422,
 } as const
 
-/** Everything a client may be told, in one screen: the code of a failure decides its HTTP status. */
+/** All error codes; the code decides the HTTP status. */
 export const errorCatalogue = { ...generalErrors, ...specific, ...conditions } as const
 
 export type ErrorCode = keyof typeof errorCatalogue
@@ -161,14 +161,14 @@ type CodeOf<Status extends number> = {
 }[ErrorCode]
 
 export type FieldErrors = Record<string, { code: string; message: string } | LineErrors>
-/** What is wrong with rows of an import. */
+/** Errors in rows of an import. */
 type LineErrors = readonly { line: number; message: string }[]
 type Details = { data?: FieldErrors; headers?: Record<string, string>; cause?: unknown }
 
 export class AppError extends Error {
   readonly errorCode: ErrorCode
   readonly data: FieldErrors | undefined
-  /** Response headers that belong to this failure, such as Retry-After or Allow. */
+  /** Response headers of this failure, such as Retry-After or Allow. */
   readonly headers: Record<string, string> | undefined
 
   constructor(errorCode: ErrorCode, message: string, details: Details = {}) {
@@ -188,7 +188,7 @@ export class AppError extends Error {
   }
 }
 
-/** Mostly a field of the body or a parameter that is missing or has a value it cannot have. */
+/** By default: a field or parameter that is missing or has an invalid value. */
 export const badRequest = (message: string, code: CodeOf<400> = 'validation_failed'): AppError =>
   new AppError(code, message)
 export const notFound = (message: string, code: CodeOf<404> = 'not_found'): AppError => new AppError(code, message)
@@ -208,5 +208,5 @@ export const databaseUnavailable = (cause?: unknown): AppError =>
 export const hasStatus = (error: unknown, status: number): error is AppError =>
   error instanceof AppError && error.status === status
 
-/** The text of any thrown thing, for logs. */
+/** The message of any thrown value, for logs. */
 export const reasonOf = (thrown: unknown): string => (thrown instanceof Error ? thrown.message : String(thrown))

@@ -1,6 +1,6 @@
-/** The value of a key, made when it is asked for first. */
-export function getOrCreate<K, V>(made: Map<K, V>, key: K, make: () => V): V {
-  const known = made.get(key) ?? make()
-  made.set(key, known)
-  return known
+/** Returns the value of a key and creates it on first use. */
+export function getOrCreate<K, V>(map: Map<K, V>, key: K, create: () => V): V {
+  const value = map.get(key) ?? create()
+  map.set(key, value)
+  return value
 }

@@ -1,15 +1,15 @@
 import { unauthorized } from './errors.ts'
 
-/** What an API key or OAuth token may do; absent on identities that are not limited. */
+/** The rights of an API key or OAuth token. */
 export type Grant = {
   scope: 'readonly' | 'readwrite' | '*'
   /** Unqualified or schema-qualified table names; empty = all tables. */
   tables: readonly string[]
-  /** App whose rate limit and usage this token counts on. */
+  /** App whose rate limit and usage count this token's requests. */
   appId: string | null
 }
 
-/** Who is calling. Made only by features/auth/identify.ts; consumed by the route guard and by db.fly. */
+/** The caller of a request. Made only by features/auth/identify.ts; used by the route guard and by db.fly. */
 export type Identity =
   | { kind: 'anonymous' }
   | {
@@ -23,7 +23,7 @@ export type Identity =
       /** Unix seconds at which the token that carried this identity expires. */
       expiresAt: number
     }
-  /** First factor passed, second factor pending: only good for MFA challenge, verify and factor listing. */
+  /** First factor passed, second factor pending: valid only for MFA challenge, verify and factor listing. */
   | { kind: 'mfa'; id: string; email: string; amr: readonly string[]; pendingId: string; expiresAt: number }
   /** API key or OAuth token; `userId` is null for OAuth client credentials. */
   | {
@@ -49,7 +49,7 @@ export type DatabaseRole = 'svc_anon' | 'svc_authenticated' | 'none'
 
 export type DatabaseSession = { role: DatabaseRole; userId: string; email: string; aal: string }
 
-/** How an identity appears inside PostgreSQL. */
+/** The role and session settings of an identity in PostgreSQL. */
 export function databaseSession(who: Identity): DatabaseSession {
   switch (who.kind) {
     case 'anonymous':
@@ -68,7 +68,7 @@ export function databaseSession(who: Identity): DatabaseSession {
 
 export type UserIdentity = Extract<Identity, { kind: 'user' }>
 
-/** For routes whose guard let only users through; this says so to the compiler. */
+/** Narrows the type on routes whose guard admits only users. */
 export function userOf(who: Identity): UserIdentity {
   if (who.kind !== 'user') throw unauthorized('not authenticated')
   return who
@@ -83,7 +83,7 @@ export function pendingOf(who: Identity): PendingIdentity {
   return who
 }
 
-/** The app that a key or token belongs to, if it does. */
+/** The app of a key or token, if it has one. */
 export const appIdOf = (who: Identity): string | null => (who.kind === 'key' ? who.grant.appId : null)
 
 /** The user behind an identity, if there is one. */

@@ -1,6 +1,6 @@
 /**
- * JSON Schema (draft 2020-12) as plain data that carries the TypeScript type it describes. Routes declare what they
- * take and answer with these; validation, OpenAPI and the tests' view of an answer are read from the same value.
+ * JSON Schema (draft 2020-12) as plain data that carries the TypeScript type it describes. Routes declare their requests
+ * and responses with it; validation, OpenAPI and the tests read the same value.
  * See docs/decisions/0010-routes-carry-their-contract.md.
  */
 export type JsonType<T = unknown> = JsonSchema & { readonly [carried]?: T }
@@ -26,7 +26,7 @@ export type JsonSchema = {
   readonly required?: readonly string[]
   readonly additionalProperties?: JsonSchema | boolean
   readonly anyOf?: readonly JsonSchema[]
-  /** What a request that breaks this type is told, where the usual sentence is not the contract's. */
+  /** The error message for a value of another type, where it differs from the usual one. */
   readonly refusal?: string
 }
 
@@ -47,7 +47,7 @@ export const any = (notes: Notes = {}): JsonType => ({ ...notes })
 
 export const uuid = (notes: Notes = {}): JsonType<string> => string({ format: 'uuid', ...notes })
 export const time = (notes: Notes = {}): JsonType<string> => string({ format: 'date-time', ...notes })
-/** A path parameter that is the UUID of a thing; anything else is `invalid <thing> id format`. */
+/** A UUID path parameter; any other value is `invalid <thing> id format`. */
 export const id = (thing: string): JsonType<string> => uuid({ refusal: `invalid ${thing} id format` })
 
 export const oneOf = <const T extends string>(choices: readonly T[], notes: Notes = {}): JsonType<T> => ({
@@ -58,7 +58,7 @@ export const oneOf = <const T extends string>(choices: readonly T[], notes: Note
 
 export const array = <T>(items: JsonType<T>, notes: Notes = {}): JsonType<T[]> => ({ type: 'array', items, ...notes })
 
-/** An object whose keys are not known beforehand. */
+/** An object with arbitrary keys. */
 export const record = <T>(values: JsonType<T>, notes: Notes = {}): JsonType<Record<string, T>> => ({
   type: 'object',
   additionalProperties: values,
@@ -68,7 +68,7 @@ export const record = <T>(values: JsonType<T>, notes: Notes = {}): JsonType<Reco
 export const nullable = <T>(type: JsonType<T>): JsonType<T | null> => ({ anyOf: [type, { type: 'null' }] })
 export const union = <J extends readonly JsonType[]>(...types: J): JsonType<TypeOf<J[number]>> => ({ anyOf: types })
 
-/** A property that may be missing; in a request null counts as missing too. */
+/** A property that may be missing; in requests null counts as missing. */
 export const optional = <T>(type: JsonType<T>): Optional<T> => ({ ...type, [OPTIONAL]: true })
 
 export type Fields = Readonly<Record<string, JsonType>>
@@ -82,10 +82,10 @@ export const object = <F extends Fields>(properties: F, notes: Notes = {}): Json
   return { type: 'object', properties, ...(required.length > 0 && { required }), ...notes }
 }
 
-/** An answer that may carry more than is named here. Answers are otherwise held to exactly what they declare. */
+/** A response that may have undeclared fields. Tests check all other responses for exactly the declared ones. */
 export const open = <T>(type: JsonType<T>): JsonType<T> => ({ ...type, additionalProperties: true })
 
-/** A row, or another object whose keys only the database knows. */
+/** A row, or another object whose keys come from the database. */
 export const row = record(any())
 
 /** The fields of several objects as one object. */
@@ -99,7 +99,7 @@ export const merged = <A, B>(a: JsonType<A>, b: JsonType<B>): JsonType<A & B> =>
 export const pageOf = <T>(item: JsonType<T>) =>
   object({ items: array(item), page: integer(), perPage: integer(), totalItems: integer(), totalPages: integer() })
 
-/** `{code, error, message, data?}`: every failure. The codes are no enum, because newer servers have more of them. */
+/** The body of every failure. The codes are not an enum, because newer servers have more of them. */
 export const failure = object({
   code: integer({ description: 'the HTTP status' }),
   error: string({ description: 'the machine-readable code, listed in docs/errors.md' }),

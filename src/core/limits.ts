@@ -1,10 +1,10 @@
 import type { CancelSignal } from './cancel-signal.ts'
 import { AppError, serverBusy } from './errors.ts'
 
-/** How long a caller waits, and what it is told when it has waited too long. */
+/** How long a caller waits, and the error it gets after that. */
 export type WaitOptions = { signal?: CancelSignal | undefined; timeoutMs?: number; onTimeout?: () => AppError }
 
-/** At most `max` pieces of work at a time; the others wait in the order in which they came. */
+/** At most `max` pieces of work at a time; further ones wait in order of arrival. */
 export class Semaphore {
   readonly #max: number
   readonly #queue: WaitQueue = []
@@ -26,8 +26,8 @@ export class Semaphore {
     return this.#inUse >= this.#max
   }
 
-  async run<T>(work: () => Promise<T>, patience?: WaitOptions): Promise<T> {
-    if (this.isFull) await waitInQueue(this.#queue, patience)
+  async run<T>(work: () => Promise<T>, wait?: WaitOptions): Promise<T> {
+    if (this.isFull) await waitInQueue(this.#queue, wait)
     else this.#inUse++
     try {
       return await work()
@@ -39,14 +39,14 @@ export class Semaphore {
   }
 }
 
-/** One piece of work at a time for each key. Keys without work take no memory. */
+/** At most one piece of work at a time per key. Idle keys take no memory. */
 export class KeyedMutex {
-  /** Key at work → those that wait for it. */
+  /** Busy keys, each with its waiters. */
   readonly #queues = new Map<string, WaitQueue>()
 
-  async run<T>(key: string, work: () => Promise<T>, patience?: WaitOptions): Promise<T> {
+  async run<T>(key: string, work: () => Promise<T>, wait?: WaitOptions): Promise<T> {
     const queue = this.#queues.get(key)
-    if (queue) await waitInQueue(queue, patience)
+    if (queue) await waitInQueue(queue, wait)
     else this.#queues.set(key, [])
     try {
       return await work()
@@ -58,7 +58,7 @@ export class KeyedMutex {
   }
 }
 
-/** Places, of which one key may take a part. Nothing waits: a caller that finds no place is refused. */
+/** A number of slots, of which one key may take a share. Callers do not wait: without a free slot they are refused. */
 export class KeyedLimit {
   readonly #total: number
   readonly #perKey: number
@@ -78,12 +78,12 @@ export class KeyedLimit {
     return this.#total - this.#taken
   }
 
-  /** Places taken, by key. */
+  /** Taken slots by key. */
   get counts(): ReadonlyMap<string, number> {
     return this.#counts
   }
 
-  /** Takes a place, and returns the function that gives it back once; undefined when there is none for this key. */
+  /** Takes a slot and returns the function that frees it; undefined when no slot is left for this key. */
   tryAcquire(key: string): (() => void) | undefined {
     const count = this.#counts.get(key) ?? 0
     if (this.#taken >= this.#total || count >= this.#perKey) return undefined
@@ -103,16 +103,16 @@ export class KeyedLimit {
 
 export type BudgetLimits = { readonly total: number; readonly perKey: number }
 
-/** What one request holds of a budget. */
+/** The bytes of a budget that one request holds. */
 export type Reservation = { grow(bytes: number): void; release(): void }
 
 type HeldBytes = { bytes: number; evict: () => void }
 type KeyUsage = { bytes: number; held: Set<HeldBytes> }
 
 /**
- * Bytes that callers share. A new request is never refused for what others hold: the oldest request of the key that has
- * too much is evicted, and over all keys that of the key that has most. Honest requests are short, so the oldest is the
- * slow one.
+ * A shared budget of bytes. A new request is never refused: when a key exceeds its share, its oldest request is evicted;
+ * when the total is exceeded, the oldest request of the largest key. Honest requests are short, so the oldest is the slow
+ * one.
  */
 export class Budget {
   readonly #limits: BudgetLimits
@@ -166,13 +166,13 @@ export class Budget {
   }
 }
 
-/** Runs `work` over all items, at most `width` at a time. After a failure none is begun any more. */
+/** Runs `work` for all items, at most `width` at a time. After a failure no further item starts. */
 export async function inParallel<T>(
   items: readonly T[],
   width: number,
   work: (item: T) => Promise<void>,
 ): Promise<void> {
-  // A generator, because a loop that throws ends it for the other loops too.
+  // A generator is shared by all loops, and a loop that throws ends it for all.
   const rest = (function* () {
     yield* items
   })()
@@ -184,7 +184,7 @@ export async function inParallel<T>(
 
 type WaitQueue = (() => void)[]
 
-/** Resolves when the work before this one hands its turn on. Giving up leaves the queue. */
+/** Resolves when it is this caller's turn. A caller that gives up leaves the queue. */
 function waitInQueue(queue: WaitQueue, { signal, timeoutMs, onTimeout }: WaitOptions = {}): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(aborted())

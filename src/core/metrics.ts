@@ -3,16 +3,16 @@ type LabelValues = readonly string[]
 
 export type Counter = { add(labels: LabelValues, by?: number): void }
 export type Histogram = { record(labels: LabelValues, value: number): void }
-/** A gauge is read when somebody asks; one number, or one for each set of label values. */
+/** One number, or one per set of label values. Gauges are read when the metrics are scraped. */
 export type GaugeValue = number | readonly { labels: LabelValues; value: number }[]
 
-/** How the readings of several processes become one: most add up, a figure of the whole service is the same in each. */
+/** How values of several processes are merged: most are added; a figure of the whole service is the same in each. */
 export type MergeRule = 'sum' | 'max'
 
-/** A metric as one process has it; each series is its name with labels, as the text shows it, and its value. */
+/** A metric of one process; each series is its name with labels, as in the exposition, and its value. */
 export type Sample = { name: string; type: string; help: string; merge: MergeRule; series: [string, number][] }
 
-/** Where every feature announces what it counts. */
+/** The registry in which features declare their metrics. */
 export interface Metrics {
   counter(name: string, help: string, labels: readonly string[]): Counter
   histogram(name: string, help: string, labels: readonly string[], bounds: readonly number[]): Histogram
@@ -22,7 +22,7 @@ export interface Metrics {
 
 type Metric = { type: string; help: string; merge?: MergeRule; series: () => [string, number][] }
 
-/** A runaway label would otherwise grow without bound; routes and states stay far below. */
+/** Bounds the memory of a label with too many values; routes and states stay far below. */
 const MAX_SERIES = 10_000
 
 export function createMetrics(): Metrics {
@@ -95,7 +95,7 @@ export function createMetrics(): Metrics {
   }
 }
 
-/** Prometheus text exposition format 0.0.4 of what the processes of one server have. */
+/** The merged metrics of all processes in Prometheus text exposition format 0.0.4. */
 export function exposition(processes: readonly (readonly Sample[])[]): string {
   const merged = new Map<string, { sample: Sample; values: Map<string, number> }>()
   for (const sample of processes.flat()) {
@@ -118,7 +118,7 @@ export function exposition(processes: readonly (readonly Sample[])[]): string {
   return text
 }
 
-/** A tree by label value: every request comes by, and joining labels to one key would cost more than counting. */
+/** A tree by label value, because joining labels to one key on every request would cost more than counting. */
 type Branch<T> = { next: Map<string, Branch<T>>; item: T | undefined }
 
 function createSeries<T>(make: () => T) {

@@ -1,6 +1,6 @@
 /**
- * Everything the server observes and at which level, in one screen; docs/logs.md says what each means. Its message is its
- * name: log lines, /api/admin/logs and the counter of warnings and errors show the same words.
+ * The catalogue of observations with their levels; docs/logs.md explains each. The message is the name: log lines,
+ * /api/admin/logs and the counter of warnings and errors show the same text.
  */
 export const observations = {
   // requests
@@ -90,7 +90,7 @@ export const observations = {
 
 export type ObservedMessage = keyof typeof observations
 
-/** What may stand between these words in a message. */
+/** The text between two parts of a catalogue message, for messages built from parts. */
 export type WordsBetween<Before extends string, After extends string> = {
   [M in ObservedMessage]: M extends `${Before}${infer Words}${After}` ? Words : never
 }[ObservedMessage]

@@ -3,31 +3,31 @@ import { type ObservedMessage, observations } from './observations.ts'
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error'
 
-/** Everything the server has to say, as data. Log lines, counters and /api/admin/logs are readers of it. */
+/** One event of the server. Log lines, counters and /api/admin/logs are made from these. */
 export type Observation = {
-  /** Short and constant, one of the catalogue; what varies goes into attrs. */
+  /** One of the catalogue; what varies goes into attrs. */
   message: ObservedMessage
-  /** Where this one is more or less than the catalogue's. */
+  /** Default: the level of the catalogue. */
   level?: LogLevel
   /** Never bodies, bearers, passwords or tokens. */
   attrs?: Readonly<Record<string, string | number | boolean | null | undefined>>
   /** Not masked: the development backends of mail and SMS exist to show a link or a code. */
   verbatim?: true
 }
-/** As GET /api/admin/logs shows it. */
+/** One entry of GET /api/admin/logs. */
 export type LogEntry = { time: string; level: string; message: string; attrs?: Observation['attrs'] }
 
 export type Observe = (observation: Observation) => void
 
 export const levelOf = ({ level, message }: Observation): LogLevel => level ?? observations[message]
 
-/** A sentence for the operator about the configuration or the keys, which GET /api/admin/status tells too. */
+/** A sentence for the operator about the configuration or the keys; GET /api/admin/status shows it too. */
 export const operatorWarning = (sentence: string): Observation => ({
   level: 'warn',
   message: sentence as ObservedMessage,
 })
 
-/** Warnings and errors by their words, of which there is a list; requests have counters of their own. */
+/** Counts warnings and errors by message. Messages come from a fixed list, so the label is bounded. */
 export function countWarnings(metrics: Metrics): Observe {
   const events = metrics.counter('svc_log_events_total', 'Warnings and errors observed.', ['level', 'message'])
   return (observation) => {

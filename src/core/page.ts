@@ -1,6 +1,6 @@
 import * as t from './json-type.ts'
 
-/** For the declaration of a route that lists by pages. */
+/** Query parameters of a route that lists by pages. */
 export const pageQuery = {
   page: t.integer({ default: 1, maximum: 100_000 }),
   perPage: t.integer({ default: 20, maximum: 100 }),
@@ -9,7 +9,7 @@ export const pageQuery = {
 const wholeNumber = (text: string | undefined): number =>
   text !== undefined && /^-?\d+$/.test(text.trim()) ? Number(text) : Number.NaN
 
-/** Lists never refuse a page number; they clamp it (docs/api.md, "Pages"). */
+/** Page numbers are clamped, never refused (docs/api.md, "Pages"). */
 export function parsePage(
   query: { readonly page?: string | undefined; readonly perPage?: string | undefined },
   limits: { perPage: number; maxPerPage: number } = { perPage: 20, maxPerPage: 100 },

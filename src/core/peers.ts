@@ -1,6 +1,6 @@
 /**
- * Registers what this process answers about `kind`, and returns the function that asks every process of this server.
- * A server of one process asks itself; a worker asks the others through its parent.
+ * Registers the value of this process for `kind` and returns a function that collects the values of all processes of this
+ * server. A worker reaches the other workers through its parent process.
  */
 export type Peers = <T>(kind: string, own: () => T) => () => Promise<T[]>
 

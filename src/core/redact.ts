@@ -1,4 +1,4 @@
-/** What stands for a secret, in logs and in the audit. */
+/** Replaces a secret in logs and in the audit. */
 export const MASK = '***'
 
 /** Parameters of URLs and forms. */
@@ -33,8 +33,8 @@ const BEARER = /\b(bearer|basic) +[\w.~+/=-]+/gi
 const URL_PASSWORD = /(:\/\/[^\s/:@]*):[^\s/@]+@/g
 
 /**
- * Text for a log, or a whole line of it: values of secret parameters, bearers and passwords in URLs are masked. Nearly
- * every text has none of the three marks, so nearly every call ends at the first line.
+ * Masks the values of secret parameters, bearers and passwords in URLs. Most texts contain none of the three marks and
+ * return at the first line.
  */
 export function redact(text: string): string {
   if (!text.includes('=') && !text.includes('://') && !text.includes(' ')) return text

@@ -5,10 +5,10 @@ const VERSION = 'v1'
 const IV_BYTES = 12
 const TAG_BYTES = 16
 
-/** Enough to tell an operator's keys apart; it says nothing about them. */
+/** Tells keys apart without revealing them. */
 const idOf = (key: Buffer): string => createHash('sha256').update('key id').update(key).digest('hex').slice(0, 8)
 
-/** What cannot be read is neither the caller's fault nor a riddle: it says what the operator can do. */
+/** Says what the operator can do, because the caller cannot fix it. */
 const unreadable = (cause?: unknown): AppError =>
   new AppError('secret_unreadable', 'a stored secret cannot be read: name its key in auth.previous_encryption_keys', {
     headers: { 'Retry-After': '60' },
@@ -16,14 +16,13 @@ const unreadable = (cause?: unknown): AppError =>
   })
 
 /**
- * AES-256-GCM for secrets at rest. A sealed text names its key, so that old keys open what they sealed until it is sealed
- * anew. `context` says what the secret belongs to and must be the same when it is opened: a stored secret cannot be moved
- * to another row.
+ * AES-256-GCM for secrets at rest. A sealed text names its key, so old keys keep working until it is resealed. `context`
+ * binds the secret to its owner: a stored secret cannot be moved to another row.
  */
 export class SecretBox {
   readonly #keys: ReadonlyMap<string, Buffer>
   readonly #current: Buffer
-  /** What every text sealed with the current key begins with. */
+  /** Prefix of every text sealed with the current key. */
   readonly prefix: string
 
   constructor(current: Buffer, previous: readonly Buffer[] = []) {

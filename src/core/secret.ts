@@ -2,10 +2,10 @@ import { createHash, createHmac, hkdfSync, randomBytes, randomInt, timingSafeEqu
 
 export const randomHex = (bytes: number): string => randomBytes(bytes).toString('hex')
 export const randomToken = (bytes = 32): string => randomBytes(bytes).toString('base64url')
-/** For people to type. */
+/** A code for people to type. */
 export const randomDigits = (length: number): string => String(randomInt(10 ** length)).padStart(length, '0')
 
-/** Tokens are stored only like this; they are random, so a plain hash is enough. */
+/** The stored form of tokens; they are random, so a plain hash is enough. */
 export const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex')
 
 export const hmacSha256 = (key: string | Buffer, message: string | Buffer): Buffer =>

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 
-/** Where the time of one request went, for those who may ask. */
+/** Measures the stages of one request, for the Server-Timing header. */
 export class Timing {
   readonly #now: () => number
   readonly #startedAt: number
@@ -16,14 +16,14 @@ export class Timing {
     this.#markedAt = startedAt
   }
 
-  /** A stage is over. */
+  /** Ends a stage; the next one starts now. */
   mark(stage: string): void {
     const now = this.#now()
     this.#stages.push([stage, now - this.#markedAt])
     this.#markedAt = now
   }
 
-  /** PostgreSQL is waited for until this is called; statements at the same time count once. */
+  /** Starts a wait for PostgreSQL and returns the function that ends it. Concurrent statements count once. */
   startDbWait(): () => void {
     if (this.#waiting++ === 0) this.#waitingSince = this.#now()
     return () => {
@@ -43,7 +43,7 @@ export class Timing {
 const current = new AsyncLocalStorage<Timing>()
 let measured = 0
 
-/** Statements of this work count. Following calls through promises costs every request a little, so it ends with the last. */
+/** Counts the statements of `work`. AsyncLocalStorage slows every request, so it is disabled after the last measurement. */
 export async function measure<T>(timing: Timing, work: () => T | Promise<T>): Promise<T> {
   measured++
   try {
@@ -53,7 +53,7 @@ export async function measure<T>(timing: Timing, work: () => T | Promise<T>): Pr
   }
 }
 
-/** Counts as waiting for PostgreSQL if the request it is for is measured. */
+/** Counts the time until `answer` settles as database time, if the current request is measured. */
 export function countDbWait<T>(answer: Promise<T>): Promise<T> {
   const timing = measured === 0 ? undefined : current.getStore()
   return timing ? answer.finally(timing.startDbWait()) : answer

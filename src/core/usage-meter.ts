@@ -1,4 +1,4 @@
-/** The tenant of whatever no app's key was used for. */
+/** The tenant of requests that use no app's key. */
 export const NO_TENANT = '00000000-0000-0000-0000-000000000000'
 
 export type TenantUsage = {
@@ -13,7 +13,7 @@ export type UsageBatch = { tenants: Map<string, TenantUsage>; endpoints: Map<str
 
 const noUsage = (): TenantUsage => ({ requests: 0, bandwidth: 0, functions: 0, jobRuns: 0, streamPeak: 0 })
 
-/** Counts what is used, in memory: writing something for every request would cost more than most requests. */
+/** Counts usage in memory, because a write per request would cost more than most requests. */
 export class UsageMeter {
   readonly #open = new Map<string, number>()
   #batch: UsageBatch = { tenants: new Map(), endpoints: new Map() }
@@ -31,7 +31,7 @@ export class UsageMeter {
     else this.#batch.endpoints.set(key, { tenant, endpoint, status, requests: 1 })
   }
 
-  /** Returns what to call when the stream is closed. */
+  /** Returns the function to call when the stream closes. */
   streamOpened(appId: string | null): () => void {
     const tenant = appId ?? NO_TENANT
     const open = (this.#open.get(tenant) ?? 0) + 1
@@ -49,7 +49,7 @@ export class UsageMeter {
     this.#of(NO_TENANT).jobRuns++
   }
 
-  /** What was counted since the last time; streams that stay open count again. */
+  /** Returns and resets the counts. Streams that stay open count again in the next batch. */
   take(): UsageBatch {
     const taken = this.#batch
     this.#batch = { tenants: new Map(), endpoints: new Map() }
@@ -57,7 +57,7 @@ export class UsageMeter {
     return taken
   }
 
-  /** A batch that could not be written is counted with the next one. */
+  /** Adds a batch that could not be written to the current one. */
   restore({ tenants, endpoints }: UsageBatch): void {
     for (const [tenant, lost] of tenants) {
       const used = this.#of(tenant)

@@ -1,6 +1,6 @@
 import * as t from './json-type.ts'
 
-/** A user as every answer shows one; made by svc.user_json. */
+/** A user as responses show it; made by svc.user_json. */
 export const user = t.object({
   id: t.uuid(),
   email: t.string({ description: 'empty for accounts without an address' }),

@@ -65,8 +65,10 @@ export type InProcessServer = TestServer & {
 
 const ADMIN_PASSWORD = 'correct horse battery staple'
 
-/** All servers of a test share their files, as nodes of one service do. */
-export const storagePath: string = mkdtempSync(join(tmpdir(), 'svc-files-'))
+const filesOfTest = mkdtempSync(join(tmpdir(), 'svc-files-'))
+
+/** All servers of a test share their files, as nodes of one service do. Beside this folder there is nothing. */
+export const storagePath: string = join(filesOfTest, 'storage')
 
 /** Cheap password hashes and no rate limits, unless the test is about them. */
 const testDefaults = {
@@ -102,7 +104,7 @@ export type ServerOptions = {
 async function databaseFor({ on, postgres = 'embedded' }: ServerOptions): Promise<string> {
   if (on) return on.databaseUrl
   mkdirSync(storagePath, { recursive: true })
-  atEnd(() => rmSync(storagePath, { recursive: true, force: true }))
+  atEnd(() => rmSync(filesOfTest, { recursive: true, force: true }))
   const { url, drop } = await createDatabase(postgres)
   atEnd(drop)
   return url

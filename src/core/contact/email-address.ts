@@ -2,15 +2,15 @@ import { badRequest } from '../errors.ts'
 
 const MAX_LOCAL = 64
 const MAX_ADDRESS = 320
-// No spaces, controls or characters that mean something in a mail header; at least two labels after the last @.
+// No spaces, control characters or characters with a meaning in mail headers; at least two labels after the last @.
 const LOCAL = /^[^\s@\p{C}"(),:;<>[\]\\]+$/u
 const DOMAIN = /^[^\s@\p{C}"(),:;<>[\]\\.]+(\.[^\s@\p{C}"(),:;<>[\]\\.]+)+$/u
 
-/** The one form in which an address is stored, compared and written to. */
+/** The form in which an address is stored, compared and written to. */
 export function emailOf(given: string): string {
   const email = normaliseEmail(given)
   if (email === '') throw badRequest('email is required', 'invalid_email')
-  // The root of the domain name system: a second spelling of an address that may belong to somebody else.
+  // A trailing dot (the DNS root) would be a second spelling of an address that has another owner.
   if (email.endsWith('.')) throw badRequest('invalid email address', 'invalid_email')
   if (!isEmail(email)) throw badRequest('invalid email format', 'invalid_email')
   return email
@@ -28,8 +28,8 @@ export function isEmail(email: string): boolean {
 }
 
 /**
- * Only letters whose upper case leads back: the Kelvin sign has the lower case k, and folding it would hand one
- * person's account to the owner of a look-alike address.
+ * Lower-cases only letters that map back: the Kelvin sign has the lower case k, and folding it would give an account to
+ * the owner of a look-alike address.
  */
 function lowerCase(letter: string): string {
   const lower = letter.toLowerCase()

@@ -32,6 +32,8 @@ export type Change = {
   /** Milliseconds since 1970. */
   readonly at: number
   readonly action: 'create' | 'update' | 'delete'
+  /** The table it is about, whatever is called so now. */
+  readonly oid: number
   readonly schema: string
   readonly name: string
   /** JSON texts as PostgreSQL wrote them. */

@@ -73,10 +73,12 @@ test('what is told of a table is never told as if of another that has its name n
   stream.close()
   await posted('swapped', { id: 1, v: 'of the former' })
   await posted('other', { id: 2, v: 'of the other' })
-  await api.sql(
-    'drop table swapped; alter table other rename to swapped; create table other (id int primary key, v text)',
-  )
+  await api.sql(`
+    drop table swapped; alter table other rename to swapped;
+    create table other (id int primary key, v text, added int)`)
   await posted('other', { id: 3, v: 'last' })
+  // The server knows the tables of now.
+  await eventually(async () => assert.equal((await api.call('GET /api/collections/other?filter=added=1')).status, 200))
   const again = await listenTo(api.url, { token, query: { tables: 'swapped,other', lastEventId: start } })
   await again.until(({ data }) => data?.record?.v === 'last')
   assert.deepEqual(

@@ -37,6 +37,7 @@ export type ChangeRow = {
   /** Milliseconds since 1970. */
   at: number
   action: 'create' | 'update' | 'delete'
+  oid: number
   schema: string
   name: string
   pk: string
@@ -75,7 +76,7 @@ const pageOf = (from: Sql, upTo: string, { changes, bytes }: PageSize): Sql => s
  * that is gone has no schema when its name has been given to another.
  */
 export const changesAfter = (from: LogPoint, upTo: string, size: PageSize): Sql => sql`
-  select c.xid::text as xid, c.id::text as id, (extract(epoch from c.at) * 1000)::float8 as at, c.action,
+  select c.xid::text as xid, c.id::text as id, (extract(epoch from c.at) * 1000)::float8 as at, c.action, c.table_oid::int8::float8 as oid,
          coalesce(n.nspname, case when to_regclass(format('%I.%I', c.schema_name, c.table_name)) is null then c.schema_name
            else '' end) as schema,
          coalesce(k.relname, c.table_name) as name, c.pk::text as pk, c.record::text as record

@@ -5,16 +5,16 @@ import type { PgError } from '../pg-errors.ts'
 import type { Connection } from '../protocol/connection.ts'
 import { Flight, type Step, stepOf } from '../protocol/flight.ts'
 import { Sql } from '../sql.ts'
-import type { Done, FlightRequest } from './request.ts'
+import type { Done, PoolRequest } from './request.ts'
 import type { Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
-import type { Scheduler } from './scheduler.ts'
+import type { ConnectionScheduler } from './scheduler.ts'
 import { type CreateSession, SESSION_STEP, tidying } from './session.ts'
 
 export type LaunchOptions = FlyOptions & Partial<AsBytes>
 
 type Deps = {
-  scheduler: Scheduler
+  scheduler: ConnectionScheduler
   session: CreateSession
   statementTimeoutMs: number
   isAvailable(): boolean
@@ -42,7 +42,7 @@ export class Launcher {
     let tries = 0
     let leave = (): void => {}
     const abort = (): void => leave()
-    const request: FlightRequest = {
+    const request: PoolRequest = {
       side: sideOf(role),
       kind,
       text: steps.at(-1)?.text ?? '',
@@ -78,7 +78,7 @@ export class Launcher {
   }
 
   /** Not repeated: the caller has a queue, or is a person, that does. Answers what to call when the caller is gone. */
-  #flyApart(request: FlightRequest): () => void {
+  #flyApart(request: PoolRequest): () => void {
     let leave = (): void => {}
     let isLeft = false
     const run = async (): Promise<void> => {
@@ -102,7 +102,7 @@ export class Launcher {
 export const sideOf = (role: string): Side => (role === 'none' ? 'own' : 'callers')
 export const aborted = (): AppError => new AppError('request_timeout', 'request was aborted')
 
-function kindOf(who: Identity, { kind = 'write' }: LaunchOptions): FlightRequest['kind'] {
+function kindOf(who: Identity, { kind = 'write' }: LaunchOptions): PoolRequest['kind'] {
   // The operator's requests share the server's own connections, but never more of them than slow work may take.
   return kind === 'apart' || who.kind === 'admin' ? 'slow' : kind
 }

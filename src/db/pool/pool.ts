@@ -21,14 +21,14 @@ import { Connection, type ConnectionEvents } from '../protocol/connection.ts'
 import { type ConnectOptions, type DatabaseLogin, openConnection } from '../protocol/driver.ts'
 import { Flight } from '../protocol/flight.ts'
 import { StatementNames } from '../protocol/statements.ts'
-import { MessageBuffers } from '../protocol/whole-messages.ts'
+import { ReceiveBuffers } from '../protocol/whole-messages.ts'
 import { Sql } from '../sql.ts'
 import { aborted, Launcher, type LaunchOptions, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
-import type { Done, FlightRequest, PooledConnection } from './request.ts'
+import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import type { Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
-import { Scheduler, type SchedulerClock } from './scheduler.ts'
+import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
 import { type CreateSession, createSessionStep } from './session.ts'
 import { LOCK_TIMEOUT_MS, WARMING } from './tuning.ts'
 import { runTransaction } from './tx.ts'
@@ -49,7 +49,7 @@ export type PoolOptions = {
   logKey?: string
   observe: Observe
   /** Default: one of its own. */
-  receiving?: MessageBuffers
+  receiving?: ReceiveBuffers
 }
 
 export type PoolStats = { total: number; idle: number; inUse: number; max: number }
@@ -91,9 +91,9 @@ const clock: SchedulerClock = {
 
 class PostgresPool implements Pool {
   readonly #options: PoolOptions
-  readonly #receiving: MessageBuffers
+  readonly #receiving: ReceiveBuffers
   readonly #names = new StatementNames()
-  readonly #scheduler: Scheduler
+  readonly #scheduler: ConnectionScheduler
   readonly #launcher: Launcher
   readonly #rowLocks = new KeyedMutex()
   readonly #monitor: Monitor
@@ -103,11 +103,11 @@ class PostgresPool implements Pool {
 
   constructor(options: PoolOptions) {
     this.#options = options
-    this.#receiving = options.receiving ?? new MessageBuffers()
+    this.#receiving = options.receiving ?? new ReceiveBuffers()
     this.#session = createSessionStep(options)
     // Each side needs one.
     const max = Math.max(2, options.maxConns)
-    this.#scheduler = new Scheduler({
+    this.#scheduler = new ConnectionScheduler({
       max,
       min: { own: 1, callers: Math.max(1, options.minConns - 1) },
       crowd: isNearby(options.url) ? Math.max(2, availableParallelism()) : Math.ceil(max / 3),
@@ -188,7 +188,7 @@ class PostgresPool implements Pool {
   /** A connection for a transaction, until it is released. */
   #hold(side: Side): Promise<{ connection: PooledConnection; release: () => void }> {
     return new Promise((resolve, reject) => {
-      const start: FlightRequest['start'] = (connection, _timeoutMs, onDone) => {
+      const start: PoolRequest['start'] = (connection, _timeoutMs, onDone) => {
         resolve({ connection, release: () => onDone(null) })
         return undefined
       }

@@ -10,7 +10,7 @@ export type PooledConnection = Pick<Connection, 'send' | 'cancel' | 'close' | 'd
 export type Done = (error: PgError | AppError | null, flight?: Flight) => void
 
 /** What wants a connection: a flight, or a transaction. */
-export type FlightRequest = {
+export type PoolRequest = {
   readonly side: Side
   readonly kind: 'read' | 'write' | 'slow'
   /** The statement that says what it does. */

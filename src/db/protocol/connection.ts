@@ -7,7 +7,7 @@ import { type ConnectOptions, DriverSocket, type MessageHandlers } from './drive
 import type { Flight } from './flight.ts'
 import { Outbox } from './outbox.ts'
 import { StatementCache, type StatementNames } from './statements.ts'
-import type { MessageBuffers } from './whole-messages.ts'
+import type { ReceiveBuffers } from './whole-messages.ts'
 
 export type ConnectionEvents = {
   /** A flight came back, or a cancel was taken: there may be room. */
@@ -17,7 +17,7 @@ export type ConnectionEvents = {
 
 export type ConnectionOptions = {
   connect: ConnectOptions
-  receiving: MessageBuffers
+  receiving: ReceiveBuffers
   /** Without them nothing is prepared. */
   names: StatementNames | undefined
 }
@@ -42,7 +42,7 @@ const HEADER = 5
 /** One pipelined connection: flights leave in order and come back in order. */
 export class Connection {
   readonly #events: ConnectionEvents
-  readonly #receiving: MessageBuffers
+  readonly #receiving: ReceiveBuffers
   readonly #statements: StatementCache | undefined
   readonly #sent: Flight[] = []
   readonly #outbox = new Outbox()

@@ -13,7 +13,7 @@ import type { Duplex } from 'node:stream'
 import pg from 'pg'
 import { parseIntoClientConfig } from 'pg-connection-string'
 import { asConnectionError, type PgError } from '../pg-errors.ts'
-import { MessageBuffers, wholeMessages } from './whole-messages.ts'
+import { ReceiveBuffers, wholeMessages } from './whole-messages.ts'
 
 export type ConnectOptions = {
   /** A connection string; `postgres://user@/db?host=/path` reaches a unix socket. */
@@ -50,7 +50,7 @@ const insideOf = (client: pg.Client): Inside => (client as unknown as { connecti
 /** Opens one connection of its own, outside the pool, for what pg itself does well. The caller ends it. */
 export async function openConnection(options: ConnectOptions): Promise<pg.Client> {
   const client = makeClient(options)
-  feedWholeMessages(client, new MessageBuffers())
+  feedWholeMessages(client, new ReceiveBuffers())
   nameStatements(client)
   await connect(client)
   return client
@@ -74,7 +74,7 @@ export class DriverSocket {
   /** `handlers` are called from the moment on in which this resolves. */
   static async open(
     options: ConnectOptions,
-    receiving: MessageBuffers,
+    receiving: ReceiveBuffers,
     handlers: MessageHandlers,
   ): Promise<DriverSocket> {
     const client = makeClient(options)
@@ -173,7 +173,7 @@ function nameStatements(client: pg.Client): void {
 /** Gives pg's parser, or `handlers` in its place, whole messages. */
 function feedWholeMessages(
   client: pg.Client,
-  receiving: MessageBuffers,
+  receiving: ReceiveBuffers,
   handlers?: Pick<MessageHandlers, 'onMessages' | 'mayHold'>,
 ): void {
   const inside = insideOf(client)

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { MessageBuffers, wholeMessages } from './whole-messages.ts'
+import { ReceiveBuffers, wholeMessages } from './whole-messages.ts'
 
-const ANY = { receiving: new MessageBuffers(), refuse: assert.fail, mayHold: () => true }
+const ANY = { receiving: new ReceiveBuffers(), refuse: assert.fail, mayHold: () => true }
 
 const messageOf = (content: Uint8Array): Buffer => {
   const header = Buffer.alloc(5, 'D')

@@ -7,7 +7,7 @@ const LONGEST = 2 ** 30
 export const READ_BYTES = 64 * 1024
 
 /** What the connections of one pool share while they receive. */
-export class MessageBuffers {
+export class ReceiveBuffers {
   #place: Buffer | undefined
   #arriving = 0
 
@@ -33,7 +33,7 @@ export class MessageBuffers {
 }
 
 type Messages = {
-  receiving: MessageBuffers
+  receiving: ReceiveBuffers
   /** Takes whole messages. */
   feed(bytes: Buffer): void
   /** What arrives is not the protocol. */

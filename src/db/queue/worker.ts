@@ -243,7 +243,7 @@ export class Worker {
   }
 
   /** Items that end while others are being written share the next commit. */
-  #settleDone(item: RunningItem, hold: ItemClaim): Promise<void> {
+  #settleDone(item: RunningItem, claim: ItemClaim): Promise<void> {
     return new Promise((settled) => {
       this.#done.push({ claim, item, settled })
       if (this.#isWriting) return

@@ -22,7 +22,7 @@ function setUp({ pollMs = 60_000 } = {}) {
     load: async () => {
       state.loads++
       const serverVersion = state.version
-      const mark = String(serverVersion)
+      const fingerprint = String(serverVersion)
       if (state.hold) await new Promise<void>((resolve) => (state.finish = resolve))
       if (state.fails) throw new Error('no luck')
       return { fingerprint, schema: { serverVersion, tables: new Map(), warnings: [] } as unknown as Schema }
@@ -31,8 +31,8 @@ function setUp({ pollMs = 60_000 } = {}) {
       state.checks++
       return String(state.version)
     },
-    listen: async (_channel, heard) => {
-      state.notify = () => heard('')
+    listen: async (_channel, listener) => {
+      state.notify = () => listener('')
       return async () => {}
     },
     observe: (observation) => void state.observations.push(observation),
@@ -119,15 +119,15 @@ test('where nothing notifies, the poll notices', async () => {
 
 test('a listener hears of each swap, even after one that throws', async () => {
   const { cache, state } = setUp()
-  const heard: number[] = []
+  const versions: number[] = []
   cache.onChange(() => {
     throw new Error('clumsy')
   })
-  cache.onChange(({ serverVersion }) => void heard.push(serverVersion))
+  cache.onChange(({ serverVersion }) => void versions.push(serverVersion))
   await cache.reload()
   state.version = 2
   await cache.reload()
-  assert.deepEqual(heard, [1, 2])
+  assert.deepEqual(versions, [1, 2])
   assert.equal(state.observations.filter(({ message }) => message === 'schema listener failed').length, 2)
 })
 

@@ -4,6 +4,15 @@ import type { Column, Fn, Privilege, Relation, Schema, SchemaCache, Table } from
 /** `table`, looked up in the order of the exposed schemas, or `schema.table`. The name may be request text. */
 export const findTable = (schema: Schema, name: string): Table | undefined => find(schema, schema.tables, name)
 
+const byOid = new WeakMap<Schema, ReadonlyMap<number, Table>>()
+
+/** A table whatever it is called now. */
+export function tableByOid(schema: Schema, oid: number): Table | undefined {
+  const known = byOid.get(schema) ?? new Map([...schema.tables.values()].map((table) => [table.oid, table]))
+  byOid.set(schema, known)
+  return known.get(oid)
+}
+
 /** Every overload of `name` or `schema.name`, fewest parameters first; empty when there is none. */
 export const findFunctions = (schema: Schema, name: string): readonly Fn[] => find(schema, schema.functions, name) ?? []
 

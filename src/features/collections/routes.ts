@@ -10,16 +10,15 @@ import type { Trigrams } from '../../db/search/trigrams.ts'
 import { type Call, jsonText, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { writeBatch } from './batch/batch.ts'
-import { atTable } from './target/find-table.ts'
-import { keyFromPath } from './target/key.ts'
 import { listAggregates, listRows, readStatement } from './list/list.ts'
 import { needsTrigrams } from './list/stages/search/parse.ts'
 import type { ListDeps } from './list/stages/stage.ts'
 import { listNear } from './list/vectors/list-near.ts'
 import { parseVectors } from './list/vectors/parse.ts'
 import type { Embed } from './list/vectors/statements.ts'
+import { atTable } from './target/find-table.ts'
+import { keyFromPath } from './target/key.ts'
 import { createRow, deleteRow, updateRow } from './write/write-rows.ts'
-
 export type CollectionsDeps = {
   db: Db
   schema: SchemaCache

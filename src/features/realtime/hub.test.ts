@@ -101,7 +101,7 @@ class World {
   /** Appends without a page: another process wrote it, and this one has not read it. */
   append(table: string, owner = ''): Position {
     const position = `1-${++this.#id}`
-    this.log.push({ position, at: 0, action: 'create', schema: 'public', name: table, pk: '{}', record: owner })
+    this.log.push({ position, at: 0, action: 'create', oid: 1, schema: 'public', name: table, pk: '{}', record: owner })
     return position
   }
 

@@ -11,7 +11,6 @@ import { Connections } from './deliver/connections.ts'
 import { Hub } from './hub.ts'
 import { socketRoute } from './socket-route.ts'
 import { streamRoute } from './stream-route.ts'
-import { interestKey } from './subscribe/interest.ts'
 import { Tables } from './subscribe/tables.ts'
 import { viewOf } from './visibility/batch-view.ts'
 import { FilterQueue } from './visibility/filter-queue.ts'
@@ -53,7 +52,7 @@ export function createRealtime(deps: Deps): Feature {
     view: async (changes, interests) =>
       viewOf(
         { db, filters, observe },
-        await tables.schemaWith([...new Set(changes.map(interestKey))]),
+        await tables.schemaWith([...new Set(changes.map(({ oid }) => oid))]),
         changes,
         interests,
       ),

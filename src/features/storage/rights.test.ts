@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { before, test } from 'node:test'
 import { startServer } from '../../../test/kit/kit.ts'
 import { upload } from '../../../test/kit/upload.ts'
 
@@ -15,7 +15,7 @@ const missing = { code: 401, error: 'unauthorized', message: 'missing auth token
 const refused = { code: 403, error: 'insufficient_privilege', message: 'insufficient storage permissions' }
 const invalid = { code: 401, error: 'invalid_token', message: 'invalid or expired token' }
 
-test.before(async () => {
+before(async () => {
   await api.call('POST /api/admin/storage/buckets', { as: 'admin', json: { name: 'vault', public: false } })
   for (const bucket of ['open', 'vault']) {
     await upload(api, `/api/storage/${bucket}`, { as: ada.token, name: 'of-ada.txt' })

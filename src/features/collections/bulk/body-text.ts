@@ -13,7 +13,7 @@ const tooLarge = (): AppError => new AppError('payload_too_large', 'request body
 export async function* bodyText(
   request: IncomingMessage,
   maxBytes: number,
-  { graceMs, bytesPerSecond } = budgets.arrivalPace as ArrivalPace,
+  { graceMs, bytesPerSecond } = budgets.incomingPace as ArrivalPace,
 ): AsyncGenerator<string> {
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge()
   const decode = utf8Decoder()

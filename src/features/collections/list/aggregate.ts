@@ -7,7 +7,7 @@ import type { Column } from '../../../db/schema/snapshot.ts'
 import { columnFor } from '../../../db/schema/viewer.ts'
 import { withTables } from '../../../db/search/candidates.ts'
 import { COMMA, EMPTY, Ident, join, ROW, type Slots, type Sql, sql } from '../../../db/sql.ts'
-import { rowsOf, totalOf, waysOf } from './build.ts'
+import { rowsOf, totalOf, branchesOf } from './build.ts'
 import { type ListQuery, names, parseList, parseSort, type SortKey } from './parse.ts'
 import type { ListPlan } from './plan.ts'
 
@@ -75,7 +75,7 @@ export function buildAggregate(query: AggregateQuery, plan: ListPlan, target: Ta
   const order = orderBy([...sortKeys(query.groupSort, outputs), ...groups.map(({ name }) => sql`${new Ident(name)}`)])
   const { perPage, page, offset } = plan.window
   const { text, from } = totalOf({ ...plan, skipTotal: false, estimate: undefined }, sql`svc_groups`)
-  const ways = waysOf(plan)
+  const ways = branchesOf(plan)
   const made = sql`svc_groups as materialized (select ${join(select, COMMA)} from ${rowsOf(plan, ways)}${by})`
   return sql`${withTables([...ways.tables, made])}
     select pg_catalog.concat('{"items":', coalesce((select pg_catalog.json_agg(svc_page.*)::text from (

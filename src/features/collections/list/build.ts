@@ -68,13 +68,13 @@ export function listConditions({ filter, shape, stages }: ListPlan, ...more: Sql
 /** The rows of the list as tables of a WITH, `svc_found` the last, where a stage works something out for each. */
 export function foundOnce(plan: ListPlan): Sql[] | undefined {
   const worked = plan.stages.flatMap((stage) => stage.worked ?? [])
-  const { tables, branches } = waysOf(plan)
+  const { tables, branches } = branchesOf(plan)
   if (worked.length === 0 && tables.length === 0) return undefined
   return [...tables, sql`svc_found as materialized (${unionOf(branches, (way) => selectOf(plan, worked, way))})`]
 }
 
 /** How the table is read; see Stage.candidates. */
-export const waysOf = ({ stages }: ListPlan, name?: string): CandidateBranches =>
+export const branchesOf = ({ stages }: ListPlan, name?: string): CandidateBranches =>
   candidateBranches(
     stages.flatMap((stage) => stage.candidates ?? []),
     ROW,

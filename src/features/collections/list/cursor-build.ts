@@ -5,7 +5,7 @@ import { orderBy, orderKeys } from '../../../db/rows/order.ts'
 import type { Schema } from '../../../db/schema/snapshot.ts'
 import { unionOf, withTables } from '../../../db/search/candidates.ts'
 import { COMMA, EMPTY, Ident, integerLiteral, join, ROW, type Sql, sql } from '../../../db/sql.ts'
-import { rowSelect, rowsOf, selectOf, totalOf, waysOf } from './build.ts'
+import { rowSelect, rowsOf, selectOf, totalOf, branchesOf } from './build.ts'
 import type { CursorQuery } from './cursor.ts'
 import type { ListPlan } from './plan.ts'
 
@@ -21,7 +21,7 @@ export function buildCursorPage(plan: ListPlan, { after, reach }: CursorQuery, s
     throw badRequest('cursor cannot be combined with "sort"', 'invalid_cursor')
   const keys = orderBy(orderKeys(order, ROW))
   const wanted = sql`${window.perPage}::int8 + 1`
-  const ways = waysOf(plan)
+  const ways = branchesOf(plan)
   const { tables, rows } = keysetPage(after, order, ROW, wanted, (conditions) =>
     unionOf(
       ways.branches,

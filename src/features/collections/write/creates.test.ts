@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { before, beforeEach, test } from 'node:test'
-import { type Answer, type InProcessServer, startServer } from '../../../../test/kit/kit.ts'
+import { type Answer, eventually, type InProcessServer, startServer } from '../../../../test/kit/kit.ts'
 import { openConnection } from '../../../db/protocol/driver.ts'
 
 let api: InProcessServer
@@ -87,30 +87,29 @@ test('creates of several callers at once are each made and logged as theirs', as
   assert.equal(Number(wrong), 0)
 })
 
-test('creates whose clients all left while they waited never happen', async () => {
-  // Writes have one connection.
-  const small = await startServer({ config: { 'database.max_conns': 4 } })
-  await small.sql(`create table items (id bigint generated always as identity primary key, name text)`)
-  const create = (name: string, signal?: AbortSignal) =>
-    small.call('POST /api/collections/items', { json: { name }, ...(signal && { signal }) }).catch(() => undefined)
-  const settle = async () => {
-    for (let id = 1; id <= 10; id++) assert.equal((await small.call('GET /api/collections/items/1')).status, 200)
-  }
-  assert.equal((await create('first'))?.status, 201)
-  const callers = await small.sql(`
-    select pid from pg_stat_activity where datname = current_database() and usename like 'svc_auth%'`)
-  for (const { pid } of callers) process.kill(pid, 'SIGSTOP')
+test('creates whose clients left while they waited never happen', async () => {
+  const held = await openConnection({ url: api.databaseUrl })
+  const waiting = async () =>
+    Number(
+      (
+        await api.sql(`select count(*) as n from pg_stat_activity
+          where datname = current_database() and wait_event_type = 'Lock'`)
+      )[0].n,
+    )
   try {
+    await held.query('begin; lock table items in exclusive mode')
     const leave = new AbortController()
-    const left = names(30).map(({ name }) => create(name, leave.signal))
-    await settle() // they have arrived
+    const left = names(60).map((json) =>
+      api.call('POST /api/collections/items', { json, signal: leave.signal }).catch(() => undefined),
+    )
+    await eventually(async () => assert.ok((await waiting()) > 0))
     leave.abort()
     await Promise.all(left)
-    await settle() // and so has the news that nobody waits for them
+    await eventually(async () => assert.equal(await waiting(), 0))
+    await held.query('commit')
   } finally {
-    for (const { pid } of callers) process.kill(pid, 'SIGCONT')
+    await held.end()
   }
-  assert.equal((await create('last'))?.status, 201)
-  const [{ n }] = await small.sql(`select count(*) as n from items where name not in ('first', 'last')`)
-  assert.ok(Number(n) <= 1, `${n} were made, and one was on its way`)
+  assert.equal((await post('items', { name: 'last' })).status, 201)
+  assert.equal(await count('*'), 1)
 })

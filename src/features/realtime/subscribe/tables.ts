@@ -2,7 +2,7 @@ import type { Clock } from '../../../core/clock.ts'
 import { badRequest } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { Db } from '../../../db/db.ts'
-import { findTable, findOrRefresh, mayDo } from '../../../db/schema/lookup.ts'
+import { findTable, findOrRefresh, mayDo, tableByOid } from '../../../db/schema/lookup.ts'
 import type { Schema, SchemaCache, Table } from '../../../db/schema/snapshot.ts'
 import { isAllowed, notAllowed, viewerOf } from '../../../db/schema/viewer.ts'
 import { tryFilter } from './filter.ts'
@@ -22,7 +22,7 @@ const MAX_MISSING = 1_000
 /** The tables that callers name, in a snapshot of the schema that may be a moment old. */
 export class Tables {
   readonly #deps: { db: Db; schema: SchemaCache; clock: Clock }
-  readonly #missingSince = new Map<string, number>()
+  readonly #missingSince = new Map<string | number, number>()
 
   constructor(deps: { db: Db; schema: SchemaCache; clock: Clock }) {
     this.#deps = deps
@@ -46,16 +46,18 @@ export class Tables {
     })
   }
 
-  /** A snapshot that knows these tables. One that is missing may be new; one that was missing just now is not. */
-  async schemaWith(names: readonly string[]): Promise<Schema> {
+  /** A snapshot that knows these tables, by name or oid. One that is missing may be new; one that was missing just now is not. */
+  async schemaWith(wanted: readonly (string | number)[]): Promise<Schema> {
     const now = this.#deps.clock.now()
-    const mayBeNew = (name: string): boolean =>
-      now - (this.#missingSince.get(name) ?? Number.NEGATIVE_INFINITY) >= RETRY_MISSING_MS
+    const mayBeNew = (one: string | number): boolean =>
+      now - (this.#missingSince.get(one) ?? Number.NEGATIVE_INFINITY) >= RETRY_MISSING_MS
     const known = await findOrRefresh(this.#deps.schema, (snapshot) => {
-      const missing = names.filter((name) => !findTable(snapshot, name) && mayBeNew(name))
+      const find = (one: string | number): Table | undefined =>
+        typeof one === 'string' ? findTable(snapshot, one) : tableByOid(snapshot, one)
+      const missing = wanted.filter((one) => !find(one) && mayBeNew(one))
       if (missing.length === 0) return snapshot
       if (this.#missingSince.size > MAX_MISSING) this.#missingSince.clear()
-      for (const name of missing) this.#missingSince.set(name, now)
+      for (const one of missing) this.#missingSince.set(one, now)
       return undefined
     })
     return known ?? this.#deps.schema.read()

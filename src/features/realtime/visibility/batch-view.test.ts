@@ -50,6 +50,7 @@ const SCHEMA = {
 const page = (...rows: [table: string, owner: string][]): Change[] =>
   rows.map(([name, record], i) => ({
     ...{ position: `1-${i + 1}`, at: 0, action: 'create', schema: 'public', name, pk: `key of ${record}`, record },
+    oid: SCHEMA.tables.get(`public.${name}`)?.oid ?? 0,
   }))
 
 /**

@@ -4,6 +4,7 @@ import type { Observe } from '../../../core/observe.ts'
 import { getOrCreate } from '../../../core/get-or-create.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
+import { tableByOid } from '../../../db/schema/lookup.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import { columnsFor, type Viewer } from '../../../db/schema/viewer.ts'
 import { compile } from '../subscribe/filter.ts'
@@ -59,8 +60,11 @@ export async function viewOf(
     })
   const laid = new Map<string, Laid>()
   for (const [n, change] of changes.entries()) {
-    const key = interestKey(change)
-    getOrCreate(laid, key, () => ({ key, items: [], table: schema.tables.get(key) })).items.push({ n, change })
+    const table = tableByOid(schema, change.oid)
+    // Not the key of another table that has the name of one that is gone.
+    const key = table || !schema.tables.has(interestKey(change)) ? interestKey(table ?? change) : `.${change.name}`
+    const current = table ? { ...change, schema: table.schema, name: table.name } : change
+    getOrCreate(laid, key, () => ({ key, items: [], table })).items.push({ n, change: current })
   }
   const isListenedTo = ({ key, table }: Laid): boolean => interests.some((one) => listensTo(one, key, table, schema))
   const oids = [...laid.values()].flatMap((one) => (one.table && isListenedTo(one) ? one.table.oid : []))

@@ -2,7 +2,7 @@ import { orderKeys } from '../../../../db/rows/order.ts'
 import type { Schema } from '../../../../db/schema/snapshot.ts'
 import { unionOf, withTables } from '../../../../db/search/candidates.ts'
 import { COMMA, integerLiteral, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
-import { listConditions, rowSelect, waysOf } from '../build.ts'
+import { listConditions, rowSelect, branchesOf } from '../build.ts'
 import type { ListPlan } from '../plan.ts'
 import { distanceOf, type Vector } from './distance.ts'
 
@@ -19,16 +19,16 @@ export function nearestRows(
   schema: Schema,
   columns: readonly Sql[],
   limit: number,
-): { sets: readonly Sql[]; rows: Sql } {
+): { tables: readonly Sql[]; rows: Sql } {
   const { from, value, conditions } = distanceOf(vector, schema)
-  const { tables, branches } = waysOf(plan, 'svc_near_set')
+  const { tables, branches } = branchesOf(plan, 'svc_near_set')
   const nearest = unionOf(
     branches,
     (way) => sql`(select ${join(columns, COMMA)}, ${value}::float8 as svc_distance
       from ${plan.shape.table.ident} as ${ROW}${from}${listConditions(plan, ...way, ...conditions)} order by ${value}
       limit ${limitOf(plan, limit)})`,
   )
-  return { sets: tables, rows: sql`select * from (${nearest}) as svc_n where ${isDistance(sql`svc_n.svc_distance`)}` }
+  return { tables: tables, rows: sql`select * from (${nearest}) as svc_n where ${isDistance(sql`svc_n.svc_distance`)}` }
 }
 
 /**
@@ -44,12 +44,12 @@ export function buildNearest(plan: ListPlan, vector: Vector, schema: Schema, isF
   const { shape, window, readable } = plan
   const columns = readable.map(({ ident }) => sql`${ROW}.${ident}`)
   const order = join([sql`${ROW}.svc_distance`, ...orderKeys(plan.order, ROW)], COMMA)
-  const { sets, rows } = nearestRows(plan, vector, schema, columns, window.reach)
+  const { tables, rows } = nearestRows(plan, vector, schema, columns, window.reach)
   const answer = sql`pg_catalog.concat('{"items":', coalesce(pg_catalog.json_agg(svc_page.*)::text, '[]'),
       ',"page":1,"perPage":', ${window.perPage}::int8, ',"totalItems":', pg_catalog.count(*),
       ',"totalPages":', least(pg_catalog.count(*), 1), '}')`
   const told = isFirstLook ? sql`case when pg_catalog.count(*) = ${window.perPage}::int8 then ${answer} end` : answer
-  return sql`${withTables(sets)}select ${told}
+  return sql`${withTables(tables)}select ${told}
     from (
       select ${rowSelect(schema, shape, ROW)}, ${ROW}.svc_distance as _distance
       from (${rows}) as ${ROW}

@@ -56,7 +56,7 @@ export function buildHybrid(words: ListPlan, near: ListPlan, vector: Vector, len
     ',"_hybrid_score":', ${FUSED}.svc_score, ',"_fts_rank":' || ${FUSED}.svc_rank::text,
     ',"_vector_distance":' || ${FUSED}.svc_distance::text, '}')`
   if (!found) throw new TypeError('a search works out a rank for each row')
-  return sql`${withTables([...found, ...nearest.sets])}, svc_words as materialized (
+  return sql`${withTables([...found, ...nearest.tables])}, svc_words as materialized (
       select ${names}, svc_rank, pg_catalog.row_number() over (order by svc_rank desc, ${names}) as place
       from svc_found order by place limit ${first}
     ), svc_near as materialized (
