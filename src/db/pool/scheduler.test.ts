@@ -230,17 +230,18 @@ test('those that waited for an unknown read that was cut become slow work with i
   )
 })
 
-test('a read known to be fast that is cut once is tried alone, and shares again when it is in time', async () => {
+test('a read known to be fast that is cut is tried alone; once is an accident, and others of its text go on', async () => {
   const { know, ask, answerAll } = start()
   await know()
   const accident = ask('read')
   accident.at?.answer(cut())
   await turn()
   assert.deepEqual([accident.limits, accident.at?.flights.length], [[50, 50], 1])
+  const [one, two] = [ask('read'), ask('read')]
+  await turn()
+  assert.ok(one.at === two.at && one.at !== accident.at)
   await answerAll()
   assert.equal(accident.outcome, 'answered')
-  const [one, two] = [ask('read'), ask('read')]
-  assert.equal(one.at, two.at)
 })
 
 test('what is on the wire behind a read that is cut goes on', async () => {
@@ -261,12 +262,17 @@ test('reads that wait while their text turns out slow are not sent to a shared c
   const [shared] = busy()
   shared?.answer(cut())
   await turn()
-  // The first is tried alone; the last four wait for what that shows.
-  assert.equal(started(reads), 16)
-  const probe = busy().find((connection) => connection !== shared)
-  probe?.answer()
-  await turn()
   assert.equal(started(reads), 17)
+  const probe = busy().find((connection) => connection !== shared)
+  probe?.answer(cut())
+  await turn()
+  assert.deepEqual(reads[0]?.limits, [50, 50, TIMEOUT_MS])
+  shared?.answer()
+  await turn()
+  assert.deepEqual(
+    reads.slice(16).map(({ limits }) => limits),
+    [[50], [TIMEOUT_MS], [TIMEOUT_MS], [TIMEOUT_MS]],
+  )
 })
 
 test('a write has a connection to itself and its own timeout', async () => {

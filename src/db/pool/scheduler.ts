@@ -36,6 +36,7 @@ type Waiter = {
   deadline: number
   /** While it is at work. */
   cancel: (() => void) | undefined
+  wasCut: boolean
   isLeft: boolean
   isOver: boolean
 }
@@ -64,7 +65,7 @@ const LANES = [...SIDES.map((side) => ({ side, kind: 'read' as const })), ...ALO
  *
  * | a request is | on a connection | PostgreSQL's limit | when cut, it becomes |
  * |---|---|---|---|
- * | read: known to be fast | shared, up to 16 at once | 50 ms | probe |
+ * | read: known to be fast | shared, up to 16 at once | 50 ms | probe, and its text stays fast |
  * | probe: a read of unknown text | alone, one per text at a time | 50 ms | slow, and its text for 10 s |
  * | write on the reserve | alone | 200 ms | slow |
  * | write elsewhere, slow | alone | its own timeout | – |
@@ -113,7 +114,15 @@ export class Scheduler {
   /** Starts the request as soon as there is room for it. Answers what to call when its caller is gone. */
   add(request: FlightRequest): () => void {
     const kind = this.#kindOf(request)
-    const waiter: Waiter = { request, kind, deadline: 0, cancel: undefined, isLeft: false, isOver: false }
+    const waiter: Waiter = {
+      request,
+      kind,
+      deadline: 0,
+      cancel: undefined,
+      wasCut: false,
+      isLeft: false,
+      isOver: false,
+    }
     this.#place(waiter)
     return () => this.#leave(waiter)
   }
@@ -144,8 +153,9 @@ export class Scheduler {
     await Promise.all(this.#slots.map(({ connection }) => connection.close()))
   }
 
-  #kindOf({ kind, text }: FlightRequest): Kind {
-    if (kind !== 'read' || this.#timings.isKnownFast(text)) return kind
+  /** A read that was cut once is not sent among others again. */
+  #kindOf({ kind, text }: FlightRequest, wasCut = false): Kind {
+    if (kind !== 'read' || (!wasCut && this.#timings.isKnownFast(text))) return kind
     return this.#timings.isKnownSlow(text, this.#options.clock.now()) ? 'slow' : 'probe'
   }
 
@@ -222,9 +232,9 @@ export class Scheduler {
       if (!error) this.#timings.inTime(request.text)
       if (isCut) this.#timings.tooLong(request.text, this.#options.clock.now())
     }
-    if (kind === 'read' && isCut) this.#timings.forget(request.text)
     if (!isCut || waiter.isLeft) this.#finish(waiter, error, flight)
     else {
+      waiter.wasCut = true
       waiter.kind = kind === 'read' ? 'probe' : 'slow'
       this.#place(waiter)
     }
@@ -273,12 +283,13 @@ export class Scheduler {
     const at = kind === 'probe' ? queue.findIndex(isNext) : 0
     const next = queue[at]
     if (!next) return false
-    const isMisplaced = (kind === 'read' || kind === 'probe') && this.#kindOf(next.request) !== kind
+    const newKind = kind === 'read' || kind === 'probe' ? this.#kindOf(next.request, next.wasCut) : kind
+    const isMisplaced = newKind !== kind
     if (!next.isOver && !isMisplaced && !this.#startNow(next)) return false
     if (at === 0) queue.shift()
     else queue.splice(at, 1)
     if (!next.isOver && isMisplaced) {
-      next.kind = this.#kindOf(next.request)
+      next.kind = newKind
       this.#place(next)
     }
     return true

@@ -32,13 +32,9 @@ export class StatementTimings {
     this.#fast.add(text)
   }
 
-  /** It was cut on a shared connection, which may be an accident of a busy machine. */
-  forget(text: string): void {
-    if (this.#fast.delete(text)) this.#fastBytes -= text.length
-  }
-
-  /** It was cut on a connection to itself. */
+  /** It was cut on a connection to itself; among others that may be an accident of a busy machine. */
   tooLong(text: string, now: number): void {
+    if (this.#fast.delete(text)) this.#fastBytes -= text.length
     if (this.#slow.size >= MAX_KNOWN_SLOW) this.#slow.clear()
     this.#slow.set(text, now + SLOW_FOR_MS)
   }
