@@ -1,6 +1,5 @@
 import type { CancelSignal } from '../core/cancel-signal.ts'
 import type { Identity } from '../core/identity.ts'
-import type { OnRow, Relayed } from './protocol/data-rows.ts'
 import type { Sql } from './sql.ts'
 
 export type FlyOptions = {
@@ -31,7 +30,19 @@ export type FlyOptions = {
 /** Long values are answered as the bytes PostgreSQL sent: to decode them would hold up every other request. */
 export type AsBytes = { as: 'bytes' }
 
-export type { Relayed }
+/** A value as PostgreSQL sent it: a text, or bytes where it is long. */
+export type Relayed = string | Buffer
+
+/** One row as PostgreSQL sent it: cell i is the bytes from `starts[i]` up to `ends[i]`, NULL where that is before its start. */
+export type RawRow = {
+  readonly bytes: Buffer
+  readonly count: number
+  readonly starts: Int32Array
+  readonly ends: Int32Array
+}
+
+/** Called for each row, which is good until the call ends. */
+export type OnRow = (row: RawRow) => void
 
 /** One row in the types of PostgreSQL's catalogue: bool, ints and float → JS, json → parsed, text[] → array, timestamptz → Date, else text. */
 export type Row = Record<string, unknown>

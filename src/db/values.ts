@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { badRequest } from '../core/errors.ts'
-import type { Relayed } from './protocol/data-rows.ts'
+import type { Relayed } from './db.ts'
 import type { Value } from './sql.ts'
 
 /** Everything is bound as text; PostgreSQL parses it by the parameter's type. */

@@ -1,18 +1,5 @@
+import type { OnRow, Relayed } from '../db.ts'
 import { READ_BYTES } from './whole-messages.ts'
-
-/** A value as PostgreSQL sent it: a text, or bytes where it is long. */
-export type Relayed = string | Buffer
-
-/** One row as PostgreSQL sent it: cell i is the bytes from `starts[i]` up to `ends[i]`, NULL where that is before its start. */
-export type RawRow = {
-  readonly bytes: Buffer
-  readonly count: number
-  readonly starts: Int32Array
-  readonly ends: Int32Array
-}
-
-/** Called for each row, which is good until the call ends. */
-export type OnRow = (row: RawRow) => void
 
 /** PostgreSQL has no wider rows. */
 const MAX_CELLS = 1664

@@ -1,10 +1,11 @@
 import type pg from 'pg'
 import { budgets } from '../../core/budgets.ts'
 import type { AppError } from '../../core/errors.ts'
+import type { Relayed } from '../db.ts'
 import type { PgError } from '../pg-errors.ts'
 import type { Sql } from '../sql.ts'
 import { toRow, toText } from '../values.ts'
-import { cellsOf, firstCell, type Relayed } from './data-rows.ts'
+import { cellsOf, firstCell } from './data-rows.ts'
 import type { Outbox } from './outbox.ts'
 import type { StatementCache } from './statements.ts'
 

@@ -1,4 +1,4 @@
-import type { RawRow } from '../../../db/protocol/data-rows.ts'
+import type { RawRow } from '../../../db/db.ts'
 import { csvLine, needsQuotes } from './csv.ts'
 
 export type FileFormat = 'csv' | 'json' | 'ndjson'
