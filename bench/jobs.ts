@@ -50,7 +50,7 @@ async function ours(places: number): Promise<number> {
   await db.run(SYSTEM, sql`analyze svc.jobs`)
   const queue = new Queue({ db, observe })
   queue.start()
-  const runner = new Runner({ db, queue, config: { ...config.jobs, worker_concurrency: places }, ran: () => {} })
+  const runner = new Runner({ db, queue, config: { ...config.jobs, worker_concurrency: places }, onRun: () => {} })
   let done = 0
   let all = () => {}
   const finished = new Promise<void>((resolve) => (all = resolve))

@@ -53,7 +53,7 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     outgoing: receivers,
     version,
     config: config.jobs,
-    ran: () => usage.jobRan(),
+    onRun: () => usage.jobRan(),
   })
   const { retention_days: retentionDays, ...settings } = config.audit
   const trail = createAuditTrail({ db, schema, log: changeLog, settings, retentionDays, observe })

@@ -89,12 +89,12 @@ export async function createIdentity(
     reloadSchema: async () => void (await schema.reload()),
     schemas: config.api.schemas,
   })
-  const apiKeys = createApiKeys({ db, revoked: revoked('key') })
+  const apiKeys = createApiKeys({ db, onRevoked: revoked('key') })
   const { enabled: isOAuthServer, ...oauthLives } = config.auth.oauth_provider
   const grants = new Grants({
     db,
     config: oauthLives,
-    revoked: revoked('oauth_token'),
+    onRevoked: revoked('oauth_token'),
   })
   const apps = createApps({ db, endWithApp: (appId) => [revokeClientsOfApp(appId)] })
   const auth = createAuth({
@@ -118,7 +118,7 @@ export async function createIdentity(
     startSession: auth.startSession,
     mailLink: createMailLinks({ config: config.auth, publicBaseUrl, queueMail: email.queueMail }),
     proveAddress: createAddressProof(dropCredentials),
-    revoked: revoked('user'),
+    onRevoked: revoked('user'),
     queueMail: email.queueMail,
     wakeMail: email.wakeMail,
     queueSms: sms.queueSms,
@@ -132,7 +132,7 @@ export async function createIdentity(
     decoyKey: keyFor('passkey decoy'),
     verification: mfa.verification,
     endOtherSessions,
-    sessionsEnded: revoked('session'),
+    onSessionsEnded: revoked('session'),
   })
   const oauthServer = createOAuthServer({
     db,
@@ -142,7 +142,7 @@ export async function createIdentity(
     publicBaseUrl,
     hasPasskeys: () => auth.settings().webauthn_enabled,
   })
-  const users = createUsers({ db, authEnabled: config.auth.enabled, deleteUser, revoked: revoked('user') })
+  const users = createUsers({ db, authEnabled: config.auth.enabled, deleteUser, onRevoked: revoked('user') })
   return {
     admin,
     apps,

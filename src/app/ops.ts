@@ -20,7 +20,7 @@ export function createOps(
   const health = createHealth({ databaseState: () => db.state(), draining: () => lifecycle.isDraining })
   const monitoring = createMetricsFeature({
     metrics,
-    everywhere: askAllWorkers('metrics', () => metrics.samples()),
+    samplesOfAll: askAllWorkers('metrics', () => metrics.samples()),
     config: config.metrics,
     resolveAdmin: admin.tokens.resolve,
     poolStats: () => db.stats(),

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { testDatabase } from '../../test/kit/database.ts'
-import { currentHash, settlePassword } from '../features/admin/password.ts'
+import { currentHash, syncPassword } from '../features/admin/password.ts'
 import { createPasswords } from '../identity/password-hashing.ts'
 import { passwordNote } from './password-note.ts'
 
@@ -34,7 +34,7 @@ async function hashesAtStart(password: string, key: string, folder = dataDir): P
       return passwords.verify(text, encoded)
     },
   }
-  await settlePassword({ db, passwords: counted, note: passwordNote(folder, Buffer.from(key)) }, password)
+  await syncPassword({ db, passwords: counted, note: passwordNote(folder, Buffer.from(key)) }, password)
   return count
 }
 

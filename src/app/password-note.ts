@@ -13,14 +13,14 @@ export function passwordNote(dataDir: string, key: Buffer): PasswordNote {
   const noteOf = (password: string, hash: string): string =>
     createHmac('sha256', key).update(`${hash}\n${password}`).digest('hex')
   return {
-    fits(password, hash) {
+    matches(password, hash) {
       try {
         return equalInConstantTime(readFileSync(file, 'utf8'), noteOf(password, hash))
       } catch {
         return false
       }
     },
-    keep(password, hash) {
+    remember(password, hash) {
       if (!existsSync(dataDir)) return
       try {
         const draft = `${file}.${process.pid}`

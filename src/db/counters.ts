@@ -8,9 +8,9 @@ type Count = { count: number; secondsLeft: number; resetAt: number }
 const SWEEP_EVERY_MS = 60_000
 const SLICE = 10_000
 
-/** Counts in windows that begin with the first request of a key; the database's clock decides for all nodes. */
+/** Counters per key, in windows that begin with the first request; they use the database's clock, so all nodes agree. */
 export function createCounters({ db }: { db: Db }) {
-  // Nothing depends on it: what is missed now is swept later.
+  // Failures are ignored: the next sweep removes the rest.
   const sweeping = new Loop({
     step: async () => ((await db.run(SYSTEM, removeSlice)) >= SLICE ? 0 : undefined),
     everyMs: SWEEP_EVERY_MS,
@@ -27,7 +27,7 @@ export function createCounters({ db }: { db: Db }) {
   }
 }
 
-/** One statement, so that parallel requests over all nodes are counted one after the other on the row's lock. */
+/** One statement, so that the row's lock serialises parallel requests of all nodes. */
 const addOne = (key: string, seconds: number) => sql`
   insert into svc.rate_counters as c (key, count, ends_at)
   values (${key}, 1, clock_timestamp() + make_interval(secs => ${seconds}::int))
@@ -39,7 +39,7 @@ const addOne = (key: string, seconds: number) => sql`
     'secondsLeft', greatest(extract(epoch from ends_at - clock_timestamp()), 0),
     'resetAt', ceil(extract(epoch from ends_at))::bigint)::text`
 
-/** Rows somebody counts on right now are skipped; they are not expired any more. */
+/** Skips rows that another request is incrementing: that starts a new window. */
 const removeSlice = sql`
   delete from svc.rate_counters where key in (
     select key from svc.rate_counters where ends_at < clock_timestamp() limit ${SLICE}::int for update skip locked)`

@@ -4,30 +4,30 @@ import type { Sql } from './sql.ts'
 
 export type FlyOptions = {
   /**
-   * `read`: changes nothing; may share a connection with other reads, and may be flown twice when the first try is held up.
+   * `read`: changes nothing; may share a connection with other reads, and may be flown twice when the first try is slow.
    * `write`, the default: has a connection to itself and is flown once.
    * `slow`: may take long (RPC, search, GraphQL); as a write, but fewer run at a time.
    * `apart`: may take minutes, such as a job; a connection outside the pool, opened for this flight.
    */
   kind?: 'read' | 'write' | 'slow' | 'apart'
   /**
-   * No function or trigger of the operator runs in it, so that nothing can be left in the session. Otherwise what a
-   * caller's write left there is cleared away behind it.
+   * No function or trigger of the operator runs in it, so it cannot change session state. Otherwise the session is reset
+   * after a caller's write.
    */
   plain?: boolean
-  /** The one row that is written. Writes to the same row wait for each other without a connection. */
+  /** The one row that is written. Writes to the same row queue without occupying a connection. */
   row?: string | undefined
-  /** Aborting cancels the statement in PostgreSQL; what still waits for a connection never runs. */
+  /** Aborting cancels the statement in PostgreSQL, or removes the flight from the queue. */
   signal?: CancelSignal
   /** Milliseconds per statement; default `api.statement_timeout`. */
   timeoutMs?: number
   /** Milliseconds that a statement waits for a lock; default eight seconds. */
   lockTimeoutMs?: number
-  /** Bytes of rows it may answer, then 413 `response too large`; for pages that are made smaller until they fit. */
+  /** Most bytes of rows in the result, then 413 `response too large`; callers retry with a smaller page. */
   maxBytes?: number
 }
 
-/** Long values are answered as the bytes PostgreSQL sent: to decode them would hold up every other request. */
+/** Returns long values as the bytes PostgreSQL sent: decoding them would block the event loop. */
 export type AsBytes = { as: 'bytes' }
 
 /** A value as PostgreSQL sent it: a text, or bytes where it is long. */
@@ -53,11 +53,11 @@ export type Statements = readonly [Sql, ...Sql[]]
 /** One value per statement. */
 export type Values<S extends readonly Sql[], V> = { -readonly [K in keyof S]: V | null }
 
-/** The one door to PostgreSQL. `who` is always first; there is no other way in. */
+/** The only access to PostgreSQL. `who` is always the first argument. */
 export interface Db {
   /**
-   * One network flight, one implicit transaction, all or nothing. Resolves to the first column of the first row,
-   * untouched (usually JSON text), or null when there is none; of several statements, to one such value for each.
+   * One network round trip, one implicit transaction. Resolves to the first column of the first row, unparsed (usually
+   * JSON text), or null when there is no row; for several statements, to one such value each.
    */
   fly(who: Identity, statement: Sql, options: FlyOptions & AsBytes): Promise<Relayed | null>
   fly(who: Identity, statement: Sql, options?: FlyOptions): Promise<string | null>
@@ -75,19 +75,19 @@ export interface Db {
   ): Promise<T[]>
   /** The number of rows the last statement returned or changed. */
   run(who: Identity, statements: Sql | Statements, options?: FlyOptions): Promise<number>
-  /** For work whose next statement depends on the last answer. Retried whole on serialisation failure or deadlock. */
+  /** For work whose next statement depends on the last result. Retried as a whole on serialisation failure or deadlock. */
   tx<T>(who: Identity, work: (tx: Tx) => Promise<T>, options?: ApartOptions): Promise<T>
 }
 
-/** NOTIFY, for the parts that wait for news of other processes. */
+/** LISTEN, for parts that wait for other processes. */
 export interface Notifications {
   /** Survives reconnects; `onReconnect` runs after a gap in which notifications were lost. */
   listen(channel: string, onNotify: (payload: string) => void, onReconnect?: () => void): Promise<() => Promise<void>>
 }
 
 /**
- * On a connection outside the pool, opened for it: for work that takes long because its caller does, such as exports.
- * Not retried. The caller bounds how many there are at once.
+ * On a connection outside the pool, opened for this transaction: for work that lasts as long as its client, such as
+ * exports. Not retried. The calling code limits how many run at once.
  */
 export type ApartOptions = {
   apart: true
@@ -103,8 +103,8 @@ export interface Tx {
   rows<T extends object = Row>(statement: Sql): Promise<T[]>
   run(statement: Sql): Promise<number>
   /**
-   * Hands out the rows as they arrive, as PostgreSQL wrote them, and answers how many they were. `hold` is called every
-   * few rows; until its promise is over, no more come.
+   * Passes on the rows as they arrive, as PostgreSQL wrote them, and resolves to their number. `hold` is called every few
+   * rows; reading pauses until its promise resolves.
    */
   each(statement: Sql, onRow: OnRow, hold: () => Promise<void> | undefined): Promise<number>
 }

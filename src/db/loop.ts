@@ -1,18 +1,17 @@
 export type LoopOptions = {
-  /** One look. Answers in how many milliseconds it wants to be called again; nothing = `everyMs`. */
+  /** Resolves to the milliseconds until the next step; undefined = `everyMs`. */
   step: () => Promise<number | undefined>
-  /** The safety net: notifications may be missed. Infinity = only when poked. */
+  /** The poll interval, because notifications may be missed. Infinity = only when poked. */
   everyMs: number
-  /** Before the first look, unless poked earlier; nothing = at once. */
+  /** Before the first step, unless poked earlier; default 0. */
   firstMs?: number
-  /** The least time between a step, which took `tookMs`, and the next one, however many pokes arrive. */
+  /** The least time between a step, which took `tookMs`, and the next one, even when poked. */
   gapMs?: (tookMs: number) => number
-  /** Told of the first failure in a row; the loop goes on, at first soon and then ever later. */
+  /** Called for the first failure in a row; the loop retries with growing delays. */
   onFailure?: (error: unknown) => void
 }
 
-/** For gaps that follow how long something takes. */
-export const clamp = (least: number, value: number, most: number): number => Math.min(Math.max(value, least), most)
+export const clamp = (min: number, value: number, max: number): number => Math.min(Math.max(value, min), max)
 
 const FIRST_RETRY_MS = 100
 const LAST_RETRY_MS = 30_000
@@ -20,8 +19,8 @@ const LAST_RETRY_MS = 30_000
 type StepWaiter = { resolve: () => void; reject: (error: unknown) => void }
 
 /**
- * What follows the database: a step that runs on a poll, sooner when poked by a notification or by an own write, and
- * never twice at once.
+ * Runs a step on an interval, sooner when poked by a notification or by a write of this process, and never twice at
+ * once.
  */
 export class Loop {
   readonly #options: LoopOptions
@@ -30,7 +29,7 @@ export class Loop {
   #wake: (() => void) | undefined
   #pausing: NodeJS.Timeout | undefined
   #later: NodeJS.Timeout | undefined
-  #waiting: StepWaiter[] = []
+  #waiters: StepWaiter[] = []
   readonly #ended: Promise<void>
 
   constructor(options: LoopOptions) {
@@ -44,7 +43,7 @@ export class Loop {
     this.#wake?.()
   }
 
-  /** A poke that waits for others: all within this time are one. */
+  /** Pokes after this time; further calls until then are merged. */
   pokeIn(ms: number): void {
     if (this.#stopped || this.#later !== undefined) return
     this.#later = setTimeout(() => {
@@ -53,12 +52,12 @@ export class Loop {
     }, ms).unref()
   }
 
-  /** Resolves when a step is over that began after this call: one that is under way may have missed what is asked for. */
+  /** Resolves at the end of a step that began after this call; a step under way may have read older state. */
   next(): Promise<void> {
     return new Promise((resolve, reject) => {
       if (this.#stopped) return reject(new Error('stopped'))
-      this.#waiting.push({ resolve, reject })
-      // Whoever waits for an answer keeps the process alive until it is there.
+      this.#waiters.push({ resolve, reject })
+      // A waiting caller keeps the process alive.
       this.#pausing?.ref()
       this.poke()
     })
@@ -77,23 +76,23 @@ export class Loop {
     if (firstMs > 0) await this.#pause(firstMs, true)
     while (!this.#stopped) {
       this.#poked = false
-      const waiting = this.#waiting.splice(0)
+      const waiters = this.#waiters.splice(0)
       let wait = everyMs
       const beganAt = performance.now()
       try {
         wait = (await step()) ?? everyMs
         failures = 0
-        for (const { resolve } of waiting) resolve()
+        for (const { resolve } of waiters) resolve()
       } catch (error) {
         if (failures++ === 0 && !this.#stopped) onFailure?.(error)
         wait = Math.min(everyMs, LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** (failures - 1))
-        for (const { reject } of waiting) reject(error)
+        for (const { reject } of waiters) reject(error)
       }
       const endedAt = performance.now()
       if (wait > 0 && !this.#poked) await this.#pause(wait, true)
       await this.#pause(endedAt + (gapMs?.(endedAt - beganAt) ?? 0) - performance.now(), false)
     }
-    for (const { reject } of this.#waiting.splice(0)) reject(new Error('stopped'))
+    for (const { reject } of this.#waiters.splice(0)) reject(new Error('stopped'))
   }
 
   #pause(ms: number, breakable: boolean): Promise<void> {
@@ -106,7 +105,7 @@ export class Loop {
         resolve()
       }
       if (Number.isFinite(ms)) this.#pausing = setTimeout(end, ms)
-      if (this.#waiting.length === 0) this.#pausing?.unref()
+      if (this.#waiters.length === 0) this.#pausing?.unref()
       // A pause for the gap ends early only when the loop is stopped.
       this.#wake = breakable ? end : () => this.#stopped && end()
     })

@@ -6,10 +6,10 @@ import { asConnectionError, fromPg, isConnectionLost } from './pg-errors.ts'
 const raised = (code: string, more: object = {}) =>
   Object.assign(new Error('said'), { code, severity: 'ERROR', ...more })
 
-const told = (error: unknown) => {
-  const answer = fromPg(error)
-  assert.ok(answer instanceof AppError)
-  return [answer.status, answer.errorCode, answer.message]
+const errorOf = (error: unknown) => {
+  const result = fromPg(error)
+  assert.ok(result instanceof AppError)
+  return [result.status, result.errorCode, result.message]
 }
 
 test('a refusal of PostgreSQL has PostgreSQL’s name for it', () => {
@@ -32,14 +32,14 @@ test('a refusal of PostgreSQL has PostgreSQL’s name for it', () => {
     ['XX000', 500, 'internal', 'internal error'],
     ['SV123', 500, 'internal', 'internal error'],
   ]
-  for (const [state, ...answer] of cases) assert.deepEqual(told(raised(state)), answer, state)
+  for (const [state, ...answer] of cases) assert.deepEqual(errorOf(raised(state)), answer, state)
 })
 
-test('a lost connection is 503, an unexpected error is nobody’s but its own', () => {
+test('a lost connection is 503, an unexpected error is returned unchanged', () => {
   const reset = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET', syscall: 'read' })
   assert.equal(fromPg(reset), reset)
   assert.equal(isConnectionLost(reset), false)
-  assert.deepEqual(told(asConnectionError(reset)), [503, 'database_unavailable', 'database unavailable'])
+  assert.deepEqual(errorOf(asConnectionError(reset)), [503, 'database_unavailable', 'database unavailable'])
   assert.equal(isConnectionLost(fromPg(reset)), true)
   for (const error of [new TypeError('x is undefined'), new AppError('timeout', 'late'), 'text', undefined]) {
     assert.equal(fromPg(error), error)

@@ -11,7 +11,7 @@ export type PgError = Error & {
   file?: string
   /** Position in the flight of the statement that failed; see failedStatement. */
   statementIndex?: number
-  /** Its text, without any values, and where in it the trouble is, from 1. */
+  /** Its text, without values, and the position of the error in it, from 1. */
   statement?: string | undefined
   position?: string
   /** Set by asConnectionError. */
@@ -31,7 +31,7 @@ function sqlStateOf(error: unknown): string | undefined {
   return cause?.severity === undefined ? undefined : cause.code
 }
 
-/** What PostgreSQL itself said, for those who wrote the statement. */
+/** PostgreSQL's own message, for the author of the statement. */
 export function databaseMessage(error: unknown): string | undefined {
   const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
   return cause?.severity === undefined ? undefined : cause.message
@@ -39,7 +39,7 @@ export function databaseMessage(error: unknown): string | undefined {
 
 const MAX_SHOWN = 200
 
-/** What PostgreSQL refused and why, in one line for the operator whose database it is. */
+/** What PostgreSQL refused and why, in one line for the operator. */
 export function databaseRefusal(error: unknown): string | undefined {
   const message = databaseMessage(error)
   if (message === undefined) return undefined
@@ -54,16 +54,15 @@ export function databaseRefusal(error: unknown): string | undefined {
   return `${message}, in: ${before}${text}${after}`
 }
 
-/** Marks what ended a connection or kept it from opening: nothing else about such an error says where it comes from. */
+/** Marks an error that closed a connection or kept it from opening; the error itself does not show it. */
 export const asConnectionError = <E extends Error>(error: E): E => Object.assign(error, { isConnectionError: true })
 
 const isConnectionError = (error: unknown): boolean =>
   ((error instanceof AppError ? error.cause : error) as PgError | undefined)?.isConnectionError === true
 
-/** PostgreSQL takes no more, or no longer: the classes that say so. */
+/** SQLSTATEs of a lost connection, a shutdown and too many clients. */
 const LOST = /^(?:08|57P0|53300)/
 
-/** A question about an error; whoever asks it need not know the SQLSTATEs. */
 type ErrorTest = (error: unknown) => boolean
 const raised =
   (...states: readonly string[]): ErrorTest =>
@@ -74,47 +73,46 @@ const raisedLike =
   (error) =>
     pattern.test(sqlStateOf(error) ?? '')
 
-/** PostgreSQL rolled back for reasons of its own: a serialisation failure, a deadlock. */
+/** A serialisation failure or a deadlock. */
 export const isRolledBack: ErrorTest = raised('40001', '40P01')
-/** A pipelined neighbour failed before the Parse this statement relied on. */
+/** An earlier flight on the connection failed before the Parse this statement relied on. */
 export const isUnprepared: ErrorTest = raised('26000')
-/** A plan kept on the connection, whose result DDL has changed. */
+/** DDL changed the result type of a plan cached on the connection. */
 export const isOutdatedPlan: ErrorTest = (error) =>
   sqlStateOf(error) === '0A000' && databaseMessage(error)?.includes('cached plan') === true
-/** A cancel meant for another statement on the same connection hits whichever runs there. */
+/** A cancel request may hit another statement on the same connection than it was meant for. */
 export const isCanceledByRequest: ErrorTest = (error) =>
   sqlStateOf(error) === '57014' && databaseMessage(error)?.includes('user request') === true
-/** Too many clients: the connections that are there still work. */
+/** PostgreSQL refuses new connections; the open ones still work. */
 export const isTooManyClients: ErrorTest = raised('53300')
-/** The database is there, but the login was changed or locked out. */
+/** The database answers, but refuses the login. */
 export const isLoginRefused: ErrorTest = raisedLike(/^(28|42501)/)
-/** The grammar itself refused the text. */
 export const isSyntaxError: ErrorTest = raised('42601')
 export const isMissingTable: ErrorTest = raised('42P01')
 export const isMissingColumn: ErrorTest = raised('42703')
-/** The statement names something that is gone, or the plan of something that has another shape now. */
+/** The statement names a table, column or type that no longer exists. */
 export const isOutdated: ErrorTest = raised('42P01', '42703', '42704')
-/** Or operator. */
+/** A function or operator. */
 export const isMissingFunction: ErrorTest = raised('42883')
 export const isAmbiguousFunction: ErrorTest = raised('42725')
 /** A value that its type, or the domain of its type, does not take. */
 export const isBadValue: ErrorTest = raisedLike(/^22|^23514$/)
-/** A row that does not fit its table, alone or beside the other rows of its statement. */
+/** A row that does not fit its table or conflicts with another row of its statement. */
 export const isBadRow: ErrorTest = raisedLike(/^(?:21|22|23|42804|44|P0001|54|XX000)/)
-/** What extensions and parsers raise that have no SQLSTATE of their own. */
+/** Raised by extensions and parsers that have no SQLSTATE of their own. */
 export const isUnnamedError: ErrorTest = raised('XX000')
 /** PostGIS has none for a geometry that it cannot read (XX000) or that does not fit the column (22023). */
 export const isBadGeometry: ErrorTest = raised('XX000', '22023')
-/** What was under way in a transaction when something before it failed. */
+/** An earlier statement of the transaction failed. */
 export const isAborted: ErrorTest = raised('25P02')
-/** By its timeout, or because somebody asked. */
+/** By its timeout or by a cancel request. */
 export const isCanceled: ErrorTest = raised('57014')
-/** The connection broke, or was never there. */
+/** The connection broke or could not be opened. */
 export const isConnectionLost: ErrorTest = (error) => {
   const state = sqlStateOf(error)
   return state === undefined ? isConnectionError(error) : state !== '08P01' && LOST.test(state)
 }
-/** Trouble of the server rather than of the statement: resources, shutdown, corruption. */
+/** A fault of the server, not of the statement: resources, shutdown, corruption. */
 export const isServerTrouble: ErrorTest = raisedLike(/^(?:08|53|57|58|XX00[12])/)
 /** Raised by svc.require_rows. */
 export const isRowMissing: ErrorTest = raised('SV404')
@@ -122,9 +120,9 @@ export const isRowMissing: ErrorTest = raised('SV404')
 export const isRefreshing: ErrorTest = raised('SV001')
 
 /**
- * Conditions of appendix A of PostgreSQL's manual whose own names a client is told, because they are about what it sent.
- * Others of class 22 are `data_exception`. What fails because of the state the server is in has a name of ours in
- * `fromPg`: `transaction_conflict`, `statement_timeout`, `database_unavailable`.
+ * Conditions of appendix A of PostgreSQL's manual that clients get by name, because they concern what the client sent.
+ * Others of class 22 are `data_exception`. Failures caused by the server's state get names of ours in `fromPg`:
+ * `transaction_conflict`, `statement_timeout`, `database_unavailable`.
  */
 const conditions: Readonly<Record<string, ErrorCode>> = {
   '22001': 'string_data_right_truncation',
@@ -151,15 +149,15 @@ const constraintFailures: Readonly<Record<string, [code: ErrorCode, message: str
   '23503': ['foreign_key_violation', 'foreign key violation'],
 }
 
-/** Somebody else is at the same row, and that takes too long. */
+/** Another transaction held the row for too long. */
 export const lockedOut = (cause?: PgError): AppError =>
   unavailable('transaction conflict, please retry', 1, 'transaction_conflict', cause)
 
 const POSTGIS_SOURCE = /^(?:lwgeom|geography|gserialized|postgis)_/
 
 /**
- * SQLSTATE becomes AppError here and nowhere else. What comes neither from PostgreSQL nor from its connection, such as a
- * TypeError inside a transaction, stays what it is.
+ * The only conversion of SQLSTATE to AppError. Errors that come neither from PostgreSQL nor from its connection, such as
+ * a TypeError inside a transaction, are returned unchanged.
  */
 export function fromPg(thrown: unknown): unknown {
   if (!(thrown instanceof Error) || thrown instanceof AppError) return thrown
@@ -182,7 +180,7 @@ function fromState(error: PgError, state: string): AppError {
       return refused('insufficient_privilege', 'insufficient permissions')
     case '40001':
     case '40P01':
-    case '55P03': // lock_timeout: somebody holds the row
+    case '55P03': // lock_timeout
       return lockedOut(error)
     case '57014':
       return refused('statement_timeout', 'query timed out')
@@ -211,7 +209,7 @@ function constraintFailure(error: PgError, [code, message]: [ErrorCode, string])
   return new AppError(code, message, { cause: error, ...(key && { data: { [key]: { code, message: detail } } }) })
 }
 
-/** PostgreSQL prints the whole failing row for CHECK and NOT NULL; that may hold columns the caller cannot see. */
+/** PostgreSQL prints the failing row for CHECK and NOT NULL, which may hold columns the caller cannot see. */
 const safeDetail = (error: PgError): string =>
   error.detail && !error.detail.startsWith('Failing row') ? error.detail : error.message
 
@@ -234,7 +232,7 @@ const expectations: Record<string, string> = {
   bytea: 'expected hexadecimal text starting with \\x',
 }
 
-/** `invalid <type> value` with what was expected; the offending value itself is not repeated. */
+/** `invalid <type> value` and what was expected; without the value itself. */
 function describeBadValue(error: PgError): string {
   const { message } = error
   const tooLong = /^value too long for type (.+)$/.exec(message)

@@ -4,16 +4,16 @@ import type { SecretBox } from '../core/secret-box.ts'
 import type { Db } from './db.ts'
 import { EMPTY, type Sql, sql } from './sql.ts'
 
-/** Where a feature keeps texts of a SecretBox: a column of texts beside a column that tells the rows apart. */
+/** A column in which a feature stores texts sealed by a SecretBox, and the column that identifies its rows. */
 export type SealedColumn = {
-  /** As an operator knows it: `TOTP secrets`. */
+  /** For the operator, e.g. `TOTP secrets`. */
   readonly name: string
   readonly table: Sql
   readonly id: Sql
   readonly idType: Sql
   /** Expression over the row. */
   readonly sealed: Sql
-  /** The assignment that stores another text. */
+  /** The assignment that stores the text. */
   readonly store: (text: string) => Sql
   readonly context: (id: string) => string
 }
@@ -24,17 +24,17 @@ const SLICE = 200
 
 type Row = { id: string; sealed: string }
 
-/** Behind the last row of the slice before, because what cannot be read stays as it is. */
+/** Rows after the last slice, because unreadable rows stay unchanged. */
 const notCurrent = (c: SealedColumn, prefix: string, after: string | undefined): Sql => sql`
   select ${c.id}::text as id, ${c.sealed} as sealed from ${c.table}
   where not starts_with(${c.sealed}, ${prefix}) ${after === undefined ? EMPTY : sql`and ${c.id} > ${after}::${c.idType}`}
   order by ${c.id} limit ${SLICE}::int`
 
-/** Only over the text that was read: whoever stored another one meanwhile was later. */
+/** Only if the row still has the text that was read; a newer text is kept. */
 const replace = (c: SealedColumn, { id, sealed }: Row, text: string): Sql => sql`
   update ${c.table} set ${c.store(text)} where ${c.id} = ${id}::${c.idType} and ${c.sealed} = ${sealed}`
 
-/** Seals anew what an older key sealed, slice by slice; every step may be the last one, and any number may do it at once. */
+/** Seals with the current key what an older key sealed, in slices. May be interrupted and run in parallel. */
 export async function reseal(db: Db, box: SecretBox, column: SealedColumn, signal?: AbortSignal): Promise<Resealed> {
   const done = { name: column.name, resealed: 0, unreadable: 0 }
   let slice: Row[] = []
@@ -43,7 +43,7 @@ export async function reseal(db: Db, box: SecretBox, column: SealedColumn, signa
     slice = await db.rows<Row>(SYSTEM, notCurrent(column, box.prefix, last), { kind: 'slow' })
     for (const row of slice) {
       if (signal?.aborted) return done
-      const plain = openOrNothing(box, row, column)
+      const plain = tryOpen(box, row, column)
       if (plain === undefined) done.unreadable++
       else done.resealed += await db.run(SYSTEM, replace(column, row, box.seal(plain, column.context(row.id))))
     }
@@ -51,7 +51,7 @@ export async function reseal(db: Db, box: SecretBox, column: SealedColumn, signa
   return done
 }
 
-function openOrNothing(box: SecretBox, row: Row, column: SealedColumn): string | undefined {
+function tryOpen(box: SecretBox, row: Row, column: SealedColumn): string | undefined {
   try {
     return box.open(row.sealed, column.context(row.id))
   } catch (error) {

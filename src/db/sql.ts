@@ -1,9 +1,9 @@
-/** What PostgreSQL can bind. Everything travels as text; objects must be serialised by the caller with JSON.stringify. */
+/** What PostgreSQL can bind, sent as text. The caller serialises objects with JSON.stringify. */
 export type Value = string | number | bigint | boolean | null | Date | readonly (string | number | null)[]
 
 type Arg = Sql | Ident | Slot | Value
 
-/** Where a value will stand in a statement that is made once and flown with other values each time. */
+/** A placeholder for a value in a statement that is built once and filled with other values each time. */
 export class Slot {
   readonly index: number
   constructor(index: number) {
@@ -18,7 +18,7 @@ export function slotAt(index: number): Slot {
   return slots[index] as Slot
 }
 
-/** The values of one request, taken out of what it asks for, so that what is left is the same for all of its kind. */
+/** Collects the values of a request, so that requests which differ in values alone share a statement. */
 export class Slots {
   readonly values: Value[] = []
 
@@ -43,26 +43,26 @@ export class Sql {
     return new Sql(parts, args)
   }
 
-  /** Side by side, however many: a statement is written by calling itself for what is inside. */
+  /** Flat, because nested statements are written recursively and many would overflow the stack. */
   static join(items: readonly Sql[], glue: Sql): Sql {
     const args = items.flatMap((item, i) => (i === 0 ? [item] : [glue, item]))
     return new Sql(Array<string>(args.length + 1).fill(''), args)
   }
 
-  /** The statement's text with $1… placeholders, and the values in their order. */
+  /** The text with $1… placeholders, and the values in their order. */
   render(): { text: string; values: readonly Value[] } {
     this.#rendered ??= this.#withValues([])
     return this.#rendered
   }
 
-  /** This statement with values in its slots; its text is made once, however often it is filled. It stands alone. */
+  /** This statement with values in its slots, sharing its text. The result cannot be part of another statement. */
   fill(values: readonly Value[]): Sql {
     const filled = new Sql([], [])
     filled.#rendered = this.#withValues(values)
     return filled
   }
 
-  /** The text alone, which slots need not be filled for. */
+  /** The text; slots need not be filled. */
   get text(): string {
     return this.#compose().text
   }
@@ -75,9 +75,9 @@ export class Sql {
     return this.#composed
   }
 
-  #withValues(given: readonly Value[]): { text: string; values: readonly Value[] } {
+  #withValues(filling: readonly Value[]): { text: string; values: readonly Value[] } {
     const { text, values } = this.#compose()
-    return { text, values: values.map((value) => (value instanceof Slot ? valueAt(given, value) : value)) }
+    return { text, values: values.map((value) => (value instanceof Slot ? valueAt(filling, value) : value)) }
   }
 
   #write(values: (Value | Slot)[]): string {
@@ -87,7 +87,7 @@ export class Sql {
       const arg = this.#args[i]
       if (arg instanceof Sql) text += arg.#write(values)
       else if (arg instanceof Ident) text += arg.quoted
-      else if (arg instanceof Slot) text += `$${1 + placeOf(arg, values)}`
+      else if (arg instanceof Slot) text += `$${1 + parameterIndex(arg, values)}`
       else if (arg === undefined) throw new TypeError(`undefined in SQL after: …${text.slice(-40)}`)
       else text += `$${values.push(arg)}`
       text += this.#parts[i + 1] ?? ''
@@ -96,10 +96,10 @@ export class Sql {
   }
 }
 
-/** A slot that stands twice is one parameter. */
-function placeOf(slot: Slot, values: (Value | Slot)[]): number {
-  const at = values.indexOf(slot)
-  return at === -1 ? values.push(slot) - 1 : at
+/** A slot used twice is one parameter. */
+function parameterIndex(slot: Slot, values: (Value | Slot)[]): number {
+  const index = values.indexOf(slot)
+  return index === -1 ? values.push(slot) - 1 : index
 }
 
 function valueAt(values: readonly Value[], { index }: Slot): Value {
@@ -125,7 +125,7 @@ export const COMMA: Sql = sql`, `
 export const AND: Sql = sql` and `
 export const OR: Sql = sql` or `
 
-/** The row that a statement over a table of the user is about; svc.candidates() calls it so too. */
+/** Alias of the row in statements over a user's table; svc.candidates() uses the same one. */
 export const ROW: Ident = new Ident('svc_t')
 
 /** A timestamptz as the API writes it: RFC 3339 in UTC, with milliseconds. */
@@ -133,7 +133,7 @@ export const rfc3339 = (column: Sql): Sql => sql`to_char(${column} at time zone 
 
 const DIGITS = [sql`0`, sql`1`, sql`2`, sql`3`, sql`4`, sql`5`, sql`6`, sql`7`, sql`8`, sql`9`]
 
-/** A whole number in the text itself, where PostgreSQL takes no parameter or plans better when it sees the number. */
+/** An integer in the text, where PostgreSQL takes no parameter or plans better with the number. */
 export const integerLiteral = (n: number): Sql =>
   join(
     [...String(n)].map((digit) => DIGITS[Number(digit)] ?? EMPTY),
@@ -142,7 +142,7 @@ export const integerLiteral = (n: number): Sql =>
 
 /**
  * An expression that PostgreSQL itself deparsed from its catalogue with pg_get_expr, such as a policy's USING clause.
- * It is the operator's own SQL, already accepted by PostgreSQL; nothing else may come through here.
+ * It is the operator's own SQL, already accepted by PostgreSQL; never pass anything else.
  */
 export const catalogueExpression = (text: string): Sql => sql(Object.assign([text], { raw: [text] }))
 

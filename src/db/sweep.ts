@@ -6,17 +6,17 @@ import type { Db } from './db.ts'
 import { Loop } from './loop.ts'
 import type { Sql } from './sql.ts'
 
-/** A start has better things to do. */
+/** Keeps the sweep out of the start-up. */
 const FIRST_MS = 10_000
 const EVERY_MS = 600_000
-/** Between slices of a large backlog, which may take its time. */
+/** Between slices of a large backlog. */
 const PAUSE_MS = 100
 const SLICE = 1000
 
-/** A statement that removes at most so many rows. */
+/** A statement that removes at most `limit` rows. */
 export type RemoveSlice = (limit: number) => Sql
 
-/** What is over does not stay: one slice of each every ten minutes, and soon more of them where there is more. */
+/** Removes expired rows every ten minutes, a slice of each kind, with short pauses while full slices remain. */
 export const sweep = (deps: {
   db: Db
   observe: Observe
@@ -34,7 +34,7 @@ export const sweep = (deps: {
     onFailure: (error) => deps.observe({ message: `${deps.what} not removed`, attrs: { error: reasonOf(error) } }),
   })
 
-/** The same at once and to the end; resolves to how many there were. */
+/** Removes all of them now; resolves to their number. */
 export async function sweepAll(db: Db, ...remove: readonly RemoveSlice[]): Promise<number> {
   let total = 0
   for (const slice of remove) {

@@ -3,7 +3,7 @@ import { badRequest } from '../core/errors.ts'
 import type { Relayed } from './db.ts'
 import type { Value } from './sql.ts'
 
-/** Everything is bound as text; PostgreSQL parses it by the parameter's type. */
+/** Values are bound as text; PostgreSQL parses them by the parameter's type. */
 export function toText(value: Value): string | null {
   if (value === null) return null
   if (typeof value === 'string') {
@@ -25,7 +25,7 @@ function arrayLiteral(items: readonly (string | number | null)[]): string {
 }
 
 const asNumber = (text: string) => Number(text)
-const TEXT_ARRAY = 1009 as Parameters<typeof pg.types.getTypeParser>[0] // the driver's list of types leaves arrays out
+const TEXT_ARRAY = 1009 as Parameters<typeof pg.types.getTypeParser>[0] // the driver's types do not declare arrays
 const asArray = pg.types.getTypeParser(TEXT_ARRAY) as (text: string) => unknown
 const parsers: Record<number, (text: string) => unknown> = {
   16: (text) => text === 't',
@@ -43,7 +43,7 @@ const parsers: Record<number, (text: string) => unknown> = {
   1184: (text) => new Date(text),
 }
 
-/** Rows as objects for the server's own use; request data never comes this way, it stays JSON text. */
+/** Rows as objects for the server's own use; request data stays JSON text. */
 export function toRow(fields: readonly pg.FieldDef[], texts: readonly (Relayed | null)[]): Record<string, unknown> {
   const row: Record<string, unknown> = {}
   for (const [i, field] of fields.entries()) {

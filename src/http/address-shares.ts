@@ -2,7 +2,7 @@ import { serverBusy } from '../core/errors.ts'
 import { KeyedLimit } from '../core/limits.ts'
 import { addressSubject } from './wire/client-address.ts'
 
-/** Work that lasts as long as its client takes: one address may take a share of the places, the rest is for others. */
+/** Limits work whose duration the client decides: one address may take only a share of the slots. */
 export class AddressShares {
   readonly #limit: KeyedLimit
 

@@ -3,14 +3,14 @@ import type { Fields, JsonSchema, JsonType } from '../core/json-type.ts'
 import { isUuid } from '../core/uuid.ts'
 
 /**
- * What a route says about its requests, held against one of them. The first thing that is wrong is told, in the order
- * of the declaration and in the words of the contract; what a schema cannot say stays with the handler.
+ * Checks the path parameters of a request against the declared types. As in all checks of this file, the first error in
+ * the order of the declaration is thrown.
  */
 export function readParams(params: Record<string, string>, types: Fields): void {
   for (const name of Object.keys(types)) params[name] = checkString(types[name] ?? {}, name, params[name] ?? '')
 }
 
-/** Query parameters are texts; of these only booleans and fixed choices have one right spelling. */
+/** Checks booleans and enums only; handlers parse all other query parameters. */
 export function queryCheck(types: Fields): ((query: Readonly<Record<string, string>>) => void) | undefined {
   const spelled = Object.entries(types).filter(([, type]) => type.type === 'boolean' || type.enum)
   if (spelled.length === 0) return undefined
@@ -26,7 +26,7 @@ export function queryCheck(types: Fields): ((query: Readonly<Record<string, stri
   }
 }
 
-/** The declared fields of a body, in an object of our own; unknown fields are ignored. */
+/** Returns a new object with the declared fields of a body; unknown fields are ignored. */
 export function readBody<T>(type: JsonType<T>, input: unknown): T {
   if (typeof input !== 'object' || input === null || Array.isArray(input))
     throw badRequest('invalid JSON body', 'invalid_body')
@@ -85,7 +85,7 @@ function checkAny(type: JsonSchema, name: string, value: unknown): unknown {
     try {
       return checkValue(choice, name, value)
     } catch {
-      // the next choice may fit
+      // try the next choice
     }
   }
   throw refused(type, name, 'has a wrong type')
@@ -96,10 +96,10 @@ function checkString(type: JsonSchema, name: string, value: unknown): string {
   if (type.enum && !type.enum.includes(value)) throw refused(type, name, `must be one of: ${type.enum.join(', ')}`)
   if (type.format === 'uuid') {
     if (!isUuid(value)) throw badRequest(type.refusal ?? `invalid ${name} format`)
-    // As PostgreSQL writes it, so that texts can be compared.
+    // PostgreSQL prints UUIDs in lower case, so that texts can be compared.
     return value.toLowerCase()
   }
-  // A password is hashed, never stored or shown, so that even NUL is fine in it.
+  // A password may contain NUL, because it is only hashed.
   if (type.format !== 'password' && value.includes('\0')) throw badRequest(`${name} must not contain NUL`)
   if (type.maxLength !== undefined && value.length > type.maxLength) {
     throw refused(type, name, `must be at most ${type.maxLength} characters`)

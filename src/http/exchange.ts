@@ -9,7 +9,7 @@ import { announcesBody } from './wire/body.ts'
 import type { CommonHeaders, FlatHeaders } from './wire/headers.ts'
 import { decodeParam, type FormPairs, parsePairs, type RequestTarget } from './wire/target.ts'
 
-/** One request and its answer, as the server sees them. */
+/** One request and its response. */
 export class Exchange {
   readonly request: IncomingMessage
   readonly response: ServerResponse
@@ -18,39 +18,39 @@ export class Exchange {
   readonly ip: string
   readonly target: RequestTarget
   readonly common: CommonHeaders
-  /** What this answer carries beyond the common headers, whatever becomes of the request. Never text from outside. */
+  /** Headers of this response beyond the common ones, also of errors. Never text from outside. */
   readonly own: FlatHeaders
-  /** The hosted site whose host name was addressed. */
+  /** The hosted site of the request's host name. */
   readonly site: string | undefined
   route: Route | undefined
-  /** Of the content, as far as it was handed to the connection. */
+  /** Bytes of the content that were passed to the connection. */
   sentBytes = 0
-  /** Of the path, whatever becomes of the request: for logs and metrics, where no text of a caller may be a label. */
+  /** The path pattern for logs and metrics, where text of the client must not become a label. */
   pattern = 'unmatched'
   who: Identity = ANONYMOUS
   badBearer: AppError | undefined
-  /** Of a request that asks where its time goes, and may. */
+  /** Set when an admin sends X-Timing. */
   timing: Timing | undefined
-  /** The handler asked for the response itself, so node holds headers for it. */
+  /** The handler uses the response itself, so headers are set on it. */
   isRawTaken = false
   /** The client waits for `100 Continue` before it sends its body (RFC 9110 §10.1.1). */
   awaitsContinue = false
-  /** What came behind a request for an upgrade; undefined: it asks for none. */
+  /** Bytes that followed an upgrade request; undefined for other requests. */
   upgradeHead: Buffer | undefined
-  /** The handler answers on the connection itself. */
+  /** The handler took over the connection. */
   isConnectionTaken = false
 
   constructor(
-    known: Pick<Exchange, 'request' | 'response' | 'requestId' | 'ip' | 'target' | 'common' | 'own' | 'site'>,
+    init: Pick<Exchange, 'request' | 'response' | 'requestId' | 'ip' | 'target' | 'common' | 'own' | 'site'>,
   ) {
-    this.request = known.request
-    this.response = known.response
-    this.requestId = known.requestId
-    this.ip = known.ip
-    this.target = known.target
-    this.common = known.common
-    this.own = known.own
-    this.site = known.site
+    this.request = init.request
+    this.response = init.response
+    this.requestId = init.requestId
+    this.ip = init.ip
+    this.target = init.target
+    this.common = init.common
+    this.own = init.own
+    this.site = init.site
   }
 
   get method(): string {
@@ -65,7 +65,7 @@ export class Exchange {
     return this.response.destroyed || this.request.socket.destroyed
   }
 
-  /** More than a connection may carry unread to its next request. */
+  /** The body was not read and is too large to be skipped before the next request of the connection. */
   get leavesBodyUnread(): boolean {
     const { request } = this
     if (request.complete || !announcesBody(request.headers)) return false
@@ -88,7 +88,7 @@ function byName(names: readonly string[], values: readonly string[]): Record<str
   return record
 }
 
-/** What a handler sees. Parts that cost something are made when asked for. */
+/** The call that a handler receives. Expensive parts are made on first use. */
 export class HttpCall implements Call {
   readonly params: Readonly<Record<string, string>>
   readonly rawParams: Readonly<Record<string, string>>
@@ -103,7 +103,7 @@ export class HttpCall implements Call {
 
   constructor(exchange: Exchange, names: readonly string[], raw: readonly string[]) {
     this.#exchange = exchange
-    // A site's pages read their query themselves, whatever stands in it.
+    // The query of a hosted site belongs to its pages, so it is not parsed or checked.
     const isUnread = exchange.target.query === '' || exchange.site !== undefined
     const query = isUnread ? NO_PAIRS : parsePairs(exchange.target.query, 'query')
     this.query = query.values
@@ -128,7 +128,7 @@ export class HttpCall implements Call {
     return this.#exchange.requestId
   }
 
-  /** A handler took the entry into its own flight. */
+  /** A handler writes the entry in its own flight. */
   isAudited = false
 
   audit({ target, oldValues, newValues }: AuditNote = {}): AuditEntry {
@@ -191,20 +191,20 @@ class ClientGoneSignal implements CancelSignal {
     return this.#exchange.clientIsGone && !this.#exchange.response.writableFinished
   }
 
-  addEventListener(_event: 'abort', heard: () => void): void {
+  addEventListener(_event: 'abort', listener: () => void): void {
     if (this.#listeners === undefined) {
       this.#listeners = []
       this.#exchange.response.on('close', () => this.#closed())
     }
-    this.#listeners.push(heard)
+    this.#listeners.push(listener)
   }
 
-  removeEventListener(_event: 'abort', heard: () => void): void {
-    this.#listeners = this.#listeners?.filter((one) => one !== heard)
+  removeEventListener(_event: 'abort', listener: () => void): void {
+    this.#listeners = this.#listeners?.filter((one) => one !== listener)
   }
 
   #closed(): void {
     if (this.#exchange.response.writableFinished) return
-    for (const heard of this.#listeners?.splice(0) ?? []) heard()
+    for (const listener of this.#listeners?.splice(0) ?? []) listener()
   }
 }

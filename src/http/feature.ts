@@ -2,17 +2,17 @@ import type { JobHandler } from '../core/job.ts'
 import type { Route } from './route.ts'
 
 /**
- * One capability of the server, as one value. app.ts starts features in order and stops them in reverse; nothing else
- * knows lifecycles. What a feature offers to others are further members of its own.
+ * One capability of the server. app.ts starts features in order and stops them in reverse. What a feature provides to
+ * other features are further members of its value.
  */
 export type Feature = {
   readonly routes?: readonly Route[]
-  /** Before the server listens. */
+  /** Runs before the server listens. */
   start?(): Promise<void> | void
-  /** A graceful stop begins: what would never end by itself ends now, so that requests in flight can finish. */
+  /** Runs when a graceful stop begins: ends streams, which would never end by themselves. */
   drain?(): void
   stop?(): Promise<void> | void
-  /** Work that can be queued and scheduled, by type. */
+  /** Handlers of queued and scheduled jobs, by type. */
   readonly jobs?: Readonly<Record<string, JobHandler>>
   /** Figures of GET /api/admin/stats. */
   stats?(): Readonly<Record<string, unknown>>

@@ -4,14 +4,14 @@ import type { Auth, Route } from './route.ts'
 
 export type Identify = (bearer: string) => Identity | Promise<Identity>
 
-/** What callers without a bearer may do on the routes that keys may use: the data. */
+/** What callers without a bearer may do on data routes (those that keys may use). */
 export type AnonymousAccess = 'all' | 'read' | 'none'
 
 const MISSING = 'missing or invalid authorization header'
 
 /**
- * The token of `Authorization: Bearer …` (RFC 6750 §2.1; the scheme is case-insensitive), or the one of the URL on routes
- * that take it; both may stand if they are the same. Cookies are never read.
+ * The token of `Authorization: Bearer …` (RFC 6750 §2.1; the scheme is case-insensitive), or of the URL on routes that
+ * accept it; if both are given they must be equal. Cookies are never read.
  */
 export function bearerOf(header: string | undefined, inQuery?: string): string | undefined {
   if (header === undefined) return inQuery
@@ -21,11 +21,11 @@ export function bearerOf(header: string | undefined, inQuery?: string): string |
   return token
 }
 
-/** Who calls, by the bearer alone; what they may do here is `admit`'s question. */
+/** Identifies the caller by the bearer; `admit` checks what the caller may do. */
 export function identifyCaller(
   auth: Auth,
   authorization: string | undefined,
-  /** The token that stands in the URL, on routes that take one. */
+  /** The token in the URL, on routes that accept one. */
   inQuery: string | undefined,
   identify: Identify,
 ): Identity | Promise<Identity> {
@@ -37,7 +37,7 @@ export function identifyCaller(
   throw unauthorized(MISSING)
 }
 
-/** Admin routes say one thing to everybody who is not an admin, so that they tell nothing about a token. */
+/** Admin routes answer every other caller with the same error, so that they reveal nothing about a token. */
 async function adminOnly(authorization: string | undefined, identify: Identify): Promise<Identity> {
   try {
     const bearer = bearerOf(authorization)
@@ -48,7 +48,7 @@ async function adminOnly(authorization: string | undefined, identify: Identify):
   throw unauthorized('admin authentication required', 'admin_required')
 }
 
-/** Throws unless the route lets this identity in. Default deny: every case that passes is named. */
+/** Throws unless the route admits this identity. Default deny: every admitted case is listed. */
 export function admit(route: Route, who: Identity, visitors: AnonymousAccess): void {
   switch (route.auth) {
     case 'none':
@@ -101,6 +101,6 @@ function refusal(who: Identity): AppError {
   }
 }
 
-/** Without auth there are no users, so routes that need one do not exist. */
+/** Without auth there are no users, so routes that need one answer 404. */
 export const needsUser = (auth: Auth): boolean => auth === 'user' || auth === 'mfa' || auth === 'user-or-mfa'
 export const authDisabled = (): AppError => notFound('auth is not enabled', 'feature_disabled')

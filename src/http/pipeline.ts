@@ -28,25 +28,25 @@ export type PipelineDeps = {
   incomingBodies: IncomingBodies
   rateLimits: Readonly<Record<string, RateLimit | null>>
   anonymousAccess: AnonymousAccess
-  /** Whether pages of this origin may call. */
+  /** Whether `server.cors_origins` allows this origin. */
   allowsOrigin: (origin: string) => boolean
-  /** The limit of an app whose key or token calls; null = none. */
+  /** The rate limit of an app; null = none. */
   appLimit?: ((appId: string) => RateLimit | null | Promise<RateLimit | null>) | undefined
   sites?: HostedSites
 }
 
-/** What answers for host names of its own. */
+/** Serves requests to the host names of hosted sites. */
 export type HostedSites = {
-  /** Undefined for the server's own names. Asked on every request, so it must cost next to nothing there. */
+  /** Undefined for the server's own names. Called on every request, so it must be cheap. */
   slugOf(host: string): string | undefined
-  /** GET and HEAD of any path but those that stay the server's. */
+  /** Handles GET and HEAD of all paths for which `isOwnPath` is false. */
   serve(slug: string, path: string, call: Call): Promise<Reply>
 }
 
-/** Paths that mean the same on every host name. */
+/** Paths of the server itself, on every host name. */
 export const isOwnPath = (path: string): boolean => path.startsWith('/api/') || path === '/api' || path === '/health'
 
-/** What happens to a request between its headers and its answer: each step may refuse before the next costs anything. */
+/** Handles a request from its headers to its reply. Cheap checks come first, so that a refusal costs little. */
 export function createPipeline(deps: PipelineDeps) {
   const router = createRouter(deps.routes)
   for (const { limit, path } of deps.routes) {
@@ -83,14 +83,14 @@ function hosted(sites: HostedSites, slug: string, exchange: Exchange): Promise<R
   return sites.serve(slug, exchange.target.path, new HttpCall(exchange, [], []))
 }
 
-/** A preflight is answered for every path: a browser shows its page a 404 only when CORS let it through. */
+/** Answers preflights for every path, because a browser hides a 404 from its page unless CORS allows it. */
 function options(match: Match, headers: IncomingHttpHeaders): Reply {
   if (match.kind === 'wrong method') return { status: 204, headers: { Allow: match.allow } }
   if (headers['access-control-request-method'] === undefined) throw notFound('not found')
   return { status: 204 }
 }
 
-/** Nothing to check, nothing to wait for: the shortest way, taken by /health. */
+/** Routes such as /health skip the guard, because there is nothing to check. */
 const isUnguarded = (route: Route): boolean =>
   route.auth === 'none' && route.bodyKind === 'none' && route.limit === undefined && route.audit === undefined
 
@@ -106,7 +106,7 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   }
   const timing = timingFor(exchange)
   timing?.mark('identify')
-  // Ahead of the guard, because every answer to an app's key tells how its limit stands.
+  // Before the guard, because every response to an app's key carries its limit headers.
   if (exchange.who.kind === 'key') await spendAppToken(deps, exchange, exchange.who.grant.appId)
   admit(route, exchange.who, deps.anonymousAccess)
   if (route.limit !== undefined) await spendToken(deps, exchange, route.limit)
@@ -122,14 +122,14 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   return reply
 }
 
-/** Times tell what is in a database, so they are for the operator alone. */
+/** Only the admin may measure, because times reveal what is in a database. */
 function timingFor(exchange: Exchange): Timing | undefined {
   if (exchange.who.kind !== 'admin' || exchange.request.headers['x-timing'] === undefined) return undefined
   exchange.timing = new Timing(exchange.startedAt)
   return exchange.timing
 }
 
-/** Browsers ask no preflight before a WebSocket, so the server has to look at the origin itself. Its own pages may call. */
+/** Checks the origin, because browsers send no preflight before a WebSocket. The server's own pages are allowed. */
 function admitHandshake({ allowsOrigin }: PipelineDeps, { request, upgradeHead }: Exchange): void {
   requireHandshake(request, upgradeHead !== undefined)
   const { origin, host } = request.headers
@@ -146,7 +146,7 @@ async function identifyLeniently(exchange: Exchange, authorization: string | und
   }
 }
 
-/** The change is made by now: refusing the answer would only invite a second one. The log keeps what the table missed. */
+/** A failure is only logged: the change is committed, and an error would make the client repeat it. */
 async function writeAudit({ audit, observe }: PipelineDeps, entry: AuditEntry): Promise<void> {
   try {
     await audit(entry)
@@ -160,9 +160,9 @@ async function writeAudit({ audit, observe }: PipelineDeps, entry: AuditEntry): 
 }
 
 async function spendToken(deps: PipelineDeps, exchange: Exchange, limit: string): Promise<void> {
-  const asked = limitFor(limit, deps.rateLimits, exchange.who, exchange.ip)
-  if (asked === undefined) return
-  const allowance = await deps.limiter.takeToken(asked.name, asked.subject, asked.rate)
+  const applied = limitFor(limit, deps.rateLimits, exchange.who, exchange.ip)
+  if (applied === undefined) return
+  const allowance = await deps.limiter.takeToken(applied.name, applied.subject, applied.rate)
   pushLimitHeaders(exchange.own, allowance, 'X-RateLimit')
   if (!allowance.allowed) throw tooMany(allowance)
 }
@@ -190,7 +190,7 @@ async function receiveAndParse(deps: PipelineDeps, exchange: Exchange, route: Ro
   refuseEncoding(request.headers)
   if (route.bodyKind === 'raw') return exchange.continue()
   const type = route.bodyKind === 'form' ? 'application/x-www-form-urlencoded' : 'application/json'
-  // Of a chunked body only reading tells whether it is empty, and an empty body may have any type.
+  // An empty body may have any type, and whether a chunked body is empty is known only after reading it.
   if (request.headers['content-length'] !== undefined) requireTypeOf(route, request.headers, type)
   const limit = route.bodyLimit ?? deps.bodyLimit
   if (Number(request.headers['content-length'] ?? 0) <= limit) exchange.continue()

@@ -3,10 +3,10 @@ import type { Identity } from '../core/identity.ts'
 import { addressSubject } from './wire/client-address.ts'
 import type { FlatHeaders } from './wire/headers.ts'
 
-/** At most `max` requests in `seconds`, counted from the first one of a subject. */
+/** At most `max` requests in `seconds`, counted from the first request of a subject. */
 export type RateLimit = { readonly max: number; readonly seconds: number }
 
-/** How a subject stands in its window after this request; times are the database's, shared by all nodes. */
+/** The count of a subject in its window after this request; times are the database's, shared by all nodes. */
 export type WindowCount = { count: number; secondsLeft: number; resetAt: number }
 
 /** Counts one request; see db/counters.ts. */
@@ -18,10 +18,10 @@ export type Limiter = {
   takeToken(name: string, subject: string, rate: RateLimit): Promise<Allowance>
 }
 
-/** Subjects remembered as over their limit; beyond this the oldest are asked about again. */
+/** Cached refusals; the oldest is dropped, and its subject is counted in the database again. */
 const MAX_BLOCKED = 100_000
 
-/** The counter decides; a subject it has refused costs no further query until its window ends. */
+/** Counts in the database; a refused subject costs no further query until its window ends. */
 export function createLimiter({ counters }: { counters: Counters }): Limiter {
   const blocked = new Map<string, { allowance: Allowance; until: number; max: number }>()
 
@@ -29,7 +29,7 @@ export function createLimiter({ counters }: { counters: Counters }): Limiter {
     const entry = blocked.get(key)
     if (entry === undefined) return undefined
     const left = entry.until - performance.now()
-    // A limit that was raised meanwhile must be asked about again.
+    // The limit may have been raised since.
     if (left > 0 && entry.max >= max) return { ...entry.allowance, retryAfter: Math.max(1, Math.ceil(left / 1000)) }
     blocked.delete(key)
     return undefined
@@ -59,7 +59,7 @@ export function createLimiter({ counters }: { counters: Counters }): Limiter {
   }
 }
 
-/** Never unlimited: when nobody counts, nobody passes. */
+/** Fails closed: 503 when the request cannot be counted. */
 async function countRequest(counters: Counters, key: string, seconds: number): Promise<WindowCount> {
   try {
     return await counters.add(key, seconds)
@@ -89,7 +89,7 @@ export const tooMany = (
   code: 'rate_limited' | 'app_rate_limited' = 'rate_limited',
 ): AppError => new AppError(code, message, { headers: { 'Retry-After': String(allowance.retryAfter) } })
 
-/** Who a `rate_limit.*` key counts: data routes by user or key, everything else by address. */
+/** The subject that a `rate_limit.*` key counts: user or key on data routes, else the address. */
 export function limitFor(
   name: string,
   rates: Readonly<Record<string, RateLimit | null>>,

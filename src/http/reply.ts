@@ -6,20 +6,20 @@ import type { Exchange } from './exchange.ts'
 import { type FlatHeaders, headerLines, putHeaders } from './wire/headers.ts'
 import type { PlainHeads } from './wire/node-internals.ts'
 
-/** How long a client that still sends is listened to after its answer, so that it gets to read it. */
+/** How long the body of a client that still sends is read after the response, so that the client can read the response. */
 const LINGER_MS = 1000
 const LINGER_BYTES = 16 * 1024 * 1024
 
-/** A client that takes nothing for this long is gone, or reads on purpose slower than we can afford. */
+/** A client that reads nothing for this long is disconnected. */
 const STALLED_MS = 120_000
 
-/** Only for answers that do not leave at once: a timer on every socket would cost every request. */
+/** Only for responses that are not sent at once, because a timer on every socket would slow every request. */
 export const closeWhenStalled = (response: ServerResponse): void => void response.socket?.setTimeout(STALLED_MS)
 
 const PIECE = 128 * 1024
 const LARGE = 8 * PIECE
 
-/** Returns the bytes of the content. */
+/** Returns the length of the content in bytes. */
 export function writeReply(
   exchange: Exchange,
   reply: Reply,
@@ -34,7 +34,7 @@ export function writeReply(
   if (exchange.timing) pushTiming(exchange.own, exchange.timing)
   const lingers = exchange.leavesBodyUnread
   const isText = typeof content === 'string'
-  // As many bytes as characters means ASCII, which node writes faster as latin1.
+  // Equal numbers of bytes and characters mean ASCII, which node writes faster as latin1.
   const isAscii = isText && bytes === content.length
   const isPlain = !reply.headers && !draining && !lingers && !exchange.isRawTaken && heads.accepts(response)
   const isWhole = isPlain && isText && isAscii && bytes <= LARGE && exchange.request.method !== 'HEAD'
@@ -61,7 +61,7 @@ function writeAll(response: ServerResponse, pieces: readonly Buffer[]): void {
   response.end()
 }
 
-/** Node copies a text into bytes before it sends any of it: of a large one it gets as much as the client takes. */
+/** Node encodes a whole string before it sends any of it, so a large one is written as fast as the client reads. */
 function writeInPieces(response: ServerResponse, content: string, encoding: BufferEncoding): void {
   let at = 0
   const writeOn = (): void => {
@@ -78,7 +78,7 @@ function writeInPieces(response: ServerResponse, content: string, encoding: Buff
   writeOn()
 }
 
-/** Not between the halves of a surrogate pair, each of which alone is no character. */
+/** Never splits a surrogate pair. */
 function endOfPiece(content: string, start: number): number {
   const end = Math.min(start + PIECE, content.length)
   const last = content.charCodeAt(end - 1)
@@ -118,8 +118,8 @@ function contentOf(reply: Reply): JsonText | undefined {
 }
 
 /**
- * The rest of the body is not wanted. Closing at once would reset the connection under the answer (RFC 9112 §9.6),
- * so what still comes is thrown away for a moment, and then the connection ends.
+ * Discards the rest of the request body for a moment and then closes the connection. Closing at once would reset it
+ * before the client has read the response (RFC 9112 §9.6).
  */
 function linger({ request, response }: Exchange, content: JsonText | undefined): void {
   if (content === undefined || request.method === 'HEAD') response.flushHeaders()
@@ -129,10 +129,10 @@ function linger({ request, response }: Exchange, content: JsonText | undefined):
     response.end(() => request.socket.destroy())
   }
   const timer = setTimeout(end, LINGER_MS)
-  let thrownAway = 0
+  let discarded = 0
   request.on('data', (chunk: Buffer) => {
-    thrownAway += chunk.length
-    if (thrownAway > LINGER_BYTES) end()
+    discarded += chunk.length
+    if (discarded > LINGER_BYTES) end()
   })
   request.on('error', end).once('end', end).once('close', end)
   request.resume()

@@ -10,15 +10,15 @@ import { queryCheck, readBody, readParams } from './contract.ts'
 export type HttpMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 /**
- * none: the bearer is not looked at. optional: a bearer is accepted, a bad one is 401. lenient: a bad one counts as none
- * and waits in `call.badBearer` for a handler that finds out later that it matters.
+ * none: the bearer is ignored. optional: a bearer is accepted, a bad one is 401. lenient: a bad one counts as none and is
+ * kept in `call.badBearer` for a handler that may need it.
  * user: a user's JWT. mfa: an MFA token. user-or-mfa: either. admin: the admin token only.
  */
 export type Auth = 'none' | 'optional' | 'lenient' | 'user' | 'mfa' | 'user-or-mfa' | 'admin'
 
 /**
- * What keys and OAuth tokens may do here, checked once in front of every route. `none` refuses them (the default deny);
- * `read` lets every scope in; `write` refuses `readonly`.
+ * What keys and OAuth tokens may do on a route. `none` refuses them (the default); `read` admits every scope; `write`
+ * refuses `readonly`.
  */
 export type Access = 'none' | 'read' | 'write'
 
@@ -29,42 +29,42 @@ type Texts = Readonly<Record<string, string>>
 
 export type Call<Body = unknown, Params = Texts> = {
   readonly params: Params
-  /** The parameters as they stood in the path, before percent-decoding. */
+  /** The parameters before percent-decoding. */
   readonly rawParams: Texts
   /** Last value of each query parameter. */
   readonly query: Texts
-  /** Names that stood more than once in the query or form; OAuth refuses them (RFC 6749 §3.1). */
+  /** Names that occur more than once in the query or form; OAuth refuses them (RFC 6749 §3.1). */
   readonly repeated: ReadonlySet<string>
   readonly headers: Readonly<Record<string, string | undefined>>
   readonly body: Body
-  /** The body as it came, already checked to be valid UTF-8 and JSON; empty when there was none. */
+  /** The unparsed body, checked to be valid UTF-8 and JSON; empty when there was none. */
   readonly bodyText: string
   readonly who: Identity
-  /** Why the bearer was not believed, on routes whose auth is lenient. */
+  /** Why the bearer was refused, on routes whose auth is lenient. */
   readonly badBearer: AppError | undefined
   readonly ip: string
   readonly requestId: string
   /**
-   * The audit entry of this call, for the flight of its change (db/audit.ts). Only what no handler took is written by the
-   * pipeline, after the change and apart from it.
+   * The audit entry of this call, to be written in the flight of its change (db/audit.ts). The pipeline writes an entry
+   * that no handler took after the change.
    */
   audit(note?: AuditNote): AuditEntry
-  /** Told when the client goes away, for statements on its behalf. */
+  /** Fires when the client disconnects, to cancel its statements. */
   readonly cancelSignal: CancelSignal
-  /** The same for those that take nothing but an AbortSignal, which is dear. */
+  /** As an AbortSignal; made on first use because creating one is slow. */
   readonly signal: AbortSignal
-  /** For streaming answers and uploads only; the headers every answer carries are already set on the response. */
+  /** For streaming responses and uploads only; the common headers are already set on the response. */
   readonly raw: { readonly request: IncomingMessage; readonly response: ServerResponse }
-  /** On routes with `upgrade`: the connection, on which the handler answers from here on. */
+  /** On routes with `upgrade`: hands the connection over to the handler. */
   takeConnection(): UpgradedConnection
 }
 
 export type UpgradedConnection = {
   readonly request: IncomingMessage
   readonly socket: Socket
-  /** What came behind the request. */
+  /** Bytes that followed the request. */
   readonly head: Buffer
-  /** Names and values in turn, which every answer carries. */
+  /** The common response headers, names and values alternating. */
   readonly headers: readonly string[]
 }
 
@@ -79,11 +79,11 @@ export type Reply = {
   content?: string | Buffer
   /** The handler wrote (or keeps writing) to raw.response itself; status is for the log only. */
   streaming?: true
-  /** What the audit entry should say beyond the route's action; never secrets. */
+  /** Details of the audit entry; never secrets. */
   audit?: AuditNote
 }
 
-/** A long one may be bytes, in one piece or several. */
+/** Long texts may be bytes, in one or several pieces. */
 export type JsonText = string | Buffer | readonly Buffer[]
 
 export type BodyKind = 'none' | 'json' | 'form' | 'raw'
@@ -93,11 +93,11 @@ export type Route = {
   readonly path: string
   readonly auth: Auth
   readonly access: Access
-  /** Whatever `api.anonymous` says: for what is public by itself, and for routes that decide alone. */
+  /** Ignores `api.anonymous`: for public resources and for routes that check access themselves. */
   readonly openToVisitors?: true
-  /** The bearer may also stand in the URL as `token`: a browser's EventSource cannot send headers. */
+  /** The bearer may be the query parameter `token`, because a browser's EventSource cannot send headers. */
   readonly tokenInQuery?: true
-  /** Answers nothing but the opening handshake of a WebSocket, from pages of origins that `server.cors_origins` allows. */
+  /** Accepts only the opening handshake of a WebSocket, from origins that `server.cors_origins` allows. */
   readonly upgrade?: true
   readonly limit?: LimitName
   /** Action name of the audit entry written for each success; every admin write has one. */
@@ -106,33 +106,33 @@ export type Route = {
   readonly bodyKind: BodyKind
   /** Bytes; default server.body_limit. */
   readonly bodyLimit?: number
-  /** Pages of every origin may call it, whatever `server.cors_origins` says: the protocol has its own credentials. */
+  /** Ignores `server.cors_origins`: the protocol has its own credentials. */
   readonly anyOrigin?: true
-  /** What a body of another type is told, where a protocol prescribes its own refusal. */
+  /** The error for a body of another type, where a protocol prescribes one. */
   readonly wrongType?: () => AppError
-  /** The error body where a protocol prescribes its own, such as `{error, error_description}` of OAuth. */
+  /** The error body where a protocol prescribes one, such as `{error, error_description}` of OAuth. */
   readonly errorBody?: (error: AppError) => unknown
-  /** What it takes and answers, for OpenAPI and for the tests, which hold every answer against it. */
+  /** The declared request and responses, for OpenAPI and for the tests, which check every response against it. */
   readonly contract: Contract
-  /** Before the body is read: parameters that cannot be, and features that are switched off. */
+  /** Runs before the body is read: refuses invalid parameters and disabled features. */
   readonly check: (call: Call) => void
-  /** Handlers that need not wait answer without a promise; /health is one. */
+  /** Synchronous handlers, such as /health, return no promise. */
   readonly run: (call: Call) => Reply | Promise<Reply>
 }
 
-/** An answer's body: JSON of a type, other content by its media type, or none. */
+/** A response body: JSON of a type, other content by its media type, or none. */
 export type ResponseBody = JsonType | { readonly content: string } | null
 
 export type Contract = {
-  /** One line, as a reader of the reference sees it first. */
+  /** One line for the API reference. */
   readonly summary: string
   readonly params?: Fields
   readonly query?: Fields
-  /** The body as JSON, or as the fields of a form. */
+  /** The JSON body, or the fields of a form. */
   readonly body?: JsonType
-  /** Media types of a raw body, where it has several forms; `body` is its form as JSON. */
+  /** Media types of a raw body that has several forms; `body` is its JSON form. */
   readonly consumes?: readonly string[]
-  /** By status. Failures need not be named: they are all alike. */
+  /** By status, without failures, which all have the same body. */
   readonly answers: Readonly<Record<number, ResponseBody>>
 }
 
@@ -154,16 +154,16 @@ export type RouteDefinition<At extends string, Body> = Omit<Contract, 'body'> & 
   anyOrigin?: true
   wrongType?: () => AppError
   errorBody?: (error: AppError) => unknown
-  /** Checked before the handler runs, which gets the declared fields and nothing else. */
+  /** Checked before the handler runs, which receives only the declared fields. */
   body?: JsonType<Body>
-  /** As `body`, for a handler that reads call.body or call.bodyText by itself. */
+  /** As `body`, for a handler that reads call.body or call.bodyText itself. */
   accepts?: JsonType
-  /** Throws while the feature is switched off. */
+  /** Throws while the feature is disabled. */
   requires?: () => void
   handle: (call: Call<Body, Readonly<Record<ParamNames<At>, string>>>) => Reply | Promise<Reply>
 }
 
-/** Paths use `{name}` for one segment and `{name...}` for the rest (or the rest before a last word), as docs/api.md writes them. */
+/** Paths use `{name}` for one segment and `{name...}` for the rest, or the rest before a last segment. */
 export function route<const At extends `${HttpMethod} /${string}`, Body = unknown>(
   at: At,
   definition: RouteDefinition<At, Body>,
@@ -191,12 +191,12 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
       requires?.()
       checkQuery?.(call.query)
     },
-    // The names in the path are the keys of `params`, which only the compiler needs to be told.
+    // The cast tells the compiler that the names in the path are the keys of `params`.
     run: (call) => handle((body ? withBody(call, readBody(body, call.body)) : call) as Parameters<typeof handle>[0]),
   }
 }
 
-/** In place, because a call makes its parts when asked for them: a copy would make them all. */
+/** Assigns in place, because a copy would evaluate all lazy getters of the call. */
 const withBody = <Body>(call: Call, body: Body): Call<Body> => Object.assign(call as Call<Body>, { body })
 
 export const json = (status: number, body: unknown): Reply => ({ status, body })

@@ -1,6 +1,6 @@
 import type { Route } from './route.ts'
 
-/** A path as the router sees it: routes by method, and the same question answered for 405 and OPTIONS. */
+/** The result of a lookup; `wrong method` is for 405 and OPTIONS. */
 export type Match =
   | { kind: 'found'; route: Route; names: readonly string[]; raw: readonly string[] }
   | { kind: 'wrong method'; allow: string; pattern: string }
@@ -12,7 +12,7 @@ type Node = {
   param: Node | undefined
   leaf: Leaf | undefined
   rest: Leaf | undefined
-  /** For `{name...}/word`, by the word. */
+  /** Routes `{name...}/word`, by word. */
   restBefore: Map<string, Leaf>
 }
 
@@ -27,10 +27,9 @@ const newNode = (): Node => ({
 })
 
 /**
- * Exact and case-sensitive: besides the canonical path only that with one more slash at its end reaches a route, and it
- * reaches the same one, so no spelling of a path can meet a weaker guard. A path whose rest is a parameter keeps its
- * slash, which is part of an object's name. A literal segment wins over `{name}`, which wins over
- * `{name...}/word`, which wins over `{name...}`.
+ * Matches exactly and case-sensitively. Only one trailing slash is ignored, so no other spelling of a path can reach a
+ * route with a weaker guard; in a `{name...}` parameter the slash is kept, because it is part of an object's name. A
+ * literal segment wins over `{name}`, which wins over `{name...}/word`, which wins over `{name...}`.
  */
 export function createRouter(routes: readonly Route[]) {
   const root = newNode()
@@ -46,13 +45,13 @@ export function createRouter(routes: readonly Route[]) {
 
   return {
     find(method: string, path: string): Match {
-      const wanted = method === 'HEAD' ? 'GET' : method
-      const hit = direct.get(path)?.get(wanted)
+      const routeMethod = method === 'HEAD' ? 'GET' : method
+      const hit = direct.get(path)?.get(routeMethod)
       if (hit !== undefined) return hit
       if (!path.startsWith('/')) return UNKNOWN
-      const asGiven = search(root, path, wanted)
+      const asGiven = search(root, path, routeMethod)
       const hasSlash = asGiven.kind === 'unknown' && path.length > 1 && path.endsWith('/')
-      return hasSlash ? search(root, path.slice(0, -1), wanted) : asGiven
+      return hasSlash ? search(root, path.slice(0, -1), routeMethod) : asGiven
     },
   }
 }
@@ -109,7 +108,7 @@ function staticChild(node: Node, segment: string): Node {
   return child
 }
 
-/** Looks further when a path exists without the method, and remembers what it offers for `Allow`. */
+/** Continues when a path exists without the method, and collects its methods in `offered` for `Allow`. */
 function walk(
   node: Node,
   segments: readonly string[],

@@ -23,18 +23,18 @@ import { lastResponseOn, requestsUpgradedAt } from './upgrade.ts'
 /** One finished request, for the access log and the metrics. Never bodies or bearers. */
 export type RequestInfo = {
   method: string
-  /** The pattern, such as `/api/things/{id}`; `unmatched` when there is none. */
+  /** The path pattern, such as `/api/things/{id}`, or `unmatched`. */
   route: string
-  /** With the names of parameters, and none of their values; made when somebody logs it. */
+  /** With the names of query parameters but not their values; a function because it is computed only for logs. */
   path(): string
-  /** 499: the client went away before there was an answer. */
+  /** 499: the client disconnected before the response. */
   status: number
   ms: number
   ip: string
   requestId: string
   userId: string | null
   who: Identity
-  /** Of the answer's content. */
+  /** Length of the response content. */
   bytes: number
 }
 
@@ -57,24 +57,24 @@ export type HttpServerConfig = {
   rateLimits: Readonly<Record<string, RateLimit | null>>
   /** `api.anonymous` */
   anonymous?: AnonymousAccess
-  /** Requests handled at the same time; the next ones are told to come back. */
+  /** Requests handled at the same time; further ones get 503. */
   maxConcurrent?: number
-  /** How long a client may take for its headers and for its whole request. */
+  /** Time limits for sending the headers and the whole request. */
   timeouts?: { headersMs: number; requestMs: number }
-  /** Others than core/budgets.ts. */
+  /** Overrides of core/budgets.ts. */
   budgets?: Partial<Budgets>
 }
 
 type Deps = Omit<PipelineDeps, 'bodyLimit' | 'rateLimits' | 'incomingBodies' | 'anonymousAccess' | 'allowsOrigin'> & {
   onRequest?: (info: RequestInfo) => void
-  /** Runs when the drain begins; for long streams, which would otherwise hold it up. */
+  /** Runs when the drain begins; ends long streams, which would otherwise delay it. */
   onDrain?: () => void
   config: HttpServerConfig
 }
 
 export type HttpServer = {
   listen(): Promise<{ port: number; url: string }>
-  /** Drains: no new connections, requests in flight finish, streams are told to end. */
+  /** Drains: no new connections, requests in flight finish, streams are ended. */
   stop(): Promise<void>
 }
 
@@ -99,7 +99,7 @@ export function createHttpServer(deps: Deps): HttpServer {
   const openPaths = new Set(deps.routes.filter(({ anyOrigin }) => anyOrigin).map(({ path }) => path))
   const clientAddress = createClientAddress(config.trustedProxies)
   const maxConcurrent = config.maxConcurrent ?? 10_000
-  /** Node knows no more of these. */
+  /** Node no longer tracks these sockets. */
   const upgraded = new Set<Socket>()
   const heads = new PlainHeads()
   let draining = false
@@ -112,7 +112,7 @@ export function createHttpServer(deps: Deps): HttpServer {
     connectionsCheckingInterval: Math.min(5_000, timeouts.headersMs),
     keepAliveTimeout: KEEP_ALIVE_SECONDS * 1000,
     maxHeaderSize: HEADER_BYTES,
-    // Checked here instead, because node's own refusal has no body.
+    // Checked in `handle` instead, because node's own response has no body.
     requireHostHeader: false,
     IncomingMessage: requestsUpgradedAt(deps.routes),
   })
@@ -137,8 +137,8 @@ export function createHttpServer(deps: Deps): HttpServer {
   }
 
   /**
-   * Requests that a client sends without waiting for the answers are worked on one by one: a connection is one caller,
-   * who must not have dozens of answers made at once. Node lends a response the socket when it is its turn.
+   * Pipelined requests are handled one by one, so that one connection cannot occupy the server with dozens of requests.
+   * Node assigns the socket to a response when its turn comes.
    */
   function handleInOrder(request: IncomingMessage, response: ServerResponse, awaitsContinue = false): void {
     if (response.socket !== null) handle(request, response, awaitsContinue)
@@ -192,7 +192,7 @@ export function createHttpServer(deps: Deps): HttpServer {
     if (exchange.response.writableLength > 0) unsent.watch(exchange.response, addressSubject(exchange.ip), bytes)
   }
 
-  /** A stream no longer counts as work at hand: thousands may be open, and each ends when it will. */
+  /** Streams do not count towards `maxConcurrent`: thousands may be open for a long time. */
   function stream(exchange: Exchange, reply: Reply): void {
     const { request, response } = exchange
     if (exchange.isConnectionTaken) {
@@ -200,7 +200,7 @@ export function createHttpServer(deps: Deps): HttpServer {
       return
     }
     closeWhenStalled(response)
-    // Events are few and far between; their buffer has a bound of its own.
+    // Event streams are mostly idle, and realtime bounds their buffer.
     if (response.getHeader('content-type') !== 'text/event-stream') unsent.watchStream(response)
     response.on('error', () => response.destroy())
     reportOnClose(request.socket, exchange, reply.status, response)
@@ -208,7 +208,7 @@ export function createHttpServer(deps: Deps): HttpServer {
 
   function reportOnClose(
     socket: Socket,
-    what: RequestRecord,
+    record: RequestRecord,
     status: number,
     lasting: Socket | ServerResponse = socket,
   ): void {
@@ -217,8 +217,8 @@ export function createHttpServer(deps: Deps): HttpServer {
     streaming++
     const ended = (): void => {
       streaming--
-      what.sentBytes = socket.bytesWritten - before
-      report(what, status)
+      record.sentBytes = socket.bytesWritten - before
+      report(record, status)
     }
     if (lasting.closed) ended()
     else lasting.once('close', ended)
@@ -270,7 +270,7 @@ export function createHttpServer(deps: Deps): HttpServer {
     const info = {
       method,
       route: pattern,
-      // Not a getter: V8 makes those of an object literal one by one, each time.
+      // Not a getter: V8 creates a new accessor for each object literal.
       path: () => loggedPath(target),
       status,
       ms: performance.now() - startedAt,
@@ -287,7 +287,7 @@ export function createHttpServer(deps: Deps): HttpServer {
     }
   }
 
-  /** For what never became a request: bytes node's parser refused, timeouts, tunnels. */
+  /** Refuses a socket without a request: parser errors, timeouts, CONNECT. */
   function refuse(socket: Socket, error: AppError): void {
     refuseSocket(socket, error, [...headers.common('').flat, 'X-Request-Id', requestIdOf(undefined)])
   }
@@ -302,7 +302,7 @@ export function createHttpServer(deps: Deps): HttpServer {
   server.on('upgrade', (request: IncomingMessage, socket: Socket, head: Buffer) => {
     upgraded.add(socket)
     socket.once('close', () => upgraded.delete(socket)).on('error', () => socket.destroy())
-    // Nobody asks for an upgrade before the answer to an earlier request has come.
+    // No honest client sends an upgrade before it has the response to its earlier request.
     if (responseOn(socket)) socket.destroy()
     else handle(request, lastResponseOn(socket, request), false, head)
   })
@@ -349,10 +349,10 @@ export function createHttpServer(deps: Deps): HttpServer {
   }
 }
 
-/** What is told of a request when it is over. */
+/** The part of an exchange that is reported when the request ends. */
 type RequestRecord = Pick<Exchange, 'method' | 'pattern' | 'target' | 'startedAt' | 'ip' | 'requestId' | 'who' | 'sentBytes'>
 
-/** A connection that was taken may stay for days, and the rest of its request would stay with it. */
+/** A copy without the request and the response, which would stay in memory as long as an upgraded connection lives. */
 const recordOf = ({ method, pattern, target, startedAt, ip, requestId, who, sentBytes }: Exchange): RequestRecord => ({
   method,
   pattern,
@@ -364,7 +364,7 @@ const recordOf = ({ method, pattern, target, startedAt, ip, requestId, who, sent
   sentBytes,
 })
 
-/** Node keeps the first of them, a proxy in front may believe the other (RFC 9112 §3.2). */
+/** Node uses the first Host header; a proxy in front may use the other (RFC 9112 §3.2). */
 function hasTwoHosts(rawHeaders: readonly string[]): boolean {
   let count = 0
   for (let i = 0; i < rawHeaders.length; i += 2) {

@@ -6,8 +6,8 @@ import { requestsUpgradedIf } from './wire/node-internals.ts'
 import { splitTarget } from './wire/target.ts'
 
 /**
- * A server may ignore the header Upgrade (RFC 9110 §7.8), and clients that offer h2c with each request rely on that: only
- * requests for a WebSocket at a path that has one are upgraded.
+ * Upgrades only WebSocket requests to routes with `upgrade`. Other Upgrade headers are ignored (RFC 9110 §7.8), because
+ * some clients offer h2c with each request.
  */
 export function requestsUpgradedAt(routes: readonly Route[]): typeof IncomingMessage {
   const paths = new Set(routes.filter(({ upgrade }) => upgrade).map(({ path }) => path))
@@ -18,7 +18,7 @@ export function requestsUpgradedAt(routes: readonly Route[]): typeof IncomingMes
   return requestsUpgradedIf(isTaken)
 }
 
-/** For an answer to a request whose connection node has let go of; the connection ends with it. */
+/** A response on a connection that node has detached; the connection ends with it. */
 export function lastResponseOn(socket: Socket, request: IncomingMessage): ServerResponse {
   const response = new ServerResponse(request)
   response.shouldKeepAlive = false
@@ -26,7 +26,7 @@ export function lastResponseOn(socket: Socket, request: IncomingMessage): Server
   response.once('finish', () => {
     socket.resume()
     socket.end()
-    // Closing at once would reset the connection under the answer while the client still sends.
+    // Closing at once would reset the connection before the client has read the response.
     setTimeout(() => socket.destroy(), 1000).unref()
   })
   return response

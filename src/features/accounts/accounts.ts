@@ -22,7 +22,7 @@ export type AccountDeps = {
   /** Statements that end what the old password led to, and forget the wrong guesses at it. */
   endAccess: (userId: string) => readonly Sql[]
   /** Makes the end of a user's tokens count at once in this process. */
-  revoked: (userId: string) => void
+  onRevoked: (userId: string) => void
 }
 
 export function accountsOf(deps: AccountDeps) {
@@ -48,7 +48,7 @@ export function accountsOf(deps: AccountDeps) {
 
     async remove(userId: string): Promise<void> {
       await db.run(SYSTEM, q.deleteUser(userId))
-      deps.revoked(userId)
+      deps.onRevoked(userId)
     },
 
     async requestReset(email: string): Promise<void> {
@@ -72,7 +72,7 @@ export function accountsOf(deps: AccountDeps) {
         for (const statement of deps.endAccess(spent.user_id)) await tx.run(statement)
         return spent.user_id
       })
-      deps.revoked(userId)
+      deps.onRevoked(userId)
     },
 
     async verify(token: string): Promise<void> {

@@ -1,6 +1,6 @@
 import * as t from '../../core/json-type.ts'
 
-/** What the operator's endpoints answer. */
+/** Response schemas of the admin routes. */
 
 export const statusAnswer = t.object({
   auth: t.boolean({ description: 'whether there is an admin to sign in as' }),

@@ -5,22 +5,22 @@ import { endAllTokens, insertPasswordHash, passwordHash, replacePasswordHash } f
 
 export type AdminPasswords = {
   hash(password: string): Promise<string>
-  /** Takes as long without a stored hash. */
+  /** Takes the same time when `encoded` is undefined. */
   verify(password: string, encoded: string | undefined): Promise<boolean>
 }
 
-/** That a password fits a hash, kept from one start to the next: finding it out again takes a thread and its memory. */
-export type PasswordNote = { fits(password: string, hash: string): boolean; keep(password: string, hash: string): void }
+/** Remembers over restarts that a password matches a hash, because verifying it again is expensive. */
+export type PasswordNote = { matches(password: string, hash: string): boolean; remember(password: string, hash: string): void }
 
 type Deps = { db: Pick<Db, 'fly' | 'run' | 'tx'>; passwords: AdminPasswords; note?: PasswordNote | undefined }
 
 export const currentHash = (db: Pick<Db, 'fly'>): Promise<string | null> => db.fly(SYSTEM, passwordHash())
 
 /**
- * Brings the stored password in line with the configuration, before the server listens. The hash in the database is
- * what logins are checked against on every node. Returns the password that this process generated, if it did.
+ * Stores the configured password, or generates one, before the server listens. Every node checks logins against the
+ * hash in the database. Returns the password if this process generated it.
  */
-export async function settlePassword(deps: Deps, configured: string): Promise<string | undefined> {
+export async function syncPassword(deps: Deps, configured: string): Promise<string | undefined> {
   if (configured !== '') {
     await setPassword(deps, configured)
     return undefined
@@ -32,18 +32,18 @@ export async function settlePassword(deps: Deps, configured: string): Promise<st
   return inserted === 1 ? generated : undefined
 }
 
-/** Does nothing when this already is the password; otherwise every admin token dies with the old one. */
+/** Does nothing if the password is unchanged; otherwise also ends every admin token. */
 export async function setPassword({ db, passwords, note }: Deps, password: string): Promise<void> {
   for (;;) {
     const previous = await currentHash(db)
-    if (previous !== null && note?.fits(password, previous)) return
-    if (previous !== null && (await passwords.verify(password, previous))) return note?.keep(password, previous)
+    if (previous !== null && note?.matches(password, previous)) return
+    if (previous !== null && (await passwords.verify(password, previous))) return note?.remember(password, previous)
     const hash = await passwords.hash(password)
     const isSet = await db.tx(SYSTEM, async (tx) => {
       if ((await tx.run(replacePasswordHash(previous, hash))) === 0) return false
       await tx.run(endAllTokens())
       return true
     })
-    if (isSet) return note?.keep(password, hash)
+    if (isSet) return note?.remember(password, hash)
   }
 }

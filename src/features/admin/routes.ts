@@ -6,7 +6,7 @@ import type { Db } from '../../db/db.ts'
 import { json, jsonText, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { type AuditTrail, auditableQuery, createAudit } from './audit.ts'
-import { type AdminPasswords, type PasswordNote, settlePassword } from './password.ts'
+import { type AdminPasswords, type PasswordNote, syncPassword } from './password.ts'
 import { createRunSql, type RunSqlDeps, wasRolledBack } from './run-sql.ts'
 import { type AdminTokens, createAdminTokens } from './tokens.ts'
 
@@ -16,7 +16,7 @@ export type AdminDeps = {
   passwords: AdminPasswords
   note: PasswordNote | undefined
   observe: Observe
-  /** Sentences for the operator, shown by /api/admin/status. */
+  /** Warnings for the operator, shown by /api/admin/status. */
   warnings: () => readonly string[]
   /** Entries of every process of this server, each oldest first. */
   logs: { size: number; entries: () => Promise<LogEntry[][]> }
@@ -27,7 +27,7 @@ export type Admin = {
   tokens: AdminTokens
   audit: AuditTrail
   start(): Promise<void>
-  /** The password that this process generated at its start, if it did. */
+  /** The password, if this process generated it at start. */
   generatedPassword(): string | undefined
 }
 
@@ -67,7 +67,7 @@ export function createAdmin(deps: AdminDeps): Admin {
       handle: async (call) => {
         const { query } = call.body
         if (query.trim() === '') throw new AppError('validation_failed', 'query is required')
-        // The query has a connection of its own, and may commit and still fail: that it was tried is written first.
+        // The query runs on its own connection and may commit and still fail, so its audit entry is written first.
         const entry = call.audit({ newValues: { query: auditableQuery(query) } })
         const run = () => runSql(query, call.signal)
         return jsonText(200, await auditedEffect(db, entry, run, (error) => wasRolledBack(query, error as Error)))
@@ -91,7 +91,7 @@ export function createAdmin(deps: AdminDeps): Admin {
     tokens,
     audit,
     async start() {
-      if (config.enabled) generatedPassword = await settlePassword(deps, config.password)
+      if (config.enabled) generatedPassword = await syncPassword(deps, config.password)
     },
     generatedPassword: () => generatedPassword,
   }

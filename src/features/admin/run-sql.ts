@@ -22,10 +22,10 @@ export type RunSql = (query: string, signal: AbortSignal) => Promise<string>
 const TIMEOUT_MS = 30_000
 const MAX_AT_ONCE = 4
 const MAX_WAIT_MS = 10_000
-/** PostgreSQL's own timeout comes first; this is for queries that switched it off. */
+/** Added to PostgreSQL's own timeout, for queries that switch that one off. */
 const GRACE_MS = 500
 
-/** Statements that leave the schema as it was; everything else may have changed it. */
+/** Command tags that cannot change the schema; after any other the schema is reloaded. */
 const HARMLESS =
   /^(SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|MOVE|SHOW|SET|RESET|EXPLAIN|BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|LISTEN|UNLISTEN|NOTIFY|PREPARE|DEALLOCATE|DISCARD|ANALYZE|VACUUM|CHECKPOINT|LOCK|DECLARE|CLOSE)\b/
 
@@ -56,7 +56,7 @@ export function createRunSql(deps: RunSqlDeps): RunSql {
           if (timedOut.signal.aborted || (isLate && isCanceled(error))) {
             throw new AppError('sql_error', `query timed out after ${timeoutMs / 1000} seconds`, { cause: error })
           }
-          throw refusal(error)
+          throw sqlError(error)
         } finally {
           clearTimeout(timer)
           signal.removeEventListener('abort', stop)
@@ -80,7 +80,7 @@ function answer(
   return `{"columns":${columns},"rows":[${jsonRows.join(',')}],"rowCount":${rowCount},"durationMs":${duration}${message}}`
 }
 
-/** A query in pg_sleep does not notice that its client is gone, so PostgreSQL is told. */
+/** A query in pg_sleep does not notice a closed connection, so its backend is terminated. */
 function stopBackend({ db, observe }: RunSqlDeps, { backend }: Script): void {
   db.run(SYSTEM, endBackend(backend)).catch((error) => {
     observe({ message: 'admin SQL could not be stopped', attrs: { error: reasonOf(error) } })
@@ -93,12 +93,12 @@ async function reload({ reloadSchema, observe }: RunSqlDeps): Promise<void> {
   })
 }
 
-/** The admin wrote the query, so the database's own words are theirs to read. */
-function refusal(error: unknown): unknown {
+/** The admin wrote the query, so PostgreSQL's own message is shown. */
+function sqlError(error: unknown): unknown {
   if (error instanceof TooLarge) return badRequest('the result has a value that is too large', 'sql_error')
   if (isConnectionLost(error)) return databaseUnavailable(error)
-  const said = databaseMessage(error)
-  return error instanceof AppError || said === undefined ? error : new AppError('sql_error', said, { cause: error })
+  const message = databaseMessage(error)
+  return error instanceof AppError || message === undefined ? error : new AppError('sql_error', message, { cause: error })
 }
 
 const IN_ONE_TRANSACTION =
@@ -106,12 +106,12 @@ const IN_ONE_TRANSACTION =
 const MAY_LEAVE_SOMETHING = /;|\b(concurrently|database|tablespace|subscription|system|program)\b/i
 
 /**
- * PostgreSQL has said no to one statement that it runs in one transaction, or could not read the text at all. Of what
- * commits by itself, or of several statements, something may be left.
+ * True if PostgreSQL refused a single statement that runs in one transaction, or could not parse the text. Several
+ * statements, or one that commits by itself, may have left changes behind.
  */
 export function wasRolledBack(query: string, { cause }: { cause?: unknown }): boolean {
   if (databaseMessage(cause) === undefined || isConnectionLost(cause)) return false
-  // Inside of a function or a block, a syntax error has a place that it comes from.
+  // A syntax error inside a function or block has a `where`.
   if (isSyntaxError(cause) && (cause as { where?: string }).where === undefined) return true
   const statement = query.replace(/[\s;]+$/, '')
   return IN_ONE_TRANSACTION.test(statement) && !MAY_LEAVE_SOMETHING.test(statement)

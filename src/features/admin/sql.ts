@@ -4,7 +4,7 @@ const PASSWORD_KEY = 'admin.password'
 
 export const passwordHash = (): Sql => sql`select value->>'hash' from svc.settings where key = ${PASSWORD_KEY}`
 
-/** The first of several starting processes wins. */
+/** If several processes start at once, the first one's hash is kept. */
 export const insertPasswordHash = (hash: string): Sql => sql`
   insert into svc.settings (key, value) values (${PASSWORD_KEY}, jsonb_build_object('hash', ${hash}::text))
   on conflict (key) do nothing`
@@ -20,12 +20,12 @@ export const endAllTokens = (): Sql => sql`
   select svc.revoke('admin', id::text) from gone`
 
 /**
- * A token is made only while the password it was bought with holds. The row lock makes a password change wait for
- * this statement, or this statement for the change, so no token slips past the deletion.
+ * Inserts nothing if the password was changed since it was verified. The row lock orders this statement and a password
+ * change, so no token outlives the deletion of all tokens.
  */
-export const insertToken = (tokenHash: string, seconds: number, boughtWith: string): Sql => sql`
+export const insertToken = (tokenHash: string, seconds: number, verifiedHash: string): Sql => sql`
   with password as (
-    select from svc.settings where key = ${PASSWORD_KEY} and value->>'hash' = ${boughtWith} for share
+    select from svc.settings where key = ${PASSWORD_KEY} and value->>'hash' = ${verifiedHash} for share
   )
   insert into svc.admin_tokens (token_hash, expires_at)
   select ${tokenHash}, now() + make_interval(secs => ${seconds}) from password`

@@ -13,7 +13,7 @@ type Deps = {
 
 type Stats = Readonly<Record<string, unknown>>
 
-/** How the server is doing; the names are those of the interface, also where Node has other words. */
+/** Figures of the server. The names are fixed by the API, also where Node uses other terms. */
 export function createStats({ version, poolStats, extraStats, askAllWorkers }: Deps): { routes: Route[] } {
   const startedAt = performance.now()
   let collections = 0
@@ -38,26 +38,26 @@ export function createStats({ version, poolStats, extraStats, askAllWorkers }: D
       ...extraStats(),
     }
   }
-  const everywhere = askAllWorkers('stats', own)
+  const statsOfAll = askAllWorkers('stats', own)
   return {
     routes: [
       route('GET /api/admin/stats', {
         summary: 'How the server is doing; figures of its processes are added up',
         auth: 'admin',
         answers: { 200: answers.stats },
-        handle: async () => json(200, (await everywhere()).reduce(together)),
+        handle: async () => json(200, (await statsOfAll()).reduce(addStats)),
       }),
     ],
   }
 }
 
-/** Not what one process has, but what the service has: the same in each, or of the eldest. */
+/** Figures of the whole service, which are not summed over processes. */
 const SERVICE_WIDE = new Set(['uptime_seconds', 'webhook_queue'])
 
-const together = (some: Stats, more: Stats): Stats =>
+const addStats = (a: Stats, b: Stats): Stats =>
   Object.fromEntries(
-    Object.entries(some).map(([name, value]) => {
-      const other = more[name]
+    Object.entries(a).map(([name, value]) => {
+      const other = b[name]
       const isAdded = typeof value === 'number' && typeof other === 'number' && !SERVICE_WIDE.has(name)
       return [name, isAdded ? value + other : value]
     }),

@@ -20,17 +20,17 @@ type Deps = {
   config: { enabled: boolean; token_duration: number }
 }
 
-/** Longer ones cannot be a password (docs/config.md); they are not worth a hash. */
+/** No admin password is longer (docs/config.md), so longer input is refused before hashing. */
 const MAX_PASSWORD_BYTES = 1024
 
 export function createAdminTokens({ db, passwords, config }: Deps): AdminTokens {
-  async function make(boughtWith: string): Promise<string | undefined> {
+  async function issueFor(hash: string): Promise<string | undefined> {
     const token = randomHex(32)
-    const made = await db.run(SYSTEM, [
+    const inserted = await db.run(SYSTEM, [
       forgetExpiredTokens(),
-      insertToken(sha256(token), config.token_duration, boughtWith),
+      insertToken(sha256(token), config.token_duration, hash),
     ])
-    return made === 1 ? token : undefined
+    return inserted === 1 ? token : undefined
   }
 
   return {
@@ -40,13 +40,13 @@ export function createAdminTokens({ db, passwords, config }: Deps): AdminTokens 
         throw unauthorized('invalid password', 'invalid_credentials')
       const hash = (await currentHash(db)) ?? undefined
       const isRight = await passwords.verify(password, hash)
-      const token = isRight && hash !== undefined ? await make(hash) : undefined
+      const token = isRight && hash !== undefined ? await issueFor(hash) : undefined
       if (token === undefined) throw unauthorized('invalid password', 'invalid_credentials')
       return token
     },
     async issue() {
       const hash = config.enabled ? await currentHash(db) : null
-      return hash === null ? undefined : make(hash)
+      return hash === null ? undefined : issueFor(hash)
     },
     async end(token) {
       await db.run(SYSTEM, endToken(sha256(token)))

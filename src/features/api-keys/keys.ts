@@ -21,7 +21,7 @@ import {
 const PREFIX_LENGTH = 12
 
 export type KeyInput = Pick<NewKey, 'userId' | 'name' | 'scope' | 'allowedTables' | 'appId'>
-type Found = {
+type KeyRow = {
   id: string
   userId: string
   email: string
@@ -43,7 +43,7 @@ export function createKeys(db: Db) {
       return pageEnvelope(items, page, perPage, count?.total ?? 0)
     },
 
-    /** Users answer for their own keys; what an administrator does is `act`. */
+    /** `act` is given when an administrator creates the key, and is audited. */
     async create(input: KeyInput, act?: AuditSource): Promise<{ key: string; apiKey: KeyRecord }> {
       const key = `svc_${randomHex(24)}`
       const insertion = insertKey({ ...input, hash: sha256(key), prefix: key.slice(0, PREFIX_LENGTH) })
@@ -58,7 +58,7 @@ export function createKeys(db: Db) {
       if (!found.app) throw badRequest('app not found', 'unknown_reference')
     },
 
-    /** `owner` null: any key, for an administrator. */
+    /** `owner` null: any user's key, for an administrator. */
     async revoke(id: string, owner: string | null, act?: AuditSource): Promise<void> {
       await db.tx(SYSTEM, async (tx) => {
         if ((await tx.run(revokeKey(id, owner))) === 0) throw notFound('api key not found', 'api_key_not_found')
@@ -68,7 +68,7 @@ export function createKeys(db: Db) {
 
     /** The identity a key stands for; undefined for unknown, revoked and expired keys. */
     async resolve(hash: string): Promise<(Identity & { kind: 'key' }) | undefined> {
-      const [found] = await db.rows<Found>(SYSTEM, keyByHash(hash))
+      const [found] = await db.rows<KeyRow>(SYSTEM, keyByHash(hash))
       if (!found) return undefined
       const { id, userId, email, scope, tables, appId, expiresAt } = found
       return {

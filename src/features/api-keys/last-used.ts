@@ -5,7 +5,7 @@ import { touchKeys } from './sql.ts'
 const WRITE_AFTER_MS = 250
 const AT_MOST_EVERY_MS = 60_000
 
-/** Remembers which keys were used and writes that down in batches, beside the requests and not within them. */
+/** Collects which keys were used and writes `last_used_at` in batches, outside the requests. */
 export function createLastUsed(db: Db) {
   const waiting = new Set<string>()
   const writtenAt = new Map<string, number>()
@@ -18,7 +18,7 @@ export function createLastUsed(db: Db) {
     const now = performance.now()
     for (const [id, at] of writtenAt) if (now - at > AT_MOST_EVERY_MS) writtenAt.delete(id)
     for (const id of ids) writtenAt.set(id, now)
-    // Only a hint for people: a write lost in an outage is made up for by the next use.
+    // Informational only: after a failed write the next use writes it again.
     await db.run(SYSTEM, touchKeys(ids)).catch(() => {
       for (const id of ids) writtenAt.delete(id)
     })

@@ -45,8 +45,8 @@ export type ApiKeys = {
 
 export function createApiKeys(deps: {
   db: Db
-  /** This process forgets the key at once; the others hear of it from the database. */
-  revoked: (keyId: string) => void
+  /** Drops the key from this process's cache at once; other processes read the revocation from the database. */
+  onRevoked: (keyId: string) => void
 }): ApiKeys {
   const { db } = deps
   const keys = createKeys(db)
@@ -54,7 +54,7 @@ export function createApiKeys(deps: {
 
   const revoke = async (id: string, owner: string | null, act?: AuditSource): Promise<Reply> => {
     await keys.revoke(id, owner, act)
-    deps.revoked(id)
+    deps.onRevoked(id)
     return noContent
   }
 
@@ -68,7 +68,7 @@ export function createApiKeys(deps: {
     route('POST /api/auth/api-keys', {
       summary: 'Make an API key',
       auth: 'user',
-      // Keys are let in only to be told why they are refused here.
+      // Keys pass the guard so that the handler can refuse them with a specific message.
       access: 'read',
       accepts: ownInput,
       answers: { 201: madeKey },
@@ -117,7 +117,7 @@ export function createApiKeys(deps: {
   ]
   return {
     routes,
-    // Verdicts about keys are cached for a minute at most, so a key in use is seen here about that often.
+    // Resolved keys are cached for at most a minute, so a key in use reaches this about once a minute.
     async resolveApiKey(hash) {
       const who = await keys.resolve(hash)
       if (who) lastUsed.mark(who.keyId)

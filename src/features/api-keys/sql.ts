@@ -2,7 +2,7 @@ import { type Sql, sql } from '../../db/sql.ts'
 
 export type Scope = '*' | 'readonly' | 'readwrite'
 
-/** A key as every answer shows it; the key itself is shown once, when it is made. */
+/** A key as the API shows it; its secret is shown only in the answer that creates it. */
 export type KeyRecord = {
   id: string
   userId: string
@@ -49,7 +49,7 @@ export const ownersExist = (userId: string, appId: string | null): Sql => sql`
   select exists (select from svc.users where id = ${userId}::uuid) as "user",
          ${appId}::uuid is null or exists (select from svc.apps where id = ${appId}::uuid) as app`
 
-/** Returns a row only for the revocation that took effect; all processes forget the key in the same transaction. */
+/** Returns a row if the key was revoked by this call; the same transaction notifies all processes. */
 export const revokeKey = (id: string, owner: string | null): Sql => sql`
   with gone as (
     update svc.api_keys set revoked_at = now()
@@ -68,7 +68,7 @@ export const touchKeys = (ids: readonly string[]): Sql => sql`
   update svc.api_keys set last_used_at = now()
   where id = any(${ids}::uuid[]) and (last_used_at is null or last_used_at < now() - interval '1 minute')`
 
-/** For an account whose owner turned out to be another person than the one who made the keys. */
+/** For an account whose address was proven by someone other than the creator of its keys. */
 export const revokeKeysOf = (userId: string): Sql => sql`
   with gone as (
     update svc.api_keys set revoked_at = now() where user_id = ${userId}::uuid and revoked_at is null returning id

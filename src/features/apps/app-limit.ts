@@ -3,14 +3,14 @@ import { SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { limitOfApp } from './sql.ts'
 
-export type AppLimit = { /** Requests … */ max: number /** … per window. */; seconds: number }
+export type AppLimit = { /** Requests per window. */ max: number; seconds: number }
 
-/** A changed limit holds on every process within this time. */
+/** Every process applies a changed limit within this time. */
 const FRESH_MS = 1000
 
 export function createAppLimits(db: Db) {
   const cache = new LRUCache<string, { limit: Promise<AppLimit | null> }>({
-    // A size, because `max` would take the room for all of them at once.
+    // `maxSize` instead of `max`, which would allocate all entries up front.
     maxSize: 10_000,
     sizeCalculation: () => 1,
     ttl: FRESH_MS,
@@ -19,8 +19,8 @@ export function createAppLimits(db: Db) {
   return {
     /** Null: the app has no limit. Concurrent requests share one lookup. */
     appLimit(appId: string): Promise<AppLimit | null> {
-      const known = cache.get(appId)
-      if (known) return known.limit
+      const cached = cache.get(appId)
+      if (cached) return cached.limit
       const entry = { limit: db.rows<AppLimit>(SYSTEM, limitOfApp(appId)).then(([limit]) => limit ?? null) }
       entry.limit.catch(() => {
         if (cache.peek(appId) === entry) cache.delete(appId)

@@ -53,13 +53,13 @@ export type Apps = {
 
 export function createApps(deps: {
   db: Db
-  /** What else ends with an app, e.g. its OAuth clients; part of the same flight. */
+  /** Statements that end what belongs to an app, e.g. its OAuth clients; part of the same flight. */
   endWithApp?: (appId: string) => readonly Sql[]
 }): Apps {
   const { db, endWithApp = () => [] } = deps
   const limits = createAppLimits(db)
 
-  const found = ([app]: AppRow[]): AppRow => {
+  const requireApp = ([app]: AppRow[]): AppRow => {
     if (!app) throw notFound('app not found', 'app_not_found')
     return app
   }
@@ -97,7 +97,7 @@ export function createApps(deps: {
       auth: 'admin',
       params: byId,
       answers: { 200: app },
-      handle: async ({ params }) => json(200, found(await db.rows<AppRow>(SYSTEM, appById(params.id)))),
+      handle: async ({ params }) => json(200, requireApp(await db.rows<AppRow>(SYSTEM, appById(params.id)))),
     }),
     route('PUT /api/admin/apps/{id}', {
       summary: 'Replace all fields of an app but its owner',
@@ -109,7 +109,7 @@ export function createApps(deps: {
       handle: async (call) => {
         const { id } = call.params
         const update = audited(call.audit(), updateApp(id, fieldsOf(call.body)), MADE_ROW)
-        const changed = found(await db.rows<AppRow>(SYSTEM, update))
+        const changed = requireApp(await db.rows<AppRow>(SYSTEM, update))
         limits.forget(id)
         return json(200, changed)
       },
@@ -133,7 +133,7 @@ export function createApps(deps: {
   return { routes, appLimit: limits.appLimit }
 }
 
-/** All fields of an app but its owner; what is absent is empty. */
+/** All fields of an app except its owner, with defaults for absent ones. */
 function fieldsOf(given: t.TypeOf<typeof change>): AppFields {
   const { description = '', rateLimitRps = 0, rateLimitWindowSeconds = 0 } = given
   const name = given.name.trim()

@@ -35,7 +35,7 @@ export const updateApp = (id: string, app: AppFields): Sql => sql`
          rate_limit_window_seconds = ${app.rateLimitWindowSeconds}::int, updated_at = now()
   where id = ${id}::uuid returning ${columns}`
 
-/** Held until the app is gone, so that no key can be made for it in between and outlive it. */
+/** Locks the app until it is deleted, so that no key can be created for it in between. */
 export const lockApp = (id: string): Sql => sql`select from svc.apps where id = ${id}::uuid for update`
 
 export const revokeKeysOfApp = (id: string): Sql => sql`

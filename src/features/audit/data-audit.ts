@@ -29,18 +29,18 @@ const LAST_RETRY_MS = 3_600_000
 const OFF: AuditSettings = { all_tables: false, tables: [] }
 
 /**
- * Entries for changes of data, made from the change log by one process at a time, exactly one for each change. What counts
- * is the settings of the process that started last, kept in the database: all processes agree on what is audited.
+ * Writes one audit entry for each change of data, from the change log, in one process at a time. The settings of the
+ * process that started last are kept in the database, so all processes agree on what is audited.
  */
 export class DataAudit {
   readonly #deps: DataAuditDeps
-  /** Tables whose trigger could not be made; tried again after a while, and then after twice as long. */
+  /** Tables whose trigger could not be created; retried with a doubling delay. */
   readonly #refused = new Set<number>()
   #retryMs = FIRST_RETRY_MS
   #retry: NodeJS.Timeout | undefined
 
   #isWatching = false
-  #isAskedToWatch = false
+  #isWatchPending = false
 
   constructor(deps: DataAuditDeps) {
     this.#deps = deps
@@ -48,8 +48,8 @@ export class DataAudit {
 
   async start(): Promise<void> {
     const { schema, log } = this.#deps
-    await this.#settle()
-    // Before the server listens, so that no change of its own callers is missed while a trigger is made.
+    await this.#storeSettings()
+    // Before the server listens, so that no change by its clients precedes a trigger.
     await this.#watch()
     schema.onChange(() => void this.#watch())
     log.followDurably('audit', { wanted: anyAudited, effect: auditedChanges, onBatch: () => undefined })
@@ -59,29 +59,29 @@ export class DataAudit {
     clearTimeout(this.#retry)
   }
 
-  /** Nobody changes what is audited without a trace: the switch is an entry itself. */
-  async #settle(): Promise<void> {
+  /** Stores the settings; a change of what is audited is itself audited. */
+  async #storeSettings(): Promise<void> {
     const { all_tables, tables } = this.#deps.settings
-    const wanted = { all_tables, tables: [...new Set(tables)].sort() }
+    const next = { all_tables, tables: [...new Set(tables)].sort() }
     await this.#deps.db.tx(SYSTEM, async (tx) => {
       await tx.run(lockSettings)
       await tx.run(adoptSettings)
       const [before = OFF] = await tx.rows<AuditSettings>(currentSettings)
-      if (JSON.stringify(before) === JSON.stringify(wanted)) return
-      await tx.run(switchSettings(wanted))
+      if (JSON.stringify(before) === JSON.stringify(next)) return
+      await tx.run(switchSettings(next))
       const entry = { who: SYSTEM, action: 'audit.settings', target: 'audit', ip: '' }
-      await tx.run(auditStatement({ ...entry, oldValues: before, newValues: wanted }))
+      await tx.run(auditStatement({ ...entry, oldValues: before, newValues: next }))
     })
   }
 
-  /** Audited tables are watched, so that changes past the API are in the log too. Each trigger is a change of the schema. */
+  /** Creates triggers on audited tables, so that changes that bypass the API are logged too. Each trigger changes the schema. */
   async #watch(): Promise<void> {
-    this.#isAskedToWatch = true
+    this.#isWatchPending = true
     if (this.#isWatching) return
     this.#isWatching = true
     try {
-      while (this.#isAskedToWatch) {
-        this.#isAskedToWatch = false
+      while (this.#isWatchPending) {
+        this.#isWatchPending = false
         for (const table of this.#deps.schema.read().tables.values()) {
           if (table.watched || this.#refused.has(table.oid) || !this.#isAudited(table)) continue
           if (!(await watchTable(this.#deps, table))) this.#refused.add(table.oid)
@@ -111,7 +111,7 @@ export class DataAudit {
   }
 }
 
-/** A sentence for the operator when `audit.tables` names what is not there. */
+/** A warning for the operator if `audit.tables` names unknown tables. */
 export function unknownTables(snapshot: Schema, names: readonly string[]): string[] {
   const known = new Set([...snapshot.tables.values()].flatMap(({ schema, name }) => [name, `${schema}.${name}`]))
   const unknown = names.filter((name) => !known.has(name))

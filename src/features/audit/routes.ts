@@ -41,7 +41,7 @@ const auditQuery = {
   offset: t.integer({ default: 0 }),
 }
 
-/** The trail: who changed what. Admin writes leave their entries themselves; those of data are made here. */
+/** The audit log. Admin routes write their own entries; entries for changes of data are written here. */
 export function createAuditTrail(deps: DataAuditDeps & { retentionDays: number }): Feature {
   const { db, observe, retentionDays } = deps
   const data = new DataAudit(deps)

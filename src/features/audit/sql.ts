@@ -4,7 +4,7 @@ import type { RemoveSlice } from '../../db/sweep.ts'
 
 export type AuditSettings = { all_tables: boolean; tables: readonly string[] }
 
-/** Two processes that start at once switch once. */
+/** Serialises processes that start at the same time. */
 export const lockSettings: Sql = sql`lock table svc.audit_settings in share row exclusive mode`
 
 export const currentSettings: Sql = sql`
@@ -13,22 +13,22 @@ export const currentSettings: Sql = sql`
 export const switchSettings = ({ all_tables: all, tables }: AuditSettings): Sql => sql`
   insert into svc.audit_settings (all_tables, tables) values (${all}, ${tables}::text[])`
 
-/** Moments of another cluster's life, brought by a dump, are before everything that this one committed. */
+/** Transaction ids restored from another cluster's dump count as older than every commit of this one. */
 export const adoptSettings: Sql = sql`
   update svc.audit_settings set since = '1:1:' where pg_snapshot_xmax(since) > pg_snapshot_xmax(pg_current_snapshot())`
 
-/** Once switched off, the log is still read: what was committed before may come late. */
+/** True also after auditing was switched off, because earlier commits may be read late. */
 export const anyAudited: Sql = sql`exists (select from svc.audit_settings where all_tables or tables <> '{}')`
 
-/** Every column by whose name one may guess a secret is there without its value. */
+/** A row with the values of columns masked whose names suggest a secret. */
 const masked = (image: Sql): Sql => sql`(
   select jsonb_object_agg(key, case when key ~* ${SECRET_COLUMN.source} then to_jsonb(${MASK}::text) else value end)
   from jsonb_each(${image}))`
 
-/** What a table is called in an entry, and may be called in the settings: the usual schema need not be named. */
+/** The table's name in entries and settings: without schema if that is `public`. */
 const NAME = sql`case c.schema_name when 'public' then '' else c.schema_name || '.' end || c.table_name`
 
-/** Entries for the changes of the reader's batch. Whoever writes past the API holds the database: an administrator. */
+/** Entries for the changes of the reader's batch. Writes that bypass the API are attributed to an administrator. */
 export const auditedChanges: Sql = sql`
   insert into svc.audit_log (at, actor, action, target, user_id, api_key_id, table_name, record_id, operation, old_values, new_values)
   select c.at,
@@ -47,7 +47,7 @@ export const auditedChanges: Sql = sql`
   where s.all_tables or c.table_name = any(s.tables) or c.schema_name || '.' || c.table_name = any(s.tables)
   order by c.id`
 
-/** One slice, oldest first. */
+/** Removes one slice, oldest first. */
 export const oldAudit =
   (days: number): RemoveSlice =>
   (limit) =>
@@ -77,7 +77,7 @@ export type AuditFilter = {
   offset: number
 }
 
-/** One JSON text: `{items, count, limit, offset}`. Absent facts are left out of an item, its values keep their nulls. */
+/** One JSON text: `{items, count, limit, offset}`. Null fields are left out of an item; nulls inside its values are kept. */
 export function selectAudit(filter: AuditFilter): Sql {
   const conditions: Sql[] = []
   if (filter.table !== undefined) conditions.push(isTable(filter.table))

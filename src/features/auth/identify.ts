@@ -8,7 +8,7 @@ import { type AccessClaims, type Keys, type MfaClaims, readJwt } from './jwt.ts'
 import type { Revocations } from './revocations.ts'
 
 type Of<Kind extends Identity['kind']> = Extract<Identity, { kind: Kind }>
-type Resolve<Found extends Identity> = (text: string) => Promise<Found | undefined>
+type Resolve<Who extends Identity> = (text: string) => Promise<Who | undefined>
 
 export type IdentifyDeps = {
   db: Db
@@ -25,36 +25,36 @@ export type IdentifyDeps = {
 export type IdentifyBearer = (bearer: string) => Identity | Promise<Identity>
 
 /** A verdict and the last moment it may be used; JWTs are good until they expire, the rest is asked again each minute. */
-type KnownBearer = { who: Identity; untilMs: number }
+type CachedBearer = { who: Identity; untilMs: number }
 
-const MAX_VERDICTS = 10_000
-const REASK_MS = 60_000
+const MAX_CACHED = 10_000
+const RECHECK_MS = 60_000
 const MAX_BEARER = 16 * 1024
 
 /** The one place where a bearer becomes an identity. A verdict that is known and fresh costs no query. */
 export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
   const { revocations } = deps
   // A size, because `max` would take the room for all of them at once.
-  const verdicts = new LRUCache<string, KnownBearer>({ maxSize: MAX_VERDICTS, sizeCalculation: () => 1 })
+  const cache = new LRUCache<string, CachedBearer>({ maxSize: MAX_CACHED, sizeCalculation: () => 1 })
 
   revocations.onRevoked((ends) => {
-    for (const [bearer, { who }] of verdicts.entries()) if (ends(who)) verdicts.delete(bearer)
+    for (const [bearer, { who }] of cache.entries()) if (ends(who)) cache.delete(bearer)
   })
 
-  async function judge(bearer: string): Promise<Identity> {
+  async function identify(bearer: string): Promise<Identity> {
     const generation = revocations.generation()
     const who = await recognise(bearer)
     if (!who) throw invalidToken()
     const untilMs = trustedUntil(who)
     // A revocation that arrived meanwhile may be about this bearer: then the verdict is for this request only.
-    if (untilMs !== undefined && generation === revocations.generation()) verdicts.set(bearer, { who, untilMs })
+    if (untilMs !== undefined && generation === revocations.generation()) cache.set(bearer, { who, untilMs })
     return who
   }
 
   function trustedUntil(who: Identity): number | undefined {
     if (who.kind === 'user') return who.expiresAt * 1000
     if (who.kind !== 'key' && who.kind !== 'admin') return undefined
-    return Math.min(revocations.clock.now() + REASK_MS, (who.expiresAt ?? Number.POSITIVE_INFINITY) * 1000)
+    return Math.min(revocations.clock.now() + RECHECK_MS, (who.expiresAt ?? Number.POSITIVE_INFINITY) * 1000)
   }
 
   async function recognise(bearer: string): Promise<Identity | undefined> {
@@ -105,11 +105,11 @@ export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
 
   return (bearer) => {
     if (bearer.length > MAX_BEARER) throw invalidToken()
-    const known = verdicts.get(bearer)
-    if (known === undefined || !revocations.isFresh()) return judge(bearer)
-    if (revocations.clock.now() < known.untilMs) return known.who
-    verdicts.delete(bearer)
-    return judge(bearer)
+    const cached = cache.get(bearer)
+    if (cached === undefined || !revocations.isFresh()) return identify(bearer)
+    if (revocations.clock.now() < cached.untilMs) return cached.who
+    cache.delete(bearer)
+    return identify(bearer)
   }
 }
 

@@ -19,11 +19,11 @@ const GAP_MS = 40
 const TRUST_MS = 1_000
 const PRUNE_EVERY_MS = 600_000
 
-type News = { now: number; xmin: string; salt: string; settings: unknown; revoked: (Revocation & { id: number })[] }
+type AccountState = { now: number; xmin: string; salt: string; settings: unknown; revoked: (Revocation & { id: number })[] }
 
 // Transactions still running at the last poll have an id of at least its xmin, so none of them is skipped when it
 // commits late.
-const newsSince = (xmin: string | undefined): Sql => sql`
+const stateSince = (xmin: string | undefined): Sql => sql`
   select json_build_object(
     'now', extract(epoch from clock_timestamp()) * 1000,
     'xmin', pg_snapshot_xmin(pg_current_snapshot())::text,
@@ -48,7 +48,7 @@ export class Revocations {
   readonly #db: Db & Notifications
   readonly #observe: Observe
   readonly #listeners: ((ends: Ends) => void)[] = []
-  #known: News | undefined
+  #state: AccountState | undefined
   #seen = new Set<number>()
   #clockOffset = 0
   #readAt = Number.NEGATIVE_INFINITY
@@ -124,23 +124,23 @@ export class Revocations {
     await this.#loop?.stop()
   }
 
-  #current(): News {
-    if (!this.#known) throw new Error('revocations have not been read yet')
-    return this.#known
+  #current(): AccountState {
+    if (!this.#state) throw new Error('revocations have not been read yet')
+    return this.#state
   }
 
   async #poll(): Promise<undefined> {
     const startedAt = performance.now()
-    const before = this.#known
-    const text = await this.#db.fly(SYSTEM, newsSince(before?.xmin), { timeoutMs: 2_000 })
-    const news = JSON.parse(text ?? 'null') as News
-    this.#clockOffset = news.now - (startedAt + performance.now()) / 2
-    const fresh = news.revoked.filter(({ id }) => !this.#seen.has(id))
-    this.#seen = new Set(news.revoked.map(({ id }) => id))
-    this.#known = news
+    const before = this.#state
+    const text = await this.#db.fly(SYSTEM, stateSince(before?.xmin), { timeoutMs: 2_000 })
+    const state = JSON.parse(text ?? 'null') as AccountState
+    this.#clockOffset = state.now - (startedAt + performance.now()) / 2
+    const fresh = state.revoked.filter(({ id }) => !this.#seen.has(id))
+    this.#seen = new Set(state.revoked.map(({ id }) => id))
+    this.#state = state
     // Transaction ids that go back mean another database, e.g. a restored one: nothing known is about it.
-    if (before && BigInt(news.xmin) < BigInt(before.xmin)) this.#notify(() => true)
-    const isRotated = before !== undefined && before.salt !== news.salt
+    if (before && BigInt(state.xmin) < BigInt(before.xmin)) this.#notify(() => true)
+    const isRotated = before !== undefined && before.salt !== state.salt
     this.apply(isRotated ? [...fresh, { kind: 'all_users', subject: '' }] : fresh)
     // Only now: what was read before is trusted again from the moment it is applied.
     this.#readAt = startedAt

@@ -40,7 +40,7 @@ export type AuthFeature = {
 export function createAuth(deps: AuthDeps): AuthFeature {
   const { db, revocations, config } = deps
   const keys = keysOfSalt(deps.rootSecret, () => revocations.salt())
-  const settings = createSettings({ db, configured: config, known: revocations })
+  const settings = createSettings({ db, configured: config, stored: revocations })
   const sessions = createSessions({ db, revocations, keys, config })
   let sweeping: Loop | undefined
 

@@ -34,15 +34,15 @@ export type SettingsStore = {
   replace(next: AuthSettings, act: AuditSource): Promise<void>
 }
 
-type Known = { settings(): unknown; refresh(): Promise<void> }
+type StoredSettings = { settings(): unknown; refresh(): Promise<void> }
 
-export function createSettings(deps: { db: Db; configured: AuthSettings; known: Known }): SettingsStore {
+export function createSettings(deps: { db: Db; configured: AuthSettings; stored: StoredSettings }): SettingsStore {
   const inForce = (stored: unknown): AuthSettings => {
     if (typeof stored !== 'object' || stored === null) return pick((name) => deps.configured[name])
     return pick((name) => Reflect.get(stored, name) === true)
   }
   return {
-    current: () => inForce(deps.known.settings()),
+    current: () => inForce(deps.stored.settings()),
     replace: async (next, act) => {
       await changeAudited(
         deps.db,
@@ -56,7 +56,7 @@ export function createSettings(deps: { db: Db; configured: AuthSettings; known: 
         },
         (before) => act.audit({ target: 'auth_settings', oldValues: before, newValues: next }),
       )
-      await deps.known.refresh()
+      await deps.stored.refresh()
     },
   }
 }

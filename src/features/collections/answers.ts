@@ -1,7 +1,7 @@
 import * as t from '../../core/json-type.ts'
 import { pageQuery } from '../../core/page.ts'
 
-/** What the endpoints of a table take and answer; the columns are the database's. */
+/** Contracts of the collection endpoints. The columns of a row come from the database. */
 
 export const tableParam = t.string({ description: '`table` or `schema.table`' })
 export const byKey = {

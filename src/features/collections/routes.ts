@@ -22,13 +22,13 @@ import { createRow, deleteRow, updateRow } from './write/write-rows.ts'
 export type CollectionsDeps = {
   db: Db
   schema: SchemaCache
-  /** Writes are logged, and its reader woken when they are committed. */
+  /** Writes are appended to it; its reader is woken after the commit. */
   log: Pick<ChangeLog, 'appender' | 'wake'>
   listDeps: ListDeps
   trigrams: Trigrams
   /** Undefined: no provider is configured. */
   embed: Embed | undefined
-  /** The same in all processes. */
+  /** Must have the same key in all processes. */
   cursors: Cursors
 }
 
@@ -54,7 +54,7 @@ export function createCollections({ db, schema, log, listDeps, trigrams, embed, 
         if (call.query['aggregate'] !== undefined) {
           return at(call, async (target) => jsonText(200, await listAggregates(reader, call, target)))
         }
-        // A cursor with a vector mode is refused, and says so.
+        // parseCursor refuses vector parameters with an error of its own.
         const near = call.query['cursor'] === undefined ? parseVectors(call.query) : undefined
         if (near) return at(call, async (target) => jsonText(200, await listNear(reader, call, target, near)))
         if (needsTrigrams(call.query)) await trigrams.ensureInstalled()

@@ -9,7 +9,7 @@ import { plainTextOf } from './plain-text.ts'
 import type { MailTransport } from './transport.ts'
 
 const KIND = 'mail'
-/** A link in a mail is stale after an hour at most, so trying much longer helps nobody. */
+/** Links in mails expire after an hour at most, so longer retries are useless. */
 const RETRY_DELAYS = [5, 15, 60, 300, 900, 1800]
 
 type Queued = { id: string; template: string; to: string; variables: TemplateVariables }
@@ -31,7 +31,7 @@ export function createMailer(deps: {
     const rendered = await templates
       .renderOrFallBack(template, { AppName: appName, ...variables })
       .catch((error: unknown) => {
-        // A template that is wrong stays wrong; a database that is away comes back.
+        // A broken template will not render later either; a database outage passes.
         if (error instanceof AppError && error.status < 500) throw new GiveUp(reasonOf(error))
         throw error
       })
@@ -56,7 +56,7 @@ export function createMailer(deps: {
     },
     wakeMail: (): void => queue.wake(KIND),
 
-    /** For an administrator who waits for the outcome. */
+    /** Sends without the queue, for an administrator who waits for the result. */
     async sendNow(template: string, to: string, rendered: Rendered): Promise<void> {
       try {
         await deliver(randomUUID(), to, rendered)

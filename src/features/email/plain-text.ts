@@ -1,4 +1,4 @@
-/** The HTML parser's time grows with the square of the nesting; no honest mail has this many elements. */
+/** Limits the HTML parser, whose time grows with the square of the nesting. */
 const MAX_ELEMENTS = 15_000
 
 let convert: ((html: string) => string) | undefined

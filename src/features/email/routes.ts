@@ -17,7 +17,7 @@ import { plainTextOf } from './plain-text.ts'
 import type { MailConfig, MailTransport } from './transport.ts'
 import { webhookMailTransport } from './webhook-transport.ts'
 
-/** Room to tell an oversized template from an oversized request. */
+/** Larger than any template, so that an oversized template gets its own error. */
 const BODY_LIMIT = 12 * 1024 * 1024
 
 const source = { subjectTemplate: t.string(), htmlTemplate: t.string() }
@@ -148,7 +148,7 @@ export function createEmail(deps: {
         const key = templateKey(body.templateKey)
         const to = mailAddress(body.to)
         const rendered = await templates.render(key, body.variables ?? {})
-        // What a mail server took cannot be taken back.
+        // A sent mail cannot be rolled back, so the entry is written first.
         await auditedEffect(db, call.audit({ target: key }), () => mailer.sendNow(key, to, rendered))
         return json(200, { status: 'sent' })
       },

@@ -12,14 +12,14 @@ export function smtpTransport({ from, from_name, smtp }: MailConfig): MailTransp
     const transporter = createTransport({
       pool: true,
       maxConnections: 4,
-      // For an idle connection the server had closed meanwhile; beyond that the queue retries.
+      // Covers an idle connection that the server closed; for other failures the queue retries.
       maxRequeues: 1,
       host: smtp.host,
       port: smtp.port,
       secure: smtp.tls === 'tls',
       requireTLS: smtp.tls === 'starttls',
       ignoreTLS: smtp.tls === 'none',
-      // A relay on this very machine seldom has a certificate for `localhost`, and nobody sits in between.
+      // A relay on this machine rarely has a certificate for `localhost`, and loopback cannot be intercepted.
       tls: { rejectUnauthorized: !LOOPBACK.test(smtp.host) },
       ...(smtp.username && { auth: { user: smtp.username, pass: smtp.password } }),
       connectionTimeout: 10_000,
@@ -28,7 +28,7 @@ export function smtpTransport({ from, from_name, smtp }: MailConfig): MailTransp
       disableFileAccess: true,
       disableUrlAccess: true,
     })
-    // An idle connection that breaks is nobody's failure; a message that fails is told by sendMail.
+    // Errors of idle connections are harmless; sendMail reports failed messages.
     transporter.on('error', () => {})
     return transporter
   }
@@ -44,7 +44,7 @@ export function smtpTransport({ from, from_name, smtp }: MailConfig): MailTransp
           html,
           text,
           messageId: `<${id}@${from.split('@').at(-1)}>`,
-          // RFC 3834: no out-of-office answers to these.
+          // RFC 3834: suppresses out-of-office replies.
           headers: { 'Auto-Submitted': 'auto-generated' },
         })
       } catch (error) {
@@ -58,7 +58,7 @@ export function smtpTransport({ from, from_name, smtp }: MailConfig): MailTransp
   }
 }
 
-/** RFC 5321, section 4.2.1: 5yz is a permanent failure, 4yz one that may pass. */
+/** RFC 5321, section 4.2.1: 5yz is a permanent failure, 4yz a transient one. */
 const isRefusedRecipient = (error: unknown): boolean => {
   const { code, responseCode } = error as { code?: unknown; responseCode?: unknown }
   return code === 'EENVELOPE' && typeof responseCode === 'number' && responseCode >= 500

@@ -24,7 +24,7 @@ export const saveOverride = (key: string, subject: string, html: string): Sql =>
   set subject_template = excluded.subject_template, html_template = excluded.html_template, updated_at = now()
   returning ${columns}`
 
-/** What the audit keeps of it: the text may be long, and is there to be read. */
+/** Values for the audit entry, without the HTML, which may be long. */
 export const NEW_OVERRIDE = {
   newValues: sql`jsonb_build_object('subjectTemplate', svc_changed."subjectTemplate", 'enabled', svc_changed.enabled)`,
 }

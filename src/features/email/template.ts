@@ -4,7 +4,7 @@ const KEY = /^[a-z][a-z0-9]*(\.[a-z][a-z0-9_]*)+$/
 const MAX_KEY = 200
 const MAX_SUBJECT = 1000
 const MAX_HTML = 256_000
-/** A short template full of placeholders may not blow a long value up without bound. */
+/** Limits a template that repeats a long value many times. */
 const MAX_RENDERED = 1_000_000
 const NAME = /^\.?([A-Za-z][A-Za-z0-9_]*)$/
 
@@ -12,7 +12,7 @@ export type TemplateSource = { subject: string; html: string }
 export type Rendered = { subject: string; html: string }
 export type TemplateVariables = Readonly<Record<string, unknown>>
 
-/** Text between placeholders, and the names in them: always text, name, text, …, text. */
+/** Alternating text and placeholder names; `texts` has one more item than `names`. */
 type Template = { texts: string[]; names: string[] }
 
 export function templateKey(text: string): string {
@@ -35,17 +35,17 @@ export function renderTemplate(source: TemplateSource, variables: TemplateVariab
     html: fill(parse(source.html), variables, (value, before, after) => {
       const address = ADDRESS_BEGUN.exec(before)?.[1]
       const isSafe = address === undefined || isSafeAddress(address + value + (/^[^"'\s>]*/.exec(after)?.[0] ?? ''))
-      return isSafe ? escapeHtml(value) : '#'
+      return isSafe ? escapeValue(value) : '#'
     }),
   }
 }
 
-/** What a link begins with, when the text so far ends within one. */
+/** Matches text that ends inside a link attribute; group 1 is the address so far. */
 const ADDRESS_BEGUN = /<[^<>]*\s(?:href|src)\s*=\s*["']?([^"'>]*)$/i
 const SCHEME = /^([a-z][a-z0-9+.-]*):/i
 const SAFE_SCHEMES = new Set(['http', 'https', 'mailto', 'tel'])
 
-/** As browsers read addresses: spaces and controls around them do not count, nor line breaks and tabs inside. */
+/** Like browsers, ignores leading spaces and controls, and tabs and line breaks inside the address. */
 function isSafeAddress(address: string): boolean {
   const scheme = SCHEME.exec(address.replace(/^[\0-\x20]+|[\t\r\n]/g, ''))?.[1]
   return scheme === undefined || SAFE_SCHEMES.has(scheme.toLowerCase())
@@ -59,7 +59,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
   "'": '&#39;',
 }
 
-export const escapeHtml = (text: string): string => text.replace(/[&<>"']/g, (char) => ENTITIES[char] ?? '')
+export const escapeValue = (text: string): string => text.replace(/[&<>"']/g, (char) => ENTITIES[char] ?? '')
 
 function parse(text: string): Template {
   const texts: string[] = []
@@ -93,7 +93,7 @@ function fill({ texts, names }: Template, variables: TemplateVariables, encode: 
 }
 
 function textFor(variables: TemplateVariables, name: string): string {
-  // Own properties only: a name such as `constructor` finds nothing.
+  // Own properties only, so that `constructor` is a missing variable.
   const value = Object.hasOwn(variables, name) ? variables[name] : undefined
   if (value === undefined || value === null)
     throw badRequest(`template render error: missing variable "${name}"`, 'invalid_template')

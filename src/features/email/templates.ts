@@ -16,7 +16,7 @@ import {
 } from './sql.ts'
 import {
   checkTemplate,
-  escapeHtml,
+  escapeValue,
   type Rendered,
   renderTemplate,
   type TemplateSource,
@@ -29,7 +29,7 @@ const sourceOf = (override: Override): TemplateSource => ({
   html: override.htmlTemplate,
 })
 
-/** The templates of this server: the built-in ones, and what the operator wrote over or beside them. */
+/** The built-in templates and the operator's overrides and additions. */
 export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
   const override = async (key: string): Promise<Override | undefined> =>
     (await db.rows<Override>(SYSTEM, overrideOf(key)))[0]
@@ -40,8 +40,8 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
   }
 
   /**
-   * A mail the server itself sends must arrive and must keep its link: an override that does not render,
-   * or renders without the link it was given, gives way to the built-in template.
+   * Mails of the server must arrive with their link: if an override fails to render or omits the link, the built-in
+   * template is used.
    */
   function renderOrFallBack(key: string, own: Override | undefined, variables: TemplateVariables): Rendered {
     const builtin = builtins.get(key)
@@ -82,7 +82,7 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
       return items.sort((a, b) => (a.templateKey < b.templateKey ? -1 : 1))
     },
 
-    /** What a mail of this key is made from now. */
+    /** The template that a mail of this key would use now. */
     async effective(key: string) {
       const own = await enabledOverride(key)
       const builtin = builtins.get(key)
@@ -116,7 +116,7 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
       if ((await db.run(SYSTEM, audited(act.audit({ target: key }), deleteOverride(key)))) === 0) throw missing()
     },
 
-    /** For an administrator: what is wrong with the template is said, not worked around. */
+    /** For an administrator: throws if the template is broken, without falling back. */
     async render(key: string, variables: TemplateVariables): Promise<Rendered> {
       const own = await enabledOverride(key)
       const source = own ? sourceOf(own) : builtins.get(key)
@@ -124,7 +124,7 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
       return renderTemplate(source, variables)
     },
 
-    /** For the mails of the server itself. */
+    /** For mails that the server sends. */
     renderOrFallBack: async (key: string, variables: TemplateVariables): Promise<Rendered> =>
       renderOrFallBack(key, await enabledOverride(key), variables),
   }
@@ -132,8 +132,8 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
 
 export type Templates = ReturnType<typeof createTemplates>
 
-/** The link, code or notice a built-in mail exists for is really in the text. */
+/** Whether the rendered text contains the link, code or notice of the built-in mail. */
 const keepsSecret = (builtin: Builtin, { html }: Rendered, variables: TemplateVariables): boolean =>
   builtin.variables
     .filter((name) => name !== 'AppName')
-    .every((name) => html.includes(escapeHtml(String(variables[name] ?? ''))))
+    .every((name) => html.includes(escapeValue(String(variables[name] ?? ''))))

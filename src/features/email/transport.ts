@@ -1,6 +1,6 @@
-/** A mail as the gateways see it. */
+/** A mail as transports receive it. */
 type Mail = {
-  /** The same on every attempt, so that a receiver can tell a repeat. */
+  /** The same on every attempt, so that a receiver can recognise a repeat. */
   id: string
   to: string
   subject: string
@@ -8,7 +8,7 @@ type Mail = {
   text: string
 }
 
-/** One way to send mail; resolves when the next hop has taken the message. Another gateway is one more small file. */
+/** Sends mail; resolves when the next hop has accepted the message. */
 export interface MailTransport {
   send(mail: Mail): Promise<void>
   close(): void

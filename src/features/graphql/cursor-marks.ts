@@ -4,7 +4,7 @@ import { sortKeys } from '../../db/rows/cursors.ts'
 import type { Order } from '../../db/rows/order.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import { type Ident, type Sql, sql } from '../../db/sql.ts'
-import type { Breaks } from './time-slice.ts'
+import type { TimeSlice } from './time-slice.ts'
 
 /**
  * Cursors of rows in the answer of one operation. PostgreSQL writes the keys of each row behind a word that nobody can
@@ -28,7 +28,7 @@ export class CursorMarks {
   }
 
   /** The JSON text with cursors in it; a thousand rows of a thousand rows each have a million. */
-  async seal(text: string, breaks: Breaks): Promise<string> {
+  async seal(text: string, breaks: TimeSlice): Promise<string> {
     if (this.#word === '') return text
     const pieces: string[] = []
     let done = 0
@@ -37,7 +37,7 @@ export class CursorMarks {
       const [list = '', keys = ''] = text.slice(at + this.#word.length, end).split(':')
       pieces.push(text.slice(done, at), this.#sealed(Number(list), keys))
       done = end
-      await breaks.taken()
+      await breaks.yieldIfOver()
     }
     return pieces.length > 0 ? pieces.join('') + text.slice(done) : text
   }

@@ -21,7 +21,7 @@ import {
   type Limits,
   measureCost,
   readVariables,
-  requireWithin,
+  requireWithinLimits,
 } from './document/document.ts'
 import { validationErrors } from './document/validation.ts'
 import { coerceVariables } from './document/variables.ts'
@@ -29,8 +29,8 @@ import { Introspection } from './introspection.ts'
 import { compileMutation } from './mutation.ts'
 import { type NamedTable, Names } from './names.ts'
 import { type Compilation, compileRows, type Failure, failureOf } from './query.ts'
-import { meaningOf, type Selected, selectionOf } from './selection.ts'
-import { Breaks } from './time-slice.ts'
+import { meaningOf, type SelectedField, selectionOf } from './selection.ts'
+import { TimeSlice } from './time-slice.ts'
 import { TypeSystem } from './type-system.ts'
 import { Conditions } from './where.ts'
 
@@ -92,7 +92,7 @@ export class GraphEngine {
     schema: Schema,
   ): Promise<{ outcome: GraphqlResult; isUnknown: boolean }> {
     const viewer = viewerOf(who)
-    const breaks = new Breaks()
+    const breaks = new TimeSlice()
     try {
       const { document, names: words, isLarge, validIn } = this.#documents.read(request.query)
       const mayIntrospect = this.#deps.mayIntrospect(who)
@@ -101,16 +101,16 @@ export class GraphEngine {
       }
       const operation = chooseOperation(document, request.operationName)
       const said = new Set(words)
-      await breaks.taken()
+      await breaks.yieldIfOver()
       const sizes = readVariables(request.variables, said)
-      requireWithin(measureCost(operation, sizes), this.#deps.limits)
+      requireWithinLimits(measureCost(operation, sizes), this.#deps.limits)
       requireFewAtRoot(operation.node.selectionSet.selections.map(answeredAs))
       const names = this.#namesOf(schema, viewer)
       const system = this.#systemFor(names, said)
       // The tables' names are nobody's business where introspection is refused.
       const options = { maxErrors: MAX_ERRORS, hideSuggestions: !mayIntrospect }
       if (!validIn.has(system)) {
-        await breaks.taken()
+        await breaks.yieldIfOver()
         const refusals = validationErrors(system.schema, document, options)
         if (refusals.length > 0) {
           // Who sends a large one does not make the server look at the schema and read all of it again.
@@ -118,7 +118,7 @@ export class GraphEngine {
         }
         validIn.add(system)
       }
-      await breaks.taken()
+      await breaks.yieldIfOver()
       const variables = coerceVariables(system, operation.node, request.variables, !mayIntrospect)
       const { candidates, cursors } = this.#deps
       const marks = new CursorMarks(cursors)
@@ -188,7 +188,7 @@ export class GraphEngine {
   /** One flight for all; when one of them fails, each is flown alone, so that the others are answered. */
   async #query(
     who: Identity,
-    selected: readonly Selected[],
+    selected: readonly SelectedField[],
     compilation: Compilation,
     signal: CancelSignal,
     data: Map<string, string>,
@@ -207,7 +207,7 @@ export class GraphEngine {
     const [first, ...rest] = statements.map(({ statement }) => statement)
     if (!first) return failures
     const options = { kind: 'slow', plain: true, signal } as const
-    const breaks = new Breaks()
+    const breaks = new TimeSlice()
     const fly = async (list: readonly [Sql, ...Sql[]]): Promise<string[]> => {
       const texts = await this.#deps.db.fly(who, list, options)
       const sealed: string[] = []
@@ -234,7 +234,7 @@ export class GraphEngine {
   /** All or nothing, in the order they stand. */
   async #mutate(
     who: Identity,
-    selected: readonly Selected[],
+    selected: readonly SelectedField[],
     root: GraphQLObjectType,
     compilation: Compilation,
     signal: CancelSignal,
@@ -279,7 +279,7 @@ const answeredAs = (selection: SelectionNode): string | undefined =>
   selection.kind === Kind.FIELD ? (selection.alias ?? selection.name).value : undefined
 
 /** Of a root field of a mutation. */
-function runsUserCode({ field }: Selected): boolean {
+function runsUserCode({ field }: SelectedField): boolean {
   const meaning = field && meaningOf(field)
   return meaning !== undefined && 'of' in meaning && meaning.of.table.runsUserCode
 }
@@ -294,7 +294,7 @@ const refused = (errors: readonly Failure[]): GraphqlResult => ({
 
 /** PostgreSQL's texts as they came, put together in the order of the document. */
 function answered(
-  selected: readonly Selected[],
+  selected: readonly SelectedField[],
   data: ReadonlyMap<string, string>,
   failures: readonly Failure[],
   wrote: boolean,

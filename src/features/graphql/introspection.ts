@@ -21,8 +21,8 @@ import { budgets } from '../../core/budgets.ts'
 import { AppError } from '../../core/errors.ts'
 import type { Names } from './names.ts'
 import type { Compilation } from './query.ts'
-import { type Selected, selectionOf } from './selection.ts'
-import { Breaks, stringifyInSlices } from './time-slice.ts'
+import { type SelectedField, selectionOf } from './selection.ts'
+import { TimeSlice, stringifyInSlices } from './time-slice.ts'
 import { type Roots, TypeSystem } from './type-system.ts'
 
 /**
@@ -43,13 +43,13 @@ export class Introspection {
   answer(
     compilation: Asked,
     document: DocumentNode,
-    asked: readonly Selected[],
+    asked: readonly SelectedField[],
     isWanted: () => boolean,
   ): Promise<Map<string, string>> {
     const work = async (): Promise<Map<string, string>> => {
       const texts = new Map<string, string>()
       if (!isWanted()) return texts
-      const breaks = new Breaks(this.#sliceMs)
+      const breaks = new TimeSlice(this.#sliceMs)
       const whole = await this.#wholeOf(compilation.names, breaks)
       const description = new Description(whole, compilation, document, isWanted, breaks)
       for (const one of asked) texts.set(one.key, await description.textOf(one))
@@ -60,7 +60,7 @@ export class Introspection {
     return answered
   }
 
-  #wholeOf(names: Names, breaks: Breaks): Promise<Whole> {
+  #wholeOf(names: Names, breaks: TimeSlice): Promise<Whole> {
     const known = this.#whole.get(names) ?? wholeOf(names, breaks)
     this.#whole.set(names, known)
     return known
@@ -75,11 +75,11 @@ class Description {
   readonly #compilation: Asked
   readonly #fragments: readonly DefinitionNode[]
   readonly #isWanted: () => boolean
-  readonly #breaks: Breaks
+  readonly #breaks: TimeSlice
   readonly #schema: GraphQLSchema
   #length = 0
 
-  constructor(whole: Whole, compilation: Asked, document: DocumentNode, isWanted: () => boolean, breaks: Breaks) {
+  constructor(whole: Whole, compilation: Asked, document: DocumentNode, isWanted: () => boolean, breaks: TimeSlice) {
     this.#whole = whole
     this.#compilation = compilation
     this.#fragments = document.definitions.filter(({ kind }) => kind === Kind.FRAGMENT_DEFINITION)
@@ -89,7 +89,7 @@ class Description {
   }
 
   /** Of `__schema` or `__type`. */
-  async textOf(asked: Selected): Promise<string> {
+  async textOf(asked: SelectedField): Promise<string> {
     if (asked.node.name.value !== '__schema') return this.#described(merged(asked))
     const { operation, variables } = this.#compilation
     const members: string[] = []
@@ -99,7 +99,7 @@ class Description {
     return `{${members.join(',')}}`
   }
 
-  async #memberText(member: Selected): Promise<string> {
+  async #memberText(member: SelectedField): Promise<string> {
     if (member.node.name.value === 'types') return `[${(await this.#typeTexts(setOf(selectionsOf(member)))).join(',')}]`
     const text = await this.#described({ ...SCHEMA, selectionSet: setOf([merged(member)]) })
     // The one member of an object is between its braces, behind its key.
@@ -111,7 +111,7 @@ class Description {
     for (const name of Object.keys(this.#whole.types)) {
       if (!this.#isWanted()) return texts
       texts.push(await this.#described({ ...TYPE, arguments: [nameIs(name)], selectionSet }))
-      await this.#breaks.taken()
+      await this.#breaks.yieldIfOver()
     }
     return texts
   }
@@ -150,16 +150,16 @@ const isSmall = (type: TypeNode): boolean =>
     ? isSmall(type.type)
     : type.kind === Kind.NAMED_TYPE && (type.name.value === 'Boolean' || type.name.value === 'String')
 
-const selectionsOf = ({ inner }: Selected): SelectionNode[] => inner.flatMap(({ selections }) => selections)
+const selectionsOf = ({ inner }: SelectedField): SelectionNode[] => inner.flatMap(({ selections }) => selections)
 
 /** What several fields of one key ask for together. */
-const merged = (selected: Selected): FieldNode =>
+const merged = (selected: SelectedField): FieldNode =>
   selected.inner.length > 0 ? { ...selected.node, selectionSet: setOf(selectionsOf(selected)) } : selected.node
 
 /** What a GraphQLSchema holds; made by itself, it would go through all types at once. */
 type Whole = Roots & { readonly types: Readonly<Record<string, GraphQLNamedType>> }
 
-async function wholeOf(names: Names, breaks: Breaks): Promise<Whole> {
+async function wholeOf(names: Names, breaks: TimeSlice): Promise<Whole> {
   const roots = await new TypeSystem(names, names.all()).inSlices(breaks)
   const types: Record<string, GraphQLNamedType> = { ...BARE.getTypeMap() }
   const left = [roots.query, ...(roots.mutation ? [roots.mutation] : [])] as GraphQLNamedType[]
@@ -167,7 +167,7 @@ async function wholeOf(names: Names, breaks: Breaks): Promise<Whole> {
     if (types[type.name] === type) continue
     types[type.name] = type
     left.push(...namedIn(type))
-    await breaks.taken()
+    await breaks.yieldIfOver()
   }
   return { ...roots, types }
 }
@@ -187,7 +187,7 @@ const namedIn = (type: GraphQLNamedType): GraphQLNamedType[] =>
  * A schema whose fields at its roots come as promises, each kept after its turn: the library then describes one at a
  * time.
  */
-function inTurns(whole: Whole, breaks: Breaks): GraphQLSchema {
+function inTurns(whole: Whole, breaks: TimeSlice): GraphQLSchema {
   const rootOf = (root: GraphQLObjectType | undefined): GraphQLObjectType | undefined =>
     root ? Object.create(root, { getFields: { value: () => promised(root.getFields(), breaks) } }) : undefined
   const [query, mutation] = [rootOf(whole.query), rootOf(whole.mutation)]
@@ -205,10 +205,10 @@ function inTurns(whole: Whole, breaks: Breaks): GraphQLSchema {
   })
 }
 
-function promised<T>(things: Readonly<Record<string, T>>, breaks: Breaks): Record<string, Promise<T>> {
+function promised<T>(things: Readonly<Record<string, T>>, breaks: TimeSlice): Record<string, Promise<T>> {
   let last: Promise<unknown> = Promise.resolve()
   const entries = Object.entries(things).map(([name, thing]): [string, Promise<T>] => {
-    const turn = last.then(() => breaks.taken()).then(() => thing)
+    const turn = last.then(() => breaks.yieldIfOver()).then(() => thing)
     last = turn
     return [name, turn]
   })

@@ -11,13 +11,13 @@ import { columnsFor } from '../../db/schema/viewer.ts'
 import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../../db/sql.ts'
 import { inputJson } from './input-json.ts'
 import type { NamedTable } from './names.ts'
-import { onConflict } from './on-conflict.ts'
-import { argumentsOf, type Compilation, reachOf, requireAllowed, selectList } from './query.ts'
-import { meaningOf, type Selected, selectionOf } from './selection.ts'
+import { conflictArgument } from './on-conflict.ts'
+import { argumentsOf, type Compilation, whereContext, requireAllowed, selectList } from './query.ts'
+import { meaningOf, type SelectedField, selectionOf } from './selection.ts'
 import { parameter, type WhereInput, whereClause } from './where.ts'
 
 /** A root field of a mutation as one statement that changes, logs and answers its JSON. */
-export function compileMutation(selected: Selected, c: Compilation): Sql {
+export function compileMutation(selected: SelectedField, c: Compilation): Sql {
   const meaning = selected.field && meaningOf(selected.field)
   if (meaning?.kind !== 'insert' && meaning?.kind !== 'update' && meaning?.kind !== 'delete') {
     throw new TypeError('not a mutation')
@@ -59,7 +59,7 @@ function inserted(write: Write, args: WhereInput): Sql {
     kind.bodies.push(rowJson(row, columns))
     kinds.set(key, kind)
   }
-  const conflict = onConflict(write.table, args['on_conflict'])
+  const conflict = conflictArgument(write.table, args['on_conflict'])
   const parts = [...kinds.values()].map(({ columns, bodies }, i) => ({
     name: new Ident(`svc_made${i}`),
     statement: insertOf(write, columns, bodies, conflict),
@@ -115,7 +115,7 @@ function updated(write: Write, args: WhereInput): Sql {
           sql`pg_catalog.json_to_record(${rowJson(given, columns)}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`,
         ]
       : []
-  const where = whereClause(args['where'], table, ROW, reachOf(c))
+  const where = whereClause(args['where'], table, ROW, whereContext(c))
   return updateRows(target, { set: join(changes, COMMA), from: input, where, also: visible(target) }, log)
 }
 
@@ -128,11 +128,11 @@ const changed = (table: NamedTable, input: unknown, value: (column: Column, valu
 
 function deleted(write: Write, args: WhereInput): Sql {
   const { target, table, c, log } = write
-  const where = whereClause(args['where'], table, ROW, reachOf(c))
+  const where = whereClause(args['where'], table, ROW, whereContext(c))
   return deleteRows(target, { where, also: visible(target) }, log)
 }
 
-function answer({ table, target, c, log }: Write, selected: Selected, made: Sql, action: 'upsert' | ChangeAction): Sql {
+function answer({ table, target, c, log }: Write, selected: SelectedField, made: Sql, action: 'upsert' | ChangeAction): Sql {
   const type = getNamedType(selected.field?.type) as GraphQLObjectType
   const fields = selectionOf(selected.inner, type, c.operation, c.variables).map((field) => {
     const kind = field.field && meaningOf(field.field).kind

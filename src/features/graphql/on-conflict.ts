@@ -43,7 +43,7 @@ export function onConflictType(
 }
 
 /** The argument of an insert, already checked against the type. */
-export function onConflict(named: NamedTable, given: unknown): Conflict | undefined {
+export function conflictArgument(named: NamedTable, given: unknown): Conflict | undefined {
   if (given === undefined || given === null) return undefined
   const { constraint, update_columns: merged } = given as WhereInput
   const on = keysOf(named).get(constraint as string)

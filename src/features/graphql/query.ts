@@ -16,8 +16,8 @@ import type { Operation } from './document/document.ts'
 import type { Variables } from './document/variables.ts'
 import type { NamedTable, Names } from './names.ts'
 import { regionsOf } from './regions.ts'
-import { meaningOf, type Selected, selectionOf } from './selection.ts'
-import { buildWhere, type Conditions, type Reach, type WhereInput } from './where.ts'
+import { meaningOf, type SelectedField, selectionOf } from './selection.ts'
+import { buildWhere, type Conditions, type WhereContext, type WhereInput } from './where.ts'
 import { type ListWindow, listWindow } from './window.ts'
 
 /** Everything that one operation is compiled against. */
@@ -44,7 +44,7 @@ export type RowSource = {
 }
 
 /** A root field of a query as one statement that answers its JSON, nested relations included. */
-export function compileRows(selected: Selected, table: NamedTable, c: Compilation): Sql {
+export function compileRows(selected: SelectedField, table: NamedTable, c: Compilation): Sql {
   requireAllowed(table, c)
   const rows = listOf(selected, { table, row: rowAt(0), depth: 0 }, c)
   return sql`select coalesce(pg_catalog.json_agg(j.*)::text, '[]') from (${rows}) as j`
@@ -59,11 +59,11 @@ const rowAt = (depth: number): Ident => new Ident(`svc_r${depth}`)
 const placeOf = ({ table }: NamedTable, { schema, viewer }: Compilation): TableView => ({ schema, table, viewer })
 
 /** The rows of one list, as a select of the keys that were asked for. */
-function listOf(selected: Selected, rows: RowSource, c: Compilation, belongs?: Sql): Sql {
+function listOf(selected: SelectedField, rows: RowSource, c: Compilation, belongs?: Sql): Sql {
   const { table, row } = rows
   const args = argumentsOf(selected, c)
   const before = c.conditions.count
-  const asked = args['where'] ? buildWhere(args['where'] as WhereInput, table, row, reachOf(c)) : undefined
+  const asked = args['where'] ? buildWhere(args['where'] as WhereInput, table, row, whereContext(c)) : undefined
   const regions = regionsOf(args, table, row, c)
   const conditions = [belongs, asked, ...regions.conditions].filter((condition) => condition !== undefined)
   c.conditions.add(1 + ((args['order_by'] ?? []) as unknown[]).length)
@@ -102,7 +102,7 @@ function fromOf(
 }
 
 /** One column per key of the answer. */
-export function selectList(selected: Selected, rows: RowSource, c: Compilation): Sql {
+export function selectList(selected: SelectedField, rows: RowSource, c: Compilation): Sql {
   const type = getNamedType(selected.field?.type) as GraphQLObjectType
   const fields = selectionOf(selected.inner, type, c.operation, c.variables)
   return join(
@@ -111,7 +111,7 @@ export function selectList(selected: Selected, rows: RowSource, c: Compilation):
   )
 }
 
-function fieldValue(selected: Selected, type: GraphQLObjectType, rows: RowSource, c: Compilation): Sql {
+function fieldValue(selected: SelectedField, type: GraphQLObjectType, rows: RowSource, c: Compilation): Sql {
   if (!selected.field) return sql`${type.name}::text`
   const meaning = meaningOf(selected.field)
   switch (meaning.kind) {
@@ -132,7 +132,7 @@ function cursorOf({ table, row, order }: RowSource, c: Compilation): Sql {
   return c.marks.mark(placeOf(table, c), order, row)
 }
 
-function relationOf(selected: Selected, name: string, to: NamedTable, from: RowSource, c: Compilation): Sql {
+function relationOf(selected: SelectedField, name: string, to: NamedTable, from: RowSource, c: Compilation): Sql {
   const step = from.table.relations.get(name)
   if (!step) throw new TypeError(`no relation ${name}`)
   const isOne = step.relation.type === 'many-to-one'
@@ -147,12 +147,12 @@ function relationOf(selected: Selected, name: string, to: NamedTable, from: RowS
   return sql`coalesce((select pg_catalog.json_agg(j.*) from (${listOf(selected, there, c, belongs)}) as j), '[]'::pg_catalog.json)`
 }
 
-export const argumentsOf = ({ field, node }: Selected, c: Compilation): WhereInput =>
+export const argumentsOf = ({ field, node }: SelectedField, c: Compilation): WhereInput =>
   field ? getArgumentValues(field, node, c.variables) : {}
 
-export const reachOf = (c: Compilation): Reach => ({
+export const whereContext = (c: Compilation): WhereContext => ({
   conditions: c.conditions,
-  step: (from, relation) => {
+  follow: (from, relation) => {
     const target = from.relations.get(relation)?.target
     const to = target && c.names.of(target)
     if (!target || !to) throw badRequest(`unknown relation: ${relation}`, 'unknown_relation')

@@ -9,7 +9,7 @@ import type { Candidates } from '../../db/search/candidates.ts'
 import type { Feature } from '../../http/feature.ts'
 import { jsonText, route } from '../../http/route.ts'
 import type { GraphEngine, GraphqlRequest } from './engine.ts'
-import { Breaks } from './time-slice.ts'
+import { TimeSlice } from './time-slice.ts'
 
 export type GraphqlConfig = {
   enabled: boolean
@@ -97,7 +97,7 @@ export function createGraphql(deps: GraphqlDeps): Feature {
       handle: async (call) => {
         const asked = requestOf(call.body)
         // Parsing it was a slice of its own.
-        if (call.bodyText.length > LONG_BODY) await new Breaks(0).taken()
+        if (call.bodyText.length > LONG_BODY) await new TimeSlice(0).yieldIfOver()
         const { text, wrote } = await (await started()).answer(call, asked)
         if (wrote) deps.log.wake()
         return jsonText(200, text)

@@ -14,10 +14,10 @@ import {
 import { badRequest } from '../../core/errors.ts'
 import type { Operation } from './document/document.ts'
 import type { Variables } from './document/variables.ts'
-import type { Meaning } from './type-system.ts'
+import type { FieldMeaning } from './type-system.ts'
 
 /** One key of the answer: the field it shows, and what is asked of that. */
-export type Selected = {
+export type SelectedField = {
   readonly key: string
   readonly node: FieldNode
   /** Undefined for `__typename`. */
@@ -37,7 +37,7 @@ export function selectionOf(
   type: GraphQLObjectType,
   operation: Operation,
   variables: Variables,
-): Selected[] {
+): SelectedField[] {
   const found = new Map<string, { node: FieldNode; inner: SelectionSetNode[] }>()
   const add = (node: FieldNode): void => {
     const key = node.alias?.value ?? node.name.value
@@ -90,4 +90,4 @@ function isIncluded(node: SelectionNode, variables: Variables): boolean {
   return getDirectiveValues(GraphQLIncludeDirective, node, variables)?.['if'] !== false
 }
 
-export const meaningOf = (field: GraphQLField<unknown, unknown>): Meaning => field.extensions as unknown as Meaning
+export const meaningOf = (field: GraphQLField<unknown, unknown>): FieldMeaning => field.extensions as unknown as FieldMeaning

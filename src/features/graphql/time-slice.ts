@@ -1,7 +1,7 @@
 const SLICE_MS = 10
 
 /** Long work asks between its steps whether others have waited long enough, and lets them go first. */
-export class Breaks {
+export class TimeSlice {
   readonly #sliceMs: number
   #since = performance.now()
 
@@ -9,7 +9,7 @@ export class Breaks {
     this.#sliceMs = sliceMs
   }
 
-  async taken(): Promise<void> {
+  async yieldIfOver(): Promise<void> {
     if (performance.now() - this.#since < this.#sliceMs) return
     await new Promise((resolve) => setImmediate(resolve))
     this.#since = performance.now()
@@ -17,11 +17,11 @@ export class Breaks {
 }
 
 /** JSON.stringify of a value whose arrays may be very long, member by member. */
-export async function stringifyInSlices(value: unknown, breaks: Breaks): Promise<string> {
+export async function stringifyInSlices(value: unknown, breaks: TimeSlice): Promise<string> {
   if (Array.isArray(value)) {
     const items: string[] = []
     for (const item of value) {
-      await breaks.taken()
+      await breaks.yieldIfOver()
       items.push(JSON.stringify(item) ?? 'null')
     }
     return `[${items.join(',')}]`

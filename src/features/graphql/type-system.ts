@@ -20,10 +20,10 @@ import { SPATIAL_NAMES } from '../../db/schema/spatial/parse.ts'
 import { CURSOR, enumLabels, type NamedTable, type Names } from './names.ts'
 import { hasUniqueKeys, onConflictType } from './on-conflict.ts'
 import { JsonScalar, scalarOf } from './scalars.ts'
-import type { Breaks } from './time-slice.ts'
+import type { TimeSlice } from './time-slice.ts'
 
 /** What a field of the type system stands for; the compiler reads it back. */
-export type Meaning =
+export type FieldMeaning =
   | { readonly kind: 'rows'; readonly of: NamedTable }
   | { readonly kind: 'column'; readonly column: Column }
   | { readonly kind: 'relation'; readonly name: string; readonly of: NamedTable }
@@ -39,7 +39,7 @@ const OrderBy = new GraphQLEnumType({ name: 'OrderBy', values: { ASC: {}, DESC: 
 const CURSOR_FIELD: Field = {
   type: new GraphQLNonNull(GraphQLString),
   description: 'The place of the row in its list: give it as `after` to continue behind it.',
-  extensions: { kind: 'cursor' } satisfies Meaning,
+  extensions: { kind: 'cursor' } satisfies FieldMeaning,
 }
 
 const COMPARISONS = ['_eq', '_neq', '_gt', '_gte', '_lt', '_lte'] as const
@@ -79,11 +79,11 @@ export class TypeSystem {
   }
 
   /** The roots of a whole database. Their types are made a few at a time, so that others are served meanwhile. */
-  async inSlices(breaks: Breaks): Promise<Roots> {
+  async inSlices(breaks: TimeSlice): Promise<Roots> {
     for (const named of this.#tables) {
       for (const type of [this.#object(named), this.#where(named), this.#orderBy(named)]) type.getFields()
       if (named.isWritable) this.#mutationsOf(named)
-      await breaks.taken()
+      await breaks.yieldIfOver()
     }
     return this.#roots()
   }
@@ -110,17 +110,17 @@ export class TypeSystem {
           objects: { type: nonNull(listOf(this.#insertInput(named))) },
           ...this.#onConflict(named),
         },
-        extensions: { kind: 'insert', of: named } satisfies Meaning,
+        extensions: { kind: 'insert', of: named } satisfies FieldMeaning,
       },
       [`update_${named.field}`]: {
         type,
         args: { where, ...this.#changes(named) },
-        extensions: { kind: 'update', of: named } satisfies Meaning,
+        extensions: { kind: 'update', of: named } satisfies FieldMeaning,
       },
       [`delete_${named.field}`]: {
         type,
         args: { where },
-        extensions: { kind: 'delete', of: named } satisfies Meaning,
+        extensions: { kind: 'delete', of: named } satisfies FieldMeaning,
       },
     }
     this.#writes.set(named, fields)
@@ -139,7 +139,7 @@ export class TypeSystem {
   }
 
   /** A list of rows with the arguments that every list takes. */
-  #rows(named: NamedTable, meaning: Meaning): Field {
+  #rows(named: NamedTable, meaning: FieldMeaning): Field {
     return {
       type: new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(this.#object(named)))),
       args: {
@@ -174,11 +174,11 @@ export class TypeSystem {
           made[column.name] = {
             type: this.#output(column),
             ...(column.comment !== undefined && { description: column.comment }),
-            extensions: { kind: 'column', column } satisfies Meaning,
+            extensions: { kind: 'column', column } satisfies FieldMeaning,
           }
         }
         for (const [relation, target] of this.#relations(named)) {
-          const meaning: Meaning = { kind: 'relation', name: relation, of: target }
+          const meaning: FieldMeaning = { kind: 'relation', name: relation, of: target }
           const isOne = named.relations.get(relation)?.relation.type === 'many-to-one'
           made[relation] = isOne ? { type: this.#object(target), extensions: meaning } : this.#rows(target, meaning)
         }
@@ -272,11 +272,11 @@ export class TypeSystem {
         fields: {
           affected_rows: {
             type: new GraphQLNonNull(GraphQLInt),
-            extensions: { kind: 'affected_rows' } satisfies Meaning,
+            extensions: { kind: 'affected_rows' } satisfies FieldMeaning,
           },
           returning: {
             type: new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(this.#object(named)))),
-            extensions: { kind: 'returning' } satisfies Meaning,
+            extensions: { kind: 'returning' } satisfies FieldMeaning,
           },
         },
       })

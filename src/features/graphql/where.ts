@@ -8,9 +8,9 @@ import { Json } from './scalars.ts'
 
 export type WhereInput = Readonly<Record<string, unknown>>
 
-export type Reach = {
+export type WhereContext = {
   /** How a step to another table is taken, or why it may not be. */
-  readonly step: (from: NamedTable, relation: string) => { to: NamedTable; isAllowed: boolean }
+  readonly follow: (from: NamedTable, relation: string) => { to: NamedTable; isAllowed: boolean }
   readonly conditions: Conditions
 }
 
@@ -41,14 +41,14 @@ const COMPARISONS: Readonly<Record<string, Comparison>> = {
 }
 
 /** ` where …`, or nothing. */
-export function whereClause(input: unknown, table: NamedTable, row: Ident, reach: Reach): Sql {
+export function whereClause(input: unknown, table: NamedTable, row: Ident, reach: WhereContext): Sql {
   const condition =
     input === undefined || input === null ? undefined : buildWhere(input as WhereInput, table, row, reach)
   return condition ? sql` where ${condition}` : EMPTY
 }
 
 /** A boolean expression over the row; undefined when nothing is asked, which every row passes. */
-export function buildWhere(input: WhereInput, table: NamedTable, row: Ident, reach: Reach, depth = 1): Sql | undefined {
+export function buildWhere(input: WhereInput, table: NamedTable, row: Ident, reach: WhereContext, depth = 1): Sql | undefined {
   const all = Object.entries(input).flatMap(([key, value]): Sql[] => {
     if (value === undefined) return []
     if (value === null) throw badRequest(`where.${key} must not be null`, 'invalid_filter')
@@ -63,7 +63,7 @@ function conditionOn(
   value: unknown,
   table: NamedTable,
   row: Ident,
-  reach: Reach,
+  reach: WhereContext,
   depth: number,
 ): Sql | undefined {
   reach.conditions.add(Array.isArray(value) ? value.length : 1)
@@ -76,10 +76,10 @@ function conditionOn(
   return related(key, value as WhereInput, table, row, reach, depth)
 }
 
-function related(key: string, value: WhereInput, table: NamedTable, row: Ident, reach: Reach, depth: number): Sql {
+function related(key: string, value: WhereInput, table: NamedTable, row: Ident, reach: WhereContext, depth: number): Sql {
   const step = table.relations.get(key)
   if (!step) throw badRequest(`unknown relation: ${key}`, 'unknown_relation')
-  const { to, isAllowed } = reach.step(table, key)
+  const { to, isAllowed } = reach.follow(table, key)
   if (!isAllowed) return sql`false`
   const there = new Ident(`svc_w${depth}`)
   const inner = buildWhere(value, to, there, reach, depth + 1)
@@ -87,7 +87,7 @@ function related(key: string, value: WhereInput, table: NamedTable, row: Ident, 
     where ${joined(step, table.table, row, there)}${inner ? sql` and ${inner}` : EMPTY})`
 }
 
-function compared(column: Column, operators: WhereInput, row: Ident, { conditions }: Reach): Sql {
+function compared(column: Column, operators: WhereInput, row: Ident, { conditions }: WhereContext): Sql {
   const entries = Object.entries(operators).filter(([, value]) => value !== undefined)
   if (entries.length === 0) throw badRequest(`where.${column.name} needs an operator`, 'invalid_filter')
   return join(

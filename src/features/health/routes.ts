@@ -16,7 +16,7 @@ const state = t.object({
   database: t.optional(t.oneOf(['ok', 'unreachable'])),
 })
 
-/** Load balancers ask this all the time: no query, no allocation, the state is watched elsewhere. */
+/** Polled constantly by load balancers: runs no query and allocates nothing. */
 export function createHealth({ databaseState, draining }: HealthDeps): { routes: Route[] } {
   return {
     routes: [

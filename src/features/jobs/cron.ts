@@ -4,7 +4,7 @@ import { badRequest } from '../../core/errors.ts'
 const MONTHS = 'jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec'
 const DAYS = 'sun|mon|tue|wed|thu|fri|sat'
 
-/** POSIX: `*`, values, ranges and lists of them; steps and names as every cron has them. */
+/** POSIX: `*`, values, ranges and lists; also steps and names, as in other crons. */
 const field = (value: string): RegExp => {
   const item = `(?:\\*|(?:${value})(?:-(?:${value}))?)(?:/[0-9]{1,2})?`
   return new RegExp(`^${item}(?:,${item})*$`, 'i')
@@ -13,10 +13,10 @@ const NUMBER = '[0-9]{1,2}'
 const FIELDS = [field(NUMBER), field(NUMBER), field(NUMBER), field(`${NUMBER}|${MONTHS}`), field(`${NUMBER}|${DAYS}`)]
 const LONGEST_EXPRESSION = 200
 
-/** A wall clock that is never shown, such as one within the hour that summer time skips, is at most this far from one that is. */
+/** A skipped wall clock time, as when summer time begins, is at most this far from one that exists. */
 const DAY_MS = 86_400_000
 const MINUTE_MS = 60_000
-/** More repeated wall clock times than any change of the clocks makes. */
+/** Upper bound of the due times that one clock change can repeat. */
 const MOST_SKIPPED = 3 * 1440
 
 /**
@@ -27,7 +27,7 @@ export class CronTimes {
   readonly #cron: Cron
   readonly #zone: Zone
 
-  /** 400 for what is not a cron expression of five fields, is never due, or names no time zone. */
+  /** Throws 400 for an invalid expression, one that is never due, and an unknown time zone. */
   constructor(expression: string, timezone: string) {
     this.#zone = new Zone(timezone)
     this.#cron = parsed(expression)
@@ -88,7 +88,7 @@ class Zone {
     }
   }
 
-  /** What the clock on the wall shows. */
+  /** The local time, written as UTC. */
   wallAt(instant: Date): Date {
     if (!this.#clock) return new Date(Math.floor(instant.getTime() / 1000) * 1000)
     const shown = new Map(this.#clock.formatToParts(instant).map(({ type, value }) => [type, Number(value)]))
@@ -98,7 +98,7 @@ class Zone {
     )
   }
 
-  /** The first instant at which the clock shows this time or, when it skips it, a later one. */
+  /** The first instant at which the clock shows this time or, if it is skipped, a later one. */
   firstInstant(wall: Date): Date {
     const at = wall.getTime()
     const offsets = [-DAY_MS, DAY_MS].map((far) => this.#offset(at + far))

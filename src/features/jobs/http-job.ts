@@ -23,7 +23,7 @@ export const httpJob =
       .request({
         method,
         url,
-        // The same over all attempts, so that a receiver can recognise a repetition.
+        // The same on every attempt, so that a receiver can recognise a repeat.
         headers: { 'user-agent': `Savanna/${version}`, 'idempotency-key': id, ...headers },
         ...(body !== undefined && { body }),
         timeoutMs: TIMEOUT_MS,
@@ -48,12 +48,12 @@ function requestOf({
   body,
 }: JobRun['payload']): Pick<OutgoingRequest, 'url' | 'method' | 'body'> & { headers: Record<string, string> } {
   if (typeof url !== 'string' || url === '') throw new GiveUp('url is required')
-  const known = METHODS.find((one) => one === String(method).toUpperCase())
-  if (!known) throw new GiveUp(`method must be one of: ${METHODS.join(', ')}`)
-  return { url, method: known, ...contentOf(headersOf(headers), body) }
+  const allowed = METHODS.find((one) => one === String(method).toUpperCase())
+  if (!allowed) throw new GiveUp(`method must be one of: ${METHODS.join(', ')}`)
+  return { url, method: allowed, ...contentOf(headersOf(headers), body) }
 }
 
-/** In lower case, so that one that is given replaces ours. */
+/** Lower-case names, so that a given header replaces the default. */
 function headersOf(headers: unknown): Record<string, string> {
   const isTable = typeof headers === 'object' && headers !== null && !Array.isArray(headers)
   const entries: [string, unknown][] = isTable ? Object.entries(headers) : []
@@ -63,7 +63,7 @@ function headersOf(headers: unknown): Record<string, string> {
   return Object.fromEntries(entries.map(([name, value]) => [name.toLowerCase(), String(value)]))
 }
 
-/** A text is sent as it is, anything else as JSON. */
+/** Strings are sent unchanged, anything else as JSON. */
 function contentOf(headers: Record<string, string>, body: unknown) {
   if (body === undefined || body === null) return { headers }
   if (typeof body === 'string') return { headers, body }

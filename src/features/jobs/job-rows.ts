@@ -3,7 +3,7 @@ import { Ident, type Sql, sql } from '../../db/sql.ts'
 
 const FINISHED = sql`finished_at = now(), updated_at = now(), worker = null, lease_until = null`
 
-/** svc.jobs as a table of work: what is over stays, with its state. */
+/** svc.jobs as a queue table; finished jobs stay, with their state. */
 export class JobRows extends QueueRows {
   protected override readonly table = new Ident('svc', 'jobs')
   protected override readonly group = new Ident('type')
@@ -15,7 +15,7 @@ export class JobRows extends QueueRows {
   protected override readonly firstDue = sql`planned_at`
   protected override readonly onReturn = sql`, state = 'queued', updated_at = now()`
 
-  /** There is one kind. What runs is in no index of claims: with the lease over it is queued again, by the next poll. */
+  /** There is one kind. Running jobs are not in the claim index; after its lease a poll queues a job again. */
   protected override isOf(): Sql {
     return sql`q.state = 'queued'`
   }
@@ -34,7 +34,7 @@ export class JobRows extends QueueRows {
     return sql`update svc.jobs q set state = 'failed', last_error = ${error}, ${FINISHED} from ${this.claimed([hold])}`
   }
 
-  /** The attempt counts: a job is started at most max_attempts times, whatever ended the runs. */
+  /** Keeps the attempt count: a job starts at most max_attempts times, whatever ended its runs. */
   override giveBack(worker: string, but: readonly string[]): Sql {
     return sql`update svc.jobs set state = 'queued', worker = null, lease_until = null, run_at = planned_at,
       updated_at = now() where worker = ${worker} and id <> all(${but}::uuid[])`

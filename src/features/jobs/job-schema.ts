@@ -1,7 +1,7 @@
 import * as t from '../../core/json-type.ts'
 import { STATES } from './sql.ts'
 
-/** As the API shows it. */
+/** A job as the API shows it. */
 export const job = t.object({
   id: t.uuid(),
   type: t.string(),

@@ -69,13 +69,13 @@ const counts = t.object({
 })
 
 export type Jobs = Feature & {
-  /** Runs what is queued with these handlers. Called once, when every feature is there. */
+  /** Starts running queued jobs with these handlers. Called once, after all features are created. */
   work(handlers: Readonly<Record<string, JobHandler>>): Promise<void>
   /** A statement for the caller's own flight: a job for each row (id, payload) of a query. */
   queueEach(type: string, rows: Sql, maxAttempts: number): Sql
   /** Call after that flight. */
   wake(): void
-  /** A condition: the job of this id waits or runs. */
+  /** A condition: the job of this id is queued or running. */
   isUnderWay(id: Sql): Sql
 }
 
@@ -83,18 +83,18 @@ export function createJobs(deps: {
   db: Db
   queue: Queue
   observe: Observe
-  /** Told of each run of a job. */
-  ran: () => void
+  /** Called for each run of a job. */
+  onRun: () => void
   metrics: Metrics
-  /** For addresses that people choose. */
+  /** For URLs that come from job payloads. */
   outgoing: Outgoing
   version: string
   config: JobsConfig
 }): Jobs {
   const { db, observe, metrics, config } = deps
   const runner = new Runner(deps)
-  const scheduler = new JobScheduler({ db, observe, tickSeconds: config.scheduler_tick, started: () => runner.wake() })
-  const schedules = new Schedules({ db, changed: () => scheduler.wake() })
+  const scheduler = new JobScheduler({ db, observe, tickSeconds: config.scheduler_tick, onQueued: () => runner.wake() })
+  const schedules = new Schedules({ db, onChange: () => scheduler.wake() })
   const loops: Loop[] = []
   let counted: Readonly<Record<string, number>> = {}
   metrics.gauge(
@@ -110,7 +110,7 @@ export function createJobs(deps: {
   return {
     routes: [
       ...jobRoutes({ db, runner, requires, maxAttempts: config.max_attempts }),
-      ...scheduleRoutes({ schedules, requires, started: () => runner.wake() }),
+      ...scheduleRoutes({ schedules, requires, onQueued: () => runner.wake() }),
     ],
     jobs: { http: httpJob(deps) },
     queueEach: addJobs,
@@ -140,7 +140,7 @@ export function createJobs(deps: {
 function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAttempts: number }): Route[] {
   const { db, runner, requires } = deps
   const params = { id: t.id('job') }
-  /** The job after a change that only its right state allows. */
+  /** Changes a job and returns it; 409 with `wrongState` if its state does not allow it. */
   const change = (act: AuditSource, statement: Sql, wrongState: string): Promise<string> =>
     changeAudited(
       db,
@@ -161,13 +161,13 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
       query: { state: t.string(), type: t.string(), limit: t.string(), offset: t.string() },
       answers: { 200: t.object({ items: t.array(job), count: t.integer() }) },
       handle: async ({ query }) => {
-        const state = STATES.find((known) => known === query['state'])
+        const state = STATES.find((one) => one === query['state'])
         if (query['state'] && !state) {
           throw badRequest(`invalid state filter; must be one of: ${STATES.join(', ')}`)
         }
         const page = limitOf({ limit: query['limit'], offset: query['offset'] }, { limit: 50, maxLimit: 500 })
-        const ask = { state: state satisfies JobState | undefined, type: query['type'] || undefined, ...page }
-        return jsonText(200, (await db.fly(SYSTEM, listJobs(ask))) ?? '')
+        const filter = { state: state satisfies JobState | undefined, type: query['type'] || undefined, ...page }
+        return jsonText(200, (await db.fly(SYSTEM, listJobs(filter))) ?? '')
       },
     }),
     route('POST /api/admin/jobs', {
@@ -186,7 +186,7 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
         }
         const idempotencyKey = body.idempotencyKey || undefined
         const maxAttempts = body.maxAttempts ?? deps.maxAttempts
-        const wish = {
+        const input = {
           type: body.type,
           payload: JSON.stringify(body.payload ?? {}),
           maxAttempts,
@@ -194,7 +194,7 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
           idempotencyKey,
         }
         const entry = call.audit({ newValues: { type: body.type } })
-        const addition = audited(entry, addJob(wish), { target: MADE_RECORD.target })
+        const addition = audited(entry, addJob(input), { target: MADE_RECORD.target })
         const [made, before] = await db.fly(SYSTEM, [addition, jobByKey(idempotencyKey ?? '')])
         if (!made) return jsonText(200, before ?? '')
         runner.wake()

@@ -14,7 +14,7 @@ const db = await database.open()
 const queue = new Queue({ db, observe: () => {}, pollMs: 50 })
 queue.start()
 database.atEnd(() => queue.stop())
-const runner = new Runner({ db, queue, config: { worker_concurrency: 4, lease_duration: 60 }, ran: () => {} })
+const runner = new Runner({ db, queue, config: { worker_concurrency: 4, lease_duration: 60 }, onRun: () => {} })
 
 let finish = () => {}
 const handlers: Record<string, JobHandler> = {
@@ -79,7 +79,7 @@ test('a job that never ends loses its place, hears of it, and is a failed attemp
   hours.start()
   other.atEnd(() => hours.stop())
   const config = { worker_concurrency: 1, lease_duration: 60 }
-  const impatient = new Runner({ db: apart, queue: hours, config, ran: () => {}, longestRunMs: 300 })
+  const impatient = new Runner({ db: apart, queue: hours, config, onRun: () => {}, longestRunMs: 300 })
   let isAborted = false
   impatient.work({
     async endless({ signal }) {

@@ -8,18 +8,18 @@ import { LOG_LINES, noteProgress } from './sql.ts'
 const KIND = 'job'
 const NOTE_EVERY_MS = 500
 const LINE_CHARACTERS = 2_000
-/** Longer than anything that should run here; a handler that never ends holds its place no longer. */
+/** Longer than any job should run; frees the slot of a handler that never ends. */
 const LONGEST_RUN_MS = 3_600_000
 
-/** Seconds before the next attempt: 5, 10, 20, … at most five minutes, and up to one more so that a crowd spreads. */
+/** Seconds before the next attempt: 5, 10, 20, … at most five minutes, plus up to one for jitter. */
 const backOff = (attempt: number): number => Math.min(5 * 2 ** (attempt - 1), 300) + Math.random()
 
-/** Runs the jobs of this process, with the handlers that the features brought. */
+/** Runs jobs in this process with the handlers of the features. */
 export class Runner {
   readonly #db: Db
   readonly #queue: Queue
   readonly #config: { worker_concurrency: number; lease_duration: number }
-  readonly #ran: () => void
+  readonly #onRun: () => void
   readonly #longestRunMs: number
   #handlers: ReadonlyMap<string, JobHandler> = new Map()
 
@@ -27,11 +27,11 @@ export class Runner {
     db: Db
     queue: Queue
     config: { worker_concurrency: number; lease_duration: number }
-    /** Told of each run, whatever became of it. */
-    ran: () => void
+    /** Called for each run, successful or not. */
+    onRun: () => void
     longestRunMs?: number
   }) {
-    this.#ran = deps.ran
+    this.#onRun = deps.onRun
     this.#longestRunMs = deps.longestRunMs ?? LONGEST_RUN_MS
     this.#db = deps.db
     this.#queue = deps.queue
@@ -53,7 +53,7 @@ export class Runner {
       KIND,
       {
         concurrency,
-        // One place stays free for other types, so that a type whose jobs hang does not stop everything.
+        // One slot stays free for other types, so that hanging jobs of one type do not block the rest.
         perGroup: Math.max(1, concurrency - 1),
         leaseSeconds,
         retryDelays: ({ maxAttempts }, attempt) => (attempt < (maxAttempts ?? 1) ? backOff(attempt) : undefined),
@@ -65,13 +65,13 @@ export class Runner {
   }
 
   async #run(item: Item, signal: AbortSignal): Promise<void> {
-    this.#ran()
+    this.#onRun()
     const handler = this.#handlers.get(item.group)
     if (!handler) throw new GiveUp(`no handler for job type: ${item.group}`)
     const notes = new Notes(this.#db, item)
     const limit = new TimeLimit(signal, this.#longestRunMs)
     try {
-      await limit.hold(
+      await limit.race(
         handler({
           id: item.id,
           payload: item.payload as Readonly<Record<string, unknown>>,
@@ -82,7 +82,7 @@ export class Runner {
         }),
       )
     } catch (error) {
-      // A peer may ask for more patience than we have, not for less.
+      // A peer's Retry-After may lengthen our delay, not shorten it.
       if (error instanceof RetryIn) throw new RetryIn(Math.max(error.seconds, backOff(item.attempt)), error.message)
       throw error
     } finally {
@@ -92,7 +92,7 @@ export class Runner {
   }
 }
 
-/** Aborts when the queue says so, or after the longest run. */
+/** Aborts when the queue aborts the run, or after the longest run. */
 class TimeLimit {
   readonly #controller = new AbortController()
   readonly #outer: AbortSignal
@@ -112,8 +112,8 @@ class TimeLimit {
     return this.#controller.signal
   }
 
-  /** A handler that ignores its signal loses its place all the same. */
-  hold(work: Promise<void>): Promise<void> {
+  /** Rejects at the time limit, also if the handler ignores its signal. */
+  race(work: Promise<void>): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#late = reject
       work.then(resolve, reject)
@@ -128,7 +128,7 @@ class TimeLimit {
   readonly #abort = (): void => this.#controller.abort()
 }
 
-/** What a job tells of itself, written at most twice a second. */
+/** Log lines and progress of a job, written at most twice a second. */
 class Notes {
   readonly #db: Db
   readonly #item: Item
@@ -168,7 +168,7 @@ class Notes {
     const [lines, progress] = [this.#lines.splice(0), this.#progress]
     this.#progress = undefined
     if (lines.length === 0 && progress === undefined) return
-    // Only notes: a job does not fail because nobody could write them down.
+    // Informational: a failed write does not fail the job.
     this.#written = this.#written
       .then(() => this.#db.run(SYSTEM, noteProgress(this.#item, lines, progress)))
       .then(

@@ -39,21 +39,21 @@ const newSchedule = t.object({
 export function scheduleRoutes(deps: {
   schedules: Schedules
   requires: () => void
-  /** A job was queued. */
-  started: () => void
+  /** Called after a job was queued. */
+  onQueued: () => void
 }): Route[] {
   const { schedules, requires } = deps
   const params = { id: t.id('schedule') }
-  const switchTo = (word: 'enable' | 'disable'): Route =>
-    route(`POST /api/admin/schedules/{id}/${word}`, {
-      summary: word === 'enable' ? 'Run it from now on' : 'Run it no more',
+  const switchTo = (action: 'enable' | 'disable'): Route =>
+    route(`POST /api/admin/schedules/{id}/${action}`, {
+      summary: action === 'enable' ? 'Run it from now on' : 'Run it no more',
       auth: 'admin',
-      audit: `schedule.${word}`,
+      audit: `schedule.${action}`,
       requires,
       params,
       answers: { 200: schedule },
       handle: async (call) =>
-        jsonText(200, await schedules.change(call.params.id, { enabled: word === 'enable' }, call)),
+        jsonText(200, await schedules.change(call.params.id, { enabled: action === 'enable' }, call)),
     })
 
   return [
@@ -75,7 +75,7 @@ export function scheduleRoutes(deps: {
         const { body } = call
         const name = body.name.trim()
         if (name === '') throw badRequest('name is required')
-        const wish = {
+        const input = {
           name,
           jobType: body.jobType,
           cronExpr: body.cronExpr,
@@ -84,7 +84,7 @@ export function scheduleRoutes(deps: {
           enabled: body.enabled ?? true,
           maxAttempts: body.maxAttempts ?? DEFAULT_ATTEMPTS,
         }
-        return jsonText(201, await schedules.create(wish, call))
+        return jsonText(201, await schedules.create(input, call))
       },
     }),
     route('PUT /api/admin/schedules/{id}', {
@@ -130,7 +130,7 @@ export function scheduleRoutes(deps: {
       answers: { 201: job },
       handle: async (call) => {
         const made = await schedules.run(call.params.id, call)
-        deps.started()
+        deps.onQueued()
         return jsonText(201, made)
       },
     }),

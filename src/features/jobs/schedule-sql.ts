@@ -35,10 +35,10 @@ export const addSchedule = (schedule: NewSchedule, nextRunAt: Date | null): Sql 
     ${schedule.enabled}, ${schedule.maxAttempts}::int, ${nextRunAt}::timestamptz)
   on conflict (name) do nothing returning (${SCHEDULE})::text as record`
 
-/** The default schedules that the server made before; nearly every start finds them all. */
+/** Default schedules that were created before, which is nearly always all of them. */
 export const knownDefaults: Sql = sql`select now() as now, array(select name from svc.default_schedules) as names`
 
-/** Returns nothing when the server made the schedule before, in whatever shape it is now, or the name is taken. */
+/** Returns nothing if this default was created before, even if changed or deleted since, or if the name is taken. */
 export const addDefaultSchedule = (schedule: NewSchedule, nextRunAt: Date | null): Sql => sql`
   with fresh as (insert into svc.default_schedules (name) values (${schedule.name}) on conflict do nothing returning name)
   insert into svc.schedules (name, job_type, cron_expr, timezone, payload, enabled, max_attempts, next_run_at)
@@ -46,7 +46,7 @@ export const addDefaultSchedule = (schedule: NewSchedule, nextRunAt: Date | null
     ${schedule.enabled}, ${schedule.maxAttempts}::int, ${nextRunAt}::timestamptz
   from fresh on conflict (name) do nothing`
 
-/** Held until the change is written, so that two changes never mix. */
+/** Locks the row until the change is written, so that concurrent changes do not mix. */
 export const lockSchedule = (id: string): Sql =>
   sql`select ${ROW}, now() as now from svc.schedules s where s.id = ${id}::uuid for update`
 
@@ -58,7 +58,7 @@ export const changeSchedule = (schedule: Schedule, nextRunAt: Date | null): Sql 
 
 export const removeSchedule = (id: string): Sql => sql`delete from svc.schedules where id = ${id}::uuid returning id`
 
-/** Who holds these rows moves them on before anybody else sees them: one job per due time over all processes. */
+/** The row locks are held until `startDue` moves the rows on: one job per due time over all processes. */
 export const dueSchedules = (limit: number): Sql => sql`
   select ${ROW}, now() as now from svc.schedules s where s.next_run_at <= now()
   order by s.next_run_at limit ${limit}::int for update skip locked`
@@ -72,7 +72,7 @@ export const startDue = (ids: readonly string[], nextRuns: readonly (Date | null
   insert into svc.jobs (type, payload, max_attempts, schedule_id)
   select job_type, payload, max_attempts, id from moved`
 
-/** Milliseconds until something is due; null when nothing is. */
+/** Milliseconds until the next run; null if none is planned. */
 export const untilNext: Sql = sql`
   select ceil(extract(epoch from min(s.next_run_at) - clock_timestamp()) * 1000)::text
   from svc.schedules s where s.next_run_at is not null`

@@ -10,46 +10,46 @@ import { dueSchedules, type Schedule, startDue, untilNext } from './schedule-sql
 type DueSchedule = Schedule & { now: Date }
 
 const SLICE = 200
-/** Not to turn in circles while another process holds what is due. */
+/** Avoids a busy loop while another process holds the due rows. */
 const SHORTEST_PAUSE_MS = 200
 
-/** Parsing an expression and a time zone costs a millisecond; the same ones come every tick. */
-const known = new LRUCache<string, CronTimes>({ max: 1000 })
+/** Parsing an expression and a time zone takes a millisecond, and every tick needs the same ones. */
+const parsedCrons = new LRUCache<string, CronTimes>({ max: 1000 })
 
 export function timesOf(cronExpr: string, timezone: string): CronTimes {
   const key = `${timezone} ${cronExpr}`
-  const times = known.get(key) ?? new CronTimes(cronExpr, timezone)
-  known.set(key, times)
+  const times = parsedCrons.get(key) ?? new CronTimes(cronExpr, timezone)
+  parsedCrons.set(key, times)
   return times
 }
 
 /**
- * Turns schedules that are due into jobs, once each over all processes. The database's clock decides; the next run is
- * reckoned from now, so that whatever was missed meanwhile is run once and not caught up.
+ * Queues a job for each due schedule, once over all processes, by the database's clock. The next run is computed from
+ * now, so several missed runs become one.
  */
 export class JobScheduler {
   readonly #db: Db
   readonly #observe: Observe
   readonly #tickMs: number
-  readonly #started: () => void
+  readonly #onQueued: () => void
   #loop: Loop | undefined
 
-  constructor(deps: { db: Db; observe: Observe; tickSeconds: number; started: () => void }) {
+  constructor(deps: { db: Db; observe: Observe; tickSeconds: number; onQueued: () => void }) {
     this.#db = deps.db
     this.#observe = deps.observe
     this.#tickMs = deps.tickSeconds * 1000
-    this.#started = deps.started
+    this.#onQueued = deps.onQueued
   }
 
   start(): void {
     this.#loop = new Loop({
-      step: () => this.#step(),
+      step: () => this.#tick(),
       everyMs: this.#tickMs,
       onFailure: (error) => this.#observe({ message: 'schedules not looked at', attrs: { error: reasonOf(error) } }),
     })
   }
 
-  /** A schedule was made or changed: the next one due may be another now. */
+  /** Call after a schedule was created or changed, because the next due time may be earlier now. */
   wake(): void {
     this.#loop?.poke()
   }
@@ -58,10 +58,10 @@ export class JobScheduler {
     await this.#loop?.stop()
   }
 
-  /** Answers how long nothing will be due. */
-  async #step(): Promise<number> {
+  /** Resolves to the milliseconds until the next tick. */
+  async #tick(): Promise<number> {
     const count = await this.#startSome()
-    if (count > 0) this.#started()
+    if (count > 0) this.#onQueued()
     if (count === SLICE) return 0
     const wait = await this.#db.fly(SYSTEM, untilNext)
     return wait === null ? this.#tickMs : Math.min(this.#tickMs, Math.max(Number(wait), SHORTEST_PAUSE_MS))
@@ -82,7 +82,7 @@ export class JobScheduler {
     })
   }
 
-  /** One that nobody understands any more, such as a time zone that is no more, does not hold up the others. */
+  /** A schedule that no longer parses, e.g. after its time zone was removed, is stopped and does not block others. */
   #nextRun({ name, cronExpr, timezone, now }: DueSchedule): Date | null {
     try {
       return timesOf(cronExpr, timezone).next(now) ?? null

@@ -18,7 +18,7 @@ import {
 import { timesOf } from './scheduler.ts'
 import { addJob } from './sql.ts'
 
-/** Default schedules, in UTC; each is made once, when its job type is first there. */
+/** Default schedules, in UTC; each is created once, when its job type first exists. */
 const DEFAULTS: readonly { name: string; jobType: string; cronExpr: string }[] = [
   { name: 'change_log_trim_hourly', jobType: 'change_log_trim', cronExpr: '30 * * * *' },
   { name: 'session_cleanup_hourly', jobType: 'stale_session_cleanup', cronExpr: '0 * * * *' },
@@ -35,12 +35,11 @@ export type ScheduleChange = Partial<Pick<Schedule, 'cronExpr' | 'timezone' | 'p
 
 export class Schedules {
   readonly #db: Db
-  /** The next one due may be another now. */
-  readonly #changed: () => void
+  readonly #onChange: () => void
 
-  constructor({ db, changed }: { db: Db; changed: () => void }) {
+  constructor({ db, onChange }: { db: Db; onChange: () => void }) {
     this.#db = db
-    this.#changed = changed
+    this.#onChange = onChange
   }
 
   async all(): Promise<string> {
@@ -53,23 +52,23 @@ export class Schedules {
     const entry = act.audit({ newValues: { name, jobType, cronExpr, timezone, enabled } })
     const made = await this.#db.fly(SYSTEM, audited(entry, addition, { target: MADE_RECORD.target }))
     if (made === null) throw new AppError('already_exists', 'schedule name already exists')
-    this.#changed()
+    this.#onChange()
     return made
   }
 
-  /** Every change reckons the next run anew, from now. */
+  /** Every change computes the next run again, from now. */
   async change(id: string, change: ScheduleChange, act: AuditSource): Promise<string> {
     const changed = await changeAudited(
       this.#db,
       async (tx) => {
         const [found] = await tx.rows<Schedule & { now: Date }>(lockSchedule(id))
         if (!found) throw notFound('schedule not found', 'schedule_not_found')
-        const wanted = { ...found, ...change }
-        return tx.fly(changeSchedule(wanted, nextRun(wanted, found.now)))
+        const next = { ...found, ...change }
+        return tx.fly(changeSchedule(next, nextRun(next, found.now)))
       },
       () => act.audit(),
     )
-    this.#changed()
+    this.#onChange()
     return changed ?? ''
   }
 
@@ -78,7 +77,7 @@ export class Schedules {
     if ((await this.#db.run(SYSTEM, removal)) === 0) throw notFound('schedule not found', 'schedule_not_found')
   }
 
-  /** A job now, whether the schedule is enabled or not; the next planned run stays where it is. */
+  /** Queues a job now, even if the schedule is disabled; the next planned run is unchanged. */
   async run(id: string, act: AuditSource): Promise<string> {
     const job = await changeAudited(
       this.#db,
@@ -111,7 +110,7 @@ export class Schedules {
   }
 }
 
-/** Also checks expression and time zone, of a disabled schedule too. */
+/** Also validates expression and time zone, even if disabled. */
 function nextRun({ cronExpr, timezone, enabled }: NewSchedule, now: Date): Date | null {
   const times = timesOf(cronExpr, timezone)
   return enabled ? (times.next(now) ?? null) : null

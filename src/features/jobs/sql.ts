@@ -3,7 +3,7 @@ import { EMPTY, rfc3339, type Sql, sql } from '../../db/sql.ts'
 export const STATES = ['queued', 'running', 'completed', 'failed', 'canceled'] as const
 export type JobState = (typeof STATES)[number]
 
-/** A job whose process died waits for the next poll, so it is queued, whatever its row says. The worker names the index. */
+/** A running job with an expired lease counts as queued, since its process died. `worker is not null` selects the index. */
 const IS_RUNNING = sql`j.state = 'running' and j.worker is not null and j.lease_until > now()`
 const IS_QUEUED = sql`(j.state = 'queued' or j.state = 'running' and j.worker is not null and j.lease_until <= now())`
 
@@ -27,7 +27,7 @@ export type NewJob = {
   scheduleId?: string | undefined
 }
 
-/** Returns the job, or nothing when its key is used already. */
+/** Returns the job, or nothing if its idempotency key was used before. */
 export const addJob = (job: NewJob): Sql => sql`
   insert into svc.jobs as j (type, payload, max_attempts, planned_at, run_at, idempotency_key, schedule_id)
   select ${job.type}, ${job.payload}::jsonb, ${job.maxAttempts}::int, at, at, ${job.idempotencyKey ?? null}::text,
@@ -51,7 +51,7 @@ const inState = (state: JobState): Sql => {
   return state === 'running' ? IS_RUNNING : sql`j.state = ${state}`
 }
 
-export const listJobs = (ask: {
+export const listJobs = (query: {
   state: JobState | undefined
   type: string | undefined
   limit: number
@@ -59,11 +59,11 @@ export const listJobs = (ask: {
 }): Sql => sql`
   select json_build_object('items', coalesce(json_agg(page.job), '[]'), 'count', count(*))::text from (
     select ${JOB} as job from svc.jobs j
-    where true ${ask.state === undefined ? EMPTY : sql`and ${inState(ask.state)}`}
-      ${ask.type === undefined ? EMPTY : sql`and j.type = ${ask.type}`}
-    order by j.created_at desc, j.id desc limit ${ask.limit}::int offset ${ask.offset}::bigint) page`
+    where true ${query.state === undefined ? EMPTY : sql`and ${inState(query.state)}`}
+      ${query.type === undefined ? EMPTY : sql`and j.type = ${query.type}`}
+    order by j.created_at desc, j.id desc limit ${query.limit}::int offset ${query.offset}::bigint) page`
 
-/** Each count reads an index of its own; the one of a week of finished jobs reads nothing else. */
+/** Each count reads its own index; completed jobs are counted by subtraction, with an index-only scan. */
 export const countJobs: Sql = sql`
   with queued as (select count(*) as jobs, min(j.created_at) as oldest from svc.jobs j where ${IS_QUEUED}),
   ended as (select count(*) as jobs from svc.jobs j where j.finished_at is not null),
@@ -77,7 +77,7 @@ export const countJobs: Sql = sql`
     'oldestQueuedAgeSec', extract(epoch from now() - queued.oldest)))::text
   from queued, ended, in_vain`
 
-/** Two rows at most: what became of the wish, and the job as it stood if the wish came at the wrong time. */
+/** {exists, job}: whether the job exists, and its new record if its state allowed the change. */
 const changed = (id: string, change: Sql): Sql => sql`
   with changed as (update svc.jobs j set ${change} and j.id = ${id}::uuid returning (${JOB})::text as job)
   select json_build_object('exists', exists (select from svc.jobs where id = ${id}::uuid),
@@ -99,7 +99,7 @@ export const cancelJob = (id: string): Sql =>
 
 export const LOG_LINES = 100
 
-/** Only the run that is recorded as running may write. */
+/** Writes only if this attempt still holds the job. */
 export const noteProgress = (
   run: { id: string; attempt: number; worker: string },
   lines: readonly string[],

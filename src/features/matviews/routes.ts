@@ -7,7 +7,7 @@ import { GiveUp } from '../../db/queue/queue.ts'
 import type { Feature } from '../../http/feature.ts'
 import { json, jsonText, noContent, route } from '../../http/route.ts'
 import { MODES, type RefreshMode } from './sql.ts'
-import { Views } from './views.ts'
+import { MatViews } from './views.ts'
 
 const registration = t.object({
   id: t.uuid(),
@@ -26,7 +26,7 @@ const params = { id: t.id('matview') }
 
 /** Works without the job queue, which only adds refreshes that nobody waits for. */
 export function createMatviews({ db, observe }: { db: Db; observe: Observe }): Feature {
-  const views = new Views({ db, observe })
+  const views = new MatViews({ db, observe })
   const routes = [
     route('GET /api/admin/matviews', {
       summary: 'Registered materialized views, by schema and name',
@@ -98,7 +98,7 @@ function modeOf(text: string): RefreshMode {
 }
 
 const refreshJob =
-  (views: Views): JobHandler =>
+  (views: MatViews): JobHandler =>
   async ({ payload, signal, log }) => {
     const { schema, view_name: name } = payload
     if (typeof name !== 'string' || name === '') throw new GiveUp('view_name is required')

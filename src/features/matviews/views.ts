@@ -31,7 +31,7 @@ const MAX_AT_ONCE = 4
 type Found = { oid: string; schema: string; name: string; isPopulated: boolean; hasUniqueIndex: boolean }
 export type Refreshed = { durationMs: number; registration: string | null }
 
-export class Views {
+export class MatViews {
   readonly #db: Db
   readonly #observe: Observe
   readonly #refreshes = new Semaphore(MAX_AT_ONCE)

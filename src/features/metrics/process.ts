@@ -5,7 +5,7 @@ import type { Metrics } from '../../core/metrics.ts'
 const NANOSECONDS = 1e9
 const MICROSECONDS = 1e6
 
-/** How the process itself is doing, by the names that Prometheus clients share. */
+/** Figures of the process, under the names common to Prometheus clients. */
 export function measureProcess(metrics: Metrics): { stop(): void } {
   const delay = monitorEventLoopDelay({ resolution: 20 })
   delay.enable()
@@ -23,7 +23,7 @@ export function measureProcess(metrics: Metrics): { stop(): void } {
   metrics.gauge('nodejs_eventloop_lag_seconds', 'Delay of the event loop since the last reading.', ['quantile'], () => {
     const shown = [50, 99, 100].map((quantile) => ({
       labels: [String(quantile / 100)],
-      // Before the first sample the histogram holds nothing, and says so with odd numbers.
+      // An empty histogram returns meaningless percentiles.
       value: delay.count === 0 ? 0 : delay.percentile(quantile) / NANOSECONDS,
     }))
     delay.reset()

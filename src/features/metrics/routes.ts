@@ -8,7 +8,7 @@ import { measureProcess } from './process.ts'
 export type MetricsDeps = {
   metrics: Metrics
   /** The metrics of every process of this server. */
-  everywhere: () => Promise<Sample[][]>
+  samplesOfAll: () => Promise<Sample[][]>
   config: { enabled: boolean; auth_token: string }
   resolveAdmin: (token: string) => Promise<Identity | undefined>
   poolStats: () => { idle: number; inUse: number }
@@ -51,7 +51,7 @@ export function createMetricsFeature(deps: MetricsDeps): { routes: Route[]; requ
 
   return {
     routes: [
-      // `none`, because the bearer may be a token that only this route knows.
+      // `none`, because the bearer may be `metrics.auth_token`, which only this route checks.
       route('GET /metrics', {
         summary: 'Figures for Prometheus; takes the admin token or `metrics.auth_token`',
         auth: 'none',
@@ -64,7 +64,7 @@ export function createMetricsFeature(deps: MetricsDeps): { routes: Route[]; requ
           return {
             status: 200,
             headers: { 'Content-Type': CONTENT_TYPE },
-            content: exposition(await deps.everywhere()),
+            content: exposition(await deps.samplesOfAll()),
           }
         },
       }),

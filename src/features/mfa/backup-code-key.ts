@@ -23,16 +23,16 @@ export const backupCodeKey: SealedColumn = {
  * it stays when auth.encryption_key changes. Made when first needed.
  */
 export function createBackupCodeKey({ db, box }: { db: Db; box: SecretBox }): () => Promise<Buffer> {
-  let known: Buffer | undefined
+  let key: Buffer | undefined
   return async () => {
-    if (known) return known
+    if (key) return key
     const fresh = box.seal(randomHex(32), backupCodeKey.context(KEY))
     const [row] = await db.rows<{ sealed: string }>(SYSTEM, [
       sql`insert into svc.settings (key, value) values (${KEY}, to_jsonb(${fresh}::text)) on conflict (key) do nothing`,
       sql`select value #>> '{}' as sealed from svc.settings where key = ${KEY}`,
     ])
     if (!row) throw new Error('the key of backup codes could not be stored')
-    known = Buffer.from(box.open(row.sealed, backupCodeKey.context(KEY)), 'hex')
-    return known
+    key = Buffer.from(box.open(row.sealed, backupCodeKey.context(KEY)), 'hex')
+    return key
   }
 }

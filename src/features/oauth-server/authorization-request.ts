@@ -40,12 +40,12 @@ export function requestOfBody(body: unknown): { fields: FormFields; request: Aut
   const fields: Record<string, string> = {}
   for (const [name, value] of Object.entries(rest)) {
     if (typeof value === 'string') fields[name] = value
-    else if (KNOWN.has(name) && value !== null) throw refuse('invalid_request', `${name} must be a string`)
+    else if (PARAMETERS.has(name) && value !== null) throw refuse('invalid_request', `${name} must be a string`)
   }
   return { fields, request: requestOf(fields, sortedTables(tables ?? [])) }
 }
 
-const KNOWN = new Set(
+const PARAMETERS = new Set(
   'decision response_type client_id redirect_uri scope state code_challenge code_challenge_method'.split(' '),
 )
 

@@ -14,7 +14,7 @@ export type OAuthScope = (typeof SCOPES)[number]
 export const isScope = (text: string): text is OAuthScope => (SCOPES as readonly string[]).includes(text)
 
 /** A client that may have everything may be given less. */
-export const mayHave = ({ scopes }: Pick<Client, 'scopes'>, scope: string): boolean =>
+export const mayGrant = ({ scopes }: Pick<Client, 'scopes'>, scope: string): boolean =>
   isScope(scope) && (scopes.includes(scope) || scopes.includes('*'))
 
 /**
@@ -42,7 +42,7 @@ const authorizeChecks: readonly Check[] = [
     return request.scope === '' ? refuse('invalid_request', 'scope is required') : undefined
   },
   function scopeIsAllowed(request, client) {
-    return mayHave(client, request.scope)
+    return mayGrant(client, request.scope)
       ? undefined
       : refuse('invalid_scope', 'scope is not one that this client may ask for')
   },

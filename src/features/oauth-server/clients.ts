@@ -25,7 +25,7 @@ export class Clients {
   }
 
   async one(clientId: string): Promise<string> {
-    return found(await this.#db.fly(SYSTEM, q.oneClient(clientId)))
+    return requireClient(await this.#db.fly(SYSTEM, q.oneClient(clientId)))
   }
 
   async create(
@@ -49,7 +49,7 @@ export class Clients {
       this.#db,
       async (tx) => {
         if ((await tx.run(q.insertClient(made))) === 0) throw badRequest('app not found', 'unknown_reference')
-        return JSON.parse(await oneIn(tx, clientId)) as { id: string }
+        return JSON.parse(await clientIn(tx, clientId)) as { id: string }
       },
       (newValues) => act.audit({ target: newValues.id, newValues }),
     )
@@ -63,7 +63,7 @@ export class Clients {
       async (tx) => {
         await livingIn(tx, clientId)
         await tx.run(q.updateClient(clientId, checked))
-        return oneIn(tx, clientId)
+        return clientIn(tx, clientId)
       },
       (text) => act.audit({ newValues: JSON.parse(text) }),
     )
@@ -88,7 +88,7 @@ export class Clients {
     await changeAudited(
       this.#db,
       async (tx) => {
-        await oneIn(tx, clientId)
+        await clientIn(tx, clientId)
         await tx.run(q.revokeClients(q.isClient(clientId)))
       },
       () => act.audit(),
@@ -96,12 +96,12 @@ export class Clients {
   }
 }
 
-const found = (text: string | null): string => {
+const requireClient = (text: string | null): string => {
   if (text === null) throw notFound('oauth client not found', 'oauth_client_not_found')
   return text
 }
 
-const oneIn = async (tx: Tx, clientId: string): Promise<string> => found(await tx.fly(q.oneClient(clientId)))
+const clientIn = async (tx: Tx, clientId: string): Promise<string> => requireClient(await tx.fly(q.oneClient(clientId)))
 
 async function livingIn(tx: Tx, clientId: string): Promise<q.Client> {
   const [client] = await tx.rows<q.Client>(q.clientNamed(clientId))

@@ -3,7 +3,7 @@ import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { equalInConstantTime, randomHex, sha256 } from '../../core/secret.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import { type AuthorizationRequest, tableList } from './authorization-request.ts'
-import { isVerifier, mayHave, type OAuthScope } from './authorize-checks.ts'
+import { isVerifier, mayGrant, type OAuthScope } from './authorize-checks.ts'
 import { invalidClient, refuse } from './errors.ts'
 import * as q from './sql.ts'
 
@@ -30,7 +30,7 @@ type GrantDeps = {
   db: Db
   config: OAuthConfig
   /** This process forgets the tokens at once; the others read of it in the database. */
-  revoked: (tokenIds: readonly string[]) => void
+  onRevoked: (tokenIds: readonly string[]) => void
 }
 
 /** Codes and tokens: made, exchanged, rotated and ended. What is presented twice ends all that came of it. */
@@ -81,7 +81,7 @@ export class Grants {
   async forClient(client: q.Client, form: Form): Promise<TokenAnswer> {
     if (client.clientType === 'public') throw refuse('unauthorized_client', 'public clients cannot act for themselves')
     const scope = required(form, 'scope')
-    if (!mayHave(client, scope)) throw refuse('invalid_scope', 'scope is not one that this client may ask for')
+    if (!mayGrant(client, scope)) throw refuse('invalid_scope', 'scope is not one that this client may ask for')
     const tables = tableList(form['allowed_tables'])
     const grant = { id: randomUUID(), client: client.id, userId: null, scope, tables }
     return this.#exchange(async (tx) => ({ tokens: await this.#issue(tx, grant, 'client') }))
@@ -111,12 +111,12 @@ export class Grants {
       const [grant] = await tx.rows<{ id: string }>(q.grantOfRefreshToken(hash, client?.id ?? null))
       return [...gone.map(({ id }) => id), ...(grant ? await endGrant(tx, grant.id) : [])]
     })
-    this.#deps.revoked(ended)
+    this.#deps.onRevoked(ended)
   }
 
   /** The identity a token stands for; undefined for unknown, revoked and expired ones. */
   async resolve(token: string): Promise<(Identity & { kind: 'key' }) | undefined> {
-    type Found = {
+    type TokenRow = {
       id: string
       userId: string | null
       email: string
@@ -125,7 +125,7 @@ export class Grants {
       appId: string | null
       expiresAt: Date
     }
-    const [found] = await this.#deps.db.rows<Found>(SYSTEM, q.tokenByHash(sha256(token)))
+    const [found] = await this.#deps.db.rows<TokenRow>(SYSTEM, q.tokenByHash(sha256(token)))
     if (!found) return undefined
     const { id: keyId, userId, email, scope, tables, appId, expiresAt } = found
     const grant = { scope, tables, appId }
@@ -136,7 +136,7 @@ export class Grants {
   async #exchange(work: (tx: Tx) => Promise<Exchanged>): Promise<TokenAnswer> {
     const exchanged = await this.#deps.db.tx(SYSTEM, work)
     if ('tokens' in exchanged) return exchanged.tokens
-    this.#deps.revoked(exchanged.ended)
+    this.#deps.onRevoked(exchanged.ended)
     throw invalidGrant('the token has been used before; everything it led to has ended')
   }
 

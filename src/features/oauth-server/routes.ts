@@ -77,7 +77,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
   }
 
   /** RFC 6749, section 4.1.2, with the issuer of RFC 9207. */
-  function backTo(call: Call, request: AuthorizationRequest, answer: Readonly<Record<string, string>>): Reply {
+  function redirectBack(call: Call, request: AuthorizationRequest, answer: Readonly<Record<string, string>>): Reply {
     const target = new URL(request.redirectUri)
     for (const [name, value] of Object.entries({ ...answer, state: request.state, iss: deps.publicBaseUrl() })) {
       target.searchParams.set(name, value)
@@ -101,7 +101,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
         const request = requestOfQuery(call.query)
         const client = await checked(call.query, request)
         if (await grants.isConsented(userId, client, request)) {
-          return backTo(call, request, { code: await grants.issueCode(userId, client, request) })
+          return redirectBack(call, request, { code: await grants.issueCode(userId, client, request) })
         }
         return { ...json(200, promptOf(client, request)), headers: NO_STORE }
       },
@@ -124,9 +124,9 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
         const client = await checked(fields, request)
         switch (fields['decision']) {
           case 'approve':
-            return backTo(call, request, { code: await grants.issueCode(userId, client, request) })
+            return redirectBack(call, request, { code: await grants.issueCode(userId, client, request) })
           case 'deny':
-            return backTo(call, request, { error: 'access_denied', error_description: 'the user denied the request' })
+            return redirectBack(call, request, { error: 'access_denied', error_description: 'the user denied the request' })
           default:
             throw refuse('invalid_request', 'decision must be approve or deny')
         }

@@ -26,7 +26,7 @@ export function createCredentials(deps: {
   notice: PasskeyNotice
   /** Rows: the ids of the sessions that ended. */
   endOtherSessions: (userId: string, keep: string) => Sql
-  sessionsEnded: (ids: readonly string[]) => void
+  onSessionsEnded: (ids: readonly string[]) => void
   wakeMail: () => void
 }) {
   const { db } = deps
@@ -86,7 +86,7 @@ export function createCredentials(deps: {
         const whatHappened = gone === 1 ? 'deleted' : `deleted, with all others (${gone} in all)`
         return { name: '', whatHappened, result }
       })
-      deps.sessionsEnded(ended.map(({ id }) => id))
+      deps.onSessionsEnded(ended.map(({ id }) => id))
     },
   }
 }

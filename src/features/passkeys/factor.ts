@@ -41,8 +41,8 @@ export function createPasskeyFactor(deps: {
 }) {
   const { db, verification, relyingParty } = deps
 
-  async function openChallenge(tx: Tx, id: string, userId: string): Promise<q.PasskeyChallenge> {
-    const [found] = isUuid(id) ? await tx.rows<q.PasskeyChallenge>(q.mfaChallenge(id, userId)) : []
+  async function openChallenge(tx: Tx, id: string, userId: string): Promise<q.ChallengeRow> {
+    const [found] = isUuid(id) ? await tx.rows<q.ChallengeRow>(q.mfaChallenge(id, userId)) : []
     if (!found) throw challengeNotFound()
     if (found.is_spent) throw new AppError('challenge_used', 'challenge already verified')
     if (found.is_over) throw challengeNotFound()
@@ -103,11 +103,11 @@ export function createPasskeyFactor(deps: {
         const { challenge } = await openChallenge(tx, challengeId, who.id)
         const response = readAssertion(input)
         if (!response) return failed
-        const [known] = await tx.rows<{ public_key: string }>(q.publicKeyOf(who.id, response.id))
-        if (!known) return failed
+        const [credential] = await tx.rows<{ public_key: string }>(q.publicKeyOf(who.id, response.id))
+        if (!credential) return failed
         const signCount = await verifyAssertion(relyingParty(), response, {
           challenge,
-          publicKey: known.public_key,
+          publicKey: credential.public_key,
           userHandle: userHandleOf(who.id),
           userHandlePresence: 'optional',
           userVerification: 'preferred',

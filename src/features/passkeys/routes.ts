@@ -23,7 +23,7 @@ export type PasskeyDeps = {
   verification: PasskeyVerification
   endOtherSessions: (userId: string, keep: string) => Sql
   /** Makes the end of sessions count at once in this process. */
-  sessionsEnded: (ids: readonly string[]) => void
+  onSessionsEnded: (ids: readonly string[]) => void
   queueMail: QueueMail
   wakeMail: () => void
 }

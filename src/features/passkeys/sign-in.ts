@@ -7,7 +7,7 @@ import { lockAccount } from '../../identity/users.ts'
 import { verifyAssertion } from './webauthn/ceremony.ts'
 import { newChallenge, requestOptions, userHandleOf } from './webauthn/challenge.ts'
 import { Decoy } from './webauthn/decoy.ts'
-import { makeStrangerKey } from './webauthn/public-key.ts'
+import { makeDecoyKey } from './webauthn/public-key.ts'
 import type { RelyingParty } from './webauthn/relying-party.ts'
 import { readAssertion } from './webauthn/response.ts'
 import * as q from './webauthn/sql.ts'
@@ -24,7 +24,7 @@ export function createPasskeySignIn(deps: {
   decoyKey: Buffer
 }) {
   const { db, relyingParty } = deps
-  let strangerKey: string | undefined
+  let decoyPublicKey: string | undefined
 
   return {
     /** For an address without passkey the challenge offers one that no account has. */
@@ -56,10 +56,10 @@ export function createPasskeySignIn(deps: {
       const [found] = await db.rows<q.SignIn>(SYSTEM, q.signInChallenge(challengeId, kind, response.id))
       if (!found) throw refused()
       // A decoy is checked as a real one is, handle and signature, so that the time of a refusal tells nothing.
-      strangerKey ??= makeStrangerKey()
+      decoyPublicKey ??= makeDecoyKey()
       const signCount = await verifyAssertion(relyingParty(), response, {
         challenge: found.challenge,
-        publicKey: found.public_key ?? strangerKey,
+        publicKey: found.public_key ?? decoyPublicKey,
         userHandle: found.user_id === null ? '' : userHandleOf(found.user_id),
         userHandlePresence: kind === 'discover' ? 'required' : 'optional',
         userVerification: 'required',

@@ -38,7 +38,7 @@ const params = { id: t.id('device') }
 const devices = t.object({ items: t.array(device) })
 
 /** An answer that also tells which of app and user exist; both must. */
-export function found<T>(text: string | null): T {
+export function requireOwners<T>(text: string | null): T {
   const answer = JSON.parse(text ?? '{}') as { app: boolean; user: boolean } & T
   if (!answer.app) throw badRequest('app not found', 'unknown_reference')
   if (!answer.user) throw badRequest('user not found', 'unknown_reference')
@@ -53,7 +53,7 @@ export function uuidIn(query: Readonly<Record<string, string>>, name: string): s
 }
 
 export function deviceRoutes({ db, requires }: { db: Db; requires: () => void }): Route[] {
-  const registered = (text: string | null) => found<{ device: { id: string } }>(text).device
+  const registered = (text: string | null) => requireOwners<{ device: { id: string } }>(text).device
   const revoked = (count: number) => {
     if (count === 0) throw notFound('device token not found', 'device_not_found')
     return noContent

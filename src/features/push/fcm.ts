@@ -59,7 +59,7 @@ export class Fcm implements PushProvider {
       url: this.#url,
       headers: { authorization: `Bearer ${await this.#accessToken(deadline)}`, 'content-type': 'application/json' },
       body: JSON.stringify({ message }),
-      timeoutMs: left(deadline),
+      timeoutMs: msLeft(deadline),
       maxBytes: MAX_RESPONSE_BYTES,
     })
   }
@@ -67,22 +67,22 @@ export class Fcm implements PushProvider {
   /** One purchase serves everybody who waits for it. */
   #accessToken(deadline: number): Promise<string> {
     if (this.#token && performance.now() < this.#token.goodUntil) return this.#token.text
-    const bought: { text: Promise<string>; goodUntil: number } = {
+    const fetched: { text: Promise<string>; goodUntil: number } = {
       goodUntil: Number.POSITIVE_INFINITY,
-      text: this.#buy(deadline).then(({ text, seconds }) => {
+      text: this.#fetchToken(deadline).then(({ text, seconds }) => {
         const life = seconds * 1000
-        bought.goodUntil = performance.now() + Math.max(life - RENEW_EARLY_MS, life * 0.9)
+        fetched.goodUntil = performance.now() + Math.max(life - RENEW_EARLY_MS, life * 0.9)
         return text
       }),
     }
-    bought.text.catch(() => {
-      if (this.#token === bought) this.#token = undefined
+    fetched.text.catch(() => {
+      if (this.#token === fetched) this.#token = undefined
     })
-    this.#token = bought
-    return bought.text
+    this.#token = fetched
+    return fetched.text
   }
 
-  async #buy(deadline: number): Promise<{ text: string; seconds: number }> {
+  async #fetchToken(deadline: number): Promise<{ text: string; seconds: number }> {
     const { clientEmail, key, tokenUri } = this.#credentials
     const now = Math.floor(Date.now() / 1000)
     const claims = { iss: clientEmail, scope: SCOPE, aud: tokenUri, iat: now, exp: now + ASSERTION_SECONDS }
@@ -92,7 +92,7 @@ export class Fcm implements PushProvider {
       url: tokenUri,
       headers: { 'content-type': 'application/x-www-form-urlencoded' },
       body: new URLSearchParams({ grant_type: GRANT, assertion }).toString(),
-      timeoutMs: left(deadline),
+      timeoutMs: msLeft(deadline),
       maxBytes: MAX_RESPONSE_BYTES,
     })
     const { access_token: text, expires_in: seconds, error } = parsed(answer.body)
@@ -114,7 +114,7 @@ class TokenRefused extends Error {
   }
 }
 
-const left = (deadline: number): number => Math.max(1, Math.ceil(deadline - performance.now()))
+const msLeft = (deadline: number): number => Math.max(1, Math.ceil(deadline - performance.now()))
 
 function parsed(text: string): Record<string, unknown> {
   try {

@@ -15,13 +15,13 @@ import { json, jsonText, type Route, route } from '../../http/route.ts'
 import { Apns } from './apns.ts'
 import { apnsCredentials, fcmCredentials } from './credentials.ts'
 import { deliveryJob } from './delivery.ts'
-import { deviceRoutes, found, uuidIn } from './device-routes.ts'
+import { deviceRoutes, requireOwners, uuidIn } from './device-routes.ts'
 import { Fcm } from './fcm.ts'
 import { logProvider, type PushProvider } from './provider.ts'
 import {
   listDeliveries,
   onePushDelivery,
-  type PushMessage,
+  type PushContent,
   type PushProviderName,
   pruneDeliveries,
   type QueueEach,
@@ -151,7 +151,7 @@ function sendRoutes({ db, queueJobs, wakeJobs }: Deps, requires: () => void): Ro
         const sending = sendToUser(appId, userId, messageOf(call.body), queueEach)
         const { deliveries } = await changeAudited(
           db,
-          async (tx) => found<{ deliveries: unknown[] }>(await tx.fly(sending)),
+          async (tx) => requireOwners<{ deliveries: unknown[] }>(await tx.fly(sending)),
           () => call.audit({ target: userId }),
         )
         wakeJobs()
@@ -192,7 +192,7 @@ function messageOf({
   title: string
   body: string
   data?: Record<string, unknown>
-}): PushMessage {
+}): PushContent {
   const values = Object.entries(data ?? {})
   if (values.some(([, value]) => typeof value !== 'string')) throw badRequest('data values must be strings')
   // Apple's own part of a message; a value there would be taken for it.
@@ -213,9 +213,9 @@ function deliveryRoutes(db: Db, requires: () => void): Route[] {
       query: { app_id: t.string(), user_id: t.string(), status: t.string(), limit: t.string(), offset: t.string() },
       answers: { 200: t.object({ items: t.array(delivery) }) },
       handle: async ({ query }) => {
-        const wanted = query['status']?.toLowerCase()
-        const status = STATUSES.find((one) => one === wanted)
-        if (wanted && !status) throw badRequest('invalid status filter')
+        const name = query['status']?.toLowerCase()
+        const status = STATUSES.find((one) => one === name)
+        if (name && !status) throw badRequest('invalid status filter')
         const page = limitOf({ limit: query['limit'], offset: query['offset'] }, { limit: 50, maxLimit: 500 })
         const ask = { appId: uuidIn(query, 'app_id'), userId: uuidIn(query, 'user_id'), status, ...page }
         return jsonText(200, (await db.fly(SYSTEM, listDeliveries(ask))) ?? '')

@@ -11,7 +11,7 @@ export type PushDevice = {
   token: string
   deviceName: string | undefined
 }
-export type PushMessage = { title: string; body: string; data: Readonly<Record<string, string>> | undefined }
+export type PushContent = { title: string; body: string; data: Readonly<Record<string, string>> | undefined }
 
 const DEVICE = sql`json_strip_nulls(json_build_object('id', d.id, 'app_id', d.app_id, 'user_id', d.user_id,
   'provider', d.provider, 'platform', d.platform, 'token', d.token, 'device_name', d.device_name,
@@ -60,7 +60,7 @@ export const revokeDevice = (id: string, userId?: string): Sql => sql`
 /** A job for each row, made together with the rows. */
 export type QueueEach = (rows: Sql) => Sql
 
-const deliver = (devices: Sql, { title, body, data }: PushMessage, queueEach: QueueEach): Sql => sql`
+const deliver = (devices: Sql, { title, body, data }: PushContent, queueEach: QueueEach): Sql => sql`
   made as (
     insert into svc.push_deliveries as v (job_id, device_token_id, app_id, user_id, provider, title, body, data)
     select gen_random_uuid(), d.id, d.app_id, d.user_id, d.provider, ${title}, ${body},
@@ -72,14 +72,14 @@ const deliver = (devices: Sql, { title, body, data }: PushMessage, queueEach: Qu
   )`
 
 /** `{app, user, deliveries}`, one for each active device of the user. */
-export const sendToUser = (appId: string, userId: string, message: PushMessage, queueEach: QueueEach): Sql => sql`
+export const sendToUser = (appId: string, userId: string, message: PushContent, queueEach: QueueEach): Sql => sql`
   with ${deliver(sql`d.app_id = ${appId}::uuid and d.user_id = ${userId}::uuid`, message, queueEach)}
   select json_build_object('app', exists (select from svc.apps where id = ${appId}::uuid),
     'user', exists (select from svc.users where id = ${userId}::uuid),
     'deliveries', (select coalesce(json_agg(${DELIVERY}), '[]') from made v))::text`
 
 /** The delivery, or nothing when the device is unknown or inactive. */
-export const sendToDevice = (id: string, message: PushMessage, queueEach: QueueEach): Sql => sql`
+export const sendToDevice = (id: string, message: PushContent, queueEach: QueueEach): Sql => sql`
   with ${deliver(sql`d.id = ${id}::uuid`, message, queueEach)}
   select ${DELIVERY}::text from made v`
 

@@ -6,7 +6,7 @@ import { rowJsonb } from '../../db/schema/row-json.ts'
 import type { Schema, Table } from '../../db/schema/snapshot.ts'
 import { COMMA, join, ROW, type Sql, sql } from '../../db/sql.ts'
 import { missingGrants } from './grants.ts'
-import { groupExpression, type PolicyCommand, questionsFor } from './policy-checks.ts'
+import { groupExpression, type PolicyCommand, checksFor } from './policy-checks.ts'
 import * as q from './sql.ts'
 
 const OPERATIONS: readonly PolicyCommand[] = ['select', 'insert', 'update', 'delete']
@@ -60,7 +60,7 @@ async function linesOf(db: Db, schema: Schema, table: Table, subjects: readonly 
     const { role } = databaseSession(who)
     const { rls, policies } = JSON.parse((await db.fly(SYSTEM, q.policiesFor(table, role))) ?? '{}') as q.RowSecurity
     for (const operation of OPERATIONS) {
-      const groups = rls ? questionsFor(operation, policies).map(groupExpression) : [sql`true`]
+      const groups = rls ? checksFor(operation, policies).map(groupExpression) : [sql`true`]
       const missing = missingGrants(table, role, operation, [])
       const may =
         missing.length > 0 ? `lacks ${missing.join(', ')}` : await allowed(db, who, schema, table, rows, groups)

@@ -8,10 +8,10 @@ import { rowJsonb } from '../../db/schema/row-json.ts'
 import type { Schema, SchemaCache, Table } from '../../db/schema/snapshot.ts'
 import { AND, COMMA, catalogueExpression, join, type Sql, sql } from '../../db/sql.ts'
 import { hiddenColumns, missingGrants } from './grants.ts'
-import { type Group, type PolicyCommand, type Question, questionsFor } from './policy-checks.ts'
+import { type CheckGroup, type PolicyCommand, type PolicyCheck, checksFor } from './policy-checks.ts'
 import * as q from './sql.ts'
 
-export type ExplainWish = {
+export type ExplainRequest = {
   table: string
   operation: PolicyCommand
   userId?: string | undefined
@@ -21,13 +21,13 @@ export type ExplainWish = {
 }
 
 type Truth = true | false | null | 'error'
-type Answered = Question & { verdict: Truth; error?: string }
+type Answered = PolicyCheck & { verdict: Truth; error?: string }
 
 const TIMEOUT_MS = 5_000
 
 /** "Why can this user (not) see or write this row?" Nothing is executed but the policies' own expressions. */
 export function createExplain({ db, schema: cache }: { db: Db; schema: SchemaCache }) {
-  return async (admin: Identity, wish: ExplainWish) => {
+  return async (admin: Identity, wish: ExplainRequest) => {
     const schema = await cache.refreshIfStale()
     const table = findTable(schema, wish.table)
     if (!table) throw notFound('table not found', 'table_not_found')
@@ -35,9 +35,9 @@ export function createExplain({ db, schema: cache }: { db: Db; schema: SchemaCac
     const { role } = databaseSession(who)
     const { rls, policies } = JSON.parse((await db.fly(SYSTEM, q.policiesFor(table, role))) ?? '{}') as q.RowSecurity
     const images = await imagesFor(db, admin, schema, table, wish)
-    const groups = rls ? questionsFor(wish.operation, policies) : []
+    const groups = rls ? checksFor(wish.operation, policies) : []
     const answered = new Map<string, Answered>()
-    for (const question of groups.flatMap((group) => group.questions)) {
+    for (const question of groups.flatMap((group) => group.checks)) {
       if (!answered.has(keyOf(question)))
         answered.set(keyOf(question), await ask(db, who, schema, table, question, images))
     }
@@ -65,7 +65,7 @@ export function createExplain({ db, schema: cache }: { db: Db; schema: SchemaCac
   }
 }
 
-async function identityOf(db: Db, { userId, claims }: ExplainWish): Promise<Identity> {
+async function identityOf(db: Db, { userId, claims }: ExplainRequest): Promise<Identity> {
   if (userId === undefined && claims === undefined) return ANONYMOUS
   const [user] = userId === undefined ? [] : await db.rows<{ email: string }>(SYSTEM, q.emailOfUser(userId))
   return {
@@ -88,7 +88,7 @@ async function imagesFor(
   admin: Identity,
   schema: Schema,
   table: Table,
-  { operation, id, row }: ExplainWish,
+  { operation, id, row }: ExplainRequest,
 ): Promise<Images> {
   const given = row === undefined ? undefined : JSON.stringify(row)
   if (operation === 'insert' || id === undefined) {
@@ -132,14 +132,14 @@ async function stored(db: Db, admin: Identity, schema: Schema, table: Table, key
   })
 }
 
-const keyOf = ({ policy, part, expression }: Question): string => `${part} ${policy.name} ${expression}`
+const keyOf = ({ policy, part, expression }: PolicyCheck): string => `${part} ${policy.name} ${expression}`
 
 async function ask(
   db: Db,
   who: Identity,
   schema: Schema,
   table: Table,
-  question: Question,
+  question: PolicyCheck,
   images: Images,
 ): Promise<Answered> {
   const row = rowImage({ schema, table }, sql`${images[question.part]}::jsonb`)
@@ -157,7 +157,7 @@ async function ask(
 type Decision = { allowed: boolean; decidedBy: string[]; reason: string }
 
 function decide(
-  groups: readonly Group[],
+  groups: readonly CheckGroup[],
   answered: ReadonlyMap<string, Answered>,
   rls: boolean,
   role: string,
@@ -171,8 +171,8 @@ function decide(
   if (lacking.length > 0) return denied(`${role} lacks ${lacking.join(', ')}`)
   if (!rls) return { allowed: true, decidedBy: [], reason: 'row-level security is not enabled on the table' }
   const allowing: Answered[] = []
-  for (const { part, questions } of groups) {
-    const answers = questions.flatMap((question) => answered.get(keyOf(question)) ?? [])
+  for (const { part, checks } of groups) {
+    const answers = checks.flatMap((question) => answered.get(keyOf(question)) ?? [])
     const broken = answers.filter(({ verdict }) => verdict === 'error')
     if (broken.length > 0) return denied(`${names(broken)} ${broken.length > 1 ? 'raise' : 'raises'} an error`, broken)
     const restrictive = answers.filter(({ policy, verdict }) => !policy.permissive && verdict !== true)

@@ -14,7 +14,7 @@ const COMMANDS: readonly string[] = ['ALL', 'SELECT', 'INSERT', 'UPDATE', 'DELET
 
 type TableName = { schema: string; name: string }
 
-export type PolicyWish = {
+export type PolicyInput = {
   table: string
   name: string
   schema?: string
@@ -91,7 +91,7 @@ export function createPolicies(deps: {
       return status
     },
 
-    async create(wish: PolicyWish, act: AuditSource): Promise<void> {
+    async create(wish: PolicyInput, act: AuditSource): Promise<void> {
       const { table, name, using, withCheck, permissive = true } = wish
       if (!isName(table)) throw badRequest('invalid table name')
       if (wish.schema !== undefined && !(isName(wish.schema) && isExposed(wish.schema))) {

@@ -5,9 +5,9 @@ import type { StoredPolicy } from './sql.ts'
 export type PolicyCommand = 'select' | 'insert' | 'update' | 'delete'
 
 /** One question that PostgreSQL asks a policy about the row as it is (`using`) or as it shall be (`check`). */
-export type Question = { readonly policy: StoredPolicy; readonly part: 'using' | 'check'; readonly expression: string }
+export type PolicyCheck = { readonly policy: StoredPolicy; readonly part: 'using' | 'check'; readonly expression: string }
 /** Questions that are combined: one permissive policy must hold, and every restrictive one. */
-export type Group = { readonly part: 'using' | 'check'; readonly questions: readonly Question[] }
+export type CheckGroup = { readonly part: 'using' | 'check'; readonly checks: readonly PolicyCheck[] }
 
 type Kind = 'SELECT' | 'INSERT' | 'UPDATE' | 'DELETE'
 
@@ -16,10 +16,10 @@ type Kind = 'SELECT' | 'INSERT' | 'UPDATE' | 'DELETE'
  * write is found by its key and returned, so that SELECT policies count too. A policy without an expression for the
  * question is not asked.
  */
-export function questionsFor(operation: PolicyCommand, policies: readonly StoredPolicy[]): Group[] {
-  const group = (part: 'using' | 'check', kind: Kind): Group => ({
+export function checksFor(operation: PolicyCommand, policies: readonly StoredPolicy[]): CheckGroup[] {
+  const group = (part: 'using' | 'check', kind: Kind): CheckGroup => ({
     part,
-    questions: policies
+    checks: policies
       .filter(({ command }) => command === kind || command === 'ALL')
       .flatMap((policy) => {
         // A row that is written must stay visible: SELECT policies are asked by their USING, whatever their command.
@@ -40,5 +40,5 @@ export function questionsFor(operation: PolicyCommand, policies: readonly Stored
 }
 
 /** The answer of a group as one boolean expression over the row; never null. */
-export const groupExpression = ({ questions }: Group): Sql =>
-  sql`coalesce(${policyRule(questions.map(({ policy, expression }) => ({ permissive: policy.permissive, expression })))}, false)`
+export const groupExpression = ({ checks }: CheckGroup): Sql =>
+  sql`coalesce(${policyRule(checks.map(({ policy, expression }) => ({ permissive: policy.permissive, expression })))}, false)`

@@ -9,7 +9,7 @@ import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { buildCall } from './build-call.ts'
 import { explainFailure } from './failure.ts'
-import { givenTo, resolveOverload } from './resolve.ts'
+import { suppliedParameters, resolveOverload } from './resolve.ts'
 import { requireGeoJson } from './spatial-arguments.ts'
 
 export type RpcDeps = {
@@ -37,7 +37,7 @@ export const sqlJob =
     const { snapshot, candidates } = found
     const fn = resolveOverload(candidates, Object.keys(args))
     requireGeoJson(fn, args as Readonly<Record<string, unknown>>)
-    const call = buildCall(snapshot, fn, JSON.stringify(args), givenTo(fn, Object.keys(args)), undefined)
+    const call = buildCall(snapshot, fn, JSON.stringify(args), suppliedParameters(fn, Object.keys(args)), undefined)
     const answers = await db
       .fly(who, isOthers ? [becomeRole(role), call] : [call], { kind: 'apart', signal, timeoutMs: TIMEOUT_MS })
       .catch((error: unknown) => {

@@ -18,7 +18,7 @@ export function resolveOverload(candidates: readonly Fn[], supplied: readonly st
 }
 
 /** The parameters that a call has arguments for, in the order of their declaration. */
-export const givenTo = (fn: Fn, supplied: readonly string[]): Parameter[] =>
+export const suppliedParameters = (fn: Fn, supplied: readonly string[]): Parameter[] =>
   fn.parameters.filter(({ name }) => supplied.includes(name))
 
 export const ambiguous = (name: string) => badRequest(`ambiguous call to function "${name}"`, 'invalid_arguments')

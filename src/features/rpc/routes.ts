@@ -14,7 +14,7 @@ import { type Call, jsonText, noContent, type Reply, route } from '../../http/ro
 import { buildCall, type ChangeNotice } from './build-call.ts'
 import { explainFailure } from './failure.ts'
 import { type RpcDeps, sqlJob } from './job.ts'
-import { givenTo, resolveOverload } from './resolve.ts'
+import { suppliedParameters, resolveOverload } from './resolve.ts'
 import { requireGeoJson } from './spatial-arguments.ts'
 
 /**
@@ -43,7 +43,7 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
       ? noticeOf(call, snapshot, fn, log.appender(call.who, call.requestId).within(slots))
       : undefined
     const shape = `${supplied.join('\0')} ${notice?.action} ${notice?.role}`
-    const statement = statements.about(fn, shape, () => buildCall(snapshot, fn, body, givenTo(fn, supplied), notice))
+    const statement = statements.about(fn, shape, () => buildCall(snapshot, fn, body, suppliedParameters(fn, supplied), notice))
     const filled = statement.fill(slots.values)
     const isLogged = mayWrite && hasWatched(snapshot)
     const options = manner(fn, call.cancelSignal)

@@ -33,7 +33,7 @@ export function createAnonymousAccounts(deps: SignInDeps) {
       return deps.startSession(userId, [method], device).open(tx, notAnonymous)
     })
     const response = await orEmailTaken(work, EMAIL_TAKEN)
-    deps.revoked(userId)
+    deps.onRevoked(userId)
     deps.wakeMail()
     return response
   }

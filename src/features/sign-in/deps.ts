@@ -39,5 +39,5 @@ export type SignInDeps = {
   /** Statements that end what an old password led to. */
   endAccess: (userId: string) => readonly Sql[]
   /** Makes the end of a user's tokens count at once in this process. */
-  revoked: (userId: string) => void
+  onRevoked: (userId: string) => void
 }

@@ -48,7 +48,7 @@ export function createMagicLinks(deps: SignInDeps) {
         const user = upgraded ? { id: anonymousId, changed: true } : await ownerOf(tx, spent.email)
         return { user, response: await deps.startSession(user.id, ['otp'], device).open(tx, refused) }
       })
-      if (user.changed) deps.revoked(user.id)
+      if (user.changed) deps.onRevoked(user.id)
       return response
     },
   }

@@ -39,7 +39,7 @@ export function createPasswordChange(deps: SignInDeps, checkPassword: CheckPassw
       const session = deps.startSession(user.id, user.amr as readonly [FirstFactor, ...string[]], device)
       return session.open(tx, refused)
     })
-    deps.revoked(user.id)
+    deps.onRevoked(user.id)
     deps.wakeMail()
     return response
   }

@@ -13,7 +13,7 @@ import * as q from './sql.ts'
 /** Parallel password checks of one account from one address. */
 const PARALLEL_CHECKS = 4
 
-type Found = {
+type AccountRow = {
   id: string | null
   password_hash: string | null
   locked_seconds: number | null
@@ -21,7 +21,7 @@ type Found = {
 }
 
 /** Whose password it is, the hash it has now, and the statements that take note of it. */
-export type Proven = { userId: string; hash: string; record: readonly [Sql, ...Sql[]] }
+export type VerifiedPassword = { userId: string; hash: string; record: readonly [Sql, ...Sql[]] }
 
 /** Throws `refused` when it is wrong, after counting it. */
 export type CheckPassword = (
@@ -29,7 +29,7 @@ export type CheckPassword = (
   password: string,
   device: Device,
   refused: () => AppError,
-) => Promise<Proven>
+) => Promise<VerifiedPassword>
 
 /** The one way to find out whether a password is right: every guess is counted, wherever it is made. */
 export function createPasswordCheck({ db, passwords, config }: SignInDeps): CheckPassword {
@@ -44,8 +44,8 @@ export function createPasswordCheck({ db, passwords, config }: SignInDeps): Chec
     }
   }
 
-  async function attempt(email: string, password: string, ip: string, refused: () => AppError): Promise<Proven> {
-    const [found] = await db.rows<Found>(SYSTEM, q.accountAndAttempt(email, ip))
+  async function attempt(email: string, password: string, ip: string, refused: () => AppError): Promise<VerifiedPassword> {
+    const [found] = await db.rows<AccountRow>(SYSTEM, q.accountAndAttempt(email, ip))
     if (!found?.may_try) throw tooManyFailures(found?.locked_seconds ?? config.login_backoff_window)
 
     const stored = found.password_hash ?? undefined

@@ -29,7 +29,7 @@ type NewFile = { name: string; contentType: string; blob: StoredBytes }
 type Deps = { db: Db; addBlob: (blob: StoredBytes) => Sql; isObjectName: (name: string) => boolean }
 type Page = { page: number; perPage: number; offset: number }
 
-const transition = (verb: string, status: string): AppError =>
+const wrongTransition = (verb: string, status: string): AppError =>
   new AppError('wrong_state', `invalid deploy status transition: cannot ${verb} deploy with status "${status}"`)
 
 /** Deploys of sites: uploading → live → superseded → live again, or uploading → failed. */
@@ -54,16 +54,16 @@ export class Deploys {
   }
 
   async create(siteId: string, act: AuditSource): Promise<string> {
-    return there(await this.#deps.db.fly(SYSTEM, audited(act.audit(), addDeploy(siteId), MADE_RECORD)), 'site')
+    return requireFound(await this.#deps.db.fly(SYSTEM, audited(act.audit(), addDeploy(siteId), MADE_RECORD)), 'site')
   }
 
   promote(siteId: string, id: string, act: AuditSource): Promise<string> {
     return this.#change(act, async (tx) => {
       if ((await tx.run(lockSite(siteId))) === 0) throw notFound('site not found', 'site_not_found')
       const status = await this.#statusIn(tx, siteId, id)
-      if (status !== 'uploading' && status !== 'superseded') throw transition('promote', status)
+      if (status !== 'uploading' && status !== 'superseded') throw wrongTransition('promote', status)
       await tx.run(supersedeLive(siteId))
-      return there(await tx.fly(makeLive(id)), 'deploy')
+      return requireFound(await tx.fly(makeLive(id)), 'deploy')
     })
   }
 
@@ -74,36 +74,36 @@ export class Deploys {
       const [previous] = await tx.rows<{ id: string }>(lastSuperseded(siteId))
       if (!previous) throw new AppError('wrong_state', 'no superseded deploy to rollback to')
       await tx.run(supersedeLive(siteId))
-      return there(await tx.fly(makeLive(previous.id)), 'deploy')
+      return requireFound(await tx.fly(makeLive(previous.id)), 'deploy')
     })
   }
 
   fail(siteId: string, id: string, errorMessage: string | undefined, act: AuditSource): Promise<string> {
     return this.#change(act, async (tx) => {
       const status = await this.#statusIn(tx, siteId, id)
-      if (status !== 'uploading') throw transition('fail', status)
-      return there(await tx.fly(failDeploy(id, errorMessage ?? null)), 'deploy')
+      if (status !== 'uploading') throw wrongTransition('fail', status)
+      return requireFound(await tx.fly(failDeploy(id, errorMessage ?? null)), 'deploy')
     })
   }
 
   /** A file that could not be kept spoils the deploy: what is promoted is whole. */
-  async spoil(id: string): Promise<void> {
+  async failUpload(id: string): Promise<void> {
     await this.#deps.db.run(SYSTEM, failDeploy(id, 'a file could not be stored'))
   }
 
-  async acceptsFiles(siteId: string, id: string): Promise<void> {
+  async requireUploading(siteId: string, id: string): Promise<void> {
     const { status } = JSON.parse(await this.one(siteId, id)) as { status: string }
     if (status !== 'uploading') throw closed()
   }
 
   /** Adds a file, or replaces the one of that path, unless the deploy was promoted while it was on its way. */
-  putFile(siteId: string, id: string, { name, contentType: said, blob }: NewFile, act: AuditSource): Promise<string> {
+  putFile(siteId: string, id: string, { name, contentType: declaredType, blob }: NewFile, act: AuditSource): Promise<string> {
     const path = this.#path(name)
     return this.#change(act, async (tx) => {
       if ((await this.#statusIn(tx, siteId, id)) !== 'uploading') throw closed()
       await tx.run(this.#deps.addBlob(blob))
-      const counted = there(await tx.fly(countFile(id, path, blob.size)), 'deploy')
-      await tx.run(putFile(id, { path, contentType: contentTypeOf(path, said), blobId: blob.id }))
+      const counted = requireFound(await tx.fly(countFile(id, path, blob.size)), 'deploy')
+      await tx.run(putFile(id, { path, contentType: contentTypeOf(path, declaredType), blobId: blob.id }))
       return counted
     })
   }
@@ -111,13 +111,13 @@ export class Deploys {
   /** JSON text of {missing, deploy}. */
   adopt(siteId: string, id: string, files: readonly { path: string; sha256: string }[], act: AuditSource): Promise<string> {
     const listed = new Map(files.map(({ path, sha256 }) => [this.#path(path), sha256]))
-    const wanted = [...listed].map(([path, sha256]) => ({ path, sha256, contentType: contentTypeOf(path) }))
+    const entries = [...listed].map(([path, sha256]) => ({ path, sha256, contentType: contentTypeOf(path) }))
     return changeAudited(
       this.#deps.db,
       async (tx) => {
         if ((await this.#statusIn(tx, siteId, id)) !== 'uploading') throw closed()
-        const missing = (await tx.fly(adoptFiles(siteId, id, wanted))) ?? '[]'
-        return `{"missing":${missing},"deploy":${there(await tx.fly(recount(id)), 'deploy')}}`
+        const missing = (await tx.fly(adoptFiles(siteId, id, entries))) ?? '[]'
+        return `{"missing":${missing},"deploy":${requireFound(await tx.fly(recount(id)), 'deploy')}}`
       },
       () => act.audit({ target: id, newValues: { files: files.length } }),
     )
@@ -148,7 +148,7 @@ export class Deploys {
 
 const closed = (): AppError => new AppError('wrong_state', 'deploy is not accepting file uploads')
 
-function there(text: string | null, what: 'site' | 'deploy'): string {
+function requireFound(text: string | null, what: 'site' | 'deploy'): string {
   if (text === null) throw notFound(`${what} not found`, `${what}_not_found`)
   return text
 }

@@ -75,7 +75,7 @@ export function createSites(deps: Deps): Sites {
 }
 
 function siteRoutes(db: Db): Route[] {
-  const found = (text: string | null): string => {
+  const requireSite = (text: string | null): string => {
     if (text === null) throw notFound('site not found', 'site_not_found')
     return text
   }
@@ -113,7 +113,7 @@ function siteRoutes(db: Db): Route[] {
       auth: 'admin',
       params: ofSite,
       answers: { 200: site },
-      handle: async ({ params }) => jsonText(200, found(await db.fly(SYSTEM, oneSite(params.siteId)))),
+      handle: async ({ params }) => jsonText(200, requireSite(await db.fly(SYSTEM, oneSite(params.siteId)))),
     }),
     route('PUT /api/admin/sites/{siteId}', {
       summary: 'Rename a site, or switch its fallback for single-page apps',
@@ -126,7 +126,7 @@ function siteRoutes(db: Db): Route[] {
         const { body } = call
         const name = body.name === undefined ? null : siteName(body.name)
         const change = changeSite(call.params.siteId, { name, spaMode: body.spaMode ?? null })
-        return jsonText(200, found(await db.fly(SYSTEM, audited(call.audit(), change, MADE_RECORD))))
+        return jsonText(200, requireSite(await db.fly(SYSTEM, audited(call.audit(), change, MADE_RECORD))))
       },
     }),
     route('DELETE /api/admin/sites/{siteId}', {
@@ -243,7 +243,7 @@ async function takeFile(
   call: Call,
   { siteId = '', deployId = '' }: Readonly<Record<string, string>>,
 ): Promise<Reply> {
-  await deploys.acceptsFiles(siteId, deployId)
+  await deploys.requireUploading(siteId, deployId)
   try {
     const text = await receive(call, ({ name, contentType, blob }) =>
       deploys.putFile(siteId, deployId, { name, contentType, blob }, call),
@@ -251,7 +251,7 @@ async function takeFile(
     return jsonText(201, text)
   } catch (error) {
     // What the client did wrong, or the server had no time for, can be tried again; what could not be kept spoils the deploy.
-    if (!(error instanceof AppError) || error.status === 507) await deploys.spoil(deployId)
+    if (!(error instanceof AppError) || error.status === 507) await deploys.failUpload(deployId)
     throw error
   }
 }

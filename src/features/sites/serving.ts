@@ -28,13 +28,13 @@ export class Serving {
   }
 
   async serve(slug: string, rawPath: string, call: Call): Promise<Reply> {
-    const wanted = pathsOf(rawPath)
-    const asked = [...wanted, INDEX, NOT_FOUND]
+    const candidates = pathsOf(rawPath)
+    const paths = [...candidates, INDEX, NOT_FOUND]
     const encodings = acceptedEncodings(call.headers['accept-encoding'])
-    const twins = encodings.flatMap(({ suffix }) => asked.map((path) => path + suffix))
-    const rows = await this.#deps.db.rows<ServedFile>(SYSTEM, liveFiles(slug, [...asked, ...twins]))
+    const compressed = encodings.flatMap(({ suffix }) => paths.map((path) => path + suffix))
+    const rows = await this.#deps.db.rows<ServedFile>(SYSTEM, liveFiles(slug, [...paths, ...compressed]))
     const files = new Map(rows.map((file) => [file.path, file]))
-    const found = wanted.map((path) => files.get(path)).find((file) => file !== undefined)
+    const found = candidates.map((path) => files.get(path)).find((file) => file !== undefined)
     const [any] = rows
     const fallback = any?.spaMode ? files.get(INDEX) : files.get(NOT_FOUND)
     const file = found ?? fallback

@@ -6,10 +6,10 @@ import { requireMatch } from '../../http/files/conditions.ts'
 import { contentTypeOf } from '../../http/files/content-type.ts'
 import { addBlob } from './blobs/sql.ts'
 import { encodedName, objectName } from './names.ts'
-import { enter, mayChange, mayRead } from './rights.ts'
+import { requireEntry, requireChange, requireRead } from './rights.ts'
 import {
   deleteObject,
-  type FoundObject,
+  type ObjectRow,
   findObject,
   listObjects,
   lockName,
@@ -30,7 +30,7 @@ type Deps = {
 }
 
 /** `If-None-Match` and the like compare this; bytes that are equal are the same version. */
-export const versionOf = ({ sha256, updatedAt }: FoundObject) => ({ etag: `"${sha256}"`, modifiedAt: updatedAt })
+export const versionOf = ({ sha256, updatedAt }: ObjectRow) => ({ etag: `"${sha256}"`, modifiedAt: updatedAt })
 
 /** The objects of buckets: who may do what with them, and their rows. */
 export class Objects {
@@ -45,35 +45,35 @@ export class Objects {
   }
 
   /** JSON text: {items, totalItems}. */
-  async list(who: Identity, ask: { bucket: string; prefix: string; limit: number; offset: number }): Promise<string> {
+  async list(who: Identity, query: { bucket: string; prefix: string; limit: number; offset: number }): Promise<string> {
     const { db, baseUrl } = this.#deps
     const viewer = { seesAll: who.kind === 'admin', userId: userIdOf(who) }
     const [found] = await db.rows<{ public: boolean; body: string }>(
       SYSTEM,
-      listObjects({ ...ask, ...viewer, baseUrl: baseUrl() }),
+      listObjects({ ...query, ...viewer, baseUrl: baseUrl() }),
     )
-    enter(found?.public ?? true, who)
+    requireEntry(found?.public ?? true, who)
     return found?.body ?? ''
   }
 
   /** The object as its row says, without looking at who asks. Its `blobId` is null when there is none. */
-  async look(bucket: string, name: string): Promise<FoundObject> {
-    const [found] = await this.#deps.db.rows<FoundObject>(SYSTEM, findObject(bucket, name))
+  async find(bucket: string, name: string): Promise<ObjectRow> {
+    const [found] = await this.#deps.db.rows<ObjectRow>(SYSTEM, findObject(bucket, name))
     if (!found) throw new Error('an object was looked for without an answer')
     return found
   }
 
   async readable(who: Identity, bucket: string, name: string): Promise<StoredObject> {
-    const found = await this.look(bucket, name)
-    enter(found.public, who)
-    const object = existing(found)
-    mayRead(object.public, who, object)
+    const found = await this.find(bucket, name)
+    requireEntry(found.public, who)
+    const object = requireObject(found)
+    requireRead(object.public, who, object)
     return object
   }
 
   /** Before the body of an upload is taken. */
-  async mayUpload(who: Identity, bucket: string): Promise<void> {
-    enter((await this.look(bucket, '')).public, who)
+  async requireUpload(who: Identity, bucket: string): Promise<void> {
+    requireEntry((await this.find(bucket, '')).public, who)
   }
 
   /** JSON text: the record. */
@@ -83,9 +83,9 @@ export class Objects {
     const name = objectName(given)
     const stored = await db.tx(SYSTEM, async (tx) => {
       await tx.fly(lockName(bucket, name))
-      const [before] = await tx.rows<FoundObject>(findObject(bucket, name, 'for update'))
+      const [before] = await tx.rows<ObjectRow>(findObject(bucket, name, 'for update'))
       if (isThere(before)) {
-        mayChange(who, before)
+        requireChange(who, before)
         if (before.public) for (const push of purge(this.urlOf(bucket, name))) await tx.run(push)
       }
       await tx.run(addBlob(blob))
@@ -100,10 +100,10 @@ export class Objects {
   async remove(who: Identity, bucket: string, name: string, headers: Headers): Promise<void> {
     const { db, purge, wakePurge } = this.#deps
     await db.tx(SYSTEM, async (tx) => {
-      const [object] = await tx.rows<FoundObject>(findObject(bucket, name, 'for update'))
-      enter(object?.public ?? true, who)
-      const there = existing(object)
-      mayChange(who, there)
+      const [object] = await tx.rows<ObjectRow>(findObject(bucket, name, 'for update'))
+      requireEntry(object?.public ?? true, who)
+      const there = requireObject(object)
+      requireChange(who, there)
       requireMatch(headers, versionOf(there))
       await tx.run(deleteObject(bucket, name))
       if (there.public) for (const push of purge(this.urlOf(bucket, name))) await tx.run(push)
@@ -112,10 +112,10 @@ export class Objects {
   }
 }
 
-export function existing(object: FoundObject | undefined): StoredObject {
+export function requireObject(object: ObjectRow | undefined): StoredObject {
   if (!isThere(object)) throw notFound('file not found', 'file_not_found')
   return object
 }
 
-const isThere = (object: FoundObject | undefined): object is StoredObject =>
+const isThere = (object: ObjectRow | undefined): object is StoredObject =>
   object !== undefined && object.blobId !== null

@@ -6,16 +6,16 @@ export type Owned = { userId: string | null }
 const refused = (): AppError => new AppError('insufficient_privilege', 'insufficient storage permissions')
 
 /** In a private bucket nobody is told anything, not even what exists, before saying who they are. */
-export function enter(isPublic: boolean, who: Identity): void {
+export function requireEntry(isPublic: boolean, who: Identity): void {
   if (!isPublic && who.kind === 'anonymous') throw unauthorized('missing auth token')
 }
 
-export function mayRead(isPublic: boolean, who: Identity, object: Owned): void {
+export function requireRead(isPublic: boolean, who: Identity, object: Owned): void {
   if (!isPublic && !isOwner(who, object)) throw refused()
 }
 
 /** Overwriting and deleting: what belongs to somebody is theirs, in public buckets too. */
-export function mayChange(who: Identity, object: Owned): void {
+export function requireChange(who: Identity, object: Owned): void {
   if (!isOwner(who, object)) throw refused()
 }
 

@@ -9,8 +9,8 @@ import type { ByteSource } from '../../http/files/source.ts'
 import { type Call, json, jsonText, noContent, type Reply, type Route, route } from '../../http/route.ts'
 import type { Blobs } from './blobs/blobs.ts'
 import { bucketName, encodedName, objectName } from './names.ts'
-import { existing, type Objects, versionOf } from './objects.ts'
-import { enter, mayRead } from './rights.ts'
+import { requireObject, type Objects, versionOf } from './objects.ts'
+import { requireEntry, requireRead } from './rights.ts'
 import type { Signatures } from './signatures.ts'
 import type { StoredObject } from './sql.ts'
 import type { Uploads } from './uploads.ts'
@@ -31,7 +31,7 @@ const storageObject = t.object({
 })
 
 /** The row was read, and its bytes were gone before they could be opened: it was replaced or deleted in between. */
-class Vanished extends Error {}
+class BytesMissing extends Error {}
 
 export function objectRoutes(deps: {
   objects: Objects
@@ -49,13 +49,13 @@ export function objectRoutes(deps: {
     name: string,
   ): Promise<{ object: StoredObject; isShared: boolean }> {
     const isSigned = signatures.isSigned(bucket, name, call.query)
-    const found = await objects.look(bucket, name)
+    const found = await objects.find(bucket, name)
     if (!isSigned) {
       if (!found.public && call.badBearer) throw call.badBearer
-      enter(found.public, call.who)
+      requireEntry(found.public, call.who)
     }
-    const object = existing(found)
-    if (!isSigned) mayRead(object.public, call.who, object)
+    const object = requireObject(found)
+    if (!isSigned) requireRead(object.public, call.who, object)
     return { object, isShared: object.public && !isSigned }
   }
 
@@ -64,7 +64,7 @@ export function objectRoutes(deps: {
     const { contentType, size, blobId, inline } = object
     const open = async (range: ByteRange): Promise<ByteSource> => {
       const bytes = await blobs.read(blobId, range)
-      if (!bytes) throw new Vanished(`the bytes of ${bucket}/${name} are missing`)
+      if (!bytes) throw new BytesMissing(`the bytes of ${bucket}/${name} are missing`)
       return bytes
     }
     const headers = {
@@ -102,7 +102,7 @@ export function objectRoutes(deps: {
       answers: { 201: storageObject },
       handle: async (call) => {
         const bucket = bucketName(call.params.bucket)
-        await objects.mayUpload(call.who, bucket)
+        await objects.requireUpload(call.who, bucket)
         return jsonText(201, await uploads.receive(call, (upload) => objects.put(call.who, bucket, upload)))
       },
     }),
@@ -120,7 +120,7 @@ export function objectRoutes(deps: {
         try {
           return await download(call, bucket, name)
         } catch (error) {
-          if (!(error instanceof Vanished)) throw error
+          if (!(error instanceof BytesMissing)) throw error
           return download(call, bucket, name)
         }
       },

@@ -23,21 +23,21 @@ export type Listing = {
 }
 
 /** {public, body}: the page, and whether anybody may see it. */
-export const listObjects = (ask: Listing): Sql => sql`
-  with bucket as (select ${isPublic(ask.bucket)} as public),
+export const listObjects = (query: Listing): Sql => sql`
+  with bucket as (select ${isPublic(query.bucket)} as public),
   chosen as (
     select o.* from svc.storage_objects o, bucket
-    where o.bucket = ${ask.bucket} and o.name >= ${ask.prefix} and starts_with(o.name, ${ask.prefix})
-      and (bucket.public or ${ask.seesAll}::boolean or o.user_id is null or o.user_id = ${ask.userId}::uuid)
+    where o.bucket = ${query.bucket} and o.name >= ${query.prefix} and starts_with(o.name, ${query.prefix})
+      and (bucket.public or ${query.seesAll}::boolean or o.user_id is null or o.user_id = ${query.userId}::uuid)
   )
   select bucket.public, json_build_object('items', (
-      select coalesce(json_agg(${record(sql`bucket.public`, ask.baseUrl)} order by o.name), '[]') from (
-        select * from chosen order by name limit ${ask.limit}::int offset ${ask.offset}::bigint
+      select coalesce(json_agg(${record(sql`bucket.public`, query.baseUrl)} order by o.name), '[]') from (
+        select * from chosen order by name limit ${query.limit}::int offset ${query.offset}::bigint
       ) o join svc.blobs b on b.id = o.blob_id
     ), 'totalItems', (select count(*) from chosen))::text as body
   from bucket`
 
-export type FoundObject = {
+export type ObjectRow = {
   public: boolean
   inline: boolean
   /** Null: there is no such object, and what follows means nothing. */
@@ -49,7 +49,7 @@ export type FoundObject = {
   updatedAt: Date
 }
 
-export type StoredObject = FoundObject & { blobId: string }
+export type StoredObject = ObjectRow & { blobId: string }
 
 /** Always one row: what the bucket is like is known whether or not it has the object. */
 export const findObject = (bucket: string, name: string, lock: 'for update' | 'no lock' = 'no lock'): Sql => sql`

@@ -54,7 +54,7 @@ export function createStorage(deps: Deps): Storage {
   const timeoutMs = config.upload_timeout * 1000
   const store = createStore(config)
   const blobs = new Blobs({ db, store, queue, observe })
-  const uploads = new Uploads(blobs, { maxFileBytes: config.max_file_size, timeoutMs, atOnce: store.maxWrites })
+  const uploads = new Uploads(blobs, { maxFileBytes: config.max_file_size, timeoutMs, maxParallel: store.maxWrites })
   const provider = createCdnProvider(config.cdn, deps.outgoing)
   const purges = new Purges(provider, queue)
   const baseUrl = (): string => config.cdn_url || `${deps.publicBaseUrl()}/api/storage`

@@ -22,11 +22,11 @@ export class Uploads {
   readonly #timeoutMs: number
   readonly #shares: AddressShares
 
-  constructor(blobs: Blobs, options: { maxFileBytes: number; timeoutMs: number; atOnce: number }) {
+  constructor(blobs: Blobs, options: { maxFileBytes: number; timeoutMs: number; maxParallel: number }) {
     this.#blobs = blobs
     this.#maxFileBytes = options.maxFileBytes
     this.#timeoutMs = options.timeoutMs
-    this.#shares = new AddressShares({ all: options.atOnce, share: Math.max(1, options.atOnce / SHARE) })
+    this.#shares = new AddressShares({ all: options.maxParallel, share: Math.max(1, options.maxParallel / SHARE) })
   }
 
   /** Receives the file and hands it to `keep`, which writes the row; a file that is refused is removed again. */

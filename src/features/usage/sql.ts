@@ -10,7 +10,7 @@ const alive = sql`at > now() - interval '30 seconds'`
 /** One statement for all that was counted; several processes add up on the same rows. */
 export function addUsage(node: string, { tenants, endpoints }: UsageBatch): Sql {
   const used = JSON.stringify([...tenants].map(([tenant, figures]) => ({ tenant, ...figures })))
-  const asked = JSON.stringify([...endpoints.values()])
+  const requests = JSON.stringify([...endpoints.values()])
   return sql`
     with used as (
       select * from json_to_recordset(${used}::json) as u(tenant uuid, requests bigint, bandwidth bigint, functions bigint,
@@ -22,7 +22,7 @@ export function addUsage(node: string, { tenants, endpoints }: UsageBatch): Sql 
     ), counted as (
       insert into svc.usage_endpoints as e (tenant_id, hour, endpoint, status, requests)
       select tenant, ${hour}, endpoint, status, requests
-      from json_to_recordset(${asked}::json) as a(tenant uuid, endpoint text, status integer, requests bigint)
+      from json_to_recordset(${requests}::json) as a(tenant uuid, endpoint text, status integer, requests bigint)
       order by tenant, endpoint, status
       on conflict (hour, tenant_id, endpoint, status) do update set requests = e.requests + excluded.requests
     )

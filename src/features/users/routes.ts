@@ -15,7 +15,7 @@ export function createUsers(deps: {
   /** No row when there is no such user. */
   deleteUser: (id: string) => Sql
   /** Makes the end of a user's tokens count at once in this process. */
-  revoked: (userId: string) => void
+  onRevoked: (userId: string) => void
 }): { routes: Route[] } {
   const { db } = deps
   const requireAuth = (): void => {
@@ -49,7 +49,7 @@ export function createUsers(deps: {
           },
           () => call.audit(),
         )
-        deps.revoked(id)
+        deps.onRevoked(id)
         return noContent
       },
     }),

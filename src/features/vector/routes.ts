@@ -10,8 +10,8 @@ import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, jsonText, noContent, route } from '../../http/route.ts'
 import { createEmbeddings } from './embed/embeddings.ts'
-import { startFilling } from './embed/embed-worker.ts'
-import { type AiConfig, cachedQuestions, createEmbeddingProvider } from './embedding/embedder.ts'
+import { startEmbedWorker } from './embed/embed-worker.ts'
+import { type AiConfig, cachedEmbed, createEmbeddingProvider } from './embedding/embedder.ts'
 import { createVectorIndexes, INDEX_METRICS, VECTOR_INDEX_METHODS } from './indexes.ts'
 
 const index = t.object({
@@ -49,7 +49,7 @@ type Deps = {
 
 type Vectors = Feature & {
   /** The vector of a question; undefined without a provider. */
-  embed: ReturnType<typeof cachedQuestions> | undefined
+  embed: ReturnType<typeof cachedEmbed> | undefined
 }
 
 export function createVector({ db, schema, log, queue, outgoing, config, observe }: Deps): Vectors {
@@ -132,8 +132,8 @@ export function createVector({ db, schema, log, queue, outgoing, config, observe
   ]
   return {
     routes,
-    embed: provider && cachedQuestions(provider),
-    start: () => startFilling({ db, schema, log, queue, provider }),
+    embed: provider && cachedEmbed(provider),
+    start: () => startEmbedWorker({ db, schema, log, queue, provider }),
     stop: () => concurrent.stop(),
   }
 }

@@ -33,14 +33,14 @@ const fields = {
 }
 export const newHook = t.object({ url: t.string(), ...fields })
 export const hookChange = t.object({ url: t.optional(t.string()), ...fields })
-type Wish = t.TypeOf<typeof hookChange>
+type HookInput = t.TypeOf<typeof hookChange>
 
 export type Hooks = {
   all(): Promise<string>
   one(id: string): Promise<string>
   /** The entries of changes are part of their flights. */
-  create(wish: Wish, act: AuditSource): Promise<string>
-  change(id: string, wish: Wish, act: AuditSource): Promise<string>
+  create(wish: HookInput, act: AuditSource): Promise<string>
+  change(id: string, wish: HookInput, act: AuditSource): Promise<string>
   remove(id: string, act: AuditSource): Promise<void>
   /** Where to send; undefined when the webhook is gone. */
   target(id: string): Promise<(Receiver & { enabled: boolean }) | undefined>
@@ -58,13 +58,13 @@ type Deps = {
 
 export function createHooks({ db, box, assertAllowedUrl, clearQueue }: Deps): Hooks {
   const { context } = webhookSecrets
-  const found = (text: string | null): string => {
+  const requireHook = (text: string | null): string => {
     if (text === null) throw notFound('webhook not found', 'webhook_not_found')
     return text
   }
 
   /** Absent and empty mean the same for the URL and the secret; null clears the secret. */
-  function settled(wish: Wish, id: string) {
+  function valuesOf(wish: HookInput, id: string) {
     const url = wish.url?.trim() || undefined
     if (url !== undefined) assertAllowedUrl(url)
     const { secret } = wish
@@ -80,20 +80,20 @@ export function createHooks({ db, box, assertAllowedUrl, clearQueue }: Deps): Ho
 
   return {
     all: async () => (await db.fly(SYSTEM, allHooks)) ?? '[]',
-    one: async (id) => found(await db.fly(SYSTEM, oneHook(id))),
+    one: async (id) => requireHook(await db.fly(SYSTEM, oneHook(id))),
 
     async create(wish, act) {
       const id = randomUUID()
-      const { url, secret = null, events = EVENTS, tables = [], enabled = true } = settled(wish, id)
+      const { url, secret = null, events = EVENTS, tables = [], enabled = true } = valuesOf(wish, id)
       if (url === undefined) throw badRequest('url is required')
       const added = addHook(id, { url, secret, events, tables, enabled })
-      return found(await db.fly(SYSTEM, audited(act.audit({ target: id }), added, MADE_RECORD)))
+      return requireHook(await db.fly(SYSTEM, audited(act.audit({ target: id }), added, MADE_RECORD)))
     },
 
     async change(id, wish, act) {
-      const change = audited(act.audit({ target: id }), changeHook(id, settled(wish, id)), MADE_RECORD)
+      const change = audited(act.audit({ target: id }), changeHook(id, valuesOf(wish, id)), MADE_RECORD)
       const answers = await db.fly(SYSTEM, wish.enabled === false ? [clearQueue(id), change] : [change])
-      return found(answers.at(-1) ?? null)
+      return requireHook(answers.at(-1) ?? null)
     },
 
     async remove(id, act) {

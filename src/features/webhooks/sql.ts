@@ -103,14 +103,14 @@ const MAX_COUNTED = 10_000
  * {exists, total, items}: one look for the page and for the 404. Both the count and the page are read from an index;
  * bodies are fetched for the rows of the page.
  */
-export const deliveriesOf = (webhookId: string, ask: { failedOnly: boolean; limit: number; offset: number }): Sql => {
-  const chosen = sql`from svc.webhook_deliveries where webhook_id = ${webhookId}::uuid${ask.failedOnly ? sql` and not success` : EMPTY}`
+export const deliveriesOf = (webhookId: string, query: { failedOnly: boolean; limit: number; offset: number }): Sql => {
+  const chosen = sql`from svc.webhook_deliveries where webhook_id = ${webhookId}::uuid${query.failedOnly ? sql` and not success` : EMPTY}`
   const newest = sql`order by delivered_at desc, id desc`
   return sql`
   select json_build_object('exists', exists (select from svc.webhooks where id = ${webhookId}::uuid),
     'total', (select count(*) from (select ${chosen} ${newest} limit ${MAX_COUNTED}::int) counted), 'items', (
       select coalesce(json_agg(${DELIVERY} order by d.delivered_at desc, d.id desc), '[]')
-      from (select id ${chosen} ${newest} limit ${ask.limit}::int offset ${ask.offset}::bigint) page
+      from (select id ${chosen} ${newest} limit ${query.limit}::int offset ${query.offset}::bigint) page
       join svc.webhook_deliveries d using (id)
     ))::text`
 }

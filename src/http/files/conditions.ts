@@ -1,11 +1,11 @@
 import { AppError } from '../../core/errors.ts'
 
-/** What identifies one version of a resource (RFC 9110 §8.8). The tag is strong and comes with its quotes. */
+/** The validators of one version of a resource (RFC 9110 §8.8). The tag is strong and includes its quotes. */
 export type ResourceVersion = { etag: string; modifiedAt: Date }
 
 type Headers = Readonly<Record<string, string | undefined>>
 
-/** RFC 9110 §13.2.2: throws 412 where a precondition fails; true when the client has this version already. */
+/** RFC 9110 §13.2.2: throws 412 when a precondition fails; true when the client has this version. */
 export function isNotModified(headers: Headers, version: ResourceVersion): boolean {
   requireMatch(headers, version)
   const noneMatch = headers['if-none-match']
@@ -14,7 +14,7 @@ export function isNotModified(headers: Headers, version: ResourceVersion): boole
   return !Number.isNaN(since) && seconds(version.modifiedAt) <= seconds(since)
 }
 
-/** For reads and writes alike: whoever names a version must have the one that is there. */
+/** Throws 412 unless If-Match or If-Unmodified-Since names the current version. */
 export function requireMatch(headers: Headers, { etag, modifiedAt }: ResourceVersion): void {
   const match = headers['if-match']
   const unmodified = Date.parse(headers['if-unmodified-since'] ?? '')
@@ -40,16 +40,16 @@ function matches(header: string, etag: string, comparison: 'strong' | 'weak'): b
 export type ByteRange = { start: number; end: number }
 
 /**
- * RFC 9110 §14: the part asked for, or undefined for the whole. Units that are unknown, ranges that make no sense and
- * several at once are answered with the whole; a part that does not exist is 416.
+ * RFC 9110 §14: the requested range, or undefined for the whole. Unknown units, invalid and multiple ranges give the
+ * whole; a range beyond the end is 416.
  */
 export function rangeOf(headers: Headers, size: number, { etag }: ResourceVersion): ByteRange | undefined {
-  const asked = /^bytes=\s*(\d*)-(\d*)\s*$/i.exec(headers['range'] ?? '')
-  if (!asked || (asked[1] === '' && asked[2] === '')) return undefined
-  // A date is too weak to tell two versions of one second apart (§13.1.5).
+  const match = /^bytes=\s*(\d*)-(\d*)\s*$/i.exec(headers['range'] ?? '')
+  if (!match || (match[1] === '' && match[2] === '')) return undefined
+  // Dates are ignored: they cannot distinguish two versions of one second (§13.1.5).
   const ifRange = headers['if-range']
   if (ifRange !== undefined && ifRange.trim() !== etag) return undefined
-  const [, first = '', last = ''] = asked
+  const [, first = '', last = ''] = match
   if (first === '') return suffix(Number(last), size)
   const [start, end] = [Number(first), last === '' ? size - 1 : Number(last)]
   if (last !== '' && end < start) return undefined

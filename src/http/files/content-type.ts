@@ -2,17 +2,17 @@ import { lookup } from 'mrmime'
 
 const UNKNOWN = 'application/octet-stream'
 
-/** Media types of parts, as far as they can stand in a header of ours. */
+/** Media types that are valid in a response header. */
 const WELL_FORMED = /^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}\/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}$/
 
-/** By extension, else as the client said, else unknown. Text is UTF-8: nobody says so in a file name. */
-export function contentTypeOf(name: string, said = ''): string {
+/** By extension, else as the client declared, else unknown. Text is assumed to be UTF-8. */
+export function contentTypeOf(name: string, declared = ''): string {
   const known = lookup(name.slice(name.lastIndexOf('/') + 1))
   if (known !== undefined) return known.startsWith('text/') ? `${known}; charset=utf-8` : known
-  return WELL_FORMED.test(said) ? said : UNKNOWN
+  return WELL_FORMED.test(declared) ? declared : UNKNOWN
 }
 
-/** What a browser shows without running anything of it, or cannot show at all. SVG, HTML and XML are documents with scripts. */
+/** Types that a browser shows without running scripts, or cannot show. SVG, HTML and XML may contain scripts. */
 const PASSIVE =
   /^(?:(?:image\/(?!svg)|audio\/|video\/|font\/)[^;]*(?<!xml)|text\/(?:plain|csv|css|markdown)|application\/(?:json|pdf))$/
 

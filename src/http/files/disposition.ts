@@ -1,4 +1,4 @@
-/** `Content-Disposition: attachment` with a name in any script (RFC 6266): a plain one for old clients, and the real one. */
+/** `Content-Disposition: attachment` with a name in any script (RFC 6266), and an ASCII name for old clients. */
 export function attachment(name: string): string {
   const file = name.slice(name.lastIndexOf('/') + 1)
   const plain = file.replace(/[^\x20-\x7e]/gu, '_').replace(/["\\%]/g, '_')
@@ -7,6 +7,6 @@ export function attachment(name: string): string {
     : `attachment; filename="${plain}"; filename*=UTF-8''${extended(file)}`
 }
 
-/** RFC 8187 §3.2.1: encodeURIComponent leaves a few characters that are not allowed there. */
+/** RFC 8187 §3.2.1 forbids a few characters that encodeURIComponent leaves. */
 const extended = (text: string): string =>
   encodeURIComponent(text).replace(/['()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`)

@@ -7,7 +7,7 @@ export type FilePart = {
   stream: Readable
   /** Without folders; empty when the client named none. */
   fileName: string
-  /** As the client says, lower case and without parameters. */
+  /** As the client declares it, lower case and without parameters. */
   contentType: string
 }
 
@@ -15,15 +15,15 @@ type Form<T> = { fields: ReadonlyMap<string, string>; file: T }
 
 type FormOptions<T> = {
   maxFileBytes: number
-  /** Aborting ends the upload; its reason is the failure. */
+  /** Aborting ends the upload with the signal's reason. */
   signal: AbortSignal
-  /** Takes the bytes as they come; the form goes on only as fast as it reads. */
+  /** Consumes the file; its pace is the pace of the form. */
   store(part: FilePart): Promise<T>
-  /** Undoes `store` when the rest of the form turns out to be bad. */
+  /** Undoes `store` when the rest of the form is invalid. */
   discard(stored: T): Promise<void>
 }
 
-/** Everything that is not the file itself: boundaries, part headers, fields, preamble and epilogue. */
+/** Everything except the file: boundaries, part headers, fields, preamble and epilogue. */
 const MAX_OVERHEAD_BYTES = 256 * 1024
 const LIMITS = { parts: 32, fields: 32, files: 1, fieldSize: 8 * 1024, headerPairs: 32, headerSize: 16 * 1024 }
 
@@ -105,7 +105,7 @@ class FormReader<T> {
 
   readonly #onData = (chunk: Buffer): void => {
     this.#received += chunk.length
-    // The parser sees a chunk after this listener does, so one chunk more may be under way.
+    // The parser receives a chunk after this listener, so the last chunk does not count.
     if (this.#received - chunk.length - (this.#file?.bytesRead ?? 0) > MAX_OVERHEAD_BYTES) this.#refuse()
   }
 
@@ -128,7 +128,7 @@ class FormReader<T> {
   readonly #refuse = (): void => this.#fail(badForm())
   readonly #onAbort = (): void => this.#fail(this.#reading.signal.reason)
   readonly #onGone = (): void => {
-    // Node may have all of the body and drop it, when what follows on the connection is no request.
+    // Node drops a complete body when invalid bytes follow on the connection.
     if (!this.#request.readableEnded) this.#fail(badRequest('request body was cut off', 'invalid_body'))
   }
 
@@ -138,7 +138,7 @@ class FormReader<T> {
     this.#reading.signal.removeEventListener('abort', this.#onAbort)
   }
 
-  /** Nothing of the file is left behind by the time the caller hears of it. */
+  /** Rejects after the stored file is discarded. */
   #fail(error: unknown): void {
     if (this.#isOver) return
     this.#end()

@@ -5,14 +5,12 @@ import type { ByteSource } from './source.ts'
 export type StoredContent = ResourceVersion & {
   size: number
   headers: Record<string, string>
-  /** The part, which is not opened for answers without a body. */
+  /** Opens a range; not called for responses without a body. */
   open(range: ByteRange): Promise<ByteSource>
 }
 
-type Sent = { status?: number }
-
-/** Answers GET and HEAD of stored bytes: conditions, and one range. */
-export async function sendContent(call: Call, content: StoredContent, { status = 200 }: Sent = {}): Promise<Reply> {
+/** Answers GET and HEAD of stored bytes, with conditions and one range. */
+export async function sendContent(call: Call, content: StoredContent, { status = 200 } = {}): Promise<Reply> {
   const { request, response } = call.raw
   const headers: Record<string, string> = {
     ETag: content.etag,
@@ -25,7 +23,7 @@ export async function sendContent(call: Call, content: StoredContent, { status =
     return { status: 304, headers: kept }
   }
   const isHead = request.method === 'HEAD'
-  // RFC 9110 §14.2: Range means something for GET only.
+  // RFC 9110 §14.2: Range applies to GET only.
   const range = isHead || status !== 200 ? undefined : rangeOf(call.headers, content.size, content)
   headers['Content-Length'] = String(range ? range.end - range.start + 1 : content.size)
   if (range) headers['Content-Range'] = `bytes ${range.start}-${range.end}/${content.size}`

@@ -3,11 +3,11 @@ import type { ServerResponse } from 'node:http'
 import type { Readable } from 'node:stream'
 import type { ByteRange } from './conditions.ts'
 
-/** Bytes that are there to be sent. Whoever is given them sends them, or closes them. */
+/** Bytes to be sent. The receiver must call `sendTo` or `close`. */
 export interface ByteSource {
   /**
-   * As fast as the client reads; then the response ends. What breaks in the middle closes the connection, so that nobody
-   * takes a part for the whole.
+   * Sends as fast as the client reads, then ends the response. A failure closes the connection, so that the client does
+   * not take a part for the whole.
    */
   sendTo(response: ServerResponse): void
   close(): void
@@ -22,7 +22,7 @@ export class StreamSource implements ByteSource {
 
   sendTo(response: ServerResponse): void {
     const stream = this.#stream
-    stream.once('error', () => {}) // it closes next, before its end
+    stream.once('error', () => {}) // `close` follows
     stream.once('close', () => {
       if (!stream.readableEnded) response.destroy()
     })
@@ -35,13 +35,13 @@ export class StreamSource implements ByteSource {
   }
 }
 
-/** Handing a read to another thread costs as much as sending the piece, so pieces are large. */
+/** Each read runs in another thread, which costs as much as sending, so pieces are large. */
 const PIECE_BYTES = 256 * 1024
 const MAX_SPARE = 32
-/** New memory for every piece would cost more than its bytes: the system clears each page of it. */
+/** Buffers are reused, because the system clears each page of new memory. */
 const spare: Buffer[] = []
 
-/** A part of an open file, through one buffer: the system's own buffers keep the connection busy while it is filled. */
+/** A range of an open file. One buffer suffices: the socket's buffers keep the connection busy during a read. */
 export class FileSource implements ByteSource {
   readonly #file: FileHandle
   readonly #range: ByteRange
@@ -74,12 +74,12 @@ export class FileSource implements ByteSource {
       at += bytesRead
       await write(buffer.subarray(0, bytesRead))
     }
-    // After a failure the connection may still hold it.
+    // Not reused after a failure, when the connection may still use it.
     if (spare.length < MAX_SPARE) spare.push(buffer)
   }
 }
 
-/** Resolves when a piece has left. Who goes away takes the answers to writes along. */
+/** Resolves when a piece was sent. Rejects on `close`, because node drops the callbacks of writes then. */
 function writerTo(response: ServerResponse): (piece: Buffer) => Promise<void> {
   let giveUp = (): void => {}
   response.once('close', () => giveUp())

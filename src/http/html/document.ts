@@ -9,15 +9,15 @@ type HtmlDocument<Name extends PageName> = {
   page: Name
   data: PageData[Name]
   title: string
-  /** `narrow`: one question in the middle of the window. */
+  /** `narrow`: one centered card. */
   layout?: 'narrow'
-  /** Finished HTML, made by us alone; whatever comes from elsewhere goes through `escapeHtml`. */
+  /** Trusted HTML; values from outside must go through `escapeHtml`. */
   body: string
 }
 
 /**
- * A page for people: one answer that needs nothing else, with a policy that runs our script and no other. It cannot be
- * framed, tells no other site where it came from, and stays in no cache.
+ * A self-contained HTML page whose content security policy allows only its own script and style. It cannot be framed,
+ * sends no referrer, and is not cached.
  */
 export async function htmlDocument<Name extends PageName>(document: HtmlDocument<Name>): Promise<Reply> {
   const { page, data, title, layout, body } = document
@@ -52,7 +52,7 @@ ${body}
 
 export const escapeHtml = (text: string): string => text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`)
 
-/** What a script finds as `document.body.dataset`. */
+/** Attributes that the script reads as `document.body.dataset`. */
 const attributes = (data: Readonly<Record<string, string>>): string =>
   Object.entries(data)
     .map(([name, value]) => ` data-${name.replace(/[A-Z]/g, '-$&').toLowerCase()}="${escapeHtml(value)}"`)

@@ -1,4 +1,4 @@
-/** The look of all pages for people: phone first, light and dark as the system is, nothing from elsewhere. */
+/** The style of all HTML pages: mobile first, light and dark mode, no external resources. */
 export const style = `
 :root{--ground:#f6f6f4;--card:#fff;--ink:#1c1c1a;--soft:#63635e;--line:#d9d9d4;--act:#1d5c43;--on-act:#fff;--bad:#b3261e}
 @media (prefers-color-scheme:dark){:root{--ground:#161615;--card:#20201e;--ink:#ecece8;--soft:#a3a39c;--line:#3a3a37;--act:#7fd1ab;--on-act:#0d2419;--bad:#ff8a80}}

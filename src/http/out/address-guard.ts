@@ -4,11 +4,11 @@ type Address = ipaddr.IPv4 | ipaddr.IPv6
 
 /**
  * Cloud metadata services outside the link-local range: AWS over IPv6, Google over IPv6, Alibaba, Azure, Oracle.
- * They hand out credentials of the machine, so no setting opens them.
+ * They return credentials of the machine, so no setting allows them.
  */
 const METADATA = new Set(['fd00:ec2::254', 'fd20:ce::254', '100.100.100.200', '168.63.129.16', '192.0.0.192'])
 
-/** Ranges an operator may open with an `allow private networks` setting; every other non-public range stays closed. */
+/** Ranges that an `allow private networks` setting opens; all other non-public ranges stay closed. */
 const PRIVATE = new Set(['loopback', 'private', 'uniqueLocal', 'carrierGradeNat'])
 
 /** The bad ports of the Fetch standard that matter to a server, and the databases and caches beside it. */
@@ -23,7 +23,7 @@ const CLOSED_PORTS = new Set(
 
 export const isClosedPort = (port: number): boolean => CLOSED_PORTS.has(port)
 
-/** May the server open a connection to this resolved address? */
+/** Whether the server may connect to this resolved address. */
 export function isAllowedAddress(text: string, allowPrivateNetworks: boolean): boolean {
   if (!ipaddr.isValid(text)) return false
   const address = effectiveAddress(ipaddr.parse(text))
@@ -32,11 +32,11 @@ export function isAllowedAddress(text: string, allowPrivateNetworks: boolean): b
   return range === 'unicast' || (allowPrivateNetworks && PRIVATE.has(range))
 }
 
-/** Does a server that listens on this host hear this machine alone? */
+/** Whether a server that listens on this host is reachable only from this machine. */
 export const isLoopbackHost = (host: string): boolean =>
   host === 'localhost' || (ipaddr.isValid(host) && effectiveAddress(ipaddr.parse(host)).range() === 'loopback')
 
-/** The IPv4 address a transition format carries, since that is where the packet ends up; otherwise the address itself. */
+/** The IPv4 address inside a transition format, which is where the packet goes; otherwise the address itself. */
 function effectiveAddress(address: Address): Address {
   if (!(address instanceof ipaddr.IPv6)) return address
   const bytes = address.toByteArray()
@@ -57,7 +57,7 @@ function embeddedIpv4(bytes: readonly number[]): EmbeddedIpv4 | undefined {
   if (starts(0x00, 0x64, 0xff, 0x9b)) return { offset: 12, mask: 0 } // RFC 6052 and RFC 8215 NAT64
   if (starts(0x20, 0x02)) return { offset: 2, mask: 0 } // RFC 3056 6to4
   if (starts(0x20, 0x01, 0x00, 0x00)) return { offset: 12, mask: 0xff } // RFC 4380 Teredo, inverted
-  // RFC 4291 IPv4-compatible (deprecated); :: and ::1 keep their own meaning.
+  // RFC 4291 IPv4-compatible (deprecated), except :: and ::1.
   if (zero(0, 12) && !zero(12, 15)) return { offset: 12, mask: 0 }
   return undefined
 }

@@ -9,9 +9,9 @@ export type OutgoingRequest = {
   url: string
   headers?: Record<string, string>
   body?: string | Buffer
-  /** For the whole exchange: a receiver that drips one byte per second does not stretch it. */
+  /** For the whole exchange, so that a receiver that sends one byte per second cannot extend it. */
   timeoutMs: number
-  /** The response body is cut here. */
+  /** The response body is truncated here. */
   maxBytes: number
   signal?: AbortSignal
 }
@@ -24,9 +24,9 @@ export type OutgoingResponse = {
 }
 
 export interface Outgoing {
-  /** Throws OutgoingError when there was no complete answer; any status is an answer. Redirects are not followed. */
-  request(ask: OutgoingRequest): Promise<OutgoingResponse>
-  /** 400 for a URL that could never be called. Names are judged at connect time, literal addresses here. */
+  /** Throws OutgoingError without a complete response; any status is a response. Redirects are not followed. */
+  request(options: OutgoingRequest): Promise<OutgoingResponse>
+  /** Throws 400 for a forbidden URL. Literal addresses are checked here, names when they are resolved. */
   assertAllowedUrl(url: string): void
   stop(): Promise<void>
 }
@@ -42,30 +42,30 @@ export class OutgoingError extends Error {
 const blocked = (): OutgoingError => new OutgoingError('blocked', 'blocked: address is not allowed')
 const MAX_URL_LENGTH = 2048
 
-/** The system's name resolution, as dns.lookup does it. */
+/** Name resolution with the signature of dns.lookup. */
 type Resolve = (
   name: string,
   options: LookupAllOptions,
   done: (error: NodeJS.ErrnoException | null, found: LookupAddress[]) => void,
 ) => void
 
-/** The one client for every call the server makes: webhooks, mail and SMS gateways, OAuth providers, embeddings. */
+/** The HTTP client of all outgoing calls: webhooks, mail and SMS gateways, OAuth providers, embeddings. */
 export function createOutgoing(options: { allowPrivateNetworks: boolean; resolve?: Resolve }): Outgoing {
   const { allowPrivateNetworks, resolve = lookup } = options
   let client: Promise<{ agent: Agent; request: typeof import('undici').request }> | undefined
 
-  // The answer of this lookup is what the socket connects to, so there is no second resolution to rebind.
-  const guardedLookup: LookupFunction = (hostname, wish, done) => {
-    resolve(hostname, { ...wish, all: true }, (error, found) => {
+  // The socket connects to the address that was checked here, which prevents DNS rebinding.
+  const guardedLookup: LookupFunction = (hostname, lookupOptions, done) => {
+    resolve(hostname, { ...lookupOptions, all: true }, (error, found) => {
       if (error) return done(error, '', 0)
       const allowed = found.filter(({ address }) => isAllowedAddress(address, allowPrivateNetworks))
       const [first] = allowed
       if (!first) return done(blocked(), '', 0)
-      return wish.all ? done(null, allowed) : done(null, first.address, first.family)
+      return lookupOptions.all ? done(null, allowed) : done(null, first.address, first.family)
     })
   }
 
-  // undici costs about 10 MB; a server that never calls out does not pay it.
+  // Loaded on first use, because undici takes about 10 MB.
   const load = () => {
     client ??= import('undici').then(({ Agent, request }) => ({
       agent: new Agent({
@@ -84,7 +84,7 @@ export function createOutgoing(options: { allowPrivateNetworks: boolean; resolve
   const isAllowedTarget = (url: URL): boolean => {
     const host = url.hostname.replace(/^\[|\]$/g, '')
     if (isClosedPort(Number(url.port))) return false
-    // RFC 6761: names under localhost are loopback, whatever a resolver says.
+    // RFC 6761: names under localhost are loopback.
     if (/(^|\.)localhost\.?$/.test(host)) return allowPrivateNetworks
     return isIP(host) === 0 || isAllowedAddress(host, allowPrivateNetworks)
   }
@@ -97,25 +97,19 @@ export function createOutgoing(options: { allowPrivateNetworks: boolean; resolve
       if (!isAllowedTarget(url)) throw badRequest('url points to a forbidden address')
     },
 
-    async request(ask) {
-      const url = URL.canParse(ask.url) ? new URL(ask.url) : undefined
+    async request({ method, url: target, headers = {}, body = null, timeoutMs, maxBytes, signal: caller }) {
+      const url = URL.canParse(target) ? new URL(target) : undefined
       if (!url || !isHttp(url) || !isAllowedTarget(url)) throw blocked()
 
       const { agent, request } = await load()
-      const timeout = AbortSignal.timeout(ask.timeoutMs)
-      const signal = ask.signal ? AbortSignal.any([timeout, ask.signal]) : timeout
+      const timeout = AbortSignal.timeout(timeoutMs)
+      const signal = caller ? AbortSignal.any([timeout, caller]) : timeout
       try {
-        const answer = await request(url, {
-          method: ask.method,
-          headers: ask.headers ?? {},
-          body: ask.body ?? null,
-          dispatcher: agent,
-          signal,
-        })
-        const { text, truncated } = await readUpTo(ask.maxBytes, answer.body)
-        return { status: answer.statusCode, headers: flat(answer.headers), body: text, truncated }
+        const response = await request(url, { method, headers, body, dispatcher: agent, signal })
+        const { text, truncated } = await readUpTo(maxBytes, response.body)
+        return { status: response.statusCode, headers: flat(response.headers), body: text, truncated }
       } catch (thrown) {
-        throw asOutgoingError(thrown, timeout, ask.signal)
+        throw asOutgoingError(thrown, timeout, caller)
       }
     },
 
@@ -156,7 +150,7 @@ function asOutgoingError(thrown: unknown, timeout: AbortSignal, caller: AbortSig
   return new OutgoingError('network', networkReason(thrown), thrown)
 }
 
-/** Error codes are stable and name no internals; messages of sockets carry addresses. */
+/** Built from error codes, because messages of socket errors contain addresses. */
 function networkReason(thrown: unknown): string {
   const code = (thrown as { code?: unknown } | null)?.code
   if (typeof code !== 'string') return reasonOf(thrown)

@@ -4,7 +4,7 @@ import { AppError, badRequest } from '../../core/errors.ts'
 import type { IncomingBodies } from './incoming-bodies.ts'
 import { type FormPairs, parsePairs } from './target.ts'
 
-/** Deeper than any honest document, far below what would exhaust a stack, here or in PostgreSQL. */
+/** Deeper than any honest document, and far below the stack limits of Node and PostgreSQL. */
 const MAX_DEPTH = 100
 
 export const announcesBody = (headers: IncomingHttpHeaders): boolean =>
@@ -12,11 +12,11 @@ export const announcesBody = (headers: IncomingHttpHeaders): boolean =>
 
 const tooLarge = (): AppError => new AppError('payload_too_large', 'request body too large')
 
-/** The whole body, refused as soon as its announced or real size passes the limit. */
+/** Receives the whole body; refuses it as soon as its announced or real size exceeds the limit. */
 export function receiveBody(
   request: IncomingMessage,
   limit: number,
-  receiving: IncomingBodies,
+  incomingBodies: IncomingBodies,
   address: string,
 ): Promise<Buffer> {
   const announced = Number(request.headers['content-length'] ?? 0)
@@ -25,36 +25,36 @@ export function receiveBody(
     const chunks: Buffer[] = []
     let size = 0
     const refuse = (error: AppError): void => {
-      holding.release()
+      reservation.release()
       request.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone)
       request.pause()
       reject(error)
     }
-    const holding = receiving.begin(address, refuse)
+    const reservation = incomingBodies.begin(address, refuse)
     const onData = (chunk: Buffer): void => {
       size += chunk.length
       chunks.push(chunk)
       if (size > limit) refuse(tooLarge())
-      // What is whole holds nothing up any more.
-      else if (size !== announced) holding.grow(chunk.length)
+      // A complete body does not count against the budget.
+      else if (size !== announced) reservation.grow(chunk.length)
     }
     let isWhole = false
     const onEnd = (): void => {
       isWhole = true
-      holding.release()
+      reservation.release()
       resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks))
     }
-    // Also told when the request is over; to stop listening would cost more.
+    // Also runs after a complete request, because removing the listeners would cost more.
     const onGone = (): void => {
       if (isWhole) return
-      holding.release()
+      reservation.release()
       reject(badRequest('request body was cut off', 'invalid_body'))
     }
     request.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone)
   })
 }
 
-/** Compressed bodies are refused: a few bytes could become gigabytes. */
+/** Compressed bodies are refused, because a few bytes could expand to gigabytes. */
 export function refuseEncoding(headers: IncomingHttpHeaders): void {
   const encoding = headers['content-encoding']?.trim().toLowerCase() ?? ''
   if (encoding !== '' && encoding !== 'identity') {
@@ -62,13 +62,13 @@ export function refuseEncoding(headers: IncomingHttpHeaders): void {
   }
 }
 
-export function requireType(headers: IncomingHttpHeaders, wanted: string): void {
-  if (headers['content-type'] === wanted) return
+export function requireType(headers: IncomingHttpHeaders, expected: string): void {
+  if (headers['content-type'] === expected) return
   const [type = '', ...parameters] = (headers['content-type'] ?? '').toLowerCase().split(';')
   const charset = parameters.map((text) => text.trim()).find((text) => text.startsWith('charset='))
   const isUtf8Text = charset === undefined || /^charset="?utf-?8"?$/.test(charset)
-  if (type.trim() !== wanted || !isUtf8Text) {
-    throw new AppError('unsupported_media_type', `content type must be ${wanted}`)
+  if (type.trim() !== expected || !isUtf8Text) {
+    throw new AppError('unsupported_media_type', `content type must be ${expected}`)
   }
 }
 
@@ -91,7 +91,7 @@ export function parseForm(bytes: Buffer): FormPairs & { text: string } {
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
 
-/** A byte scan, because JSON.parse itself would recurse as deep as the text goes. */
+/** Scans the bytes, because JSON.parse would recurse as deep as the text. */
 function isTooDeep(bytes: Buffer): boolean {
   if (bytes.length <= 2 * MAX_DEPTH) return false
   let depth = 0
@@ -110,8 +110,8 @@ function isTooDeep(bytes: Buffer): boolean {
 }
 
 /**
- * JSON.parse makes `__proto__` an own property, which is harmless until somebody copies it with an assignment.
- * It is dropped here once; the text for PostgreSQL keeps it, where it is a name like any other.
+ * JSON.parse makes `__proto__` an own property, which changes the prototype when it is copied by assignment, so it is
+ * dropped here. The text for PostgreSQL keeps it as an ordinary name.
  */
 function withoutProto(text: string, value: unknown): unknown {
   if (text.includes('__proto__') || /\\u00[567]/i.test(text)) dropProto(value)

@@ -2,7 +2,7 @@ import ipaddr from 'ipaddr.js'
 
 type CidrRange = ReturnType<typeof ipaddr.parseCIDR>
 
-/** CIDR blocks or single addresses, as `server.trusted_proxies` lists them. */
+/** Parses CIDR blocks and single addresses of `server.trusted_proxies`. */
 function parseRanges(list: readonly string[]): CidrRange[] {
   return list.map((text) => {
     if (text.includes('/')) return ipaddr.parseCIDR(text)
@@ -18,8 +18,8 @@ const plainAddress = (address: string | undefined): string => {
 }
 
 /**
- * The peer, or behind trusted proxies the last address of X-Forwarded-For that is not one of them. Everything left
- * of it was written by strangers.
+ * The peer address, or behind trusted proxies the last untrusted address of X-Forwarded-For. Entries left of it can be
+ * forged by the client.
  */
 export function createClientAddress(trustedProxies: readonly string[]) {
   const trusted = parseRanges(trustedProxies)
@@ -47,7 +47,7 @@ export function createClientAddress(trustedProxies: readonly string[]) {
 const withoutPort = (hop: string): string =>
   /^\[([^\]]+)\](?::\d+)?$/.exec(hop)?.[1] ?? /^(\d+\.\d+\.\d+\.\d+):\d+$/.exec(hop)?.[1] ?? hop
 
-/** What an address is counted as: a whole IPv6 /64 belongs to one customer of a provider. */
+/** The key under which an address is counted: an IPv6 /64 belongs to one customer. */
 export function addressSubject(ip: string): string {
   if (!ip.includes(':') || !ipaddr.isValid(ip)) return ip
   const address = ipaddr.process(ip)

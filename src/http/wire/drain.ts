@@ -1,13 +1,13 @@
 import type { Server } from 'node:http'
 import { Server as NetServer } from 'node:net'
 
-/** A connection that was just accepted may carry a request that has not arrived yet; it gets this long. */
+/** Time for the first request of a connection that was just accepted. */
 const SILENT_GRACE_MS = 500
-/** A kept connection in steady use brings one more request within this time, and its answer says that it was the last. */
+/** Time for one more request on a busy keep-alive connection; its response carries `Connection: close`. */
 const IDLE_GRACE_MS = 100
-const LOOK_EVERY_MS = 25
+const SWEEP_EVERY_MS = 25
 
-/** Ends a server without failing anybody: whoever waits for an answer gets it, as far as the time allows. */
+/** Stops a server; requests in flight get their response within `timeoutMs`. */
 export async function drain(
   server: Server,
   {
@@ -18,13 +18,13 @@ export async function drain(
   }: { onDrain: () => void; isBusy: () => boolean; timeoutMs: number; cutUpgraded: () => void },
 ): Promise<void> {
   const began = performance.now()
-  // The listener alone: http's own close would also cut idle connections whose next request is already in the kernel.
+  // Closes only the listener: http's own close would also cut idle connections whose next request is in the kernel.
   const closed = new Promise<void>((resolve) => {
     NetServer.prototype.close.call(server, () => resolve())
   })
   onDrain()
-  // After the poll phase, so that requests which have arrived count.
-  const look = setInterval(() => setImmediate(sweep), LOOK_EVERY_MS)
+  // After the poll phase, so that requests in the kernel are counted.
+  const timer = setInterval(() => setImmediate(sweep), SWEEP_EVERY_MS)
   const sweep = (): void => {
     const waited = performance.now() - began
     if (waited > IDLE_GRACE_MS) server.closeIdleConnections()
@@ -34,6 +34,6 @@ export async function drain(
     cutUpgraded()
   }
   await closed
-  clearInterval(look)
+  clearInterval(timer)
   server.close()
 }

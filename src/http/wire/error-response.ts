@@ -3,27 +3,27 @@ import type { Socket } from 'node:net'
 import { AppError } from '../../core/errors.ts'
 import { type FlatHeaders, headerLines } from './headers.ts'
 
-/** Anything thrown, as a client may see it. What we did not mean to say becomes `internal error`. */
+/** Any thrown value as a client may see it: unexpected errors become `internal error`. */
 export const toAppError = (thrown: unknown): AppError =>
   thrown instanceof AppError ? thrown : new AppError('internal', 'internal error', { cause: thrown })
 
-/** Where an error comes from that nobody meant to throw, for the log. */
+/** The stack of an unexpected error, for the log. */
 export const stackOf = (thrown: unknown): string | undefined =>
   thrown instanceof Error && !(thrown instanceof AppError) ? thrown.stack : undefined
 
-/** Messages of an error and its causes, for the log. */
+/** The messages of an error and its causes, for the log. */
 export function causesOf(thrown: unknown): string {
-  const said: string[] = []
+  const messages: string[] = []
   let error = thrown
   for (let depth = 0; error instanceof Error && depth < 5; depth++) {
-    said.push(`${error.name}: ${error.message}`)
+    messages.push(`${error.name}: ${error.message}`)
     error = error.cause
   }
-  if (error !== undefined && !(error instanceof Error)) said.push(String(error))
-  return said.join(' ← ').slice(0, 2000)
+  if (error !== undefined && !(error instanceof Error)) messages.push(String(error))
+  return messages.join(' ← ').slice(0, 2000)
 }
 
-/** What node's parser refuses, in our words. */
+/** The API's error for an error of node's HTTP parser. */
 export function parserError(code: string | undefined): AppError {
   switch (code) {
     case 'HPE_HEADER_OVERFLOW':
@@ -37,7 +37,7 @@ export function parserError(code: string | undefined): AppError {
   }
 }
 
-/** An answer for a socket that has no request: written by hand, then closed without cutting it off. */
+/** Writes an error response to a socket that has no request, and closes it. */
 export function refuseSocket(socket: Socket, error: AppError, headers: FlatHeaders): void {
   const body = JSON.stringify(error)
   const own = [
@@ -51,6 +51,6 @@ export function refuseSocket(socket: Socket, error: AppError, headers: FlatHeade
   const lines = headerLines([...headers, ...own])
   socket.on('error', () => socket.destroy())
   socket.end(`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? ''}\r\n${lines}\r\n${body}`)
-  // Closing at once would reset the connection while the client still sends, and it might never see the answer.
+  // Closing at once would reset the connection while the client still sends, before it has read the response.
   setTimeout(() => socket.destroy(), 1000).unref()
 }

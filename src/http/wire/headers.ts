@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 
-/** Header names and values in turn, the form `writeHead` takes without building an object. */
+/** Header names and values alternating, which `writeHead` accepts without an object. */
 export type FlatHeaders = string[]
 
 const EXPOSED = [
@@ -30,7 +30,7 @@ const PREFLIGHT: FlatHeaders = [
 
 export type HeaderConfig = { publicBaseUrl: string; corsOrigins: readonly string[] }
 
-/** What every answer carries. Credentials are never allowed across origins: there are no cookies to send. */
+/** The common response headers. CORS never allows credentials, because the server uses no cookies. */
 export function createHeaders({ publicBaseUrl, corsOrigins }: HeaderConfig) {
   const anyOrigin = corsOrigins.includes('*')
   const listed = new Set(corsOrigins)
@@ -53,10 +53,10 @@ export function createHeaders({ publicBaseUrl, corsOrigins }: HeaderConfig) {
 
   return {
     allows,
-    /** Hosted sites say themselves how they may be framed and shared. */
+    /** Hosted sites set their own framing and sharing headers. */
     site: commonOf(['X-Content-Type-Options', 'nosniff']),
     common: (path: string): CommonHeaders => (isSecretPath(path) ? secret : open),
-    /** For requests from a page of another origin; `isOpen`: to a path that pages of every origin may call. */
+    /** For requests with an Origin header; `isOpen`: the route has `anyOrigin`. */
     cors(origin: string, isOpen: boolean): FlatHeaders {
       const exposed = ['Access-Control-Expose-Headers', EXPOSED]
       if (isOpen && !anyOrigin) return ['Access-Control-Allow-Origin', '*', ...exposed]
@@ -68,7 +68,7 @@ export function createHeaders({ publicBaseUrl, corsOrigins }: HeaderConfig) {
   }
 }
 
-/** The same headers twice: as writeHead takes them, and as text that is ready to be sent. */
+/** The same headers as a flat list for writeHead and as text. */
 export type CommonHeaders = { readonly flat: Readonly<FlatHeaders>; readonly lines: string }
 
 const commonOf = (flat: FlatHeaders): CommonHeaders => ({ flat, lines: headerLines(flat) })
@@ -84,14 +84,14 @@ const isSecretPath = (path: string): boolean => path.startsWith('/api/auth/') ||
 const idPrefix = randomBytes(9).toString('hex')
 let lastId = 0
 
-/** Unique over all servers and restarts; a random number for each request would cost more than the rest of its head. */
+/** Unique over all servers and restarts; a random number per request would cost more than the rest of the head. */
 const newRequestId = (): string => `${idPrefix}-${(++lastId).toString(36)}`
 
-/** A caller's own id is kept when it is harmless, so that one id follows a request through several services. */
+/** A well-formed id of the client is kept, so that one id follows a request through several services. */
 export const requestIdOf = (given: string | undefined): string =>
   given !== undefined && /^[A-Za-z0-9_-]{1,64}$/.test(given) ? given : newRequestId()
 
-/** Adds headers to a flat list; a name that is already there is replaced, except Vary, which grows. */
+/** Sets headers in a flat list; existing values are replaced, except Vary, which is extended. */
 export function putHeaders(flat: FlatHeaders, more: Readonly<Record<string, string>>): void {
   for (const name of Object.keys(more)) {
     const value = more[name]

@@ -5,7 +5,7 @@ export type IncomingPace = { readonly graceMs: number; readonly bytesPerSecond: 
 
 type Sender = { since: number; bytes: number; refuse: (error: AppError) => void }
 
-/** Bodies on their way, over all requests: slow senders must neither fill the memory nor take the place of others. */
+/** Limits incomplete request bodies, so that slow senders cannot fill the memory or occupy `maxConcurrent`. */
 export class IncomingBodies {
   readonly #budget: Budget
   readonly #pace: IncomingPace
@@ -21,7 +21,7 @@ export class IncomingBodies {
     return this.#senders.size
   }
 
-  /** `refuse` is called at most once, when the sender is too slow or has to give way to others. */
+  /** `refuse` is called at most once, when the sender is too slow or is evicted from the budget. */
   begin(address: string, refuse: (error: AppError) => void): Reservation {
     const sender: Sender = { since: performance.now(), bytes: 0, refuse }
     const reservation = this.#budget.reserve(address, () => refuse(serverBusy()))
@@ -39,7 +39,7 @@ export class IncomingBodies {
     }
   }
 
-  /** It goes on until there is nobody to look at: to stop and start it with every body would cost each of them. */
+  /** The timer runs until there are no senders, because restarting it for each body would be slower. */
   #checkPace(): void {
     if (this.#senders.size === 0) {
       clearInterval(this.#timer)

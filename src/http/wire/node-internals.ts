@@ -1,6 +1,6 @@
 /**
- * Everything that reaches into properties of node:http that are not documented. They are as old as Node; where one is
- * missing, the documented way is taken. The tests beside this file fail when one of them changes.
+ * All uses of undocumented properties of node:http. Where one is missing, the documented API is used. The tests beside
+ * this file fail when one of them changes.
  */
 import { IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http'
 import { Socket } from 'node:net'
@@ -8,8 +8,8 @@ import { Socket } from 'node:net'
 export const KEEP_ALIVE_SECONDS = 65
 
 /**
- * Heads of answers, made of text that the server wrote itself: `writeHead` checks every name and value, which is a tenth
- * of a small answer's cost. Never for text that comes from outside.
+ * Writes response heads without `writeHead`, whose checks of names and values are a tenth of the cost of a small response.
+ * Only for text of the server itself, never for text from outside.
  */
 export class PlainHeads {
   readonly #isSupported: boolean
@@ -20,14 +20,14 @@ export class PlainHeads {
     this.#isSupported = isSupported
   }
 
-  /** Only on a connection that stays open. */
+  /** Whether a head can be set: only on keep-alive connections. */
   accepts(response: ServerResponse): boolean {
     return this.#isSupported && response.shouldKeepAlive
   }
 
   /**
-   * `lines` are whole header lines, each with its line end. An answer in ASCII may follow at once: Node would hand it to
-   * the socket as a second piece, which makes of one write a gathered one.
+   * `lines` are whole header lines with line ends. An ASCII `content` is appended to the head, because Node would pass it
+   * to the socket as a second chunk, which is slower.
    */
   set(response: ServerResponse & { _header?: string | null }, status: number, lines: string, content: string): void {
     response.statusCode = status
@@ -44,13 +44,13 @@ export class PlainHeads {
   }
 }
 
-/** The answer that is under way on a connection. */
+/** The response in progress on a connection. */
 export const responseOn = (socket: Socket): ServerResponse | undefined =>
   (socket as Socket & { _httpMessage?: ServerResponse | null })._httpMessage ?? undefined
 
 /**
- * Requests for `createServer`. Node lets go of the connection of each request whose `upgrade` is true, and sets that for
- * any upgrade as soon as the server listens for one; here it stays true only where `isTaken` says so.
+ * The request class for `createServer`. Node detaches the connection of each request whose `upgrade` is true, and sets
+ * that for every upgrade request once the server has an upgrade listener; here it is true only where `isTaken` is.
  */
 export function requestsUpgradedIf(isTaken: (request: IncomingMessage) => boolean): typeof IncomingMessage {
   return class Request extends IncomingMessage {
@@ -59,8 +59,8 @@ export function requestsUpgradedIf(isTaken: (request: IncomingMessage) => boolea
     get upgrade(): boolean {
       return this.isUpgradeRequested && (this.method === 'CONNECT' || isTaken(this))
     }
-    set upgrade(asked: boolean) {
-      this.isUpgradeRequested = asked
+    set upgrade(isRequested: boolean) {
+      this.isUpgradeRequested = isRequested
     }
   }
 }

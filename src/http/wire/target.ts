@@ -1,16 +1,16 @@
 import { badRequest } from '../../core/errors.ts'
 
-/** A request target split at its `?`, nothing decoded yet. */
+/** A request target split at its `?`, not decoded. */
 export type RequestTarget = { path: string; query: string }
 
-/** Origin form, or absolute form as clients of proxies send it (RFC 9112 §3.2.2); the host in it is not believed. */
+/** Accepts origin form and absolute form (RFC 9112 §3.2.2); the host of an absolute form is ignored. */
 export function splitTarget(url: string): RequestTarget {
   const target = url.startsWith('/') ? url : withoutOrigin(url)
   const at = target.indexOf('?')
   return at === -1 ? { path: target, query: '' } : { path: target.slice(0, at), query: target.slice(at + 1) }
 }
 
-/** What is neither is left as it stands and matches no route. */
+/** Any other form is returned unchanged and matches no route. */
 function withoutOrigin(url: string): string {
   const rest = /^https?:\/\/[^/?#]+(.*)$/i.exec(url)?.[1]
   if (rest === undefined) return url
@@ -26,13 +26,13 @@ export function decodeParam(raw: string): string {
       throw badRequest('invalid percent-encoding in path', 'bad_request')
     }
   }
-  // Bytes beyond ASCII must be percent-encoded (RFC 3986 §2.1); node reads them as latin1, which would be another name.
+  // Bytes beyond ASCII must be percent-encoded (RFC 3986 §2.1); node decodes them as latin1.
   if (hasRawBytes(raw)) throw badRequest('invalid character in path', 'bad_request')
   if (text.includes('\0')) throw badRequest('path must not contain NUL', 'bad_request')
   return text
 }
 
-/** Browsers resolve these before they send, so a request that holds one means to climb. */
+/** Browsers resolve dot segments before sending, so a request with one is a traversal attempt. */
 export const hasDotSegment = (raw: string): boolean =>
   (raw.includes('.') || raw.includes('%')) && /(?:^|\/)(?:\.|%2e){1,2}(?:\/|$)/i.test(raw)
 
@@ -45,7 +45,7 @@ export type FormPairs = { values: Record<string, string>; repeated: ReadonlySet<
 
 const NONE: ReadonlySet<string> = new Set()
 
-/** For `application/x-www-form-urlencoded` text of a query or a form: the last value wins. `where` names it in errors. */
+/** Parses `application/x-www-form-urlencoded` text; the last value of a name wins. `where` is for error messages. */
 export function parsePairs(text: string, where: 'query' | 'form'): FormPairs {
   const values: Record<string, string> = Object.create(null)
   if (text === '') return { values, repeated: NONE }
@@ -81,7 +81,7 @@ function percentDecode(text: string, where: string): string {
 
 const NAMED_VALUE = /^[A-Za-z_][A-Za-z0-9_.[\]-]{0,39}=/
 
-/** The path as logs may show it: the names of its parameters and none of their values, any of which may open a door. */
+/** The path for logs, with the values of query parameters masked, because any of them may be a secret. */
 export function loggedPath({ path, query }: RequestTarget): string {
   if (query === '') return path
   const pairs = query.split('&', MAX_LOGGED + 1)

@@ -7,7 +7,7 @@ export type ReadingPace = {
   readonly streamBytesPerSecond: number
 }
 
-/** Answers that wait for their readers. A reader who stops, or takes a byte now and then, loses the connection. */
+/** Limits responses that clients have not read yet. A client that reads too slowly is disconnected. */
 export class UnsentResponses {
   readonly #budget: Budget
   readonly #pace: ReadingPace
@@ -17,9 +17,9 @@ export class UnsentResponses {
     this.#pace = pace
   }
 
-  /** Of an answer that has been written and did not leave at once. */
+  /** Watches a response that was written but not sent at once. */
   watch(response: ServerResponse, address: string, bytes: number): void {
-    // The reader has left already, and nothing will tell again.
+    // The client is gone, so no `close` event will follow.
     if (response.destroyed || response.closed) return
     const end = (): void => void response.socket?.destroy()
     const timer = setTimeout(end, this.#pace.graceMs + (bytes / this.#pace.bytesPerSecond) * 1000).unref()
@@ -31,7 +31,7 @@ export class UnsentResponses {
     reservation.grow(bytes)
   }
 
-  /** Of a stream, whose length nobody knows: in every window that began and ended with a backlog some of it was taken. */
+  /** Watches a stream of unknown length: in each window that starts and ends with a backlog the client must read enough. */
   watchStream(response: ServerResponse): void {
     const { graceMs, streamBytesPerSecond } = this.#pace
     let before: number | undefined

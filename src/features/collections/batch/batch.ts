@@ -13,10 +13,10 @@ import { type BatchMethod, type BatchOperation, blame, parseBatch } from './pars
 import { mergeRuns, ownersOf, type Run, splitRun } from './operation-groups.ts'
 import { lockStatement, resultsOf, runStatements } from './statements.ts'
 
-/** More than this may hold up the reads behind it on the same connection. */
+/** A batch with more operations counts as slow, so that reads do not queue behind it on its connection. */
 const MANY = 50
 
-/** All operations of a request in one flight, all or nothing. */
+/** Runs all operations of a request in one flight: all or none. */
 export async function writeBatch(deps: WriteDeps, call: Call, target: TableView): Promise<Reply> {
   requireWritable(target, 'insertable')
   const operations = parseBatch(target.table, call.body, call.bodyText)
@@ -35,28 +35,28 @@ async function runBatch(
   const log = logs.appender(who, requestId)
   const kind = operations.length > MANY ? 'slow' : 'write'
   const runWith = (preface: readonly Sql[]) => {
-    const attempt = async (runs: readonly Run[]): Promise<JsonText> => {
-      const statements = [...preface, ...runs.flatMap((run) => runStatements(sqlCache, target, run, log))] as [
+    const attempt = async (groups: readonly Run[]): Promise<JsonText> => {
+      const statements = [...preface, ...groups.flatMap((group) => runStatements(sqlCache, target, group, log))] as [
         Sql,
         ...Sql[],
       ]
       const options = { kind, signal, plain: !target.table.runsUserCode, as: 'bytes' } as const
       const answers = (await db.fly(who, statements, options)).slice(preface.length)
-      const owners = ownersOf(runs)
-      return listOf(runs.map((run) => resultsOf(run, answers.slice(owners.indexOf(run)))))
+      const statementGroups = ownersOf(groups)
+      return listOf(groups.map((group) => resultsOf(group, answers.slice(statementGroups.indexOf(group)))))
     }
-    return findingTheCulprit(mergeRuns(operations), attempt, preface.length)
+    return isolateFailure(mergeRuns(operations), attempt, preface.length)
   }
   const locks = lockStatement(sqlCache, target, operations)
   if (!locks) return runWith([])
   return runWith([locks]).catch((error: unknown) => {
-    // One bad key spoils the locking of all; the operation that brought it must say so.
-    if (failedStatement(error) === 0 && !isAboutTheServer(error)) return runWith([])
+    // A malformed key fails the lock statement. Without locks the operation that has it fails and is named.
+    if (failedStatement(error) === 0 && !isServerFailure(error)) return runWith([])
     throw error
   })
 }
 
-/** One JSON array of lists of results, each of which is in pieces. */
+/** Concatenates lists of results, each in pieces, into one JSON array. */
 function listOf(lists: readonly Relayed[][]): JsonText {
   const pieces = ['[', ...lists.flatMap((list, i) => (i === 0 ? list : [',', ...list])), ']']
   const isShort = pieces.every((piece) => typeof piece === 'string')
@@ -64,30 +64,30 @@ function listOf(lists: readonly Relayed[][]): JsonText {
 }
 
 /**
- * A failed flight left nothing behind, so it is flown again in smaller steps until the failing one stands alone:
- * first the run that failed is taken apart, then, should another one fail, all of them.
+ * A failed flight is rolled back, so it can be retried in smaller groups until the failing operation is alone: first
+ * only the failed group is split, and if another one fails, all of them.
  */
-async function findingTheCulprit(
-  runs: readonly Run[],
-  attempt: (runs: readonly Run[]) => Promise<JsonText>,
+async function isolateFailure(
+  groups: readonly Run[],
+  attempt: (groups: readonly Run[]) => Promise<JsonText>,
   prefaceLength: number,
   tries = 1,
 ): Promise<JsonText> {
   try {
-    return await attempt(runs)
+    return await attempt(groups)
   } catch (error) {
     const failed = failedStatement(error)
-    const run = failed === undefined ? undefined : ownersOf(runs)[failed - prefaceLength]
-    if (!run || !(error instanceof AppError) || isAboutTheServer(error)) throw error
-    if (run.length === 1) throw blame(explain(error, run[0]), run[0].index)
-    const smaller = runs.flatMap((each) => (each === run || tries > 1 ? splitRun(each) : [each]))
-    return findingTheCulprit(smaller, attempt, prefaceLength, tries + 1)
+    const group = failed === undefined ? undefined : ownersOf(groups)[failed - prefaceLength]
+    if (!group || !(error instanceof AppError) || isServerFailure(error)) throw error
+    if (group.length === 1) throw blame(explain(error, group[0]), group[0].index)
+    const smaller = groups.flatMap((each) => (each === group || tries > 1 ? splitRun(each) : [each]))
+    return isolateFailure(smaller, attempt, prefaceLength, tries + 1)
   }
 }
 
-const SERVER_TROUBLE: readonly number[] = [408, 503, 504]
-const isAboutTheServer = (error: unknown): boolean =>
-  error instanceof AppError && SERVER_TROUBLE.includes(error.status) && !isHiddenConflict(error)
+const SERVER_FAILURES: readonly number[] = [408, 503, 504]
+const isServerFailure = (error: unknown): boolean =>
+  error instanceof AppError && SERVER_FAILURES.includes(error.status) && !isHiddenConflict(error)
 
 function explain(error: AppError, { method, columns }: BatchOperation): AppError {
   if (method === 'upsert') return explainWrite(explainUpsert(error), columns)
@@ -95,7 +95,7 @@ function explain(error: AppError, { method, columns }: BatchOperation): AppError
 }
 
 const missing: Record<Exclude<BatchMethod, 'upsert'>, () => AppError> = {
-  // A trigger swallowed the row.
+  // A trigger suppressed the row.
   create: () => new AppError('insufficient_privilege', 'insufficient permissions'),
   update: () => notFound('record not found', 'record_not_found'),
   delete: () => notFound('record not found', 'record_not_found'),

@@ -8,13 +8,12 @@ import { COMMA, EMPTY, Ident, join, ROW, type Slot, type Sql, sql } from '../../
 import { RECORD_SEPARATOR } from '../write/upsert.ts'
 import type { BatchMethod } from './parse.ts'
 
-/** Where the values of a run stand: an array per column of the primary key, the bodies as one JSON array, their number. */
+/** Slots of a group: an array per primary-key column, the bodies as one JSON array, and their number. */
 export type RunSlots = { readonly keys: readonly Slot[]; readonly bodies: Slot; readonly count: Slot }
 
-/** What the operations of a run have in common. */
+/** What the operations of a group have in common. */
 export type RunKind = { readonly method: BatchMethod; readonly columns: readonly Column[] }
 
-/** Locks rows in the order of their keys. */
 export function buildLocks(target: TableView, keys: readonly Slot[], isForDelete: boolean): Sql {
   const { table } = target
   const columns = table.primaryKey.map(({ ident }) => sql`${ROW}.${ident}`)
@@ -26,26 +25,26 @@ export function buildLocks(target: TableView, keys: readonly Slot[], isForDelete
     ) as svc_locked`
 }
 
-/** Answers what resultsOf() reads, or fails with svc.require_rows. */
+/** Returns what resultsOf() reads, or fails in svc.require_rows. */
 export function buildRun(target: TableView, { method, columns }: RunKind, slots: RunSlots, log: Appender): Sql {
   switch (method) {
     case 'update':
-      return updateRun(target, columns, slots, log)
+      return updateGroup(target, columns, slots, log)
     case 'delete':
-      return deleteRun(target, slots, log)
+      return deleteGroup(target, slots, log)
     default:
-      return createRun(target, columns, slots, log)
+      return createGroup(target, columns, slots, log)
   }
 }
 
-function createRun(target: TableView, columns: readonly Column[], { bodies, count }: RunSlots, log: Appender): Sql {
+function createGroup(target: TableView, columns: readonly Column[], { bodies, count }: RunSlots, log: Appender): Sql {
   const input = sql`pg_catalog.json_to_recordset(${bodies}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
   // PostgreSQL inserts, and returns, in the order of the input.
   return sql`with ${MADE} as (${insertRows(target, { columns, input }, log)})
     ${answer(target, 'create', count, log, EMPTY)}`
 }
 
-function updateRun(
+function updateGroup(
   target: TableView,
   columns: readonly Column[],
   { keys, bodies, count }: RunSlots,
@@ -60,13 +59,13 @@ function updateRun(
     ${answer(target, 'update', count, log, BY_NUMBER)}`
 }
 
-const deleteRun = (target: TableView, { keys, count }: RunSlots, log: Appender): Sql =>
+const deleteGroup = (target: TableView, { keys, count }: RunSlots, log: Appender): Sql =>
   sql`with ${keyedInput(target, keys)}, ${deleteRows(target, { where: sql` where ${keysMatch(target)}`, isNumbered: true }, log)}
     ${answer(target, 'delete', count, log, BY_NUMBER)}`
 
 const inputKey = (i: number): Ident => new Ident(`svc_k${i}`)
 
-/** Values, keys and position of each operation, as rows. */
+/** One row per operation: its values, its key and its number. */
 function keyedInput(
   { table }: TableView,
   keySlots: readonly Slot[],
@@ -95,7 +94,7 @@ const keysMatch = ({ table }: TableView): Sql =>
 
 const BY_NUMBER = sql` order by ${MADE}.svc_n`
 
-/** The count is checked inside the statement: a missing row must roll back what the others did. */
+/** The count is checked inside the statement, so that a missing row rolls back the whole group. */
 function answer(target: TableView, method: ChangeAction, count: Slot, log: Appender, order: Sql): Sql {
   const texts =
     method === 'delete'

@@ -1,6 +1,6 @@
 /**
- * Where the parts of a JSON text stand. JavaScript numbers would lose digits of bigint and numeric values, so values
- * are cut out of the text and handed to PostgreSQL as the client wrote them. The text must be known to be valid JSON.
+ * Finds the parts of a JSON text. JavaScript numbers would lose digits of bigint and numeric values, so values are cut
+ * out of the text and sent to PostgreSQL as the client wrote them. The text must be valid JSON.
  */
 
 const QUOTE = 0x22
@@ -11,12 +11,12 @@ const CLOSE_BRACE = 0x7d
 const OPEN_BRACKET = 0x5b
 const CLOSE_BRACKET = 0x5d
 
-/** By name, and for each element: its text under that name. */
+/** For each name, the text of that member in each element. */
 type Texts = readonly (string | undefined)[][]
 
 /**
- * The texts that the elements of an array have under these names; the array is the member `arrayName` of an object. Of a
- * name that stands twice the last one counts, as in JSON.parse, and escaped spellings of a name are that name too.
+ * The texts of these members in the elements of the array `arrayName`, itself a member of the outer object. As in
+ * JSON.parse, the last of duplicate names wins, and escaped spellings of a name are recognised.
  */
 export function memberTextsOfEach(text: string, arrayName: string, names: readonly string[]): Texts {
   let texts: Texts = names.map(() => [])
@@ -33,7 +33,7 @@ export function memberTextsOfEach(text: string, arrayName: string, names: readon
   return texts
 }
 
-/** Elements that are no objects have no members. Answers the place right after the array. */
+/** Elements that are not objects have no members. Returns the index after the array. */
 function readElements(text: string, at: number, names: readonly string[], texts: Texts): number {
   if (text.charCodeAt(at) !== OPEN_BRACKET) return skipValue(text, at)
   let i = skipSpace(text, at + 1)
@@ -45,7 +45,7 @@ function readElements(text: string, at: number, names: readonly string[], texts:
   return i + 1
 }
 
-/** Answers the place right after the object that begins at `at`. */
+/** Returns the index after the object that begins at `at`. */
 function readMembers(text: string, at: number, names: readonly string[], texts: Texts, element: number): number {
   let i = skipSpace(text, at + 1)
   while (i < text.length && text.charCodeAt(i) !== CLOSE_BRACE) {
@@ -62,8 +62,8 @@ function readMembers(text: string, at: number, names: readonly string[], texts: 
 const valueAfter = (text: string, nameEnd: number): number => skipSpace(text, skipSpace(text, nameEnd) + 1)
 
 /**
- * Compared in place: cutting out every name would cost more than all the rest. A name with a backslash is never written
- * as it is, so what looks like it is another one. -1 = none of them.
+ * Compares without cutting the name out, which would cost more than the rest of the scan. JSON writes a backslash
+ * escaped, so a name that contains one never matches literally. -1 = none of them.
  */
 function whichName(text: string, start: number, end: number, names: readonly string[]): number {
   for (let n = 0; n < names.length; n++) {
@@ -91,7 +91,7 @@ function skipComma(text: string, at: number): number {
 const opens = (code: number): boolean => code === OPEN_BRACE || code === OPEN_BRACKET
 const closes = (code: number): boolean => code === CLOSE_BRACE || code === CLOSE_BRACKET
 
-/** The place right after the value that begins at `at`. */
+/** The index after the value that begins at `at`. */
 function skipValue(text: string, at: number): number {
   let depth = 0
   let i = at

@@ -17,7 +17,7 @@ export type BatchOperation = {
   readonly columns: readonly Column[]
   /** The body as the client wrote it. */
   readonly body: string
-  /** Of an upsert. */
+  /** Only for upsert. */
   readonly conflict?: Conflict
 }
 
@@ -25,7 +25,7 @@ const MAX_OPERATIONS = 1000
 const NO_COLUMNS: readonly Column[] = []
 const NO_KEY: readonly string[] = []
 
-/** `body` is the parsed `bodyText`; every operation is checked before the first one is run. */
+/** `body` is the parsed `bodyText`. Every operation is checked before the first one runs. */
 export function parseBatch(table: Table, body: unknown, bodyText: string): BatchOperation[] {
   if (!isFields(body)) throw badRequest('invalid JSON body', 'invalid_body')
   const operations = Object.hasOwn(body, 'operations') ? body['operations'] : []
@@ -71,13 +71,13 @@ function parseOperation(
   }
 }
 
-/** A number is taken from the text, with all its digits. */
+/** A number is taken from the request text, which has all its digits. */
 function keyText(id: unknown, text: string | undefined): string | undefined {
   if (typeof id === 'string' && id !== '') return id
   return typeof id === 'number' ? text : undefined
 }
 
-/** A failure of one operation fails the batch and says which one it was. */
+/** Adds the index of the failed operation to the error of the batch. */
 export function blame(error: AppError, index: number): AppError {
   const operation = { code: 'operation_failed', message: `operation[${index}]` }
   return new AppError(error.errorCode, error.message, {

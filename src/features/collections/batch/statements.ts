@@ -10,22 +10,22 @@ import { buildLocks, buildRun, type RunKind } from './build.ts'
 import type { BatchOperation } from './parse.ts'
 import type { Run } from './operation-groups.ts'
 
-/** Made once for a method and its columns, however many operations it does. */
-export function runStatements(sqlCache: SqlCache, target: TableView, run: Run, log: Appender): readonly Sql[] {
-  const [{ method, columns, conflict }] = run
-  const bodies = run.map(({ body }) => body)
+/** The statements of a group, built once per method and set of columns. */
+export function runStatements(sqlCache: SqlCache, target: TableView, group: Run, log: Appender): readonly Sql[] {
+  const [{ method, columns, conflict }] = group
+  const bodies = group.map(({ body }) => body)
   if (conflict) return upsertStatements(sqlCache, target, { columns, bodies, conflict, log })
-  return [runStatement(sqlCache, target, { method, columns }, { keysOf: run, bodies, log })]
+  return [groupStatement(sqlCache, target, { method, columns }, { keysOf: group, bodies, log })]
 }
 
-type RunValues = { readonly keysOf: readonly Keyed[]; readonly bodies: readonly string[]; readonly log: Appender }
+type GroupValues = { readonly keysOf: readonly Keyed[]; readonly bodies: readonly string[]; readonly log: Appender }
 type Keyed = Pick<BatchOperation, 'key'>
 
-function runStatement(
+function groupStatement(
   sqlCache: SqlCache,
   target: TableView,
   kind: RunKind,
-  { keysOf, bodies, log }: RunValues,
+  { keysOf, bodies, log }: GroupValues,
 ): Sql {
   const slots = new Slots()
   const where = {
@@ -39,8 +39,8 @@ function runStatement(
 }
 
 /**
- * Locks what the batch is going to change in the order of the keys, so that two batches over the same rows wait for
- * each other instead of locking each other out. Undefined when there is nothing to gain, or no right to lock.
+ * Locks the rows that the batch changes in key order, so that two batches over the same rows wait for each other instead
+ * of deadlocking. Undefined for fewer than two rows, or without the privilege to lock.
  */
 export function lockStatement(
   sqlCache: SqlCache,
@@ -61,23 +61,23 @@ const keySlots = ({ table }: TableView, operations: readonly Keyed[], slots: Slo
 
 const STATUS = { create: 201, update: 200, delete: 204 }
 
-/** The JSON of what the operations of a run answer, in pieces; `answers` begins with those of its statements. */
-export function resultsOf(run: Run, answers: readonly (Relayed | null)[]): Relayed[] {
-  const [{ index: first, method }] = run
+/** The results of a group as pieces of JSON; `answers` begins with those of its statements. */
+export function resultsOf(group: Run, answers: readonly (Relayed | null)[]): Relayed[] {
+  const [{ index: first, method }] = group
   if (method === 'upsert') return [upsertResults(first, answers)]
   const status = `,"status":${STATUS[method]}`
-  if (method === 'delete') return [run.map(({ index }) => `{"index":${index}${status}}`).join(',')]
+  if (method === 'delete') return [group.map(({ index }) => `{"index":${index}${status}}`).join(',')]
   const pieces: Relayed[] = []
-  for (const [i, body] of rowTexts(answers[0] ?? '', run.length).entries()) {
+  for (const [i, body] of rowTexts(answers[0] ?? '', group.length).entries()) {
     pieces.push(`${i === 0 ? '' : ','}{"index":${first + i}${status},"body":`, body, '}')
   }
   return pieces
 }
 
-/** Bytes that are worth a piece of their own; of shorter ones a text is made sooner. */
+/** Average row size from which slicing the buffer is faster than splitting a string. */
 const LONG_BODY = 16 * 1024
 
-/** The JSON text of each row that a run made or changed. */
+/** The JSON text of each row that a group created or changed. */
 function rowTexts(answer: Relayed, count: number): Relayed[] {
   if (typeof answer === 'string' || answer.length < count * LONG_BODY) return String(answer).split(RECORD_SEPARATOR)
   const parts: Buffer[] = []

@@ -7,8 +7,8 @@ type ArrivalPace = { readonly graceMs: number; readonly bytesPerSecond: number }
 const tooLarge = (): AppError => new AppError('payload_too_large', 'request body too large')
 
 /**
- * The text of a body as it arrives, no faster than it is read here. A sender who is slower than other bodies may be is
- * refused: a transaction waits for it.
+ * Streams the text of a request body with back-pressure. A client slower than `budgets.arrivalPace` is refused, because a
+ * transaction stays open while the body arrives.
  */
 export async function* bodyText(
   request: IncomingMessage,
@@ -22,8 +22,8 @@ export async function* bodyText(
   let waitedMs = 0
   for (;;) {
     const since = performance.now()
-    const patience = graceMs + (bytes / bytesPerSecond) * 1000 - waitedMs
-    const { value, done } = await within(Math.max(0, patience), chunks.next())
+    const remainingMs = graceMs + (bytes / bytesPerSecond) * 1000 - waitedMs
+    const { value, done } = await withTimeout(Math.max(0, remainingMs), chunks.next())
     waitedMs += performance.now() - since
     if (done) break
     bytes += value.length
@@ -34,7 +34,7 @@ export async function* bodyText(
   decode()
 }
 
-/** Decodes piece by piece; called without a piece at the end. */
+/** Decodes piece by piece. Call it without a piece at the end. */
 function utf8Decoder(): (piece?: Buffer) => string {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
   return (piece) => {
@@ -46,7 +46,7 @@ function utf8Decoder(): (piece?: Buffer) => string {
   }
 }
 
-function within<T>(ms: number, promise: Promise<T>): Promise<T> {
+function withTimeout<T>(ms: number, promise: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new AppError('request_timeout', 'request timeout')), ms)
     promise

@@ -1,4 +1,4 @@
-/** RFC 4180: a line of cells. NULL is empty, an empty text is `""`. */
+/** A line of cells as in RFC 4180. NULL is an empty cell, an empty text is `""`. */
 export function csvLine(cells: readonly (string | null)[]): string {
   let line = ''
   for (let i = 0; i < cells.length; i++) {
@@ -12,15 +12,15 @@ export function csvLine(cells: readonly (string | null)[]): string {
 export const needsQuotes = (cell: string): boolean => /^$|[",\r\n]|^\s|\s$|^\ufeff/.test(cell)
 
 export type CsvRow = {
-  /** The physical line it begins on, from 1. */
+  /** The physical line on which it begins, counted from 1. */
   readonly line: number
-  /** Null: nothing between two commas, not even quotes. */
+  /** Null for a cell without any character, not even quotes. */
   readonly cells: readonly (string | null)[]
-  /** Characters, about. */
+  /** Approximate number of characters. */
   readonly length: number
 }
 
-/** A record that is too long, or a quote where none can be. */
+/** A record is too long, or has a misplaced quote. */
 export class CsvError extends Error {
   readonly line: number
   constructor(line: number, message: string) {
@@ -29,7 +29,7 @@ export class CsvError extends Error {
   }
 }
 
-/** More than any table has columns. */
+/** Above PostgreSQL's limit of 1600 columns per table. */
 const MAX_CELLS = 2000
 const MANY_PIECES = 1000
 
@@ -38,19 +38,19 @@ const COMMA = 0x2c
 const CR = 0x0d
 const LF = 0x0a
 
-/** Reads RFC 4180 in pieces as they arrive; also with bare LF, and with a byte order mark in front. */
+/** Incremental reader of RFC 4180. Also accepts bare LF and a byte order mark. */
 export class CsvReader {
   readonly #maxRecord: number
   #cells: (string | null)[] = []
   #cell = ''
-  /** What follows in the same cell: a text that grows by one character at a time takes forty times its size. */
+  /** Later parts of the same cell; appending one character at a time would take forty times the memory. */
   #pieces: string[] = []
   #length = 0
   #line = 1
   #began = 1
   #isQuoted = false
   #inQuotes = false
-  /** The last character was a quote inside quotes: the end of the cell, or half of an escaped one. */
+  /** The last character was a quote inside quotes: either the end of the cell or the first half of an escaped quote. */
   #quotePending = false
   #lastWasCr = false
   #isStart = true
@@ -74,7 +74,7 @@ export class CsvReader {
     for (let i = 0; i < text.length; i++) {
       let code = text.charCodeAt(i)
       if (code > COMMA && !this.#quotePending) {
-        // Most characters mean nothing here, and all that do are below these.
+        // Fast path: all characters with a meaning in CSV have codes up to that of the comma.
         do code = text.charCodeAt(++i)
         while (code > COMMA)
         this.#lastWasCr = false
@@ -120,7 +120,7 @@ export class CsvReader {
     return rows
   }
 
-  /** The last record, where no line break ended it. */
+  /** The last record, if no line break ended it. */
   end(): CsvRow[] {
     const rows: CsvRow[] = []
     if (this.#inQuotes && !this.#quotePending) throw new CsvError(this.#began, 'a quote is not closed')

@@ -21,7 +21,7 @@ const CONTENT_TYPES: Record<FileFormat, string> = {
   ndjson: 'application/x-ndjson; charset=utf-8',
 }
 
-/** What is fetched at a time: few rows, until it is known how long they are, then about so many bytes. */
+/** Rows per fetch: few at first, then as many as make about PIECE_BYTES. */
 const FIRST_FETCH = 10
 const MAX_FETCH = 5000
 const PIECE_BYTES = 512 * 1024
@@ -29,24 +29,24 @@ const PIECE_BYTES = 512 * 1024
 export type ExportDeps = { readonly db: Db; readonly listDeps: ListDeps; readonly maxRows: number }
 
 /**
- * The rows of a list, from one snapshot, as fast as the client reads. What fails before the first byte is an answer like
- * any other; what fails later ends the connection, so that nobody takes a part for the whole. `ended` is told when the
- * last byte is written.
+ * Streams the rows of a list from one snapshot, as fast as the client reads. A failure before the first byte is an error
+ * response; a later one closes the connection, so that the client does not take a part for the whole. `onEnd` is called
+ * when the last byte is written.
  */
 export function exportRows(
   { db, listDeps, maxRows }: ExportDeps,
   call: Call,
   target: TableView,
   format: FileFormat,
-  ended: () => void,
+  onEnd: () => void,
 ): Promise<Reply> {
   const slots = new Slots()
-  const asked = parseList({ ...call.query, expand: '', facets: '', highlight: '' }, slots, target)
-  const plan = planList(asked, target, listDeps)
+  const listQuery = parseList({ ...call.query, expand: '', facets: '', highlight: '' }, slots, target)
+  const plan = planList(listQuery, target, listDeps)
   const { response } = call.raw
   return new Promise<Reply>((resolve, reject) => {
     const work = async (tx: Tx): Promise<void> => {
-      const [exceeds, dateStyle = ''] = ((await tx.fly(buildLook(plan, maxRows).fill(slots.values))) ?? '').split(' ')
+      const [exceeds, dateStyle = ''] = ((await tx.fly(buildPrecheck(plan, maxRows).fill(slots.values))) ?? '').split(' ')
       if (exceeds === 't') throw new AppError('response_too_large', `more than ${maxRows} rows to export`)
       const isIso = dateStyle.startsWith('ISO')
       const rows = selectRows(plan, target.schema, format, isIso)
@@ -67,14 +67,14 @@ export function exportRows(
     db.tx(call.who, work, { apart: true, signal: call.cancelSignal, isSnapshot: true })
       .catch((error: unknown) => {
         if (response.headersSent) response.destroy()
-        else reject(explainList(error, asked))
+        else reject(explainList(error, listQuery))
       })
-      .finally(ended)
+      .finally(onEnd)
   })
 }
 
-/** Whether there are too many rows, and how PostgreSQL writes dates. */
-const buildLook = (plan: ListPlan, maxRows: number): Sql => {
+/** Whether there are more than `maxRows` rows, and PostgreSQL's DateStyle. */
+const buildPrecheck = (plan: ListPlan, maxRows: number): Sql => {
   const { found, rows } = sourceOf(plan)
   return sql`${found}select pg_catalog.concat(pg_catalog.count(*) > ${maxRows}::int8, ' ', pg_catalog.current_setting('DateStyle'))
     from (select from ${rows} limit ${maxRows}::int8 + 1) as svc_few`
@@ -93,7 +93,7 @@ function selectRows(plan: ListPlan, schema: Schema, format: FileFormat, isIso: b
   return sql`${found}select ${select} from ${rows}${order}`
 }
 
-/** In JSON these are as ISO 8601 has them, with a `T` and minutes of the zone; PostgreSQL's own text has neither. */
+/** JSON has these in ISO 8601, with a `T` and the minutes of the zone; PostgreSQL's own text has neither. */
 const MOMENTS = new Set(['timestamp', 'timestamptz'])
 const DATES = new Set(['date', 'time', 'timetz', ...MOMENTS])
 
@@ -107,10 +107,10 @@ export const isJsonCell = (column: Column): boolean =>
   column.baseType === 'json' ||
   column.baseType === 'jsonb'
 
-/** Of these no value holds anything that CSV has a meaning for. */
+/** Types whose values never need quotes in CSV. */
 const PLAIN = new Set(['int2', 'int4', 'int8', 'float4', 'float8', 'numeric', 'oid', 'uuid'])
 
-/** `isIso`: dates arrive in PostgreSQL's ISO style, which costs it less than JSON. */
+/** `isIso`: dates arrive in PostgreSQL's ISO style, which is cheaper for it than JSON. */
 function cellOf(column: Column, isIso: boolean): Cell {
   const { name, baseType } = column
   if (isJsonCell(column)) return { name, kind: 'text' }
@@ -118,7 +118,7 @@ function cellOf(column: Column, isIso: boolean): Cell {
   return { name, kind: PLAIN.has(baseType) ? 'plain' : 'text' }
 }
 
-/** As in JSON, without the quotes around texts. A cast that changes nothing would only cost time. */
+/** The value as in JSON, without quotes around texts. No-op casts are left out because they cost time. */
 function cellText(schema: Schema, column: Column, isIso: boolean): Sql {
   const value = columnJson(schema, column, ROW)
   if (column.baseType === 'json' || column.baseType === 'jsonb') return value
@@ -131,27 +131,26 @@ function cellText(schema: Schema, column: Column, isIso: boolean): Sql {
 type Fetch = { readonly rows: number; readonly fetched: Promise<number> }
 
 /**
- * Rows are fetched, written and taken by the client at the same time: while one piece leaves, the next is made, and no
- * third begun; PostgreSQL has the next fetch before the last row of this one is read. How many rows are fetched at a time
- * follows from how long they are: the time of a statement is bounded.
+ * Pipelines fetching, formatting and sending: while one piece is sent, the next is made, and no third is begun. The next
+ * FETCH is sent before the last row of the current one is read. The number of rows per FETCH follows from their size,
+ * because the time of a statement is limited.
  */
 async function pump(tx: Tx, writer: RowWriter, response: ServerResponse, start: () => void): Promise<void> {
-  let leaving = Promise.resolve()
+  let sending = Promise.resolve()
   const push = (): Promise<void> => {
     start()
-    const before = leaving
-    leaving = before.then(() => sent(response, writer.take()))
+    const before = sending
+    sending = before.then(() => send(response, writer.take()))
     return before
   }
-  const hold = (): Promise<void> | undefined => (writer.size > PIECE_BYTES ? push() : undefined)
+  const pushIfFull = (): Promise<void> | undefined => (writer.size > PIECE_BYTES ? push() : undefined)
   const fetch = (rows: number): Fetch => {
-    const fetched = tx.each(sql`fetch ${integerLiteral(rows)} from svc_export`, (row) => writer.row(row), hold)
-    fetched.catch(() => {}) // whoever waits for it is told
+    const fetched = tx.each(sql`fetch ${integerLiteral(rows)} from svc_export`, (row) => writer.row(row), pushIfFull)
+    fetched.catch(() => {}) // isLast() awaits it and reports the error
     return { rows, fetched }
   }
   let total = 0
   let next = FIRST_FETCH
-  /** Whether there is no more. */
   const isLast = async ({ rows, fetched }: Fetch): Promise<boolean> => {
     const isShort = (await fetched) < rows
     next = roundedUp(Math.min(MAX_FETCH, Math.ceil((rows * PIECE_BYTES) / Math.max(1, writer.total - total))))
@@ -169,17 +168,17 @@ async function pump(tx: Tx, writer: RowWriter, response: ServerResponse, start: 
   }
   await ahead.fetched
   writer.finish()
-  await leaving
+  await sending
   response.end(writer.take())
 }
 
-/** Resolves when it has left, or will not. */
-const sent = (response: ServerResponse, bytes: Buffer): Promise<void> =>
+/** Resolves when the bytes are written or the connection is closed. */
+const send = (response: ServerResponse, bytes: Buffer): Promise<void> =>
   new Promise((resolve) => {
-    const over = (): void => {
-      response.off('close', over)
+    const onDone = (): void => {
+      response.off('close', onDone)
       resolve()
     }
-    response.once('close', over)
-    response.write(bytes, over)
+    response.once('close', onDone)
+    response.write(bytes, onDone)
   })

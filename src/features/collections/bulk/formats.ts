@@ -4,8 +4,8 @@ import { csvLine, needsQuotes } from './csv.ts'
 export type FileFormat = 'csv' | 'json' | 'ndjson'
 
 /**
- * How a cell of CSV is written: `plain` never needs quotes; `date` arrives as a text of JSON, and leaves without them;
- * `moment` arrives as PostgreSQL's ISO text, and leaves in the form that JSON has.
+ * How a cell of CSV is written: `plain` never needs quotes; `date` arrives as a JSON string, whose quotes are removed;
+ * `moment` arrives as PostgreSQL's ISO text and is rewritten to the form of JSON.
  */
 export type Cell = { readonly name: string; readonly kind: 'plain' | 'date' | 'moment' | 'text' }
 
@@ -21,7 +21,7 @@ const LETTER_T = 0x54
 const ASCII_END = 0x7f
 const FIRST_SIZE = 64 * 1024
 
-/** Rows as PostgreSQL sent them become the bytes of a file, without a string in between: exports are large. */
+/** Turns rows as PostgreSQL sent them into the bytes of a file without making strings, because exports are large. */
 export abstract class RowWriter {
   protected bytes: Buffer = Buffer.allocUnsafeSlow(FIRST_SIZE)
   protected end = 0
@@ -29,7 +29,7 @@ export abstract class RowWriter {
   #taken = 0
 
   abstract row(row: RawRow): void
-  /** What stands behind the last row. */
+  /** Writes what follows the last row. */
   finish(): void {}
 
   /** Bytes since the last `take`. */
@@ -42,7 +42,7 @@ export abstract class RowWriter {
     return this.#taken + this.end
   }
 
-  /** What was written; good until the next `take`, behind which its memory is written again. */
+  /** The bytes written since the last `take`. Their memory is reused after the next `take`. */
   take(): Buffer {
     const taken = this.bytes.subarray(0, this.end)
     const whole = this.bytes
@@ -67,10 +67,10 @@ export abstract class RowWriter {
   }
 }
 
-/** Up to here a loop is quicker than a call. */
+/** Up to this many bytes a loop is faster than Buffer.copy. */
 const LOOP_PAYS = 32
 
-/** Answers where it ends in `out`. */
+/** Returns the end of the copy in `out`. */
 function copy(from: Buffer, start: number, end: number, out: Buffer, at: number): number {
   if (end - start > LOOP_PAYS) {
     from.copy(out, at, start, end)
@@ -92,7 +92,7 @@ export function writerOf(format: FileFormat, cells: readonly Cell[]): RowWriter 
   }
 }
 
-/** RFC 4180. NULL is empty, an empty text is `""`. */
+/** See csvLine. */
 class CsvWriter extends RowWriter {
   readonly #kinds: readonly Cell['kind'][]
 
@@ -163,7 +163,7 @@ function isPlain(bytes: Buffer, start: number, end: number): boolean {
   const first = bytes[start] as number
   const last = bytes[end - 1] as number
   if (first <= SPACE || last <= SPACE) return false
-  // Only here is it worth to look at characters instead of bytes.
+  // Only these can be Unicode white space, which has to be tested by character.
   if (first > ASCII_END || last > ASCII_END) return !needsQuotes(bytes.toString('utf8', start, end))
   for (let i = start; i < end; i++) {
     const byte = bytes[i] as number
@@ -200,7 +200,7 @@ class JsonLinesWriter extends RowWriter {
     this.room(end - start + 1)
     const written = this.end
     this.end = copy(bytes, start, end, this.bytes, this.end)
-    // A json column keeps its line breaks, which stand between its values only.
+    // A json column keeps its line breaks. They are only between values, so spaces can replace them.
     for (let i = written; i < this.end; i++) {
       const byte = this.bytes[i]
       if (byte === LF || byte === CR) this.bytes[i] = SPACE

@@ -18,17 +18,17 @@ import { type Body, bodyOf, type Cells, type Incoming, type RowReader, readerOf,
 
 export type ImportDeps = { readonly db: Db; readonly maxBytes: number }
 
-type Good = Cells | Body
+type ValidRow = Cells | Body
 type Counts = { created: number; updated: number; skipped: number }
-type Fault = { line: number; message: string }
+type RowFault = { line: number; message: string }
 
 const CHUNK_ROWS = 500
 const CHUNK_CHARACTERS = 256 * 1024
 const MAX_FAULTS = 20
-/** The log tells the rows of an import one by one up to here; of larger ones it keeps an entry per chunk. */
+/** Up to this many rows an import logs one entry per row; after that, one entry per chunk. */
 const LOGGED_SINGLY = 2000
 
-/** All rows of the body or none, in one transaction that lasts as long as they arrive. */
+/** Imports all rows of the body or none, in one transaction that is open while they arrive. */
 export async function importRows(
   { db, maxBytes }: ImportDeps,
   call: Call,
@@ -51,7 +51,7 @@ export async function importRows(
   return { ...(counts ?? { created: 0, updated: 0, skipped: 0 }), dry_run: isDry }
 }
 
-/** Rolls back what went well. */
+/** Thrown to roll back a successful dry run. */
 class DryRun extends AppError {
   constructor() {
     super('internal', 'dry run')
@@ -60,32 +60,32 @@ class DryRun extends AppError {
 
 class ImportRun {
   readonly #tx: Tx
-  readonly #place: TableView
+  readonly #target: TableView
   readonly #query: Call['query']
   readonly #log: Appender
   readonly #reader: RowReader
   readonly #counts: Counts = { created: 0, updated: 0, skipped: 0 }
-  readonly #faults: Fault[] = []
+  readonly #faults: RowFault[] = []
   readonly #statements = new Map<string, Sql>()
   readonly #canPack: boolean
-  #chunk: Good[] = []
+  #chunk: ValidRow[] = []
   /** The last chunk that was sent, and the one before it. */
-  #landing = Promise.resolve()
-  #landed = Promise.resolve()
-  /** From then on one chunk at a time: rows that are tried again must not meet others on the wire. */
+  #latest = Promise.resolve()
+  #previous = Promise.resolve()
+  /** Chunks are then sent one at a time, so that none is in flight while rows of a failed one are retried. */
   #hasFailed = false
   #characters = 0
   #rows = 0
 
-  constructor(means: { tx: Tx; target: TableView; query: Call['query']; log: Appender; reader: RowReader }) {
-    const { tx, target, query, log, reader } = means
+  constructor(deps: { tx: Tx; target: TableView; query: Call['query']; log: Appender; reader: RowReader }) {
+    const { tx, target, query, log, reader } = deps
     this.#tx = tx
-    this.#place = target
+    this.#target = target
     this.#query = query
     this.#log = log
     this.#reader = reader
     this.#canPack = canPack(target)
-    // Refused before the first row, with the columns that every row could have.
+    // Checked before the first row, as if every row had all columns.
     this.#conflict([...target.table.columns.values()])
   }
 
@@ -97,7 +97,7 @@ class ImportRun {
     } catch (error) {
       if (!(error instanceof Unreadable)) throw error
       await this.#flush()
-      await this.#landing
+      await this.#latest
       this.#blame(error.line, error.message)
       throw this.#failure()
     }
@@ -105,7 +105,7 @@ class ImportRun {
 
   async finish(): Promise<Counts> {
     await this.#flush()
-    await this.#landing
+    await this.#latest
     if (this.#faults.length > 0) throw this.#failure()
     if (this.#rows === 0) throw badRequest('no rows to import')
     await this.#tx.run(sql`set constraints all immediate`)
@@ -127,43 +127,43 @@ class ImportRun {
     }
   }
 
-  /** PostgreSQL is at work on one chunk and has the next, while the one after it is read. */
+  /** Two chunks are in flight while a third is read. */
   async #flush(): Promise<void> {
     const chunk = this.#chunk
     this.#chunk = []
     this.#characters = 0
     if (chunk.length === 0) return
-    const before = this.#landing
-    await this.#landed
+    const before = this.#latest
+    await this.#previous
     if (this.#hasFailed) await before
-    this.#landed = before
+    this.#previous = before
     const sent = this.#insert(chunk)
-    this.#landing = before.then(() => this.#land(chunk, sent))
-    // Whoever waits for them next is told.
+    this.#latest = before.then(() => this.#confirm(chunk, sent))
+    // The next await of #latest reports the error.
     sent.catch(() => {})
-    this.#landing.catch(() => {})
+    this.#latest.catch(() => {})
   }
 
-  /** A chunk that fails is taken again row by row, to find the lines that are to blame. */
-  async #land(chunk: readonly Good[], sent: Promise<void>): Promise<void> {
-    // It was under way when the one before it failed.
+  /** A failed chunk is retried row by row to find the faulty lines. */
+  async #confirm(chunk: readonly ValidRow[], sent: Promise<void>): Promise<void> {
+    // It was in flight when the previous chunk failed.
     const again = await sent.then(NO, isAborted)
-    if ((await this.#tried(chunk, again ? this.#insert(chunk) : sent)) === undefined) return
+    if ((await this.#tryInsert(chunk, again ? this.#insert(chunk) : sent)) === undefined) return
     for (const row of chunk) {
       const single = { ...row, body: bodyOf(row) }
-      const error = await this.#tried([single], this.#insert([single]))
+      const error = await this.#tryInsert([single], this.#insert([single]))
       if (error) this.#blame(row.line, error.message)
     }
   }
 
-  /** Undefined when the rows are in; what is no fault of theirs is thrown. */
-  async #tried(rows: readonly Good[], sent: Promise<void>): Promise<AppError | undefined> {
+  /** Undefined if the rows were inserted. Errors that are not caused by a row's data are thrown. */
+  async #tryInsert(rows: readonly ValidRow[], sent: Promise<void>): Promise<AppError | undefined> {
     try {
       await sent
       return undefined
     } catch (error) {
       const columns = rows[0]?.columns ?? []
-      // A row that policies refuse is no bad row: 403.
+      // A row refused by a policy is not a data error but a 403.
       if (!(error instanceof AppError) || !isBadRow(error)) throw error
       this.#hasFailed = true
       await this.#tx.run(UNDO)
@@ -171,7 +171,7 @@ class ImportRun {
     }
   }
 
-  async #insert(rows: readonly Good[]): Promise<void> {
+  async #insert(rows: readonly ValidRow[]): Promise<void> {
     const { statement, values } = this.#statement(rows)
     const [, counted] = await this.#tx.fly([SAVEPOINT, statement.fill(values), RELEASE])
     const [created = 0, made = created] = (counted ?? '').split(' ').map(Number)
@@ -180,8 +180,8 @@ class ImportRun {
     this.#counts.skipped += rows.length - made
   }
 
-  #statement(rows: readonly Good[]) {
-    const target = this.#place
+  #statement(rows: readonly ValidRow[]) {
+    const target = this.#target
     const columns = rows[0]?.columns ?? []
     const conflict = this.#conflict(columns)
     const isPacked = this.#canPack && !conflict && rows.length > 1 && this.#rows > LOGGED_SINGLY
@@ -197,8 +197,8 @@ class ImportRun {
   }
 
   #conflict(columns: readonly Column[]): Conflict | undefined {
-    const { onConflict: asked, merge } = this.#query
-    return asked === undefined ? undefined : conflictOf(this.#place.table, asked, merge, columns)
+    const { onConflict, merge } = this.#query
+    return onConflict === undefined ? undefined : conflictOf(this.#target.table, onConflict, merge, columns)
   }
 
   #blame(line: number, message: string): void {
@@ -230,7 +230,7 @@ type ImportStatement = {
   readonly isPacked: boolean
 }
 
-/** Answers how many rows are new, and how many there are if that is not the same. */
+/** Returns the number of new rows and, unless all are new, the number of written rows. */
 function buildImport({ target, columns, input, conflict, log, isPacked }: ImportStatement): Sql {
   if (isPacked) return insertPacked(target, columns, input, log)
   return sql`with ${MADE} as (${insertRows(target, { columns, input, conflict }, log)})

@@ -3,7 +3,7 @@ import type { Column } from '../../../db/schema/snapshot.ts'
 import { COMMA, Ident, join, type Sql, slotAt, sql } from '../../../db/sql.ts'
 import { type Body, bodyOf, type Cells, isJson } from './records.ts'
 
-/** How the rows of a chunk travel: an array for each column where all have cells, else as one JSON array. */
+/** The rows of a chunk as parameters: an array per column if all rows have cells, otherwise one JSON array. */
 export function inputOf(rows: readonly (Cells | Body)[]): { form: 'cells' | 'bodies'; values: string[] } {
   const columns = rows[0]?.columns ?? []
   if (!rows.every(hasCells)) return { form: 'bodies', values: [`[${rows.map(bodyOf).join()}]`] }
@@ -14,13 +14,13 @@ const hasCells = (row: Cells | Body): row is Cells => !('body' in row)
 
 const SPECIAL = /["\\]/g
 
-/** As PostgreSQL writes an element of an array (documentation, "Array Input and Output Syntax"). */
+/** An element of an array literal (PostgreSQL manual, section 8.15.6). */
 function element(cell: string | null | undefined): string {
   if (cell === null || cell === undefined) return 'NULL'
   return cell.includes('"') || cell.includes('\\') ? `"${cell.replace(SPECIAL, '\\$&')}"` : `"${cell}"`
 }
 
-/** Types of PostgreSQL's own, whose arrays are separated by commas. Others are read from a text each. */
+/** Built-in types whose array delimiter is a comma. Values of other types are cast from text one by one. */
 const READ_AT_ONCE = new Set([
   ...['bool', 'bytea', 'uuid', 'text', 'varchar', 'bpchar', 'json', 'jsonb'],
   ...['int2', 'int4', 'int8', 'float4', 'float8', 'numeric'],
@@ -40,7 +40,7 @@ export function cellsInput(columns: readonly Column[]): Sql {
 
 const RAW = new Ident('svc_raw')
 
-/** The first slot holds the rows as a JSON array. A cell of CSV is the text of a JSON value, `null` included. */
+/** The first slot holds the rows as a JSON array. With `hasJsonAsText`, json columns hold the text of a JSON value. */
 export function bodiesInput(columns: readonly Column[], hasJsonAsText: boolean): Sql {
   const rows = sql`pg_catalog.json_to_recordset(${slotAt(0)}::pg_catalog.json)`
   if (!hasJsonAsText || !columns.some(isJson)) return sql`${rows} as ${INPUT}(${definitions(columns)})`

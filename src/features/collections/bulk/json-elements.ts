@@ -2,7 +2,7 @@ import { badRequest } from '../../../core/errors.ts'
 
 export type Element = { readonly number: number; readonly text: string }
 
-/** The elements of a JSON array, cut out of its text as it arrives. Whether each is JSON is for others to find out. */
+/** Cuts the elements of a JSON array out of its text as it arrives. The caller parses each element. */
 export class ElementReader {
   readonly #maxElement: number
   #text = ''

@@ -7,15 +7,15 @@ import { CsvError, CsvReader, type CsvRow } from './csv.ts'
 import { isJsonCell } from './export.ts'
 import { ElementReader } from './json-elements.ts'
 
-/** Characters of one row: what a client may make the server hold before anything is known to be wrong. */
+/** Characters of one row, which the server buffers before it can check the row. */
 const MAX_ROW = 8 * 2 ** 20
 
-/** A row of an import, with its columns and a text for each of them, or as a JSON object. */
-export type Cells = Located & { readonly cells: readonly (string | null)[]; readonly length: number }
-export type Body = Located & { readonly body: string }
-type Located = { readonly line: number; readonly columns: readonly Column[] }
+/** A row of an import: its columns with a text for each, or a JSON object. */
+export type Cells = RowHead & { readonly cells: readonly (string | null)[]; readonly length: number }
+export type Body = RowHead & { readonly body: string }
+type RowHead = { readonly line: number; readonly columns: readonly Column[] }
 
-/** A row, or what is wrong with it. */
+/** A row, or its error. */
 export type Incoming = Cells | Body | { readonly line: number; readonly fault: string }
 
 /** The JSON object of a row; values of json columns are texts that hold JSON. */
@@ -24,7 +24,7 @@ export const bodyOf = (row: Cells | Body): string =>
     ? row.body
     : `{${row.columns.map(({ name }, i) => `${JSON.stringify(name)}:${JSON.stringify(row.cells[i])}`).join()}}`
 
-/** Text in pieces, rows out. A fault that leaves the rest unreadable is thrown as an Unreadable. */
+/** Reads rows from pieces of text. An error that makes the rest unreadable is thrown as UnreadableError. */
 export interface RowReader {
   /** Values of json columns are texts that hold JSON. */
   readonly hasJsonAsText: boolean
@@ -58,10 +58,10 @@ export function readerOf(contentType: string, table: Table): RowReader {
   }
 }
 
-/** What stands in front of a value of the column in the JSON of a row. */
-type Heading = { readonly column: Column; readonly key: string; readonly isJson: boolean }
+/** A column of the header; `key` is the JSON text before its value. */
+type HeaderCell = { readonly column: Column; readonly key: string; readonly isJson: boolean }
 
-const headingOf = (column: Column, isFirst: boolean): Heading => ({
+const headerCell = (column: Column, isFirst: boolean): HeaderCell => ({
   column,
   key: `${isFirst ? '' : ','}${JSON.stringify(column.name)}:`,
   isJson: isJsonCell(column),
@@ -71,10 +71,10 @@ class CsvRows implements RowReader {
   readonly hasJsonAsText = true
   readonly #table: Table
   readonly #csv = new CsvReader(MAX_ROW)
-  /** By position; undefined: the cell is skipped. */
-  #header: (Heading | undefined)[] | undefined
+  /** By position. Undefined: the cell is skipped. */
+  #header: (HeaderCell | undefined)[] | undefined
   #columns: Column[] = []
-  /** Cells are what PostgreSQL reads, each. */
+  /** Every cell can be sent to PostgreSQL as it is. */
   #isPlain = false
   #skips = false
 
@@ -95,7 +95,7 @@ class CsvRows implements RowReader {
       if (!this.#header && rows[0]) this.#header = this.#headerOf((rows.shift() as CsvRow).cells)
       const incoming: Incoming[] = []
       for (const row of rows) {
-        // An empty line, unless it is a row of one NULL.
+        // In a file of one column an empty line is a row of NULL.
         const isEmpty = row.cells.length === 1 && row.cells[0] === null && (this.#header ?? []).length > 1
         if (!isEmpty) incoming.push(this.#incoming(row))
       }
@@ -105,7 +105,7 @@ class CsvRows implements RowReader {
     }
   }
 
-  #headerOf(names: readonly (string | null)[]): (Heading | undefined)[] {
+  #headerOf(names: readonly (string | null)[]): (HeaderCell | undefined)[] {
     const header = names.map((name) => {
       const column = this.#table.columns.get((name ?? '').trim())
       if (column) return column
@@ -122,7 +122,7 @@ class CsvRows implements RowReader {
     this.#skips = this.#columns.length < written.length
     this.#isPlain = this.#columns.every((column) => isJson(column) || !isJsonCell(column))
     const first = written.findIndex((column) => column !== undefined)
-    return written.map((column, i) => column && headingOf(column, i === first))
+    return written.map((column, i) => column && headerCell(column, i === first))
   }
 
   #incoming({ line, cells, length }: CsvRow): Incoming {
@@ -150,7 +150,7 @@ class CsvRows implements RowReader {
 
 export const isJson = ({ baseType }: Column): boolean => baseType === 'json' || baseType === 'jsonb'
 
-/** The JSON that a cell holds; of json columns it travels as a text, so that PostgreSQL reads it as it stands. */
+/** The JSON of a cell. For json columns it is sent as text, so that PostgreSQL reads it unchanged. */
 function jsonCell(column: Column, cell: string): string | undefined {
   if (isJson(column)) return JSON.stringify(cell)
   try {
@@ -161,7 +161,7 @@ function jsonCell(column: Column, cell: string): string | undefined {
   }
 }
 
-/** What both forms of JSON have in common: a text per row. */
+/** Both forms of JSON have one text per row. */
 abstract class JsonReader implements RowReader {
   readonly hasJsonAsText = false
   readonly #columnsOf: ReturnType<typeof columnFinder>

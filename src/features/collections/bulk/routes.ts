@@ -26,10 +26,9 @@ export type BulkDeps = {
   maxBytes: number
 }
 
-/** Exports and imports: each has a connection to itself. */
+/** Exports and imports running at a time, in all and per address: each holds a connection. */
 const AT_ONCE = { all: 4, share: 2 }
 
-/** Whole tables in and out. */
 export function createBulk({ db, schema, log, listDeps, trigrams, maxRows, maxBytes }: BulkDeps): { routes: Route[] } {
   const shares = new AddressShares(AT_ONCE)
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
@@ -51,8 +50,8 @@ export function createBulk({ db, schema, log, listDeps, trigrams, maxRows, maxBy
           (target) =>
             new Promise((resolve, reject) => {
               const work = () =>
-                new Promise<void>((ended) => {
-                  exportRows({ db, listDeps, maxRows }, call, target, format, ended).then(resolve, reject)
+                new Promise<void>((onEnd) => {
+                  exportRows({ db, listDeps, maxRows }, call, target, format, onEnd).then(resolve, reject)
                 })
               shares.run(call.ip, work).catch(reject)
             }),

@@ -6,7 +6,7 @@ import { findTable, isVisible, findOrRefresh } from '../../../db/schema/lookup.t
 import type { Schema, SchemaCache } from '../../../db/schema/snapshot.ts'
 import { isAllowed, type Viewer, viewerOf } from '../../../db/schema/viewer.ts'
 
-/** Unknown, not exposed, ours, and not granted: all the same to the caller. */
+/** One error for unknown, unexposed, internal and ungranted tables, so that it reveals none of them. */
 const collectionNotFound = (name: string) => notFound(`collection not found: ${name}`, 'collection_not_found')
 
 function locate(schema: Schema, name: string, viewer: Viewer): TableView | undefined {
@@ -18,7 +18,7 @@ function locate(schema: Schema, name: string, viewer: Viewer): TableView | undef
   return { schema, table, viewer }
 }
 
-/** Runs `work` on the table called `name`; that it is not there, or not as it was, is believed after another look. */
+/** Runs `work` on the table called `name`. If it is missing or has changed, the schema is read again and `work` retried. */
 export async function atTable<T>(
   cache: SchemaCache,
   name: string,
@@ -34,14 +34,14 @@ export async function atTable<T>(
       return undefined
     }
     try {
-      return { of: await work(target) }
+      return { value: await work(target) }
     } catch (error) {
       if (!isOutdated(error)) throw error
       outdated = error
       return undefined
     }
   })
-  if (answer) return answer.of
+  if (answer) return answer.value
   throw outdated === undefined || isMissingTable(outdated) ? collectionNotFound(name) : outdated
 }
 

@@ -8,9 +8,9 @@ export const keyFromPath = ({ params, rawParams }: Call, { table }: TableView): 
   parseKey(table, params['id'] ?? '', rawParams['id'] ?? '')
 
 /**
- * The texts of a primary key. A key of one column is the whole decoded text; of several, the raw text is split at its
- * commas and each part decoded, so that %2C can stand for a comma inside a value. Clients that encode the whole id
- * leave no comma to split at; theirs is split after decoding.
+ * The texts of a primary key. A key of one column is the whole decoded text. A composite key is split at the commas of
+ * the raw text before decoding, so that %2C stands for a comma inside a value. If the client encoded the commas too, the
+ * decoded text is split.
  */
 export function parseKey(table: Table, decoded: string, raw: string): string[] {
   const { length } = table.primaryKey

@@ -6,8 +6,8 @@ import { invalidGeoJson, isGeoJson } from '../../../db/schema/spatial/geojson.ts
 export type BodyFields = Readonly<Record<string, unknown>>
 
 /**
- * Tells which columns of the table a body has, in table order, so that the order of keys makes no new statement.
- * Most bodies of a batch have the keys of the one before, and share its answer.
+ * Finds the columns that a body names, in table order, so that the order of its keys makes no new statement. Most bodies
+ * of a batch have the keys of the previous one, whose result is reused.
  */
 export function columnFinder(table: Table): (body: BodyFields) => readonly Column[] {
   const known = new Map<string, readonly Column[]>()

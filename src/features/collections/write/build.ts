@@ -6,16 +6,16 @@ import { assignments, definitions, deleteRows, INPUT, insertRows, updateRows } f
 import type { Column } from '../../../db/schema/snapshot.ts'
 import { ROW, type Slot, type Sql, sql } from '../../../db/sql.ts'
 
-/** One write: which columns, the JSON text of the client that holds their values, and who logs it. */
+/** One write: its columns, the slot of the client's JSON text with their values, and the appender that logs it. */
 export type Write = { readonly columns: readonly Column[]; readonly body: Slot; readonly log: Appender }
 
-/** Answers the new record as JSON text, or no row. */
+/** Returns the new record as JSON text, or no row. */
 export function buildCreate(target: TableView, { columns, body, log }: Write): Sql {
   return sql`with ${MADE} as (${insertRows(target, { columns, input: oneInput(columns, body) }, log)})
     select ${MADE}.svc_json::text, ${logOne(target, log, 'create')} from ${MADE}`
 }
 
-/** Answers the whole updated record as JSON text, or no row. */
+/** Returns the whole updated record as JSON text, or no row. */
 export function buildUpdate(target: TableView, key: readonly Slot[], { columns, body, log }: Write): Sql {
   const set = assignments(target.schema, columns)
   const where = sql` where ${keyIs(target.table, ROW, key)}`
@@ -23,7 +23,7 @@ export function buildUpdate(target: TableView, key: readonly Slot[], { columns, 
     select ${MADE}.svc_json::text, ${logOne(target, log, 'update')} from ${MADE}`
 }
 
-/** Answers one row if there was one to delete. */
+/** Returns one row if a row was deleted. */
 export const buildDelete = (target: TableView, key: readonly Slot[], log: Appender): Sql =>
   sql`with ${deleteRows(target, { where: sql` where ${keyIs(target.table, ROW, key)}` }, log)}
     select 1, ${logOne(target, log, 'delete')} from ${MADE}`

@@ -4,9 +4,9 @@ import type { Column, Table } from '../../../db/schema/snapshot.ts'
 
 const MAX_SHOWN = 200
 
-/** What a request says about rows that are there already: `onConflict`, the columns of a unique key, and `merge`. */
-export function conflictOf(table: Table, asked: string, merge: unknown, written: readonly Column[]): Conflict {
-  const names = asked.split(',').map((name) => name.trim())
+/** Parses `onConflict` (the columns of a unique key) and `merge`. */
+export function conflictOf(table: Table, onConflict: string, merge: unknown, written: readonly Column[]): Conflict {
+  const names = onConflict.split(',').map((name) => name.trim())
   const on = uniqueKeyOf(table, names)
   if (!on) throw badRequest(`onConflict needs a unique constraint on (${names.join(', ').slice(0, MAX_SHOWN)})`)
   switch (merge) {

@@ -5,10 +5,10 @@ import type { Column } from '../../../db/schema/snapshot.ts'
 import { Slots, type Sql } from '../../../db/sql.ts'
 import { buildCreate, buildDelete, buildUpdate } from './build.ts'
 
-/** One write as a request asks for it: the JSON text of the client, the columns it names, and who logs it. */
+/** One write of a request: the columns it names, its JSON text, and the appender that logs it. */
 export type Written = { readonly columns: readonly Column[]; readonly body: string; readonly log: Appender }
 
-/** Statements of writes are made once for each set of columns; what the client wrote, the key and the writer are values. */
+/** Statements are built once per set of columns; the body, the key and the identity are values. */
 export function createStatement(sqlCache: SqlCache, target: TableView, { columns, body, log }: Written): Sql {
   const slots = new Slots()
   const write = { columns, body: slots.put(body), log: log.within(slots) }
@@ -35,5 +35,5 @@ export function deleteStatement(sqlCache: SqlCache, target: TableView, key: read
   return sqlCache.get(target, 'delete', () => buildDelete(target, keys, logged)).fill(slots.values)
 }
 
-/** Columns are always in table order. */
+/** Identifies a set of columns, which are always in table order. */
 export const shapeOf = (columns: readonly Column[]): string => columns.map(({ position }) => position).join()

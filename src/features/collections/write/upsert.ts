@@ -20,28 +20,28 @@ export type Upsert = {
   readonly log: Appender
 }
 
-/** What is left of it when its values stand in slots: the bodies as one JSON array, and their number. */
-type UpsertForm = Omit<Upsert, 'bodies'> & { readonly bodies: Slot; readonly count: Slot }
+/** An upsert whose values are in slots: the bodies as one JSON array, and their number. */
+type UpsertSlots = Omit<Upsert, 'bodies'> & { readonly bodies: Slot; readonly count: Slot }
 
-/** RFC 7464 parts JSON texts with it, because no JSON text can hold it. */
+/** Separates JSON texts, which cannot contain it (RFC 7464, section 2.2). */
 export const RECORD_SEPARATOR = '\x1e'
 
 /**
- * Each row that came of it as status and JSON text, such as `201{"id":1}`. Of a row that may be left as it is the second
- * statement, which sees what the first was in conflict with, answers it; it is flown for one row at a time. Statements
- * are made once for the columns written and those of the key.
+ * Each returned row is a status and JSON text, such as `201{"id":1}`. If conflicts are ignored, a second statement reads
+ * the existing row, which only a new snapshot can see; such upserts are of one row. Statements are built once per set of
+ * written columns and key columns.
  */
 export function upsertStatements(sqlCache: SqlCache, target: TableView, upsert: Upsert): readonly [Sql, ...Sql[]] {
   const { columns, bodies, conflict, log } = upsert
   const slots = new Slots()
-  const form: UpsertForm = {
+  const form: UpsertSlots = {
     columns,
     bodies: slots.put(`[${bodies.join(',')}]`),
     count: slots.put(bodies.length),
     conflict,
     log: log.within(slots),
   }
-  const made = (kind: string, build: (target: TableView, form: UpsertForm) => Sql): Sql => {
+  const made = (kind: string, build: (target: TableView, form: UpsertSlots) => Sql): Sql => {
     const shape = `${kind} ${shapeOf(columns)} on ${shapeOf(conflict.on)}`
     return sqlCache.get(target, shape, () => build(target, form)).fill(slots.values)
   }
@@ -49,17 +49,17 @@ export function upsertStatements(sqlCache: SqlCache, target: TableView, upsert: 
   return [made('insert or ignore', buildIgnore), made('find ignored', buildFind)]
 }
 
-const insertion = (target: TableView, { columns, bodies, conflict, log }: UpsertForm): Sql =>
+const insertion = (target: TableView, { columns, bodies, conflict, log }: UpsertSlots): Sql =>
   sql`${MADE} as (${insertRows(target, { columns, input: inputOf(columns, bodies), conflict }, log)})`
 
-function buildMerge(target: TableView, form: UpsertForm): Sql {
+function buildMerge(target: TableView, form: UpsertSlots): Sql {
   const text = sql`pg_catalog.concat(case when ${IS_NEW} then '201' else '200' end, ${MADE}.svc_json)`
   return sql`with ${insertion(target, form)}
     select pg_catalog.string_agg(${text}, ${RECORD_SEPARATOR}::text), ${logUpserts(target, form.log)}
     from ${MADE} having svc.require_rows(pg_catalog.count(*), ${form.count}::int8)`
 }
 
-const buildIgnore = (target: TableView, form: UpsertForm): Sql =>
+const buildIgnore = (target: TableView, form: UpsertSlots): Sql =>
   sql`with ${insertion(target, form)}
     select (select pg_catalog.concat('201', ${MADE}.svc_json) from ${MADE}),
       pg_catalog.set_config('svc.inserted', (select pg_catalog.count(*)::text from ${MADE}), true),
@@ -67,7 +67,7 @@ const buildIgnore = (target: TableView, form: UpsertForm): Sql =>
 
 const FOUND = new Ident('svc_found')
 
-function buildFind({ schema, table, viewer }: TableView, { columns, bodies, conflict }: UpsertForm): Sql {
+function buildFind({ schema, table, viewer }: TableView, { columns, bodies, conflict }: UpsertSlots): Sql {
   const known = inputOf([...columns, ...conflict.on.filter((column) => !columns.includes(column))], bodies)
   const isSame = conflict.on.map((column) => equals(column, ROW, sql`${INPUT}.${column.ident}`))
   return sql`with ${FOUND} as (
@@ -81,13 +81,13 @@ function buildFind({ schema, table, viewer }: TableView, { columns, bodies, conf
 const inputOf = (columns: readonly Column[], bodies: Slot): Sql =>
   sql`pg_catalog.json_to_recordset(${bodies}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
 
-/** A row that policies hide, or that a trigger swallowed. */
+/** The conflicting row is hidden by a policy, or a trigger suppressed the write. */
 export const explainUpsert = (error: AppError): AppError =>
   isHiddenConflict(error) || isRowMissing(error)
     ? new AppError('insufficient_privilege', 'insufficient permissions', { cause: error.cause })
     : error
 
-/** What the statements of one row answered. */
+/** The result of the statements of one row. */
 export function upserted(texts: readonly (string | null)[]): { status: number; text: string } {
   const text = texts.find((each) => each !== null) ?? ''
   return { status: Number(text.slice(0, 3)), text: text.slice(3) }

@@ -17,7 +17,7 @@ import { createStatement, deleteStatement, updateStatement } from './statements.
 export type WriteDeps = {
   readonly db: Db
   readonly sqlCache: SqlCache
-  /** Writes are logged, and its reader woken when they are committed. */
+  /** Writes are appended to it; its reader is woken after the commit. */
   readonly log: Pick<ChangeLog, 'appender' | 'wake'>
 }
 
@@ -25,9 +25,9 @@ export async function createRow(deps: WriteDeps, call: Call, target: TableView):
   requireWritable(target, 'insertable')
   const columns = writtenColumns(target.table, call.body, call.bodyText)
   if (call.query['onConflict'] !== undefined) return upsertRow(deps, call, target, columns)
-  const statement = createStatement(deps.sqlCache, target, writtenBy(deps, call, columns))
+  const statement = createStatement(deps.sqlCache, target, rowInput(deps, call, columns))
   const [text] = await write(deps, call, target, [statement], columns)
-  // A trigger of the table swallowed the row.
+  // A trigger suppressed the row.
   if (text == null) throw new AppError('insufficient_privilege', 'insufficient permissions')
   return jsonText(201, text)
 }
@@ -35,7 +35,7 @@ export async function createRow(deps: WriteDeps, call: Call, target: TableView):
 async function upsertRow(deps: WriteDeps, call: Call, target: TableView, columns: readonly Column[]): Promise<Reply> {
   const { onConflict = '', merge } = call.query
   const conflict = conflictOf(target.table, onConflict, merge, columns)
-  const { log } = writtenBy(deps, call, columns)
+  const { log } = rowInput(deps, call, columns)
   const statements = upsertStatements(deps.sqlCache, target, { columns, bodies: [call.bodyText], conflict, log })
   const texts = await write(deps, call, target, statements, columns).catch((error: unknown) => {
     throw error instanceof AppError ? explainUpsert(error) : error
@@ -48,7 +48,7 @@ export async function updateRow(deps: WriteDeps, call: Call, target: TableView):
   requireWritable(target, 'updatable')
   const key = keyFromPath(call, target)
   const columns = writtenColumns(target.table, call.body, call.bodyText)
-  const statement = updateStatement(deps.sqlCache, target, key, writtenBy(deps, call, columns))
+  const statement = updateStatement(deps.sqlCache, target, key, rowInput(deps, call, columns))
   const [text] = await write(deps, call, target, [statement], columns, key)
   if (text == null) throw notFound('record not found', 'record_not_found')
   return jsonText(200, text)
@@ -63,13 +63,13 @@ export async function deleteRow(deps: WriteDeps, call: Call, target: TableView):
   return noContent
 }
 
-const writtenBy = ({ log }: WriteDeps, { who, requestId, bodyText }: Call, columns: readonly Column[]) => ({
+const rowInput = ({ log }: WriteDeps, { who, requestId, bodyText }: Call, columns: readonly Column[]) => ({
   columns,
   body: bodyText,
   log: log.appender(who, requestId),
 })
 
-/** Those who write the row with the same `key` wait for each other without a connection. */
+/** Writes to the same row (`key`) queue before they take a connection. */
 async function write(
   { db, log }: WriteDeps,
   { who, cancelSignal }: Call,

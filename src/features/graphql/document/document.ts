@@ -195,7 +195,7 @@ export const isIntrospection = ({ name }: FieldNode): boolean => name.value === 
 export type Limits = { max_depth: number; max_complexity: number }
 
 /** Zero is no limit of the operator's. */
-export function requireWithin({ depth, fields, schemaFields, steps, values }: Measure, limits: Limits): void {
+export function requireWithinLimits({ depth, fields, schemaFields, steps, values }: Measure, limits: Limits): void {
   if (limits.max_depth > 0 && depth > limits.max_depth) {
     throw badRequest(`query depth ${depth} exceeds limit ${limits.max_depth}`, 'query_too_complex')
   }

@@ -4,7 +4,7 @@ import { buildSchema, getIntrospectionQuery, getVariableValues, parse } from 'gr
 import { HOSTILE_DOCUMENTS } from '../../../../test/abuse/hostile-documents.ts'
 import { startServer } from '../../../../test/kit/kit.ts'
 import { overhearStatements } from '../../../../test/kit/statements.ts'
-import { chooseOperation, Documents, measureCost, readVariables, requireWithin } from './document.ts'
+import { chooseOperation, Documents, measureCost, readVariables, requireWithinLimits } from './document.ts'
 import { sizeOf } from './size.ts'
 import { coerceVariables } from './variables.ts'
 
@@ -79,12 +79,12 @@ test('each fragment is measured once, however often it is spread', () => {
   assert.deepEqual([...reads.values()], Array(31).fill(1))
   assert.deepEqual([measured.fields, measured.schemaFields > 2 ** 30], [0, true])
   const limits = { max_depth: 0, max_complexity: 0 }
-  assert.throws(() => requireWithin(measured, limits), /introspection of \d+ fields exceeds limit 1000/)
+  assert.throws(() => requireWithinLimits(measured, limits), /introspection of \d+ fields exceeds limit 1000/)
   const whole = measureCost(
     chooseOperation(parse(getIntrospectionQuery({ inputValueDeprecation: true })), undefined),
     new Map(),
   )
-  assert.doesNotThrow(() => requireWithin(whole, limits))
+  assert.doesNotThrow(() => requireWithinLimits(whole, limits))
 })
 
 test('variables are counted wherever they are used, and no further than is too many', () => {

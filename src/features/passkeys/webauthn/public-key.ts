@@ -43,7 +43,7 @@ function modulus(bytes: unknown): string {
 }
 
 /** A COSE_Key without owner: what a credential that does not exist is checked against, to take the same time. */
-export function makeStrangerKey(): string {
+export function makeDecoyKey(): string {
   const { x = '', y = '' } = generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.export({ format: 'jwk' })
   const part = (bytes: string) => [Buffer.from('5820', 'hex'), Buffer.from(bytes, 'base64url')]
   const key = [Buffer.from('a5010203262001' + '21', 'hex'), ...part(x), Buffer.from('22', 'hex'), ...part(y)]

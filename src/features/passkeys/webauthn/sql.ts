@@ -49,7 +49,7 @@ export const pendingEnrolment = (userId: string): Sql => sql`
 export const dropEnrolment = (userId: string): Sql =>
   sql`delete from svc.webauthn_challenges where user_id = ${userId}::uuid and kind = 'enroll'`
 
-export type PasskeyChallenge = { challenge: string; is_spent: boolean; is_over: boolean }
+export type ChallengeRow = { challenge: string; is_spent: boolean; is_over: boolean }
 
 export const mfaChallenge = (id: string, userId: string): Sql => sql`
   select challenge, spent_at is not null as is_spent, expires_at <= now() as is_over from svc.webauthn_challenges

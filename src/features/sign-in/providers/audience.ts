@@ -1,11 +1,11 @@
 import type { Outgoing } from '../../../http/out/outgoing.ts'
-import { askJson, foreignToken, isObject, type ProviderConfig, providerFailed } from './provider.ts'
+import { fetchJson, foreignToken, isObject, type ProviderConfig, providerFailed } from './provider.ts'
 
 /**
  * A token given to another application must not sign its user in here (the "confused deputy"). Providers name the
  * client a token belongs to in different places; every one that is there must name us.
  */
-export function requireOurs(clientId: string, claims: Readonly<Record<string, unknown>>): void {
+export function requireAudience(clientId: string, claims: Readonly<Record<string, unknown>>): void {
   const named = [claims['azp'], claims['client_id']].filter((value) => typeof value === 'string')
   if (named.length > 0) {
     if (!named.every((client) => client === clientId)) throw foreignToken()
@@ -17,7 +17,7 @@ export function requireOurs(clientId: string, claims: Readonly<Record<string, un
 }
 
 /** Claims of an access token that is a JWT. Unverified: only for tokens the provider itself just accepted. */
-export function claimsInside(accessToken: string): Readonly<Record<string, unknown>> {
+export function jwtClaims(accessToken: string): Readonly<Record<string, unknown>> {
   const payload = accessToken.split('.').length === 3 ? accessToken.split('.')[1] : undefined
   if (payload === undefined) return {}
   try {
@@ -29,21 +29,21 @@ export function claimsInside(accessToken: string): Readonly<Record<string, unkno
   }
 }
 
-type Asked = { outgoing: Outgoing; config: ProviderConfig; accessToken: string; builtIn: boolean }
+type TokenCheck = { outgoing: Outgoing; config: ProviderConfig; accessToken: string; builtIn: boolean }
 
 /** Google has the audience of a token at an endpoint beside its token endpoint. */
-export async function requireOursAtGoogle(asked: Asked & { tokenUrl: string }): Promise<void> {
+export async function requireAudienceAtGoogle(asked: TokenCheck & { tokenUrl: string }): Promise<void> {
   const url = new URL('tokeninfo', asked.tokenUrl)
   url.searchParams.set('access_token', asked.accessToken)
-  const { status, body } = await askJson(asked.outgoing, { method: 'GET', url: url.href })
-  if (status === 200 && isObject(body)) requireOurs(asked.config.client_id, body)
+  const { status, body } = await fetchJson(asked.outgoing, { method: 'GET', url: url.href })
+  if (status === 200 && isObject(body)) requireAudience(asked.config.client_id, body)
   else if (asked.builtIn) throw status === 400 ? foreignToken() : providerFailed()
 }
 
 /** GitHub's "check a token" knows only tokens of the application that asks. */
-export async function requireOursAtGitHub(asked: Asked & { userUrl: string }): Promise<void> {
+export async function requireAudienceAtGitHub(asked: TokenCheck & { userUrl: string }): Promise<void> {
   const { client_id, client_secret } = asked.config
-  const { status, body } = await askJson(asked.outgoing, {
+  const { status, body } = await fetchJson(asked.outgoing, {
     method: 'POST',
     url: new URL(`applications/${encodeURIComponent(client_id)}/token`, asked.userUrl).href,
     headers: {

@@ -22,7 +22,7 @@ type Deps = {
   db: Db
   startSession: StartSession
   proveAddress: ProveAddress
-  revoked: (userId: string) => void
+  onRevoked: (userId: string) => void
   providers: Providers
   config: ReturnConfig
   publicBaseUrl: () => string
@@ -89,7 +89,7 @@ export function createExternalSignIn(deps: Deps) {
       throw error
     })
     const { account, response } = first ?? (await orEmailTaken(attempt(), EMAIL_TAKEN))
-    if (account.changed) deps.revoked(account.id)
+    if (account.changed) deps.onRevoked(account.id)
     return response
   }
 
@@ -126,8 +126,8 @@ export function createExternalSignIn(deps: Deps) {
       if (query['error'] !== undefined) throw signInRefused()
       if (!stored) throw badRequest('invalid or expired OAuth state', 'invalid_link')
       if (!query['code']) throw badRequest('missing authorization code', 'invalid_link')
-      const ask = { state, nonce: stored.nonce, codeVerifier: stored.code_verifier, callbackUrl: callbackUrl(name) }
-      const profile = await provider.exchange(ask, new URLSearchParams(query))
+      const params = { state, nonce: stored.nonce, codeVerifier: stored.code_verifier, callbackUrl: callbackUrl(name) }
+      const profile = await provider.exchange(params, new URLSearchParams(query))
       return { returnTo: stored.return_to, response: await enter(profile, device) }
     },
   }

@@ -1,9 +1,9 @@
 import type * as OpenId from 'openid-client'
 import type { Outgoing } from '../../../http/out/outgoing.ts'
-import { claimsInside, requireOurs, requireOursAtGoogle } from './audience.ts'
+import { jwtClaims, requireAudience, requireAudienceAtGoogle } from './audience.ts'
 import { type Profile, profileOf } from './profile.ts'
 import {
-  askJson,
+  fetchJson,
   authorizeAddress,
   foreignToken,
   isObject,
@@ -26,9 +26,9 @@ export function oidcProvider(
   /** Known without asking, so that a sign-in can begin while the provider cannot be reached from here. */
   authorizeEndpoint?: string,
 ): SignInProvider {
-  let discovered: { at: number; known: Promise<Known> } | undefined
+  let discovered: { at: number; known: Promise<Discovery> } | undefined
 
-  function known(): Promise<Known> {
+  function known(): Promise<Discovery> {
     if (!discovered || performance.now() - discovered.at > DISCOVERY_MS) {
       const fresh = { at: performance.now(), known: discover(outgoing, config) }
       discovered = fresh
@@ -39,21 +39,21 @@ export function oidcProvider(
     return discovered.known
   }
 
-  async function userinfo({ metadata }: Known, accessToken: string) {
+  async function userinfo({ metadata }: Discovery, accessToken: string) {
     if (!metadata.userinfo_endpoint) throw providerFailed()
     const headers = { authorization: `Bearer ${accessToken}` }
-    return askJson(outgoing, { method: 'GET', url: metadata.userinfo_endpoint, headers })
+    return fetchJson(outgoing, { method: 'GET', url: metadata.userinfo_endpoint, headers })
   }
 
   /** Addresses may be in the ID token or only at the userinfo endpoint (OpenID Connect Core, 5.4). */
-  async function addressOf(known: Known, claims: OpenId.IDToken, accessToken: string): Promise<Profile | undefined> {
+  async function addressOf(known: Discovery, claims: OpenId.IDToken, accessToken: string): Promise<Profile | undefined> {
     if (claims['email'] !== undefined || !known.metadata.userinfo_endpoint) return profileOf(name, claims)
     const { status, body } = await userinfo(known, accessToken)
     if (status !== 200 || !isObject(body) || body['sub'] !== claims.sub) throw providerFailed()
     return profileOf(name, { ...body, sub: claims.sub })
   }
 
-  async function requireIntrospected(known: Known, accessToken: string): Promise<void> {
+  async function requireIntrospected(known: Discovery, accessToken: string): Promise<void> {
     if (!known.metadata.introspection_endpoint) return
     const introspected = await known.openid.tokenIntrospection(known.configuration, accessToken).catch(() => undefined)
     if (introspected === undefined) return
@@ -64,19 +64,19 @@ export function oidcProvider(
   return {
     name,
 
-    async authorizeUrl(ask) {
+    async authorizeUrl(params) {
       const endpoint = authorizeEndpoint ?? (await known()).metadata.authorization_endpoint
       if (endpoint === undefined) throw providerFailed()
-      return authorizeAddress(endpoint, config, ask, { nonce: ask.nonce })
+      return authorizeAddress(endpoint, config, params, { nonce: params.nonce })
     },
 
-    async exchange(ask, answer) {
+    async exchange(params, answer) {
       const found = await known()
       try {
         const tokens = await found.openid.authorizationCodeGrant(
           found.configuration,
-          new URL(`${ask.callbackUrl}?${answer}`),
-          { expectedState: ask.state, expectedNonce: ask.nonce, pkceCodeVerifier: ask.codeVerifier },
+          new URL(`${params.callbackUrl}?${answer}`),
+          { expectedState: params.state, expectedNonce: params.nonce, pkceCodeVerifier: params.codeVerifier },
         )
         const claims = tokens.claims()
         const profile = claims && (await addressOf(found, claims, tokens.access_token))
@@ -91,12 +91,12 @@ export function oidcProvider(
       const found = await known()
       const { status, body } = await userinfo(found, accessToken)
       if (status !== 200 || !isObject(body)) throw providerFailed()
-      requireOurs(config.client_id, body)
-      requireOurs(config.client_id, claimsInside(accessToken))
+      requireAudience(config.client_id, body)
+      requireAudience(config.client_id, jwtClaims(accessToken))
       await requireIntrospected(found, accessToken)
       if (name === 'google' && found.metadata.token_endpoint) {
         const tokenUrl = found.metadata.token_endpoint
-        await requireOursAtGoogle({
+        await requireAudienceAtGoogle({
           outgoing,
           config,
           accessToken,
@@ -111,9 +111,9 @@ export function oidcProvider(
   }
 }
 
-type Known = { openid: typeof OpenId; configuration: OpenId.Configuration; metadata: OpenId.ServerMetadata }
+type Discovery = { openid: typeof OpenId; configuration: OpenId.Configuration; metadata: OpenId.ServerMetadata }
 
-async function discover(outgoing: Outgoing, config: ProviderContext['config']): Promise<Known> {
+async function discover(outgoing: Outgoing, config: ProviderContext['config']): Promise<Discovery> {
   // Loaded when first used: most servers have no external provider.
   const openid = await import('openid-client')
   const issuer = new URL(config.issuer)

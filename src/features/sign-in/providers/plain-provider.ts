@@ -1,7 +1,7 @@
-import { claimsInside, requireOurs, requireOursAtGitHub, requireOursAtGoogle } from './audience.ts'
+import { jwtClaims, requireAudience, requireAudienceAtGitHub, requireAudienceAtGoogle } from './audience.ts'
 import { type Profile, profileOf } from './profile.ts'
 import {
-  askJson,
+  fetchJson,
   authorizeAddress,
   isObject,
   type ProviderContext,
@@ -16,13 +16,13 @@ const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 /** OAuth 2.0 without OpenID Connect: the access token is only good for asking who it belongs to. */
 export function plainProvider({ outgoing, name, config }: ProviderContext, endpoints: Endpoints): SignInProvider {
   async function whose(accessToken: string): Promise<Profile> {
-    const { status, body } = await askJson(outgoing, {
+    const { status, body } = await fetchJson(outgoing, {
       method: 'GET',
       url: endpoints.userinfo,
       headers: bearer(accessToken),
     })
     if (status !== 200 || !isObject(body)) throw providerFailed()
-    requireOurs(config.client_id, body)
+    requireAudience(config.client_id, body)
     const claims = name === 'github' ? { ...body, ...(await gitHubAddress(accessToken)) } : body
     const profile = profileOf(name, claims)
     if (!profile) throw providerFailed()
@@ -31,7 +31,7 @@ export function plainProvider({ outgoing, name, config }: ProviderContext, endpo
 
   /** The profile shows an address of the user's choice; only this list says which one is primary and verified. */
   async function gitHubAddress(accessToken: string): Promise<{ email?: unknown; email_verified: boolean }> {
-    const { status, body } = await askJson(outgoing, {
+    const { status, body } = await fetchJson(outgoing, {
       method: 'GET',
       url: `${endpoints.userinfo}/emails`,
       headers: bearer(accessToken),
@@ -43,7 +43,7 @@ export function plainProvider({ outgoing, name, config }: ProviderContext, endpo
   }
 
   async function redeem(code: string, codeVerifier: string, callbackUrl: string): Promise<string> {
-    const { status, body } = await askJson(outgoing, {
+    const { status, body } = await fetchJson(outgoing, {
       method: 'POST',
       url: endpoints.token,
       headers: { 'content-type': 'application/x-www-form-urlencoded' },
@@ -64,20 +64,20 @@ export function plainProvider({ outgoing, name, config }: ProviderContext, endpo
   return {
     name,
 
-    async authorizeUrl(ask) {
-      return authorizeAddress(endpoints.authorize, config, ask)
+    async authorizeUrl(params) {
+      return authorizeAddress(endpoints.authorize, config, params)
     },
 
-    async exchange(ask, answer) {
-      return whose(await redeem(answer.get('code') ?? '', ask.codeVerifier, ask.callbackUrl))
+    async exchange(params, answer) {
+      return whose(await redeem(answer.get('code') ?? '', params.codeVerifier, params.callbackUrl))
     },
 
     async profileOfToken(accessToken) {
       const profile = await whose(accessToken)
-      requireOurs(config.client_id, claimsInside(accessToken))
+      requireAudience(config.client_id, jwtClaims(accessToken))
       const asked = { outgoing, config, accessToken, builtIn: endpoints.builtIn }
-      if (name === 'google') await requireOursAtGoogle({ ...asked, tokenUrl: endpoints.token })
-      if (name === 'github') await requireOursAtGitHub({ ...asked, userUrl: endpoints.userinfo })
+      if (name === 'google') await requireAudienceAtGoogle({ ...asked, tokenUrl: endpoints.token })
+      if (name === 'github') await requireAudienceAtGitHub({ ...asked, userUrl: endpoints.userinfo })
       return profile
     },
   }

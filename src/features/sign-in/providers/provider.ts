@@ -14,29 +14,29 @@ export type ProviderConfig = {
   scopes: readonly string[]
 }
 
-export type Ask = { state: string; nonce: string; codeVerifier: string; callbackUrl: string }
+export type AuthorizeParams = { state: string; nonce: string; codeVerifier: string; callbackUrl: string }
 
 /** A place where people already have an account. */
 export interface SignInProvider {
   readonly name: string
   /** Where the browser goes to sign in. */
-  authorizeUrl(ask: Ask): Promise<string>
+  authorizeUrl(params: AuthorizeParams): Promise<string>
   /** Who came back with this answer (the query of the callback). */
-  exchange(ask: Ask, answer: URLSearchParams): Promise<Profile>
+  exchange(params: AuthorizeParams, answer: URLSearchParams): Promise<Profile>
   /** Whose access token this is, provided it was issued to us. */
   profileOfToken(accessToken: string): Promise<Profile>
 }
 
 /** RFC 6749, 4.1.1, with PKCE (RFC 7636). */
-export function authorizeAddress(endpoint: string, config: ProviderConfig, ask: Ask, more: Texts = {}): string {
+export function authorizeAddress(endpoint: string, config: ProviderConfig, params: AuthorizeParams, more: Texts = {}): string {
   const url = new URL(endpoint)
   const parameters = {
     response_type: 'code',
     client_id: config.client_id,
-    redirect_uri: ask.callbackUrl,
+    redirect_uri: params.callbackUrl,
     scope: config.scopes.join(' '),
-    state: ask.state,
-    code_challenge: createHash('sha256').update(ask.codeVerifier).digest('base64url'),
+    state: params.state,
+    code_challenge: createHash('sha256').update(params.codeVerifier).digest('base64url'),
     code_challenge_method: 'S256',
     ...more,
   }
@@ -64,7 +64,7 @@ export const MAX_PROVIDER_BYTES = 256 * 1024
 type Json = Readonly<Record<string, unknown>>
 
 /** A JSON object from the provider with its status, or 502. */
-export async function askJson(
+export async function fetchJson(
   outgoing: Outgoing,
   request: { method: 'GET' | 'POST'; url: string; headers?: Record<string, string>; body?: string },
 ): Promise<{ status: number; body: unknown }> {

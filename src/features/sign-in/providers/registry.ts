@@ -41,22 +41,22 @@ export function createProviders(deps: {
 
 /** Explicit endpoints win over discovery. */
 function createProvider(outgoing: Outgoing, name: string, given: ProviderConfig): SignInProvider {
-  const known = Object.hasOwn(builtIn, name) ? builtIn[name] : undefined
+  const preset = Object.hasOwn(builtIn, name) ? builtIn[name] : undefined
   const overridden = given.authorize_url !== '' || given.token_url !== '' || given.userinfo_url !== ''
   const config: ProviderConfig = {
     ...given,
-    issuer: given.issuer || known?.issuer || '',
-    scopes: given.scopes.length > 0 ? given.scopes : (known?.scopes ?? ['openid', 'email', 'profile']),
+    issuer: given.issuer || preset?.issuer || '',
+    scopes: given.scopes.length > 0 ? given.scopes : (preset?.scopes ?? ['openid', 'email', 'profile']),
   }
   if (config.issuer !== '' && !overridden) {
-    return oidcProvider({ outgoing, name, config }, config.issuer === known?.issuer ? known.authorize : undefined)
+    return oidcProvider({ outgoing, name, config }, config.issuer === preset?.issuer ? preset.authorize : undefined)
   }
   return plainProvider(
     { outgoing, name, config },
     {
-      authorize: given.authorize_url || known?.authorize || '',
-      token: given.token_url || known?.token || '',
-      userinfo: given.userinfo_url || known?.userinfo || '',
+      authorize: given.authorize_url || preset?.authorize || '',
+      token: given.token_url || preset?.token || '',
+      userinfo: given.userinfo_url || preset?.userinfo || '',
       builtIn: !overridden,
     },
   )

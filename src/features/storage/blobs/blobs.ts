@@ -23,7 +23,7 @@ type Deps = { db: Db; store: Store; queue: Queue; observe: Observe }
  */
 export class Blobs {
   readonly #deps: Deps
-  #looking: NodeJS.Timeout | undefined
+  #sweepTimer: NodeJS.Timeout | undefined
 
   constructor(deps: Deps) {
     this.#deps = deps
@@ -35,14 +35,14 @@ export class Blobs {
     queue.work(REMOVE, { concurrency: 2, leaseSeconds: 60, retryDelays: [5, 30, 300, 3600] }, async ({ payload }) => {
       await this.#remove((payload as { ids: string[] }).ids)
     })
-    const look = (): void => {
-      store.removeUnfinished().catch((error: unknown) => this.#tell('unfinished uploads not removed', error))
+    const sweep = (): void => {
+      store.removeUnfinished().catch((error: unknown) => this.#report('unfinished uploads not removed', error))
     }
-    this.#looking = setInterval(look, store.lookForUnfinishedMs).unref()
+    this.#sweepTimer = setInterval(sweep, store.unfinishedSweepMs).unref()
   }
 
   async stop(): Promise<void> {
-    clearInterval(this.#looking)
+    clearInterval(this.#sweepTimer)
     await this.#deps.store.stop()
   }
 
@@ -76,7 +76,7 @@ export class Blobs {
 
   /** For a blob that no row means, and none will; when it cannot be removed now, the sweep does it. */
   async discard({ id }: Blob): Promise<void> {
-    await this.#deps.store.remove(id).catch((error: unknown) => this.#tell('upload not discarded', error))
+    await this.#deps.store.remove(id).catch((error: unknown) => this.#report('upload not discarded', error))
   }
 
   async #remove(ids: readonly string[]): Promise<void> {
@@ -84,7 +84,7 @@ export class Blobs {
     for (const { id } of await db.rows<{ id: string }>(SYSTEM, forgetBlobs(ids))) await store.remove(id)
   }
 
-  #tell(message: ObservedMessage, error: unknown): void {
+  #report(message: ObservedMessage, error: unknown): void {
     this.#deps.observe({ message, attrs: { error: reasonOf(error) } })
   }
 }

@@ -18,7 +18,7 @@ const WRITE_BUFFER = 256 * 1024
  * `blobs/<first two digits>/`, so that what stands there is whole.
  */
 export class LocalStore implements Store {
-  readonly lookForUnfinishedMs: number = TOUCH_MS
+  readonly unfinishedSweepMs: number = TOUCH_MS
   readonly maxWrites = 256
   readonly #temporary: string
   readonly #blobs: string
@@ -77,8 +77,8 @@ export class LocalStore implements Store {
   }
 
   async removeUnfinished(): Promise<number> {
-    const others = (await names(this.#temporary)).map((name) => join(this.#temporary, name))
-    const unknown = others.filter((path) => !this.#writing.has(path))
+    const paths = (await names(this.#temporary)).map((name) => join(this.#temporary, name))
+    const unknown = paths.filter((path) => !this.#writing.has(path))
     if (unknown.length === 0) return 0
     const now = await this.#now()
     let removed = 0

@@ -26,7 +26,7 @@ const MAX_PARTS = 9_000
 
 /** Any S3-compatible service, addressed by path. The client library is loaded with the first use. */
 export class S3Store implements Store {
-  readonly lookForUnfinishedMs: number
+  readonly unfinishedSweepMs: number
   /** Each holds a part of the file in memory. */
   readonly maxWrites = 16
   readonly #config: S3Config
@@ -34,7 +34,7 @@ export class S3Store implements Store {
 
   constructor(config: S3Config) {
     this.#config = config
-    this.lookForUnfinishedMs = config.abandonedMs
+    this.unfinishedSweepMs = config.abandonedMs
   }
 
   async write(id: string, source: Readable): Promise<void> {
@@ -103,11 +103,11 @@ export class S3Store implements Store {
 
   async *#unfinished(): AsyncIterable<MultipartUpload> {
     const { client, sdk } = await this.#load()
-    const ask = { Bucket: this.#config.bucket, Prefix: PREFIX }
+    const listing = { Bucket: this.#config.bucket, Prefix: PREFIX }
     let marker: { KeyMarker?: string | undefined; UploadIdMarker?: string | undefined } | undefined = {}
     while (marker) {
       const page: ListMultipartUploadsCommandOutput = await client.send(
-        new sdk.ListMultipartUploadsCommand({ ...ask, ...marker }),
+        new sdk.ListMultipartUploadsCommand({ ...listing, ...marker }),
       )
       yield* page.Uploads ?? []
       marker = page.IsTruncated ? { KeyMarker: page.NextKeyMarker, UploadIdMarker: page.NextUploadIdMarker } : undefined

@@ -21,7 +21,7 @@ export interface Store {
   /** Removes what writers that died left half written; resolves to how many. */
   removeUnfinished(): Promise<number>
   /** How often that is worth a look. */
-  readonly lookForUnfinishedMs: number
+  readonly unfinishedSweepMs: number
   /** Writes at a time that fit in memory. */
   readonly maxWrites: number
   stop(): Promise<void>

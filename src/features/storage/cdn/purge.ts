@@ -42,14 +42,14 @@ export class Purges {
 export const purgeJob =
   (provider: CdnProvider | undefined, countPurgeAll: (by: string) => Promise<Allowance | undefined>): JobHandler =>
   async ({ payload, log }) => {
-    const urls = ordered(payload)
+    const urls = parsedPayload(payload)
     const allowance = urls === 'all' ? await countPurgeAll('jobs') : undefined
     if (allowance && !allowance.allowed) throw new RetryIn(allowance.retryAfter, 'cdn purge_all rate limit exceeded')
     await submitPurge(urls, provider)
     log(`${urls === 'all' ? 'purge_all' : `${urls.length} urls`}: ${provider?.name ?? 'noop'}`)
   }
 
-function ordered(payload: unknown): ReturnType<typeof urlsOf> {
+function parsedPayload(payload: unknown): ReturnType<typeof urlsOf> {
   try {
     return urlsOf(payload)
   } catch (error) {

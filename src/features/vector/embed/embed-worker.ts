@@ -7,7 +7,7 @@ import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import { requireTable } from '../../../db/schema/require-table.ts'
 import { vectorText } from '../../../db/search/vectors.ts'
 import { Ident, sql } from '../../../db/sql.ts'
-import { type EmbeddingProvider, NO_PROVIDER, Refused } from '../embedding/provider.ts'
+import { type EmbeddingProvider, NO_PROVIDER, RefusedText } from '../embedding/provider.ts'
 import {
   anyEmbedding,
   EMBEDDING_KIND,
@@ -21,7 +21,7 @@ import {
   recordProgress,
   rowsAfter,
   rowsByKey,
-  wantedVectors,
+  rowsToEmbed,
   writeVectors,
 } from './sql.ts'
 import { textColumnOf, vectorColumnOf } from './columns.ts'
@@ -40,7 +40,7 @@ type Row = { key: string; text: string; vector: string | null }
  * Changes become queue rows in the reader's statement, queue rows become vectors: nothing is only in memory. A provider
  * that is away for long loses nothing, its work waits.
  */
-export function startFilling({ db, schema, log, queue, provider }: Deps): void {
+export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): void {
   /** Throws where a table or column is away: it may come back, and what was written meanwhile waits for it. */
   async function targetOf({ schema: space, table: name, columns, vector_column }: Embedding): Promise<EmbeddingTarget> {
     const table = await requireTable(schema, name, space)
@@ -75,7 +75,7 @@ export function startFilling({ db, schema, log, queue, provider }: Deps): void {
       )
       return sources.map(({ key, text }, i) => ({ key, text, vector: vectors[i] ?? null }))
     } catch (error) {
-      if (!(error instanceof Refused)) throw error
+      if (!(error instanceof RefusedText)) throw error
       if (sources.length <= 1) return []
       const rows: Row[] = []
       for (const source of sources) rows.push(...(await embedEach(target, [source], give)))
@@ -124,7 +124,7 @@ export function startFilling({ db, schema, log, queue, provider }: Deps): void {
         const last = found.at(-1)
         if (!last) break
         embedded += (await fill(id, target, found, give)).embedded
-        place = last.place
+        place = last.position
       }
     }
     await db.run(SYSTEM, recordFilled(id))
@@ -155,7 +155,7 @@ export function startFilling({ db, schema, log, queue, provider }: Deps): void {
   )
   log.followDurably('embeddings', {
     wanted: anyEmbedding,
-    effect: queue.pushEach(EMBEDDING_KIND, wantedVectors),
+    effect: queue.pushEach(EMBEDDING_KIND, rowsToEmbed),
     onBatch: () => queue.wake(EMBEDDING_KIND),
   })
 }

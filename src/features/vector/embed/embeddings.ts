@@ -10,7 +10,7 @@ import { NO_PROVIDER } from '../embedding/provider.ts'
 import { addEmbedding, allEmbeddings, EMBEDDING_KIND, removeEmbedding, watch } from './sql.ts'
 import { textColumnOf, vectorColumnOf } from './columns.ts'
 
-export type AskedEmbedding = { table: string; columns: string[]; vector_column: string; schema?: string }
+export type EmbeddingInput = { table: string; columns: string[]; vector_column: string; schema?: string }
 type Audit = (note?: AuditNote) => AuditEntry
 type Deps = { db: Db; schema: SchemaCache; queue: Queue; hasProvider: boolean }
 
@@ -19,7 +19,7 @@ export function createEmbeddings({ db, schema, queue, hasProvider }: Deps) {
   return {
     all: async (): Promise<string> => (await db.fly(SYSTEM, allEmbeddings)) ?? '',
 
-    async add(asked: AskedEmbedding, audit: Audit): Promise<string> {
+    async add(asked: EmbeddingInput, audit: Audit): Promise<string> {
       const table = await requireTable(schema, asked.table, asked.schema)
       const columns = [...new Set(asked.columns)]
       if (columns.length === 0) throw badRequest('columns is required')

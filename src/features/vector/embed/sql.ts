@@ -53,7 +53,7 @@ const CHUNK = 50
  * Which rows of the reader's batch want a vector: those without one, and those whose text changed while the vector did
  * not. A client that writes both knows better; what the server writes itself changes no text.
  */
-export const wantedVectors: Sql = sql`
+export const rowsToEmbed: Sql = sql`
   select id::text as group_key, jsonb_build_object('embedding', id, 'keys', jsonb_agg(distinct pk::text)) as payload
   from (
     select e.id, c.pk, (row_number() over (partition by e.id order by c.id) - 1) / ${integerLiteral(CHUNK)} as chunk
@@ -90,7 +90,7 @@ const keysFrom = (table: Table, key: Sql): Sql =>
 
 export type EmbeddingTarget = { table: Table; sources: readonly Column[]; vector: Column }
 /** `place` is where in the table it is, for the next page. */
-export type EmbeddingSource = { key: string; text: string; isNull: boolean; place: string }
+export type EmbeddingSource = { key: string; text: string; isNull: boolean; position: string }
 
 const SELECT = ({ table, sources, vector }: EmbeddingTarget): Sql => sql`
   select ${keyOf(table)} as key, ${textOf(sources)} as text, ${ROW}.${vector.ident} is null as "isNull",

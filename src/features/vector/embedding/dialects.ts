@@ -35,7 +35,7 @@ export const ollama = (config: { base_url: string }, model: string): Dialect => 
 })
 
 /** One attempt. */
-export const ask = (
+export const requestVectors = (
   outgoing: Outgoing,
   dialect: Dialect,
   texts: readonly string[],

@@ -32,7 +32,7 @@ export function createEmbeddingProvider({ config, outgoing, observe }: Deps): Em
 }
 
 /** Questions are asked again and again; the vectors of recent ones are kept, failures are not. */
-export function cachedQuestions(provider: EmbeddingProvider) {
+export function cachedEmbed(provider: EmbeddingProvider) {
   const known = new LRUCache<string, readonly number[]>({ maxSize: CACHE_BYTES, ttl: CACHE_SECONDS * 1000 })
   return async (text: string, dimensions: number | undefined): Promise<readonly number[]> => {
     const key = `${dimensions ?? ''} ${text}`

@@ -9,7 +9,7 @@ export interface EmbeddingProvider {
 export const NO_PROVIDER = 'semantic search is not configured: no embedding provider available'
 
 /** The provider answered, and wants nothing of these texts: trying again cannot help. */
-export class Refused extends AppError {
+export class RefusedText extends AppError {
   constructor(cause?: unknown) {
     super('bad_gateway', 'embedding provider refused the text', { cause })
   }

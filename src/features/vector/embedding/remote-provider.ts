@@ -6,8 +6,8 @@ import type { Observe } from '../../../core/observe.ts'
 import { type Outgoing, OutgoingError } from '../../../http/out/outgoing.ts'
 import { retryAfterOf } from '../../../http/out/retry-after.ts'
 import { Breaker } from './breaker.ts'
-import { type EmbeddingProvider, Refused } from './provider.ts'
-import { ask, type Dialect, readVectors } from './dialects.ts'
+import { type EmbeddingProvider, RefusedText } from './provider.ts'
+import { requestVectors, type Dialect, readVectors } from './dialects.ts'
 
 type Options = {
   outgoing: Outgoing
@@ -61,13 +61,13 @@ export class RemoteProvider implements EmbeddingProvider {
   async #tryOnce(texts: readonly string[]): Promise<number[][] | { error: AppError; again?: number }> {
     const { outgoing, dialect, timeout } = this.#options
     try {
-      const answer = await ask(outgoing, dialect, texts, timeout * 1000)
+      const answer = await requestVectors(outgoing, dialect, texts, timeout * 1000)
       const { status } = answer
       const cause = `answered ${status}`
       const again = retryAfterOf(answer.headers['retry-after'], Date.now()) ?? 0
       if (status === 429) return { error: overLimit(cause, again), again }
       if (status >= 500) return { error: failed(cause), again }
-      if (status === 400 || status === 413 || status === 422) return { error: new Refused(cause) }
+      if (status === 400 || status === 413 || status === 422) return { error: new RefusedText(cause) }
       if (status < 200 || status >= 300) return { error: failed(cause) }
       return readVectors(dialect, answer, texts.length) ?? { error: failed('answered something else than vectors') }
     } catch (error) {
@@ -91,4 +91,4 @@ const overLimit = (cause: string, seconds: number): AppError =>
   })
 
 /** Being over a limit, or asked for something impossible, is no sign of being away. */
-const isFailure = (error: unknown): boolean => !hasStatus(error, 429) && !(error instanceof Refused)
+const isFailure = (error: unknown): boolean => !hasStatus(error, 429) && !(error instanceof RefusedText)
