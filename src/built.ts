@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * dist/main.js: the first file of a build. It runs the rest, server.cjs, from the code that V8 made of it in an earlier
- * start (docs/decisions/0107-code-is-compiled-once.md).
+ * start (docs/decisions/build-and-start.md).
  */
 import { createHash } from 'node:crypto'
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'

@@ -1,7 +1,7 @@
 /**
  * JSON Schema (draft 2020-12) as plain data that carries the TypeScript type it describes. Routes declare their requests
  * and responses with it; validation, OpenAPI and the tests read the same value.
- * See docs/decisions/0010-routes-carry-their-contract.md.
+ * See docs/decisions/http-server.md.
  */
 export type JsonType<T = unknown> = JsonSchema & { readonly [carried]?: T }
 /** The TypeScript type behind a JsonType. */

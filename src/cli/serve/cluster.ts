@@ -25,7 +25,7 @@ const REQUEST_TIMEOUT_MS = 5_000
 /** A worker ended without a reason of its own. */
 class WorkerExited extends Error {}
 
-/** Several processes on one port; see docs/decisions/0026-workers.md. */
+/** Several processes on one port; see docs/decisions/workers.md. */
 export class Cluster implements Server {
   readonly #config: Config
   readonly #observe: Observe

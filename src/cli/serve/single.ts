@@ -63,7 +63,7 @@ const listenFailure = ({ server: { host, port } }: Config, { code = '', message 
 /**
  * Bodies and answers are memory outside of V8's heap. V8 counts what has come of them since the last full collection
  * against what the heap may grow by; the heap is small, so a few megabytes a second made a full collection every second,
- * on five threads. Now the heap may grow to four times its size before that; see docs/decisions/0111-seldom-collected.md. Not before
+ * on five threads. Now the heap may grow to four times its size before that; see docs/decisions/build-and-start.md. Not before
  * `onServing`: V8 refuses compiled code that was kept under other flags.
  */
 export function collectRarely(): void {

@@ -1,5 +1,5 @@
 /**
- * The one file that reaches inside `pg` (exact version, see docs/decisions/0017-inside-pg-and-node.md). Of pg are used:
+ * The one file that reaches inside `pg` (exact version, see docs/decisions/protocol.md). Of pg are used:
  * connecting, TLS, authentication, the end of a connection, and its parser for messages that are rare.
  *
  * - `client.connection.attachListeners`: the bytes of the socket go through wholeMessages before pg's parser.

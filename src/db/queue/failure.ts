@@ -1,4 +1,4 @@
-/** A handler throws this to choose the wait itself, e.g. for a Retry-After header. */
+/** A handler throws this to set the delay itself, e.g. from a Retry-After header. */
 export class RetryIn extends Error {
   readonly seconds: number
   constructor(seconds: number, message: string) {
@@ -7,5 +7,5 @@ export class RetryIn extends Error {
   }
 }
 
-/** A handler throws this when trying again cannot help: the item is dead at once. */
+/** A handler throws this when a retry cannot help: the item is dead at once. */
 export class GiveUp extends Error {}

@@ -197,7 +197,7 @@ test('a stop waits for what finishes no longer than it may', async () => {
   assert.deepEqual({ attempts: row?.attempts, worker: row?.worker }, { attempts: 0, worker: null })
 })
 
-test('a poison item is dead after its last retry, is told to onDead, and blocks nobody', async () => {
+test('a poison item is dead after its last retry, is passed to onDead, and blocks no other item', async () => {
   const queue = queueOn(poolA)
   const done: string[] = []
   const dead: [unknown, number, string][] = []
@@ -274,7 +274,7 @@ test('a group that hangs keeps its cap and does not starve the others', async ()
   assert.equal(finished.length, 70)
 })
 
-test('a process claims no more than it has places for; the rest is for the others', async () => {
+test('a process claims no more than it has slots for; other processes get the rest', async () => {
   const [a, b] = [queueOn(poolA), queueOn(poolB)]
   const few = { ...options, concurrency: 2 }
   let [atWork, most] = [0, 0]
@@ -326,7 +326,7 @@ test('a delayed item waits for its time by the database clock', async () => {
   await eventually(() => assert.equal(runs, 1))
   assert.equal((await rowsOf('delayed')).length, 1)
   await poolA.fly(SYSTEM, sql`update svc.queue set run_at = now() where kind = 'delayed'`)
-  await gone('delayed') // found by the poll: nobody woke anybody
+  await gone('delayed') // found by the poll, without a wake
   assert.equal(runs, 2)
 })
 

@@ -14,27 +14,27 @@ export type { Item }
 
 const POLL_MS = 1000
 const NOTIFY_EVERY_MS = 10
-/** How long a stop lets interrupted handlers end by themselves before their items go back. */
+/** How long a stop waits for interrupted handlers to end before it returns their items. */
 const INTERRUPT_GRACE_MS = 500
-/** How long a stop waits for handlers that may finish. */
+/** How long a stop waits for handlers with `finishes`. */
 const FINISH_MS = 10_000
 
 /**
  * Durable background work: rows of svc.queue (or of a table like it), claimed by any process, at least once each.
- * The database's clock decides what is due; timers here only decide when to ask.
+ * The database's clock decides what is due; timers here only decide when to poll.
  */
 export class Queue {
   readonly #db: Db & Notifications
   readonly #observe: Observe
   readonly #pollMs: number
   readonly #finishMs: number
-  readonly #me = randomUUID()
+  readonly #workerId = randomUUID()
   readonly #workers = new Map<string, Worker>()
   readonly #kindsToNotify = new Set<string>()
   #notifyTimer: NodeJS.Timeout | undefined
   #polls: Loop | undefined
   #unlisten: (() => Promise<void>) | undefined
-  #isTroubled = false
+  #isFailing = false
   #stopped: Promise<void> | undefined
 
   constructor(deps: { db: Db & Notifications; observe: Observe; pollMs?: number; finishMs?: number }) {
@@ -44,7 +44,7 @@ export class Queue {
     this.#finishMs = deps.finishMs ?? FINISH_MS
   }
 
-  /** A statement for the caller's own flight: the item exists if and only if the flight commits. */
+  /** A statement for the caller's flight: the item exists if and only if the flight commits. */
   push(kind: string, payload: object, options: PushOptions = {}): Sql {
     return pushItem(kind, payload, options)
   }
@@ -54,12 +54,12 @@ export class Queue {
     return pushEach(kind, rows)
   }
 
-  /** A statement that takes back what waits in a group. */
+  /** A statement that removes the items of a group. */
   clear(kind: string, group: string): Sql {
     return removeGroup(kind, group)
   }
 
-  /** How much waits or runs, by group. */
+  /** The number of items that wait or run, by group. */
   async sizes(kind: string): Promise<Map<string, number>> {
     const rows = await this.#db.rows<{ group: string; size: number }>(SYSTEM, groupSizes(kind))
     return new Map(rows.map(({ group, size }) => [group, size]))
@@ -70,59 +70,59 @@ export class Queue {
     const worker = new Worker(kind, options, handler, {
       db: this.#db,
       observe: this.#observe,
-      workerId: this.#me,
+      workerId: this.#workerId,
       isStopping: () => this.#stopped !== undefined,
-      onFailure: (what, error) => this.#troubled(what, error),
+      onFailure: (what, error) => this.#onFailure(what, error),
       onSuccess: () => {
-        this.#isTroubled = false
+        this.#isFailing = false
       },
     })
     this.#workers.set(kind, worker)
     if (this.#polls) worker.start()
   }
 
-  /** What `work` named begins, and what it names from now on at once. Hears other processes, and polls in case it does not. */
+  /** Starts all workers, also those that `work` adds later. Listens for other processes, and polls in case that fails. */
   start(): void {
     this.#polls = new Loop({
       step: () => this.#poll(),
       everyMs: this.#pollMs,
-      onFailure: (error) => this.#troubled('poll', error),
+      onFailure: (error) => this.#onFailure('poll', error),
     })
-    const heard = (payload: string): void => {
+    const onNotify = (payload: string): void => {
       const [from, ...kinds] = payload.split(' ')
-      if (from !== this.#me) for (const kind of kinds) this.#workers.get(kind)?.wake()
+      if (from !== this.#workerId) for (const kind of kinds) this.#workers.get(kind)?.wake()
     }
-    this.#db.listen('svc_queue', heard).then(
+    this.#db.listen('svc_queue', onNotify).then(
       (stopListening) => {
         this.#unlisten = stopListening
         if (this.#stopped) void stopListening().catch(() => undefined)
       },
-      (error: unknown) => this.#troubled('listen', error),
+      (error: unknown) => this.#onFailure('listen', error),
     )
     for (const worker of this.#workers.values()) worker.start()
   }
 
-  /** Call after the flight with `push` committed; without it the item waits for the next poll. */
+  /** Call after the flight with `push` committed; otherwise the item waits for the next poll. */
   wake(kind: string): void {
     this.#workers.get(kind)?.wake()
     this.#notifySoon(kind)
   }
 
-  /** The server begins to stop: nothing new is begun, and what can be interrupted goes back to the others at once. */
+  /** Claims nothing more, and returns interruptible items to other processes at once. */
   drain(): void {
     this.#stopped ??= this.#stop()
   }
 
-  /** Resolves when everything is settled or given back. */
+  /** Resolves when every item is finished or given back. */
   async stop(): Promise<void> {
     this.drain()
     await this.#stopped
   }
 
-  /** One line per outage, not one per second. */
-  #troubled(what: WordsBetween<'queue: ', ' failed'>, error: unknown): void {
-    if (this.#isTroubled) return
-    this.#isTroubled = true
+  /** Logs once per outage. */
+  #onFailure(what: WordsBetween<'queue: ', ' failed'>, error: unknown): void {
+    if (this.#isFailing) return
+    this.#isFailing = true
     this.#observe({ message: `queue: ${what} failed`, attrs: { error: reasonOf(error) } })
   }
 
@@ -131,8 +131,8 @@ export class Queue {
       const due = await this.#db.rows<{ kind: string }>(SYSTEM, [rows.returnExpired(), rows.due(kinds)])
       for (const { kind } of due) this.#workers.get(kind)?.wake()
     }
-    if (this.#isTroubled) this.#observe({ message: 'queue: database is back' })
-    this.#isTroubled = false
+    if (this.#isFailing) this.#observe({ message: 'queue: database is back' })
+    this.#isFailing = false
   }
 
   #kindsByRows(): Map<QueueRows, string[]> {
@@ -150,9 +150,9 @@ export class Queue {
     }, NOTIFY_EVERY_MS).unref()
   }
 
-  /** Only a wake-up: whoever misses it polls. */
+  /** Best effort: a process that misses it polls. */
   #notify(kinds: readonly string[]): void {
-    this.#db.fly(SYSTEM, notifyWorkers([this.#me, ...kinds].join(' '))).catch(() => undefined)
+    this.#db.fly(SYSTEM, notifyWorkers([this.#workerId, ...kinds].join(' '))).catch(() => undefined)
   }
 
   async #stop(): Promise<void> {
@@ -161,22 +161,22 @@ export class Queue {
     void this.#polls?.stop()
     await this.#unlisten?.().catch(() => undefined)
     const leftMs = (): number => this.#finishMs - (performance.now() - startedAt)
-    await within(INTERRUPT_GRACE_MS, Promise.all(workers.map((worker) => worker.interrupt())))
+    await waitAtMost(INTERRUPT_GRACE_MS, Promise.all(workers.map((worker) => worker.interrupt())))
     await this.#giveBack(workers)
     const finishing = workers.filter(({ finishingIds }) => finishingIds.length > 0)
-    await within(leftMs(), Promise.all(finishing.map((worker) => worker.finished())))
+    await waitAtMost(leftMs(), Promise.all(finishing.map((worker) => worker.finished())))
     if (finishing.some(({ finishingIds }) => finishingIds.length > 0)) await this.#giveBack([])
     for (const worker of workers) worker.stop()
   }
 
-  /** Everything this process holds but what these workers let finish. */
+  /** Returns all items of this process except those that `keepers` let finish. */
   async #giveBack(keepers: readonly Worker[]): Promise<void> {
     if (this.#workers.size === 0) return
     try {
       let count = 0
       for (const rows of this.#kindsByRows().keys()) {
         const kept = keepers.filter((worker) => worker.rows === rows).flatMap(({ finishingIds }) => finishingIds)
-        count += await this.#db.run(SYSTEM, rows.giveBack(this.#me, kept))
+        count += await this.#db.run(SYSTEM, rows.giveBack(this.#workerId, kept))
       }
       if (count > 0) this.#notify([...this.#workers.keys()])
     } catch (error) {
@@ -185,8 +185,8 @@ export class Queue {
   }
 }
 
-/** Waits for `work`, but no longer than this. */
-async function within(ms: number, work: Promise<unknown>): Promise<void> {
+/** Waits for `work`, at most `ms`. */
+async function waitAtMost(ms: number, work: Promise<unknown>): Promise<void> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<void>((resolve) => {
     timer = setTimeout(resolve, ms)

@@ -5,10 +5,10 @@ export type ClaimedItem = {
   group: string
   payload: unknown
   attempt: number
-  /** Null: the kind decides how often its items are tried. */
+  /** Null: the kind decides. */
   maxAttempts: number | null
 }
-/** Who holds an item: a claim is valid for its worker and its attempt, so a zombie can never settle another's claim. */
+/** A claim is valid for one worker and one attempt, so a worker whose lease ran out cannot settle the item. */
 export type ItemClaim = { id: string; worker: string; attempt: number }
 
 export type PushOptions = {
@@ -24,77 +24,77 @@ type ClaimOptions = {
   free: number
   perGroup: number
   leaseSeconds: number
-  /** Items of this process under way, per group. */
+  /** Running items of this process, per group. */
   running: ReadonlyMap<string, number>
 }
 
-/** Planning one of these statements takes longer than running it, and its plan does not depend on its values. */
+/** Planning these statements takes longer than running them, and the plan does not depend on the values. */
 const PLANNED_ONCE = sql`set_config('plan_cache_mode', 'force_generic_plan', true)`
 export const genericPlan: Sql = sql`select ${PLANNED_ONCE}`
-/** A claim that a crash of the database forgets is made again; nobody waits for the disk on its account. */
+/** Does not wait for the disk: a claim lost in a crash of the database is made again. */
 export const asyncCommit: Sql = sql`select ${PLANNED_ONCE}, set_config('synchronous_commit', 'off', true)`
 
 export const seconds = (n: number): Sql => sql`make_interval(secs => ${n})`
 
 /**
- * The statements of a table of work. A table has the columns id, payload, attempts, run_at, lease_until, worker and
- * last_error; where it differs from svc.queue, a subclass says so.
+ * The statements of a queue table. It has the columns id, payload, attempts, run_at, lease_until, worker and last_error;
+ * a subclass overrides what differs from svc.queue.
  */
 export class QueueRows {
   protected readonly table: Ident = new Ident('svc', 'queue')
   protected readonly group: Ident = new Ident('group_key')
   protected readonly idType: Sql = sql`bigint`
   protected readonly maxAttempts: Sql = sql`null::int`
-  /** What else a claim sets. */
+  /** More assignments of a claim. */
   protected readonly onClaim: Sql = sql``
-  /** When the item was first due: an interrupted one keeps its place among those that wait. */
+  /** When the item was first due, so that an interrupted one keeps its position in the queue. */
   protected readonly firstDue: Sql = sql`created_at`
-  /** What else is set on an item that goes back. */
+  /** More assignments for an item whose lease ran out. */
   protected readonly onReturn: Sql = sql``
 
-  /** The rows, called q, of this kind that a claim may find once they are due. */
+  /** Condition over row q: of this kind, and claimable once due. */
   protected isOf(kind: Sql): Sql {
     return sql`q.kind = ${kind}`
   }
 
   /**
-   * Up to `free` due items, one of each group before a second of any, and of a group no more than its cap leaves.
-   * Groups are found by hopping over the index, so a long backlog of one group costs the others nothing. What another
-   * process is claiming is passed over for what stands behind it.
+   * Up to `free` due items, one of each group before a second of any, and at most `perGroup` running of a group.
+   * Groups are found by an index skip scan, so a long backlog of one group does not slow down the others. Rows that
+   * another process is claiming are skipped.
    */
-  claim(ask: ClaimOptions): Sql {
+  claim(options: ClaimOptions): Sql {
     const { table, group } = this
-    const isOurs = this.isOf(sql`${ask.kind}`)
-    const most = sql`${ask.free}::int`
+    const isOurs = this.isOf(sql`${options.kind}`)
+    const limit = sql`${options.free}::int`
     return sql`
   with recursive ${this.#groups(isOurs)}, due as (
-    select g.name, least(${most}, ${ask.perGroup}::int - coalesce(b.running, 0)) as room from groups g
-    left join unnest(${[...ask.running.keys()]}::text[], ${[...ask.running.values()]}::int[]) as b(name, running)
+    select g.name, least(${limit}, ${options.perGroup}::int - coalesce(b.running, 0)) as room from groups g
+    left join unnest(${[...options.running.keys()]}::text[], ${[...options.running.values()]}::int[]) as b(name, running)
       on b.name = g.name
-    where g.first <= now() and coalesce(b.running, 0) < ${ask.perGroup}::int
-    order by g.first limit ${most}
+    where g.first <= now() and coalesce(b.running, 0) < ${options.perGroup}::int
+    order by g.first limit ${limit}
   ), locked as (
-    select l.id, l.run_at, row_number() over (partition by due.name order by l.run_at, l.id) as turn from due
+    select l.id, l.run_at, row_number() over (partition by due.name order by l.run_at, l.id) as nth from due
     cross join lateral (
       select q.id, q.run_at from ${table} q where ${isOurs} and q.${group} = due.name and q.run_at <= now()
       order by q.run_at, q.id limit due.room for update skip locked
     ) l
   )
   update ${table} q
-  set attempts = q.attempts + 1, worker = ${ask.worker},
+  set attempts = q.attempts + 1, worker = ${options.worker},
       lease_until = now() + ${seconds(ask.leaseSeconds)}, run_at = now() + ${seconds(ask.leaseSeconds)}${this.onClaim}
-  where q.id = any(array(select l.id from locked l order by l.turn, l.run_at, l.id limit ${most}))
+  where q.id = any(array(select l.id from locked l order by l.nth, l.run_at, l.id limit ${limit}))
   returning q.id::text as id, q.${group} as "group", q.payload, q.attempts as attempt, ${this.maxAttempts} as "maxAttempts"`
   }
 
-  /** Items whose lease ran out go back to where they stood, so that a dead process does not put them behind the others. */
+  /** Items whose lease ran out get their first due time again, so they do not fall behind newer items. */
   returnExpired(): Sql {
     return sql`
   update ${this.table} q set worker = null, lease_until = null, run_at = ${this.firstDue}${this.onReturn}
   where q.id in (select e.id from ${this.table} e where e.worker is not null and e.run_at <= now() for update skip locked)`
   }
 
-  /** Which kinds have something to do. A group costs one probe of an index, however long its backlog is. */
+  /** The kinds with due items, by one index probe per group. */
   due(kinds: readonly string[]): Sql {
     const isOurs = this.isOf(sql`kind.kind`)
     return sql`
@@ -102,7 +102,7 @@ export class QueueRows {
     with recursive ${this.#groups(isOurs)} select from groups g where g.first <= now())`
   }
 
-  /** Returns the ids that are still ours. */
+  /** Returns the ids this worker still claims. */
   renew(worker: string, ids: readonly string[], leaseSeconds: number): Sql {
     return sql`
   update ${this.table} set lease_until = now() + ${seconds(leaseSeconds)}, run_at = now() + ${seconds(leaseSeconds)}
@@ -110,30 +110,30 @@ export class QueueRows {
   returning id::text as id`
   }
 
-  /** Every one of `holds` is by the same worker. */
-  done(holds: readonly ItemClaim[]): Sql {
-    return sql`delete from ${this.table} q using ${this.claimed(holds)}`
+  /** All `claims` are of one worker. */
+  done(claims: readonly ItemClaim[]): Sql {
+    return sql`delete from ${this.table} q using ${this.claimed(claims)}`
   }
 
-  retry(hold: ItemClaim, delaySeconds: number, error: string): Sql {
+  retry(claim: ItemClaim, delaySeconds: number, error: string): Sql {
     return sql`
   update ${this.table} q set worker = null, lease_until = null, run_at = now() + ${seconds(delaySeconds)},
-    last_error = ${error} from ${this.claimed([hold])}`
+    last_error = ${error} from ${this.claimed([claim])}`
   }
 
-  /** It failed for good. */
-  bury(hold: ItemClaim, _error: string): Sql {
-    return this.done([hold])
+  /** The item failed for good. */
+  bury(claim: ItemClaim, _error: string): Sql {
+    return this.done([claim])
   }
 
-  /** An interrupted attempt does not count. `but` are the ids that the worker keeps. */
-  giveBack(worker: string, but: readonly string[]): Sql {
+  /** Returns all items of a worker except `keptIds`. The interrupted attempt does not count. */
+  giveBack(worker: string, keptIds: readonly string[]): Sql {
     return sql`
   update ${this.table} q set worker = null, lease_until = null, run_at = ${this.firstDue}, attempts = greatest(0, attempts - 1)
-  where worker = ${worker} and id <> all(${but}::${this.idType}[])`
+  where worker = ${worker} and id <> all(${keptIds}::${this.idType}[])`
   }
 
-  /** The groups of what waits or runs, each with the time at which its first item is due. */
+  /** The groups, each with the time at which its first item is due. */
   #groups(isOurs: Sql): Sql {
     const { table, group } = this
     const first = sql`order by q.${group}, q.run_at limit 1`
@@ -145,10 +145,10 @@ export class QueueRows {
   )`
   }
 
-  protected claimed(holds: readonly ItemClaim[]): Sql {
-    const [ids, attempts] = [holds.map(({ id }) => id), holds.map(({ attempt }) => attempt)]
-    return sql`unnest(${ids}::${this.idType}[], ${attempts}::int[]) as h(id, attempts)
-      where q.id = h.id and q.attempts = h.attempts and q.worker = ${holds[0]?.worker ?? ''}`
+  protected claimed(claims: readonly ItemClaim[]): Sql {
+    const [ids, attempts] = [claims.map(({ id }) => id), claims.map(({ attempt }) => attempt)]
+    return sql`unnest(${ids}::${this.idType}[], ${attempts}::int[]) as c(id, attempts)
+      where q.id = c.id and q.attempts = c.attempts and q.worker = ${claims[0]?.worker ?? ''}`
   }
 }
 
@@ -164,14 +164,14 @@ export function pushItem(kind: string, payload: object, { delaySeconds = 0, grou
 export const pushEach = (kind: string, rows: Sql): Sql => sql`
   insert into svc.queue (kind, group_key, payload) select ${kind}, rows.group_key, rows.payload from (${rows}) rows`
 
-/** Whoever runs one of them meanwhile finds it gone when it wants to settle it. */
+/** Items that are running are removed too; settling them then changes nothing. */
 export const removeGroup = (kind: string, group: string): Sql =>
   sql`delete from svc.queue where kind = ${kind} and group_key = ${group}`
 
-/** Beyond this many rows of a group the exact number tells nobody anything, and counting them would. */
+/** Counting stops here, to bound the cost per group. */
 const MAX_COUNTED = 10_000
 
-/** How much waits or runs in each group. It steps from group to group by the index and counts a bounded part of each. */
+/** The number of items in each group, by an index skip scan over the groups. */
 export const groupSizes = (kind: string): Sql => sql`
   with recursive groups(group_key) as (
     (select group_key from svc.queue where kind = ${kind} order by group_key limit 1)

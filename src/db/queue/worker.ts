@@ -11,37 +11,37 @@ import { type ClaimedItem, type ItemClaim, asyncCommit, genericPlan, type QueueR
 
 const LONGEST_BACK_OFF_MS = 5000
 const KEPT_ERROR_CHARACTERS = 1000
-/** Items whose outcome is being written leave their place to others, up to this many for each place. */
-const SETTLING_PER_PLACE = 4
-/** The part of the time of a lease for which it is held; the rest is for the others to see that it is over, and to begin. */
+/** Items whose result is being written free their slot, up to this many for each slot. */
+const SETTLING_PER_SLOT = 4
+/** Leases are shorter than `leaseSeconds`, so that another process can notice the end and start within that time. */
 const HELD_PART = 5 / 6
 
 /** `attempt` is 1 for the first run. */
 export type Item = ClaimedItem & { readonly worker: string }
-/** A statement that it resolves to is run together with the removal of the item: both happen or neither. */
+/** May resolve to a statement, which is committed together with the removal of the item. */
 export type Handler = (item: Item, signal: AbortSignal) => Promise<Sql | undefined> | Promise<void>
 
 export type WorkOptions = {
   /** Items of this kind at a time in this process. */
   concurrency: number
-  /** What a dead process held runs again within this time. */
+  /** Items of a dead process run again within this time. */
   leaseSeconds: number
-  /** How often a lease is renewed; default every third of it. */
+  /** Between renewals of a lease; default a third of it. */
   heartbeatMs?: number
-  /** Seconds to wait after each failed run, or after the given one; none left means the item is dead. */
+  /** Seconds before each retry, or a function of the failed attempt; without one the item is dead. */
   retryDelays: readonly number[] | ((item: Item, attempt: number) => number | undefined)
-  /** Items of one group at a time in this process; the others keep their share. */
+  /** Items of one group at a time in this process. */
   perGroup?: number
-  /** Told about an item that failed for good, just before its row is settled. */
+  /** Called for an item that failed for good, just before its row is removed. */
   onDead?: (item: Item, error: unknown) => Promise<void> | void
-  /** What cannot be taken back, such as a mail under way, is let finish when the server stops. */
+  /** A stop waits for the handler, because its effect, such as a mail, cannot be undone. */
   finishes?: true | ((item: Item) => boolean)
-  /** Where the items are; default svc.queue, which keeps nothing of what is over. */
+  /** The table of the items; default svc.queue, which removes finished items. */
   rows?: QueueRows
 }
 
 type RunningItem = ClaimedItem & {
-  /** Leaves its place to the next item. */
+  /** Frees its slot. */
   release: () => void
   controller: AbortController
   finishes: boolean
@@ -53,35 +53,35 @@ type DoneItem = { claim: ItemClaim; item: RunningItem; settled: () => void }
 export type WorkerHost = {
   db: Db
   observe: Observe
-  /** Names this process in the rows it holds. */
+  /** Identifies this process in the rows it has claimed. */
   workerId: string
   isStopping(): boolean
   onFailure(what: WordsBetween<'queue: ', ' failed'>, error: unknown): void
-  /** A statement came through. */
+  /** A statement succeeded. */
   onSuccess(): void
 }
 
-/** The items of one kind in this process: claims them, runs them, and writes down what came of it. */
+/** Claims and runs the items of one kind in this process, and writes the results. */
 export class Worker {
   readonly kind: string
   readonly rows: QueueRows
   readonly #options: WorkOptions
   readonly #handler: Handler
   readonly #host: WorkerHost
-  /** Those whose handler is at work, and those of which what came of it is being written. */
+  /** Items whose handler runs or whose result is being written. */
   readonly #running = new Map<string, RunningItem>()
   readonly #perGroup: number
-  readonly #places: KeyedLimit
+  readonly #slots: KeyedLimit
   readonly #leaseSeconds: number
-  /** Of a worker that has started. */
+  /** Undefined until the worker starts. */
   #beat: NodeJS.Timeout | undefined
   #done: DoneItem[] = []
   #isWriting = false
   #claiming: Promise<void> | undefined
-  /** Somebody asked for a claim while one was under way. */
-  #again = false
-  /** The last claim left work behind: its slots, or the slots of a group, were used up. */
-  #more = false
+  /** `wake` was called during a claim. */
+  #claimAgain = false
+  /** The last claim may have left due items, because the slots or those of a group were full. */
+  #hasMore = false
 
   constructor(kind: string, options: WorkOptions, handler: Handler, host: WorkerHost) {
     this.kind = kind
@@ -90,7 +90,7 @@ export class Worker {
     this.#handler = handler
     this.#host = host
     this.#perGroup = options.perGroup ?? options.concurrency
-    this.#places = new KeyedLimit({ total: options.concurrency, perKey: this.#perGroup })
+    this.#slots = new KeyedLimit({ total: options.concurrency, perKey: this.#perGroup })
     this.#leaseSeconds = options.leaseSeconds * HELD_PART
   }
 
@@ -101,18 +101,18 @@ export class Worker {
     this.wake()
   }
 
-  /** Items that are let finish when the server stops. */
+  /** Items that a stop waits for. */
   get finishingIds(): string[] {
     return [...this.#running.values()].filter(({ finishes }) => finishes).map(({ id }) => id)
   }
 
   wake(): void {
     if (!this.#beat || this.#host.isStopping()) return
-    if (this.#claiming) this.#again = true
+    if (this.#claiming) this.#claimAgain = true
     else this.#claiming = this.#claim()
   }
 
-  /** Resolves when what can be interrupted has ended, and with it what a claim under way brings. */
+  /** Aborts interruptible items, also those of a claim under way; resolves when they have ended. */
   async interrupt(): Promise<void> {
     this.#abortRunning()
     await this.#claiming
@@ -125,7 +125,7 @@ export class Worker {
     return interrupted
   }
 
-  /** Resolves when the items that are let finish have ended. */
+  /** Resolves when the items of `finishingIds` have ended. */
   async finished(): Promise<void> {
     await Promise.all([...this.#running.values()].filter(({ finishes }) => finishes).map(({ ended }) => ended))
   }
@@ -137,13 +137,13 @@ export class Worker {
   async #claim(): Promise<void> {
     try {
       do {
-        // Items that end in the same turn of the event loop leave their places to the same claim.
+        // Items that end in the same turn of the event loop share one claim.
         await nextTurn()
-        this.#again = false
+        this.#claimAgain = false
         await this.#claimOnce()
-      } while (this.#again && !this.#host.isStopping())
+      } while (this.#claimAgain && !this.#host.isStopping())
     } catch (error) {
-      this.#more = true
+      this.#hasMore = true
       this.#host.onFailure('claim', error)
     } finally {
       this.#claiming = undefined
@@ -153,13 +153,13 @@ export class Worker {
   async #claimOnce(): Promise<void> {
     const { db, workerId, isStopping, onSuccess } = this.#host
     const [{ free, taken, counts: running }, perGroup, leaseSeconds] = [
-      this.#places,
+      this.#slots,
       this.#perGroup,
       this.#leaseSeconds,
     ]
     const settling = this.#running.size - taken
-    this.#more = true
-    if (isStopping() || free <= 0 || settling >= SETTLING_PER_PLACE * this.#options.concurrency) return
+    this.#hasMore = true
+    if (isStopping() || free <= 0 || settling >= SETTLING_PER_SLOT * this.#options.concurrency) return
     const items = await db.rows<ClaimedItem>(SYSTEM, [
       asyncCommit,
       this.rows.claim({ kind: this.kind, worker: workerId, free, perGroup, leaseSeconds, running }),
@@ -167,7 +167,7 @@ export class Worker {
     onSuccess()
     for (const claimed of items) this.#start(claimed)
     const isGroupFull = [...running.values()].some((count) => count >= perGroup)
-    this.#more = this.#running.size > 0 && (items.length >= free || isGroupFull)
+    this.#hasMore = this.#running.size > 0 && (items.length >= free || isGroupFull)
   }
 
   #start(claimed: ClaimedItem): void {
@@ -175,13 +175,13 @@ export class Worker {
     const { finishes = false } = this.#options
     const item: RunningItem = {
       ...claimed,
-      // A claim brings no more than there are places, in all and of a group.
-      release: this.#places.tryAcquire(claimed.group) ?? (() => {}),
+      // A claim never exceeds the free slots, in total or of a group.
+      release: this.#slots.tryAcquire(claimed.group) ?? (() => {}),
       controller: new AbortController(),
       finishes: typeof finishes === 'function' ? finishes({ ...claimed, worker: workerId }) : finishes,
       ended: Promise.resolve(),
     }
-    // Our own lease ran out in an outage and we were first to claim it again.
+    // The lease ran out in an outage and this process claimed the item again.
     this.#running.get(item.id)?.controller.abort()
     this.#running.set(item.id, item)
     item.ended = this.#run(item)
@@ -190,7 +190,7 @@ export class Worker {
       })
       .finally(() => {
         if (this.#running.get(item.id) === item) this.#running.delete(item.id)
-        if (this.#more) this.wake()
+        if (this.#hasMore) this.wake()
       })
   }
 
@@ -200,7 +200,7 @@ export class Worker {
   }
 
   async #attempt(item: Item, signal: AbortSignal): Promise<{ statement?: Sql; error?: Error }> {
-    // Each run took its process with it: the item is never run again.
+    // Every attempt ended with its process: do not run the item again.
     if (item.attempt > 1 && this.#delayAfter(item, item.attempt - 1) === undefined) {
       return { error: new GiveUp('the process died in every attempt') }
     }
@@ -216,14 +216,14 @@ export class Worker {
     const { observe, workerId } = this.#host
     const { controller, id, group, payload, attempt, maxAttempts } = running
     const item: Item = { id, group, payload, attempt, maxAttempts, worker: workerId }
-    const hold: ItemClaim = { id, worker: workerId, attempt }
+    const claim: ItemClaim = { id, worker: workerId, attempt }
     const { error, statement } = await this.#attempt(item, controller.signal)
     running.release()
-    if (this.#more) this.wake()
+    if (this.#hasMore) this.wake()
     if (error === undefined) {
-      return statement ? this.#settle(running, [statement, this.rows.done([hold])]) : this.#settleDone(running, hold)
+      return statement ? this.#settle(running, [statement, this.rows.done([claim])]) : this.#settleDone(running, claim)
     }
-    // Interrupted by a stop or lost to another process: not a failure of the item.
+    // Interrupted by a stop or claimed by another process: not a failure of the item.
     if (controller.signal.aborted) return
     const planned = this.#delayAfter(item, attempt)
     const delay = error instanceof RetryIn ? error.seconds : planned
@@ -231,7 +231,7 @@ export class Worker {
     const kept = reasonOf(error).replaceAll('\0', '').slice(0, KEPT_ERROR_CHARACTERS)
     if (planned !== undefined && delay !== undefined && !(error instanceof GiveUp)) {
       observe({ message: 'queue: item failed, will retry', attrs })
-      return this.#settle(running, [this.rows.retry(hold, delay, kept)])
+      return this.#settle(running, [this.rows.retry(claim, delay, kept)])
     }
     observe({ message: 'queue: item is dead', attrs })
     try {
@@ -239,10 +239,10 @@ export class Worker {
     } catch (thrown) {
       observe({ message: 'queue: onDead failed', attrs: { ...attrs, error: reasonOf(thrown) } })
     }
-    return this.#settle(running, [this.rows.bury(hold, kept)])
+    return this.#settle(running, [this.rows.bury(claim, kept)])
   }
 
-  /** Items that end while others are being written share the next commit. */
+  /** Items that end during a write share the next commit. */
   #settleDone(item: RunningItem, claim: ItemClaim): Promise<void> {
     return new Promise((settled) => {
       this.#done.push({ claim, item, settled })
@@ -267,7 +267,7 @@ export class Worker {
     return this.#write(statements, () => item.controller.signal.aborted)
   }
 
-  /** Keeps trying through an outage: work that was done must not be done again if that can be helped. */
+  /** Retries through an outage, so that finished work is not repeated. */
   async #write(statements: [Sql, ...Sql[]], isAbandoned: () => boolean): Promise<void> {
     for (let wait = 100; ; wait = Math.min(wait * 2, LONGEST_BACK_OFF_MS)) {
       try {

@@ -5,12 +5,12 @@ import { columnsFor, keyFor } from '../schema/viewer.ts'
 import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../sql.ts'
 import type { TableView } from './table-view.ts'
 
-/** The rows that a statement made, changed or deleted, as its RETURNING hands them on; see `outcome`. */
+/** The rows that a statement inserted, updated or deleted, as its RETURNING lists them; see `returningList`. */
 export const MADE = new Ident('svc_made')
 
 /**
- * What RETURNING hands on: the record as the client may see it, and its key for the log. Where that is not the whole row,
- * the key also as an object, by which the log reads the row again.
+ * The RETURNING list: the record as the client may see it, and its key for the log. If the client does not see the whole
+ * row, also the key as an object, by which the log reads the row again.
  */
 export function returningList(target: TableView): Sql {
   const { schema, table, viewer } = target
@@ -18,13 +18,13 @@ export function returningList(target: TableView): Sql {
   return seesWholeRow(target) ? shown : sql`${shown}, ${keyObject(table)} as svc_pk`
 }
 
-/** The image of the row before the statement: read under the lock that the change needs anyway. */
+/** The image of the row before the statement, read under the lock of the change. */
 export const oldImage = (target: TableView, log: Appender): Sql =>
   seesWholeRow(target)
     ? safeJson(target.table, rowJson(target.schema, target.table, target.viewer.role, ROW))
     : log.wholeRow(target.table, keyObject(target.table))
 
-/** The log keeps whole rows, also of writers who may not read every column: those are read again by the server. */
+/** The log keeps whole rows. If the writer may not read every column, the server reads the row again. */
 export const seesWholeRow = ({ table, viewer }: TableView): boolean =>
   columnsFor(table, viewer.role).length === table.columns.size || keyFor(table, viewer.role).length === 0
 
@@ -37,10 +37,10 @@ const keyObject = ({ primaryKey }: Table): Sql =>
     COMMA,
   )})`
 
-/** Types whose text is that of their JSON, and short. */
+/** Types whose text equals their JSON and is short. */
 const SHORT_KEYS = new Set(['int2', 'int4', 'int8', 'uuid', 'bool'])
 
-/** The key of a row as the log is searched by it: see svc.key_text(). */
+/** The key by which the log is searched; see svc.key_text(). */
 function keyText([first, ...others]: readonly Column[]): Sql {
   if (!first) return sql`null::text`
   if (others.length > 0) {
@@ -52,7 +52,7 @@ function keyText([first, ...others]: readonly Column[]): Sql {
   return sql`svc.key_text(pg_catalog.to_json(${column}) operator(pg_catalog.#>>) '{}')`
 }
 
-/** Types whose JSON is always jsonb too. That of json is not: it may hold `\u0000`, and must be refused when it is written. */
+/** Types whose JSON is always valid jsonb. json itself may hold `\u0000`, and must be refused on write. */
 const SAFE = new Set([
   ...['bool', 'bytea', 'uuid', 'text', 'varchar', 'bpchar', 'jsonb'],
   ...['int2', 'int4', 'int8', 'float4', 'float8', 'numeric'],
@@ -70,7 +70,7 @@ const safeJson = (table: Table, image: Sql): Sql =>
 const NONE = sql`null::pg_catalog.json`
 const NONE_OF_ANY = sql`null::pg_catalog.json[]`
 
-/** Logs the one row that a statement changed; part of its select list. */
+/** Logs the one row that a statement changed; for its select list. */
 export const logOne = (target: TableView, log: Appender, action: ChangeAction): Sql =>
   log.appendOne(target.table, {
     action,
@@ -85,12 +85,12 @@ export const logAll = (target: TableView, log: Appender, action: ChangeAction, o
 
 export const IS_NEW = sql`${MADE}.svc_old is null`
 
-/** Logs new rows as created and the others as updated. A statement changes a row once, so their order is free. */
+/** Logs new rows as created and the rest as updated. A statement changes a row once, so the order does not matter. */
 export const logUpserts = (target: TableView, log: Appender): Sql =>
   sql`${log.append(target.table, rowsMade(target, log, 'create', EMPTY, sql` filter (where ${IS_NEW})`))}
     and ${log.append(target.table, rowsMade(target, log, 'update', EMPTY, sql` filter (where not ${IS_NEW})`))}`
 
-/** All rows that a statement changed and `filter` lets through, aggregated for the log. */
+/** The changed rows that pass `filter`, aggregated for the log. */
 const rowsMade = (target: TableView, log: Appender, action: ChangeAction, order: Sql, filter: Sql): ChangedRows => ({
   action,
   keys: sql`pg_catalog.array_agg(${MADE}.svc_key${order})${filter}`,

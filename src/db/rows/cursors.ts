@@ -6,10 +6,10 @@ import type { Order } from './order.ts'
 import type { TableView } from './table-view.ts'
 
 const FORM = /^[\w-]+\.[\w-]+\.[\w-]+$/
-/** A cursor travels in a URL. */
+/** A cursor is part of a URL. */
 const MAX_KEYS = 4000
 
-/** Marks of a place in a sorted list, for the client opaque: the keys of a row, sealed. */
+/** Cursors of sorted lists, opaque for the client: the sealed sort keys of a row. */
 export class Cursors {
   readonly #box: SecretBox
 
@@ -24,7 +24,7 @@ export class Cursors {
     return this.#box.seal(keys, contextOf(target, order))
   }
 
-  /** The keys of the row that the cursor was made of, null where it has NULL. */
+  /** The sort keys of the cursor's row; null for NULL. */
   open(cursor: string, target: TableView, order: readonly Order[]): (string | null)[] {
     if (!FORM.test(cursor)) throw badRequest('invalid cursor', 'invalid_cursor')
     try {
@@ -35,19 +35,19 @@ export class Cursors {
   }
 }
 
-/** Without a key no row has a place of its own. */
+/** Without a key the position of a row is ambiguous. */
 export function requireKey({ table, viewer }: TableView): void {
   if (keyFor(table, viewer.role).length === 0) throw badRequest('cursor requires a primary key', 'invalid_cursor')
 }
 
-/** What a cursor holds of a row: JSON of texts and nulls. */
+/** The content of a cursor: a JSON array of texts and nulls. */
 export const sortKeys = (order: readonly Order[], row: Ident): Sql =>
   sql`pg_catalog.json_build_array(${join(
     order.map(({ column }) => sql`${row}.${column.ident}::text`),
     COMMA,
   )})`
 
-/** A cursor belongs to a table and an order, the key at its end included. */
+/** A cursor is valid for one table and one order, including the key. */
 function contextOf({ table }: TableView, order: readonly Order[]): string {
   const keys = order.map(({ column, descending }) => [column.name, column.type, descending])
   return JSON.stringify(['cursor', table.schema, table.name, keys])

@@ -3,26 +3,26 @@ import { Ident, join, type Slot, type Sql, sql } from '../sql.ts'
 import { equals } from './keys.ts'
 import type { Order } from './order.ts'
 
-/** A value of the last row seen: where it will stand, or itself. */
+/** A sort value of the last row, or its slot. */
 export type SortValue = Slot | string | null
 
 /**
- * At most `wanted` rows behind a place in a list: tables of a WITH, and the select that reads them, in no order. Each
- * part of them is `select` under conditions that are one range of an index over the sort keys. Without a place there is
- * one part, from the beginning.
+ * At most `limit` rows after the row with the sort values `after`: tables of a WITH, and the select that reads them,
+ * unordered. Each table is `select` under conditions that are one range of an index over the sort keys. Without `after`
+ * there is one table, from the beginning.
  */
 export function keysetPage(
   after: readonly SortValue[] | undefined,
   order: readonly Order[],
   row: Ident,
-  wanted: Sql,
+  limit: Sql,
   select: (conditions: readonly Sql[]) => Sql,
 ): { tables: Sql[]; rows: Sql } {
-  const parts = after ? behind(order, after, row) : [[]]
+  const parts = after ? conditionsAfter(order, after, row) : [[]]
   return {
     tables: parts.map(
       (conditions, i) =>
-        sql`${partAt(i)} as materialized (select * from (${select(conditions)}) as ${row} limit ${stillWanted(wanted, i)})`,
+        sql`${partAt(i)} as materialized (select * from (${select(conditions)}) as ${row} limit ${remaining(limit, i)})`,
     ),
     rows: join(
       parts.map((_, i) => sql`select * from ${partAt(i)}`),
@@ -33,18 +33,18 @@ export function keysetPage(
 
 const partAt = (i: number): Ident => new Ident(`svc_part${i}`)
 
-/** What the parts before have left of a page: mostly the first ones fill it, and the others are not even begun. */
-const stillWanted = (wanted: Sql, i: number): Sql =>
+/** The limit minus the rows of earlier parts. Mostly the first parts fill the page, and the rest never runs. */
+const remaining = (limit: Sql, i: number): Sql =>
   Array.from({ length: i }, (_, before) => sql`(select pg_catalog.count(*) from ${partAt(before)})`).reduce(
     (rest, count) => sql`${rest} - ${count}`,
-    wanted,
+    limit,
   )
 
 /**
- * The conditions of the parts: first the rows equal in all keys but the last and greater in it, and so on to those
- * greater in the first. A single condition with OR would be read from the beginning of the index.
+ * The conditions of each part: first the rows equal in all keys but the last and greater in it, and so on to those
+ * greater in the first key. PostgreSQL would read one condition with OR from the beginning of the index.
  */
-function behind(order: readonly Order[], after: readonly SortValue[], row: Ident): Sql[][] {
+function conditionsAfter(order: readonly Order[], after: readonly SortValue[], row: Ident): Sql[][] {
   const byKey: Sql[][][] = []
   const equal: Sql[] = []
   order.forEach((key, i) => {

@@ -5,11 +5,11 @@ import type { TableView } from './table-view.ts'
 
 export type Order = { readonly column: Column; readonly descending: boolean }
 
-/** Each column once, and the primary key always last, so that pages never overlap. */
-export function orderWithKey(asked: readonly Order[], { table, viewer }: TableView): Order[] {
+/** The requested order, each column once, then the primary key, so that pages never overlap. */
+export function orderWithKey(requested: readonly Order[], { table, viewer }: TableView): Order[] {
   const order = new Map<Column, Order>()
   const key = keyFor(table, viewer.role).map((column) => ({ column, descending: false }))
-  for (const one of [...asked, ...key]) if (!order.has(one.column)) order.set(one.column, one)
+  for (const one of [...requested, ...key]) if (!order.has(one.column)) order.set(one.column, one)
   return [...order.values()]
 }
 
@@ -18,7 +18,7 @@ export const orderKeys = (order: readonly Order[], row: Ident): Sql[] =>
 
 export const orderBy = (keys: readonly Sql[]): Sql => (keys.length > 0 ? sql` order by ${join(keys, COMMA)}` : EMPTY)
 
-/** To 1, 2 or 5 times a power of ten: limits that stand in the text of a statement make few statements so. */
+/** Rounds up to 1, 2 or 5 times a power of ten, so that limits in the text of a statement make few statements. */
 export function roundedUp(rows: number): number {
   for (let power = 1; ; power *= 10) {
     for (const step of [power, 2 * power, 5 * power]) if (rows <= step) return step

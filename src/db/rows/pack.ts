@@ -9,11 +9,11 @@ import { insertInto } from './write.ts'
 const PACKED = new Ident('svc_packed')
 const COUNTED = new Ident('svc_counted')
 
-/** Whether many new rows can be one entry of the log: the caller sees them whole, and readers can make images of them. */
+/** Whether many new rows can be one log entry: the caller sees whole rows, and their JSON is valid jsonb. */
 export const canPack = ({ table, viewer }: TableView): boolean =>
   columnsFor(table, viewer.role).length === table.columns.size && isJsonbSafe(table)
 
-/** Answers how many rows were made, and logs them as one entry. */
+/** Inserts rows, logs them as one entry, and returns their number. */
 export function insertPacked(target: TableView, columns: readonly Column[], input: Sql, log: Appender): Sql {
   const { table } = target
   const all = [...table.columns.values()]

@@ -2,14 +2,13 @@ import { LRUCache } from 'lru-cache'
 import type { Sql } from '../sql.ts'
 import type { TableView } from './table-view.ts'
 
-/** Characters of text and shape together. The longest are made anew each time: few clients share them. */
+/** Characters of text and shape. The longest are not cached, because few clients share them. */
 const MAX_TOTAL = 8 * 1024 * 1024
 const MAX_EACH = 64 * 1024
 
 /**
- * Statements by what they look like. Requests of one shape differ in their values alone: their statement is made once
- * for a table, a role and a shape, and then only filled. Tables and functions belong to one snapshot, so a new one
- * starts anew.
+ * Statements by shape. Requests of one shape differ in their values alone, so their statement is built once for a table,
+ * a role and a shape, and then filled. Tables and functions belong to one snapshot, so a new snapshot starts empty.
  */
 export class SqlCache {
   readonly #byShape = new LRUCache<string, Sql>({ maxSize: MAX_TOTAL, maxEntrySize: MAX_EACH })
@@ -21,11 +20,11 @@ export class SqlCache {
     return this.about(table, `${viewer.role} ${tables} ${shape}`, make)
   }
 
-  /** `subject` is a table or function of a snapshot; `shape` says whose eyes see it, where that matters. */
+  /** `subject` is a table or function of a snapshot; `shape` includes the viewer where that matters. */
   about(subject: object, shape: string, make: () => Sql): Sql {
     const key = `${this.#numberOf(subject)} ${shape}`
-    const known = this.#byShape.get(key)
-    if (known) return known
+    const cached = this.#byShape.get(key)
+    if (cached) return cached
     const made = make()
     this.#byShape.set(key, made, { size: key.length + made.text.length })
     return made

@@ -5,11 +5,11 @@ import { COMMA, Ident, join, type Sql, sql } from '../sql.ts'
 import { oldImage } from './change-logging.ts'
 import type { TableView } from './table-view.ts'
 
-/** What an insert does about a row that is there already. */
+/** What an insert does about an existing row. */
 export type Conflict = {
-  /** Of a unique key of the table. */
+  /** The columns of a unique key. */
   readonly on: readonly Column[]
-  /** Columns it takes over from the new row; empty: it stays as it is, and is not returned. */
+  /** Columns updated from the new row; empty: the row stays unchanged and is not returned. */
   readonly merged: readonly Column[]
 }
 
@@ -21,7 +21,7 @@ export function uniqueKeyOf(table: Table, names: readonly string[]): readonly Co
   return key?.columns.flatMap((name) => table.columns.get(name) ?? [])
 }
 
-/** A row that brings nothing but its key still counts as an update of the one that was there. */
+/** A new row with nothing but its key still counts as an update of the existing row. */
 export function mergedColumns(on: readonly Column[], written: readonly Column[]): readonly Column[] {
   const others = written.filter((column) => !on.includes(column))
   return others.length > 0 ? others : on
@@ -29,7 +29,7 @@ export function mergedColumns(on: readonly Column[], written: readonly Column[])
 
 const EXCLUDED = new Ident('excluded')
 
-/** The clause between an insert and its RETURNING, which must hold `replaced`. */
+/** The ON CONFLICT clause; the RETURNING after it must contain `replaced`. */
 export function onConflictClause(view: TableView, { on, merged }: Conflict, log: Appender): Sql {
   const target = sql` on conflict (${names(on)}) do`
   if (merged.length === 0) return sql`${target} nothing`
@@ -37,11 +37,11 @@ export function onConflictClause(view: TableView, { on, merged }: Conflict, log:
   return sql`${target} update set ${join(set, COMMA)} where svc.note_replaced(${oldImage(view, log)})`
 }
 
-/** The image of the row that was there; null of a new one. */
+/** The image of the existing row; null for a new one. */
 export const replaced = (conflict: Conflict | undefined): Sql =>
   conflict && conflict.merged.length > 0 ? sql`svc.take_replaced() as svc_old` : sql`null::pg_catalog.json as svc_old`
 
-/** Raised by svc.require_seen, after the flight was tried often enough. */
+/** Raised by svc.require_seen when retries of the flight did not help. */
 export const isHiddenConflict = (error: unknown): boolean => databaseMessage(error) === 'conflicting row is not visible'
 
 const names = (columns: readonly Column[]): Sql =>

@@ -7,7 +7,7 @@ import { seesWholeRow, MADE, oldImage, returningList } from './change-logging.ts
 import type { TableView } from './table-view.ts'
 import { type Conflict, onConflictClause, replaced } from './upsert.ts'
 
-// Names inside our statements; columns are always qualified with one of them, or with ROW, the row that is written.
+// Aliases in our statements; columns are always qualified with one of them or with ROW, the written row.
 export const INPUT = new Ident('svc_in')
 const BEFORE = new Ident('svc_before')
 
@@ -16,18 +16,18 @@ export type Insertion = {
   /** A FROM item called INPUT with a column for each of them. */
   readonly input: Sql
   readonly conflict?: Conflict | undefined
-  /** Columns that RETURNING hands on besides. */
+  /** More columns for RETURNING. */
   readonly also?: Sql
 }
 
-/** Makes rows, and hands on what `outcome` says and `svc_old`, the row that was there before. */
+/** Inserts rows, and returns `returningList` and `svc_old`, the row before. */
 export function insertRows(target: TableView, { columns, input, conflict, also }: Insertion, log: Appender): Sql {
   const instead = conflict ? onConflictClause(target, conflict, log) : EMPTY
   return sql`${insertInto(target, columns, input)}${instead}
     returning ${returningList(target)}, ${replaced(conflict)}${and(also)}`
 }
 
-/** No row, in the form of those that `insertRows` hands on. */
+/** An empty result with the columns of `insertRows`. */
 export const noRows = (target: TableView, also: Sql): Sql =>
   sql`select ${returningList(target)}, ${replaced(undefined)}, ${also} from ${target.table.ident} as ${ROW} where false`
 
@@ -39,58 +39,57 @@ export function insertInto({ schema, table }: TableView, columns: readonly Colum
   return sql`${into} (${join(names, COMMA)}) select ${join(values, COMMA)} from ${input}`
 }
 
-/** Which rows are changed. */
 export type RowSelection = {
-  /** The clause, or nothing for all of them. */
+  /** The WHERE clause; empty = all rows. */
   readonly where: Sql
   /** INPUT is joined with the table, and its `svc_n` numbers the rows. */
   readonly isNumbered?: boolean
   readonly also?: Sql
 }
 
-/** Tables of a WITH: BEFORE, the rows as they were, and MADE, as they are. `set` may refer to the FROM items `from`. */
+/** Tables of a WITH: BEFORE, the old rows, and MADE, the new ones. `set` may refer to the FROM items `from`. */
 export function updateRows(
   target: TableView,
-  { set, from, ...chosen }: RowSelection & { readonly set: Sql; readonly from: readonly Sql[] },
+  { set, from, ...selection }: RowSelection & { readonly set: Sql; readonly from: readonly Sql[] },
   log: Appender,
 ): Sql {
   const { table } = target
   const update = sql`update ${table.ident} as ${ROW} set ${set}`
-  // Without a key the row before cannot be found again by the row after; then it is not logged.
+  // Without a key the old row cannot be matched with the new one, so it is not logged.
   if (table.primaryKey.length === 0) {
     const tables = from.length > 0 ? sql` from ${join(from, COMMA)}` : EMPTY
-    return sql`${MADE} as (${update}${tables}${chosen.where} returning ${returningList(target)}, ${replaced(undefined)}${and(chosen.also)})`
+    return sql`${MADE} as (${update}${tables}${selection.where} returning ${returningList(target)}, ${replaced(undefined)}${and(selection.also)})`
   }
-  const sameNumber = chosen.isNumbered ? sql` and ${BEFORE}.svc_n = ${INPUT}.svc_n` : EMPTY
-  return sql`${before(target, chosen, sql`no key update`, log)}, ${MADE} as (
+  const sameNumber = selection.isNumbered ? sql` and ${BEFORE}.svc_n = ${INPUT}.svc_n` : EMPTY
+  return sql`${before(target, selection, sql`no key update`, log)}, ${MADE} as (
       ${update} from ${join([...from, sql`${BEFORE}`], COMMA)}
       where ${sameKey(table)}${sameNumber}
-      returning ${number(BEFORE, chosen)}${returningList(target)}, ${BEFORE}.svc_old${and(chosen.also)}
+      returning ${number(BEFORE, selection)}${returningList(target)}, ${BEFORE}.svc_old${and(selection.also)}
     )`
 }
 
-/** The same for rows that are deleted; BEFORE is there only if the caller does not see whole rows. */
-export function deleteRows(target: TableView, chosen: RowSelection, log: Appender): Sql {
+/** As updateRows, for deleted rows; without BEFORE if the caller sees whole rows. */
+export function deleteRows(target: TableView, selection: RowSelection, log: Appender): Sql {
   const { table } = target
   if (seesWholeRow(target)) {
     return sql`${MADE} as (
-      delete from ${table.ident} as ${ROW}${chosen.isNumbered ? sql` using ${INPUT}` : EMPTY}${chosen.where}
-      returning ${number(INPUT, chosen)}${returningList(target)}, ${oldImage(target, log)} as svc_old${and(chosen.also)}
+      delete from ${table.ident} as ${ROW}${selection.isNumbered ? sql` using ${INPUT}` : EMPTY}${selection.where}
+      returning ${number(INPUT, selection)}${returningList(target)}, ${oldImage(target, log)} as svc_old${and(selection.also)}
     )`
   }
-  return sql`${before(target, chosen, sql`update`, log)}, ${MADE} as (
+  return sql`${before(target, selection, sql`update`, log)}, ${MADE} as (
       delete from ${table.ident} as ${ROW} using ${BEFORE} where ${sameKey(table)}
-      returning ${number(BEFORE, chosen)}${returningList(target)}, ${BEFORE}.svc_old${and(chosen.also)}
+      returning ${number(BEFORE, selection)}${returningList(target)}, ${BEFORE}.svc_old${and(selection.also)}
     )`
 }
 
-function before(target: TableView, chosen: RowSelection, strength: Sql, log: Appender): Sql {
+function before(target: TableView, selection: RowSelection, lock: Sql, log: Appender): Sql {
   const { ident, primaryKey } = target.table
   const keys = primaryKey.map((column, i) => sql`${ROW}.${column.ident} as ${oldKey(i)}`)
-  const from = chosen.isNumbered ? sql`${INPUT}, ${ident} as ${ROW}` : sql`${ident} as ${ROW}`
+  const from = selection.isNumbered ? sql`${INPUT}, ${ident} as ${ROW}` : sql`${ident} as ${ROW}`
   return sql`${BEFORE} as (
-      select ${number(INPUT, chosen)}${oldImage(target, log)} as svc_old, ${join(keys, COMMA)}
-      from ${from}${chosen.where} for ${strength} of ${ROW}
+      select ${number(INPUT, selection)}${oldImage(target, log)} as svc_old, ${join(keys, COMMA)}
+      from ${from}${selection.where} for ${lock} of ${ROW}
     )`
 }
 
@@ -105,7 +104,7 @@ const sameKey = (table: Table): Sql =>
 const number = (table: Ident, { isNumbered }: RowSelection): Sql => (isNumbered ? sql`${table}.svc_n, ` : EMPTY)
 const and = (also: Sql | undefined): Sql => (also ? sql`, ${also}` : EMPTY)
 
-/** The columns of INPUT, for json_to_record: what a value means is decided by PostgreSQL's types. */
+/** The column definitions of INPUT for json_to_record; PostgreSQL's types parse the values. */
 export const definitions = (columns: readonly Column[]): Sql =>
   join(
     columns.map((column) => sql`${column.ident} ${isSpatial(column) ? JSON_TYPE : column.castType}`),

@@ -1,10 +1,10 @@
 import type pg from 'pg'
 import { asConnectionError, isSyntaxError } from '../pg-errors.ts'
 
-/** Beyond either, a result is cut; the server's memory is not the place for a table. */
+/** A result is cut beyond either limit, to bound memory. */
 export const MAX_ROWS = 10_000
 export const MAX_BYTES = 10 * 1024 * 1024
-/** One value of this size cannot be held at all. */
+/** A single value beyond this size is refused. */
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 const FETCH_ROWS = 500
 
@@ -12,7 +12,7 @@ type Texts = (string | null)[]
 
 export type ScriptResult = {
   fields: pg.FieldDef[]
-  /** Undefined when the statement returns no rows by its nature. */
+  /** Undefined for a statement that returns no rows. */
   rows: Texts[] | undefined
   affected: number
   /** Command tags of all statements, such as `CREATE TABLE`. */
@@ -20,11 +20,11 @@ export type ScriptResult = {
   isCut: boolean
 }
 
-/** The parts of the driver's connection that are used here; the driver's types do not declare them. */
+/** The parts of the driver's connection used here; the driver's types do not declare them. */
 type Wire = {
   stream: {
-    on(event: 'data', heard: (chunk: Buffer) => void): void
-    off(event: 'data', heard: (chunk: Buffer) => void): void
+    on(event: 'data', listener: (chunk: Buffer) => void): void
+    off(event: 'data', listener: (chunk: Buffer) => void): void
     destroy(): void
   }
   query(text: string): void
@@ -35,15 +35,15 @@ type Wire = {
   flush(): void
   sync(): void
   sendCopyFail(reason: string): void
-  on(event: 'parseComplete', heard: () => void): void
-  off(event: 'parseComplete', heard: () => void): void
+  on(event: 'parseComplete', listener: () => void): void
+  off(event: 'parseComplete', listener: () => void): void
 }
 
 export class TooLarge extends Error {}
 
 /**
- * Runs the text on a connection of its own. A single statement is read through a portal, so that no more rows are made
- * than are kept. A text of several cannot be; it goes as one simple query, whose surplus rows are dropped as they come.
+ * Runs the text on a connection of its own. A single statement is read through a portal, so that PostgreSQL makes no more
+ * rows than are kept. Several statements run as one simple query, whose surplus rows are dropped on arrival.
  */
 export async function execute(client: pg.Client, text: string): Promise<ScriptResult> {
   const single = new Execution(text, 'single')
@@ -99,7 +99,7 @@ class Execution {
     return null
   }
 
-  // The driver collects a message in memory before anybody sees it; this counts what it has not handed over yet.
+  // The driver buffers a message until it is complete; this counts the bytes it has not parsed yet.
   readonly #onData = (chunk: Buffer): void => {
     this.#unparsedBytes += chunk.length
     if (this.#unparsedBytes <= MAX_MESSAGE_BYTES) return
@@ -122,7 +122,7 @@ class Execution {
     this.#outcome.rows = []
   }
 
-  /** Only the last statement's result counts. */
+  /** Only the last statement's result is kept. */
   #startResult(): void {
     if (!this.#isNewResult) return
     this.#isNewResult = false
@@ -164,7 +164,7 @@ class Execution {
     if (this.#mode === 'single') this.#sync()
   }
 
-  /** Ends the implicit transaction; after an error PostgreSQL skips everything until it comes. */
+  /** Ends the implicit transaction; after an error PostgreSQL skips all messages until Sync. */
   #sync(): void {
     if (this.#isSynced) return
     this.#isSynced = true

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 
-/** Turns the text PostgreSQL sent into JSON text, digit by digit. */
+/** Converts the text PostgreSQL sent to JSON text without losing digits. */
 type ToJson = (text: string) => string
 type Rows = readonly (readonly (string | null)[])[]
 
@@ -50,8 +50,8 @@ const STRUCTURED = `
          or exists (select from pg_catalog.pg_cast c where c.castsource = t.oid and c.casttarget = 114))`
 
 /**
- * The JSON text of each row. Types unknown to this file are looked up, and structured ones are sent back to PostgreSQL
- * once per column: only it can take them apart.
+ * The JSON text of each row. Types unknown to this file are looked up, and values of structured types are sent back to
+ * PostgreSQL, which alone can parse them, once per column.
  */
 export async function toJsonRows(client: pg.Client, fields: readonly pg.FieldDef[], rows: Rows): Promise<string[]> {
   if (rows.length === 0) return []
@@ -60,7 +60,7 @@ export async function toJsonRows(client: pg.Client, fields: readonly pg.FieldDef
   for (const [i, { dataTypeID }] of fields.entries()) {
     const type = structured.get(dataTypeID)
     const texts = rows.map((row) => row[i] ?? null)
-    columns.push((type && (await takenApart(client, type, texts))) ?? converted(byOid.get(dataTypeID) ?? quoted, texts))
+    columns.push((type && (await structuredJson(client, type, texts))) ?? converted(byOid.get(dataTypeID) ?? quoted, texts))
   }
   return rows.map((_, at) => `[${columns.map((column) => column[at]).join(',')}]`)
 }
@@ -75,8 +75,8 @@ async function structuredTypes(client: pg.Client, fields: readonly pg.FieldDef[]
   return new Map(rows.map((row) => [Number(row.oid), row]))
 }
 
-/** Undefined where the session's role may not use the type; the text is shown then. */
-async function takenApart(
+/** Undefined where the session's role may not use the type; then the text is shown. */
+async function structuredJson(
   client: pg.Client,
   { typname, schema, name }: Structured,
   texts: readonly (string | null)[],

@@ -14,7 +14,7 @@ const SETTINGS = `select pg_catalog.set_config('statement_timeout', $1, false),
   pg_catalog.set_config('bytea_output', 'hex', false), pg_catalog.set_config('extra_float_digits', '1', false),
   pg_catalog.set_config('client_min_messages', 'error', false), pg_catalog.set_config('search_path', $2, false)`
 
-/** A connection for SQL that the operator wrote, whatever that is; nothing that it sets outlives it. */
+/** A connection for SQL that the operator wrote. It is not reused, so its session settings end with it. */
 export class Script {
   readonly #client: pg.Client
 
@@ -22,7 +22,7 @@ export class Script {
     this.#client = client
   }
 
-  /** The process of PostgreSQL that runs it. */
+  /** The pid of its PostgreSQL process. */
   get backend(): number {
     return (this.#client as unknown as { processID: number }).processID
   }

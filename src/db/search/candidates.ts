@@ -1,12 +1,12 @@
 import type { Table } from '../schema/snapshot.ts'
 import { AND, COMMA, EMPTY, Ident, join, type Sql, sql } from '../sql.ts'
 
-/** Places in the table that are named; of more than these the table is read whole. */
-const MOST = 100_000
+/** Most row addresses (ctid) per set; with more, the whole table is read. */
+const MAX_TIDS = 100_000
 
 /**
- * Rows that may fulfil a condition, found by an index that a policy would keep PostgreSQL from. Only with the server's
- * key does svc.candidates() look; see migrations/0050_search.sql.
+ * Finds rows that may fulfil a condition by an index that PostgreSQL would not use under a policy. svc.candidates()
+ * requires the server's key; see migrations/0050_search.sql.
  */
 export class Candidates {
   readonly #key: string
@@ -17,32 +17,32 @@ export class Candidates {
 
   /**
    * A `tid[]` for the statement that reads these rows under the caller's policies and the same condition. The condition
-   * holds no values: its row is `svc_t`, its values are `$1[1]`, `$1[2]` and so on, with their schema like all names.
+   * has the row `svc_t`, the values `$1[1]`, `$1[2]` and so on, and names qualified with their schema.
    */
-  of(table: Table, condition: Sql, given: readonly Sql[], similarity: Sql = sql`null`): Sql {
-    const values = given.reduce((all, one) => sql`${all}, ${one}::text`, sql`null::text`)
+  of(table: Table, condition: Sql, params: readonly Sql[], similarity: Sql = sql`null`): Sql {
+    const values = params.reduce((all, one) => sql`${all}, ${one}::text`, sql`null::text`)
     return sql`svc.candidates(${this.#key}::text, ${table.ident.quoted}::pg_catalog.regclass, ${condition.text}::text,
-      (array[${values}])[2:], ${MOST}::int4, ${similarity}::text)`
+      (array[${values}])[2:], ${MAX_TIDS}::int4, ${similarity}::text)`
   }
 }
 
-/** Its rows are in one place, and can be found at it. */
+/** Rows of a plain table can be found by ctid. */
 export const isFlat = (table: Table): boolean => table.kind === 'table'
 
 /** A policy may hide rows from the role. */
 export const hidesRows = (table: Table, role: string): boolean => table.rlsEnabled && role !== 'none'
 
-/** How a statement gets at the rows of a table that it has candidates for, whatever it then does with them. */
+/** How a statement reads the rows of a table by its candidates. */
 export type CandidateBranches = {
-  /** Tables of its WITH, which the conditions read. */
+  /** Tables of its WITH, used by the conditions. */
   readonly tables: readonly Sql[]
-  /** The conditions of each way. All rows there are come by one of them. */
+  /** The conditions of each branch of a UNION ALL; each row is read by one branch. */
   readonly branches: readonly (readonly Sql[])[]
 }
 
 /**
- * Candidates are fetched by their place in the table, which a policy does not forbid; when they are too many to name, the
- * table is read as without them. Each `tid[]` is worked out once. `name` keeps the sets of a statement apart.
+ * Candidates are read by ctid, which PostgreSQL does under a policy too; when there are too many, the other branch reads
+ * the table as without them. Each `tid[]` is computed once. `name` distinguishes the sets of a statement.
  */
 export function candidateBranches(candidates: readonly Sql[], row: Ident, name = 'svc_set'): CandidateBranches {
   if (candidates.length === 0) return { tables: [], branches: [[]] }
@@ -57,9 +57,9 @@ export function candidateBranches(candidates: readonly Sql[], row: Ident, name =
   }
 }
 
-/** The rows of all ways, each selected under its conditions. */
-export const unionOf = (ways: CandidateBranches['branches'], select: (conditions: readonly Sql[]) => Sql): Sql =>
-  join(ways.map(select), sql` union all `)
+/** The rows of all branches, each selected under its conditions. */
+export const unionOf = (branches: CandidateBranches['branches'], select: (conditions: readonly Sql[]) => Sql): Sql =>
+  join(branches.map(select), sql` union all `)
 
 /** A WITH of these tables, or nothing. */
 export const withTables = (tables: readonly Sql[]): Sql =>

@@ -1,17 +1,17 @@
 import type { Column, Schema, Table } from '../schema/snapshot.ts'
 import { COMMA, EMPTY, Ident, join, nameLiteral, type Sql, sql } from '../sql.ts'
 
-/** Of each text column; one large row must not end the search of all. */
-const SEARCHED = sql`200000`
+/** Characters searched of each text column, so that one large row does not fail the search. */
+const MAX_CHARS = sql`200000`
 
 /**
- * What is searched. An index serves a search only when both are made of the same expression, so it is written here
- * alone; `row` is missing in the definition of an index.
+ * The searched text of a column. An index serves a search only if both use the same expression, so it is defined once;
+ * without `row` for the definition of an index.
  */
 export const searchedText = ({ ident }: Column, row?: Ident): Sql =>
-  sql`pg_catalog.left(${row ? sql`${row}.` : EMPTY}${ident}::text, ${SEARCHED})`
+  sql`pg_catalog.left(${row ? sql`${row}.` : EMPTY}${ident}::text, ${MAX_CHARS})`
 
-/** All text columns as one text, which no column's NULL makes NULL. */
+/** All text columns as one text; NULL counts as ''. */
 export const documentOf = (columns: readonly Column[], row?: Ident): Sql =>
   join(
     columns.map((column) => sql`coalesce(${searchedText(column, row)}, '')`),
@@ -27,7 +27,7 @@ export const configOf = ({ schema, name }: TextSearchConfig): Sql =>
 export const vectorOf = (config: TextSearchConfig, columns: readonly Column[], row?: Ident): Sql =>
   sql`svc.search_vector(${configOf(config)}, ${documentOf(columns, row)})`
 
-/** A name of pg_trgm, in whichever schema it is installed. */
+/** A name of pg_trgm, with the schema it is installed in. */
 export const trigram = (schema: Schema, name: string): Ident => new Ident(schema.pgTrgm?.schema ?? 'public', name)
 
 export const textColumns = (columns: Iterable<Column>): Column[] => [...columns].filter(({ isText }) => isText)
@@ -43,16 +43,16 @@ export const trigramKeys = (schema: Schema, table: Table): Sql =>
     COMMA,
   )
 
-/** Has the table an index of this key? Compared without what PostgreSQL adds and leaves out when it writes a definition. */
+/** Whether the table has an index of this key, compared without what PostgreSQL adds or omits in a definition. */
 export function hasGinIndex(table: Pick<Table, 'indexes'>, key: Sql): boolean {
-  const wanted = essence(key.text)
+  const normalKey = normalized(key.text)
   return table.indexes.some(
     ({ method, definition }) =>
-      method === 'gin' && !definition.includes(' WHERE ') && essence(definition).includes(wanted),
+      method === 'gin' && !definition.includes(' WHERE ') && normalized(definition).includes(normalKey),
   )
 }
 
-const essence = (text: string): string =>
+const normalized = (text: string): string =>
   text
     .toLowerCase()
     .replace(/operator\(pg_catalog\.\|\|\)/g, '||')

@@ -7,7 +7,7 @@ import { type Candidates, hidesRows, isFlat } from './candidates.ts'
 const isIndexed = (table: Table, { name }: Column): boolean =>
   table.indexes.some(({ method, columns }) => method === 'gist' && columns[0] === name)
 
-/** Where a policy would keep PostgreSQL from the GiST index of the column: a `tid[]` of what may fulfil the filter. */
+/** A `tid[]` of rows that may fulfil the filter, where a policy would keep PostgreSQL from the GiST index. */
 export function spatialCandidates(
   filter: SpatialFilter,
   column: Column,
@@ -15,17 +15,17 @@ export function spatialCandidates(
   candidates: Candidates,
 ): Sql | undefined {
   if (!isFlat(table) || !hidesRows(table, role) || !isIndexed(table, column)) return undefined
-  const given: Sql[] = []
-  const placeOf = (value: SpatialArg): Sql => {
-    given.push(sql`${value}`)
-    return sql`$1[${integerLiteral(given.length)}]`
+  const params: Sql[] = []
+  const addParam = (value: SpatialArg): Sql => {
+    params.push(sql`${value}`)
+    return sql`$1[${integerLiteral(params.length)}]`
   }
-  const asked: SpatialFilter = {
+  const withParams: SpatialFilter = {
     ...filter,
-    values: filter.name === 'near' ? filter.values.map(placeOf) : [],
+    values: filter.name === 'near' ? filter.values.map(addParam) : [],
     boxes: [],
-    candidates: filter.candidates.map((box) => box.map(placeOf)),
+    candidates: filter.candidates.map((box) => box.map(addParam)),
   }
-  const condition = new SpatialSql(schema, column, ROW).candidates(asked)
-  return condition && candidates.of(table, condition, given)
+  const condition = new SpatialSql(schema, column, ROW).candidates(withParams)
+  return condition && candidates.of(table, condition, params)
 }

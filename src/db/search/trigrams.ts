@@ -4,7 +4,7 @@ import type { Db } from '../db.ts'
 import type { SchemaCache } from '../schema/snapshot.ts'
 import { sql } from '../sql.ts'
 
-/** pg_trgm comes with PostgreSQL, and is made part of the database when somebody first needs it. */
+/** pg_trgm comes with PostgreSQL and is installed in the database on first use. */
 export class Trigrams {
   readonly #db: Db
   readonly #schema: SchemaCache
@@ -25,7 +25,7 @@ export class Trigrams {
 
   async #install(): Promise<void> {
     await this.#db.run(SYSTEM, sql`create extension if not exists pg_trgm with schema public`).catch(() => {})
-    // Not whether this went well counts: another process may have been faster.
+    // Check the result instead of the error: another process may have installed it.
     const { pgTrgm } = await this.#schema.reload()
     if (!pgTrgm) throw badRequest('fuzzy search is unavailable because pg_trgm is not installed', 'extension_missing')
   }

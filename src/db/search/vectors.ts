@@ -1,9 +1,9 @@
 import type { Column } from '../schema/snapshot.ts'
 
-/** `real[]` or `double precision[]`: can be searched as vectors without any extension, row by row. */
+/** `real[]` or `double precision[]`, which can be searched as vectors without an extension, row by row. */
 export const isNumberArray = ({ baseType }: Column): boolean => baseType === '_float4' || baseType === '_float8'
 
-/** A column that holds something to be near to. */
+/** A column that vector search can use. */
 export const holdsVectors = (column: Column): boolean => column.isVector || isNumberArray(column)
 
 /** Numbers as PostgreSQL reads a value of the column. */

@@ -11,7 +11,7 @@ const TOO_MUCH = 'must log in, and not be a superuser, bypass RLS or inherit'
 /**
  * The login that callers' requests connect as: it owns nothing and may only become the request roles, so that RESET ROLE
  * in a function leads nowhere. Undefined, with a sentence for the operator, where it cannot be had.
- * See docs/decisions/0020-who-connects.md.
+ * See docs/decisions/access.md.
  */
 export async function prepareAuthenticator(
   client: pg.Client,

@@ -42,7 +42,7 @@ type Ends = (who: Identity) => boolean
 
 /**
  * What every process must know about accounts within a second of any other process changing it; see
- * docs/decisions/0005-revocation.md.
+ * docs/decisions/accounts-and-tokens.md.
  */
 export class Revocations {
   readonly #db: Db & Notifications

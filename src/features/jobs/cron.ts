@@ -21,7 +21,7 @@ const MOST_SKIPPED = 3 * 1440
 
 /**
  * When a cron expression is due in a time zone. A time that the clocks skip is due at the first instant after the gap,
- * a time that they show twice at the first; see docs/decisions/0046-cron-in-time-zones.md.
+ * a time that they show twice at the first; see docs/decisions/queue-and-jobs.md.
  */
 export class CronTimes {
   readonly #cron: Cron

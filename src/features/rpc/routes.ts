@@ -19,7 +19,7 @@ import { requireGeoJson } from './spatial-arguments.ts'
 
 /**
  * PostgreSQL itself takes the liberty to call an immutable function once more, or once less. A stable one cannot write,
- * but may take long, and may leave settings and locks in its session; see docs/decisions/0027-stable-functions.md.
+ * but may take long, and may leave settings and locks in its session; see docs/decisions/access.md.
  */
 const manner = ({ volatility }: Fn, signal: CancelSignal): FlyOptions & AsBytes => ({
   kind: volatility === 'immutable' ? 'read' : 'slow',
