@@ -19,7 +19,7 @@ import { capabilitiesOf } from './db/setup/capabilities.ts'
 import type { Feature } from './http/feature.ts'
 import { createHttpServer } from './http/server.ts'
 
-/** The composition root: read top to bottom, this is the architecture diagram. */
+/** The composition root: creates all features and starts the server. */
 export async function startApp(config: Config, options: AppOptions): Promise<RunningServer> {
   const { logEntries = () => [], progress = () => {}, askAllWorkers = NO_PEERS, embeddedUrl } = options
   const metrics = createMetrics()
@@ -38,7 +38,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     const served = groups.flatMap((group): Feature[] => group.features)
     const introspection = createIntrospectionFeatures(config, platform, askAllWorkers, served)
     const features: readonly Feature[] = [...served, ...introspection.features]
-    // The queue stops before anything that its handlers use.
+    // Parts stop in reverse order, so the queue stops before everything that its handlers use.
     await lifecycle.start([...features, platform.queue])
 
     const { db, changeLog } = platform

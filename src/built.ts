@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * dist/main.js: the first file of a build. It runs the rest, server.cjs, from the code that V8 made of it in an earlier
+ * dist/main.js, the entry point of a build. It runs server.cjs from V8's code cache of an earlier
  * start (docs/decisions/build-and-start.md).
  */
 import { createHash } from 'node:crypto'
@@ -13,25 +13,25 @@ import type { run } from './cli/run.ts'
 type Bundle = { run: typeof run }
 
 const file = fileURLToPath(new URL('server.cjs', import.meta.url))
-// Beside the build: whoever may write there could change the code itself.
+// Beside the build, so that write access to the cache implies write access to the code.
 const keptFile = `${file}.compiled`
 const DIGEST_BYTES = 32
-/** As Node wraps a file that is CommonJS. */
+/** Node's CommonJS wrapper. */
 const BEFORE = Buffer.from('(function (exports, require, module, __filename, __dirname) { ')
 const AFTER = Buffer.from('\n})')
 
-/** Holds on to nothing, neither the text nor the code. */
+/** A constant, because a closure would keep the source text in memory. */
 const nothing = (): void => {}
 
 const require = createRequire(import.meta.url)
-// Node maps the lines of modules it loads itself, and not those of a Script.
+// Node applies source maps to modules but not to a Script.
 const { bundle, keep } = process.sourceMapsEnabled ? { bundle: require(file) as Bundle, keep: nothing } : load()
 process.exitCode = await bundle.run(process.argv.slice(2), keep)
 
 function load(): { bundle: Bundle; keep: () => void } {
   const text = readFileSync(file)
   const cachedData = keptCode(text)
-  // One byte per character: the bundler writes strings in ASCII, and only comments hold anything else.
+  // latin1 takes one byte per character. The bundler writes strings in ASCII; only comments contain other characters.
   const script = new Script(Buffer.concat([BEFORE, text, AFTER]).toString('latin1'), {
     filename: file,
     ...(cachedData && { cachedData }),
@@ -42,7 +42,7 @@ function load(): { bundle: Bundle; keep: () => void } {
   return { bundle: made.exports as Bundle, keep: isKept ? nothing : () => keepCode(text, script.createCachedData()) }
 }
 
-/** V8 compares no more of the source than its length, and runs into code that is damaged. */
+/** Needed because V8 checks only the length of the source, and runs damaged code. */
 function digestOf(text: Buffer, code: Buffer): Buffer {
   return createHash('sha256').update(text).update(code).digest()
 }
@@ -57,7 +57,7 @@ function keptCode(text: Buffer): Buffer | undefined {
   }
 }
 
-/** Whole or not at all, whoever else is writing it. Where the build cannot be written to, every start compiles. */
+/** Renames a temporary file, because several processes may write at once. In a read-only build every start compiles. */
 function keepCode(text: Buffer, code: Buffer): void {
   try {
     const own = `${keptFile}.${process.pid}`

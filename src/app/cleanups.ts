@@ -13,7 +13,7 @@ import { removeOrphans } from '../features/storage/blobs/orphans.ts'
 import type { Store } from '../features/storage/blobs/store.ts'
 import { oldDeliveries } from '../features/webhooks/sql.ts'
 
-/** Sessions, links, codes and challenges that are over. */
+/** Expired sessions, links, codes and challenges. */
 export const expiredOfIdentity: readonly Expired[] = [
   ...expiredOfAuth,
   ...expiredOfSignIn,
@@ -24,8 +24,8 @@ export const expiredOfIdentity: readonly Expired[] = [
 type CleanupDeps = { db: Db; store: Store; trimLog: () => Promise<number> }
 
 /**
- * Everything that removes what is over, by name; each resolves to how much it removed. These are types of jobs, and what
- * `svc cleanup` does without a server.
+ * All cleanups by name; each resolves to the number of removed items. They are job types, and `svc cleanup` runs them
+ * without a server.
  */
 export const cleanupsOf = (config: Config, { db, store, trimLog }: CleanupDeps): Record<string, () => Promise<number>> => ({
   ...createCleanups({

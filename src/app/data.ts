@@ -16,7 +16,7 @@ import { isLoopbackHost } from '../http/out/address-guard.ts'
 import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
 
-/** The user's own tables and functions. */
+/** Features for the user's tables and functions. */
 export async function createData(config: Config, platform: Platform, { keyFor }: IdentityGroup) {
   const { db, schema, changeLog, queue, candidates, gateways, observe } = platform
   const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)

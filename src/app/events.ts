@@ -12,7 +12,7 @@ import type { IdentityGroup } from './identity.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Platform } from './platform.ts'
 
-/** What happens after a commit, read from the change log, and what happens later. */
+/** Features that react to the change log, and background jobs. */
 export function createEvents(config: Config, platform: Platform, identity: IdentityGroup, lifecycle: Lifecycle) {
   const { db, schema, changeLog, queue, gateways, observe, metrics, usage } = platform
   const { identify, revocations, box } = identity
@@ -24,7 +24,7 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     retentionSeconds: config.events.retention,
     visitorsMayListen: !config.auth.enabled && config.api.anonymous !== 'none',
     identify,
-    onRevoked: (heard) => revocations.onRevoked(heard),
+    onRevoked: (listener) => revocations.onRevoked(listener),
     clock: revocations.clock,
     observe,
     metrics,

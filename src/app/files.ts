@@ -7,7 +7,7 @@ import { addressSubject } from '../http/wire/client-address.ts'
 import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
 
-/** What is kept as bytes: files in buckets, and hosted sites. */
+/** File features: buckets and hosted sites. */
 export function createFiles(config: Config, platform: Platform, { keyFor }: IdentityGroup) {
   const { db, queue, observe, gateways, limiter, publicUrl } = platform
   const purgeAll = config.rate_limit.cdn_purge_all

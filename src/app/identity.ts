@@ -36,17 +36,17 @@ import { passwordNote } from './password-note.ts'
 import type { Platform } from './platform.ts'
 import { SecretKeeper, secretBoxOf } from './secrets.ts'
 
-/** Statements that drop everything but a password that lets a person in to an account. */
+/** Statements that drop all credentials of an account except the password. */
 const dropCredentials = (userId: string): Sql[] => [
   dropFactors(userId),
   dropPasskeys(userId),
   revokeKeysOf(userId),
   endGrantsOf(userId),
 ]
-/** Statements that end what a password led to. */
+/** Statements that end all sessions and grants of a user. */
 const endAccess = (userId: string): Sql[] => [endSessionsOf(userId), endGrantsOf(userId)]
 
-/** Who is calling: accounts, sessions, keys, and the operator. */
+/** Features that identify callers: accounts, sessions, keys and the admin. */
 export async function createIdentity(
   config: Config,
   platform: Platform,
@@ -61,13 +61,13 @@ export async function createIdentity(
     Revocations.open({ db, observe }).then((opened) => lifecycle.own(opened)),
     loadRootSecret(db, config.auth.jwt_secret, platform.secretFile),
   ])
-  /** Makes the end of tokens count at once in this process; the others read of it in the database. */
+  /** Applies a revocation at once in this process; other processes read it from the database. */
   const revoked =
     (kind: Revocation['kind']) =>
     (ids: string | readonly string[]): void =>
       revocations.apply([ids].flat().map((subject) => ({ kind, subject })))
   const passwords = lifecycle.own(createPasswords(config.auth))
-  /** A key for one purpose, which stays the same when the keys of tokens are rotated. */
+  /** A key per purpose, which does not change when the token keys are rotated. */
   const keyFor = (purpose: string): Buffer => deriveKey(rootSecret, '', purpose)
   const box = secretBoxOf(config.auth, rootSecret)
   const secrets = new SecretKeeper({ db, box, observe })
@@ -76,7 +76,7 @@ export async function createIdentity(
     db,
     config: config.admin,
     passwords,
-    // Beside its key a note would make guesses cheap, and with the embedded database the root secret is there.
+    // With an embedded database the root secret is in the data directory too, where a note would make guesses cheap.
     note: config.database.url === '' ? undefined : passwordNote(config.data_dir, keyFor('admin password')),
     observe,
     warnings: () => [

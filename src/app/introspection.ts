@@ -6,7 +6,7 @@ import { createOpenApi } from '../features/openapi/routes.ts'
 import type { Feature } from '../http/feature.ts'
 import type { Platform } from './platform.ts'
 
-/** Features about all the others: their figures, and the OpenAPI document of their routes. */
+/** Features that describe the other features: statistics and the OpenAPI document. */
 export function createIntrospectionFeatures(
   config: Config,
   { db, schema, publicUrl }: Platform,

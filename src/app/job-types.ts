@@ -3,14 +3,14 @@ import type { Feature } from '../http/feature.ts'
 
 type Cleanups = Readonly<Record<string, () => Promise<number>>>
 
-/** Everything that can be queued and scheduled, by type: all cleanups, and what features bring. */
+/** All job handlers by type: the cleanups and the jobs of features. */
 export function jobTypesOf(features: readonly Feature[], cleanups: Cleanups): Record<string, JobHandler> {
   const types: Record<string, JobHandler> = {}
   for (const [type, handler] of features.flatMap(({ jobs = {} }) => Object.entries(jobs))) {
     if (types[type]) throw new Error(`two features bring the job type ${type}`)
     types[type] = handler
   }
-  // A feature's own job of that name is the same, with a choice.
+  // A feature's job replaces the cleanup of the same name, because it takes options.
   return { ...Object.fromEntries(Object.entries(cleanups).map(asJob)), ...types }
 }
 

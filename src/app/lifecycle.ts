@@ -2,7 +2,7 @@ import type { Feature } from '../http/feature.ts'
 
 type Stoppable = { stop?(): Promise<void> | void }
 
-/** What has been opened, in order. It is closed in reverse, at the end of a life or of a start that failed. */
+/** Stops opened parts in reverse order, at shutdown or after a failed start. */
 export class Lifecycle {
   readonly #parts: Stoppable[] = []
   #draining: readonly Feature[] = []
@@ -26,7 +26,7 @@ export class Lifecycle {
     }
   }
 
-  /** For the HTTP server, when it begins to let its requests end. */
+  /** Called by the HTTP server when its drain begins. */
   drain(): void {
     this.#isDraining = true
     for (const feature of this.#draining) feature.drain?.()

@@ -3,7 +3,7 @@ import { createEmail } from '../features/email/routes.ts'
 import { createSms } from '../features/sms/sms.ts'
 import type { Platform } from './platform.ts'
 
-/** Ways to reach people. */
+/** Features that send mail and SMS. */
 export function createMessages(config: Config, { db, queue, gateways, observe }: Platform) {
   const outgoing = gateways
   const email = createEmail({ db, queue, outgoing, observe, config: config.email, appName: config.server.app_name })

@@ -5,8 +5,8 @@ import { equalInConstantTime } from '../core/secret.ts'
 import type { PasswordNote } from '../features/admin/password.ts'
 
 /**
- * A file of the data directory, if there is one. Of use only to who also has the root secret, which is kept elsewhere:
- * a copy of the directory, or of the database alone, makes no guess cheaper.
+ * Remembers in a file of the data directory that a password matches a hash, so that a start need not hash again. The HMAC
+ * key comes from the root secret, which is stored elsewhere, so a copy of the file does not help to guess the password.
  */
 export function passwordNote(dataDir: string, key: Buffer): PasswordNote {
   const file = join(dataDir, 'admin-password-note')
@@ -27,7 +27,7 @@ export function passwordNote(dataDir: string, key: Buffer): PasswordNote {
         writeFileSync(draft, noteOf(password, hash), { mode: 0o600 })
         renameSync(draft, file)
       } catch {
-        // Then the next start hashes again.
+        // The next start hashes again.
       }
     },
   }

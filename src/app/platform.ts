@@ -18,7 +18,7 @@ import { createOutgoing, type Outgoing } from '../http/out/outgoing.ts'
 import { createLimiter, type Limiter } from '../http/rate-limit.ts'
 import type { Lifecycle } from './lifecycle.ts'
 
-/** What every group of features stands on. */
+/** The services that all feature groups use. */
 export type Platform = {
   observe: Observe
   db: Pool
@@ -29,19 +29,19 @@ export type Platform = {
   limiter: Limiter
   metrics: Metrics
   usage: UsageMeter
-  /** For addresses the operator configured, which may be in the operator's own network. */
+  /** HTTP client for URLs from the configuration, which may be in a private network. */
   gateways: Outgoing
-  /** The origin clients see; known for certain once the server listens. */
+  /** The public origin; final once the server listens. */
   publicUrl: PublicUrl
-  /** Sentences for the operator. */
+  /** Warnings for the operator. */
   warnings(): readonly string[]
-  /** For the root secret, where the data directory is the server's own. */
+  /** The file of the root secret; only with an embedded database. */
   secretFile: SecretFile | undefined
-  /** Tells others on this machine where the server of this data directory listens. */
+  /** Writes the listen address to the lock of the data directory, for `svc`. */
   announce(url: string): void
 }
 
-/** With port 0 the origin is known only when the system has given out a port. */
+/** With port 0 the origin is known only after the server listens. */
 export class PublicUrl {
   readonly #config: Config
   #port: number | undefined

@@ -10,12 +10,12 @@ import { totpSecrets } from '../features/mfa/totp.ts'
 import { webhookSecrets } from '../features/webhooks/sealed.ts'
 import type { Feature } from '../http/feature.ts'
 
-/** Everything that is kept encrypted. */
+/** All encrypted columns. */
 const SEALED_COLUMNS: readonly SealedColumn[] = [totpSecrets, backupCodeKey, webhookSecrets]
 
 /**
- * Keys that were in force before are known in three ways: named as such, derived from a root secret that is named, or
- * derived from the present root secret, which is the key of servers that have none configured.
+ * Previous keys come from three sources: configured keys, keys derived from configured root secrets, and the key derived
+ * from the current root secret, which servers without a configured key use.
  */
 export function secretBoxOf(
   { encryption_key, previous_encryption_keys }: Config['auth'],
@@ -37,7 +37,7 @@ export async function resealAll(db: Db, box: SecretBox, signal?: AbortSignal): P
 export const unreadableWarning = ({ name, unreadable }: Resealed): string =>
   `${unreadable} ${name} cannot be read: name the key they were encrypted with in auth.previous_encryption_keys`
 
-/** At every start, beside the work: what an older key encrypted is encrypted anew, and what no key reads is told. */
+/** Reseals secrets of older keys in the background at every start, and warns of secrets that no key can read. */
 export class SecretKeeper implements Feature {
   readonly #deps: { db: Db; box: SecretBox; observe: Observe }
   readonly #stopping = new AbortController()

@@ -11,6 +11,6 @@ export const serverConfig = (config: Config): HttpServerConfig => ({
   shutdownTimeoutSeconds: config.server.shutdown_timeout,
   rateLimits: config.rate_limit,
   anonymous: config.api.anonymous,
-  // An upload may take its own time, and hears from us, not from the parser, when that is over.
+  // Longer than an upload, so that a slow upload gets the storage feature's error instead of the parser's.
   timeouts: { headersMs: 60_000, requestMs: Math.max(300, config.storage.upload_timeout + 15) * 1000 },
 })

@@ -4,7 +4,7 @@ import { createStore } from '../features/storage/storage.ts'
 import { type Context, UsageError } from './command/command.ts'
 import { withDb } from './command/database.ts'
 
-/** Runs one of the cleanups on the configured database, whether a server runs on it or not. */
+/** Runs one cleanup on the configured database, with or without a running server. */
 export async function cleanup(context: Context): Promise<number> {
   const [name, ...more] = context.args
   if (more.length > 0) throw new UsageError('usage: svc cleanup <name>')

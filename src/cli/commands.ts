@@ -1,6 +1,6 @@
 import type { Command } from './command/command.ts'
 
-/** Each command is loaded when it runs, so that `svc version` does not wait for a server's code. */
+/** Each command is loaded when it runs, so that `svc version` does not load the server. */
 export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
   [
     'start',

@@ -5,7 +5,7 @@ import { makeDataDir } from '../db/setup/embedded/data-dir.ts'
 import type { Context } from './command/command.ts'
 import type { StartMessage } from './start.ts'
 
-/** Starts the same command again as a process of its own, and waits until that one serves or says why not. */
+/** Starts the same command as a detached process and waits until it serves or reports a failure. */
 export async function detach(context: Context): Promise<number> {
   const { config } = context.config()
   makeDataDir(config.data_dir)
@@ -16,14 +16,14 @@ export async function detach(context: Context): Promise<number> {
     detached: true,
     stdio: ['ignore', log, log, 'ipc'],
   })
-  const word = await new Promise<StartMessage>((resolve) => {
+  const started = await new Promise<StartMessage>((resolve) => {
     child.once('message', (message) => resolve(message as StartMessage))
     child.once('error', (error) => resolve({ failed: error.message }))
     child.once('exit', () => resolve({ failed: `the server ended at once (see ${logFile})` }))
   })
-  if ('failed' in word) throw new Error(word.failed)
+  if ('failed' in started) throw new Error(started.failed)
   child.unref()
   if (child.connected) child.disconnect()
-  context.print(word.ready)
+  context.print(started.ready)
   return 0
 }

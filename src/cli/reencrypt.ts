@@ -4,7 +4,7 @@ import { loadRootSecret } from '../features/auth/keys.ts'
 import type { Context } from './command/command.ts'
 import { withDb } from './command/database.ts'
 
-/** What a server does at its start, for an operator who wants to know that it is done before the old key goes. */
+/** Reseals secrets as a start does, so that the operator can remove the old key afterwards. */
 export async function reencrypt(context: Context): Promise<number> {
   const { config } = context.config()
   const file = config.database.url === '' ? rootSecretFile(config.data_dir) : undefined

@@ -16,7 +16,7 @@ export async function resetPassword(context: Context): Promise<number> {
   await withDb(config, async (db) => {
     await setPassword({ db, passwords }, password)
     await createAudit(db)({ who: SYSTEM, action: 'admin.reset_password', target: '', ip: '' })
-    // The running server's token died with the old password; its file gets one that lives.
+    // The reset revoked the running server's token, so its file gets a new one.
     if (readToken(config.data_dir) !== undefined) {
       const token = await createAdminTokens({ db, passwords, config: config.admin }).issue()
       if (token !== undefined) writeToken(config.data_dir, token)

@@ -8,7 +8,7 @@ import { withDb } from './command/database.ts'
 const FILE = 'rls.snapshot'
 const USERS = 3
 
-/** Writes who may do what, for version control. */
+/** Writes the access matrix to a file, for version control. */
 export async function snapshot(context: Context): Promise<number> {
   const file = fileOf(context)
   const users = context.flag('users')
@@ -19,7 +19,7 @@ export async function snapshot(context: Context): Promise<number> {
   return 0
 }
 
-/** Says what changed since the snapshot; exit code 1 when anything did. */
+/** Prints what changed since the snapshot; exit code 1 when anything did. */
 export async function diff(context: Context): Promise<number> {
   const file = fileOf(context)
   const before = readFileSync(file, 'utf8')

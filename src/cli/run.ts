@@ -13,7 +13,7 @@ const globalFlags = {
   version: { type: 'boolean', short: 'v' },
 } as const
 
-/** A name means one kind of flag, whichever commands take it. */
+/** A flag has the same type in all commands. */
 const commandFlags = Object.fromEntries(
   [...commands.values()].flatMap(({ flags = {} }) => Object.entries(flags).map(([name, type]) => [name, { type }])),
 )
@@ -21,8 +21,8 @@ const commandFlags = Object.fromEntries(
 const configFlags = listedKeys().flatMap(({ field }) => (field.flag === undefined ? [] : [field.flag]))
 
 /**
- * Runs one command; resolves to the exit code: 0 done, 1 failed, 2 used wrongly. `onServing` is called in a process that
- * has become a server.
+ * Runs one command; resolves to the exit code: 0 done, 1 failed, 2 wrong usage. `onServing` is called once the process
+ * serves.
  */
 export async function run(argv: readonly string[], onServing: () => void = () => {}): Promise<number> {
   try {
@@ -57,7 +57,7 @@ function parse(argv: readonly string[]): { values: Values; positionals: string[]
   }
 }
 
-/** Commands have one or two words; what follows are their arguments. */
+/** Commands have one or two words; the rest are arguments. */
 function findCommand(words: readonly string[]): { command: Command; args: readonly string[] } {
   const [first, second = ''] = words
   if (first === undefined) throw new UsageError('no command given (see svc --help)')

@@ -34,6 +34,6 @@ const cell = (value: unknown): string => {
   return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
-/** Numbers longer than a double can hold are shown as they came. */
+/** Quotes numbers that a double cannot hold, so that JSON.parse keeps all digits. */
 const digitsKept = (json: string): string =>
   json.replace(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]{15,}/g, (part) => (part.startsWith('"') ? part : JSON.stringify(part)))

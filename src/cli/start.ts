@@ -11,7 +11,7 @@ import { collectRarely, explainStart, forceExitAfter, type Server, startSingle, 
 import { serveAsWorker } from './serve/worker.ts'
 import { readToken, removeToken, writeToken } from './command/token-file.ts'
 
-/** What a detached start hears from the process it made. */
+/** Sent by a detached server to the process that started it. */
 export type StartMessage = { ready: string } | { failed: string }
 
 /** Runs the server until a signal ends it. */
@@ -37,7 +37,7 @@ export async function start(context: Context): Promise<number> {
     if (workers === 1) context.onServing()
     collectRarely()
     await stopping
-    // Workers drain one after another: the last begins after nearly all of the time, and has all of it.
+    // Workers drain one after another: the last starts late and still gets the whole drain time.
     forceExitAfter((workers > 1 ? 2 * drainSeconds : drainSeconds) + 10)
     await endToken()
     await server.close()
@@ -51,7 +51,7 @@ export async function start(context: Context): Promise<number> {
   }
 }
 
-/** Resolves at the first SIGTERM or SIGINT; the second does not wait for anybody. */
+/** Resolves at the first SIGTERM or SIGINT; the second exits at once. */
 function stopSignal(): Promise<void> {
   return new Promise((resolve) => {
     let isStopping = false
@@ -65,7 +65,7 @@ function stopSignal(): Promise<void> {
   })
 }
 
-/** Nodes of an external database may share a data directory; `svc stop` then knows the first of them. */
+/** Nodes of an external database may share a data directory; only the first gets the lock and can be stopped by `svc stop`. */
 async function tryLock(config: Config, log: Log): Promise<DataLock | undefined> {
   try {
     return await lockDataDir(config.data_dir)
@@ -76,8 +76,8 @@ async function tryLock(config: Config, log: Log): Promise<DataLock | undefined> 
 }
 
 /**
- * The file's token is replaced long before it expires. Returns what ends the last one, and whichever `svc` may have
- * put in its place, unless another server lives in the same directory.
+ * Writes an admin token to the file and renews it before it expires. Returns a function that ends the last token, or with
+ * `isOnlyOne` the one in the file, which `svc` may have replaced.
  */
 async function keepTokenFile(
   server: Server,
@@ -108,18 +108,18 @@ async function keepTokenFile(
   }
 }
 
-async function announce(context: Context, found: BannerFacts): Promise<void> {
-  const text = context.json ? JSON.stringify(found) : banner(found)
-  // The log file of a detached server must not hold the password.
+async function announce(context: Context, facts: BannerFacts): Promise<void> {
+  const text = context.json ? JSON.stringify(facts) : banner(facts)
+  // Not printed when detached, because the log file must not contain the password.
   if (process.send) await notifyParent({ ready: text })
   else context.print(text)
 }
 
-function notifyParent(word: StartMessage): Promise<void> {
+function notifyParent(message: StartMessage): Promise<void> {
   return new Promise((resolve) => {
     if (!process.send) return resolve()
     process.once('disconnect', resolve)
-    process.send(word)
+    process.send(message)
     process.disconnect()
   })
 }

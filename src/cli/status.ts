@@ -18,8 +18,8 @@ export async function status(context: Context): Promise<number> {
 async function healthAt(url: string): Promise<string> {
   try {
     const response = await fetch(`${url}/health`, { signal: AbortSignal.timeout(5_000) })
-    const { status: said } = (await response.json()) as { status?: unknown }
-    return typeof said === 'string' ? said : 'unknown'
+    const { status: health } = (await response.json()) as { status?: unknown }
+    return typeof health === 'string' ? health : 'unknown'
   } catch {
     return 'down'
   }

@@ -2,7 +2,7 @@ import { sleep } from '../core/clock.ts'
 import { holderOf } from '../db/setup/embedded/lock.ts'
 import type { Context } from './command/command.ts'
 
-/** Beyond the drain itself, which takes workers up to twice its time: the database of an embedded server stops too. */
+/** Added to the drain (workers take up to twice its time), for an embedded database to stop. */
 const EXTRA_SECONDS = 30
 
 export async function stop(context: Context): Promise<number> {

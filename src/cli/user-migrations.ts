@@ -5,7 +5,7 @@ import type pg from 'pg'
 import { packageRoot } from '../core/package-root.ts'
 import { inTransaction, migrate, withMigrationLock } from '../db/setup/migrate.ts'
 
-/** The server's own; `svc migrate` must never take them for the operator's. */
+/** The server's own migrations, which `svc migrate` must not apply as the user's. */
 const SYSTEM_FOLDER = `${packageRoot}migrations`
 const FILE_NAME = /^\d{14}_[A-Za-z0-9_-]+\.sql$/
 
@@ -59,7 +59,7 @@ export async function migrationStates(client: pg.Client, folder: string): Promis
   return [...known, ...lost].sort((a, b) => (a.name < b.name ? -1 : 1))
 }
 
-/** Applies what is missing, in name order, one transaction each; of several callers one works and the others find nothing left. */
+/** Applies pending migrations in name order, one transaction each. A lock makes concurrent callers wait. */
 export async function applyAll(client: pg.Client, folder: string, applied: (name: string) => void): Promise<number> {
   const files = await readFolder(folder)
   await migrate(client, SYSTEM_FOLDER)
@@ -81,7 +81,7 @@ async function applyOne(client: pg.Client, { name, text, checksum }: MigrationFi
     await inTransaction(client, async () => {
       await client.query(`select set_config('svc.migration', $1, true)`, [name])
       await client.query(text)
-      // The setting lasts as long as its transaction: gone means that the file ended it.
+      // The setting is local to the transaction, so a missing value means that the file ended it.
       const { rows } = await client.query<{ now: string }>(`select current_setting('svc.migration', true) as now`)
       if (rows[0]?.now !== name) throw new Error('it must not contain COMMIT or ROLLBACK')
       await client.query('insert into svc.user_migrations (name, checksum) values ($1, $2)', [name, checksum])

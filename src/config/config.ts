@@ -13,24 +13,24 @@ type Values<S> = {
 }
 export type Config = Values<typeof table>
 
-/** A configuration the server cannot start with; the message is the one sentence for the operator. */
+/** A configuration the server cannot start with; the message is for the operator. */
 class ConfigError extends Error {}
 
 export type ConfigSources = {
-  /** Default: svc.toml in the working directory, if there is one. */
+  /** Default: svc.toml in the working directory, if it exists. */
   file?: string | undefined
   env?: Readonly<Record<string, string | undefined>>
   /** By flag name (`data-dir`). */
   flags?: Readonly<Record<string, string | undefined>>
-  /** By dotted key, typed or as text; they win over everything. */
+  /** By dotted key, typed or as text; the highest precedence. */
   overrides?: Readonly<Record<string, unknown>>
   cwd?: string
 }
 
-/** Found values by dotted key; a later source replaces an earlier one. */
+/** Values by dotted key; a later source replaces an earlier one. */
 type FoundValues = Map<string, { value: unknown; text: boolean }>
 
-/** Variables that belong to the command line tool, not to the server. */
+/** Variables of the command line tool. */
 const FOREIGN_VARIABLES = new Set(['SVC_ADMIN_TOKEN'])
 
 const invalid = (key: string, reason: string): ConfigError => new ConfigError(`invalid value for ${key}: ${reason}`)
@@ -57,7 +57,7 @@ export function loadConfig(sources: ConfigSources = {}): { config: Config; warni
   return { config: deepFreeze(config), warnings }
 }
 
-/** The origin clients see; `port` is the real one when the configured port is 0. */
+/** The public origin; `port` is the real port when the configured port is 0. */
 export function publicBaseUrl(config: Config, port = config.server.port): string {
   if (config.server.public_base_url !== '') return config.server.public_base_url
   const { host } = config.server
@@ -84,7 +84,7 @@ const namedTables = entries.filter((entry) => 'tables' in entry)
 const fieldByKey = new Map(fixedFields.map(({ key, field }) => [key, field]))
 const keyByVariable = new Map(fixedFields.map(({ key }) => [envName(key), key]))
 
-/** Every key with its field, `<p>` standing for a name the operator chooses; for docs/config.md. */
+/** Every key with its field, for docs/config.md; `<p>` is a name the operator chooses. */
 export function listedKeys(): ConfigKey[] {
   return entries.flatMap((entry) =>
     'field' in entry
@@ -130,7 +130,7 @@ function fileEntries(file: string | undefined, cwd: string): [string, unknown][]
 const isTable = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Date)
 
-/** Leaves of the file by dotted key; a table that no key claims is followed to its first leaf for the error. */
+/** The leaves of the file by dotted key. The error for an unknown table names its first leaf. */
 function flatten(node: Record<string, unknown>, prefix: string): [string, unknown][] {
   return Object.entries(node).flatMap(([name, value]): [string, unknown][] => {
     const key = prefix + name
@@ -153,7 +153,7 @@ function readEnv(env: Readonly<Record<string, string | undefined>>, found: Found
       warnings.push(`unknown environment variable: ${variable}`)
       continue
     }
-    // Container tools pass unset variables as empty ones; only a list can mean something by being empty.
+    // Container tools pass unset variables as empty strings, so only for lists an empty value counts.
     if (value !== '' || field.type.startsWith('list')) found.set(key, { value, text: true })
   }
   const alias = env['SVC_CORS_ORIGINS']
@@ -213,7 +213,7 @@ const withDerived = (config: Config): Config => ({
   },
 })
 
-/** What each provider cannot do without. */
+/** Required keys by provider. */
 const CDN_KEYS = {
   '': [],
   cloudflare: ['zone_id', 'api_token'],
@@ -221,7 +221,7 @@ const CDN_KEYS = {
   webhook: ['endpoint'],
 } as const
 
-/** What only shows when several keys are seen together. */
+/** Checks that involve several keys. */
 function checkCombinations({ auth, api, database, email, storage, jobs, push }: Config): void {
   if (database.min_conns > database.max_conns) throw invalid('database.min_conns', 'must not exceed database.max_conns')
   if (api.schemas.length === 0) throw invalid('api.schemas', 'must not be empty')

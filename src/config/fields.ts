@@ -1,10 +1,10 @@
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 
-/** A value as it was found: `text` when it comes from a variable or a flag and must be read, not only checked. */
+/** A value before validation; `text`: it comes from a variable or a flag and must be parsed. */
 export type RawValue = { readonly value: unknown; readonly text: boolean; readonly cwd: string }
 
-/** Why a value is refused; the loader puts the key in front. */
+/** Why a value is invalid; the loader adds the key. */
 export class InvalidValue extends Error {}
 
 const refuse = (reason: string): never => {
@@ -13,9 +13,9 @@ const refuse = (reason: string): never => {
 
 type Extra = { flag?: string }
 
-/** One key of the configuration: how it is read, what it is without being set, and what it means. */
+/** One configuration key: its parser, default and description. */
 export class Field<T> {
-  /** The type as docs/config.md writes it. */
+  /** The type for docs/config.md. */
   readonly type: string
   readonly fallback: unknown
   readonly meaning: string
@@ -109,7 +109,7 @@ function readBool({ value, text }: RawValue): boolean {
 }
 
 const UNIT_SECONDS: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86_400 }
-/** A century: far enough for everybody, near enough for PostgreSQL's timestamps. */
+/** A century, which PostgreSQL's timestamps can represent. */
 const LONGEST = 100 * 365 * 86_400
 
 function seconds(input: RawValue): number {
@@ -154,10 +154,10 @@ export const listOf = (fallback: readonly string[], meaning: string, extra: { it
     items(input).map((item) => (extra.item ? extra.item(item) : item)),
   )
 
-/** Returns the item in its normal form or refuses it. */
+/** Returns the item in normal form, or throws. */
 export type ItemCheck = (item: string) => string
 
-/** As text a list is separated by commas, or a JSON array for items that contain one. */
+/** Splits at commas; a JSON array is for items that contain a comma. */
 function split(text: string): unknown {
   return text.trimStart().startsWith('[') ? parsedJson(text) : text.split(',').map((item) => item.trim())
 }
@@ -206,7 +206,7 @@ export const autoOrBool = (meaning: string) =>
     input.value === 'auto' ? 'auto' : readBool(input),
   )
 
-/** Schemes that run code or read files when followed; every other scheme may open a mobile application. */
+/** Schemes that run code or read files. Other schemes are allowed, because they may open a mobile application. */
 const NEVER_LINKED = new Set(['javascript:', 'data:', 'vbscript:', 'file:', 'blob:', 'about:'])
 
 type UrlKind = 'http' | 'link' | 'origin'
@@ -244,7 +244,7 @@ export const matching =
   (item) =>
     pattern.test(normal(item)) ? normal(item) : refuse(`not ${noun}: ${item}`)
 
-/** A check of a string that may also be empty. */
+/** A check that accepts the empty string. */
 export const emptyOr =
   (pattern: RegExp, reason: string) =>
   (text: string): void => {

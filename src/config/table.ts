@@ -20,19 +20,19 @@ import {
   webOrigin,
 } from './fields.ts'
 
-/** Names that would collide with other keys in the environment, such as SVC_AUTH_OAUTH_REDIRECT_URL. */
+/** Names whose environment variables would collide with other keys, such as SVC_AUTH_OAUTH_REDIRECT_URL. */
 const RESERVED_PROVIDERS = new Set(['provider', 'redirect', 'return'])
 
 const exposableSchema = matching(/^(?!svc$|pg_|information_schema$).+$/, 'a schema that can be exposed')
 
-/** A page's origin, or what Android says of an application. */
+/** A web origin, or the origin that Android reports for an application. */
 const passkeyOrigin = matching(
   /^(https:\/\/[^/?#\s*]+|http:\/\/localhost(:\d+)?|android:apk-key-hash:[\w-]+)$/,
   'an origin',
   (item) => (item.startsWith('android:') ? item : item.toLowerCase().replace(/\/$/, '')),
 )
 
-/** Every key there is. The loader, its errors and docs/config.md are made from this table alone. */
+/** All configuration keys. The loader, its errors and docs/config.md are made from this table. */
 export const table = {
   data_dir: path('./svc_data', 'embedded cluster, local storage, pid and token files', { flag: 'data-dir' }),
   server: {

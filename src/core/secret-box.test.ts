@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { SecretBox } from './secret-box.ts'
 
 const [key, other] = [randomBytes(32), randomBytes(32)]
-const refused = { kind: 'unavailable', message: /auth\.previous_encryption_keys/ }
+const refused = { status: 503, message: /auth\.previous_encryption_keys/ }
 
 test('what was sealed is opened with the same key and context, and with no others', () => {
   const box = new SecretBox(key)

@@ -26,7 +26,11 @@ export const audited = (entry: AuditEntry, change: Sql, returned: ReturnedValues
  * For a change of several statements, or an entry that depends on the result. `change` throws when there is nothing to
  * change; `entry` gets its result.
  */
-export const changeAudited = <T>(db: Db, change: (tx: Tx) => Promise<T>, entry: (result: T) => AuditEntry): Promise<T> =>
+export const changeAudited = <T>(
+  db: Db,
+  change: (tx: Tx) => Promise<T>,
+  entry: (result: T) => AuditEntry,
+): Promise<T> =>
   db.tx(SYSTEM, async (tx) => {
     const result = await change(tx)
     await tx.run(auditStatement(entry(result)))

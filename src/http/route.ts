@@ -202,3 +202,4 @@ const withBody = <Body>(call: Call, body: Body): Call<Body> => Object.assign(cal
 export const json = (status: number, body: unknown): Reply => ({ status, body })
 export const jsonText = (status: number, text: JsonText): Reply => ({ status, json: text })
 export const noContent: Reply = { status: 204 }
+export const noContentAfter = (work: Promise<unknown>): Promise<Reply> => work.then(() => noContent)

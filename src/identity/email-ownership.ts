@@ -2,12 +2,12 @@ import type { Tx } from '../db/db.ts'
 import { type Sql, sql } from '../db/sql.ts'
 import { endSessionsOf } from './users.ts'
 
-/** True when the address was not verified before. */
+/** Resolves to true when the address was not verified before. */
 export type ProveAddress = (tx: Tx, userId: string) => Promise<boolean>
 
 /**
- * The caller proved to own the address of this account. While the address was not verified, the account may have been
- * made by another person who waits for the owner to come, so everything that could let that person in is dropped.
+ * Marks the address of an account as verified. An unverified account may have been created by another person, so all
+ * credentials and sessions from before are dropped.
  */
 export const createAddressProof =
   (dropCredentials: (userId: string) => readonly Sql[]): ProveAddress =>

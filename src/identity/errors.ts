@@ -2,7 +2,7 @@ import { AppError, hasStatus, unauthorized } from '../core/errors.ts'
 
 export const invalidToken = (): AppError => unauthorized('invalid or expired token', 'invalid_token')
 
-/** Of passwords and codes alike: after too many wrong guesses the next one has to wait. */
+/** For passwords and codes. */
 export const tooManyFailures = (seconds: number): AppError =>
   new AppError('too_many_attempts', 'too many failed attempts, try again later', {
     headers: { 'Retry-After': String(Math.max(1, seconds)) },
@@ -10,7 +10,7 @@ export const tooManyFailures = (seconds: number): AppError =>
 
 export const EMAIL_TAKEN = 'email already belongs to another account'
 
-/** Turns "this value is taken" into the sentence of the endpoint. */
+/** Replaces the message of a unique violation with that of the endpoint. */
 export async function orEmailTaken<T>(work: Promise<T>, message: string): Promise<T> {
   try {
     return await work

@@ -5,10 +5,9 @@ import type { Options } from '@node-rs/argon2'
 export type HashJob = { kind: 'hash'; password: string } | { kind: 'verify'; password: string; encoded: string }
 export type HashResult = { value: string | boolean } | { failure: string }
 
-// Source text rather than a file of its own: it then starts the same way from the compiled output and from
-// TypeScript sources, whose loaders do not reach into worker threads on Node 20.
-// On Linux a nice value belongs to the calling thread, so only this worker yields to the event loop and to
-// PostgreSQL; elsewhere it would slow the whole process.
+// Source text instead of a file, because TypeScript loaders do not work in worker threads on Node 20.
+// On Linux the nice value applies to the calling thread, so only this worker gets a low priority; elsewhere it would
+// slow the whole process.
 const source = `
 const { parentPort, workerData } = require('node:worker_threads')
 const { hashSync, verifySync } = require(workerData.argon2)
@@ -18,7 +17,7 @@ const fits = (encoded, password) => {
       ? require(workerData.bcrypt).verifySync(password, encoded)
       : verifySync(encoded, password)
   } catch {
-    return false // the hash cannot be read, so nothing fits it
+    return false // unreadable hash
   }
 }
 if (process.platform === 'linux') require('node:os').setPriority(0, 19)

@@ -14,8 +14,8 @@ export type MailLinkConfig = {
 export type QueueMail = (template: string, to: string, variables: Record<string, string>) => Sql
 
 /**
- * `store` puts the token where it is recognised, `mail` sends it to the owner of the address; one flight for both.
- * `userId` is null when the address has no account (yet).
+ * `store` saves the token, `mail` queues the mail; run both in one flight. `userId` is null when the address has no
+ * account.
  */
 export type MakeMailLink = (purpose: MailPurpose, email: string, userId: string | null) => { store: Sql; mail: Sql }
 
@@ -36,7 +36,7 @@ export function createMailLinks(deps: {
   queueMail: QueueMail
 }): MakeMailLink {
   const { config } = deps
-  // Addresses come from the configuration alone: a Host header is the caller's word.
+  // URLs come from the configuration, because a client can forge the Host header.
   const pages: Readonly<Record<MailPurpose, { seconds: number; url: () => string }>> = {
     verify: { seconds: 86_400, url: () => config.verify_url || `${deps.publicBaseUrl()}/auth/verify` },
     reset: { seconds: 3_600, url: () => config.reset_url || `${deps.publicBaseUrl()}/auth/reset` },
@@ -60,7 +60,7 @@ export function createMailLinks(deps: {
   }
 }
 
-/** Gives the token's row to one caller and no other; answers {email, user_id}. */
+/** Consumes the token, so that only one caller gets its row {email, user_id}. */
 export const spendMailToken = (purpose: MailPurpose, token: string): Sql => sql`
   delete from svc.mail_tokens where hash = ${sha256(token)} and purpose = ${purpose} and expires_at > now()
   returning email, user_id::text`

@@ -7,11 +7,11 @@ import { type HashResult, type HashJob, startPasswordWorker } from './hash-worke
 export type Passwords = {
   hash(password: string): Promise<string>
   /**
-   * Without a stored hash that can be read (no such account, no password) one hash is still computed, so that the
-   * answer takes as long.
+   * Without a supported hash (no such account, no password) one hash is still computed, so that the response takes the
+   * same time.
    */
   verify(password: string, encoded: string | undefined): Promise<boolean>
-  /** Hashes that wait for a free worker. */
+  /** The number of hashes that wait for a worker. */
   queued(): number
   stop(): Promise<void>
 }
@@ -21,9 +21,9 @@ export type PasswordConfig = {
   argon2_memory: number
   argon2_time: number
   argon2_threads: number
-  /** Parallel hashes; never more than there are cores, where more would only cost memory. */
+  /** Parallel hashes; capped at the number of cores. */
   hash_concurrency: number
-  /** Waiting hashes; beyond that the answer is 503. */
+  /** Waiting hashes; further ones are refused with 503. */
   hash_queue: number
 }
 
@@ -32,7 +32,7 @@ const IDLE_MS = 30_000
 type Task = { job: HashJob; resolve: (value: string | boolean) => void; reject: (error: Error) => void }
 type WorkerSlot = { worker: Worker; task: Task | undefined; idle: NodeJS.Timeout | undefined }
 
-/** argon2id off the event loop: few low-priority threads, started when first needed, behind a bounded queue. */
+/** Runs argon2id in low-priority worker threads, started on demand, behind a bounded queue. */
 export function createPasswords(config: PasswordConfig): Passwords {
   const options: Options = {
     memoryCost: config.argon2_memory,
@@ -122,12 +122,12 @@ export function createPasswords(config: PasswordConfig): Passwords {
   }
 }
 
-/** Of users imported from other systems. A cost of 15 takes seconds; more could be used to keep every worker busy. */
+/** Hashes of imported users. A cost of 15 takes seconds; higher ones could block all workers. */
 const BCRYPT = /^\$2[aby]\$(0[4-9]|1[0-5])\$[./A-Za-z0-9]{53}$/
 const ARGON2 = /^\$argon2(?:id?|d)\$v=\d+\$m=\d{1,6},t=\d{1,2},p=\d{1,2}\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+$/
 
 const isSupportedHash = (encoded: string): boolean => ARGON2.test(encoded) || BCRYPT.test(encoded)
 export const isBcrypt = (encoded: string): boolean => BCRYPT.test(encoded)
 
-/** The same letters typed on another keyboard are the same password (NIST SP 800-63B, 3.1.1.2). */
+/** Unicode normalization makes input of different keyboards equal (NIST SP 800-63B, 3.1.1.2). */
 const normal = (password: string): string => password.normalize('NFC')

@@ -2,7 +2,7 @@ import { badRequest } from '../core/errors.ts'
 
 const MAX_BYTES = 1024
 
-/** Longer passwords are never hashed, so no account has one. */
+/** Longer passwords are refused everywhere, so no account has one. */
 export const isHashable = (password: string): boolean => Buffer.byteLength(password) <= MAX_BYTES
 
 /** Checked before hashing, so that an oversized password costs nothing. */

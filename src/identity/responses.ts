@@ -1,11 +1,9 @@
 import * as t from '../core/json-type.ts'
 import { user } from '../core/user.ts'
 
-/** What the endpoints of accounts answer; the words are the interface's. */
-
 export const signedIn = t.object({ token: t.string(), refreshToken: t.string(), user })
 
-/** A user with a second factor gets a token that is good for proving it, and for nothing else. */
+/** A user with a second factor gets a token that is valid only for verifying it. */
 const secondFactorPending = t.object({ mfa_pending: t.boolean(), mfa_token: t.string() })
 
 export const signedInOrPending = t.union(signedIn, secondFactorPending)

@@ -3,7 +3,7 @@ import { type Identity, type UserIdentity, userOf } from '../core/identity.ts'
 import type { Tx } from '../db/db.ts'
 import { type Sql, sql } from '../db/sql.ts'
 
-/** Boolean expression over a user id: this account has a second factor. Backup codes alone are none. */
+/** Boolean expression: the user has a second factor. Backup codes alone do not count. */
 export const hasSecondFactor = (userId: Sql): Sql => sql`(
   exists (select from svc.mfa_factors f where f.user_id = ${userId} and f.confirmed_at is not null)
   or exists (select from svc.webauthn_credentials c where c.user_id = ${userId}))`
@@ -11,7 +11,7 @@ export const hasSecondFactor = (userId: Sql): Sql => sql`(
 /** One row when the user has a second factor, else none. */
 export const enrolledUser = (userId: string): Sql => sql`select where ${hasSecondFactor(sql`${userId}::uuid`)}`
 
-/** For what a stolen first factor must not be enough for. */
+/** For actions that a stolen first factor must not allow. */
 export function requireAal2(who: { aal: 'aal1' | 'aal2' }): void {
   if (who.aal === 'aal2') return
   throw new AppError('insufficient_aal', 'insufficient authentication assurance level: aal2 required', {
@@ -19,12 +19,12 @@ export function requireAal2(who: { aal: 'aal1' | 'aal2' }): void {
   })
 }
 
-/** A user who has a second factor must have shown it before another is added. */
+/** Requires aal2 of a user who has a second factor, before another is added. */
 export async function requireOwnFactor(tx: Tx, user: UserIdentity): Promise<void> {
   if ((await tx.run(enrolledUser(user.id))) > 0) requireAal2(user)
 }
 
-/** Who may enrol a second factor: anonymous accounts have nothing to protect it with. */
+/** The user who may enrol a second factor; anonymous accounts are refused, because they have no first factor. */
 export function enrollerOf(who: Identity): UserIdentity {
   const user = userOf(who)
   if (user.isAnonymous) throw new AppError('account_is_anonymous', 'link your account before enabling MFA')

@@ -3,7 +3,7 @@ import type { Tx } from '../db/db.ts'
 import type { Sql } from '../db/sql.ts'
 import type { Call } from '../http/route.ts'
 
-/** What a session remembers of where it was opened, for its owner to recognise. */
+/** Where a session was opened, shown to its owner. */
 export type Device = { userAgent: string; ip: string }
 
 const MAX_USER_AGENT = 512
@@ -20,18 +20,18 @@ export type AuthResponse =
 
 export type FirstFactor = 'password' | 'otp' | 'oauth' | 'anonymous' | 'webauthn'
 
-/** A session about to be opened, at the end of a transaction. */
+/** A session to be opened at the end of a transaction. */
 export type NewSession = {
   open(tx: Tx, refused?: () => AppError): Promise<AuthResponse>
-  /** For the last statement of a flight, whose answer goes to `finish`. */
+  /** The last statement of a flight; its result goes to `finish`. */
   statement: Sql
-  /** Throws `refused` when the user is gone or the condition no longer held. */
+  /** Throws `refused` when the user is deleted or `onlyIf` is false. */
   finish(answer: string | null, refused?: () => AppError): AuthResponse
 }
 
 /**
- * `amr` of one method is a first factor and may have to wait for a second; with two, both are proven. `onlyIf` is a
- * boolean expression over `u`, the user.
+ * With one method in `amr` a second factor may still be required; with two, both are verified. `onlyIf` is a boolean
+ * expression over `u`, the user.
  */
 export type StartSession = (
   userId: string,

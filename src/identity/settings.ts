@@ -11,10 +11,10 @@ export const SETTING_NAMES = [
 
 export type SettingName = (typeof SETTING_NAMES)[number]
 
-/** The switches an operator may turn while the server runs. */
+/** Settings that an operator may change while the server runs. */
 export type AuthSettings = Readonly<Record<SettingName, boolean>>
 
-/** For `requires` of a route: 404 while the switch is off. */
+/** For `requires` of a route: 404 while the setting is off. */
 export const requireSetting = (settings: () => AuthSettings, name: SettingName, what: string) => (): void => {
   if (!settings()[name]) throw notFound(`${what} is not enabled`, 'feature_disabled')
 }

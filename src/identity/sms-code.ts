@@ -5,5 +5,5 @@ export type SmsCodeConfig = {
   sms_test_phone_numbers: Readonly<Record<string, string>>
 }
 
-/** What a phone shows, of a sign-in and of a second factor alike. */
+/** The text of an SMS, for sign-in and for the second factor. */
 export const codeMessage = (appName: string, code: string): string => `Your ${appName} code is ${code}`

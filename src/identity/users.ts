@@ -18,8 +18,8 @@ export const idByEmail = (email: string): Sql => sql`select id::text from svc.us
 export type Account = { email: string; phone: string }
 
 /**
- * The account, for one caller at a time until the transaction ends: changes of second factors happen one after the other,
- * and never beside a change of the account, such as a reset that ends all sessions.
+ * Locks the account until the transaction ends, so that changes of second factors run one after another and never
+ * concurrently with a change of the account, such as a password reset.
  */
 export async function lockAccount(tx: Tx, userId: string, refused = invalidToken): Promise<Account> {
   const [account] = await tx.rows<Account>(sql`
@@ -29,7 +29,7 @@ export async function lockAccount(tx: Tx, userId: string, refused = invalidToken
   return account
 }
 
-/** Ends what a user's credentials opened: sessions, refresh tokens and sign-ins that wait for a second factor. */
+/** Ends all sessions, refresh tokens and pending second-factor sign-ins of a user. */
 export const endSessionsOf = (userId: string): Sql => sql`
   with gone as (delete from svc.sessions where user_id = ${userId}::uuid),
   parked as (delete from svc.pending_logins where user_id = ${userId}::uuid),

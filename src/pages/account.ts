@@ -1,5 +1,5 @@
 import { backupCodesSection } from './account/backup-codes.ts'
-import { confirmed, strongly } from './account/confirm.ts'
+import { confirmed, withSecondFactor } from './account/confirm.ts'
 import { factorsSection } from './account/factors.ts'
 import { passkeysSection } from './account/passkeys.ts'
 import { sessionsSection } from './account/sessions.ts'
@@ -11,8 +11,8 @@ import { showSignIn } from './shared/sign-in.ts'
 
 // The account page: sign in, then one section per thing.
 
-const place = el('div')
-find('main').append(place)
+const container = el('div')
+find('main').append(container)
 
 session.onEnd = begin
 begin()
@@ -20,8 +20,8 @@ begin()
 function begin(): void {
   document.body.className = 'narrow'
   const card = el('section')
-  place.replaceChildren(card)
-  showSignIn({ place: card, onSignedIn: showAccount })
+  container.replaceChildren(card)
+  showSignIn({ container: card, onSignedIn: showAccount })
 }
 
 async function showAccount(): Promise<void> {
@@ -30,7 +30,7 @@ async function showAccount(): Promise<void> {
   const sections = [passkeysSection(factors.fill), factors, backupCodesSection(), sessionsSection()]
   await Promise.all(sections.map(({ fill }) => fill()))
   const greeting = greetingSection()
-  place.replaceChildren(greeting, ...sections.map(({ node }) => node), passwordSection(), deletionSection())
+  container.replaceChildren(greeting, ...sections.map(({ node }) => node), passwordSection(), deletionSection())
   focusOn(greeting.querySelector('h2'))
 }
 
@@ -58,7 +58,7 @@ function passwordSection(): HTMLElement {
   const change = form(
     async (body) => {
       status.textContent = ''
-      await strongly(async () => session.open(await session.call<SignedIn>('POST', '/api/auth/password-change', body)))
+      await withSecondFactor(async () => session.open(await session.call<SignedIn>('POST', '/api/auth/password-change', body)))
       change.reset()
       status.textContent = 'Your password is changed, and all other sessions are over.'
     },

@@ -3,43 +3,43 @@ import { button, form, messageOf, submit } from './shared/form.ts'
 import { session } from './shared/session.ts'
 import { showSignIn } from './shared/sign-in.ts'
 
-// The consent page of the OAuth server: sign in, then the question.
+// The consent page of the OAuth server: sign in, then the consent.
 
-type Question = { requires_consent: true; client_name: string; redirect_uri: string } & Terms
+type ConsentRequest = { requires_consent: true; client_name: string; redirect_uri: string } & Terms
 type Terms = { scope: string; allowed_tables?: string[] }
 type Redirect = { requires_consent: false; redirect_to: string }
 
 const main = find('main')
-const place = el('div')
+const container = el('div')
 show(
   main,
   el('h1', {}, `Sign in to ${pageData<'consent'>().app}`),
   soft('An application asks for access to your data. Sign in to see what it wants.'),
-  place,
+  container,
 )
-showSignIn({ place, onSignedIn: ask })
+showSignIn({ container, onSignedIn: requestConsent })
 
-async function ask(): Promise<void> {
+async function requestConsent(): Promise<void> {
   try {
-    const answer = await session.call<Question | Redirect>('GET', `/api/auth/authorize${location.search}`)
-    if (answer.requires_consent) showQuestion(answer)
-    else leave(answer)
+    const answer = await session.call<ConsentRequest | Redirect>('GET', `/api/auth/authorize${location.search}`)
+    if (answer.requires_consent) showConsent(answer)
+    else redirect(answer)
   } catch (error) {
     show(main, el('h1', {}, 'This request cannot be granted'), alertLine(messageOf(error)))
   }
 }
 
-function showQuestion(question: Question): void {
+function showConsent(consent: ConsentRequest): void {
   const user = el('strong', {}, session.user.email || 'you')
-  const client = el('strong', {}, question.client_name)
-  const deny = button('Deny', () => decide(question, 'deny'))
+  const client = el('strong', {}, consent.client_name)
+  const deny = button('Deny', () => decide(consent, 'deny'))
   show(
     main,
-    el('h1', {}, `${question.client_name} asks for access`),
+    el('h1', {}, `${consent.client_name} asks for access`),
     el('p', {}, 'Signed in as ', user, '. If you approve, ', client, ' may:'),
-    el('ul', {}, ...termsOf(question).map((term) => el('li', {}, term))),
-    soft(`You will be sent to ${new URL(question.redirect_uri).host}.`),
-    form(() => decide(question, 'approve'), buttons(submit('Approve'), deny)),
+    el('ul', {}, ...termsOf(consent).map((term) => el('li', {}, term))),
+    soft(`You will be sent to ${new URL(consent.redirect_uri).host}.`),
+    form(() => decide(consent, 'approve'), buttons(submit('Approve'), deny)),
   )
 }
 
@@ -49,13 +49,13 @@ const termsOf = ({ scope, allowed_tables: tables }: Terms): string[] => [
   'until you change your password or the access is revoked',
 ]
 
-async function decide({ requires_consent, client_name, ...request }: Question, decision: 'approve' | 'deny') {
+async function decide({ requires_consent, client_name, ...request }: ConsentRequest, decision: 'approve' | 'deny') {
   const body = { ...request, response_type: 'code', decision }
-  leave(await session.call<Redirect>('POST', '/api/auth/authorize/consent', body))
+  redirect(await session.call<Redirect>('POST', '/api/auth/authorize/consent', body))
 }
 
 /** The server's own answer says where to go; nothing else decides it. */
-function leave({ redirect_to }: Redirect): void {
+function redirect({ redirect_to }: Redirect): void {
   show(main, el('h1', {}, 'Going back …'), soft('You can close this page if nothing happens.'))
   location.replace(redirect_to)
 }

@@ -85,7 +85,6 @@ const knownFileCircles = ['src/features/storage/blobs/blobs.ts src/features/stor
 const knownFolderCircles = [
   'src/db src/db/changes src/db/schema src/db/schema/introspect src/db/schema/spatial',
   'src/features/collections src/features/collections/batch',
-  'src/features/storage src/features/storage/cdn',
 ]
 
 /** Circles that are not part of a known one. */

@@ -1,12 +1,12 @@
 import type { Config } from '../../config/config.ts'
 
-/** What a command gets: the configuration is read only when it is asked for. */
+/** The parsed command line. `config()` reads the configuration on demand. */
 export type Context = {
   args: readonly string[]
   json: boolean
-  /** A flag that the command declares: its text, or `true` where it has none. */
+  /** A flag of the command: its text, or `true` for a boolean flag. */
   flag(name: string): string | true | undefined
-  /** Everything behind `svc`, for a command that starts itself again. */
+  /** All arguments after `svc`, for a command that starts itself again. */
   argv: readonly string[]
   /** To be called once this process serves. */
   onServing(): void
@@ -17,13 +17,13 @@ export type Context = {
 }
 
 export type Command = {
-  /** As `svc --help` shows it, without `svc`. */
+  /** For `svc --help`, without `svc`. */
   usage: string
   summary: string
-  /** Flags beyond the global ones and those of the configuration, and whether they take a value. */
+  /** Flags beyond the global ones and those of the configuration; `string` takes a value. */
   flags?: Readonly<Record<string, 'string' | 'boolean'>>
   run(context: Context): Promise<number>
 }
 
-/** The caller used the command line wrongly; exit code 2. */
+/** Wrong usage of the command line; exit code 2. */
 export class UsageError extends Error {}

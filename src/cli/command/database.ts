@@ -10,8 +10,8 @@ import { holderOf } from '../../db/setup/embedded/lock.ts'
 import { runningPostmaster } from '../../db/setup/embedded/postmaster.ts'
 
 /**
- * The configured database, whether a server runs on it or not: an embedded one that is stopped is started for as long
- * as `work` takes.
+ * Runs `work` with the URL of the configured database. A stopped embedded database is started for the duration of
+ * `work`.
  */
 async function withDatabaseUrl<T>(config: Config, work: (url: string) => Promise<T>): Promise<T> {
   if (config.database.url !== '') return work(config.database.direct_url)
@@ -46,7 +46,7 @@ export const withConnection = <T>(config: Config, work: (client: pg.Client) => P
     }
   })
 
-/** As `withConnection`, with the server's own door to the database. */
+/** As `withConnection`, with the server's connection pool. */
 export const withDb = <T>(config: Config, work: (db: Db & Notifications) => Promise<T>): Promise<T> =>
   withDatabaseUrl(config, async (url) => {
     const { pool } = await openDatabase({

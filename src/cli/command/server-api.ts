@@ -3,11 +3,11 @@ import { holderOf } from '../../db/setup/embedded/lock.ts'
 import type { Context } from './command.ts'
 import { readToken } from './token-file.ts'
 
-/** Where the server answers: as told, as the running server announced it, or as it is configured. */
+/** The URL of the server: given by --url, announced by the running server, or configured. */
 export const serverUrl = (context: Context, config: Config): string =>
   context.url ?? (holderOf(config.data_dir)?.url || publicBaseUrl(config))
 
-/** Asks the running server as its admin; a failure is the server's own sentence. */
+/** Calls the running server as admin; throws the server's own error message. */
 export async function fetchAdmin(context: Context, path: string, init: RequestInit = {}): Promise<Response> {
   const { config } = context.config()
   const url = serverUrl(context, config)
@@ -23,19 +23,19 @@ export async function fetchAdmin(context: Context, path: string, init: RequestIn
   throw new Error(messageOf(await response.text()) ?? `the server at ${url} answered ${response.status}`)
 }
 
-/** As `askAdmin`, with a body by POST; resolves to the text of the answer. */
+/** As `fetchAdmin`, by POST if there is a body; resolves to the response text. */
 export async function callAdmin(context: Context, path: string, body?: unknown): Promise<string> {
   const headers = { 'content-type': 'application/json' }
   const post = body !== undefined && { method: 'POST', body: JSON.stringify(body) }
   return (await fetchAdmin(context, path, { headers, ...post })).text()
 }
 
-type Refusal = { message?: unknown; data?: { rows?: readonly { line: number; message: string }[] } }
+type ErrorBody = { message?: unknown; data?: { rows?: readonly { line: number; message: string }[] } }
 
-/** With the first of the rows that an import blames. */
+/** The error message, with the first row that an import reports. */
 function messageOf(text: string): string | undefined {
   try {
-    const { message, data } = JSON.parse(text) as Refusal
+    const { message, data } = JSON.parse(text) as ErrorBody
     if (typeof message !== 'string') return undefined
     const [row] = data?.rows ?? []
     return row ? `${message}: line ${row.line}: ${row.message}` : message

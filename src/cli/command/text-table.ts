@@ -1,6 +1,6 @@
 const MAX_WIDTH = 60
 
-/** Columns side by side, as psql does; long values are cut, because --json has them whole. */
+/** Aligned columns as in psql. Long values are cut; --json has them in full. */
 export function textTable(columns: readonly string[], rows: readonly (readonly string[])[]): string {
   const shown = rows.map((row) => row.map((cell) => cut(cell.replaceAll(/\s+/g, ' '))))
   const widths = columns.map((name, i) => Math.max(name.length, ...shown.map((row) => row[i]?.length ?? 0)))

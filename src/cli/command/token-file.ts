@@ -2,7 +2,7 @@ import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { makeDataDir } from '../../db/setup/embedded/data-dir.ts'
 
-/** Lets the command line tool of the same account talk to the server; as good as the admin password. */
+/** Holds an admin token for the command line tool of the same account; as powerful as the admin password. */
 const fileIn = (dataDir: string): string => join(dataDir, 'admin-token')
 
 export function readToken(dataDir: string): string | undefined {
@@ -20,7 +20,7 @@ export function writeToken(dataDir: string, token: string): void {
   renameSync(next, fileIn(dataDir))
 }
 
-/** Another server may have put its own token there since. */
+/** Keeps the file when another server has written its own token since. */
 export function removeToken(dataDir: string, token: string): void {
   if (readToken(dataDir) === token) rmSync(fileIn(dataDir), { force: true })
 }

@@ -14,7 +14,7 @@ const TYPES: Readonly<Record<string, string>> = {
   ndjson: 'application/x-ndjson',
 }
 
-/** By the flag, else by the name of the file. */
+/** From the flag, else from the file extension. */
 function formatOf(context: Context, file: string | undefined): string {
   const format = context.flag('format') ?? (extname(file ?? '').slice(1) || 'csv')
   if (typeof format !== 'string' || TYPES[format] === undefined)
@@ -22,7 +22,7 @@ function formatOf(context: Context, file: string | undefined): string {
   return format
 }
 
-/** Writes a table, or a filtered part of it, to a file or to standard output, as it comes. */
+/** Streams a table, or a filtered part of it, to a file or to stdout. */
 export async function exportTable(context: Context): Promise<number> {
   const [table, file, ...more] = context.args
   if (table === undefined || more.length > 0) throw new UsageError('usage: svc export <table> [<file>]')
@@ -43,7 +43,7 @@ export async function exportTable(context: Context): Promise<number> {
   return 0
 }
 
-/** Sends a file into a table: all of its rows, or none. */
+/** Imports a file into a table, all rows or none. */
 export async function importTable(context: Context): Promise<number> {
   const [table, file, ...more] = context.args
   if (table === undefined || file === undefined || more.length > 0) {

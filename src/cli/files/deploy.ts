@@ -14,16 +14,16 @@ const LISTED_AT_ONCE = 1_000
 const SENT_AT_ONCE = 4
 const ATTEMPTS = 3
 
-/** Uploads a folder as a deploy and makes it live. Until then, and after any failure, what was live stays live. */
+/** Uploads a folder as a deploy and promotes it. After a failure the previous deploy stays live. */
 export async function deploy(context: Context): Promise<number> {
   const [folder, ...more] = context.args
-  const wanted = context.flag('site')
-  if (folder === undefined || more.length > 0 || typeof wanted !== 'string') {
+  const idOrSlug = context.flag('site')
+  if (folder === undefined || more.length > 0 || typeof idOrSlug !== 'string') {
     throw new UsageError('usage: svc sites deploy <dir> --site <slug>')
   }
   const files = await filesOf(folder)
   if (!files.some(({ path }) => path === 'index.html')) throw new Error(`${folder} has no index.html`)
-  const site = await findSite(context, wanted)
+  const site = await findSite(context, idOrSlug)
   const deploys = `/api/admin/sites/${site.id}/deploys`
   const { id } = JSON.parse(await callAdmin(context, deploys, {})) as Deploy
   try {
@@ -40,18 +40,18 @@ export async function deploy(context: Context): Promise<number> {
   }
 }
 
-async function findSite(context: Context, wanted: string): Promise<Site> {
-  if (isUuid(wanted)) return JSON.parse(await callAdmin(context, `/api/admin/sites/${wanted}`)) as Site
+async function findSite(context: Context, idOrSlug: string): Promise<Site> {
+  if (isUuid(idOrSlug)) return JSON.parse(await callAdmin(context, `/api/admin/sites/${idOrSlug}`)) as Site
   for (let page = 1; ; page++) {
     const text = await callAdmin(context, `/api/admin/sites?perPage=100&page=${page}`)
     const { sites, totalCount } = JSON.parse(text) as { sites: Site[]; totalCount: number }
-    const found = sites.find(({ slug }) => slug === wanted)
+    const found = sites.find(({ slug }) => slug === idOrSlug)
     if (found) return found
-    if (page * 100 >= totalCount) throw new Error(`site not found: ${wanted}`)
+    if (page * 100 >= totalCount) throw new Error(`site not found: ${idOrSlug}`)
   }
 }
 
-/** The server takes over what it has; the rest must travel. */
+/** The files that the server does not have yet. */
 async function missingOf(context: Context, at: string, files: readonly LocalFile[]): Promise<LocalFile[]> {
   const missing = new Set<string>()
   for (let i = 0; i < files.length; i += LISTED_AT_ONCE) {
@@ -77,7 +77,7 @@ async function sendAll(context: Context, at: string, files: readonly LocalFile[]
   }
 }
 
-/** A connection that breaks is no reason to give a whole deploy up. */
+/** Retries, so that one broken connection does not fail the whole deploy. */
 async function sendOne(context: Context, at: string, file: LocalFile, progress: Progress): Promise<void> {
   for (let attempt = 1; ; attempt++) {
     let bytes = 0

@@ -5,7 +5,7 @@ import { join, relative, sep } from 'node:path'
 
 export type LocalFile = { path: string; from: string; size: number; sha256: string }
 
-/** The files of a folder with their hashes, by path; what belongs to version control is not part of a site. */
+/** The files of a folder with their hashes, sorted by path, without `.git`. */
 export async function filesOf(root: string): Promise<LocalFile[]> {
   const entries = await readdir(root, { recursive: true, withFileTypes: true }).catch(() => {
     throw new Error(`${root} is no folder that can be read`)

@@ -1,7 +1,7 @@
 const WIDTH = 30
 const DRAW_EVERY_MS = 100
 
-/** A bar on the terminal's error output; silent where nobody watches. */
+/** A progress bar on stderr; silent unless stderr is a terminal. */
 export class Progress {
   readonly #totalBytes: number
   readonly #totalFiles: number

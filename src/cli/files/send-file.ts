@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs'
 import type { Context } from '../command/command.ts'
 import { fetchAdmin } from '../command/server-api.ts'
 
-/** Uploads a file as a form, streamed from disk; resolves to the text of the answer. */
+/** Uploads a file as a form, streamed from disk; resolves to the response text. */
 export async function sendFile(
   context: Context,
   path: string,

@@ -5,7 +5,7 @@ export type LogFormat = (observation: Observation, at: number) => string
 let stampedSecond = 0
 let stamp = ''
 
-/** Busy servers log many lines within one second; they share the text of it. */
+/** Caches the text of the current second, which many lines share. */
 function isoTime(at: number): string {
   const second = Math.floor(at / 1000)
   if (second !== stampedSecond) {
@@ -15,7 +15,7 @@ function isoTime(at: number): string {
   return `${stamp}${String(at - second * 1000).padStart(3, '0')}Z`
 }
 
-/** Every request makes a line, so plain values are written by hand and only the others by JSON.stringify. */
+/** Plain strings skip JSON.stringify, because every request logs a line. */
 const NEEDS_ESCAPE = /[^\x20-\x21\x23-\x5b\x5d-\x7e]/
 
 const jsonString = (text: string): string => (NEEDS_ESCAPE.test(text) ? JSON.stringify(text) : `"${text}"`)
@@ -45,5 +45,5 @@ export const textLine: LogFormat = (observation, at) => {
   return `${line}\n`
 }
 
-/** A line break in a message must not be able to forge another line. */
+/** Escapes line breaks, so that a message cannot forge another line. */
 const printable = (text: string): string => (text.includes('\n') || text.includes('\r') ? JSON.stringify(text) : text)

@@ -15,11 +15,11 @@ export type Log = {
 
 const RANK: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 }
 
-/** What the server says goes to stdout and to the ring buffer; stderr is kept for the sentence of a failed start. */
+/** Writes observations to stdout and to the ring buffer; stderr is only for the reason of a failed start. */
 export function createLog(config: LogConfig, stream = process.stdout): Log {
   const ring = createRing(config.buffer_size)
   const format = config.format === 'text' ? textLine : jsonLine
-  // Looking once at the finished line costs a fraction of looking at each of its values.
+  // Masking the finished line is several times faster than masking each value.
   const writer = createLineWriter(stream, (observation, at) => {
     const line = format(observation, at)
     return observation.verbatim ? line : redact(line)

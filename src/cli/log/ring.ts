@@ -5,7 +5,7 @@ export type Ring = { sink: Observe; entries(): LogEntry[] }
 
 type RingEntry = { at: number; observation: Observation }
 
-/** The last `size` observations, overwritten in a circle: keeping one costs no allocation beyond itself. */
+/** A ring buffer of the last `size` observations. */
 export function createRing(size: number, now: () => number = Date.now): Ring {
   const kept: RingEntry[] = []
   let next = 0
@@ -29,7 +29,7 @@ function entryOf({ at, observation }: RingEntry): LogEntry {
   }
 }
 
-/** Done when somebody reads, because nearly all entries are overwritten unread. */
+/** Masks on read, because most entries are overwritten unread. */
 const withoutSecrets = (attrs: NonNullable<Observation['attrs']>): NonNullable<Observation['attrs']> =>
   Object.fromEntries(
     Object.entries(attrs).map(([name, value]) => [name, typeof value === 'string' ? redact(value) : value]),

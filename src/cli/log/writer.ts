@@ -4,32 +4,32 @@ import type { LogFormat } from './lines.ts'
 
 const FLUSH_AFTER_MS = 50
 const FLUSH_AT_LINES = 256
-/** A reader that stopped reading must cost lines, not the server's memory. */
+/** Above this, lines are dropped instead of filling the memory. */
 const MAX_UNREAD_BYTES = 8 * 1024 * 1024
 
 export type LineWriter = { sink: Observe; flush(): void; flushNow(): void }
 
 /**
- * Lines are collected, then made and written together: a write for each would cost more than many requests do, and
- * making hundreds in a row costs a fraction of making each between two requests.
+ * Formats and writes lines in batches: a write per line would cost more than many requests, and formatting hundreds in a
+ * row is several times faster than one at a time.
  */
 export function createLineWriter(
   stream: NodeJS.WriteStream & { fd: number },
   format: LogFormat,
   now: () => number = Date.now,
 ): LineWriter {
-  let waiting: { observation: Observation; at: number }[] = []
+  let pending: { observation: Observation; at: number }[] = []
   let timer: NodeJS.Timeout | undefined
   let dropped = 0
-  stream.on('error', () => {}) // the reader is gone; there is nobody left to tell
+  stream.on('error', () => {}) // the reader is gone
 
   function flush(): void {
     clearTimeout(timer)
     timer = undefined
-    if (waiting.length === 0) return
+    if (pending.length === 0) return
     if (stream.writableLength > MAX_UNREAD_BYTES) {
-      dropped += waiting.length
-      waiting = []
+      dropped += pending.length
+      pending = []
       return
     }
     stream.write(takeLines())
@@ -42,19 +42,19 @@ export function createLineWriter(
       text += format({ message: 'log lines dropped: nobody read them', attrs }, now())
       dropped = 0
     }
-    for (const { observation, at } of waiting) text += format(observation, at)
-    waiting = []
+    for (const { observation, at } of pending) text += format(observation, at)
+    pending = []
     return text
   }
 
   return {
     sink(observation) {
-      waiting.push({ observation, at: now() })
-      if (waiting.length >= FLUSH_AT_LINES) flush()
+      pending.push({ observation, at: now() })
+      if (pending.length >= FLUSH_AT_LINES) flush()
       else timer ??= setTimeout(flush, FLUSH_AFTER_MS).unref()
     },
     flush,
-    /** For the end of the process, when streams no longer write. */
+    /** Writes synchronously, for the end of the process, when streams no longer write. */
     flushNow() {
       clearTimeout(timer)
       timer = undefined

@@ -6,7 +6,7 @@ export type BannerFacts = {
   database: string
   capabilities: readonly Capability[]
   warnings: readonly string[]
-  /** Only by the process that generated it, only once. */
+  /** Set only in the process that generated it. */
   adminPassword: string | undefined
 }
 

@@ -9,9 +9,9 @@ import type { BannerFacts } from './banner.ts'
 import { Peer } from './peer.ts'
 import type { Server } from './single.ts'
 
-/** What a worker receives before it starts. */
+/** Sent to a worker before it starts. */
 export type Assignment = { workers: number; embeddedUrl: string | undefined }
-/** What a worker reports when it serves. */
+/** Sent by a worker when it serves. */
 export type Ready = { url: string; facts: BannerFacts }
 
 type Worker = { forked: Forked; peer: Peer; isServing: boolean; ended: Promise<void> }
@@ -19,10 +19,9 @@ type Worker = { forked: Forked; peer: Peer; isServing: boolean; ended: Promise<v
 /** A worker that lived shorter than this is replaced after a delay. */
 const SHORT_LIFE_MS = 10_000
 const MAX_DELAY_MS = 10_000
-/** For the answer of a worker. */
 const REQUEST_TIMEOUT_MS = 5_000
 
-/** A worker ended without a reason of its own. */
+/** A worker exited without reporting a reason. */
 class WorkerExited extends Error {}
 
 /** Several processes on one port; see docs/decisions/workers.md. */
@@ -41,7 +40,7 @@ export class Cluster implements Server {
     this.#embedded = embedded
   }
 
-  /** The first worker starts before the others: it migrates the database and sets the admin password for all of them. */
+  /** The first worker starts alone, because it migrates the database and sets the admin password. */
   static async start(
     config: Config,
     { argv, observe, progress }: { argv: readonly string[]; observe: Observe; progress: (line: string) => void },
@@ -82,8 +81,8 @@ export class Cluster implements Server {
   }
 
   /**
-   * One after another: while one lets its requests end, the others take what comes. Each waits at most its share of
-   * the time for the one before.
+   * Stops workers one after another: while one drains, the remaining ones accept requests. Each drain delays the next by at
+   * most its share of the shutdown time.
    */
   async close(): Promise<void> {
     this.#isStopping = true
@@ -107,8 +106,8 @@ export class Cluster implements Server {
     if (stdout) forwardLines(stdout, process.stdout)
     if (stderr) forwardLines(stderr, process.stderr)
     const assignment: Assignment = { workers: this.#config.server.workers, embeddedUrl: this.#embedded?.url }
-    peer.answer('assignment', () => assignment)
-    peer.answer('everyone', (kind) => this.#requestAll(String(kind)))
+    peer.onRequest('assignment', () => assignment)
+    peer.onRequest('all workers', (kind) => this.#requestAll(String(kind)))
     return new Promise((resolve, reject) => {
       const ended = new Promise<void>((left) => {
         forked.once('exit', (code, signal) => {
@@ -122,10 +121,10 @@ export class Cluster implements Server {
       })
       const worker: Worker = { forked, peer, isServing: false, ended }
       this.#workers.add(worker)
-      peer.answer('failed', (reason) => reject(new Error(String(reason))))
-      peer.answer('ready', (ready) => {
+      peer.onRequest('failed', (reason) => reject(new Error(String(reason))))
+      peer.onRequest('ready', (ready) => {
         worker.isServing = true
-        // It was still starting when the others were stopped.
+        // The cluster was stopped while this worker was starting.
         if (this.#isStopping) peer.request('stop').catch(() => {})
         resolve(ready as Ready)
       })
@@ -143,7 +142,7 @@ export class Cluster implements Server {
     setTimeout(() => this.#startAgain(), delayMs)
   }
 
-  /** One that says why it cannot start ends the start of all; one that was killed meanwhile is replaced as at any time. */
+  /** A worker that reports a reason fails the whole start; one that was killed is replaced. */
   async #startAnother(): Promise<void> {
     await this.#startWorker().catch((error: unknown) => {
       if (!(error instanceof WorkerExited)) throw error
@@ -170,7 +169,7 @@ export class Cluster implements Server {
     return [...this.#workers].filter(({ isServing }) => isServing)
   }
 
-  /** A worker that is just ending gives no answer. */
+  /** Skips workers that do not respond because they are exiting. */
   async #requestAll(kind: string): Promise<unknown[]> {
     const answers = await Promise.allSettled(this.#serving.map(({ peer }) => peer.request(`own ${kind}`)))
     return answers.flatMap((answer) =>
@@ -187,7 +186,7 @@ export class Cluster implements Server {
   }
 }
 
-/** Whole lines, so that those of several processes do not run into each other. */
+/** Forwards whole lines, so that lines of several processes do not mix. */
 function forwardLines(from: Readable, to: Writable): void {
   let rest = ''
   from.setEncoding('utf8')

@@ -1,6 +1,6 @@
 import type { Config } from '../../config/config.ts'
 
-/** What is bounded for the whole server is divided among its workers. */
+/** Divides the limits of the whole server among its workers. */
 export function limitsOf(config: Config, workers: number): Config {
   const share = (whole: number, least: number): number => Math.max(least, Math.floor(whole / workers))
   return {

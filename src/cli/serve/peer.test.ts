@@ -24,22 +24,22 @@ test('a worker that hangs costs its own figures and nobody else the answer', asy
   const [asking, hanging] = [channel(), channel()]
   const workers = [asking, hanging].map(({ toWorker }) => new Peer(toWorker, 5_000))
   const first = workers[0] as Peer
-  first.answer('everyone', async () => {
+  first.onRequest('all workers', async () => {
     const [own, other] = workers.map((worker) => settled(worker.request('own figures')))
     const heard = await own
     t.mock.timers.tick(5_000)
     return [heard, await other]
   })
   const worker = new Peer(asking.toParent)
-  worker.answer('own figures', () => 7)
-  assert.deepEqual(await worker.request('everyone'), [{ value: 7 }, { message: 'no answer: own figures' }])
+  worker.onRequest('own figures', () => 7)
+  assert.deepEqual(await worker.request('all workers'), [{ value: 7 }, { message: 'no answer: own figures' }])
 })
 
 test('a worker waits for its parent as long as that takes', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const { toWorker, toParent } = channel()
   let answer: (value: unknown) => void = () => {}
-  new Peer(toWorker, 5_000).answer('assignment', () => new Promise((resolve) => (answer = resolve)))
+  new Peer(toWorker, 5_000).onRequest('assignment', () => new Promise((resolve) => (answer = resolve)))
   const asked = new Peer(toParent).request('assignment')
   await new Promise(setImmediate)
   t.mock.timers.tick(3_600_000)

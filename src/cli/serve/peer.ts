@@ -1,84 +1,84 @@
 import { reasonOf } from '../../core/errors.ts'
 
-/** The channel that node keeps between a process and its parent; `process` and `cluster.Worker` both are one. */
+/** The IPC channel between a process and its parent: `process` or a `cluster.Worker`. */
 export type PeerChannel = {
   send?(message: object, sent: (error: Error | null) => void): unknown
-  on(event: 'message', heard: (message: unknown) => void): unknown
+  on(event: 'message', listener: (message: unknown) => void): unknown
 }
 
 type Message =
-  | { svc: 'question'; id: number; kind: string; about: unknown }
-  | { svc: 'answer'; id: number; value?: unknown; failure?: string }
+  | { svc: 'request'; id: number; kind: string; params: unknown }
+  | { svc: 'response'; id: number; value?: unknown; failure?: string }
 
 const isMessage = (message: unknown): message is Message =>
   typeof message === 'object' && message !== null && 'svc' in message
 
-type Answer = Extract<Message, { svc: 'answer' }>
+type Result = Pick<Extract<Message, { svc: 'response' }>, 'value' | 'failure'>
 
 /**
- * Questions and answers between two processes of one server. A parent gives a worker, which may hang, only so much
- * time. A worker waits for its parent as long as that takes: without one it ends anyway.
+ * Requests and responses between two processes of one server. A parent passes a timeout, because a worker may hang. A
+ * worker waits for its parent without a timeout, because it exits with its parent.
  */
 export class Peer {
   readonly #channel: PeerChannel
-  readonly #patienceMs: number | undefined
-  readonly #answers = new Map<string, (about: unknown) => unknown>()
-  readonly #waiting = new Map<number, (onRequest: Omit<Answer, 'svc' | 'id'>) => void>()
+  readonly #timeoutMs: number | undefined
+  readonly #handlers = new Map<string, (params: unknown) => unknown>()
+  readonly #pending = new Map<number, (result: Result) => void>()
   #lastId = 0
   #isGone = false
 
-  constructor(channel: PeerChannel, patienceMs?: number) {
+  constructor(channel: PeerChannel, timeoutMs?: number) {
     this.#channel = channel
-    this.#patienceMs = patienceMs
+    this.#timeoutMs = timeoutMs
     channel.on('message', (message) => {
       if (!isMessage(message)) return
-      if (message.svc === 'question') void this.#answer(message)
-      else this.#waiting.get(message.id)?.(message)
+      if (message.svc === 'request') void this.#respond(message)
+      else this.#pending.get(message.id)?.(message)
     })
   }
 
-  /** What the other side hears when it asks. */
-  answer(kind: string, answer: (about: unknown) => unknown): void {
-    this.#answers.set(kind, answer)
+  /** Sets the handler for requests of the other process. */
+  onRequest(kind: string, handler: (params: unknown) => unknown): void {
+    this.#handlers.set(kind, handler)
   }
 
-  /** Rejects with what the other side says went wrong, when it says nothing in time, or is gone. */
-  request(kind: string, about?: unknown): Promise<unknown> {
+  /** Rejects with the other process's failure, after the timeout, or when the other process has exited. */
+  request(kind: string, params?: unknown): Promise<unknown> {
     if (this.#isGone) return Promise.reject(new Error(`nobody to ask: ${kind}`))
     const id = ++this.#lastId
     return new Promise((resolve, reject) => {
-      const heard = ({ value, failure }: Omit<Answer, 'svc' | 'id'>): void => {
+      const finish = ({ value, failure }: Result): void => {
         clearTimeout(timer)
-        this.#waiting.delete(id)
+        this.#pending.delete(id)
         if (failure === undefined) resolve(value)
         else reject(new Error(failure))
       }
       const timer =
-        this.#patienceMs === undefined
+        this.#timeoutMs === undefined
           ? undefined
-          : setTimeout(() => heard({ failure: `no answer: ${kind}` }), this.#patienceMs)
-      this.#waiting.set(id, heard)
-      this.#send({ svc: 'question', id, kind, about })
+          : setTimeout(() => finish({ failure: `no answer: ${kind}` }), this.#timeoutMs)
+      this.#pending.set(id, finish)
+      this.#send({ svc: 'request', id, kind, params })
     })
   }
 
-  /** The other side has ended: nobody waits for it any longer. */
+  /** The other process has exited: all pending requests fail. */
   gone(): void {
     this.#isGone = true
-    for (const heard of [...this.#waiting.values()]) heard({ failure: 'the process ended' })
+    for (const finish of [...this.#pending.values()]) finish({ failure: 'the process ended' })
   }
 
-  async #answer({ id, kind, about }: Extract<Message, { svc: 'question' }>): Promise<void> {
+  async #respond({ id, kind, params }: Extract<Message, { svc: 'request' }>): Promise<void> {
     try {
-      this.#send({ svc: 'answer', id, value: await this.#answers.get(kind)?.(about) })
+      this.#send({ svc: 'response', id, value: await this.#handlers.get(kind)?.(params) })
     } catch (error) {
-      this.#send({ svc: 'answer', id, failure: reasonOf(error) })
+      this.#send({ svc: 'response', id, failure: reasonOf(error) })
     }
   }
 
   /**
-   * A channel that is closed leads to a process that ended, or is about to be seen to. Without a callback node would make
-   * an event of it that ends this process too.
+   * Ignores a closed channel, because its process has exited and `gone` follows. Without the callback node would emit an
+   * `error` event that ends this process too.
    */
   #send(message: Message): void {
     try {

@@ -61,10 +61,9 @@ const listenFailure = ({ server: { host, port } }: Config, { code = '', message 
   `cannot listen on ${host} port ${port}: ${LISTEN_FAILURES[code] ?? message}`
 
 /**
- * Bodies and answers are memory outside of V8's heap. V8 counts what has come of them since the last full collection
- * against what the heap may grow by; the heap is small, so a few megabytes a second made a full collection every second,
- * on five threads. Now the heap may grow to four times its size before that; see docs/decisions/build-and-start.md. Not before
- * `onServing`: V8 refuses compiled code that was kept under other flags.
+ * Buffers of bodies and responses are outside of V8's heap but count against its growth limit. The heap is small, so a few
+ * megabytes a second caused a full collection every second, on five threads. The flag lets the heap grow to four times its
+ * size first; see docs/decisions/build-and-start.md. Must run after `onServing`: V8 rejects code cached under other flags.
  */
 export function collectRarely(): void {
   setFlagsFromString('--heap-growing-percent=300')

@@ -7,18 +7,18 @@ import { limitsOf } from './limits.ts'
 import { Peer } from './peer.ts'
 import { collectRarely, explainStart, factsOf, forceExitAfter, watchForBugs } from './single.ts'
 
-/** One worker process of `svc start --workers N`: serves until its parent tells it to stop. */
+/** Runs one worker process of `svc start --workers N` until its parent stops it. */
 export async function serveAsWorker(context: Context): Promise<number> {
   const { config } = context.config()
   const log = createLog(config.log)
   const parent = new Peer(process)
-  // The parent decides who stops when; a terminal sends its signals to all of them.
+  // Ignored, because the parent stops its workers; a terminal signals all processes.
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => {})
   watchForBugs(log)
   const { workers, embeddedUrl } = (await parent.request('assignment')) as Assignment
   const askAllWorkers: Peers = (kind, own) => {
-    parent.answer(`own ${kind}`, own)
-    return async () => (await parent.request('everyone', kind)) as ReturnType<typeof own>[]
+    parent.onRequest(`own ${kind}`, own)
+    return async () => (await parent.request('all workers', kind)) as ReturnType<typeof own>[]
   }
   try {
     const progress = context.json ? () => {} : context.print
@@ -29,9 +29,9 @@ export async function serveAsWorker(context: Context): Promise<number> {
       askAllWorkers,
       embeddedUrl,
     })
-    parent.answer('issue admin token', () => app.issueAdminToken())
-    parent.answer('end admin token', (token) => app.endAdminToken(String(token)))
-    parent.answer('stop', () => {
+    parent.onRequest('issue admin token', () => app.issueAdminToken())
+    parent.onRequest('end admin token', (token) => app.endAdminToken(String(token)))
+    parent.onRequest('stop', () => {
       forceExitAfter(config.server.shutdown_timeout + 10)
       void app.close().then(() => {
         log.flush()

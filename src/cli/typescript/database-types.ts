@@ -9,11 +9,11 @@ type Document = {
 
 const ENUM = 'Enum.'
 
-/** A list is one of several kinds of pages; their items are the same. */
+/** A list may be one of several kinds of pages with the same items. */
 const rowOf = (list: JsonSchema | undefined): JsonSchema | undefined =>
   (list?.anyOf?.[0] ?? list)?.properties?.['items']?.items
 
-/** The tables and functions of an OpenAPI document of the server, as one TypeScript file. */
+/** A TypeScript file with the tables and functions of the server's OpenAPI document. */
 export function typesOf({ paths, components: { schemas } }: Document): string {
   const named = (prefix: string) =>
     Object.entries(paths).flatMap(([path, item]) => {
@@ -71,7 +71,7 @@ const key = (name: string): string => (/^[A-Za-z_$][\w$]*$/.test(name) ? name : 
 const comment = (words: string, indent: string): string =>
   `${indent}/** ${words.replaceAll('*/', '*\\/').replaceAll('\n', ' ')} */\n`
 
-/** JSON Schema as TypeScript writes it. */
+/** Prints JSON Schema as TypeScript. */
 class Printer {
   readonly #names: ReadonlyMap<string, string>
 

@@ -3,7 +3,7 @@ import { type Context, UsageError } from '../command/command.ts'
 import { callAdmin } from '../command/server-api.ts'
 import { typesOf } from './database-types.ts'
 
-/** TypeScript types of the live schema, as the server describes it. */
+/** Prints or writes TypeScript types made from the server's OpenAPI document. */
 export async function writeTypes(context: Context): Promise<number> {
   const out = context.flag('out')
   if (context.args.length > 0) throw new UsageError('usage: svc types [--out <file>]')

@@ -7,7 +7,7 @@ import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../db.ts'
 import type { Sql } from '../sql.ts'
 import { GiveUp, RetryIn } from './failure.ts'
-import { type ClaimedItem, type ItemClaim, asyncCommit, genericPlan, type QueueRows, queueRows } from './rows.ts'
+import { asyncCommit, type ClaimedItem, genericPlan, type ItemClaim, type QueueRows, queueRows } from './rows.ts'
 
 const LONGEST_BACK_OFF_MS = 5000
 const KEPT_ERROR_CHARACTERS = 1000
@@ -152,11 +152,7 @@ export class Worker {
 
   async #claimOnce(): Promise<void> {
     const { db, workerId, isStopping, onSuccess } = this.#host
-    const [{ free, taken, counts: running }, perGroup, leaseSeconds] = [
-      this.#slots,
-      this.#perGroup,
-      this.#leaseSeconds,
-    ]
+    const [{ free, taken, counts: running }, perGroup, leaseSeconds] = [this.#slots, this.#perGroup, this.#leaseSeconds]
     const settling = this.#running.size - taken
     this.#hasMore = true
     if (isStopping() || free <= 0 || settling >= SETTLING_PER_SLOT * this.#options.concurrency) return

@@ -30,11 +30,11 @@ export function mergedColumns(on: readonly Column[], written: readonly Column[])
 const EXCLUDED = new Ident('excluded')
 
 /** The ON CONFLICT clause; the RETURNING after it must contain `replaced`. */
-export function onConflictClause(view: TableView, { on, merged }: Conflict, log: Appender): Sql {
-  const target = sql` on conflict (${names(on)}) do`
-  if (merged.length === 0) return sql`${target} nothing`
+export function onConflictClause(target: TableView, { on, merged }: Conflict, log: Appender): Sql {
+  const clause = sql` on conflict (${names(on)}) do`
+  if (merged.length === 0) return sql`${clause} nothing`
   const set = merged.map(({ ident }) => sql`${ident} = ${EXCLUDED}.${ident}`)
-  return sql`${target} update set ${join(set, COMMA)} where svc.note_replaced(${oldImage(view, log)})`
+  return sql`${clause} update set ${join(set, COMMA)} where svc.note_replaced(${oldImage(target, log)})`
 }
 
 /** The image of the existing row; null for a new one. */

@@ -49,7 +49,7 @@ test('before the first load the schema is 503', () => {
   )
 })
 
-test('a reload asked for during a load begins after it, and is shared', async () => {
+test('a reload requested during a load begins after it, and is shared', async () => {
   const { cache, state } = setUp()
   state.hold = true
   const first = cache.reload()

@@ -2,23 +2,23 @@ import { reasonOf, unavailable } from '../../core/errors.ts'
 import type { ObservedMessage } from '../../core/observations.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db, Notifications } from '../db.ts'
-import { Loop, clamp } from '../loop.ts'
+import { clamp, Loop } from '../loop.ts'
 import { databaseRefusal } from '../pg-errors.ts'
 import { createFingerprint, createIntrospection, type LoadedSchema } from './introspect/introspect.ts'
 import type { Schema, SchemaCache } from './snapshot.ts'
 import { SCHEMA_CHANNEL } from './trigger.ts'
 
 type FollowedSchemaOptions = {
-  /** What changes between the mark and the schema makes the next check load again, never the other way round. */
+  /** Reads the fingerprint before the schema, so that a change between the two makes the next check load again. */
   load: () => Promise<LoadedSchema>
-  /** The mark of this moment, a cheap text that changes whenever `load` would answer something else. */
+  /** A cheap text that changes whenever `load` would return another schema. */
   fingerprint: () => Promise<string>
   listen: Notifications['listen']
   observe: Observe
   pollMs?: number
 }
 
-/** The cache of a server: loaded, and following the database until it is stopped. */
+/** Loads the server's schema cache, which follows the database until it is stopped. */
 export async function openSchemaCache(options: {
   db: Db & Notifications
   schemas: readonly string[]
@@ -72,10 +72,10 @@ export class FollowedSchema implements SchemaCache {
     })
   }
 
-  /** Loads the first snapshot and follows the database from then on. */
+  /** Loads the first snapshot, then follows the database. */
   async start(): Promise<void> {
     const loadSoon = (): void => this.#loads.pokeIn(clamp(DEBOUNCE_MS, this.#lastLoadMs, MAX_DEBOUNCE_MS))
-    // Listening first: DDL between the load and the LISTEN would go unnoticed.
+    // Listen first, so that DDL between the load and the LISTEN is noticed.
     this.#unlisten = await this.#options.listen(SCHEMA_CHANNEL, loadSoon, loadSoon)
     await this.reload().catch((error: unknown) => {
       const reason = databaseRefusal(error) ?? reasonOf(error)
@@ -103,8 +103,8 @@ export class FollowedSchema implements SchemaCache {
     return this.read()
   }
 
-  onChange(heard: (schema: Schema) => void): void {
-    this.#listeners.push(heard)
+  onChange(listener: (schema: Schema) => void): void {
+    this.#listeners.push(listener)
   }
 
   async #load(): Promise<undefined> {
@@ -114,9 +114,9 @@ export class FollowedSchema implements SchemaCache {
     this.#lastLoadMs = performance.now() - startedAt
     const attrs = { tables: loaded.schema.tables.size, ms: Math.round(this.#lastLoadMs) }
     this.#options.observe({ message: 'schema loaded', attrs })
-    for (const heard of this.#listeners) {
+    for (const listener of this.#listeners) {
       try {
-        heard(loaded.schema)
+        listener(loaded.schema)
       } catch (error) {
         this.#options.observe({ message: 'schema listener failed', attrs: { error: reasonOf(error) } })
       }
@@ -125,10 +125,10 @@ export class FollowedSchema implements SchemaCache {
 
   async #check(): Promise<undefined> {
     const startedAt = performance.now()
-    const mark = await this.#options.fingerprint()
+    const fingerprint = await this.#options.fingerprint()
     this.#lastCheckMs = performance.now() - startedAt
-    // Rather what was true a moment ago than nothing: a load that failed is tried again soon.
-    if (mark !== this.#current?.fingerprint) await this.#loads.next().catch(() => {})
+    // If the load fails, the old snapshot stays; the load is retried soon.
+    if (fingerprint !== this.#current?.fingerprint) await this.#loads.next().catch(() => {})
   }
 
   #warn(message: ObservedMessage, error: unknown): void {

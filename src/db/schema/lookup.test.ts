@@ -135,7 +135,7 @@ test('a role sees the columns it may select; the server itself sees all', () => 
   assert.deepEqual(names('none'), ['id', 'secret'])
 })
 
-test('privileges are asked per role', () => {
+test('privileges are checked per role', () => {
   const notes = table('public', 'notes', {
     privileges: { svc_anon: new Set(), svc_authenticated: new Set<Privilege>(['select', 'insert']) },
   })

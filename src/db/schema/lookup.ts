@@ -6,17 +6,17 @@ export const findTable = (schema: Schema, name: string): Table | undefined => fi
 
 const byOid = new WeakMap<Schema, ReadonlyMap<number, Table>>()
 
-/** A table whatever it is called now. */
+/** A table by its oid, also after a rename. */
 export function tableByOid(schema: Schema, oid: number): Table | undefined {
-  const known = byOid.get(schema) ?? new Map([...schema.tables.values()].map((table) => [table.oid, table]))
-  byOid.set(schema, known)
-  return known.get(oid)
+  const tables = byOid.get(schema) ?? new Map([...schema.tables.values()].map((table) => [table.oid, table]))
+  byOid.set(schema, tables)
+  return tables.get(oid)
 }
 
 /** Every overload of `name` or `schema.name`, fewest parameters first; empty when there is none. */
 export const findFunctions = (schema: Schema, name: string): readonly Fn[] => find(schema, schema.functions, name) ?? []
 
-/** A table whose own name has a dot never hides the one that is really qualified by that schema. */
+/** `schema.table` wins over a table whose own name contains a dot. */
 function find<T>(schema: Schema, map: ReadonlyMap<string, T>, name: string): T | undefined {
   const qualified = name.includes('.') ? map.get(name) : undefined
   if (qualified !== undefined) return qualified
@@ -41,22 +41,22 @@ export const isVisible = (table: Table, role: DatabaseRole): boolean =>
 
 export const mayExecute = (fn: Fn, role: DatabaseRole): boolean => role === 'none' || fn.executableBy.has(role)
 
-/** The relation a client means by `name`; a relation's own field name wins over another one's alias. */
+/** The relation called `name`; a field name wins over an alias of another relation. */
 export const findRelation = (table: Table, name: string): Relation | undefined =>
   table.relations.find((relation) => relation.fieldName === name) ??
   table.relations.find((relation) => relation.names.includes(name))
 
 /**
- * Runs `attempt` on the snapshot, which may lag behind the database by a moment: a miss, which it answers with nothing,
- * looks once before it is believed. Looks are shared and spaced, so a flood of misses costs a few of them a second.
+ * Runs `attempt` on the snapshot, which may lag behind the database. If it finds nothing, refreshes the snapshot and tries
+ * once more. Refreshes are shared and rate-limited, so a flood of misses costs a few of them a second.
  */
 export async function findOrRefresh<T>(
   cache: SchemaCache,
   attempt: (schema: Schema) => T | undefined | Promise<T | undefined>,
 ): Promise<T | undefined> {
-  const known = cache.read()
-  const answer = await attempt(known)
-  if (answer !== undefined) return answer
+  const current = cache.read()
+  const found = await attempt(current)
+  if (found !== undefined) return found
   const fresh = await cache.refreshIfStale()
-  return fresh === known ? undefined : attempt(fresh)
+  return fresh === current ? undefined : attempt(fresh)
 }

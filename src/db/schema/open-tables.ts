@@ -4,27 +4,27 @@ import type { Schema, SchemaCache } from './snapshot.ts'
 
 const WRITES = ['insert', 'update', 'delete'] as const
 
-/** Tables that everybody may write, because nothing says otherwise: `schema.table`. */
+/** Tables that anonymous callers may write, because they have no row level security: `schema.table`. */
 const openTables = (schema: Schema): string[] =>
   [...schema.tables]
     .filter(([, { kind }]) => kind === 'table' || kind === 'partitioned_table' || kind === 'foreign_table')
     .filter(([, { rlsEnabled, privileges }]) => !rlsEnabled && WRITES.some((write) => privileges.svc_anon.has(write)))
     .map(([key]) => key)
 
-/** For the operator; undefined when there is nothing to say. */
+/** For the operator; undefined when there is no open table. */
 export function openTablesWarning(schema: Schema): string | undefined {
   const names = openTables(schema)
   if (names.length === 0) return undefined
   return `anybody may write to ${listed(names)}: no row level security; enable it, or set api.anonymous to read or none`
 }
 
-/** Tells of each open table once, when it is first seen. */
+/** Logs each open table once, when it is first seen. */
 export function reportOpenTables(cache: SchemaCache, observe: Observe): void {
-  const told = new Set<string>()
+  const reported = new Set<string>()
   const report = (schema: Schema): void => {
     for (const table of openTables(schema)) {
-      if (told.has(table)) continue
-      told.add(table)
+      if (reported.has(table)) continue
+      reported.add(table)
       observe({
         message: 'anybody may write to a table: it has no row level security',
         attrs: { table },

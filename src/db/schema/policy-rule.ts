@@ -1,8 +1,8 @@
 import { catalogueExpression, EMPTY, join, OR, type Sql, sql } from '../sql.ts'
 
 /**
- * PostgreSQL's own rule over one row: one permissive policy must hold, and every restrictive one; none at all means no.
- * Where policies answer null, so may the rule, which means no too.
+ * PostgreSQL's rule for one row: at least one permissive policy and every restrictive one must hold; without a permissive
+ * policy it is false. Policies may be null, and then the rule is null, which counts as false.
  */
 export function policyRule(policies: readonly { permissive: boolean; expression: string }[]): Sql {
   const of = (permissive: boolean): Sql[] =>

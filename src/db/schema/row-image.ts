@@ -2,20 +2,20 @@ import { COMMA, Ident, join, type Sql, sql } from '../sql.ts'
 import type { Schema, Table } from './snapshot.ts'
 import { fromGeoJson, isSpatial } from './spatial/convert.ts'
 
-/** Policies and filters are evaluated over a row that goes by its table's own name, as pg_get_expr writes it. */
+/** Policies and filters refer to the row by its table's name, as pg_get_expr writes it. */
 export const rowAlias = (table: Table): Ident => new Ident(table.name)
 
 /** A table and the snapshot it belongs to. */
 export type TableInSchema = { readonly schema: Schema; readonly table: Table }
 
-/** JSON as the change log keeps it, as a row of its table under the table's name. */
+/** JSON of the change log as a row of its table, under the table's name. */
 export function rowImage({ schema, table }: TableInSchema, json: Sql): Sql {
   const columns = [...table.columns.values()]
   const spatial = columns.filter(isSpatial)
   if (spatial.length === 0) {
     return sql`pg_catalog.jsonb_populate_record(null::${table.ident}, ${json}) as ${rowAlias(table)}`
   }
-  // GeoJSON does not say its reference system, so PostGIS would take another one than the column's.
+  // GeoJSON names no reference system, so PostGIS would not use the column's.
   const base = join(
     columns.map((column) =>
       isSpatial(column) ? fromGeoJson(schema, column, memberText(json, column.name)) : sql`null`,

@@ -4,7 +4,7 @@ import type { Column, JsonForm, Schema, Table } from './snapshot.ts'
 import { isSpatial, toGeoJson } from './spatial/convert.ts'
 import { columnsFor } from './viewer.ts'
 
-/** Whether JSON shows values of this type in another form than PostgreSQL would. */
+/** Whether our JSON of this type differs from PostgreSQL's. */
 export const isConverted = (type: JsonForm): boolean => isSpatial(type) || type.isVector
 
 /** A value of the type as it appears in JSON. */
@@ -14,11 +14,11 @@ export function valueJson(schema: Schema, type: JsonForm, value: Sql): Sql {
   return type.isVector ? sql`${value}::text::pg_catalog.json` : value
 }
 
-/** The same of a row's column. */
+/** A column's value as it appears in JSON. */
 export const columnJson = (schema: Schema, column: Column, alias: Ident): Sql =>
   valueJson(schema, column, sql`${alias}.${column.ident}`)
 
-/** The same under the column's own name. */
+/** As columnJson, under the column's name. */
 const jsonColumn = (schema: Schema, column: Column, alias: Ident): Sql => {
   const value = columnJson(schema, column, alias)
   return isConverted(column) ? sql`${value} as ${column.ident}` : value
@@ -30,7 +30,7 @@ export const jsonColumns = (schema: Schema, columns: readonly Column[], alias: I
     COMMA,
   )
 
-/** All columns of a row in their JSON form; undefined when that is the form they have anyway. */
+/** All columns of a row in their JSON form; undefined when that is PostgreSQL's own. */
 export function convertedRow(schema: Schema, table: Table, alias: Ident): Sql | undefined {
   const columns = [...table.columns.values()]
   return columns.some(isConverted) ? jsonColumns(schema, columns, alias) : undefined
@@ -40,13 +40,13 @@ export function convertedRow(schema: Schema, table: Table, alias: Ident): Sql | 
 export const rowJson = (schema: Schema, table: Table, role: DatabaseRole, alias: Ident): Sql =>
   rowObject(schema, table, role, alias, sql`pg_catalog.to_json`, sql`'{}'::pg_catalog.json`)
 
-/** The same as jsonb, for the change log. */
+/** As rowJson, as jsonb for the change log. */
 export const rowJsonb = (schema: Schema, table: Table, role: DatabaseRole, alias: Ident): Sql =>
   rowObject(schema, table, role, alias, sql`pg_catalog.to_jsonb`, sql`'{}'::pg_catalog.jsonb`)
 
 function rowObject(schema: Schema, table: Table, role: DatabaseRole, alias: Ident, convert: Sql, nothing: Sql): Sql {
   const columns = columnsFor(table, role)
-  // Most tables are shown whole and as they are; that needs no subselect.
+  // Most tables need no conversion, and so no subselect.
   if (columns.length === table.columns.size && !columns.some(isConverted)) return sql`${convert}(${alias}.*)`
   return columns.length > 0
     ? sql`(select ${convert}(j.*) from (select ${jsonColumns(schema, columns, alias)}) as j)`

@@ -1,7 +1,7 @@
 import type { DatabaseRole } from '../../core/identity.ts'
 import type { Ident } from '../sql.ts'
 
-/** The database's shape as one immutable value. Requests read it once and see one schema from start to end. */
+/** The database's schema as one immutable value. A request reads it once and uses it to its end. */
 export type Schema = {
   /** Keyed `schema.table`, in catalogue order. */
   readonly tables: ReadonlyMap<string, Table>
@@ -14,7 +14,7 @@ export type Schema = {
   readonly pgTrgm: { version: string; schema: string } | undefined
   /** PostgreSQL's server_version_num, e.g. 150018. */
   readonly serverVersion: number
-  /** Sentences for the operator: views without security_invoker over RLS tables and the like. */
+  /** Warnings for the operator, e.g. about views without security_invoker over RLS tables. */
   readonly warnings: readonly string[]
   readonly builtAt: Date
 }
@@ -22,7 +22,7 @@ export type Schema = {
 export type TableKind = 'table' | 'view' | 'materialized_view' | 'partitioned_table' | 'foreign_table'
 export type Privilege = 'select' | 'insert' | 'update' | 'delete'
 
-/** What each request role may do; role `none` (the server itself) may do everything. */
+/** The privileges of each request role; role `none` (the server itself) has all. */
 export type Privileges<P extends Privilege> = Readonly<Record<Exclude<DatabaseRole, 'none'>, ReadonlySet<P>>>
 
 export type Table = {
@@ -40,7 +40,7 @@ export type Table = {
   readonly relations: readonly Relation[]
   readonly checkConstraints: readonly { name: string; definition: string }[]
   readonly indexes: readonly Index[]
-  /** Unique indexes that decide what a conflict is: valid, not deferrable, on plain columns and all rows. */
+  /** Unique indexes usable in ON CONFLICT: valid, not deferrable, on plain columns and all rows. */
   readonly uniqueKeys: readonly { readonly name: string; readonly columns: readonly string[] }[]
   readonly rlsEnabled: boolean
   readonly rlsPolicies: readonly Policy[]
@@ -49,9 +49,9 @@ export type Table = {
   /** False for materialized views and views PostgreSQL cannot update by itself. */
   readonly insertable: boolean
   readonly updatable: boolean
-  /** A trigger of svc.watch() writes the change log, so the API must not append again. */
+  /** A trigger of svc.watch() writes the change log, so the API must not append too. */
   readonly watched: boolean
-  /** Writing to it, or to what a foreign key changes along with it, may run triggers or functions of the operator. */
+  /** A write to it, or to rows that a foreign key changes with it, may run triggers or functions of the operator. */
   readonly runsUserCode: boolean
 }
 
@@ -90,7 +90,7 @@ export type Column = {
   readonly privileges: Privileges<'select' | 'insert' | 'update'>
 }
 
-/** How values of a type look as JSON. */
+/** What decides the JSON form of a type. */
 export type JsonForm = Pick<Column, 'isGeometry' | 'isGeography' | 'isVector' | 'srid' | 'castType'>
 
 export type ForeignKey = {
@@ -103,7 +103,7 @@ export type ForeignKey = {
   readonly onDelete: string
 }
 
-/** One way to walk from a table to another over a foreign key. */
+/** A foreign key, from one of its two tables to the other. */
 export type Relation = {
   /** The foreign key's constraint name. */
   readonly constraint: string
@@ -150,11 +150,11 @@ export type Fn = {
   readonly isVoid: boolean
   /** The result is a row (composite type, record, TABLE or several OUT parameters), not a scalar. */
   readonly returnsRow: boolean
-  /** The table of the snapshot whose rows it returns. */
+  /** The table whose rows it returns, if it is in the snapshot. */
   readonly rowOf: Table | undefined
-  /** OUT, INOUT and TABLE parameters in order; empty when the type of the result says it all. */
+  /** OUT, INOUT and TABLE parameters in order; empty when the result type defines the columns. */
   readonly columns: readonly (JsonForm & { readonly name: string })[]
-  /** Of the result or of each of its values; undefined for types without a form, such as pseudo-types. */
+  /** Of the result, or of each row of a set; undefined for pseudo-types. */
   readonly resultForm: JsonForm | undefined
   readonly volatility: 'immutable' | 'stable' | 'volatile'
   /** Request roles that hold EXECUTE. */
@@ -177,13 +177,13 @@ export type Parameter = JsonForm & {
 export interface SchemaCache {
   /** The current snapshot; throws 503 `schema cache not ready` before the first load. */
   read(): Schema
-  /** Loads a new snapshot now; concurrent calls that start after this one began get a load that began after them. */
+  /** Loads a new snapshot. The load begins after the call; calls during a load share the next one. */
   reload(): Promise<Schema>
   /**
-   * A miss looks once before it says 404: resolves to a snapshot no older than this call, loading a new one only
-   * when the catalogue changed. Calls share checks, so a flood of misses costs the database a few cheap queries a second.
+   * For a name that was not found: resolves to a snapshot no older than this call, loading a new one only when the
+   * catalogue changed. Calls share checks, so a flood of misses costs the database a few cheap queries a second.
    */
   refreshIfStale(): Promise<Schema>
-  /** Runs after each swap. */
-  onChange(fn: (schema: Schema) => void): void
+  /** Called with each new snapshot. */
+  onChange(listener: (schema: Schema) => void): void
 }

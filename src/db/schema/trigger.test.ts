@@ -33,7 +33,7 @@ async function connectionTo(url: string, cleanups: (() => Promise<unknown>)[]) {
   return client
 }
 
-test('DDL from outside is seen by every server, long before it looks by itself', async () => {
+test('DDL from outside is seen by every server, long before its next poll', async () => {
   const one = await startServer()
   const two = await startServer({ on: one })
   const bothSee = (expected: RegExp, seconds = 20) =>
@@ -72,17 +72,17 @@ test('what changes the schema notifies, what does not is silent', async (t) => {
   const plain = `plain_${process.pid}`
   await client.query(`create role ${plain} nologin; grant create on schema public to ${plain}`)
   cleanups.push(() => client.query(`drop owned by ${plain}; drop role ${plain}`))
-  const heard: string[] = []
-  listener.on('notification', ({ payload }) => void heard.push(payload ?? ''))
+  const payloads: string[] = []
+  listener.on('notification', ({ payload }) => void payloads.push(payload ?? ''))
   await listener.query('listen svc_schema')
 
-  // Notifications arrive in the order of commits, so what is heard before the marker was caused by the statement.
+  // Notifications arrive in the order of commits, so those before the marker were caused by the statement.
   const isHeard = async (statement: string): Promise<boolean> => {
-    heard.length = 0
+    payloads.length = 0
     await client.query(statement)
     await client.query(`select pg_notify('svc_schema', 'end')`)
-    await eventually(() => assert.ok(heard.includes('end')))
-    return heard.includes('')
+    await eventually(() => assert.ok(payloads.includes('end')))
+    return payloads.includes('')
   }
   const loud = [
     'create table a (id serial primary key, n text)',

@@ -5,11 +5,11 @@ import { sql } from '../sql.ts'
 
 export const SCHEMA_CHANNEL = 'svc_schema'
 
-/** Any constant; of several servers that start at once, one makes the triggers and the others find them. */
+/** Any constant. Serialises the creation of the triggers by servers that start at once. */
 const LOCK_ID = 0x53_56_43_02
 
-// Temporary objects and the server's own tables are nobody's API. REFRESH changes rows, not the shape. Rows without a
-// schema (GRANT, COMMENT on a policy, CREATE EXTENSION) always count.
+// Temporary objects and the server's own tables are not exposed. REFRESH changes rows, not the schema. Commands without
+// a schema (GRANT, COMMENT on a policy, CREATE EXTENSION) always count.
 const notifier = sql`
   create or replace function svc.notify_schema() returns event_trigger
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
@@ -44,11 +44,11 @@ const enabledTriggers = sql`
 const isOurNotifier = sql`p.prosrc = ${notifier.text.split('$body$')[1] ?? ''}`
 
 /**
- * Lets PostgreSQL tell every server of DDL, whoever runs it. Event triggers need a superuser (or what a managed
- * service grants instead), so this may be refused: then the answer is a sentence for the operator.
+ * Makes PostgreSQL notify every server of DDL from any session. Event triggers need a superuser (or what a managed service
+ * grants instead); if they are refused, resolves to a warning for the operator.
  */
 export async function ensureSchemaTrigger(db: Db): Promise<string | undefined> {
-  // Nearly every start finds what it would make, and then waits for nobody and changes nothing.
+  // Nearly every start finds them, and then needs no lock.
   if ((await db.run(SYSTEM, sql`${enabledTriggers} and ${isOurNotifier}`)) === 2) return undefined
   try {
     await db.run(SYSTEM, [sql`select pg_catalog.pg_advisory_xact_lock(${LOCK_ID})`, notifier, triggers])

@@ -3,7 +3,7 @@ import { type DatabaseRole, databaseSession, type Identity } from '../../core/id
 import { findRelation, findTable, isVisible, visibleColumns } from './lookup.ts'
 import type { Column, Relation, Schema, Table } from './snapshot.ts'
 
-/** Whose eyes a request sees the schema with. */
+/** The role and tables that limit what a request sees of the schema. */
 export type Viewer = {
   readonly role: DatabaseRole
   /** `allowedTables` of an API key or OAuth token; empty = all. */
@@ -21,12 +21,12 @@ export function viewerOf(who: Identity): Viewer {
   return who.kind === 'key' && who.grant.tables.length > 0 ? { role, allowedTables: who.grant.tables } : byRole[role]
 }
 
-/** Made once per table and role, and forgotten with the snapshot the table belongs to. */
+/** Caches a value per table and role, as long as the snapshot of the table lives. */
 function oncePerRole<T>(make: (table: Table, role: DatabaseRole) => T): (table: Table, role: DatabaseRole) => T {
-  const known = new WeakMap<Table, Map<DatabaseRole, T>>()
+  const cached = new WeakMap<Table, Map<DatabaseRole, T>>()
   return (table, role) => {
-    const roles = known.get(table) ?? new Map<DatabaseRole, T>()
-    known.set(table, roles)
+    const roles = cached.get(table) ?? new Map<DatabaseRole, T>()
+    cached.set(table, roles)
     const made = roles.get(role) ?? make(table, role)
     roles.set(role, made)
     return made
@@ -36,7 +36,7 @@ function oncePerRole<T>(make: (table: Table, role: DatabaseRole) => T): (table: 
 /** The columns that exist for this role, in table order. */
 export const columnsFor: (table: Table, role: DatabaseRole) => readonly Column[] = oncePerRole(visibleColumns)
 
-/** A column by request text, if it exists for this role. */
+/** A column by a name from the request, if it exists for this role. */
 export function columnFor(table: Table, name: string, role: DatabaseRole): Column | undefined {
   const column = table.columns.get(name)
   return column && (role === 'none' || column.privileges[role].has('select')) ? column : undefined
@@ -49,7 +49,7 @@ export function keyFor(table: Table, role: DatabaseRole): readonly Column[] {
 
 export type RelationStep = { readonly relation: Relation; readonly target: Table }
 
-/** A relation by request text, if both of its ends exist for this role. */
+/** A relation by a name from the request, if both ends exist for this role. */
 export function relationFor(schema: Schema, table: Table, name: string, role: DatabaseRole): RelationStep | undefined {
   const relation = findRelation(table, name)
   const target = relation && schema.tables.get(relation.to)

@@ -60,7 +60,9 @@ export async function toJsonRows(client: pg.Client, fields: readonly pg.FieldDef
   for (const [i, { dataTypeID }] of fields.entries()) {
     const type = structured.get(dataTypeID)
     const texts = rows.map((row) => row[i] ?? null)
-    columns.push((type && (await structuredJson(client, type, texts))) ?? converted(byOid.get(dataTypeID) ?? quoted, texts))
+    columns.push(
+      (type && (await structuredJson(client, type, texts))) ?? converted(byOid.get(dataTypeID) ?? quoted, texts),
+    )
   }
   return rows.map((_, at) => `[${columns.map((column) => column[at]).join(',')}]`)
 }

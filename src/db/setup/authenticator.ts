@@ -4,22 +4,22 @@ import { reasonOf } from '../../core/errors.ts'
 import { type ConnectOptions, type DatabaseLogin, openConnection } from '../protocol/driver.ts'
 import { withMigrationLock } from './migrate.ts'
 
-/** Logs in where PostgreSQL asks for no password; shared by all databases of the cluster. */
+/** Login for clusters without passwords; shared by all databases of the cluster. */
 const TRUSTED = 'svc_authenticator'
-const TOO_MUCH = 'must log in, and not be a superuser, bypass RLS or inherit'
+const ROLE_RULE = 'must log in, and not be a superuser, bypass RLS or inherit'
 
 /**
- * The login that callers' requests connect as: it owns nothing and may only become the request roles, so that RESET ROLE
- * in a function leads nowhere. Undefined, with a sentence for the operator, where it cannot be had.
+ * The login for the requests of callers: it owns nothing and may only become the request roles, so that RESET ROLE in a
+ * function gains nothing. Undefined, with a warning for the operator, where it cannot be created.
  * See docs/decisions/access.md.
  */
 export async function prepareAuthenticator(
   client: pg.Client,
   address: ConnectOptions,
 ): Promise<{ login: DatabaseLogin | undefined; warnings: string[] }> {
-  // Should even this fail, the attempt below says why.
-  const ready = await readyLogin(client).catch(() => undefined)
-  if (ready && (await logsIn(address, ready))) return { login: ready, warnings: [] }
+  // If this fails, the attempt below reports why.
+  const existing = await existingLogin(client).catch(() => undefined)
+  if (existing && (await canLogIn(address, existing))) return { login: existing, warnings: [] }
   return withMigrationLock(client, async () => {
     try {
       const { rows } = await client.query<{ version: string; own: string; secret: string | null }>(`
@@ -30,7 +30,7 @@ export async function prepareAuthenticator(
       const membership = Number(version) >= 160_000 ? 'with inherit false, set true' : ''
       if (secret === null) {
         await client.query(makeRole(TRUSTED, membership))
-        if (await logsIn(address, { user: TRUSTED })) return { login: { user: TRUSTED }, warnings: [] }
+        if (await canLogIn(address, { user: TRUSTED })) return { login: { user: TRUSTED }, warnings: [] }
       }
       return { login: await withPassword(client, address, { own, secret, membership }), warnings: [] }
     } catch (error) {
@@ -40,8 +40,8 @@ export async function prepareAuthenticator(
   })
 }
 
-/** The login as an earlier start left it, which nearly every start finds, and then needs neither the lock nor a change. */
-async function readyLogin(client: pg.Client): Promise<DatabaseLogin | undefined> {
+/** The login of an earlier start. Nearly every start finds it, and then needs no lock. */
+async function existingLogin(client: pg.Client): Promise<DatabaseLogin | undefined> {
   const { rows } = await client.query<{ name: string; secret: string | null }>(`
     select r.rolname as name, known.secret
     from (select (select value ->> 'password' from svc.settings where key = 'authenticator') as secret) known
@@ -57,7 +57,7 @@ async function readyLogin(client: pg.Client): Promise<DatabaseLogin | undefined>
   return found && { user: found.name, ...(found.secret !== null && { password: found.secret }) }
 }
 
-/** Passwords belong to the whole cluster but are kept in one database, so each database has a role of its own. */
+/** Roles belong to the cluster, but the password is stored in one database, so each database has a role of its own. */
 async function withPassword(
   client: pg.Client,
   address: ConnectOptions,
@@ -65,7 +65,7 @@ async function withPassword(
 ): Promise<DatabaseLogin> {
   const password = secret ?? randomBytes(32).toString('hex')
   const login = { user: own, password }
-  if (secret !== null && (await logsIn(address, login))) return login
+  if (secret !== null && (await canLogIn(address, login))) return login
   await client.query(makeRole(own, membership))
   await client.query(`alter role ${own} password '${scramVerifier(password)}'`)
   const refusal = await refusalOf(address, login)
@@ -78,7 +78,7 @@ async function withPassword(
   return login
 }
 
-// Another database's server may be making the same role at this very moment.
+// The server of another database may be creating the same role.
 const makeRole = (role: string, membership: string) => `
   do $$ begin
     if not exists (select from pg_catalog.pg_roles where rolname = '${role}') then
@@ -94,7 +94,7 @@ const makeRole = (role: string, membership: string) => `
     end if;
     if exists (select from pg_catalog.pg_roles
                where rolname = '${role}' and (rolsuper or rolbypassrls or rolinherit or not rolcanlogin)) then
-      raise exception 'the role ${role} ${TOO_MUCH}';
+      raise exception 'the role ${role} ${ROLE_RULE}';
     end if;
     grant usage on schema svc to ${role};
     if not pg_catalog.has_database_privilege('${role}', pg_catalog.current_database(), 'connect') then
@@ -102,20 +102,20 @@ const makeRole = (role: string, membership: string) => `
     end if;
   end $$`
 
-const logsIn = async (address: ConnectOptions, login: DatabaseLogin): Promise<boolean> =>
+const canLogIn = async (address: ConnectOptions, login: DatabaseLogin): Promise<boolean> =>
   (await refusalOf(address, login)) === undefined
 
-/** Why nobody can connect with this login and become a caller; undefined if it works. */
+/** Why this login cannot connect and become the request roles; undefined if it can. */
 async function refusalOf(address: ConnectOptions, login: DatabaseLogin): Promise<string | undefined> {
   try {
     const client = await openConnection({ ...address, login })
     try {
-      const { rows } = await client.query<{ name: string; mighty: string }>(`
-        select session_user as name, rolsuper or rolbypassrls or rolinherit as mighty
+      const { rows } = await client.query<{ name: string; privileged: string }>(`
+        select session_user as name, rolsuper or rolbypassrls or rolinherit as privileged
         from pg_catalog.pg_roles where rolname = session_user`)
-      // A pooler may log everybody in as one and the same.
+      // A pooler may use one login for all clients.
       if (rows[0]?.name !== login.user) return `${login.user} arrives in the database as ${rows[0]?.name}`
-      if (rows[0].mighty !== 'f') return `the role ${login.user} ${TOO_MUCH}`
+      if (rows[0].privileged !== 'f') return `the role ${login.user} ${ROLE_RULE}`
       await client.query('begin; set local role svc_anon; set local role svc_authenticated; rollback')
       return undefined
     } finally {
@@ -126,7 +126,7 @@ async function refusalOf(address: ConnectOptions, login: DatabaseLogin): Promise
   }
 }
 
-/** What PostgreSQL keeps of a password (RFC 5803), made here so that no log of its statements has the password. */
+/** PostgreSQL's password verifier (RFC 5803), made here so that its statement log never has the password. */
 function scramVerifier(password: string): string {
   const iterations = 4096
   const salt = randomBytes(16)

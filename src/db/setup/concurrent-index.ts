@@ -8,29 +8,29 @@ import { Ident, type Sql, sql } from '../sql.ts'
 export type NewIndex = {
   table: { readonly schema: string; readonly ident: Ident; readonly oid: number }
   name: string
-  /** What stands behind the table's name, such as `using gin (…)`. */
+  /** The rest of CREATE INDEX after the table's name, such as `using gin (…)`. */
   using: Sql
-  /** Whether an index of that name is the one that is wanted: a condition over `i`, a row of pg_index. */
+  /** Whether an existing index of that name is the same: a condition over `i`, a row of pg_index. */
   isSame: Sql
 }
 
-/** Marks the locks of builds among the advisory locks of the database; the other half is the table. */
+/** First half of the advisory lock of a build; the second half is the table. */
 const LOCK_SPACE = 0x53_56_43_69
-/** A large table takes hours, and whoever asked may be gone by then. */
+/** An index of a large table takes hours; the build outlives its request. */
 const TIMEOUT_MS = 24 * 3_600_000
-/** Builds of this process at a time: each has a connection of its own, and PostgreSQL's memory for maintenance. */
+/** Builds of this process at a time: each takes a connection and maintenance_work_mem. */
 const MAX_AT_ONCE = 2
 const MAX_NAME_BYTES = 63
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_$]{0,62}$/
 
 const inProgress = (): AppError => new AppError('in_progress', 'index build already in progress')
-const taken = (name: string): AppError => new AppError('already_exists', `relation "${name}" already exists`)
+const alreadyExists = (name: string): AppError => new AppError('already_exists', `relation "${name}" already exists`)
 
-/** The name an operator chose, or the one that follows from what is indexed, as long as PostgreSQL lets names be. */
-export function indexName(asked: string | undefined, parts: readonly string[]): string {
-  if (asked !== undefined && asked !== '') {
-    if (!IDENTIFIER.test(asked)) throw badRequest(`invalid identifier: ${asked.slice(0, 100)}`)
-    return asked
+/** The requested name, or one made of `parts`, cut to PostgreSQL's limit. */
+export function indexName(requested: string | undefined, parts: readonly string[]): string {
+  if (requested !== undefined && requested !== '') {
+    if (!IDENTIFIER.test(requested)) throw badRequest(`invalid identifier: ${requested.slice(0, 100)}`)
+    return requested
   }
   let name = ['idx', ...parts].join('_')
   while (Buffer.byteLength(name) > MAX_NAME_BYTES) name = [...name].slice(0, -1).join('')
@@ -38,8 +38,8 @@ export function indexName(asked: string | undefined, parts: readonly string[]): 
 }
 
 /**
- * Indexes built CONCURRENTLY: writers go on, so that no transaction can hold the statement and a failure leaves an invalid
- * index behind. One build of a table at a time over all processes. A build goes on when the one who asked for it leaves.
+ * Builds indexes CONCURRENTLY, without blocking writers. That is not possible in a transaction, so a failure leaves an
+ * invalid index. One build per table at a time over all processes. A build continues when its client disconnects.
  */
 export class ConcurrentIndexes {
   readonly #db: Pick<Pool, 'openConnection'>
@@ -50,25 +50,25 @@ export class ConcurrentIndexes {
     this.#db = db
   }
 
-  /** Resolves when the index is there and valid, whoever built it. */
-  async build(wanted: NewIndex): Promise<void> {
-    const { table, name, using } = wanted
+  /** Resolves when the index exists and is valid, also if another process built it. */
+  async build(spec: NewIndex): Promise<void> {
+    const { table, name, using } = spec
     await this.#connected(async (client) => {
       const run = (statement: Sql) => query(client, statement)
-      if ((await this.#found(client, wanted)) === 'valid') return
+      if ((await this.#stateOf(client, spec)) === 'valid') return
       const [lock] = await run(
         sql`select pg_catalog.pg_try_advisory_lock(${LOCK_SPACE}, ${table.oid}::oid::int) as mine`,
       )
       if (lock?.['mine'] !== 't') throw inProgress()
-      const found = await this.#found(client, wanted)
-      if (found === 'valid') return
-      if (found === 'building') throw inProgress()
+      const state = await this.#stateOf(client, spec)
+      if (state === 'valid') return
+      if (state === 'building') throw inProgress()
       const index = new Ident(table.schema, name)
-      if (found === 'invalid') await run(sql`drop index concurrently if exists ${index}`)
+      if (state === 'invalid') await run(sql`drop index concurrently if exists ${index}`)
       try {
         await run(sql`create index concurrently if not exists ${new Ident(name)} on ${table.ident} ${using}`)
       } catch (error) {
-        if ((await this.#found(client, wanted)) === 'invalid') {
+        if ((await this.#stateOf(client, spec)) === 'invalid') {
           await run(sql`drop index concurrently if exists ${index}`)
         }
         throw explained(error)
@@ -76,7 +76,7 @@ export class ConcurrentIndexes {
     })
   }
 
-  /** `name` as the catalogue has it. */
+  /** `name` as in the catalogue. */
   async drop(schema: string, name: string): Promise<void> {
     await this.#connected(async (client) => {
       const [lock] = await query(
@@ -92,7 +92,7 @@ export class ConcurrentIndexes {
     })
   }
 
-  /** What PostgreSQL already began it also ends, valid or not; an invalid one is dropped by the next build. */
+  /** PostgreSQL may finish a running build or leave it invalid; the next build drops an invalid index. */
   async stop(): Promise<void> {
     await Promise.all([...this.#open].map((client) => client.end().catch(() => undefined)))
   }
@@ -120,7 +120,7 @@ export class ConcurrentIndexes {
     }
   }
 
-  async #found(
+  async #stateOf(
     client: pg.Client,
     { table, name, isSame }: NewIndex,
   ): Promise<'valid' | 'building' | 'invalid' | undefined> {
@@ -134,9 +134,9 @@ export class ConcurrentIndexes {
         where n.nspname = ${table.schema} and c.relname = ${name}`,
     )
     if (!found) return undefined
-    if (found['ours'] !== 't') throw taken(name)
+    if (found['ours'] !== 't') throw alreadyExists(name)
     if (found['valid'] === 't') {
-      if (found['same'] !== 't') throw taken(name)
+      if (found['same'] !== 't') throw alreadyExists(name)
       return 'valid'
     }
     return found['building'] === 't' ? 'building' : 'invalid'
@@ -148,7 +148,7 @@ async function query(client: pg.Client, statement: Sql): Promise<Record<string, 
   return (await client.query(text, [...values])).rows
 }
 
-/** What PostgreSQL refuses about an index is the asker's to know: too many dimensions, a view, a missing operator class. */
+/** Refusals whose message the client gets: too many dimensions, a view, a missing operator class. */
 const REFUSED = /^(22|54|0A)|^(42809|42704|42P17|42883)$/
 
 function explained(error: unknown): unknown {

@@ -16,7 +16,7 @@ export type DatabaseConfig = {
   direct_url: string
 }
 
-/** Connects, migrates schema svc, makes the roles, and opens the pool: everything before the first request. */
+/** Connects, migrates schema svc, creates the roles, and opens the pool. */
 export async function openDatabase(options: {
   url: string
   config: DatabaseConfig

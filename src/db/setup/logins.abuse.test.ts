@@ -26,7 +26,7 @@ const addressOf = (database: string, user = 'postgres') =>
 const start = (url: string) => startServer({ config: { 'database.url': url } })
 const warningsOf = async (api: InProcessServer): Promise<string[]> =>
   (await api.call('GET /api/admin/status', { as: 'admin' })).body.warnings ?? []
-/** Who the callers' connections of a server belong to. */
+/** The logins of the callers' connections of a server. */
 const callersOf = async (api: InProcessServer, database: string): Promise<string[]> => {
   assert.equal((await api.call('GET /api/collections/notes')).status, 200)
   const found = await run(
@@ -53,7 +53,7 @@ test('a login with CREATEROLE that is no superuser serves callers', async () => 
   await api.stop()
 })
 
-test('where passwords are asked for, each database has a login of its own, and no server takes it from another', async () => {
+test('where passwords are required, each database has a login of its own, and no server takes it from another', async () => {
   await letIn('local all postgres trust', 'local all all scram-sha-256')
   await run(cluster.url, 'create database one', 'create database two')
   const servers: Record<string, InProcessServer[]> = {}

@@ -3,7 +3,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type pg from 'pg'
 
-/** One lock for everything that changes schema svc, so that of several starting processes one migrates. */
+/** The lock for changes of schema svc, so that of several starting processes one migrates. */
 const LOCK_ID = 0x53_56_43_01
 
 type Migration = { name: string; text: string; checksum: string }
@@ -57,7 +57,7 @@ export async function migrate(
   })
 }
 
-/** Nearly every start finds nothing to do, and then needs no lock: what has run never goes away. */
+/** Nearly every start finds nothing to do, and then needs no lock, because migrations are never undone. */
 async function isCurrent(client: pg.Client, known: readonly string[]): Promise<boolean> {
   const table = await client.query<{ found: string | null }>(`select to_regclass('svc.migrations')::text as found`)
   if (table.rows[0]?.found === null) return false

@@ -8,15 +8,15 @@ const both = ROLES.join(', ')
 const quote = (name: string) => new Ident(name).quoted
 
 /**
- * Makes the request roles and their grants. Existing objects of a schema are granted once, the first time the schema
- * is exposed: an operator's REVOKE stays. Returns sentences for the operator about what could not be done.
+ * Creates the request roles and their grants. Existing objects of a schema are granted once, when the schema is first
+ * exposed, so that an operator's REVOKE stays. Returns warnings for the operator about what failed.
  */
 export async function prepareRoles(client: pg.Client, schemas: readonly string[]): Promise<string[]> {
   const warnings = (await areReady(client, schemas)) ? [] : await makeReady(client, schemas)
   return [...warnings, ...(await unsafeRoles(client))]
 }
 
-/** Nearly every start finds them ready, and then needs neither the lock nor a change. */
+/** Nearly every start finds them ready, and then needs no lock. */
 async function areReady(client: pg.Client, schemas: readonly string[]): Promise<boolean> {
   const { rows } = await client.query<{ ready: string; granted: string | null }>(`
     select (select pg_catalog.count(*) from pg_catalog.pg_roles r
@@ -36,7 +36,7 @@ async function makeReady(client: pg.Client, schemas: readonly string[]): Promise
       await client.query(text)
     } catch (error) {
       warnings.push(`could not ${what}: ${reasonOf(error)}`)
-      await client.query('rollback') // of what brought a transaction of its own
+      await client.query('rollback') // of a text with a transaction of its own
     }
   }
   await withMigrationLock(client, async () => {
@@ -65,7 +65,7 @@ async function makeReady(client: pg.Client, schemas: readonly string[]): Promise
   return warnings
 }
 
-// Roles belong to the whole cluster, so another database's server may be making them at this very moment.
+// Roles belong to the whole cluster, so the server of another database may be creating them.
 const createRole = (role: string) => `
   do $$ begin
     if not exists (select from pg_catalog.pg_roles where rolname = '${role}') then
@@ -74,7 +74,7 @@ const createRole = (role: string) => `
   exception when duplicate_object or unique_violation then null;
   end $$`
 
-/** From PostgreSQL 16 on, whoever creates a role may manage it but not become it until that is granted too. */
+/** Since PostgreSQL 16 the creator of a role may manage it but needs a grant to become it. */
 const grantMembership = `
   do $$
   declare
@@ -88,7 +88,7 @@ const grantMembership = `
     end if;
   end $$`
 
-/** Every function of the log checks for itself who calls it. */
+/** Every function of the log checks its caller itself. */
 const grantChangeLog = `grant usage on schema svc to ${both}`
 
 const grantSchema = (schema: string) => {
@@ -103,7 +103,7 @@ const grantSchema = (schema: string) => {
     alter default privileges in schema ${name} grant execute on functions to ${both}`
 }
 
-/** RLS means nothing for a role that bypasses it or owns the tables. */
+/** RLS does not apply to a role that bypasses it or owns the tables. */
 async function unsafeRoles(client: pg.Client): Promise<string[]> {
   const { rows } = await client.query<{ rolname: string; owns: string }>(`
     select r.rolname, exists (select from pg_catalog.pg_class c where c.relowner = r.oid) as owns

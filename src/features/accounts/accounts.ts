@@ -19,9 +19,9 @@ export type AccountDeps = {
   mailLink: MakeMailLink
   wakeMail: () => void
   proveAddress: ProveAddress
-  /** Statements that end what the old password led to, and forget the wrong guesses at it. */
+  /** Statements that end sessions and grants of the old password, and reset its failed attempts. */
   endAccess: (userId: string) => readonly Sql[]
-  /** Makes the end of a user's tokens count at once in this process. */
+  /** Ends a user's cached tokens in this process at once. */
   onRevoked: (userId: string) => void
 }
 
@@ -53,14 +53,14 @@ export function accountsOf(deps: AccountDeps) {
 
     async requestReset(email: string): Promise<void> {
       const [user] = await db.rows<{ id: string }>(SYSTEM, idByEmail(email))
-      // A token is stored for an unknown address too, and never sent, so that both cases cost one commit.
+      // A token is stored for an unknown address too, but never sent, so that both cases take one commit.
       const { store, mail } = mailLink('reset', email, user?.id ?? null)
       await db.run(SYSTEM, user ? [store, mail] : store)
       deps.wakeMail()
     },
 
     async confirmReset(token: string, password: string): Promise<void> {
-      // Before the costly hash, so that made-up tokens cannot keep the workers busy.
+      // Checked before the expensive hash, so that invented tokens cannot occupy the workers.
       if ((await db.run(SYSTEM, isMailTokenGood('reset', token))) === 0) throw badMailToken('reset')
       const hash = await passwords.hash(password)
       const userId = await db.tx(SYSTEM, async (tx) => {

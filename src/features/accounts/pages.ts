@@ -3,7 +3,7 @@ import { type Route, route } from '../../http/route.ts'
 
 type Page = { title: string; button: string; fields?: string; post: string; done: string; returnsTo?: string }
 
-/** Where links in mails lead while the operator has no pages of their own. */
+/** Default targets of the links in mails, if the operator has no own pages. */
 export const pageRoutes = (config: { oauth_redirect_url: string; min_password_length: number }): Route[] => [
   route(
     'GET /auth/verify',

@@ -3,9 +3,9 @@ import { unauthorized } from '../../core/errors.ts'
 import { userIdOf, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { user } from '../../core/user.ts'
-import { json, jsonText, noContent, type Route, route } from '../../http/route.ts'
-import { signedIn } from '../../identity/responses.ts'
+import { json, jsonText, noContent, noContentAfter, type Route, route } from '../../http/route.ts'
 import { checkPasswordRules } from '../../identity/password-rules.ts'
+import { signedIn } from '../../identity/responses.ts'
 import { deviceOf } from '../../identity/session.ts'
 import type { AuthSettings } from '../../identity/settings.ts'
 import { accountPageRoute } from './account-page/page.ts'
@@ -23,7 +23,7 @@ type Deps = AccountDeps & {
   settings: () => AuthSettings
 }
 
-/** Registration, verification and password reset, and the pages where people look after their account. */
+/** Registration, verification and password reset, and the account page. */
 export function createAccounts(deps: Deps): { routes: Route[] } {
   const { appName, settings, config } = deps
   const minPasswordLength = config.min_password_length
@@ -65,10 +65,7 @@ const accountRoutes = (accounts: Accounts, minPasswordLength: number): Route[] =
     summary: 'Delete the account and all that hangs on it',
     auth: 'user',
     answers: { 204: null },
-    handle: async ({ who }) => {
-      await accounts.remove(userOf(who).id)
-      return noContent
-    },
+    handle: ({ who }) => noContentAfter(accounts.remove(userOf(who).id)),
   }),
   route('POST /api/auth/password-reset', {
     summary: 'Mail a reset link, if the address is known',
@@ -76,10 +73,7 @@ const accountRoutes = (accounts: Accounts, minPasswordLength: number): Route[] =
     limit: 'password_reset',
     body: t.object({ email }),
     answers: { 204: null },
-    handle: async ({ body }) => {
-      await accounts.requestReset(emailOf(body.email))
-      return noContent
-    },
+    handle: ({ body }) => noContentAfter(accounts.requestReset(emailOf(body.email))),
   }),
   route('POST /api/auth/password-reset/confirm', {
     summary: 'Set a new password; every session ends',
@@ -99,10 +93,7 @@ const accountRoutes = (accounts: Accounts, minPasswordLength: number): Route[] =
     limit: 'verify_resend',
     body: mailToken,
     answers: { 204: null },
-    handle: async ({ body }) => {
-      await accounts.verify(body.token)
-      return noContent
-    },
+    handle: ({ body }) => noContentAfter(accounts.verify(body.token)),
   }),
   route('POST /api/auth/verify/resend', {
     summary: 'Mail the verification link again',
@@ -110,9 +101,6 @@ const accountRoutes = (accounts: Accounts, minPasswordLength: number): Route[] =
     limit: 'verify_resend',
     bodyKind: 'none',
     answers: { 204: null },
-    handle: async ({ who }) => {
-      await accounts.resendVerification(userOf(who).id)
-      return noContent
-    },
+    handle: ({ who }) => noContentAfter(accounts.resendVerification(userOf(who).id)),
   }),
 ]

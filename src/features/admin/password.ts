@@ -10,7 +10,10 @@ export type AdminPasswords = {
 }
 
 /** Remembers over restarts that a password matches a hash, because verifying it again is expensive. */
-export type PasswordNote = { matches(password: string, hash: string): boolean; remember(password: string, hash: string): void }
+export type PasswordNote = {
+  matches(password: string, hash: string): boolean
+  remember(password: string, hash: string): void
+}
 
 type Deps = { db: Pick<Db, 'fly' | 'run' | 'tx'>; passwords: AdminPasswords; note?: PasswordNote | undefined }
 

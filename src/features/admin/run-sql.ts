@@ -98,7 +98,9 @@ function sqlError(error: unknown): unknown {
   if (error instanceof TooLarge) return badRequest('the result has a value that is too large', 'sql_error')
   if (isConnectionLost(error)) return databaseUnavailable(error)
   const message = databaseMessage(error)
-  return error instanceof AppError || message === undefined ? error : new AppError('sql_error', message, { cause: error })
+  return error instanceof AppError || message === undefined
+    ? error
+    : new AppError('sql_error', message, { cause: error })
 }
 
 const IN_ONE_TRANSACTION =

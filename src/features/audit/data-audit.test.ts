@@ -13,7 +13,7 @@ type Entry = Record<string, unknown>
 const trail = async (server: TestServer, query: string): Promise<Entry[]> =>
   (await server.call(`GET /api/admin/audit?${query}`, { as: 'admin' })).body.items
 
-/** Waits until the trail has as many entries as that; a change too many shows in the next look. */
+/** Waits until the trail has as many entries as that; an extra entry shows in the next read. */
 const entriesOf = (server: TestServer, query: string, count: number) =>
   eventually(async () => {
     const items = await trail(server, query)
@@ -149,7 +149,7 @@ test('kill -9 between a change and its entry loses nothing, even if the next sta
   const doomed = await spawnServer({ config: { 'audit.all_tables': true } })
   await doomed.sql(TABLES)
   const reader = await openConnection({ url: doomed.databaseUrl })
-  // Whoever holds this row is the one who writes the trail.
+  // The process that holds this row writes the trail.
   await eventually(async () => {
     const held = await reader.query(`begin; select from svc.change_readers where name = 'audit' for update`)
     if ((held as unknown as { rowCount: number }[])[1]?.rowCount === 1) return

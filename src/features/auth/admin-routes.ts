@@ -4,7 +4,10 @@ import { type Call, json, type Reply, type Route, route } from '../../http/route
 import { message } from '../../identity/responses.ts'
 import { parseSettings, type SettingsStore, settingsType } from './settings.ts'
 
-export function authAdminRoutes(deps: { settings: SettingsStore; rotate: (act: AuditSource) => Promise<void> }): Route[] {
+export function authAdminRoutes(deps: {
+  settings: SettingsStore
+  rotate: (act: AuditSource) => Promise<void>
+}): Route[] {
   const replace = async (call: Call): Promise<Reply> => {
     const after = parseSettings(call.body)
     await deps.settings.replace(after, call)

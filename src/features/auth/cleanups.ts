@@ -5,7 +5,7 @@ import type { Loop } from '../../db/loop.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { type RemoveSlice, sweep, sweepAll } from '../../db/sweep.ts'
 
-/** Rows of a table that are over. Each condition begins with what an index serves. */
+/** Expired rows of a table; `isOver` begins with an indexed condition. */
 export type Expired = { readonly table: Sql; readonly isOver: Sql }
 
 const byExpiry = (table: Sql): Expired => ({ table, isOver: sql`expires_at < now()` })
@@ -18,10 +18,10 @@ export const expiredOfAuth: readonly Expired[] = [
   byExpiry(sql`svc.refresh_tokens`),
 ]
 
-/** Any number that nothing else locks. */
+/** An advisory lock id that nothing else uses. */
 const LOCK = 7_160_423
 
-/** One slice, so that no statement waits long for a lock, and in one process at a time: others would find the same rows. */
+/** Removes one slice, to keep locks short, in one process at a time, since all would select the same rows. */
 const removing =
   ({ table, isOver }: Expired): RemoveSlice =>
   (limit) =>
@@ -32,18 +32,18 @@ const removing =
 
 type Deps = { db: Db; expired: readonly Expired[] }
 
-/** Tables that only grow would make every sign-in slower. */
+/** Without it the tables would grow and slow down every sign-in. */
 export const sweepExpired = ({ db, expired, observe }: Deps & { observe: Observe }): Loop =>
   sweep({ db, observe, what: 'expired sessions and codes', remove: [expiredSessions, ...expired].map(removing) })
 
 /**
- * For an operator to run or schedule; each resolves to how much it removed. What has an expiry is also swept by the
- * server itself.
+ * Jobs that an operator runs or schedules; each resolves to the number of removed rows. The server also sweeps expired
+ * rows by itself.
  */
 export const createCleanups = ({ db, expired, anonymousRetentionDays }: Deps & { anonymousRetentionDays: number }) => ({
   expired_auth_cleanup: () => sweepAll(db, ...expired.map(removing)),
   stale_session_cleanup: () => sweepAll(db, removing(expiredSessions)),
-  /** Abandoned anonymous accounts; one with a living session is in use, however old. */
+  /** Abandoned anonymous accounts; one with a live session is in use, however old. */
   anonymous_account_cleanup: () =>
     db.run(
       SYSTEM,

@@ -24,17 +24,17 @@ export type IdentifyDeps = {
 
 export type IdentifyBearer = (bearer: string) => Identity | Promise<Identity>
 
-/** A verdict and the last moment it may be used; JWTs are good until they expire, the rest is asked again each minute. */
+/** An identity and when it expires: JWTs at their own expiry, others are checked again each minute. */
 type CachedBearer = { who: Identity; untilMs: number }
 
 const MAX_CACHED = 10_000
 const RECHECK_MS = 60_000
 const MAX_BEARER = 16 * 1024
 
-/** The one place where a bearer becomes an identity. A verdict that is known and fresh costs no query. */
+/** Turns a bearer into an identity; a fresh cache entry costs no query. */
 export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
   const { revocations } = deps
-  // A size, because `max` would take the room for all of them at once.
+  // `maxSize` instead of `max`, which would allocate all entries up front.
   const cache = new LRUCache<string, CachedBearer>({ maxSize: MAX_CACHED, sizeCalculation: () => 1 })
 
   revocations.onRevoked((ends) => {
@@ -46,7 +46,7 @@ export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
     const who = await recognise(bearer)
     if (!who) throw invalidToken()
     const untilMs = trustedUntil(who)
-    // A revocation that arrived meanwhile may be about this bearer: then the verdict is for this request only.
+    // Not cached if a revocation arrived meanwhile, because it may be about this bearer.
     if (untilMs !== undefined && generation === revocations.generation()) cache.set(bearer, { who, untilMs })
     return who
   }
@@ -67,7 +67,7 @@ export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
     return claims.mfa_pending ? pendingLogin(claims) : session(claims)
   }
 
-  /** The row decides, not the claims: it knows about logout, deletion and what the account is called today. */
+  /** Read from the row instead of the claims, to respect logout, deletion and a changed address. */
   async function session(claims: AccessClaims): Promise<Of<'user'> | undefined> {
     const [row] = await deps.db.rows<SessionRow>(
       SYSTEM,

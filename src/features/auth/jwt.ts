@@ -23,8 +23,8 @@ const MAX_BYTES = 16 * 1024
 
 const encodeJson = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
 
-// RFC 8725: one algorithm, an explicit type and a key of its own per purpose. A token is ours only if its header is
-// one of these two, byte for byte, so `none`, other algorithms, crit, jwk, jku and x5u have no code that reads them.
+// RFC 8725: one algorithm, an explicit type and a key of its own per purpose. Headers are
+// compared byte for byte, so there is no code that reads `none`, other algorithms, crit, jwk, jku or x5u.
 const headers: Readonly<Record<TokenKind, string>> = {
   access: encodeJson({ alg: 'HS256', typ: 'JWT' }),
   mfa: encodeJson({ alg: 'HS256', typ: 'mfa+jwt' }),
@@ -42,13 +42,13 @@ export function readJwt(token: string, keys: Keys, nowSeconds: number): Claims |
   if (payload === undefined || signature === undefined || more.length > 0) return undefined
   const kind = header === headers.access ? 'access' : header === headers.mfa ? 'mfa' : undefined
   if (kind === undefined || !isSignature(signature, `${header}.${payload}`, keys[kind])) return undefined
-  // Only what this server signed gets here, so the shape needs no check.
+  // Signed by this server, so the shape needs no check.
   const claims = JSON.parse(Buffer.from(payload, 'base64url').toString('utf8')) as Claims
   return nowSeconds < claims.exp && claims.mfa_pending === (kind === 'mfa') ? claims : undefined
 }
 
 function isSignature(signature: string, signed: string, key: Buffer): boolean {
-  // Compared as text: base64url has more than one spelling of the same bytes, and only ours counts.
+  // Compared as text: base64url has several encodings of the same bytes, and only ours is accepted.
   const [got, want] = [Buffer.from(signature), Buffer.from(hmacSha256(key, signed).toString('base64url'))]
   return got.length === want.length && timingSafeEqual(got, want)
 }

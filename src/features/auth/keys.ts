@@ -9,7 +9,7 @@ import type { Keys } from './jwt.ts'
 const SALT = 'auth.jwt_salt'
 const ROOT = 'auth.root_secret'
 
-/** A place outside the database, where there is one that all processes share. */
+/** A file outside the database that all processes share. */
 type SecretFile = { read(): string | undefined; keep(secret: string): string }
 
 /**
@@ -21,7 +21,7 @@ export async function loadRootSecret(db: Db, configured: string, file: SecretFil
   return file ? keptInFile(db, file) : keptInDatabase(db)
 }
 
-/** One that the database has is moved, once; written to the file before it is deleted here. */
+/** A secret in the database is moved to the file, which is written before the row is deleted. */
 async function keptInFile(db: Db, file: SecretFile): Promise<string> {
   const [found] = await db.rows<{ value: string }>(SYSTEM, sql`select value from svc.settings where key = ${ROOT}`)
   const secret = file.read() ?? file.keep(found?.value ?? randomHex(32))
@@ -38,16 +38,16 @@ async function keptInDatabase(db: Db): Promise<string> {
   return found.value
 }
 
-/** The first process to start makes the salt; rotation replaces it. */
+/** The first process to start creates the salt; rotation replaces it. */
 export const ensureSalt = (): Sql => keepFirst(SALT, JSON.stringify(randomHex(32)))
 
 const replaceSalt = (): Sql =>
   sql`update svc.settings set value = ${JSON.stringify(randomHex(32))}::jsonb, updated_at = now() where key = ${SALT}`
 
-/** As an expression: the salt's text. */
+/** An SQL expression for the salt. */
 export const currentSalt: Sql = sql`(select value #>> '{}' from svc.settings where key = ${SALT})`
 
-/** A new salt makes new keys, so that every token signed before is dead. */
+/** A new salt makes new keys, which invalidates every earlier token. */
 export const signingKeys = (root: string, salt: string): Keys => ({
   access: deriveKey(root, salt, 'access token'),
   mfa: deriveKey(root, salt, 'mfa token'),

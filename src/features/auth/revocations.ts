@@ -19,7 +19,13 @@ const GAP_MS = 40
 const TRUST_MS = 1_000
 const PRUNE_EVERY_MS = 600_000
 
-type AccountState = { now: number; xmin: string; salt: string; settings: unknown; revoked: (Revocation & { id: number })[] }
+type AccountState = {
+  now: number
+  xmin: string
+  salt: string
+  settings: unknown
+  revoked: (Revocation & { id: number })[]
+}
 
 // Transactions still running at the last poll have an id of at least its xmin, so none of them is skipped when it
 // commits late.
@@ -41,7 +47,7 @@ const prune: Sql = sql`delete from svc.revocations where at < now() - interval '
 type Ends = (who: Identity) => boolean
 
 /**
- * What every process must know about accounts within a second of any other process changing it; see
+ * Revocations, salt and auth settings, which every process learns within a second of a change; see
  * docs/decisions/accounts-and-tokens.md.
  */
 export class Revocations {
@@ -57,7 +63,7 @@ export class Revocations {
   #loop: Loop | undefined
   #unlisten: (() => Promise<void>) | undefined
 
-  /** The database's time, so that a wrong or jumping clock of this machine neither kills nor revives a token. */
+  /** The database's time, so that a wrong local clock neither ends nor revives a token. */
   readonly clock: Clock = { now: () => performance.now() + this.#clockOffset }
 
   private constructor({ db, observe }: { db: Db & Notifications; observe: Observe }) {
@@ -95,12 +101,12 @@ export class Revocations {
     return this.#current().settings
   }
 
-  /** Whether what is known here is at most a second old; if not, cached verdicts count for nothing. */
+  /** Whether the state is at most a second old; if not, cached identities must not be used. */
   isFresh(): boolean {
     return performance.now() - this.#readAt <= TRUST_MS
   }
 
-  /** Moves with every batch of revocations. */
+  /** Increases with every batch of revocations. */
   generation(): number {
     return this.#generation
   }
@@ -109,12 +115,12 @@ export class Revocations {
     this.#listeners.push(listener)
   }
 
-  /** Makes revocations of this process count at once; call it after their commit. */
+  /** Applies revocations of this process at once; call it after their commit. */
   apply(batch: readonly Revocation[]): void {
     if (batch.length > 0) this.#notify(endedBy(batch))
   }
 
-  /** Resolves when something at least as new as this call has been read: a poll under way may have missed it. */
+  /** Resolves after a poll that started after this call, since a running one may have missed a change. */
   async refresh(): Promise<void> {
     await this.#loop?.next()
   }
@@ -138,11 +144,11 @@ export class Revocations {
     const fresh = state.revoked.filter(({ id }) => !this.#seen.has(id))
     this.#seen = new Set(state.revoked.map(({ id }) => id))
     this.#state = state
-    // Transaction ids that go back mean another database, e.g. a restored one: nothing known is about it.
+    // Decreasing transaction ids mean another database, e.g. a restored one, so everything cached is dropped.
     if (before && BigInt(state.xmin) < BigInt(before.xmin)) this.#notify(() => true)
     const isRotated = before !== undefined && before.salt !== state.salt
     this.apply(isRotated ? [...fresh, { kind: 'all_users', subject: '' }] : fresh)
-    // Only now: what was read before is trusted again from the moment it is applied.
+    // Set last, because the cache may be trusted only after the revocations are applied.
     this.#readAt = startedAt
     if (startedAt - this.#prunedAt > PRUNE_EVERY_MS) {
       this.#prunedAt = startedAt
@@ -156,7 +162,7 @@ export class Revocations {
   }
 }
 
-/** Whether an identity rests on something that one of these revocations ended. */
+/** Whether one of these revocations ends an identity. */
 export function endedBy(batch: readonly Revocation[]): Ends {
   const of = (kind: Revocation['kind']): Set<string> =>
     new Set(batch.filter((item) => item.kind === kind).map((item) => item.subject))

@@ -4,7 +4,7 @@ import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
 import type { Loop } from '../../db/loop.ts'
-import { json, jsonText, noContent, type Route, route } from '../../http/route.ts'
+import { json, jsonText, noContent, noContentAfter, type Route, route } from '../../http/route.ts'
 import { signedIn } from '../../identity/responses.ts'
 import { deviceOf, type StartSession } from '../../identity/session.ts'
 import type { AuthSettings } from '../../identity/settings.ts'
@@ -22,7 +22,7 @@ export type AuthDeps = Pick<IdentifyDeps, 'resolveApiKey' | 'resolveAdminToken' 
   config: AuthSettings & SessionConfig & { enabled: boolean }
   /** See loadRootSecret. */
   rootSecret: string
-  /** Rows that are removed when they are over. */
+  /** Rows that the sweep removes. */
   expired: readonly Expired[]
   observe: Observe
 }
@@ -36,7 +36,7 @@ export type AuthFeature = {
   stop(): Promise<void>
 }
 
-/** Tokens and sessions: how they are made, recognised, renewed and ended. */
+/** Issues, identifies, renews and ends tokens and sessions. */
 export function createAuth(deps: AuthDeps): AuthFeature {
   const { db, revocations, config } = deps
   const keys = keysOfSalt(deps.rootSecret, () => revocations.salt())
@@ -89,10 +89,7 @@ const sessionRoutes = (sessions: Sessions): Route[] => [
     auth: 'none',
     body: refreshToken,
     answers: { 204: null },
-    handle: async ({ body }) => {
-      await sessions.logout(body.refreshToken)
-      return noContent
-    },
+    handle: ({ body }) => noContentAfter(sessions.logout(body.refreshToken)),
   }),
   route('GET /api/auth/sessions', {
     summary: 'Open sessions, the most recently active first',
@@ -108,10 +105,7 @@ const sessionRoutes = (sessions: Sessions): Route[] => [
     auth: 'user',
     params: { id: t.id('session') },
     answers: { 204: null },
-    handle: async ({ who, params }) => {
-      await sessions.revoke(userOf(who).id, params.id)
-      return noContent
-    },
+    handle: ({ who, params }) => noContentAfter(sessions.revoke(userOf(who).id, params.id)),
   }),
   route('DELETE /api/auth/sessions', {
     summary: 'End all sessions but the one that asks',

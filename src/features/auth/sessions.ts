@@ -20,7 +20,7 @@ export type SessionConfig = {
 export type Sessions = ReturnType<typeof createSessions>
 
 const MFA_SECONDS = 300
-/** Within this time a used token is taken for a second tab that lost the race, later for theft. */
+/** Reuse of a refresh token within this time counts as a race of two tabs, later as theft. */
 const HARMLESS_REUSE_SECONDS = 10
 
 export function createSessions(deps: { db: Db; revocations: Revocations; keys: () => Keys; config: SessionConfig }) {
@@ -61,7 +61,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
   const start: StartSession = (userId, amr, device, onlyIf = sql`true`) => {
     const session = { sessionId: randomUUID(), aal: amr.length > 1 ? ('aal2' as const) : ('aal1' as const), amr }
     const [pendingId, refreshToken] = [randomUUID(), randomToken()]
-    // A passkey that verified its user is possession and knowledge in one step.
+    // A passkey with user verification is already two factors.
     const mayWait = session.aal === 'aal1' && amr[0] !== 'webauthn'
     const statement = q.openSession({
       ...session,
@@ -121,7 +121,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     throw unauthorized('invalid or expired refresh token', 'invalid_refresh_token')
   }
 
-  /** Runs a statement that ends sessions, and drops what this process cached of them before the answer is sent. */
+  /** Runs a statement that ends sessions, and drops them from this process's cache before the answer is sent. */
   async function end(statement: Sql): Promise<void> {
     const ended = await db.rows<{ id: string }>(SYSTEM, statement)
     revocations.apply(ended.map(({ id }) => ({ kind: 'session', subject: id })))
@@ -145,7 +145,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
   }
 }
 
-/** A one-time pad made from the old token: the database alone does not tell the new one. */
+/** A one-time pad from the old token, so that the database alone does not reveal the new one. */
 const sealWith = (oldToken: string, newToken: string): string =>
   xor(pad(oldToken), Buffer.from(newToken)).toString('base64')
 

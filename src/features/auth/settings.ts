@@ -17,7 +17,7 @@ const store = (settings: AuthSettings): Sql => sql`
   insert into svc.settings (key, value) values (${KEY}, ${JSON.stringify(settings)}::jsonb)
   on conflict (key) do update set value = excluded.value, updated_at = now()`
 
-/** The whole set at once: a switch that is left out is off. */
+/** Absent switches are off. */
 export function parseSettings(body: unknown): AuthSettings {
   const fields = readBody(t.row, body)
   return pick((name) => {
@@ -27,10 +27,10 @@ export function parseSettings(body: unknown): AuthSettings {
   })
 }
 
-/** Stored switches win over the configured ones. */
+/** Stored switches override the configured ones. */
 export type SettingsStore = {
   current(): AuthSettings
-  /** Live everywhere within a second. */
+  /** Takes effect in all processes within a second. */
   replace(next: AuthSettings, act: AuditSource): Promise<void>
 }
 
@@ -47,7 +47,7 @@ export function createSettings(deps: { db: Db; configured: AuthSettings; stored:
       await changeAudited(
         deps.db,
         async (tx) => {
-          // The table lock orders two admins, so that each audit entry has the values it really replaced.
+          // The table lock serialises changes, so that each audit entry has the values it replaced.
           await tx.run(sql`lock table svc.settings in share row exclusive mode`)
           const [row] = await tx.rows<{ value: unknown }>(storedSettings)
           await tx.run(store(next))

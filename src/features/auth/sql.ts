@@ -5,7 +5,7 @@ const inSeconds = (seconds: number): Sql => sql`now() + make_interval(secs => ${
 
 type SessionValues = {
   sessionId: string
-  /** Of the login that waits, should there be a second factor. */
+  /** Id of the pending login, if a second factor has to follow. */
   pendingId: string
   userId: string
   aal: 'aal1' | 'aal2'
@@ -21,8 +21,8 @@ type SessionValues = {
 }
 
 /**
- * Opens a session, or parks the sign-in until its second factor; one statement, so it can be the end of any flight.
- * Answers {user, pending}, or no row when the user is gone or the condition no longer holds.
+ * Opens a session, or parks the sign-in until its second factor; one statement, so it can end any flight.
+ * Returns {user, pending}, or no row if the user is gone or the condition no longer holds.
  */
 export const openSession = (s: SessionValues): Sql => sql`
   with subject as materialized (
@@ -47,7 +47,7 @@ export const openSession = (s: SessionValues): Sql => sql`
 
 const sessionJson: Sql = sql`json_build_object('user', svc.user_json(u), 'sessionId', s.id, 'aal', s.aal, 'amr', s.amr)::text`
 
-/** Of parallel calls with one token exactly one gets a row: the others wait for it and then find rotated_at set. */
+/** Of parallel calls with one token exactly one gets a row: the rest wait and then find rotated_at set. */
 export const rotateRefreshToken = (r: {
   hash: string
   successorHash: string
@@ -73,7 +73,7 @@ export const rotateRefreshToken = (r: {
   )
   select ${sessionJson} from s join svc.users u on u.id = s.user_id`
 
-/** How a token that could not be rotated stands: unknown (no row), used within the harmless time, or stolen. */
+/** State of a token that could not be rotated: unknown (no row), reused within the harmless time, or stolen. */
 export const usedRefreshToken = (hash: string, harmlessSeconds: number, graceSeconds: number): Sql => sql`
   select json_build_object(
     'session', t.session_id,

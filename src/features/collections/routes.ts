@@ -16,7 +16,7 @@ import type { ListDeps } from './list/stages/stage.ts'
 import { listNear } from './list/vectors/list-near.ts'
 import { parseVectors } from './list/vectors/parse.ts'
 import type { Embed } from './list/vectors/statements.ts'
-import { atTable } from './target/find-table.ts'
+import { onTable } from './target/find-table.ts'
 import { keyFromPath } from './target/key.ts'
 import { createRow, deleteRow, updateRow } from './write/write-rows.ts'
 export type CollectionsDeps = {
@@ -39,7 +39,7 @@ export function createCollections({ db, schema, log, listDeps, trigrams, embed, 
   const reader = { db, sqlCache, listDeps, cursors, embed }
   const writer = { db, sqlCache, log }
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
-    atTable(schema, call.params['table'] ?? '', call.who, work)
+    onTable(schema, call.params['table'] ?? '', call.who, work)
 
   const routes = [
     route('GET /api/collections/{table}', {

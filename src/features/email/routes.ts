@@ -7,13 +7,13 @@ import type { Db } from '../../db/db.ts'
 import type { Queue } from '../../db/queue/queue.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
-import { json, noContent, type Route, route } from '../../http/route.ts'
+import { json, noContentAfter, type Route, route } from '../../http/route.ts'
 import { logMailTransport } from './log-transport.ts'
 import { createMailer } from './mailer.ts'
+import { plainTextOf } from './plain-text.ts'
 import { smtpTransport } from './smtp-transport.ts'
 import { renderTemplate, type TemplateSource, templateKey } from './template.ts'
 import { createTemplates } from './templates.ts'
-import { plainTextOf } from './plain-text.ts'
 import type { MailConfig, MailTransport } from './transport.ts'
 import { webhookMailTransport } from './webhook-transport.ts'
 
@@ -118,10 +118,7 @@ export function createEmail(deps: {
       audit: 'email_template.delete',
       params: byKey,
       answers: { 204: null },
-      handle: async (call) => {
-        await templates.remove(templateKey(call.params.key), call)
-        return noContent
-      },
+      handle: (call) => noContentAfter(templates.remove(templateKey(call.params.key), call)),
     }),
     route('POST /api/admin/email/templates/{key}/preview', {
       summary: 'Render a template without saving it',

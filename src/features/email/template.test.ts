@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { AppError } from '../../core/errors.ts'
 import { builtins } from './builtin.ts'
-import { checkTemplate, renderTemplate, templateKey } from './template.ts'
 import { plainTextOf } from './plain-text.ts'
+import { checkTemplate, renderTemplate, templateKey } from './template.ts'
 
 const html = (template: string, variables: Record<string, unknown> = {}) =>
   renderTemplate({ subject: 's', html: template }, variables).html

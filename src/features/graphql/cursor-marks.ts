@@ -7,8 +7,8 @@ import { type Ident, type Sql, sql } from '../../db/sql.ts'
 import type { TimeSlice } from './time-slice.ts'
 
 /**
- * Cursors of rows in the answer of one operation. PostgreSQL writes the keys of each row behind a word that nobody can
- * know beforehand, so that no value of a row is taken for one; what it answered is then sealed in its place.
+ * The cursors in the response of one operation. PostgreSQL writes the keys of each row after a random word, so that no
+ * value of a row can be mistaken for them; seal() then replaces them by cursors.
  */
 export class CursorMarks {
   readonly #cursors: Cursors
@@ -19,7 +19,7 @@ export class CursorMarks {
     this.#cursors = cursors
   }
 
-  /** Of a row in a list of this order. */
+  /** Marks the keys of a row in a list of this order. */
   mark(target: TableView, order: readonly Order[], row: Ident): Sql {
     this.#word ||= randomBytes(16).toString('hex')
     const mark = `${this.#word}${this.#lists.push({ target, order }) - 1}:`
@@ -27,8 +27,8 @@ export class CursorMarks {
     return sql`pg_catalog.concat(${mark}::text, pg_catalog.encode(${keys}, 'hex'))`
   }
 
-  /** The JSON text with cursors in it; a thousand rows of a thousand rows each have a million. */
-  async seal(text: string, breaks: TimeSlice): Promise<string> {
+  /** Replaces the marks by cursors. Yields, because nested lists can have a million rows. */
+  async seal(text: string, slice: TimeSlice): Promise<string> {
     if (this.#word === '') return text
     const pieces: string[] = []
     let done = 0
@@ -37,7 +37,7 @@ export class CursorMarks {
       const [list = '', keys = ''] = text.slice(at + this.#word.length, end).split(':')
       pieces.push(text.slice(done, at), this.#sealed(Number(list), keys))
       done = end
-      await breaks.yieldIfOver()
+      await slice.yieldIfOver()
     }
     return pieces.length > 0 ? pieces.join('') + text.slice(done) : text
   }

@@ -40,7 +40,7 @@ export type GraphqlRequest = {
   operationName: string | undefined
 }
 export type Caller = { readonly who: Identity; readonly requestId: string; readonly cancelSignal: CancelSignal }
-/** The whole answer as JSON text, and whether something may have been written. */
+/** The whole response as JSON text; `wrote`: data may have been written. */
 export type GraphqlResult = { status: number; text: string; wrote: boolean }
 
 export type EngineDeps = {
@@ -59,7 +59,7 @@ const MAX_ROOT_FIELDS = 200
 const KEPT_SYSTEMS = 200
 const MAX_ERRORS = 10
 
-/** Documents of one snapshot, one role at a time; each root field is one statement, and all of them one flight. */
+/** Executes documents. Each root field is compiled to one statement, and all of them are one flight. */
 export class GraphEngine {
   readonly #deps: EngineDeps
   readonly #documents = new Documents()
@@ -92,7 +92,7 @@ export class GraphEngine {
     schema: Schema,
   ): Promise<{ outcome: GraphqlResult; isUnknown: boolean }> {
     const viewer = viewerOf(who)
-    const breaks = new TimeSlice()
+    const slice = new TimeSlice()
     try {
       const { document, names: words, isLarge, validIn } = this.#documents.read(request.query)
       const mayIntrospect = this.#deps.mayIntrospect(who)
@@ -100,25 +100,25 @@ export class GraphEngine {
         throw new AppError('forbidden', 'introspection is not allowed')
       }
       const operation = chooseOperation(document, request.operationName)
-      const said = new Set(words)
-      await breaks.yieldIfOver()
-      const sizes = readVariables(request.variables, said)
+      const allWords = new Set(words)
+      await slice.yieldIfOver()
+      const sizes = readVariables(request.variables, allWords)
       requireWithinLimits(measureCost(operation, sizes), this.#deps.limits)
-      requireFewAtRoot(operation.node.selectionSet.selections.map(answeredAs))
+      requireFewAtRoot(operation.node.selectionSet.selections.map(responseKey))
       const names = this.#namesOf(schema, viewer)
-      const system = this.#systemFor(names, said)
-      // The tables' names are nobody's business where introspection is refused.
+      const system = this.#systemFor(names, allWords)
+      // Suggestions would reveal names of tables to callers who may not introspect.
       const options = { maxErrors: MAX_ERRORS, hideSuggestions: !mayIntrospect }
       if (!validIn.has(system)) {
-        await breaks.yieldIfOver()
+        await slice.yieldIfOver()
         const refusals = validationErrors(system.schema, document, options)
         if (refusals.length > 0) {
-          // Who sends a large one does not make the server look at the schema and read all of it again.
+          // A large document does not trigger a reload of the schema and a second validation.
           return { outcome: refused(refusals.map((error) => failureOf(error))), isUnknown: !isLarge }
         }
         validIn.add(system)
       }
-      await breaks.yieldIfOver()
+      await slice.yieldIfOver()
       const variables = coerceVariables(system, operation.node, request.variables, !mayIntrospect)
       const { candidates, cursors } = this.#deps
       const marks = new CursorMarks(cursors)
@@ -139,7 +139,7 @@ export class GraphEngine {
     return names
   }
 
-  /** The tables that a document with these words can be about. */
+  /** The type system of the tables that a document with these words can use. */
   #systemFor(names: Names, words: ReadonlySet<string>): TypeSystem {
     const tables = new Set<NamedTable>()
     const add = (table: NamedTable | undefined): void => {
@@ -176,16 +176,16 @@ export class GraphEngine {
     if (isMutation) return this.#mutate(who, selected, root, compilation, signal)
     const data = new Map<string, string>()
     for (const { key, field } of selected) if (!field) data.set(key, JSON.stringify(root.name))
-    const asked = selected.filter(({ node }) => isIntrospection(node))
-    if (asked.length > 0) {
-      const texts = await this.#introspection.answer(compilation, document, asked, () => !signal.aborted)
+    const introspected = selected.filter(({ node }) => isIntrospection(node))
+    if (introspected.length > 0) {
+      const texts = await this.#introspection.answer(compilation, document, introspected, () => !signal.aborted)
       for (const [key, text] of texts) data.set(key, text)
     }
     const failures = await this.#query(who, selected, compilation, signal, data)
     return answered(selected, data, failures, false)
   }
 
-  /** One flight for all; when one of them fails, each is flown alone, so that the others are answered. */
+  /** All fields in one flight. If one fails, each is flown alone, so that the others are still answered. */
   async #query(
     who: Identity,
     selected: readonly SelectedField[],
@@ -207,11 +207,11 @@ export class GraphEngine {
     const [first, ...rest] = statements.map(({ statement }) => statement)
     if (!first) return failures
     const options = { kind: 'slow', plain: true, signal } as const
-    const breaks = new TimeSlice()
+    const slice = new TimeSlice()
     const fly = async (list: readonly [Sql, ...Sql[]]): Promise<string[]> => {
       const texts = await this.#deps.db.fly(who, list, options)
       const sealed: string[] = []
-      for (const text of texts) sealed.push(await compilation.marks.seal(text ?? '[]', breaks))
+      for (const text of texts) sealed.push(await compilation.marks.seal(text ?? '[]', slice))
       return sealed
     }
     try {
@@ -231,7 +231,7 @@ export class GraphEngine {
     return failures
   }
 
-  /** All or nothing, in the order they stand. */
+  /** All fields or none, in the order of the document. */
   async #mutate(
     who: Identity,
     selected: readonly SelectedField[],
@@ -269,16 +269,16 @@ export class GraphEngine {
   }
 }
 
-/** Asked of what stands at the root before anything else is looked at, and once more when fragments are in their places. */
+/** Checked before anything else, and again after fragments are expanded. */
 function requireFewAtRoot(keys: readonly (string | undefined)[]): void {
   if (new Set(keys).size > MAX_ROOT_FIELDS)
     throw badRequest(`more than ${MAX_ROOT_FIELDS} fields at the root`, 'query_too_complex')
 }
 
-const answeredAs = (selection: SelectionNode): string | undefined =>
+const responseKey = (selection: SelectionNode): string | undefined =>
   selection.kind === Kind.FIELD ? (selection.alias ?? selection.name).value : undefined
 
-/** Of a root field of a mutation. */
+/** Whether a root field of a mutation runs triggers or other user code. */
 function runsUserCode({ field }: SelectedField): boolean {
   const meaning = field && meaningOf(field)
   return meaning !== undefined && 'of' in meaning && meaning.of.table.runsUserCode
@@ -292,7 +292,7 @@ const refused = (errors: readonly Failure[]): GraphqlResult => ({
   wrote: false,
 })
 
-/** PostgreSQL's texts as they came, put together in the order of the document. */
+/** Joins PostgreSQL's JSON texts in the order of the document. */
 function answered(
   selected: readonly SelectedField[],
   data: ReadonlyMap<string, string>,

@@ -1,6 +1,6 @@
 import { Json } from './scalars.ts'
 
-/** A coerced input as JSON text. Numbers that came as text stay text: PostgreSQL reads both, and loses no digit. */
+/** A coerced input as JSON text. Numbers sent as text stay text: PostgreSQL reads both without losing digits. */
 export function inputJson(value: unknown): string {
   if (value instanceof Json) return value.text
   if (Array.isArray(value)) return `[${value.map(inputJson).join(',')}]`

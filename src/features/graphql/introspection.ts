@@ -26,12 +26,12 @@ import { TimeSlice, stringifyInSlices } from './time-slice.ts'
 import { type Roots, TypeSystem } from './type-system.ts'
 
 /**
- * What a document asks about the schema. With a thousand tables the types take seconds to make and to describe, so both
- * happen in slices between which others are served, for one document at a time. Each type is written down before the next
- * is described: all of them together are hundreds of megabytes.
+ * Answers `__schema` and `__type`. With a thousand tables, making and describing the types takes seconds, so both yield to
+ * other requests, and one document is answered at a time. Each type becomes text before the next one is described, because
+ * all results together take hundreds of megabytes.
  */
 export class Introspection {
-  readonly #whole = new WeakMap<Names, Promise<Whole>>()
+  readonly #all = new WeakMap<Names, Promise<AllTypes>>()
   readonly #sliceMs: number | undefined
   #last: Promise<unknown> = Promise.resolve()
 
@@ -39,20 +39,20 @@ export class Introspection {
     this.#sliceMs = sliceMs
   }
 
-  /** The JSON text of each key. */
+  /** The JSON text of each key. Stops early when `isActive` is false. */
   answer(
-    compilation: Asked,
+    compilation: IntrospectionRequest,
     document: DocumentNode,
-    asked: readonly SelectedField[],
-    isWanted: () => boolean,
+    fields: readonly SelectedField[],
+    isActive: () => boolean,
   ): Promise<Map<string, string>> {
     const work = async (): Promise<Map<string, string>> => {
       const texts = new Map<string, string>()
-      if (!isWanted()) return texts
-      const breaks = new TimeSlice(this.#sliceMs)
-      const whole = await this.#wholeOf(compilation.names, breaks)
-      const description = new Description(whole, compilation, document, isWanted, breaks)
-      for (const one of asked) texts.set(one.key, await description.textOf(one))
+      if (!isActive()) return texts
+      const slice = new TimeSlice(this.#sliceMs)
+      const all = await this.#makeAllTypes(compilation.names, slice)
+      const description = new SchemaDescription(all, compilation, document, isActive, slice)
+      for (const field of fields) texts.set(field.key, await description.textOf(field))
       return texts
     }
     const answered = this.#last.then(work, work)
@@ -60,40 +60,40 @@ export class Introspection {
     return answered
   }
 
-  #wholeOf(names: Names, breaks: TimeSlice): Promise<Whole> {
-    const known = this.#whole.get(names) ?? wholeOf(names, breaks)
-    this.#whole.set(names, known)
+  #makeAllTypes(names: Names, slice: TimeSlice): Promise<AllTypes> {
+    const known = this.#all.get(names) ?? makeAllTypes(names, slice)
+    this.#all.set(names, known)
     return known
   }
 }
 
-type Asked = Pick<Compilation, 'names' | 'operation' | 'variables'>
+type IntrospectionRequest = Pick<Compilation, 'names' | 'operation' | 'variables'>
 
-/** The answer to one document. */
-class Description {
-  readonly #whole: Whole
-  readonly #compilation: Asked
+/** Describes the schema for one document. */
+class SchemaDescription {
+  readonly #all: AllTypes
+  readonly #compilation: IntrospectionRequest
   readonly #fragments: readonly DefinitionNode[]
-  readonly #isWanted: () => boolean
-  readonly #breaks: TimeSlice
+  readonly #isActive: () => boolean
+  readonly #slice: TimeSlice
   readonly #schema: GraphQLSchema
   #length = 0
 
-  constructor(whole: Whole, compilation: Asked, document: DocumentNode, isWanted: () => boolean, breaks: TimeSlice) {
-    this.#whole = whole
+  constructor(all: AllTypes, compilation: IntrospectionRequest, document: DocumentNode, isActive: () => boolean, slice: TimeSlice) {
+    this.#all = all
     this.#compilation = compilation
     this.#fragments = document.definitions.filter(({ kind }) => kind === Kind.FRAGMENT_DEFINITION)
-    this.#isWanted = isWanted
-    this.#breaks = breaks
-    this.#schema = inTurns(whole, breaks)
+    this.#isActive = isActive
+    this.#slice = slice
+    this.#schema = schemaInSlices(all, slice)
   }
 
-  /** Of `__schema` or `__type`. */
-  async textOf(asked: SelectedField): Promise<string> {
-    if (asked.node.name.value !== '__schema') return this.#described(merged(asked))
+  /** The text of `__schema` or `__type`. */
+  async textOf(field: SelectedField): Promise<string> {
+    if (field.node.name.value !== '__schema') return this.#described(merged(field))
     const { operation, variables } = this.#compilation
     const members: string[] = []
-    for (const member of selectionOf(asked.inner, __Schema, operation, variables)) {
+    for (const member of selectionOf(field.inner, __Schema, operation, variables)) {
       members.push(`${JSON.stringify(member.key)}:${await this.#memberText(member)}`)
     }
     return `{${members.join(',')}}`
@@ -102,33 +102,33 @@ class Description {
   async #memberText(member: SelectedField): Promise<string> {
     if (member.node.name.value === 'types') return `[${(await this.#typeTexts(setOf(selectionsOf(member)))).join(',')}]`
     const text = await this.#described({ ...SCHEMA, selectionSet: setOf([merged(member)]) })
-    // The one member of an object is between its braces, behind its key.
+    // Strips the braces and the key of the only member.
     return text.slice(`{${JSON.stringify(member.key)}:`.length, -1)
   }
 
   async #typeTexts(selectionSet: SelectionSetNode): Promise<string[]> {
     const texts: string[] = []
-    for (const name of Object.keys(this.#whole.types)) {
-      if (!this.#isWanted()) return texts
+    for (const name of Object.keys(this.#all.types)) {
+      if (!this.#isActive()) return texts
       texts.push(await this.#described({ ...TYPE, arguments: [nameIs(name)], selectionSet }))
-      await this.#breaks.yieldIfOver()
+      await this.#slice.yieldIfOver()
     }
     return texts
   }
 
-  /** What the library says about one field of the root. */
+  /** The library's result for one root field. */
   async #described(field: FieldNode): Promise<string> {
     const { operation, variables } = this.#compilation
     const { variableDefinitions = [] } = operation.node
     const node = {
       ...operation.node,
-      // Nothing else can stand in what is asked about the schema, and these are read again for each type.
+      // Introspection takes no other types, and the variables are coerced again for each type.
       variableDefinitions: variableDefinitions.filter(({ type }) => isSmall(type)),
       selectionSet: setOf([field]),
     }
     const document: DocumentNode = { kind: Kind.DOCUMENT, definitions: [node, ...this.#fragments] }
     const { data } = await execute({ schema: this.#schema, document, variableValues: variables })
-    const text = await stringifyInSlices(data?.[field.alias?.value ?? field.name.value] ?? null, this.#breaks)
+    const text = await stringifyInSlices(data?.[field.alias?.value ?? field.name.value] ?? null, this.#slice)
     this.#length += text.length
     if (this.#length > budgets.responseBytes) throw new AppError('response_too_large', 'response too large')
     return text
@@ -152,30 +152,30 @@ const isSmall = (type: TypeNode): boolean =>
 
 const selectionsOf = ({ inner }: SelectedField): SelectionNode[] => inner.flatMap(({ selections }) => selections)
 
-/** What several fields of one key ask for together. */
+/** Several fields of one key as one field. */
 const merged = (selected: SelectedField): FieldNode =>
   selected.inner.length > 0 ? { ...selected.node, selectionSet: setOf(selectionsOf(selected)) } : selected.node
 
-/** What a GraphQLSchema holds; made by itself, it would go through all types at once. */
-type Whole = Roots & { readonly types: Readonly<Record<string, GraphQLNamedType>> }
+/** The parts of a GraphQLSchema, whose constructor would collect all types without yielding. */
+type AllTypes = Roots & { readonly types: Readonly<Record<string, GraphQLNamedType>> }
 
-async function wholeOf(names: Names, breaks: TimeSlice): Promise<Whole> {
-  const roots = await new TypeSystem(names, names.all()).inSlices(breaks)
+async function makeAllTypes(names: Names, slice: TimeSlice): Promise<AllTypes> {
+  const roots = await new TypeSystem(names, names.all()).inSlices(slice)
   const types: Record<string, GraphQLNamedType> = { ...BARE.getTypeMap() }
   const left = [roots.query, ...(roots.mutation ? [roots.mutation] : [])] as GraphQLNamedType[]
   for (let type = left.pop(); type; type = left.pop()) {
     if (types[type.name] === type) continue
     types[type.name] = type
     left.push(...namedIn(type))
-    await breaks.yieldIfOver()
+    await slice.yieldIfOver()
   }
   return { ...roots, types }
 }
 
-/** Directives, and the types that every schema has. */
+/** Has the directives and types of every schema. */
 const BARE = new GraphQLSchema({ query: new GraphQLObjectType({ name: 'Query', fields: {} }), assumeValid: true })
 
-/** The types that fields of a type, and their arguments, are of. */
+/** The types of the fields of a type and of their arguments. */
 const namedIn = (type: GraphQLNamedType): GraphQLNamedType[] =>
   isObjectType(type)
     ? Object.values(type.getFields()).flatMap((field) => [field, ...field.args].map((one) => getNamedType(one.type)))
@@ -184,15 +184,14 @@ const namedIn = (type: GraphQLNamedType): GraphQLNamedType[] =>
       : []
 
 /**
- * A schema whose fields at its roots come as promises, each kept after its turn: the library then describes one at a
- * time.
+ * A schema whose root fields are promises that resolve one after another, so that the library yields between them.
  */
-function inTurns(whole: Whole, breaks: TimeSlice): GraphQLSchema {
+function schemaInSlices(all: AllTypes, slice: TimeSlice): GraphQLSchema {
   const rootOf = (root: GraphQLObjectType | undefined): GraphQLObjectType | undefined =>
-    root ? Object.create(root, { getFields: { value: () => promised(root.getFields(), breaks) } }) : undefined
-  const [query, mutation] = [rootOf(whole.query), rootOf(whole.mutation)]
-  const types: Whole['types'] = {
-    ...whole.types,
+    root ? Object.create(root, { getFields: { value: () => promised(root.getFields(), slice) } }) : undefined
+  const [query, mutation] = [rootOf(all.query), rootOf(all.mutation)]
+  const types: AllTypes['types'] = {
+    ...all.types,
     ...(query && { Query: query }),
     ...(mutation && { Mutation: mutation }),
   }
@@ -205,12 +204,12 @@ function inTurns(whole: Whole, breaks: TimeSlice): GraphQLSchema {
   })
 }
 
-function promised<T>(things: Readonly<Record<string, T>>, breaks: TimeSlice): Record<string, Promise<T>> {
+function promised<T>(things: Readonly<Record<string, T>>, slice: TimeSlice): Record<string, Promise<T>> {
   let last: Promise<unknown> = Promise.resolve()
   const entries = Object.entries(things).map(([name, thing]): [string, Promise<T>] => {
-    const turn = last.then(() => breaks.yieldIfOver()).then(() => thing)
-    last = turn
-    return [name, turn]
+    const next = last.then(() => slice.yieldIfOver()).then(() => thing)
+    last = next
+    return [name, next]
   })
   return Object.fromEntries(entries)
 }

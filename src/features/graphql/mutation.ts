@@ -16,7 +16,7 @@ import { argumentsOf, type Compilation, whereContext, requireAllowed, selectList
 import { meaningOf, type SelectedField, selectionOf } from './selection.ts'
 import { parameter, type WhereInput, whereClause } from './where.ts'
 
-/** A root field of a mutation as one statement that changes, logs and answers its JSON. */
+/** Compiles a root field of a mutation to one statement that writes, logs and returns JSON. */
 export function compileMutation(selected: SelectedField, c: Compilation): Sql {
   const meaning = selected.field && meaningOf(selected.field)
   if (meaning?.kind !== 'insert' && meaning?.kind !== 'update' && meaning?.kind !== 'delete') {
@@ -38,14 +38,14 @@ export function compileMutation(selected: SelectedField, c: Compilation): Sql {
 
 type Write = { table: NamedTable; target: TableView; c: Compilation; log: Appender }
 
-/** What RETURNING hands on for the answer, beside what the log needs. */
+/** The columns in RETURNING for the response, in addition to those for the log. */
 const visible = ({ table, viewer }: TableView): Sql =>
   join(
     columnsFor(table, viewer.role).map(({ ident }) => sql`${ROW}.${ident}`),
     COMMA,
   )
 
-/** An absent column takes its default, so rows with other columns are other inserts; each kind is one. */
+/** One insert per set of columns, because absent columns take their defaults. */
 function inserted(write: Write, args: WhereInput): Sql {
   const rows = args['objects'] as WhereInput[]
   const kinds = new Map<string, { columns: Column[]; bodies: string[] }>()

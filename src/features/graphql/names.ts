@@ -4,11 +4,11 @@ import type { Column, Schema, Table } from '../../db/schema/snapshot.ts'
 import { columnsFor, keyFor, type RelationStep, relationFor } from '../../db/schema/viewer.ts'
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/
-/** A name that GraphQL allows and does not keep for itself. */
+/** A valid GraphQL name that is not reserved. */
 const isLegal = (name: string): boolean => NAME.test(name) && !name.startsWith('__')
 const LABEL_WORDS = new Set(['true', 'false', 'null'])
 
-/** The labels of an enum that are names in GraphQL too; undefined where they are not and the column is a String. */
+/** The labels of an enum if all are valid in GraphQL; otherwise undefined, and the column is a String. */
 export function enumLabels({ enumValues }: Column): readonly string[] | undefined {
   if (enumValues === undefined || enumValues.length === 0) return undefined
   return enumValues.every(isEnumValue) ? enumValues : undefined
@@ -16,13 +16,13 @@ export function enumLabels({ enumValues }: Column): readonly string[] | undefine
 
 export const isEnumValue = (label: string): boolean => isLegal(label) && !LABEL_WORDS.has(label)
 
-/** The field of a row that tells its place in the list. */
+/** The field with the cursor of a row. */
 export const CURSOR = '_cursor'
 
-/** A table as GraphQL shows it to a role; what has no legal name is left out. */
+/** A table as GraphQL shows it to a role, without columns and relations whose names are not valid. */
 export class NamedTable {
   readonly table: Table
-  /** Its field in Query; mutations put a verb in front. */
+  /** Its field in Query; mutations prefix it with a verb. */
   readonly field: string
   readonly typeName: string
   readonly #schema: Schema
@@ -47,14 +47,14 @@ export class NamedTable {
     return this.#columns
   }
 
-  /** By the names of expand; a column wins over a relation of the same name. */
+  /** By the names of `expand`. A column wins over a relation of the same name. */
   get relations(): ReadonlyMap<string, RelationStep> {
     this.#relations ??= new Map(
       this.table.relations.flatMap((relation): [string, RelationStep][] => {
         const step = relationFor(this.#schema, this.table, relation.fieldName, this.#role)
         if (!step) return []
         const names = new Set([relation.fieldName])
-        // The bare name of a child means the first of its keys that point here.
+        // The bare name of a child table is its first foreign key to this table.
         if (relation.type === 'one-to-many' && relation.names.includes(step.target.name)) names.add(step.target.name)
         return [...names].filter((name) => isLegal(name) && !this.columns.has(name)).map((name) => [name, step])
       }),
@@ -62,7 +62,7 @@ export class NamedTable {
     return this.#relations
   }
 
-  /** Rows of a table with a key have a cursor; a column or relation of the same name wins. */
+  /** Rows of a table with a key have a cursor. A column or relation of the same name wins. */
   get hasCursor(): boolean {
     return keyFor(this.table, this.#role).length > 0 && !this.columns.has(CURSOR) && !this.relations.has(CURSOR)
   }
@@ -73,14 +73,14 @@ export class NamedTable {
   }
 }
 
-/** Types that tables must not be called after. */
+/** Names of types that tables cannot have. */
 const TAKEN = new Set(
   'Query Mutation Int Float String Boolean ID BigInt Numeric UUID Timestamptz Date JSON Bytea Geometry Vector OrderBy'.split(
     ' ',
   ),
 )
 
-/** How the tables of a snapshot are called, for one role. */
+/** The GraphQL names of the tables of a snapshot, for one role. */
 export class Names {
   readonly #byField = new Map<string, NamedTable>()
   readonly #byTable = new Map<Table, NamedTable>()
@@ -110,9 +110,9 @@ export class Names {
     return [...this.#byField.values()]
   }
 
-  /** A name for a type that no table is called by. */
-  typeName(wanted: string): string {
-    let name = wanted
+  /** A name for a type that no table has. */
+  typeName(base: string): string {
+    let name = base
     while (this.#typeNames.has(name)) name += '_'
     return name
   }

@@ -4,7 +4,7 @@ import type { Column } from '../../db/schema/snapshot.ts'
 import { isEnumValue, type NamedTable } from './names.ts'
 import type { WhereInput } from './where.ts'
 
-/** Unique keys that GraphQL can name, all of whose columns the role sees. */
+/** Unique keys with a valid GraphQL name, all of whose columns the role can read. */
 const keysOf = (named: NamedTable): ReadonlyMap<string, readonly Column[]> =>
   new Map(
     named.table.uniqueKeys
@@ -17,7 +17,7 @@ const columnsOf = (named: NamedTable, names: readonly string[]): Column[] =>
 
 export const hasUniqueKeys = (named: NamedTable): boolean => keysOf(named).size > 0
 
-/** `{constraint, update_columns}`; `free` makes names of types out of suffixes. */
+/** The type `{constraint, update_columns}`; `free` turns suffixes into unused type names. */
 export function onConflictType(
   named: NamedTable,
   name: string,
@@ -42,7 +42,7 @@ export function onConflictType(
   })
 }
 
-/** The argument of an insert, already checked against the type. */
+/** Reads the `on_conflict` argument of an insert, already checked against its type. */
 export function conflictArgument(named: NamedTable, given: unknown): Conflict | undefined {
   if (given === undefined || given === null) return undefined
   const { constraint, update_columns: merged } = given as WhereInput

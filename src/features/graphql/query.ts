@@ -20,7 +20,7 @@ import { meaningOf, type SelectedField, selectionOf } from './selection.ts'
 import { buildWhere, type Conditions, type WhereContext, type WhereInput } from './where.ts'
 import { type ListWindow, listWindow } from './window.ts'
 
-/** Everything that one operation is compiled against. */
+/** What the compilation of one operation needs. */
 export type Compilation = {
   readonly schema: Schema
   readonly names: Names
@@ -34,16 +34,16 @@ export type Compilation = {
   readonly log: Appender
 }
 
-/** The rows of a table under a name; those of a list have an order. */
+/** Rows of a table under an alias; those of a list have an order. */
 export type RowSource = {
   readonly table: NamedTable
   readonly row: Ident
   readonly order?: readonly Order[]
-  /** How many relations lead here. */
+  /** Number of relations from the root. */
   readonly depth: number
 }
 
-/** A root field of a query as one statement that answers its JSON, nested relations included. */
+/** Compiles a root field of a query, with nested relations, to one statement that returns JSON. */
 export function compileRows(selected: SelectedField, table: NamedTable, c: Compilation): Sql {
   requireAllowed(table, c)
   const rows = listOf(selected, { table, row: rowAt(0), depth: 0 }, c)
@@ -56,27 +56,27 @@ export function requireAllowed({ table }: NamedTable, { schema, viewer }: Compil
 
 const rowAt = (depth: number): Ident => new Ident(`svc_r${depth}`)
 
-const placeOf = ({ table }: NamedTable, { schema, viewer }: Compilation): TableView => ({ schema, table, viewer })
+const targetOf = ({ table }: NamedTable, { schema, viewer }: Compilation): TableView => ({ schema, table, viewer })
 
-/** The rows of one list, as a select of the keys that were asked for. */
+/** A select of the requested keys of one list. */
 function listOf(selected: SelectedField, rows: RowSource, c: Compilation, belongs?: Sql): Sql {
   const { table, row } = rows
   const args = argumentsOf(selected, c)
   const before = c.conditions.count
-  const asked = args['where'] ? buildWhere(args['where'] as WhereInput, table, row, whereContext(c)) : undefined
+  const where = args['where'] ? buildWhere(args['where'] as WhereInput, table, row, whereContext(c)) : undefined
   const regions = regionsOf(args, table, row, c)
-  const conditions = [belongs, asked, ...regions.conditions].filter((condition) => condition !== undefined)
+  const conditions = [belongs, where, ...regions.conditions].filter((condition) => condition !== undefined)
   c.conditions.add(1 + ((args['order_by'] ?? []) as unknown[]).length)
-  const window = listWindow(args, table, placeOf(table, c), c.cursors)
+  const window = listWindow(args, table, targetOf(table, c), c.cursors)
   const { order, limit, offset, after } = window
-  // Up to two ranges for each key, each with all conditions.
+  // rowsBehind repeats all conditions for up to two ranges per sort key.
   if (after) c.conditions.add(2 * order.length * (c.conditions.count - before))
   return sql`select ${selectList(selected, { ...rows, order }, c)}
     from ${fromOf(rows, c, conditions, regions.candidates, window)}${orderBy(orderKeys(order, row))}
     limit ${limit}::int8 offset ${offset}::int8`
 }
 
-/** The rows that fulfil the conditions, or the first of them behind a cursor, as a FROM. */
+/** A FROM with the rows that match the conditions, or the first of them after a cursor. */
 function fromOf(
   { table: { table }, row }: RowSource,
   c: Compilation,
@@ -101,7 +101,7 @@ function fromOf(
   return sql`(${withTables([...tables, ...page.tables])}${page.rows}) as ${row}`
 }
 
-/** One column per key of the answer. */
+/** One column per key of the response. */
 export function selectList(selected: SelectedField, rows: RowSource, c: Compilation): Sql {
   const type = getNamedType(selected.field?.type) as GraphQLObjectType
   const fields = selectionOf(selected.inner, type, c.operation, c.variables)
@@ -126,10 +126,10 @@ function fieldValue(selected: SelectedField, type: GraphQLObjectType, rows: RowS
   }
 }
 
-/** What a mutation did is done: no cursor may fail afterwards. */
+/** Mutations have no cursors: sealing them could fail after the commit. */
 function cursorOf({ table, row, order }: RowSource, c: Compilation): Sql {
   if (!order || c.operation.node.operation === 'mutation') throw badRequest('_cursor is of rows in a list of a query')
-  return c.marks.mark(placeOf(table, c), order, row)
+  return c.marks.mark(targetOf(table, c), order, row)
 }
 
 function relationOf(selected: SelectedField, name: string, to: NamedTable, from: RowSource, c: Compilation): Sql {
@@ -160,19 +160,19 @@ export const whereContext = (c: Compilation): WhereContext => ({
   },
 })
 
-/** As the interface of GraphQL tells a failure: its sentence, where, and the HTTP status it would have been. */
+/** An entry of `errors` (GraphQL specification, section 7.1.2), with the HTTP status of the same REST error. */
 export type Failure = { message: string; path?: (string | number)[]; extensions: { code: number; error: ErrorCode } }
 
 const invalidDocument = (message: string): AppError => badRequest(message, 'invalid_document')
 
-/** Sentences quote what was sent, which may be a megabyte. */
+/** Messages quote the request, which may be a megabyte long. */
 const MAX_MESSAGE = 500
 
-/** What was not foreseen is no answer to the field that met it. */
+/** Unexpected errors are thrown. */
 export function failureOf(error: unknown, path?: string): Failure {
   const known = error instanceof Error && error.name === 'GraphQLError' ? invalidDocument(error.message) : error
   if (!(known instanceof AppError)) throw error
   const { message, status: code, errorCode } = known
-  const said = message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
-  return { message: said, ...(path !== undefined && { path: [path] }), extensions: { code, error: errorCode } }
+  const shown = message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
+  return { message: shown, ...(path !== undefined && { path: [path] }), extensions: { code, error: errorCode } }
 }

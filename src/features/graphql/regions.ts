@@ -10,11 +10,11 @@ import type { WhereInput } from './where.ts'
 
 type Regions = {
   readonly conditions: readonly Sql[]
-  /** Under policies, a `tid[]` for each condition that an index can find rows of. */
+  /** Under policies, a `tid[]` for each condition that an index supports. */
   readonly candidates: readonly Sql[]
 }
 
-/** `near: {column: "lng,lat,meters"}` and the others; null counts as absent. */
+/** Compiles the spatial arguments, such as `near: {column: "lng,lat,meters"}`. Null counts as absent. */
 export function regionsOf(
   args: WhereInput,
   { table, columns }: NamedTable,
@@ -22,9 +22,9 @@ export function regionsOf(
   { schema, viewer: { role }, candidates }: { schema: Schema; viewer: Viewer; candidates: Candidates },
 ): Regions {
   const filters = SPATIAL_NAMES.flatMap((name) =>
-    Object.entries((args[name] ?? {}) as Readonly<Record<string, string | null>>).flatMap(([asked, text]) => {
+    Object.entries((args[name] ?? {}) as Readonly<Record<string, string | null>>).flatMap(([columnName, text]) => {
       if (text === null) return []
-      const column = requireSpatial(columns.get(asked), asked)
+      const column = requireSpatial(columns.get(columnName), columnName)
       return [{ column, filter: parseSpatial(name, text, column, (value) => value) }]
     }),
   )

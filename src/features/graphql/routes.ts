@@ -25,7 +25,7 @@ export type GraphqlDeps = {
   candidates: Candidates
   cursors: Cursors
   config: GraphqlConfig
-  /** The server listens on this machine alone. */
+  /** The server listens on the loopback interface only. */
   isLocal: boolean
   /** Whether callers without a bearer may write. */
   anonymousMayWrite: boolean
@@ -47,10 +47,10 @@ const request = t.object({
   operationName: t.optional(t.nullable(t.string())),
 })
 
-/** In characters. */
+/** In characters. Parsing a longer body has used up a time slice. */
 const LONG_BODY = 100_000
 
-/** Failures of the request itself; what GraphQL has no words for stays in the common form. */
+/** HTTP-level errors keep the common form; other failures of the request have that of GraphQL. */
 const COMMON_FORM = new Set([404, 405, 413, 415])
 const errorBody = (error: AppError): unknown =>
   COMMON_FORM.has(error.status)
@@ -60,7 +60,7 @@ const errorBody = (error: AppError): unknown =>
 export function createGraphql(deps: GraphqlDeps): Feature {
   const { config } = deps
   let engine: Promise<GraphEngine> | undefined
-  // The library is loaded with the first document: a server that is never asked need not know GraphQL.
+  // The library is loaded with the first document, because many servers never use GraphQL.
   const started = (): Promise<GraphEngine> => {
     engine ??= import('./engine.ts').then(
       ({ GraphEngine: Engine }) => new Engine({ ...deps, limits: config, mayIntrospect, requireWriter }),
@@ -95,10 +95,9 @@ export function createGraphql(deps: GraphqlDeps): Feature {
       errorBody,
       answers: { 200: t.object({ data: t.any(), errors: t.optional(failures) }) },
       handle: async (call) => {
-        const asked = requestOf(call.body)
-        // Parsing it was a slice of its own.
+        const input = requestOf(call.body)
         if (call.bodyText.length > LONG_BODY) await new TimeSlice(0).yieldIfOver()
-        const { text, wrote } = await (await started()).answer(call, asked)
+        const { text, wrote } = await (await started()).answer(call, input)
         if (wrote) deps.log.wake()
         return jsonText(200, text)
       },

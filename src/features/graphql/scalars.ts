@@ -11,8 +11,8 @@ import {
 import type { Column } from '../../db/schema/snapshot.ts'
 
 /**
- * Values of these types stay the text that PostgreSQL will read, so that no digit is lost on the way. Only input is
- * coerced: what goes out is JSON that PostgreSQL made.
+ * Values of these types stay text for PostgreSQL, so that no digit is lost. Only input is coerced; output is JSON made by
+ * PostgreSQL.
  */
 const text = (name: string, description: string, fromNumber?: (value: number) => string): GraphQLScalarType<string> =>
   new GraphQLScalarType({
@@ -30,7 +30,7 @@ const text = (name: string, description: string, fromNumber?: (value: number) =>
     },
   })
 
-/** A number in JSON has been a double on its way here: beyond what a double keeps, nobody knows what was meant. */
+/** Refuses JSON numbers that a double, into which they were parsed, does not hold exactly. */
 function exact(name: string, isExact: (value: number) => boolean): (value: number) => string {
   return (value) => {
     if (isExact(value)) return String(value)
@@ -73,7 +73,7 @@ export const JsonScalar = json('JSON', 'Any JSON value.')
 const Geometry = json('Geometry', 'A GeoJSON geometry.')
 const Vector = json('Vector', 'An array of numbers.')
 
-/** A literal as JSON, number by number as it was written. */
+/** A literal as JSON, with its numbers as written. */
 function literalText(node: ValueNode, variables: Readonly<Record<string, unknown>>): string {
   switch (node.kind) {
     case Kind.INT:
@@ -122,7 +122,7 @@ export function scalarOf(column: Column): GraphQLScalarType {
   if (column.isGeometry || column.isGeography) return Geometry
   if (column.isVector) return Vector
   if (column.typeKind === 'c' && !column.isArray) return JsonScalar
-  // PostgreSQL names the type of an array after its element's.
+  // PostgreSQL names an array type after its element type, with an underscore in front.
   const name = column.isArray ? column.baseType.replace(/^_/, '') : column.baseType
   return BY_BASE_TYPE[name] ?? GraphQLString
 }

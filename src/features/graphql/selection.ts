@@ -16,7 +16,7 @@ import type { Operation } from './document/document.ts'
 import type { Variables } from './document/variables.ts'
 import type { FieldMeaning } from './type-system.ts'
 
-/** One key of the answer: the field it shows, and what is asked of that. */
+/** One key of the response: its field, and the selections inside of it. */
 export type SelectedField = {
   readonly key: string
   readonly node: FieldNode
@@ -25,12 +25,12 @@ export type SelectedField = {
   readonly inner: readonly SelectionSetNode[]
 }
 
-/** PostgreSQL cuts longer names off. */
+/** PostgreSQL truncates longer names. */
 const MAX_KEY_BYTES = 63
 
 /**
- * The fields of selection sets that are laid over each other, fragments put in their places. Fields of one key must
- * be the same field with the same arguments (GraphQL specification, section 5.3.2), and are merged.
+ * The merged fields of several selection sets, with fragments expanded. Fields of one key must be the same field with the
+ * same arguments (GraphQL specification, section 5.3.2).
  */
 export function selectionOf(
   sets: readonly SelectionSetNode[],

@@ -1,6 +1,6 @@
 const SLICE_MS = 10
 
-/** Long work asks between its steps whether others have waited long enough, and lets them go first. */
+/** Long work calls `yieldIfOver` between its steps, so that other requests are served meanwhile. */
 export class TimeSlice {
   readonly #sliceMs: number
   #since = performance.now()
@@ -16,12 +16,12 @@ export class TimeSlice {
   }
 }
 
-/** JSON.stringify of a value whose arrays may be very long, member by member. */
-export async function stringifyInSlices(value: unknown, breaks: TimeSlice): Promise<string> {
+/** JSON.stringify that yields between the items of arrays, which may be very long. */
+export async function stringifyInSlices(value: unknown, slice: TimeSlice): Promise<string> {
   if (Array.isArray(value)) {
     const items: string[] = []
     for (const item of value) {
-      await breaks.yieldIfOver()
+      await slice.yieldIfOver()
       items.push(JSON.stringify(item) ?? 'null')
     }
     return `[${items.join(',')}]`
@@ -29,7 +29,7 @@ export async function stringifyInSlices(value: unknown, breaks: TimeSlice): Prom
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null'
   const members: string[] = []
   for (const [name, member] of Object.entries(value)) {
-    members.push(`${JSON.stringify(name)}:${await stringifyInSlices(member, breaks)}`)
+    members.push(`${JSON.stringify(name)}:${await stringifyInSlices(member, slice)}`)
   }
   return `{${members.join(',')}}`
 }

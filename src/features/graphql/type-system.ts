@@ -22,7 +22,7 @@ import { hasUniqueKeys, onConflictType } from './on-conflict.ts'
 import { JsonScalar, scalarOf } from './scalars.ts'
 import type { TimeSlice } from './time-slice.ts'
 
-/** What a field of the type system stands for; the compiler reads it back. */
+/** What a field stands for. It is stored in the field's extensions and read by the compiler. */
 export type FieldMeaning =
   | { readonly kind: 'rows'; readonly of: NamedTable }
   | { readonly kind: 'column'; readonly column: Column }
@@ -47,8 +47,8 @@ const nonNull = (type: GraphQLInputType): GraphQLInputType => new GraphQLNonNull
 const listOf = (type: GraphQLInputType): GraphQLInputType => new GraphQLList(new GraphQLNonNull(type))
 
 /**
- * The types of some tables. A document is held against the tables it names, not against the whole database: with a
- * thousand tables all types would take longer to make than most documents take to answer.
+ * The types of some tables. A document is validated against the tables that it names, because making the types of a
+ * thousand tables takes longer than answering most documents.
  */
 export class TypeSystem {
   readonly #names: Names
@@ -63,7 +63,7 @@ export class TypeSystem {
   }
 
   get schema(): GraphQLSchema {
-    // Made by us from names that were checked; an empty Query is one that no table of the document exists for.
+    // Names are checked already, and Query may be empty if no table of the document exists.
     this.#schema ??= new GraphQLSchema({ ...this.#roots(), assumeValid: true })
     return this.#schema
   }
@@ -78,12 +78,12 @@ export class TypeSystem {
     }
   }
 
-  /** The roots of a whole database. Their types are made a few at a time, so that others are served meanwhile. */
-  async inSlices(breaks: TimeSlice): Promise<Roots> {
+  /** The roots of a whole database. Yields while it makes the types. */
+  async inSlices(slice: TimeSlice): Promise<Roots> {
     for (const named of this.#tables) {
       for (const type of [this.#object(named), this.#where(named), this.#orderBy(named)]) type.getFields()
       if (named.isWritable) this.#mutationsOf(named)
-      await breaks.yieldIfOver()
+      await slice.yieldIfOver()
     }
     return this.#roots()
   }
@@ -138,7 +138,7 @@ export class TypeSystem {
     return made
   }
 
-  /** A list of rows with the arguments that every list takes. */
+  /** A list of rows with the arguments of every list. */
   #rows(named: NamedTable, meaning: FieldMeaning): Field {
     return {
       type: new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(this.#object(named)))),
@@ -155,7 +155,7 @@ export class TypeSystem {
     }
   }
 
-  /** Spatial filters, where the table has columns for them. */
+  /** Spatial filters, if the table has spatial columns. */
   #regions(named: NamedTable): Record<string, { type: GraphQLInputType }> {
     const columns = [...named.columns.values()].filter(isSpatial)
     if (columns.length === 0) return {}

@@ -9,14 +9,14 @@ import { Json } from './scalars.ts'
 export type WhereInput = Readonly<Record<string, unknown>>
 
 export type WhereContext = {
-  /** How a step to another table is taken, or why it may not be. */
+  /** Follows a relation; `isAllowed`: the caller may read its table. */
   readonly follow: (from: NamedTable, relation: string) => { to: NamedTable; isAllowed: boolean }
   readonly conditions: Conditions
 }
 
 const MAX_CONDITIONS = 2_000
 
-/** How many conditions and sort keys the statements of one operation have: PostgreSQL plans each, and binds each value. */
+/** Counts the conditions and sort keys of one operation, because PostgreSQL plans each of them. */
 export class Conditions {
   #count = 0
 
@@ -41,18 +41,18 @@ const COMPARISONS: Readonly<Record<string, Comparison>> = {
 }
 
 /** ` where …`, or nothing. */
-export function whereClause(input: unknown, table: NamedTable, row: Ident, reach: WhereContext): Sql {
+export function whereClause(input: unknown, table: NamedTable, row: Ident, context: WhereContext): Sql {
   const condition =
-    input === undefined || input === null ? undefined : buildWhere(input as WhereInput, table, row, reach)
+    input === undefined || input === null ? undefined : buildWhere(input as WhereInput, table, row, context)
   return condition ? sql` where ${condition}` : EMPTY
 }
 
-/** A boolean expression over the row; undefined when nothing is asked, which every row passes. */
-export function buildWhere(input: WhereInput, table: NamedTable, row: Ident, reach: WhereContext, depth = 1): Sql | undefined {
+/** A boolean expression over the row; undefined if there are no conditions. */
+export function buildWhere(input: WhereInput, table: NamedTable, row: Ident, context: WhereContext, depth = 1): Sql | undefined {
   const all = Object.entries(input).flatMap(([key, value]): Sql[] => {
     if (value === undefined) return []
     if (value === null) throw badRequest(`where.${key} must not be null`, 'invalid_filter')
-    const condition = conditionOn(key, value, table, row, reach, depth)
+    const condition = conditionOn(key, value, table, row, context, depth)
     return condition ? [condition] : []
   })
   return all.length === 0 ? undefined : sql`(${join(all, AND)})`
@@ -63,26 +63,26 @@ function conditionOn(
   value: unknown,
   table: NamedTable,
   row: Ident,
-  reach: WhereContext,
+  context: WhereContext,
   depth: number,
 ): Sql | undefined {
-  reach.conditions.add(Array.isArray(value) ? value.length : 1)
-  const inner = (part: unknown): Sql => buildWhere(part as WhereInput, table, row, reach, depth) ?? sql`true`
+  context.conditions.add(Array.isArray(value) ? value.length : 1)
+  const inner = (part: unknown): Sql => buildWhere(part as WhereInput, table, row, context, depth) ?? sql`true`
   if (key === '_and') return sql`(${join([sql`true`, ...(value as unknown[]).map(inner)], AND)})`
   if (key === '_or') return sql`(${join([sql`false`, ...(value as unknown[]).map(inner)], OR)})`
   if (key === '_not') return sql`not ${inner(value)}`
   const column = table.columns.get(key)
-  if (column) return compared(column, value as WhereInput, row, reach)
-  return related(key, value as WhereInput, table, row, reach, depth)
+  if (column) return compared(column, value as WhereInput, row, context)
+  return related(key, value as WhereInput, table, row, context, depth)
 }
 
-function related(key: string, value: WhereInput, table: NamedTable, row: Ident, reach: WhereContext, depth: number): Sql {
+function related(key: string, value: WhereInput, table: NamedTable, row: Ident, context: WhereContext, depth: number): Sql {
   const step = table.relations.get(key)
   if (!step) throw badRequest(`unknown relation: ${key}`, 'unknown_relation')
-  const { to, isAllowed } = reach.follow(table, key)
+  const { to, isAllowed } = context.follow(table, key)
   if (!isAllowed) return sql`false`
   const there = new Ident(`svc_w${depth}`)
-  const inner = buildWhere(value, to, there, reach, depth + 1)
+  const inner = buildWhere(value, to, there, context, depth + 1)
   return sql`exists (select from ${step.target.ident} as ${there}
     where ${joined(step, table.table, row, there)}${inner ? sql` and ${inner}` : EMPTY})`
 }
@@ -118,7 +118,7 @@ function comparison(column: Column, name: string, value: unknown, left: Sql): Sq
   }
 }
 
-/** One value holds them all, but PostgreSQL has no arrays of arrays. */
+/** All values are one array parameter, unless they are arrays: PostgreSQL has no arrays of arrays. */
 function isOneOf(column: Column, left: Sql, values: readonly unknown[]): Sql {
   const equal = sql`${left} ${operator('=', column)}`
   if (!column.isArray) return sql`(${equal} any (${texts(values)}::${column.castType}[]))`
@@ -128,10 +128,10 @@ function isOneOf(column: Column, left: Sql, values: readonly unknown[]): Sql {
 const texts = (values: readonly unknown[]): (string | null)[] =>
   values.map((item) => (item === null ? null : String(parameter(item))))
 
-// The cast is on the parameter, so that an index on the column serves.
+// The cast is on the parameter, so that an index on the column can be used.
 const bound = (column: Column, value: unknown): Sql => sql`${parameter(value)}::${column.castType}`
 
-/** A coerced input as PostgreSQL reads it. */
+/** A coerced input as a parameter. */
 export function parameter(value: unknown): Value {
   if (value instanceof Json) return value.text
   if (Array.isArray(value)) return texts(value)

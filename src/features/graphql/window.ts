@@ -8,16 +8,16 @@ import type { WhereInput } from './where.ts'
 
 const MAX_ROWS = 1000
 
-/** Which of the rows, in their order. */
+/** The requested part of the ordered rows. */
 export type ListWindow = {
   readonly order: readonly Order[]
   readonly limit: number
   readonly offset: number
-  /** The sort keys of the row that it begins behind. */
+  /** The sort keys of the row before the first one. */
   readonly after: readonly SortValue[] | undefined
 }
 
-/** Null counts as absent, too much as the most. */
+/** Null counts as absent; larger limits count as MAX_ROWS. */
 export function listWindow(args: WhereInput, table: NamedTable, target: TableView, cursors: Cursors): ListWindow {
   const order = orderWithKey(sortOf(args['order_by'], table), target)
   const byCursor = ['first', 'after'].find((name) => isGiven(args[name]))
@@ -50,8 +50,8 @@ function openCursor(
   return cursors.open(cursor, target, order)
 }
 
-function sortOf(asked: unknown, table: NamedTable): Order[] {
-  return ((asked ?? []) as WhereInput[]).map((entry) => {
+function sortOf(orderBy: unknown, table: NamedTable): Order[] {
+  return ((orderBy ?? []) as WhereInput[]).map((entry) => {
     const [[name, direction] = [], ...more] = Object.entries(entry).filter(([, value]) => value !== undefined)
     const column = name === undefined ? undefined : table.columns.get(name)
     if (!column || more.length > 0 || direction === null) {

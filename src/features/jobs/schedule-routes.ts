@@ -1,6 +1,6 @@
 import { badRequest } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
-import { jsonText, noContent, type Route, route } from '../../http/route.ts'
+import { jsonText, noContentAfter, type Route, route } from '../../http/route.ts'
 import { job } from './job-schema.ts'
 import type { Schedules } from './schedules.ts'
 
@@ -114,10 +114,7 @@ export function scheduleRoutes(deps: {
       requires,
       params,
       answers: { 204: null },
-      handle: async (call) => {
-        await schedules.remove(call.params.id, call)
-        return noContent
-      },
+      handle: (call) => noContentAfter(schedules.remove(call.params.id, call)),
     }),
     switchTo('enable'),
     switchTo('disable'),

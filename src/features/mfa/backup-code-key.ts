@@ -19,8 +19,8 @@ export const backupCodeKey: SealedColumn = {
 }
 
 /**
- * Backup codes are kept as HMACs, which cannot be made anew under another key. So their key is a random one, kept sealed:
- * it stays when auth.encryption_key changes. Made when first needed.
+ * Backup codes are stored as HMACs, which cannot be recomputed under another key. So their key is random and stored
+ * sealed, to survive a change of auth.encryption_key. Created on first use.
  */
 export function createBackupCodeKey({ db, box }: { db: Db; box: SecretBox }): () => Promise<Buffer> {
   let key: Buffer | undefined

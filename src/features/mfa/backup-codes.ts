@@ -13,7 +13,7 @@ import { lockAccount } from '../../identity/users.ts'
 import * as q from './sql.ts'
 import type { Verification } from './verification.ts'
 
-/** Without the letters and digits that look alike on paper. */
+/** Without letters and digits that are easily confused on paper. */
 const ALPHABET = 'abcdefghjkmnpqrstuvwxyz23456789'
 const COUNT = 10
 const GROUP = 5
@@ -21,10 +21,10 @@ const GROUP = 5
 const newGroup = (): string => Array.from({ length: GROUP }, () => ALPHABET[randomInt(ALPHABET.length)]).join('')
 const newCode = (): string => `${newGroup()}-${newGroup()}`
 
-/** As people type what they printed: any case, with or without hyphens and spaces. */
+/** Typed codes may have any case, hyphens and spaces. */
 const plain = (code: string): string => code.toLowerCase().replace(/[\s-]/g, '')
 
-/** For the day the phone is lost: ten codes, each good once. */
+/** Ten single-use codes for a user who lost the other factors. */
 export function createBackupCodes(deps: { db: Db; verification: Verification; codeKey: () => Promise<Buffer> }) {
   const { db, verification } = deps
   const hashOf = (key: Buffer, userId: string, code: string): string =>
@@ -57,7 +57,7 @@ export function createBackupCodes(deps: { db: Db; verification: Verification; co
         const [found] = await tx.rows<{ is_used: boolean }>(q.backupCode(who.id, hash))
         const refused = unauthorized('invalid or already used backup code', 'invalid_code')
         if (!found) return refused
-        // A code that was right once is no guess, so it is not counted as one.
+        // A used code is not a guess, so it is not counted as a failure.
         if (found.is_used) throw refused
         await tx.run(q.spendBackupCode(who.id, hash))
         return undefined

@@ -12,7 +12,7 @@ export async function requireFactor(tx: Tx, userId: string, method: FactorMethod
   return factor
 }
 
-/** A challenge of this user that was not answered yet; it may be over. */
+/** An unanswered challenge of this user, which may have expired. */
 export async function openChallenge(tx: Tx, id: string, userId: string, method: FactorMethod): Promise<q.Challenge> {
   const [challenge] = isUuid(id) ? await tx.rows<q.Challenge>(q.challengeOf(id, userId, method)) : []
   if (!challenge) throw challengeNotFound()

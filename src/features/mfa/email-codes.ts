@@ -19,7 +19,7 @@ export function emailChannel(deps: { queueMail: QueueMail; wakeMail: () => void 
     message: (to, code) => deps.queueMail('auth.mfa_code', to, { Code: code }),
     wake: deps.wakeMail,
     spendMessage,
-    // The user of the account reads its mail, as with the link of the registration.
+    // A code by mail proves the address, like the link of the registration.
     proves: q.verifyAddress,
     failures: {
       wrong: () => unauthorized('invalid email MFA code', 'invalid_code'),
@@ -30,7 +30,7 @@ export function emailChannel(deps: { queueMail: QueueMail; wakeMail: () => void 
   }
 }
 
-/** Enrolments and sign-ins together, so that no mailbox is flooded and there are few codes to guess. */
+/** One limit for enrolments and sign-ins, against flooded mailboxes and many guessable codes. */
 async function spendMessage(tx: Tx, userId: string): Promise<void> {
   const [full] = await tx.rows<{ seconds: number }>(q.mailWait(userId, MAX_MAILS, SECONDS))
   if (full && full.seconds > 0) {

@@ -8,10 +8,10 @@ import * as q from './sql.ts'
 
 export type Enrolment = ReturnType<typeof createEnrolment>
 
-// Both calls hold the account's lock, so that what they find stays true until the factor is there.
+// Both calls hold the account's lock, so that their checks stay true until the factor is stored.
 export function createEnrolment({ db }: { db: Db }) {
   return {
-    /** Replaces what is pending of this method. */
+    /** Replaces a pending enrolment of this method. */
     start: <T>(
       user: UserIdentity,
       method: FactorMethod,

@@ -5,14 +5,14 @@ import * as q from './sql.ts'
 
 type Listed = { id: string; method: FactorMethod; phone: string | null; email: string | null }
 
-/** Enough for the owner to recognise, too little for a thief of the password. */
+/** Recognisable for the owner, useless to someone who stole the password. */
 const maskPhone = (phone: string): string => `***${phone.slice(-4)}`
 const maskEmail = (email: string): string => {
   const at = email.lastIndexOf('@')
   return `${[...email][0] ?? ''}***${email.slice(at)}`
 }
 
-/** What a user may choose from when asked for a second factor. */
+/** The second factors that a user can choose from. */
 export async function listFactors(db: Db, userId: string) {
   type Row = { factors: Listed[]; webauthn: number; backup_codes: number }
   const [row] = await db.rows<Row>(SYSTEM, q.selectFactors(userId))

@@ -28,7 +28,7 @@ const LOCKED = [429, 'too many failed attempts, try again later']
 const verify = (method: string, as: string, json: object, server: TestServer = api) =>
   server.call(`POST /api/auth/mfa/${method}/verify`, { as, json })
 
-/** Somebody with every kind of second factor. */
+/** A user with every kind of second factor. */
 async function everything(email: string): Promise<{ id: string; app: Authenticator; codes: string[] }> {
   const { user, app } = await signUpWithTotp(api, email)
   const { token } = await signInWithTotp(api, email, user.id, app)
@@ -159,7 +159,7 @@ test('a guess is on record before its answer is, and also when nobody waits for 
   const as = await firstFactor(victim, 'abort@x.test')
   const json = { challenge_id: await challenge(victim, 'totp', as), code: app.wrongCode() }
 
-  // Whoever hears the answer finds it counted already, so a process that dies with it saves nobody a try.
+  // The guess is counted before the answer is sent, so a crash of the process gives no extra try.
   for (let i = 1; i <= 3; i++) {
     assert.equal((await verify('totp', as, json, victim)).status, 401)
     assert.equal(await failures(user.id), i)

@@ -2,10 +2,10 @@ import type { Tx } from '../../db/db.ts'
 import { tooManyFailures } from '../../identity/errors.ts'
 import * as q from './sql.ts'
 
-/** Over all methods: going on to the next method must not bring a fresh set of tries. */
+/** Shared by all methods, so that switching methods gives no extra tries. */
 const LIMIT = { max: 15, seconds: 3600, lockSeconds: 1800 }
 
-/** Counts are right only for a caller that holds the account's lock. */
+/** The caller must hold the account's lock. */
 export const lockout = {
   async refuse(tx: Tx, userId: string): Promise<void> {
     const [lock] = await tx.rows<{ seconds: number | null }>(q.lockedSeconds(userId))

@@ -2,7 +2,7 @@ import type { SettingName } from '../../identity/settings.ts'
 
 export type FactorMethod = 'totp' | 'email' | 'sms'
 
-/** How a method is called, and its switch. */
+/** Display name and setting of each method. */
 export const MFA_METHODS: Readonly<
   Record<FactorMethod, { name: string; label: string; pending: string; setting: SettingName }>
 > = {

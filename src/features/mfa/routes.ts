@@ -5,8 +5,8 @@ import type { SecretBox } from '../../core/secret-box.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { json, type Route, route } from '../../http/route.ts'
-import { message, signedIn } from '../../identity/responses.ts'
 import type { QueueMail } from '../../identity/mail-links.ts'
+import { message, signedIn } from '../../identity/responses.ts'
 import { enrollerOf } from '../../identity/second-factor.ts'
 import { deviceOf, type StartSession } from '../../identity/session.ts'
 import { type AuthSettings, requireSetting } from '../../identity/settings.ts'
@@ -27,7 +27,7 @@ export type MfaDeps = {
   config: SmsCodeConfig
   settings: () => AuthSettings
   appName: string
-  /** Of codes that live for minutes. */
+  /** Key for the HMACs of short-lived codes. */
   codeKey: Buffer
   /** For secrets at rest. */
   box: SecretBox
@@ -38,7 +38,7 @@ export type MfaDeps = {
   wakeSms: () => void
 }
 
-/** Apps show codes in groups. */
+/** Authenticator apps show codes in groups, so spaces are removed. */
 const digits = (code: string): string => code.replace(/\s/g, '')
 const code = t.object({ code: t.string() })
 const phone = t.object({ phone: t.string({ description: 'E.164; spaces, dots, hyphens and parentheses are ignored' }) })
@@ -58,7 +58,7 @@ const factors = t.object({
   backup_codes: t.integer({ description: 'how many are left' }),
 })
 
-/** Second factors; `verification` is how any other feature offers one more. */
+/** Second factors; other features add one through `verification`. */
 export function createMfa(deps: MfaDeps): { routes: Route[]; verification: Verification } {
   const { db, box, settings } = deps
   const [enrolment, verification] = [createEnrolment(deps), createVerification(deps)]
@@ -68,11 +68,11 @@ export function createMfa(deps: MfaDeps): { routes: Route[]; verification: Verif
   const sms = createSentCodes(steps, smsChannel(deps))
   const backupCodes = createBackupCodes({ db, verification, codeKey: createBackupCodeKey({ db, box }) })
 
-  /** A switch that is off stops enrolment alone: a user who has the factor keeps it, and keeps needing it. */
+  /** A switched-off method only stops enrolment: users who have the factor keep it and still need it. */
   const requireMethod = (method: FactorMethod) =>
     requireSetting(settings, MFA_METHODS[method].setting, `${MFA_METHODS[method].name} MFA`)
 
-  /** What all methods have in common: finish the enrolment, ask for a code, take it. */
+  /** The routes that all methods share: confirm the enrolment, request a code, verify it. */
   const codeRoutes = (
     method: FactorMethod,
     codes: Pick<Totp, 'confirm' | 'challenge' | 'verify'>,

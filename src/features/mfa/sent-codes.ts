@@ -14,23 +14,23 @@ import type { Verification } from './verification.ts'
 export type CodeChannel = {
   method: 'email' | 'sms'
   digits: number
-  /** How long a code is good, and how often it may be guessed wrong. */
+  /** Lifetime of a code, and the allowed wrong guesses. */
   seconds: number
   maxWrong: number
-  /** The code of an address that is never sent to. */
+  /** The fixed code of a test address, which gets no message. */
   fixedCode(to: string): string | undefined
   /** A statement that sends it; `wake` follows the commit. */
   message(to: string, code: string): Sql
   wake(): void
-  /** Counts a message, or throws when it is one too many. */
+  /** Counts a message, or throws if the limit is reached. */
   spendMessage(tx: Tx, userId: string): Promise<void>
-  /** What a right code says about the account, beside the factor. */
+  /** A statement that records what a right code proves besides the factor. */
   proves?(userId: string): Sql
   failures: {
     wrong(): AppError
     expiredEnrolment(): AppError
     expiredChallenge(): AppError
-    /** Of a code that was guessed wrong too often. Without it such a code is just wrong. */
+    /** For a code with too many wrong guesses; without it such a code is just wrong. */
     dead?(secondsLeft: number): AppError
   }
 }
@@ -39,7 +39,7 @@ export function createSentCodes(
   deps: {
     enrolment: Enrolment
     verification: Verification
-    /** A code has few digits, so a plain hash of it could be undone by trying them all. */
+    /** Codes are short, so a plain hash could be reversed by trying all of them. */
     codeKey: Buffer
   },
   channel: CodeChannel,
@@ -49,7 +49,7 @@ export function createSentCodes(
   const hashOf = (challengeId: string, code: string): string =>
     hmacSha256(deps.codeKey, `${challengeId} ${code}`).toString('hex')
 
-  /** Resolves to the id of the challenge that the code answers. */
+  /** Resolves to the id of the challenge. */
   async function send(tx: Tx, userId: string, factorId: string, to: string): Promise<string> {
     await channel.spendMessage(tx, userId)
     const [id, fixed] = [randomUUID(), channel.fixedCode(to)]
@@ -74,7 +74,7 @@ export function createSentCodes(
   }
 
   return {
-    /** `phone`: where to send codes to, if that is not the account's own address. */
+    /** `phone`: where to send codes, if not to the account's own address. */
     async enroll(user: UserIdentity, phone?: string): Promise<void> {
       const id = randomUUID()
       await enrolment.start(user, method, { id, phone }, (tx, { email }) => {
@@ -88,7 +88,7 @@ export function createSentCodes(
     confirm: (user: UserIdentity, code: string): Promise<void> =>
       enrolment.confirm(user, method, async (tx, pending) => {
         const [challenge] = await tx.rows<q.Challenge>(q.enrolmentChallenge(pending.id))
-        // An operator's cleanup took the code away.
+        // A cleanup job removed the code.
         if (!challenge) throw failures.expiredEnrolment()
         const wrong = await check(tx, challenge, code, failures.expiredEnrolment)
         if (!wrong && channel.proves) await tx.run(channel.proves(user.id))

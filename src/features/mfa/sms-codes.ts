@@ -20,7 +20,7 @@ export function smsChannel(deps: {
     fixedCode: (to) => config.sms_test_phone_numbers[to],
     message: (to, code) => deps.queueSms(to, codeMessage(appName, code)),
     wake: deps.wakeSms,
-    // The routes that send have a limit of their own, and all of them together have the day's.
+    // The sending routes have a rate limit, and SMS has a daily limit.
     spendMessage: async () => {},
     failures: { wrong, expiredEnrolment: wrong, expiredChallenge: challengeNotFound },
   }

@@ -1,7 +1,7 @@
 import { type Sql, sql } from '../../db/sql.ts'
 import type { FactorMethod } from './methods.ts'
 
-/** All second factors of a user but passkeys, for the moment the owner of the address takes the account over. */
+/** All second factors of a user but passkeys, for when the owner of the address takes over the account. */
 export const dropFactors = (userId: string): Sql => sql`
   with codes as (delete from svc.mfa_backup_codes where user_id = ${userId}::uuid),
   limits as (delete from svc.mfa_limits where user_id = ${userId}::uuid)
@@ -129,7 +129,7 @@ export const countFactorFailure = (
 export const clearFactorFailures = (userId: string): Sql =>
   sql`update svc.mfa_limits set failures = '{}', locked_until = null where user_id = ${userId}::uuid`
 
-/** Positive while `max` mails of the last `seconds` are too many for another one. */
+/** Positive while `max` mails were sent within the last `seconds`. */
 export const mailWait = (userId: string, max: number, seconds: number): Sql => sql`
   select ${secondsUntil(sql`at + make_interval(secs => ${seconds}::float8)`)} as seconds
   from svc.mfa_limits, unnest(mails) at where user_id = ${userId}::uuid

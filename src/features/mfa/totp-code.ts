@@ -3,7 +3,7 @@ import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 // RFC 6238 with what every authenticator app supports: SHA-1, six digits, thirty seconds.
 const PERIOD = 30
 const DIGITS = 6
-/** Steps either side of the current one, for clocks that are a little off and fingers that are slow. */
+/** Steps either side of the current one, to tolerate clock differences and slow typing. */
 const WINDOW = 1
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'
 
@@ -22,7 +22,7 @@ export function codeOf(secret: Buffer, step: number): string {
   return String(number % 10 ** DIGITS).padStart(DIGITS, '0')
 }
 
-/** The newest step around `current` whose code this is. */
+/** The newest step around `current` that has this code. */
 export function timeStep(secret: Buffer, code: string, current: number): number | undefined {
   const given = Buffer.from(code)
   const matches = (step: number): boolean => {
@@ -44,10 +44,10 @@ export function base32(bytes: Buffer): string {
   return left > 0 ? text + ALPHABET[(bits << (5 - left)) & 31] : text
 }
 
-/** What the QR code says. */
+/** Content of the QR code. */
 export function otpauthUri(appName: string, account: string, secret: Buffer): string {
   const issuer = encodeURIComponent(appName)
-  // `@` may stand in a path, and it makes the address readable.
+  // `@` is allowed in a path and keeps the address readable.
   const label = `${issuer}:${encodeURIComponent(account).replaceAll('%40', '@')}`
   return `otpauth://totp/${label}?secret=${base32(secret)}&issuer=${issuer}&algorithm=SHA1&digits=${DIGITS}&period=${PERIOD}`
 }

@@ -14,7 +14,7 @@ import type { Verification } from './verification.ts'
 
 const CHALLENGE_SECONDS = 300
 
-/** The user can go on in another way, and the operator can mend it. */
+/** For a secret that cannot be decrypted: the user can use another factor, and the operator can fix the key. */
 const UNREADABLE =
   'the secret of this authenticator app cannot be read: use another factor or a backup code; ' +
   'its key is missing in auth.previous_encryption_keys'
@@ -49,11 +49,11 @@ export function createTotp(deps: {
     }
   }
 
-  /** Spends the time step of the code, so that a code that was seen cannot be used again. */
+  /** Spends the time step of the code, so that an observed code cannot be reused. */
   async function check(tx: Tx, factor: q.Factor, code: string): Promise<AppError | undefined> {
     const step = timeStep(secretOf(factor), code, stepAt(factor.epoch))
     if (step === undefined) return unauthorized('invalid TOTP code', 'invalid_code')
-    // A code that was right once is no guess, so it is not counted as one.
+    // A used code is not a guess, so it is not counted as a failure.
     if ((await tx.run(q.spendStep(factor.id, step))) === 0) throw unauthorized('TOTP code already used', 'invalid_code')
     return undefined
   }

@@ -9,8 +9,8 @@ import type { FactorMethod } from './methods.ts'
 import * as q from './sql.ts'
 
 /**
- * Resolves to nothing when the code is right, to the failure to tell when it was a wrong guess, which is counted.
- * Throws when nothing was guessed: then nothing is counted, and nothing changes.
+ * Resolves to undefined if the code is right, and to the error to report after a wrong guess, which is counted. Throws
+ * if nothing was guessed; then nothing is counted or changed.
  */
 type Check = (tx: Tx) => Promise<AppError | undefined>
 
@@ -24,7 +24,7 @@ export function createVerification({ db, startSession }: { db: Db; startSession:
   }
 
   return {
-    /** For a challenge: work on the account unless it is locked out. */
+    /** For a challenge: runs `work` with the account locked, unless it is locked out. */
     prepare: <T>(userId: string, work: (tx: Tx) => Promise<T>): Promise<T> =>
       db.tx(SYSTEM, async (tx) => {
         await lockAccount(tx, userId)
@@ -32,7 +32,7 @@ export function createVerification({ db, startSession }: { db: Db; startSession:
         return work(tx)
       }),
 
-    /** One try at a second factor. Its count and its session are committed before the answer is sent. */
+    /** One try at a second factor. Count and session are committed before the answer is sent. */
     async attempt(
       who: PendingIdentity,
       second: FactorMethod | 'webauthn' | 'backup_code',

@@ -1,6 +1,6 @@
 import * as t from '../../core/json-type.ts'
 import { pageQuery, parsePage } from '../../core/page.ts'
-import { json, jsonText, noContent, type Route, route } from '../../http/route.ts'
+import { json, jsonText, noContentAfter, type Route, route } from '../../http/route.ts'
 import type { Clients } from './clients.ts'
 
 const client = t.object({
@@ -84,10 +84,7 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
       requires,
       params: { clientId },
       answers: { 204: null },
-      handle: async (call) => {
-        await clients.revoke(call.params.clientId, call)
-        return noContent
-      },
+      handle: (call) => noContentAfter(clients.revoke(call.params.clientId, call)),
     }),
     route('POST /api/admin/oauth/clients/{clientId}/rotate-secret', {
       summary: 'Replace the secret; the old one is refused at once',

@@ -1,6 +1,6 @@
 import { refuse } from './errors.ts'
 
-/** What an application asks for at authorize, or a person agrees to at consent. */
+/** What an application requests at authorize, or a user approves at consent. */
 export type AuthorizationRequest = {
   readonly responseType: string
   readonly redirectUri: string
@@ -8,7 +8,7 @@ export type AuthorizationRequest = {
   readonly state: string
   readonly challenge: string
   readonly challengeMethod: string
-  /** Sorted, each once; empty = all. */
+  /** Sorted and deduplicated; empty = all. */
   readonly tables: readonly string[]
 }
 
@@ -49,7 +49,7 @@ const PARAMETERS = new Set(
   'decision response_type client_id redirect_uri scope state code_challenge code_challenge_method'.split(' '),
 )
 
-/** Sorted and each once, so that the same tables are the same consent. */
+/** Sorted and deduplicated, so that the same tables are the same consent. */
 export const tableList = (text: string | undefined): string[] =>
   sortedTables((text ?? '').split(',').map((name) => name.trim()))
 

@@ -13,13 +13,13 @@ export const SCOPES = ['readonly', 'readwrite', '*'] as const
 export type OAuthScope = (typeof SCOPES)[number]
 export const isScope = (text: string): text is OAuthScope => (SCOPES as readonly string[]).includes(text)
 
-/** A client that may have everything may be given less. */
+/** A client with the scope `*` may be granted any narrower scope. */
 export const mayGrant = ({ scopes }: Pick<Client, 'scopes'>, scope: string): boolean =>
   isScope(scope) && (scopes.includes(scope) || scopes.includes('*'))
 
 /**
- * RFC 6749, section 4.1.1, in its order. The client is known by now. Nothing is ever redirected with an error: the
- * person who is asked sees what is wrong (RFC 9700, section 4.11.2).
+ * RFC 6749, section 4.1.1, in its order, for a known client. Errors are never redirected but shown to the user
+ * (RFC 9700, section 4.11.2).
  */
 const authorizeChecks: readonly Check[] = [
   function redirectUriIsPresent(request) {
@@ -69,22 +69,27 @@ export function runChecks(request: AuthorizationRequest, client: Client): void {
   }
 }
 
-/** Exactly the same; only the port of a loopback address may differ, which the system picks (RFC 8252, section 7.3). */
-function isSameUri(registered: string, asked: string): boolean {
-  if (registered === asked) return true
+/** Equal, except for the port of a loopback address, which the system picks (RFC 8252, section 7.3). */
+function isSameUri(registered: string, requested: string): boolean {
+  if (registered === requested) return true
   const loopback = /^http:\/\/(127\.0\.0\.1|\[::1\])(:\d{1,5})?(\/.*)?$/
   const [, host, , path = ''] = loopback.exec(registered) ?? []
-  const [, askedHost, askedPort, askedPath = ''] = loopback.exec(asked) ?? []
-  return host !== undefined && host === askedHost && path === askedPath && Number(askedPort?.slice(1) ?? 80) <= 65_535
+  const [, requestedHost, requestedPort, requestedPath = ''] = loopback.exec(requested) ?? []
+  return (
+    host !== undefined &&
+    host === requestedHost &&
+    path === requestedPath &&
+    Number(requestedPort?.slice(1) ?? 80) <= 65_535
+  )
 }
 
-/** Where codes may be sent at all; null when the URI is fine. */
+/** Whether a redirect URI may be registered at all. */
 export function isRegistrable(uri: string): boolean {
   if (uri.length > 2000 || !URL.canParse(uri) || /[\s*#?\\]/.test(uri) || /[^\x21-\x7e]/.test(uri)) return false
   const { protocol, hostname, username, password, href } = new URL(uri)
   if (username !== '' || password !== '' || uri.includes('@')) return false
   const isLoopback = hostname === 'localhost' || hostname === '127.0.0.1' || hostname === '[::1]'
   if (protocol !== 'https:' && !(protocol === 'http:' && isLoopback)) return false
-  // What a browser would make of it must be what was registered, but for the slash of an empty path.
+  // A browser must not normalise it to another URI, except for the slash of an empty path.
   return href === uri || href === `${uri}/`
 }

@@ -5,7 +5,7 @@ import { invalidClient, refuse } from './errors.ts'
 import { type Client, clientNamed } from './sql.ts'
 
 type Form = Readonly<Record<string, string>>
-/** What a client says of itself: its name, and a secret if it has one. */
+/** Unverified credentials of a client; public clients have no secret. */
 export type ClientCredentials = { readonly clientId: string; readonly secret: string | undefined }
 
 /** RFC 6749, section 2.3.1: HTTP Basic or fields of the form, never a secret in both. Undefined when there are none. */
@@ -36,10 +36,10 @@ function readBasic(text: string): { clientId: string; secret: string } {
   return { clientId: decode(decoded.slice(0, colon)), secret: decode(decoded.slice(colon + 1)) }
 }
 
-/** Compared also for a client that does not exist, so that time tells nothing. */
+/** Compared for an unknown client, so that timing reveals nothing. */
 const NO_HASH = sha256('')
 
-/** The client that these credentials prove; a public one has nothing to prove and must not pretend to. */
+/** The client of these credentials. A public client must not send a secret. */
 export async function authenticate(db: Db, credentials: ClientCredentials | undefined): Promise<Client> {
   if (!credentials) throw invalidClient('client authentication is required')
   const [client] = await db.rows<Client>(SYSTEM, clientNamed(credentials.clientId))

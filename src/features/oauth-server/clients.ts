@@ -13,7 +13,7 @@ const MAX_URIS = 100
 
 export type ClientInput = { name: string; redirectUris: readonly string[]; scopes: readonly string[] }
 
-/** The applications that may ask, as the operator registers them. */
+/** OAuth clients, registered by the operator. */
 export class Clients {
   readonly #db: Db
   constructor(db: Db) {
@@ -83,7 +83,7 @@ export class Clients {
     return secret
   }
 
-  /** Its tokens end everywhere with it. */
+  /** Also ends its tokens, in all processes. */
   async revoke(clientId: string, act: AuditSource): Promise<void> {
     await changeAudited(
       this.#db,

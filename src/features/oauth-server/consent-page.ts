@@ -1,7 +1,7 @@
 import { htmlDocument } from '../../http/html/document.ts'
 import { type Route, route } from '../../http/route.ts'
 
-/** Where people are asked, with nothing but the public API. The parameters are those of authorize, and stay in its URL. */
+/** The consent page, which uses only the public API. Its URL has the parameters of authorize. */
 export const consentPage = (deps: { appName: string; hasPasskeys: () => boolean; requires: () => void }): Route =>
   route('GET /oauth/consent', {
     summary: 'Page where people are asked for their consent',

@@ -26,21 +26,21 @@ export class OAuthError extends AppError {
 export const refuse = (code: Exclude<OAuthCode, 'invalid_client'>, description: string): OAuthError =>
   new OAuthError(code, description)
 
-/** RFC 6749, section 5.2: a client that could not be authenticated is told how it could be. */
+/** RFC 6749, section 5.2: the response says how the client can authenticate. */
 export const invalidClient = (description = 'unknown client'): OAuthError =>
   new OAuthError('invalid_client', description, 'unauthorized', { 'WWW-Authenticate': 'Basic realm="oauth"' })
 
-/** Where a person is asked: a browser would answer the header of the other with a password dialog of its own. */
+/** Without WWW-Authenticate, for pages: a browser would show a password dialog. */
 export const unknownClient = (): OAuthError => new OAuthError('invalid_client', 'unknown client', 'unauthorized')
 
-/** Failures of the protocol in its own words; a wrong address or method, and a missing session, in ours. */
+/** OAuth errors in the format of the protocol; unknown routes and missing sessions in ours. */
 export function errorBody(error: AppError): unknown {
   if (error instanceof OAuthError) return { error: error.code, error_description: error.message }
   if (error.status === 503) return { error: 'temporarily_unavailable', error_description: error.message }
   return error.toJSON()
 }
 
-/** At the token and revocation endpoints there is no session, so every other failure is one of the request. */
+/** At the token and revocation endpoints there is no session, so every other failure is `invalid_request`. */
 export function tokenErrorBody(error: AppError): unknown {
   if (error instanceof OAuthError || error.status === 503 || error.status === 404 || error.status === 405) {
     return errorBody(error)

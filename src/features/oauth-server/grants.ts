@@ -23,17 +23,17 @@ export type TokenAnswer = {
 }
 
 type Form = Readonly<Record<string, string>>
-/** Tokens, or the ids of those that ended because a code or refresh token was presented twice. */
+/** Tokens, or the ids of tokens that ended because a code or refresh token was used twice. */
 type Exchanged = { tokens: TokenAnswer } | { ended: string[] }
 
 type GrantDeps = {
   db: Db
   config: OAuthConfig
-  /** This process forgets the tokens at once; the others read of it in the database. */
+  /** Drops the tokens from this process's cache at once; other processes read the revocation from the database. */
   onRevoked: (tokenIds: readonly string[]) => void
 }
 
-/** Codes and tokens: made, exchanged, rotated and ended. What is presented twice ends all that came of it. */
+/** Issues, exchanges, rotates and ends codes and tokens. Using a code or refresh token twice ends its whole grant. */
 export class Grants {
   readonly #deps: GrantDeps
 
@@ -65,7 +65,7 @@ export class Grants {
       const [found] = await tx.rows<q.Code>(q.lockCode(hash))
       if (!found || found.client !== client.id) throw invalidGrant('unknown or expired code')
       if (found.isUsed) return { ended: await endGrant(tx, found.grantId) }
-      // RFC 6749, section 4.1.3: identical to the one of the request, whatever may differ from the registered one.
+      // RFC 6749, section 4.1.3: identical to that of the request, even if the registered one differs in its port.
       if (found.redirectUri !== redirectUri) throw invalidGrant('redirect_uri differs from the one of the code')
       if (!isVerifier(verifier) || !equalInConstantTime(challengeOf(verifier), found.challenge)) {
         throw invalidGrant('code_verifier does not fit the code')
@@ -103,7 +103,7 @@ export class Grants {
     })
   }
 
-  /** RFC 7009: the whole grant of a refresh token, an access token alone. `client` null: any holder may end it. */
+  /** RFC 7009: the whole grant of a refresh token, an access token alone. `client` null: any holder may revoke it. */
   async revoke(token: string, client: q.Client | null): Promise<void> {
     const hash = sha256(token)
     const ended = await this.#deps.db.tx(SYSTEM, async (tx) => {
@@ -132,7 +132,7 @@ export class Grants {
     return { kind: 'key', via: 'oauth', keyId, userId, email, grant, expiresAt: Math.floor(expiresAt.getTime() / 1000) }
   }
 
-  /** The end of a stolen grant is committed before the refusal is thrown. */
+  /** Commits the end of a stolen grant before throwing the refusal. */
   async #exchange(work: (tx: Tx) => Promise<Exchanged>): Promise<TokenAnswer> {
     const exchanged = await this.#deps.db.tx(SYSTEM, work)
     if ('tokens' in exchanged) return exchanged.tokens
@@ -152,7 +152,7 @@ export class Grants {
     scope: string,
     by: 'code' | 'client' | 'refresh',
   ): Promise<TokenAnswer> {
-    // Waits for a revocation of the client that is under way, and finds nothing to count after it.
+    // Waits for a concurrent revocation of the client, and updates no row after it.
     if ((await tx.run(q.countGrant(client, by === 'code'))) === 0) throw invalidClient()
     const { access_token_duration: seconds, refresh_token_duration: refreshSeconds } = this.#deps.config
     const [access, refresh] = [`svc_at_${randomHex(32)}`, `svc_rt_${randomHex(32)}`]

@@ -3,7 +3,7 @@ import { SCOPES } from './authorize-checks.ts'
 /** RFC 8414, section 2. */
 export const metadataOf = (issuer: string) => ({
   issuer,
-  // For people: the page asks /api/auth/authorize on their behalf.
+  // The page for users, which calls /api/auth/authorize.
   authorization_endpoint: `${issuer}/oauth/consent`,
   token_endpoint: `${issuer}/api/auth/token`,
   revocation_endpoint: `${issuer}/api/auth/revoke`,

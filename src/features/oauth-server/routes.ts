@@ -22,7 +22,7 @@ export type OAuthServerDeps = {
   enabled: boolean
   appName: string
   publicBaseUrl: () => string
-  /** Whether people may sign in with a passkey. */
+  /** Whether users may sign in with a passkey. */
   hasPasskeys: () => boolean
 }
 
@@ -69,7 +69,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
     return client
   }
 
-  /** The same for a question and its answer: nothing that was not asked for can be agreed to. */
+  /** Runs for the prompt and for the consent, so that only what was prompted can be approved. */
   async function checked(fields: FormFields, request: AuthorizationRequest): Promise<Client> {
     const client = await clientOf(fields['client_id'])
     runChecks(request, client)
@@ -126,7 +126,10 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
           case 'approve':
             return redirectBack(call, request, { code: await grants.issueCode(userId, client, request) })
           case 'deny':
-            return redirectBack(call, request, { error: 'access_denied', error_description: 'the user denied the request' })
+            return redirectBack(call, request, {
+              error: 'access_denied',
+              error_description: 'the user denied the request',
+            })
           default:
             throw refuse('invalid_request', 'decision must be approve or deny')
         }
@@ -224,7 +227,7 @@ function personOf(who: Identity): string {
   return who.id
 }
 
-/** RFC 6749, section 3.1: parameters must not stand twice. */
+/** RFC 6749, section 3.1: parameters must not be repeated. */
 function refuseRepeated({ repeated }: Call): void {
   const [name] = repeated
   if (name !== undefined) throw refuse('invalid_request', `${name} is given more than once`)

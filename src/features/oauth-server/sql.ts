@@ -22,7 +22,7 @@ const columns = sql`c.id::text as id, c.client_id as "clientId", c.app_id::text 
 export const clientNamed = (clientId: string): Sql =>
   sql`select ${columns} from svc.oauth_clients c where c.client_id = ${clientId}`
 
-/** As every admin answer shows a client. */
+/** A client as the admin API shows it. */
 const clientJson = sql`json_build_object(
   'id', c.id, 'appId', c.app_id, 'clientId', c.client_id, 'name', c.name, 'redirectUris', c.redirect_uris, 'scopes', c.scopes,
   'clientType', c.client_type, 'createdAt', svc.iso_utc(c.created_at), 'updatedAt', svc.iso_utc(c.updated_at),
@@ -48,7 +48,7 @@ export type NewClient = Pick<Client, 'clientId' | 'name' | 'clientType' | 'redir
   appId: string
 }
 
-/** No row when the app is not there. */
+/** No row if the app does not exist. */
 export const insertClient = (c: NewClient): Sql => sql`
   insert into svc.oauth_clients (client_id, app_id, name, client_type, secret_hash, redirect_uris, scopes)
   select ${c.clientId}, a.id, ${c.name}, ${c.clientType}, ${c.secretHash}, ${c.redirectUris}::text[], ${c.scopes}::text[]
@@ -63,7 +63,7 @@ export const replaceSecret = (clientId: string, hash: string): Sql => sql`
   update svc.oauth_clients set secret_hash = ${hash}, updated_at = now()
   where client_id = ${clientId} and revoked_at is null and client_type = 'confidential'`
 
-/** With it all that it was given, and codes that are under way. */
+/** Also ends the clients' grants and unused codes. */
 export const revokeClients = (condition: Sql): Sql => sql`
   with gone as (
     update svc.oauth_clients c set revoked_at = now(), updated_at = now() where ${condition} and c.revoked_at is null returning c.id
@@ -106,7 +106,7 @@ export type Code = {
   grantId: string | null
 }
 
-/** Held until its redemption is decided: of parallel ones the first finds it unused. */
+/** Locks the code until its redemption commits: of parallel ones only the first finds it unused. */
 export const lockCode = (hash: string): Sql => sql`
   select client::text, user_id::text as "userId", redirect_uri as "redirectUri", challenge, scope, tables,
     used_at is not null as "isUsed", grant_id::text as "grantId"
@@ -145,7 +145,7 @@ export const lockRefreshToken = (hash: string): Sql => sql`
 export const rotate = (hash: string): Sql =>
   sql`update svc.oauth_refresh_tokens set rotated_at = now() where hash = ${hash}`
 
-/** Rows: the tokens that ended, so that this process forgets them at once. */
+/** Returns the ended tokens, so that this process can drop them from its cache. */
 export const endGrant = (id: string): Sql => sql`
   with tokens as (select id::text from svc.oauth_access_tokens where grant_id = ${id}::uuid),
   ended as (select svc.end_oauth_grants(array[${id}::uuid]))
@@ -177,7 +177,7 @@ export const tokenByHash = (hash: string): Sql => sql`
   left join svc.users u on u.id = g.user_id
   where t.hash = ${hash} and t.expires_at > now() and c.revoked_at is null`
 
-/** Grants none of whose tokens is left are over; a fresh one has its tokens in the same transaction. */
+/** Also removes grants without tokens; a new grant gets its tokens in the same transaction. */
 export const dropExpired: readonly Sql[] = [
   sql`delete from svc.oauth_codes where expires_at < now()`,
   sql`delete from svc.oauth_access_tokens where expires_at < now()`,

@@ -11,7 +11,7 @@ import * as q from './webauthn/sql.ts'
 
 export type Credentials = ReturnType<typeof createCredentials>
 
-/** A name is shown in lists and mails: it is one line, and it says nothing to a terminal. */
+/** Names appear in lists and mails: one line without control characters. */
 export function displayNameOf(given: string): string {
   const name = given.trim()
   if (/\p{Cc}/u.test(name)) throw badRequest('display_name must not contain control characters')
@@ -20,18 +20,18 @@ export function displayNameOf(given: string): string {
 
 const missing = () => notFound('WebAuthn credential not found', 'credential_not_found')
 
-/** What a user does about the passkeys they have. */
+/** Management of a user's own passkeys. */
 export function createCredentials(deps: {
   db: Db
   notice: PasskeyNotice
-  /** Rows: the ids of the sessions that ended. */
+  /** Returns the ids of the ended sessions. */
   endOtherSessions: (userId: string, keep: string) => Sql
   onSessionsEnded: (ids: readonly string[]) => void
   wakeMail: () => void
 }) {
   const { db } = deps
 
-  /** With the account locked, for a user who proved a second factor; a mail says what happened. */
+  /** Runs with the account locked, for a user who proved a second factor, and queues a notice by mail. */
   async function change<T>(
     user: UserIdentity,
     work: (tx: Tx) => Promise<{ name: string; whatHappened: string; result: T }>,
@@ -64,7 +64,7 @@ export function createCredentials(deps: {
       })
     },
 
-    /** The last one goes only with the whole factor: that is a decision of its own. */
+    /** Refuses the last passkey; `removeAll` removes the whole factor. */
     async remove(user: UserIdentity, credentialId: string): Promise<void> {
       checkId(credentialId)
       await change(user, async (tx) => {
@@ -76,7 +76,7 @@ export function createCredentials(deps: {
       })
     },
 
-    /** Without any second factor left the user's other sessions end; this one stays as it is. */
+    /** If no second factor is left, the user's other sessions end; this one is unchanged. */
     async removeAll(user: UserIdentity): Promise<void> {
       const ended = await change(user, async (tx) => {
         const gone = await tx.run(q.deleteCredentials(user.id))

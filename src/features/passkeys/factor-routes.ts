@@ -1,6 +1,6 @@
 import { pendingOf, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
-import { type Call, json, jsonText, noContent, type Route, route } from '../../http/route.ts'
+import { type Call, json, jsonText, noContentAfter, type Route, route } from '../../http/route.ts'
 import { message, signedIn } from '../../identity/responses.ts'
 import { enrollerOf } from '../../identity/second-factor.ts'
 import { deviceOf } from '../../identity/session.ts'
@@ -19,11 +19,11 @@ const credential = t.object({
 const displayName = t.string({ maxLength: 100 })
 const credentialId = { credential_id: t.string({ description: 'base64url without padding' }) }
 
-/** Passkeys as second factor, and what a user does about the passkeys they have. */
+/** Passkeys as second factor, and the management of a user's passkeys. */
 export function factorRoutes(deps: {
   passkeys: PasskeyFactor
   credentials: Credentials
-  /** Throws while enrolment is switched off: a user who has a passkey keeps it, and keeps needing it. */
+  /** Throws while enrolment is switched off; users who have a passkey keep it and still need it. */
   requires: () => void
 }): Route[] {
   const { passkeys, credentials, requires } = deps
@@ -31,10 +31,7 @@ export function factorRoutes(deps: {
     summary: 'Remove all passkeys',
     auth: 'user',
     answers: { 204: null },
-    handle: async ({ who }: Pick<Call, 'who'>) => {
-      await credentials.removeAll(userOf(who))
-      return noContent
-    },
+    handle: ({ who }: Pick<Call, 'who'>) => noContentAfter(credentials.removeAll(userOf(who))),
   } as const
 
   return [
@@ -103,10 +100,7 @@ export function factorRoutes(deps: {
       auth: 'user',
       params: credentialId,
       answers: { 204: null },
-      handle: async ({ who, params }) => {
-        await credentials.remove(userOf(who), params.credential_id)
-        return noContent
-      },
+      handle: ({ who, params }) => noContentAfter(credentials.remove(userOf(who), params.credential_id)),
     }),
     route('DELETE /api/auth/mfa/webauthn', removeAll),
     route('DELETE /api/auth/mfa/webauthn/', removeAll),

@@ -12,13 +12,13 @@ import type { RelyingParty } from './webauthn/relying-party.ts'
 import { readAssertion, readAttestation } from './webauthn/response.ts'
 import * as q from './webauthn/sql.ts'
 
-/** Each is offered to the browser at every enrolment and sign-in. */
+/** Bounded, because all are sent to the browser at every enrolment and sign-in. */
 const MAX_PASSKEYS = 50
 
-/** How a second factor is asked for and tried: with lockout and session, for all methods alike. */
+/** The second-factor flow that all methods share, with lockout and session. */
 export type PasskeyVerification = {
   prepare<T>(userId: string, work: (tx: Tx) => Promise<T>): Promise<T>
-  /** `check` resolves to nothing when the factor is proven, else to the failure, which is counted. */
+  /** `check` resolves to undefined if the factor is proven, else to the error, which is counted. */
   attempt(
     who: PendingIdentity,
     second: 'webauthn',
@@ -31,7 +31,7 @@ export type PasskeyFactor = ReturnType<typeof createPasskeyFactor>
 
 const challengeNotFound = () => notFound('challenge not found or expired', 'challenge_not_found')
 
-/** Passkeys as second factor: a user has as many as they have devices, and any of them will do. */
+/** Passkeys as second factor; any one of a user's passkeys is enough. */
 export function createPasskeyFactor(deps: {
   db: Db
   verification: PasskeyVerification
@@ -50,7 +50,7 @@ export function createPasskeyFactor(deps: {
   }
 
   return {
-    /** Replaces an enrolment that was begun before. */
+    /** Replaces a pending enrolment. */
     enroll: (user: UserIdentity) =>
       db.tx(SYSTEM, async (tx) => {
         const { email, phone } = await lockAccount(tx, user.id)

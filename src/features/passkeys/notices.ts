@@ -1,13 +1,13 @@
 import type { Sql } from '../../db/sql.ts'
 import type { QueueMail } from '../../identity/mail-links.ts'
 
-/** A mail about what happened to a passkey, for the owner of the account; part of the transaction in which it happens. */
+/** Statements that queue a mail to the account's owner about a change of a passkey, in its transaction. */
 export type PasskeyNotice = (email: string, displayName: string, whatHappened: string) => Sql[]
 
 export const passkeyNotice =
   (deps: { queueMail: QueueMail; appName: string }): PasskeyNotice =>
   (email, displayName, whatHappened) => {
-    // An account that came by phone has nowhere to be written to.
+    // An account that signed up by phone has no address.
     if (email === '') return []
     const which = displayName === '' ? 'A passkey' : `The passkey “${displayName}”`
     const Notice = `${which} of your ${deps.appName} account was ${whatHappened}.`

@@ -22,13 +22,13 @@ export type PasskeyDeps = {
   startSession: StartSession
   verification: PasskeyVerification
   endOtherSessions: (userId: string, keep: string) => Sql
-  /** Makes the end of sessions count at once in this process. */
+  /** Drops the sessions from this process's cache at once. */
   onSessionsEnded: (ids: readonly string[]) => void
   queueMail: QueueMail
   wakeMail: () => void
 }
 
-/** Passkeys, as a way to sign in and as a second factor. */
+/** Passkeys, for sign-in and as a second factor. */
 export function createPasskeys(deps: PasskeyDeps): { routes: Route[] } {
   const { settings, appName, publicBaseUrl } = deps
   const relyingParty = () => relyingPartyOf({ publicBaseUrl, appName, origins: deps.config.webauthn_origins })

@@ -33,7 +33,7 @@ test('a passkey after the password opens an aal2 session', async () => {
     [options.rpId, options.userVerification, options.allowCredentials],
     ['app.x.test', 'preferred', [{ id: passkey.id, type: 'public-key', transports: ['internal'] }]],
   )
-  // A key without a sensor knows only that somebody is there; and it need not say whose it is.
+  // A key without a sensor proves presence only, and need not send a user handle.
   const { status, body } = await verify(as, challenge_id, passkey.get(options, { flags: 0x01, userHandle: null }))
   assert.equal(status, 200)
   assert.deepEqual([claimsOf(body.token).aal, claimsOf(body.token).amr], ['aal2', ['password', 'webauthn']])
@@ -143,7 +143,7 @@ test('wrong passkeys count towards the lockout of all methods', async () => {
   assert.ok(Number(locked.headers.get('retry-after')) > 0)
   const fresh = await firstFactor(api, 'locked@x.test')
   assert.equal((await api.call('POST /api/auth/mfa/webauthn/challenge', { as: fresh })).status, 429)
-  // Whoever has the passkey may still come in with it alone.
+  // The owner can still sign in with the passkey alone.
   const login = await api.call('POST /api/auth/webauthn/login/begin', { json: { email: 'locked@x.test' } })
   const json = { challenge_id: login.body.challenge_id, assertion_response: passkey.get(login.body.options) }
   assert.equal((await api.call('POST /api/auth/webauthn/login/finish', { json })).status, 200)

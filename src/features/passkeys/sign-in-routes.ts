@@ -7,7 +7,7 @@ import { assertion, challenge } from './schemas.ts'
 import type { PasskeySignIn } from './sign-in.ts'
 import type { RelyingParty } from './webauthn/relying-party.ts'
 
-/** Sign-in with a passkey alone: for an address, or for the user that the authenticator names. */
+/** Sign-in with a passkey alone: for an address, or for the user whom the authenticator names. */
 export function signInRoutes(deps: {
   passkeys: PasskeySignIn
   /** Throws while passkeys are switched off. */

@@ -16,7 +16,7 @@ export type PasskeySignIn = ReturnType<typeof createPasskeySignIn>
 
 const refused = () => unauthorized('invalid email or passkey', 'invalid_credentials')
 
-/** A passkey that verifies its user is both factors at once, so nothing has to follow it. */
+/** A passkey that verifies its user is both factors at once, so no further factor is required. */
 export function createPasskeySignIn(deps: {
   db: Db
   startSession: StartSession
@@ -27,7 +27,7 @@ export function createPasskeySignIn(deps: {
   let decoyPublicKey: string | undefined
 
   return {
-    /** For an address without passkey the challenge offers one that no account has. */
+    /** For an address without passkeys the challenge lists a decoy. */
     async begin(email: string) {
       const challenge = newChallenge('login')
       const decoy = new Decoy(deps.decoyKey, email)
@@ -55,7 +55,7 @@ export function createPasskeySignIn(deps: {
       if (!response || !isUuid(challengeId)) throw refused()
       const [found] = await db.rows<q.SignIn>(SYSTEM, q.signInChallenge(challengeId, kind, response.id))
       if (!found) throw refused()
-      // A decoy is checked as a real one is, handle and signature, so that the time of a refusal tells nothing.
+      // A decoy is verified like a real passkey, so that the time of a refusal reveals nothing.
       decoyPublicKey ??= makeDecoyKey()
       const signCount = await verifyAssertion(relyingParty(), response, {
         challenge: found.challenge,
@@ -72,7 +72,7 @@ export function createPasskeySignIn(deps: {
         const [outcome] = await tx.rows<q.Spent>(
           q.spendPasskeyChallenge(challengeId, { id: response.id, userId, signCount }),
         )
-        // A clone is refused after the commit, because its challenge is spent.
+        // A cloned authenticator is refused after the commit, so that its challenge stays spent.
         if (!outcome?.counted) return undefined
         return deps.startSession(userId, ['webauthn'], device).open(tx, refused)
       })

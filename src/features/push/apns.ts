@@ -5,7 +5,7 @@ import type { ApnsCredentials } from './credentials.ts'
 import { signedJwt } from './jwt.ts'
 import type { PushMessage, PushOutcome, PushProvider } from './provider.ts'
 
-/** Apple wants a token used for 20 to 60 minutes. */
+/** Apple requires tokens to be renewed every 20 to 60 minutes. */
 const TOKEN_LIFE_MS = 50 * 60_000
 const IDLE_MS = 5 * 60_000
 const MAX_RESPONSE_BYTES = 65_536
@@ -14,7 +14,7 @@ const TOKEN_REASONS = new Set(['BadDeviceToken', 'DeviceTokenNotForTopic'])
 
 type ApnsAnswer = { status: number; headers: IncomingHttpHeaders; reason: string }
 
-/** Apple's service: HTTP/2 on one connection that stays, and a token signed by ourselves. */
+/** Apple's push service: one persistent HTTP/2 connection and a self-signed provider token. */
 export class Apns implements PushProvider {
   readonly #credentials: ApnsCredentials
   readonly #endpoint: string
@@ -40,7 +40,7 @@ export class Apns implements PushProvider {
       return outcomeOf(answer)
     } catch (error) {
       if (!signal.aborted) return { kind: 'failed', code: 'network', message: reasonOf(error) }
-      // Whoever says nothing may be gone: the next attempt gets a new connection.
+      // A silent connection may be dead, so the next attempt opens a new one.
       this.#session?.destroy()
       return { kind: 'failed', code: 'timeout', message: 'request timed out' }
     }
@@ -62,7 +62,7 @@ export class Apns implements PushProvider {
           'apns-push-type': 'alert',
           'apns-priority': '10',
           'apns-id': id,
-          // A repetition after a lost answer replaces the notification instead of standing beside it.
+          // A repeat after a lost response replaces the notification instead of duplicating it.
           'apns-collapse-id': id,
           'content-type': 'application/json',
         },
@@ -78,7 +78,7 @@ export class Apns implements PushProvider {
         text += chunk
         if (text.length > MAX_RESPONSE_BYTES) stream.destroy(new Error('response too large'))
       })
-      // What was accepted is sent, even if the connection breaks right after.
+      // A 200 means accepted, even if the connection breaks right after.
       stream.on('error', (error) => (head[':status'] === 200 ? undefined : reject(error)))
       stream.on('close', () => {
         const status = head[':status']
@@ -89,16 +89,16 @@ export class Apns implements PushProvider {
     })
   }
 
-  /** One connection for everything, made when it is needed and again when it broke. */
+  /** One shared connection, opened on first use and again after it broke. */
   async #connected(): Promise<ClientHttp2Session> {
-    // Most servers never push, and need not hold what speaks HTTP/2.
+    // Loaded on first use, because most servers never push.
     const { connect } = await import('node:http2')
     if (this.#session && !this.#session.closed && !this.#session.destroyed) return this.#session
     const session = connect(this.#endpoint)
     const forget = (): void => {
       if (this.#session === session) this.#session = undefined
     }
-    // Streams fail by themselves with their session; an error nobody listens to would end the process.
+    // Streams report their own failure; an unhandled 'error' event would end the process.
     session.on('error', forget).on('close', forget).on('goaway', forget)
     session.setTimeout(IDLE_MS, () => session.close())
     session.unref()

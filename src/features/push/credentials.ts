@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 export type FcmCredentials = { projectId: string; clientEmail: string; key: KeyObject; tokenUri: string }
 export type ApnsCredentials = { key: KeyObject; teamId: string; keyId: string; bundleId: string }
 
-/** The one sentence that a start with a bad file ends with; it never quotes the file. */
+/** Ends the start with one sentence that never quotes the file. */
 const refuse = (key: string, reason: string): never => {
   throw new Error(`invalid value for ${key}: ${reason}`)
 }

@@ -24,8 +24,8 @@ type ToSend = {
 }
 
 /**
- * The job type `push_delivery`. It is let finish when the server stops, and a delivery that was sent is never sent again,
- * so that nobody hears the same thing twice for reasons of ours.
+ * The job type `push_delivery`. A stopping server lets it finish, and a sent delivery is never sent again, to avoid
+ * duplicate notifications.
  */
 export function deliveryJob({
   db,
@@ -62,7 +62,7 @@ function recordOf({ id, deviceId, token }: ToSend, outcome: PushOutcome): Sql {
     : recordFailed(id, code, message)
 }
 
-/** What was sent must be written down, or it is sent again: a database that is away for a moment is waited for. */
+/** Retries through a short outage of the database, because an unrecorded delivery would be sent again. */
 async function write(db: Db, statement: Sql): Promise<void> {
   for (let tries = 1; ; tries++) {
     try {

@@ -37,7 +37,7 @@ const deviceFields = {
 const params = { id: t.id('device') }
 const devices = t.object({ items: t.array(device) })
 
-/** An answer that also tells which of app and user exist; both must. */
+/** Parses an answer with the flags `app` and `user`; 400 unless both exist. */
 export function requireOwners<T>(text: string | null): T {
   const answer = JSON.parse(text ?? '{}') as { app: boolean; user: boolean } & T
   if (!answer.app) throw badRequest('app not found', 'unknown_reference')
@@ -45,7 +45,7 @@ export function requireOwners<T>(text: string | null): T {
   return answer
 }
 
-/** A UUID of the query; empty counts as absent. */
+/** A UUID query parameter; empty counts as absent. */
 export function uuidIn(query: Readonly<Record<string, string>>, name: string): string | undefined {
   const value = query[name] || undefined
   if (value !== undefined && !isUuid(value)) throw badRequest(`invalid ${name} format`)
@@ -72,13 +72,13 @@ export function deviceRoutes({ db, requires }: { db: Db; requires: () => void })
       },
       answers: { 200: devices },
       handle: async ({ query }) => {
-        const ask = {
+        const filter = {
           appId: uuidIn(query, 'app_id'),
           userId: uuidIn(query, 'user_id'),
           includeInactive: query['include_inactive'] === 'true',
           ...limitOf({ limit: query['limit'], offset: query['offset'] }, PAGE),
         }
-        return jsonText(200, (await db.fly(SYSTEM, listDevices(ask))) ?? '')
+        return jsonText(200, (await db.fly(SYSTEM, listDevices(filter))) ?? '')
       },
     }),
     route('POST /api/admin/push/devices', {
@@ -125,8 +125,8 @@ export function deviceRoutes({ db, requires }: { db: Db; requires: () => void })
       handle: async (call) => {
         const appId = uuidIn(call.query, 'app_id')
         if (appId === undefined) throw badRequest('app_id is required')
-        const ask = { appId, userId: callerOf(call), includeInactive: false, limit: PAGE.limit, offset: 0 }
-        return jsonText(200, (await db.fly(SYSTEM, listDevices(ask))) ?? '')
+        const filter = { appId, userId: callerOf(call), includeInactive: false, limit: PAGE.limit, offset: 0 }
+        return jsonText(200, (await db.fly(SYSTEM, listDevices(filter))) ?? '')
       },
     }),
     route('DELETE /api/push/devices/{id}', {

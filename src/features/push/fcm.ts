@@ -9,11 +9,11 @@ const SCOPE = 'https://www.googleapis.com/auth/firebase.messaging'
 const GRANT = 'urn:ietf:params:oauth:grant-type:jwt-bearer'
 const ASSERTION_SECONDS = 3600
 const MAX_RESPONSE_BYTES = 65_536
-/** A token is renewed this long before it ends, or after nine tenths of a shorter life. */
+/** A token is renewed this long before it expires, or after nine tenths of a shorter lifetime. */
 const RENEW_EARLY_MS = 300_000
 const PERMANENT = new Set(['INVALID_ARGUMENT', 'SENDER_ID_MISMATCH', 'THIRD_PARTY_AUTH_ERROR'])
 
-/** FCM HTTP v1, with an access token bought at the token endpoint of the service account (RFC 7523). */
+/** FCM HTTP v1, with an access token from the token endpoint of the service account (RFC 7523). */
 export class Fcm implements PushProvider {
   readonly #credentials: FcmCredentials
   readonly #outgoing: Outgoing
@@ -35,7 +35,7 @@ export class Fcm implements PushProvider {
       const used = this.#token
       const first = await this.#post(message, deadline)
       if (first.status !== 401) return outcomeOf(first)
-      // Unless somebody else has bought a new one meanwhile.
+      // Unless another delivery has fetched a new one meanwhile.
       if (this.#token === used) this.#token = undefined
       return outcomeOf(await this.#post(message, deadline))
     } catch (error) {
@@ -50,7 +50,7 @@ export class Fcm implements PushProvider {
     const message = {
       token,
       notification: { title, body },
-      // A repetition after a lost answer replaces the notification instead of standing beside it.
+      // A repeat after a lost response replaces the notification instead of duplicating it.
       android: { notification: { tag: id } },
       ...(Object.keys(data).length > 0 && { data }),
     }
@@ -64,7 +64,7 @@ export class Fcm implements PushProvider {
     })
   }
 
-  /** One purchase serves everybody who waits for it. */
+  /** Concurrent deliveries share one token request. */
   #accessToken(deadline: number): Promise<string> {
     if (this.#token && performance.now() < this.#token.goodUntil) return this.#token.text
     const fetched: { text: Promise<string>; goodUntil: number } = {

@@ -12,19 +12,19 @@ export type PushMessage = {
 /** `code` and `message` are the service's own. */
 export type PushOutcome =
   | { kind: 'sent'; messageId: string | undefined }
-  /** The token is good for nothing any more. */
+  /** The device token is no longer valid. */
   | { kind: 'invalid'; code: string; message: string }
-  /** Trying again cannot help. */
+  /** Permanent; not retried. */
   | { kind: 'refused'; code: string; message: string }
   | { kind: 'failed'; code: string; message: string; retryAfter?: number | undefined }
 
-/** Never throws: whatever the service does is an outcome. */
+/** Never throws; failures are outcomes too. */
 export type PushProvider = {
   send(message: PushMessage): Promise<PushOutcome>
   stop?(): void
 }
 
-/** For a service without credentials. */
+/** Logs instead of sending, for a service without credentials. */
 export const logProvider = (observe: Observe): PushProvider => ({
   async send({ id, title }) {
     observe({ message: 'push notification', attrs: { delivery: id, title } })

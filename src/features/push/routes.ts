@@ -46,17 +46,17 @@ type PushConfig = {
 type Deps = {
   db: Db
   observe: Observe
-  /** For addresses the operator configured. */
+  /** For URLs that the operator configured. */
   outgoing: Outgoing
   /** A statement that queues a job of the type for each row (id, payload) of a query. */
   queueJobs: (type: string, rows: Sql, maxAttempts: number) => Sql
   wakeJobs: () => void
-  /** A condition: the job of this id waits or runs. */
+  /** A condition: the job of this id is queued or running. */
   isUnderWay: (job: Sql) => Sql
   /** Deliveries are kept as long as the jobs that made them. */
   retentionSeconds: number
   config: PushConfig
-  /** For one attempt. */
+  /** Of one attempt. */
   timeoutMs?: number
 }
 
@@ -115,7 +115,7 @@ export function createPush(deps: Deps): Feature {
   }
 }
 
-/** Throws one sentence when a configured file cannot be used. */
+/** Throws if a configured file cannot be used. */
 function providersOf({
   config,
   outgoing,
@@ -195,7 +195,7 @@ function messageOf({
 }): PushContent {
   const values = Object.entries(data ?? {})
   if (values.some(([, value]) => typeof value !== 'string')) throw badRequest('data values must be strings')
-  // Apple's own part of a message; a value there would be taken for it.
+  // APNs reserves the key `aps` for its own part of a message.
   if (data && Object.hasOwn(data, 'aps')) throw badRequest('data must not contain the key aps')
   const texts = data as Record<string, string> | undefined
   if (Buffer.byteLength(JSON.stringify({ title, body, data: texts })) > MAX_BYTES) {
@@ -217,8 +217,8 @@ function deliveryRoutes(db: Db, requires: () => void): Route[] {
         const status = STATUSES.find((one) => one === name)
         if (name && !status) throw badRequest('invalid status filter')
         const page = limitOf({ limit: query['limit'], offset: query['offset'] }, { limit: 50, maxLimit: 500 })
-        const ask = { appId: uuidIn(query, 'app_id'), userId: uuidIn(query, 'user_id'), status, ...page }
-        return jsonText(200, (await db.fly(SYSTEM, listDeliveries(ask))) ?? '')
+        const filter = { appId: uuidIn(query, 'app_id'), userId: uuidIn(query, 'user_id'), status, ...page }
+        return jsonText(200, (await db.fly(SYSTEM, listDeliveries(filter))) ?? '')
       },
     }),
     route('GET /api/admin/push/deliveries/{id}', {

@@ -24,7 +24,7 @@ const DELIVERY = sql`json_strip_nulls(json_build_object('id', v.id, 'device_toke
   'provider_message_id', v.provider_message_id, 'sent_at', ${rfc3339(sql`v.sent_at`)},
   'created_at', ${rfc3339(sql`v.created_at`)}, 'updated_at', ${rfc3339(sql`v.updated_at`)}))`
 
-/** `{app, user, device}`: which of the two exist, and the device if both do. Who registers a token has it. */
+/** `{app, user, device}`: which of the two exist, and the device if both do. Registering a token moves it to this user. */
 export const registerDevice = (device: PushDevice): Sql => sql`
   with app as (select id from svc.apps where id = ${device.appId}::uuid for key share),
   owner as (select id from svc.users where id = ${device.userId}::uuid for key share),
@@ -57,7 +57,7 @@ export const revokeDevice = (id: string, userId?: string): Sql => sql`
   update svc.push_devices set is_active = false, updated_at = now() where id = ${id}::uuid and is_active
     ${userId === undefined ? EMPTY : sql`and user_id = ${userId}::uuid`} returning id`
 
-/** A job for each row, made together with the rows. */
+/** A statement that queues a job for each row of a query. */
 export type QueueEach = (rows: Sql) => Sql
 
 const deliver = (devices: Sql, { title, body, data }: PushContent, queueEach: QueueEach): Sql => sql`
@@ -110,7 +110,7 @@ export const recordSent = (id: string, deviceId: string, messageId: string | und
   update svc.push_deliveries set status = 'sent', sent_at = now(), provider_message_id = ${messageId ?? null}::text,
     error_code = null, error_message = null, updated_at = now() where id = ${id}::uuid`
 
-/** A device that registered again since the message was sent keeps its new life. */
+/** A device that registered a new token since the message was sent stays active. */
 export const recordInvalid = (id: string, deviceId: string, token: string, code: string, message: string): Sql => sql`
   with ended as (
     update svc.push_devices set is_active = false, updated_at = now() where id = ${deviceId}::uuid and token = ${token}
@@ -122,12 +122,12 @@ export const recordFailed = (id: string, code: string, message: string): Sql => 
   update svc.push_deliveries set status = 'failed', error_code = ${code}, error_message = ${message}, updated_at = now()
   where id = ${id}::uuid and status <> 'sent'`
 
-/** A token that no app has shown for this long belongs to nobody any more. */
+/** Deactivates devices whose token was not refreshed for this long. */
 export const deactivateStale = (days: number): Sql => sql`
   update svc.push_devices set is_active = false, updated_at = now()
   where is_active and last_refreshed_at < now() - make_interval(days => ${days}::int)`
 
-/** What may still be sent is kept, however old. */
+/** Deliveries whose job is not finished are kept, however old. */
 export const pruneDeliveries = (retentionSeconds: number, isUnderWay: (job: Sql) => Sql, limit: number): Sql => sql`
   delete from svc.push_deliveries where id in (
     select v.id from svc.push_deliveries v where v.updated_at < now() - make_interval(secs => ${retentionSeconds})

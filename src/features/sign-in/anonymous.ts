@@ -13,10 +13,10 @@ import { linkAnonymous } from './sql.ts'
 
 export const notAnonymous = () => new AppError('account_not_anonymous', 'only anonymous accounts can link credentials')
 
-/** Accounts without credentials. One that gets them later keeps its id, and with it everything it owns. */
+/** Accounts without credentials. Linking credentials later keeps the id, and so everything the account owns. */
 export function createAnonymousAccounts(deps: SignInDeps) {
   const { db } = deps
-  // An account is linked once: many calls at once must not fill the queue of hashes.
+  // An account is linked once, so parallel calls must not fill the hash queue.
   const linking = new KeyedSemaphore(1, 32)
 
   async function link(
@@ -38,7 +38,7 @@ export function createAnonymousAccounts(deps: SignInDeps) {
     return response
   }
 
-  /** Before the costly hash, so that a refusal costs little; the statements that link are what decides. */
+  /** An early check before the expensive hash; the linking statements check again. */
   async function requireFree(userId: string, email: string): Promise<void> {
     const [found] = await db.rows<{ anonymous: boolean; taken: boolean }>(
       SYSTEM,

@@ -11,7 +11,7 @@ import type { ProviderConfig } from './providers/provider.ts'
 import type { ReturnConfig } from './providers/return-to.ts'
 import type { LoginBackoff } from './sql.ts'
 
-/** What the ways to sign in need of other features. */
+/** Dependencies of the sign-in methods on other features. */
 export type SignInDeps = {
   db: Db
   config: LoginBackoff &
@@ -31,13 +31,13 @@ export type SignInDeps = {
   wakeMail: () => void
   queueSms: (to: string, body: string) => Sql
   wakeSms: () => void
-  /** A code has few digits, so a plain hash of it could be undone by trying them all. */
+  /** Codes are short, so a plain hash could be reversed by trying all of them. */
   smsCodeKey: Buffer
   /** For providers the operator configured. */
   outgoing: Outgoing
   proveAddress: ProveAddress
-  /** Statements that end what an old password led to. */
+  /** Statements that end sessions and grants of the old password. */
   endAccess: (userId: string) => readonly Sql[]
-  /** Makes the end of a user's tokens count at once in this process. */
+  /** Ends a user's cached tokens in this process at once. */
   onRevoked: (userId: string) => void
 }

@@ -2,8 +2,8 @@ import { serverBusy } from '../../core/errors.ts'
 import { Semaphore } from '../../core/limits.ts'
 
 /**
- * At most `max` pieces of work at a time for each key; the others wait, and beyond `maxWaiting` they are refused. To count
- * failures after the fact would let any number of parallel guesses through before the first one is counted.
+ * At most `max` tasks at a time for each key; up to `maxWaiting` more wait, the rest are refused. Without it any number
+ * of parallel guesses would pass before the first failure is counted.
  */
 export class KeyedSemaphore {
   readonly #max: number

@@ -13,7 +13,7 @@ export function createMagicLinks(deps: SignInDeps) {
   const { db } = deps
   const refused = () => badMailToken('magic_link')
 
-  /** The account of a proven address, made if there is none. */
+  /** The account of a proven address, created if there is none. */
   async function ownerOf(tx: Tx, email: string): Promise<{ id: string; changed: boolean }> {
     await tx.run(sql`
       insert into svc.users (id, email, email_verified_at) values (${randomUUID()}::uuid, ${email}, now())
@@ -23,7 +23,7 @@ export function createMagicLinks(deps: SignInDeps) {
     return { id: user.id, changed: await deps.proveAddress(tx, user.id) }
   }
 
-  /** False when the account is no longer anonymous; then the link is a sign-in like any other. */
+  /** False when the account is no longer anonymous; then the link is an ordinary sign-in. */
   async function upgrade(tx: Tx, anonymousId: string, email: string): Promise<boolean> {
     const linked = tx.run(linkAnonymous(anonymousId, { email, emailVerified: true }))
     if ((await orEmailTaken(linked, EMAIL_TAKEN)) === 0) return false
@@ -32,14 +32,14 @@ export function createMagicLinks(deps: SignInDeps) {
   }
 
   return {
-    /** Known and unknown addresses take the same way: an account is made only when the link is used. */
+    /** The same for known and unknown addresses: an account is created only when the link is used. */
     async request(email: string): Promise<void> {
       const { store, mail } = deps.mailLink('magic_link', email, null)
       await db.run(SYSTEM, [store, mail])
       deps.wakeMail()
     },
 
-    /** `anonymousId`: the anonymous user who asks to keep their account under the proven address. */
+    /** `anonymousId`: the anonymous user whose account gets the proven address. */
     async confirm(token: string, anonymousId: string | undefined, device: Device): Promise<AuthResponse> {
       const { user, response } = await db.tx(SYSTEM, async (tx) => {
         const [spent] = await tx.rows<{ email: string }>(spendMailToken('magic_link', token))

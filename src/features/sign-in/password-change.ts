@@ -3,8 +3,8 @@ import { SYSTEM, type UserIdentity, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { sql } from '../../db/sql.ts'
 import { json, type Route, route } from '../../http/route.ts'
-import { signedIn } from '../../identity/responses.ts'
 import { checkPasswordRules } from '../../identity/password-rules.ts'
+import { signedIn } from '../../identity/responses.ts'
 import { enrolledUser, requireAal2 } from '../../identity/second-factor.ts'
 import { type AuthResponse, type Device, deviceOf, type FirstFactor } from '../../identity/session.ts'
 import type { SignInDeps } from './deps.ts'
@@ -15,8 +15,8 @@ const refused = () => unauthorized('invalid current password', 'invalid_credenti
 type ChangePassword = (user: UserIdentity, current: string, next: string, device: Device) => Promise<AuthResponse>
 
 /**
- * As a reset, for a user who is signed in and knows the password: all sessions, refresh tokens and grants end, and one
- * new session of the same level begins.
+ * Like a reset, for a signed-in user who knows the password: all sessions, refresh tokens and grants end, and a new
+ * session of the same level begins.
  */
 export function createPasswordChange(deps: SignInDeps, checkPassword: CheckPassword): ChangePassword {
   const { db } = deps

@@ -19,7 +19,7 @@ test('five hundred parallel guesses are counted, not checked', async () => {
   const refused = guesses.find(({ status }) => status === 429)
   assert.equal(refused?.body.message, 'too many failed attempts, try again later')
   assert.match(refused?.headers.get('retry-after') ?? '', /^[1-9]\d*$/)
-  // A server that is too busy to look says so, which tells nobody anything.
+  // A busy server refuses before the check, which reveals nothing.
   assert.ok(guesses.every(({ status }) => status === 401 || status === 429 || status === 503))
   assert.equal((await login('a@x.test', password)).status, 429)
   assert.equal((await login('A@x.test ', password, other)).status, 429)

@@ -20,10 +20,10 @@ type AccountRow = {
   may_try: boolean
 }
 
-/** Whose password it is, the hash it has now, and the statements that take note of it. */
+/** The owner, the current hash, and the statements that record the success. */
 export type VerifiedPassword = { userId: string; hash: string; record: readonly [Sql, ...Sql[]] }
 
-/** Throws `refused` when it is wrong, after counting it. */
+/** Throws `refused` if the password is wrong, after counting the failure. */
 export type CheckPassword = (
   email: string,
   password: string,
@@ -31,7 +31,7 @@ export type CheckPassword = (
   refused: () => AppError,
 ) => Promise<VerifiedPassword>
 
-/** The one way to find out whether a password is right: every guess is counted, wherever it is made. */
+/** Every password check goes through here, so that every guess is counted. */
 export function createPasswordCheck({ db, passwords, config }: SignInDeps): CheckPassword {
   const attempts = new KeyedSemaphore(PARALLEL_CHECKS, config.hash_queue)
 
@@ -44,7 +44,12 @@ export function createPasswordCheck({ db, passwords, config }: SignInDeps): Chec
     }
   }
 
-  async function attempt(email: string, password: string, ip: string, refused: () => AppError): Promise<VerifiedPassword> {
+  async function attempt(
+    email: string,
+    password: string,
+    ip: string,
+    refused: () => AppError,
+  ): Promise<VerifiedPassword> {
     const [found] = await db.rows<AccountRow>(SYSTEM, q.accountAndAttempt(email, ip))
     if (!found?.may_try) throw tooManyFailures(found?.locked_seconds ?? config.login_backoff_window)
 
@@ -71,7 +76,7 @@ export function createLogin({ db, startSession }: SignInDeps, checkPassword: Che
   const refused = () => unauthorized('invalid email or password', 'invalid_credentials')
   return async (email, password, device) => {
     const { userId, hash, record } = await checkPassword(email, password, device, refused)
-    // The password may have been changed while it was being checked.
+    // The password may have been changed during the check.
     const session = startSession(userId, ['password'], device, sql`u.password_hash = ${hash}`)
     const answers = await db.fly(SYSTEM, [...record, session.statement])
     return session.finish(answers.at(-1) ?? null, refused)

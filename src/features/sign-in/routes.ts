@@ -3,8 +3,8 @@ import { normalisePhone } from '../../core/contact/phone.ts'
 import { userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { json, type Route, route } from '../../http/route.ts'
-import { message, signedIn, signedInOrPending } from '../../identity/responses.ts'
 import { checkPasswordRules } from '../../identity/password-rules.ts'
+import { message, signedIn, signedInOrPending } from '../../identity/responses.ts'
 import { deviceOf } from '../../identity/session.ts'
 import { requireSetting } from '../../identity/settings.ts'
 import { createAnonymousAccounts, notAnonymous } from './anonymous.ts'
@@ -21,7 +21,7 @@ const email = t.string({ format: 'email' })
 const phone = t.string({ description: 'E.164; spaces, dots, hyphens and parentheses are ignored' })
 const credentials = t.object({ email, password: t.string({ format: 'password' }) })
 
-/** First factors: password, mailed link, SMS code, external provider, and accounts without any. */
+/** First factors: password, mailed link, SMS code, external provider, and anonymous accounts. */
 export function createSignIn(deps: SignInDeps): { routes: Route[] } {
   const { settings, config } = deps
   const minPasswordLength = config.min_password_length

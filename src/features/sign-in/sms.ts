@@ -8,7 +8,7 @@ import type { AuthResponse, Device } from '../../identity/session.ts'
 import { codeMessage } from '../../identity/sms-code.ts'
 import type { SignInDeps } from './deps.ts'
 
-/** A new code must not bring new tries: of four digits a guesser would have all ten thousand within hours. */
+/** Counted over all codes of a number; otherwise new codes would allow all four-digit guesses within hours. */
 const MAX_FAILURES = 30
 const LOCK_SECONDS = 86_400
 
@@ -24,8 +24,8 @@ export function createSmsSignIn(deps: SignInDeps) {
     on conflict (phone) do update
     set code_hash = excluded.code_hash, attempts = 0, expires_at = excluded.expires_at`
 
-  // Each try takes one attempt before it learns anything, and the right one takes them all: parallel guesses are
-  // counted one by one, and a code is good once.
+  // Each try spends an attempt before the comparison, and the right code spends all: parallel guesses are counted, and
+  // a code works once.
   const spend = (phone: string, code: string): Sql => {
     const isRight = sql`code_hash = ${hashOf(phone, code)}`
     const isLocked = sql`coalesce(locked_until > now(), false)`

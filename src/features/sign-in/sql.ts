@@ -4,12 +4,12 @@ import { type Sql, sql } from '../../db/sql.ts'
 
 export type LoginBackoff = { login_backoff_failures: number; login_backoff_window: number }
 
-/** Stands for all addresses together in the column of addresses. */
+/** In the column `ip`: all addresses together. */
 const EVERYWHERE = '*'
 /** NIST SP 800-63B, 3.2.2: consecutive failures of one account, wherever they come from. */
 const MAX_CONSECUTIVE = 100
 
-/** An attempt counts as failed before it learns anything: any number of addresses guessing at once gets no more tries. */
+/** Counts the attempt as failed before the check, so that parallel guesses from many addresses get no extra tries. */
 export const accountAndAttempt = (email: string, ip: string): Sql => sql`
   with here as (
     select ceil(extract(epoch from locked_until - now()))::int as seconds from svc.login_failures
@@ -25,7 +25,7 @@ export const accountAndAttempt = (email: string, ip: string): Sql => sql`
     exists (select from counted) as may_try
   from (select ${email}::text as email) asked left join svc.users u on u.email = asked.email`
 
-/** The attempt did not happen: the server was too busy to hash. */
+/** Uncounts an attempt that the server was too busy to hash. */
 export const takeBack = (email: string): Sql => sql`
   update svc.login_failures set failures = failures - 1 where account = ${email} and ip = ${EVERYWHERE} and failures > 0`
 
@@ -51,13 +51,13 @@ export const clearFailures = (email: string, ip: string): Sql =>
 export const replaceHash = (userId: string, from: string, to: string): Sql =>
   sql`update svc.users set password_hash = ${to} where id = ${userId}::uuid and password_hash = ${from}`
 
-/** For an owner who proved the account by other means. */
+/** For an owner who proved the account in another way. */
 export const forgiveFailures = (userId: string): Sql => sql`
   delete from svc.login_failures where account = (select email from svc.users where id = ${userId}::uuid)`
 
 // Anonymous accounts
 
-/** The guard is in the WHERE clause: of two links only the first finds an anonymous account. */
+/** The WHERE clause lets only the first of two concurrent links succeed. */
 export const linkAnonymous = (
   id: string,
   to: { email?: string | undefined; passwordHash?: string; emailVerified: boolean },
@@ -72,7 +72,7 @@ export const linkAnonymous = (
 
 export const expiredOfSignIn = [
   { table: sql`svc.oauth_states`, isOver: sql`expires_at < now()` },
-  // Wrong tries outlive the code they were made at.
+  // Failed tries are kept longer than their code.
   {
     table: sql`svc.sms_codes`,
     isOver: sql`expires_at < now() and (failures = 0 or expires_at < now() - interval '1 day')

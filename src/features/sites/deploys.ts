@@ -21,7 +21,7 @@ import {
   supersedeLive,
 } from './sql.ts'
 
-/** Bytes that are durable; whatever keeps them adds their row in its transaction. */
+/** Durable bytes; the transaction that refers to them adds their row. */
 export type StoredBytes = { id: string; size: number; sha256: string }
 
 type NewFile = { name: string; contentType: string; blob: StoredBytes }
@@ -70,7 +70,7 @@ export class Deploys {
   rollback(siteId: string, act: AuditSource): Promise<string> {
     return this.#change(act, async (tx) => {
       if ((await tx.run(lockSite(siteId))) === 0) throw notFound('site not found', 'site_not_found')
-      // Looked for before the live one joins the superseded, so that rolling back twice comes back.
+      // Read before the live deploy is superseded, so that a second rollback undoes the first.
       const [previous] = await tx.rows<{ id: string }>(lastSuperseded(siteId))
       if (!previous) throw new AppError('wrong_state', 'no superseded deploy to rollback to')
       await tx.run(supersedeLive(siteId))
@@ -86,7 +86,7 @@ export class Deploys {
     })
   }
 
-  /** A file that could not be kept spoils the deploy: what is promoted is whole. */
+  /** Fails the deploy after a file could not be stored, so that no incomplete deploy is promoted. */
   async failUpload(id: string): Promise<void> {
     await this.#deps.db.run(SYSTEM, failDeploy(id, 'a file could not be stored'))
   }
@@ -96,8 +96,13 @@ export class Deploys {
     if (status !== 'uploading') throw closed()
   }
 
-  /** Adds a file, or replaces the one of that path, unless the deploy was promoted while it was on its way. */
-  putFile(siteId: string, id: string, { name, contentType: declaredType, blob }: NewFile, act: AuditSource): Promise<string> {
+  /** Adds or replaces a file, unless the deploy was promoted during the upload. */
+  putFile(
+    siteId: string,
+    id: string,
+    { name, contentType: declaredType, blob }: NewFile,
+    act: AuditSource,
+  ): Promise<string> {
     const path = this.#path(name)
     return this.#change(act, async (tx) => {
       if ((await this.#statusIn(tx, siteId, id)) !== 'uploading') throw closed()
@@ -109,7 +114,12 @@ export class Deploys {
   }
 
   /** JSON text of {missing, deploy}. */
-  adopt(siteId: string, id: string, files: readonly { path: string; sha256: string }[], act: AuditSource): Promise<string> {
+  adopt(
+    siteId: string,
+    id: string,
+    files: readonly { path: string; sha256: string }[],
+    act: AuditSource,
+  ): Promise<string> {
     const listed = new Map(files.map(({ path, sha256 }) => [this.#path(path), sha256]))
     const entries = [...listed].map(([path, sha256]) => ({ path, sha256, contentType: contentTypeOf(path) }))
     return changeAudited(
@@ -123,7 +133,7 @@ export class Deploys {
     )
   }
 
-  /** A change that answers the deploy as it is then. */
+  /** Runs an audited change that returns the changed deploy. */
   #change(act: AuditSource, change: (tx: Tx) => Promise<string>): Promise<string> {
     return changeAudited(this.#deps.db, change, (text) => {
       const newValues = JSON.parse(text) as { id: string }
@@ -140,7 +150,7 @@ export class Deploys {
   async #statusIn(tx: Tx, siteId: string, id: string): Promise<string> {
     const [found] = await tx.rows<{ status: string }>(lockDeploy(siteId, id))
     if (found) return found.status
-    // Which of the two is missing, in the words of the one that is asked for it.
+    // Throws 404 for the site or for the deploy.
     await this.one(siteId, id)
     throw notFound('deploy not found', 'deploy_not_found')
   }

@@ -2,8 +2,8 @@ const DATE = /^(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])$/
 
 /**
  * Whether a build tool put a hash of the content into the name, as in `app.3f9ab21c.js`, `index-BxY1_z9Q.js` and
- * `chunk-5DQXZ3KR.css`: such a name never means other bytes. Words that only look long, as in `my-component.js`, and dates
- * do not count: what is wrongly kept for a year cannot be called back.
+ * `chunk-5DQXZ3KR.css`: the content behind such a name never changes. Long words, as in `my-component.js`, and
+ * dates do not count, because a file that is wrongly cached for a year cannot be recalled.
  */
 export function hasHash(path: string): boolean {
   const stem = path
@@ -14,7 +14,7 @@ export function hasHash(path: string): boolean {
   return stem !== last && (isHash(last) || isHash(eight))
 }
 
-/** `.map` and the like may follow an extension; a hash may look like one. */
+/** Removes extensions such as `.js.map`, but not a hash that resembles one. */
 const keepHash = (tail: string): string => {
   const [, first = '', second] = tail.split('.')
   return second !== undefined && isHash(first) ? `.${first}` : ''

@@ -22,10 +22,10 @@ type Deps = {
   publicBaseUrl: () => string
   addBlob: (blob: StoredBytes) => Sql
   readBlob: (id: string, range: ByteRange) => Promise<ByteSource | undefined>
-  /** Takes a form with a file; `keep` writes what refers to it. */
+  /** Receives a form with a file; `keep` writes the row that refers to it. */
   receive: <T>(call: Call, keep: (upload: Received) => Promise<T>) => Promise<T>
   isObjectName: (name: string) => boolean
-  /** Throws while there is nowhere to keep files. */
+  /** Throws while storage is switched off. */
   requiresStorage: () => void
 }
 
@@ -59,7 +59,7 @@ const ofDeploy = { siteId: t.id('site'), deployId: t.id('deploy') }
 
 export type Sites = Feature & { hosted: HostedSites }
 
-/** Hosted sites: what the operator does with them, and what visitors see. */
+/** Hosted sites: the admin routes and the public files. */
 export function createSites(deps: Deps): Sites {
   const { db, requiresStorage } = deps
   const deploys = new Deploys(deps)
@@ -250,7 +250,7 @@ async function takeFile(
     )
     return jsonText(201, text)
   } catch (error) {
-    // What the client did wrong, or the server had no time for, can be tried again; what could not be kept spoils the deploy.
+    // The client can retry its own errors and a busy server; a file that could not be stored fails the deploy.
     if (!(error instanceof AppError) || error.status === 507) await deploys.failUpload(deployId)
     throw error
   }

@@ -10,7 +10,7 @@ import { liveFiles, type ServedFile } from './sql.ts'
 type Range = { start: number; end: number }
 type Deps = { db: Db; read: (blobId: string, range: Range) => Promise<ByteSource | undefined> }
 
-/** Precompressed twins, best first. */
+/** Precompressed variants, best first. */
 const ENCODINGS = [
   { name: 'br', suffix: '.br' },
   { name: 'gzip', suffix: '.gz' },
@@ -19,7 +19,7 @@ const ENCODINGS = [
 const INDEX = 'index.html'
 const NOT_FOUND = '404.html'
 
-/** The public side of sites. Each request asks once what the live deploy has, and so sees one deploy, whole. */
+/** Serves the files of sites. Each request runs one query, so it sees one consistent deploy. */
 export class Serving {
   readonly #deps: Deps
 
@@ -81,25 +81,25 @@ function cacheControl({ path, contentType }: ServedFile, status: number): string
   return hasHash(path) ? 'public, max-age=31536000, immutable' : 'max-age=3600'
 }
 
-/** What a path may mean, in this order: the file itself, or the page of a directory. */
+/** Candidate files for a path, in order: the file itself, then the index of a directory. */
 function pathsOf(rawPath: string): string[] {
   const path = decoded(rawPath).replace(/^\//, '')
   if (path === '' || path.endsWith('/')) return [`${path}${INDEX}`]
   return [path, `${path}/${INDEX}`]
 }
 
-/** What cannot be decoded, or stored, names no file. */
+/** 404 for a path that cannot be decoded or contains NUL, which PostgreSQL cannot store. */
 function decoded(rawPath: string): string {
   try {
     const path = decodeURIComponent(rawPath)
     if (!path.includes('\0')) return path
   } catch {
-    // not an encoding of anything
+    // Malformed percent-encoding.
   }
   throw notFound('not found')
 }
 
-/** RFC 9110 §12.5.3, as far as it matters: named, or meant by `*`, and not refused with q=0. */
+/** RFC 9110 §12.5.3, simplified: named or covered by `*`, and not refused with q=0. */
 function acceptedEncodings(header = '') {
   const weights = new Map(
     header.split(',').map((item) => {

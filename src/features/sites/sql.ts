@@ -30,7 +30,7 @@ export const changeSite = (id: string, change: { name: string | null; spaMode: b
 
 export const deleteSite = (id: string): Sql => sql`delete from svc.sites where id = ${id}::uuid returning id`
 
-/** Whoever changes which deploy is live holds this, so that each change begins where the last one ended. */
+/** Locks the site, to serialise changes of its live deploy. */
 export const lockSite = (id: string): Sql => sql`select from svc.sites where id = ${id}::uuid for update`
 
 /** {exists, body} */
@@ -42,7 +42,7 @@ export const deploysPage = (siteId: string, { page, perPage, offset }: Page): Sq
     ), 'totalCount', (select count(*) from svc.site_deploys where site_id = ${siteId}::uuid),
     'page', ${page}::int, 'perPage', ${perPage}::int)::text as body`
 
-/** {exists, deploy}: whether there is the site, and its deploy as JSON text. */
+/** {exists, deploy}: whether the site exists, and its deploy as JSON text. */
 export const oneDeploy = (siteId: string, id: string): Sql => sql`
   select exists (select from svc.sites where id = ${siteId}::uuid) as exists,
     (select ${DEPLOY}::text from svc.site_deploys d where d.id = ${id}::uuid and d.site_id = ${siteId}::uuid) as deploy`
@@ -76,7 +76,7 @@ export const putFile = (deployId: string, file: { path: string; contentType: str
   values (${deployId}::uuid, ${file.path}, ${file.contentType}, ${file.blobId}::uuid)
   on conflict (deploy_id, path) do update set content_type = excluded.content_type, blob_id = excluded.blob_id`
 
-/** What the file of this path counted so far is taken off before the new one is put. */
+/** Adds a file to the deploy's counts, and subtracts the file that it replaces. */
 export const countFile = (deployId: string, path: string, size: number): Sql => sql`
   update svc.site_deploys d set updated_at = now(),
     file_count = d.file_count + 1 - (select count(*) from svc.site_files f where f.deploy_id = d.id and f.path = ${path}),
@@ -88,8 +88,8 @@ export const countFile = (deployId: string, path: string, size: number): Sql => 
 export type Listed = { path: string; sha256: string; contentType: string }
 
 /**
- * Files whose bytes an earlier deploy of the site has are taken over from there. Answers the paths that are not in the
- * deploy by now; each is one parameter list, so a thousand files are one statement.
+ * Reuses the bytes of files that another deploy of the site has, and returns the paths that are still missing. The
+ * files are array parameters, so a thousand of them are one statement.
  */
 export const adoptFiles = (siteId: string, deployId: string, files: readonly Listed[]): Sql => sql`
   with wanted as (
@@ -124,7 +124,7 @@ export type ServedFile = {
   promotedAt: Date
 }
 
-/** Those of `paths` that the live deploy of a site has. One statement sees one deploy, whole. */
+/** Those of `paths` that the live deploy of a site has. */
 export const liveFiles = (slug: string, paths: readonly string[]): Sql => sql`
   select f.path, f.content_type as "contentType", f.blob_id::text as "blobId", b.size, b.sha256,
     s.spa_mode as "spaMode", d.updated_at as "promotedAt"

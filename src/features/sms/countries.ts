@@ -1,8 +1,8 @@
 /**
- * ISO 3166 code and the leading digits of its numbers (ITU-T E.164), where needed with the area codes that tell it from
- * the country it shares a code with. The longest prefix wins: +1 876 is JM although +1 is US.
+ * ISO 3166 code and the leading digits of its numbers (ITU-T E.164), where needed with the area codes that separate it
+ * from a country with the same code. The longest prefix wins: +1 876 is JM although +1 is US.
  *
- * US and CA share +1 and cannot be told apart by a short prefix; allowing one allows both.
+ * US and CA share +1 and cannot be separated by a short prefix; allowing one allows both.
  * The same holds for the other countries that are listed with equal prefixes, e.g. AU, CC and CX.
  */
 const CODES = `

@@ -9,13 +9,13 @@ import { twilioTransport } from './twilio-transport.ts'
 import { webhookSmsTransport } from './webhook-transport.ts'
 
 const KIND = 'sms'
-/** Codes live for minutes; a message that comes later than that only confuses. */
+/** Codes expire within minutes, so a later message is useless. */
 const RETRY_DELAYS = [2, 5, 15, 60]
 
 export type SmsSender = {
   /**
-   * A statement for the caller's own flight; call `wakeSms` once it committed. It queues nothing, without telling,
-   * when the number's country is not allowed or the day's messages are used up.
+   * A statement for the caller's own flight; call `wakeSms` once it committed. It silently queues
+   * nothing if the number's country is not allowed or the daily limit is reached.
    */
   queueSms(to: string, body: string): Sql
   wakeSms(): void
@@ -54,7 +54,7 @@ export function createSms(deps: { queue: Queue; outgoing: Outgoing; observe: Obs
   }
 }
 
-/** Returns a row while the day (UTC, by the database's clock) has messages left; concurrent takers wait for each other. */
+/** Returns a row unless the daily limit (UTC, by the database's clock) is reached; concurrent calls are serialised. */
 const takeOneOfToday = (limit: number): Sql => sql`
   insert into svc.sms_days as today (day, sent) values ((now() at time zone 'UTC')::date, 1)
   on conflict (day) do update set sent = today.sent + 1 where today.sent < ${limit}::int

@@ -1,6 +1,6 @@
 export type Sms = { /** E.164. */ to: string; body: string }
 
-/** One way to send text messages; resolves when the gateway has taken it. Another gateway is one more small file. */
+/** Sends text messages; resolves when the gateway has accepted the message. */
 export interface SmsTransport {
   send(sms: Sms): Promise<void>
 }

@@ -4,7 +4,7 @@ import type { SmsConfig, SmsTransport } from './transport.ts'
 
 const API = 'https://api.twilio.com'
 
-/** Twilio's Messages resource; `api` is another base address in tests. */
+/** Twilio's Messages resource; tests pass another `api`. */
 export const twilioTransport = (config: SmsConfig, outgoing: Outgoing, api = API): SmsTransport => ({
   async send({ to, body }) {
     const { twilio_sid: sid, twilio_token: token, twilio_from: from } = config
@@ -21,7 +21,7 @@ export const twilioTransport = (config: SmsConfig, outgoing: Outgoing, api = API
       maxBytes: 4096,
     })
     if (answer.status >= 200 && answer.status <= 299) return
-    // 400: this number or message can never be sent. 401, 429 and 5xx may pass.
+    // 400 is permanent for this number or message; 401, 429 and 5xx are retried.
     if (answer.status === 400) throw new GiveUp('twilio refuses the message')
     throw new Error(`twilio answered ${answer.status}`)
   },

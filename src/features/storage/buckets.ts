@@ -17,7 +17,7 @@ const bucket = t.object({
   updatedAt: t.time(),
 })
 
-/** Settings of buckets. One without settings is public and not inline. */
+/** Settings of buckets; the defaults are public and not inline. */
 export function bucketRoutes(deps: {
   db: Db
   /** Statements that purge the addresses of all objects of a bucket. */
@@ -63,7 +63,7 @@ export function bucketRoutes(deps: {
       handle: async (call) => {
         const { body } = call
         const name = bucketName(call.params.name)
-        // What becomes private must not live on in caches.
+        // Objects that become private must leave the caches.
         const purges = body.public === false ? purgeBucket(name) : []
         const change = audited(call.audit({ target: name }), changeBucket(name, body), {
           newValues: MADE_RECORD.newValues,

@@ -1,6 +1,6 @@
 import { badRequest } from '../../core/errors.ts'
 
-/** Kept for paths of their own. */
+/** Reserved for routes. */
 const RESERVED = new Set(['buckets', 'upload'])
 const MAX_NAME_BYTES = 1024
 
@@ -10,10 +10,10 @@ export function bucketName(text: string): string {
   return text
 }
 
-/** Backslashes, control characters, and halves of characters, which no URL can spell. */
+/** Backslashes, control characters, and lone surrogates, which no URL can encode. */
 const FORBIDDEN = /[\\\p{Cc}\p{Cs}]/u
 
-/** Names are keys, never paths of a file system; still nothing in them may look like a way to climb. */
+/** Names are keys, not file system paths; still, names that resemble path traversal are refused. */
 export const isObjectName = (name: string): boolean =>
   name !== '' &&
   Buffer.byteLength(name) <= MAX_NAME_BYTES &&
@@ -25,5 +25,5 @@ export function objectName(name: string): string {
   return name
 }
 
-/** As it stands in a URL. */
+/** Percent-encoded for a URL, with the slashes kept. */
 export const encodedName = (name: string): string => name.split('/').map(encodeURIComponent).join('/')

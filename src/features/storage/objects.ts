@@ -6,33 +6,25 @@ import { requireMatch } from '../../http/files/conditions.ts'
 import { contentTypeOf } from '../../http/files/content-type.ts'
 import { addBlob } from './blobs/sql.ts'
 import { encodedName, objectName } from './names.ts'
-import { requireEntry, requireChange, requireRead } from './rights.ts'
-import {
-  deleteObject,
-  type ObjectRow,
-  findObject,
-  listObjects,
-  lockName,
-  putObject,
-  type StoredObject,
-} from './sql.ts'
+import { requireChange, requireEntry, requireRead } from './rights.ts'
+import { deleteObject, findObject, listObjects, lockName, type ObjectRow, putObject, type StoredObject } from './sql.ts'
 import type { Upload } from './uploads.ts'
 
 type Headers = Readonly<Record<string, string | undefined>>
 
 type Deps = {
   db: Db
-  /** What the addresses of public objects begin with. */
+  /** Prefix of the URLs of public objects. */
   baseUrl: () => string
-  /** A statement that has a public address purged from caches, where there are any. */
+  /** Statements that queue a purge of a public URL; none without a CDN. */
   purge: (url: string) => readonly Sql[]
   wakePurge: () => void
 }
 
-/** `If-None-Match` and the like compare this; bytes that are equal are the same version. */
+/** Validators for conditional requests; equal bytes are the same version. */
 export const versionOf = ({ sha256, updatedAt }: ObjectRow) => ({ etag: `"${sha256}"`, modifiedAt: updatedAt })
 
-/** The objects of buckets: who may do what with them, and their rows. */
+/** Objects in buckets: access checks and rows. */
 export class Objects {
   readonly #deps: Deps
 
@@ -56,7 +48,7 @@ export class Objects {
     return found?.body ?? ''
   }
 
-  /** The object as its row says, without looking at who asks. Its `blobId` is null when there is none. */
+  /** Without access checks. `blobId` is null if there is no such object. */
   async find(bucket: string, name: string): Promise<ObjectRow> {
     const [found] = await this.#deps.db.rows<ObjectRow>(SYSTEM, findObject(bucket, name))
     if (!found) throw new Error('an object was looked for without an answer')
@@ -71,7 +63,7 @@ export class Objects {
     return object
   }
 
-  /** Before the body of an upload is taken. */
+  /** Called before the body of an upload is read. */
   async requireUpload(who: Identity, bucket: string): Promise<void> {
     requireEntry((await this.find(bucket, '')).public, who)
   }

@@ -5,7 +5,7 @@ export type Owned = { userId: string | null }
 
 const refused = (): AppError => new AppError('insufficient_privilege', 'insufficient storage permissions')
 
-/** In a private bucket nobody is told anything, not even what exists, before saying who they are. */
+/** Anonymous callers learn nothing about a private bucket, not even which names exist. */
 export function requireEntry(isPublic: boolean, who: Identity): void {
   if (!isPublic && who.kind === 'anonymous') throw unauthorized('missing auth token')
 }
@@ -14,7 +14,7 @@ export function requireRead(isPublic: boolean, who: Identity, object: Owned): vo
   if (!isPublic && !isOwner(who, object)) throw refused()
 }
 
-/** Overwriting and deleting: what belongs to somebody is theirs, in public buckets too. */
+/** Only the owner may overwrite or delete an owned object, in public buckets too. */
 export function requireChange(who: Identity, object: Owned): void {
   if (!isOwner(who, object)) throw refused()
 }

@@ -6,10 +6,10 @@ import { isPassive } from '../../http/files/content-type.ts'
 import { attachment } from '../../http/files/disposition.ts'
 import { sendContent } from '../../http/files/send.ts'
 import type { ByteSource } from '../../http/files/source.ts'
-import { type Call, json, jsonText, noContent, type Reply, type Route, route } from '../../http/route.ts'
+import { type Call, json, jsonText, noContentAfter, type Reply, type Route, route } from '../../http/route.ts'
 import type { Blobs } from './blobs/blobs.ts'
 import { bucketName, encodedName, objectName } from './names.ts'
-import { requireObject, type Objects, versionOf } from './objects.ts'
+import { type Objects, requireObject, versionOf } from './objects.ts'
 import { requireEntry, requireRead } from './rights.ts'
 import type { Signatures } from './signatures.ts'
 import type { StoredObject } from './sql.ts'
@@ -30,7 +30,7 @@ const storageObject = t.object({
   url: t.optional(t.string({ description: 'public address; absent in private buckets' })),
 })
 
-/** The row was read, and its bytes were gone before they could be opened: it was replaced or deleted in between. */
+/** The object was replaced or deleted after its row was read and before its bytes were opened. */
 class BytesMissing extends Error {}
 
 export function objectRoutes(deps: {
@@ -42,7 +42,7 @@ export function objectRoutes(deps: {
 }): Route[] {
   const { objects, blobs, uploads, signatures, requires } = deps
 
-  /** A bearer that is no good matters only where one is needed. */
+  /** A bad bearer is an error only where one is needed. */
   async function readable(
     call: Call,
     bucket: string,
@@ -132,10 +132,8 @@ export function objectRoutes(deps: {
       limit: 'api',
       requires,
       answers: { 204: null },
-      handle: async ({ params, headers, who }) => {
-        await objects.remove(who, bucketName(params.bucket), objectName(params.name), headers)
-        return noContent
-      },
+      handle: ({ params, headers, who }) =>
+        noContentAfter(objects.remove(who, bucketName(params.bucket), objectName(params.name), headers)),
     }),
     route('POST /api/storage/{bucket}/{name...}/sign', {
       summary: 'A URL that opens one file for a while',

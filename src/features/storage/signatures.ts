@@ -1,7 +1,7 @@
 import { AppError } from '../../core/errors.ts'
 import { equalInConstantTime, hmacSha256 } from '../../core/secret.ts'
 
-/** Links that open one object until a time. The key is derived for this alone and outlives a rotation of token keys. */
+/** Signed URLs for one object, with an expiry. Their key is separate and survives a rotation of the token keys. */
 export class Signatures {
   readonly #key: Buffer
   readonly #now: () => number
@@ -16,7 +16,7 @@ export class Signatures {
     return { exp, sig: this.#signature(bucket, name, exp) }
   }
 
-  /** False when the URL carries no signature; a bad one is refused wherever it stands. */
+  /** False if the URL has no signature; throws if it has a bad one, in public buckets too. */
   isSigned(bucket: string, name: string, query: Readonly<Record<string, string>>): boolean {
     const { exp, sig } = query
     if (sig === undefined) return false

@@ -6,7 +6,7 @@ const isPublic = (bucket: string): Sql =>
 const FIELDS = sql`'id', o.id, 'bucket', o.bucket, 'name', o.name, 'size', b.size, 'contentType', o.content_type,
   'userId', o.user_id, 'createdAt', ${rfc3339(sql`o.created_at`)}, 'updatedAt', ${rfc3339(sql`o.updated_at`)}`
 
-/** As the API shows it. Objects of private buckets have no public address. */
+/** An object as the API shows it. Objects of private buckets have no `url`. */
 const record = (isInPublic: Sql, baseUrl: string): Sql => sql`case when ${isInPublic}
   then json_build_object(${FIELDS}, 'url', ${baseUrl} || '/' || o.bucket || '/' || o.encoded_name)
   else json_build_object(${FIELDS}) end`
@@ -16,13 +16,13 @@ export type Listing = {
   prefix: string
   limit: number
   offset: number
-  /** Whether everything is seen, or only what is `userId`'s or nobody's. */
+  /** False: in private buckets only objects of `userId` and objects without owner are listed. */
   seesAll: boolean
   userId: string | null
   baseUrl: string
 }
 
-/** {public, body}: the page, and whether anybody may see it. */
+/** {public, body}: whether the bucket is public, and the page. */
 export const listObjects = (query: Listing): Sql => sql`
   with bucket as (select ${isPublic(query.bucket)} as public),
   chosen as (
@@ -40,7 +40,7 @@ export const listObjects = (query: Listing): Sql => sql`
 export type ObjectRow = {
   public: boolean
   inline: boolean
-  /** Null: there is no such object, and what follows means nothing. */
+  /** Null: there is no such object, and the fields below are meaningless. */
   blobId: string | null
   size: number
   sha256: string
@@ -51,7 +51,7 @@ export type ObjectRow = {
 
 export type StoredObject = ObjectRow & { blobId: string }
 
-/** Always one row: what the bucket is like is known whether or not it has the object. */
+/** Always one row, because the bucket's settings are needed also if there is no such object. */
 export const findObject = (bucket: string, name: string, lock: 'for update' | 'no lock' = 'no lock'): Sql => sql`
   select coalesce(s.public, true) as public, coalesce(s.inline, false) as inline, o.blob_id::text as "blobId",
     o.size, o.sha256, o.content_type as "contentType", o.user_id::text as "userId", o.updated_at as "updatedAt"
@@ -62,7 +62,7 @@ export const findObject = (bucket: string, name: string, lock: 'for update' | 'n
     where o.bucket = ${bucket} and o.name = ${name} ${lock === 'for update' ? sql`for update of o` : EMPTY}
   ) o on true`
 
-/** Writers of one name take turns, so that rights are judged by what is there when the row is written. */
+/** Serialises writers of one name, so that rights are checked against the row that is replaced. */
 export const lockName = (bucket: string, name: string): Sql =>
   sql`select pg_advisory_xact_lock(hashtextextended(${`${bucket}/${name}`}, 15))`
 
@@ -73,11 +73,11 @@ export type NewObject = {
   contentType: string
   blobId: string
   userId: string | null
-  /** Whose usage the bytes count for. */
+  /** The app whose usage the bytes count for. */
   appId: string | null
 }
 
-/** A second upload of a name keeps its id and its owner. Sent after `addBlob`; answers the record. */
+/** A second upload of a name keeps its id and its owner. Sent after `addBlob`; returns the record. */
 export const putObject = (object: NewObject, baseUrl: string): Sql => sql`
   with put as (
     insert into svc.storage_objects as o (bucket, name, encoded_name, content_type, blob_id, user_id, app_id)
@@ -92,7 +92,7 @@ export const putObject = (object: NewObject, baseUrl: string): Sql => sql`
 export const deleteObject = (bucket: string, name: string): Sql =>
   sql`delete from svc.storage_objects where bucket = ${bucket} and name = ${name}`
 
-/** {urls} of all objects of a bucket, a hundred at a time, for a purge. */
+/** Rows {urls}: all objects of a bucket, a hundred per row, for a purge. */
 export const urlsOfBucket = (bucket: string, baseUrl: string): Sql => sql`
   select '' as group_key, jsonb_build_object('urls', jsonb_agg(${baseUrl} || '/' || o.bucket || '/' || o.encoded_name)) as payload
   from (select *, (row_number() over () - 1) / 100 as portion from svc.storage_objects where bucket = ${bucket}) o
@@ -104,7 +104,7 @@ const BUCKET = sql`json_build_object('id', s.id, 'name', s.name, 'public', s.pub
 export const allBuckets: Sql = sql`
   select json_build_object('items', coalesce(json_agg(${BUCKET} order by s.name), '[]'))::text from svc.storage_buckets s`
 
-/** No row when there is one already. */
+/** No row if the bucket exists already. */
 export const addBucket = (name: string, isOpen: boolean, inline: boolean): Sql => sql`
   insert into svc.storage_buckets as s (name, public, inline) values (${name}, ${isOpen}, ${inline})
   on conflict (name) do nothing returning ${BUCKET}::text as record`

@@ -16,6 +16,7 @@ import { purgeRoute } from './cdn/routes.ts'
 import { Objects } from './objects.ts'
 import { objectRoutes } from './routes.ts'
 import { Signatures } from './signatures.ts'
+import { urlsOfBucket } from './sql.ts'
 import { Uploads } from './uploads.ts'
 
 type StorageConfig = {
@@ -41,14 +42,14 @@ type Deps = {
   outgoing: Outgoing
   config: StorageConfig
   publicBaseUrl: () => string
-  /** For signed URLs alone. */
+  /** For signed URLs only. */
   signingKey: Buffer
   countPurgeAll: (ip: string) => Promise<Allowance | undefined>
 }
 
 export type Storage = Feature & { store: Store; blobs: Blobs; uploads: Uploads; requires: () => void }
 
-/** Files in buckets. What else keeps files is given the blobs and the reader of upload forms. */
+/** Files in buckets. Other features that store files use `blobs` and `uploads`. */
 export function createStorage(deps: Deps): Storage {
   const { db, queue, observe, config } = deps
   const timeoutMs = config.upload_timeout * 1000
@@ -62,7 +63,7 @@ export function createStorage(deps: Deps): Storage {
   const requires = (): void => {
     if (!config.enabled) throw notFound('storage is not enabled', 'feature_disabled')
   }
-  const purgeBucket = (bucket: string) => purges.bucket(bucket, baseUrl())
+  const purgeBucket = (bucket: string) => purges.each(urlsOfBucket(bucket, baseUrl()))
   return {
     store,
     blobs,

@@ -2,20 +2,21 @@ import { AppError } from '../../core/errors.ts'
 import { AddressShares } from '../../http/address-shares.ts'
 import { readForm } from '../../http/files/multipart.ts'
 import type { Call } from '../../http/route.ts'
-import type { Blob, Blobs } from './blobs/blobs.ts'
+import type { Blobs } from './blobs/blobs.ts'
+import type { Blob } from './blobs/store.ts'
 
 export type Upload = {
   /** The field `name`, else the name of the file; may be empty. */
   name: string
-  /** As the client says. */
+  /** As the client declares it. */
   contentType: string
   blob: Blob
 }
 
-/** One address may hold one in this many places. */
+/** One address may use one slot in this many. */
 const SHARE = 4
 
-/** Forms with a file, into the store: bounded in time, in size, and in how many there are at once. */
+/** Receives forms with a file into the store, with limits on time, size and parallel uploads. */
 export class Uploads {
   readonly #blobs: Blobs
   readonly #maxFileBytes: number
@@ -29,7 +30,7 @@ export class Uploads {
     this.#shares = new AddressShares({ all: options.maxParallel, share: Math.max(1, options.maxParallel / SHARE) })
   }
 
-  /** Receives the file and hands it to `keep`, which writes the row; a file that is refused is removed again. */
+  /** Receives the file and passes it to `keep`, which writes the row; a refused file is removed again. */
   receive<T>(call: Call, keep: (upload: Upload) => Promise<T>): Promise<T> {
     return this.#shares.run(call.ip, () => this.#receive(call, keep))
   }
@@ -43,8 +44,8 @@ export class Uploads {
         timeout.signal.throwIfAborted()
         return await keep(upload)
       } catch (error) {
-        // Refused means rolled back. After anything else the row may still be committed by a database we have lost sight
-        // of, and the bytes must outlive that: the sweep removes them when it is certain.
+        // A refusal was rolled back. After any other error the row may still be committed, e.g. if the connection was
+        // lost, so the bytes are left to the orphan sweep.
         if (error instanceof AppError && error.status < 500) await this.#blobs.discard(upload.blob)
         throw error
       }

@@ -8,7 +8,7 @@ type Query = Readonly<Record<string, string | undefined>>
 const DAYS: Readonly<Record<string, number>> = { day: 1, week: 7, month: 30 }
 const DAY_MS = 86_400_000
 
-/** Days, both included; what is asked by `period` ends today. */
+/** First and last day, both included; a `period` ends today. */
 export function usageRange(query: Query, now: number): UsageRange & { period: string } {
   const { from, to, period = 'month' } = query
   if (from !== undefined || to !== undefined) {

@@ -55,7 +55,7 @@ export function createUsage(deps: {
   }
   const fly = async (statement: Sql): Promise<string> => (await db.fly(SYSTEM, statement)) ?? ''
 
-  /** A batch that cannot be written is kept; only a process that is killed loses what it has not written yet. */
+  /** A batch that cannot be written is kept; only a killed process loses its unwritten batch. */
   async function flush(): Promise<void> {
     const batch = meter.take()
     if (batch.tenants.size === 0) return

@@ -4,10 +4,10 @@ import { type Sql, sql } from '../../db/sql.ts'
 export type UsageRange = { from: string; to: string }
 
 const hour = sql`date_trunc('hour', now())`
-/** Processes that have not been heard of for this long are gone, and their streams with them. */
+/** Streams of processes that have not reported for this long are not counted. */
 const alive = sql`at > now() - interval '30 seconds'`
 
-/** One statement for all that was counted; several processes add up on the same rows. */
+/** One statement for the whole batch; several processes add to the same rows. */
 export function addUsage(node: string, { tenants, endpoints }: UsageBatch): Sql {
   const used = JSON.stringify([...tenants].map(([tenant, figures]) => ({ tenant, ...figures })))
   const requests = JSON.stringify([...endpoints.values()])

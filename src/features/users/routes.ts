@@ -12,9 +12,9 @@ import { listUsers } from './sql.ts'
 export function createUsers(deps: {
   db: Db
   authEnabled: boolean
-  /** No row when there is no such user. */
+  /** Returns no row if there is no such user. */
   deleteUser: (id: string) => Sql
-  /** Makes the end of a user's tokens count at once in this process. */
+  /** Ends a user's cached tokens in this process at once. */
   onRevoked: (userId: string) => void
 }): { routes: Route[] } {
   const { db } = deps

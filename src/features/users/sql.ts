@@ -2,7 +2,7 @@ import { type Sql, sql } from '../../db/sql.ts'
 
 type Page = { page: number; perPage: number; offset: number }
 
-/** The page envelope, newest first. `search` is a part of the address, in any case. */
+/** The page envelope, newest first. `search` is a case-insensitive part of the address. */
 export function listUsers({ page, perPage, offset }: Page, search: string): Sql {
   const pattern = `%${search.trim().replace(/[\\%_]/g, '\\$&')}%`
   const matches = search.trim() === '' ? sql`true` : sql`u.email ilike ${pattern}`

@@ -4,7 +4,7 @@ import { retryAfterOf } from '../../http/out/retry-after.ts'
 import { signatureHeaders } from './signature.ts'
 
 export type WebhookMessage = { deliveryId: string; eventId: string; action: string; body: string }
-/** `secret` in clear; throws when it cannot be read. */
+/** `secret` decrypts it, and throws if that fails. */
 export type Receiver = { url: string; secret: () => string | undefined }
 export type DeliveryOutcome = {
   success: boolean
@@ -19,7 +19,7 @@ export type DeliveryOutcome = {
 const TIMEOUT_MS = 10_000
 const MAX_RESPONSE_BYTES = 65_536
 
-/** One POST. Never throws: whatever the receiver does is an outcome. */
+/** One POST. Never throws; failures are outcomes too. */
 export async function attempt(
   deps: { outgoing: Outgoing; version: string; now: () => number },
   hook: Receiver,
@@ -69,7 +69,7 @@ export async function attempt(
   }
 }
 
-/** At most `maxBytes` of UTF-8, not ending within a character, and without NUL, which PostgreSQL cannot store. */
+/** At most `maxBytes` of UTF-8, cut between characters, and without NUL, which PostgreSQL cannot store. */
 export function cut(text: string, maxBytes: number): string {
   const clean = text.replaceAll('\0', '\ufffd')
   const bytes = Buffer.from(clean)

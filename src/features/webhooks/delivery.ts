@@ -13,7 +13,7 @@ import { anyHook, disableHook, firedEvents, recordAttempt } from './sql.ts'
 
 export const WEBHOOK_KIND = 'webhook'
 
-/** Together per process, and for one receiver: one that hangs holds few places. */
+/** Parallel attempts per process and per receiver, so that a hanging receiver uses few slots. */
 const CONCURRENCY = 100
 const PER_RECEIVER = 5
 const LEASE_SECONDS = 15
@@ -36,11 +36,11 @@ type Event = { webhookId: string; eventId: string; action: string; table: string
 
 export type Delivery = {
   start(): void
-  /** Call after a webhook is made or changed. */
+  /** Call after a webhook was created or changed. */
   wake(): void
 }
 
-/** Changes become queue rows in the reader's statement, queue rows become attempts: nothing is only in memory. */
+/** The reader's statement turns changes into queue rows, and queue rows become attempts; no event is held only in memory. */
 export function createDelivery(deps: Deps): Delivery {
   const { db, queue, hooks, observe } = deps
   const attempts = deps.metrics.counter('svc_webhook_attempts_total', 'Webhook attempts.', ['result'])
@@ -59,7 +59,7 @@ export function createDelivery(deps: Deps): Delivery {
     await db.run(SYSTEM, record)
     const reason = outcome.error ?? 'failed'
     if (outcome.statusCode === 410) {
-      // The receiver says it is gone for good: the whole webhook sleeps until somebody looks at it.
+      // 410 means gone for good: the webhook is disabled until an administrator enables it again.
       await db.run(SYSTEM, [queue.clear(WEBHOOK_KIND, event.webhookId), disableHook(event.webhookId)])
       observe({ message: 'webhook disabled: its receiver is gone', attrs: { webhook: event.webhookId } })
       throw new GiveUp(reason)

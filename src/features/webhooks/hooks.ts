@@ -38,13 +38,13 @@ type HookInput = t.TypeOf<typeof hookChange>
 export type Hooks = {
   all(): Promise<string>
   one(id: string): Promise<string>
-  /** The entries of changes are part of their flights. */
-  create(wish: HookInput, act: AuditSource): Promise<string>
-  change(id: string, wish: HookInput, act: AuditSource): Promise<string>
+  /** Changes write their audit entry in the same flight. */
+  create(input: HookInput, act: AuditSource): Promise<string>
+  change(id: string, input: HookInput, act: AuditSource): Promise<string>
   remove(id: string, act: AuditSource): Promise<void>
-  /** Where to send; undefined when the webhook is gone. */
+  /** Undefined if the webhook was deleted. */
   target(id: string): Promise<(Receiver & { enabled: boolean }) | undefined>
-  deliveries(id: string, ask: { failedOnly: boolean; page: number; perPage: number; offset: number }): Promise<object>
+  deliveries(id: string, query: { failedOnly: boolean; page: number; perPage: number; offset: number }): Promise<object>
   delivery(id: string, deliveryId: string): Promise<unknown>
 }
 
@@ -52,7 +52,7 @@ type Deps = {
   db: Db
   box: SecretBox
   assertAllowedUrl: (url: string) => void
-  /** A statement that takes back what waits for a webhook. */
+  /** A statement that removes the queued events of a webhook. */
   clearQueue: (webhookId: string) => Sql
 }
 
@@ -64,17 +64,17 @@ export function createHooks({ db, box, assertAllowedUrl, clearQueue }: Deps): Ho
   }
 
   /** Absent and empty mean the same for the URL and the secret; null clears the secret. */
-  function valuesOf(wish: HookInput, id: string) {
-    const url = wish.url?.trim() || undefined
+  function valuesOf(input: HookInput, id: string) {
+    const url = input.url?.trim() || undefined
     if (url !== undefined) assertAllowedUrl(url)
-    const { secret } = wish
+    const { secret } = input
     if (secret && secret.length > MAX_SECRET) throw badRequest('secret is too long')
     return {
       url,
       secret: secret ? box.seal(secret, context(id)) : secret === null ? null : undefined,
-      events: eventsOf(wish.events),
-      tables: tablesOf(wish.tables),
-      enabled: wish.enabled,
+      events: eventsOf(input.events),
+      tables: tablesOf(input.tables),
+      enabled: input.enabled,
     }
   }
 
@@ -82,17 +82,17 @@ export function createHooks({ db, box, assertAllowedUrl, clearQueue }: Deps): Ho
     all: async () => (await db.fly(SYSTEM, allHooks)) ?? '[]',
     one: async (id) => requireHook(await db.fly(SYSTEM, oneHook(id))),
 
-    async create(wish, act) {
+    async create(input, act) {
       const id = randomUUID()
-      const { url, secret = null, events = EVENTS, tables = [], enabled = true } = valuesOf(wish, id)
+      const { url, secret = null, events = EVENTS, tables = [], enabled = true } = valuesOf(input, id)
       if (url === undefined) throw badRequest('url is required')
       const added = addHook(id, { url, secret, events, tables, enabled })
       return requireHook(await db.fly(SYSTEM, audited(act.audit({ target: id }), added, MADE_RECORD)))
     },
 
-    async change(id, wish, act) {
-      const change = audited(act.audit({ target: id }), changeHook(id, valuesOf(wish, id)), MADE_RECORD)
-      const answers = await db.fly(SYSTEM, wish.enabled === false ? [clearQueue(id), change] : [change])
+    async change(id, input, act) {
+      const change = audited(act.audit({ target: id }), changeHook(id, valuesOf(input, id)), MADE_RECORD)
+      const answers = await db.fly(SYSTEM, input.enabled === false ? [clearQueue(id), change] : [change])
       return requireHook(answers.at(-1) ?? null)
     },
 

@@ -13,7 +13,7 @@ import type { Queue } from '../../db/queue/queue.ts'
 import { sweep, sweepAll } from '../../db/sweep.ts'
 import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
-import { json, jsonText, noContent, route } from '../../http/route.ts'
+import { json, jsonText, noContentAfter, route } from '../../http/route.ts'
 import { attempt } from './attempt.ts'
 import { createDelivery, WEBHOOK_KIND } from './delivery.ts'
 import { createHooks, EVENTS, hookChange, newHook } from './hooks.ts'
@@ -132,10 +132,7 @@ export function createWebhooks(deps: Deps): Feature {
       audit: 'webhook.delete',
       params: byId,
       answers: { 204: null },
-      handle: async (call) => {
-        await hooks.remove(call.params.id, call)
-        return noContent
-      },
+      handle: (call) => noContentAfter(hooks.remove(call.params.id, call)),
     }),
     route('POST /api/webhooks/{id}/test', {
       summary: 'Send a test event now',
@@ -148,7 +145,7 @@ export function createWebhooks(deps: Deps): Feature {
         const target = await hooks.target(call.params.id)
         if (!target) throw notFound('webhook not found', 'webhook_not_found')
         const message = { deliveryId: randomUUID(), eventId: randomUUID(), action: 'test', body: TEST_BODY }
-        // What the receiver heard cannot be taken back.
+        // A sent request cannot be rolled back, so its audit entry is written first.
         const { success, statusCode, durationMs, error } = await auditedEffect(db, call.audit(), () =>
           attempt({ ...deps, now: Date.now }, target, message),
         )

@@ -1,10 +1,10 @@
 import { hmacSha256 } from '../../core/secret.ts'
 
-/** Standard Webhooks: a `whsec_` secret is base64, any other one is taken as its bytes. */
+/** Standard Webhooks: a `whsec_` secret is base64, any other is used as its UTF-8 bytes. */
 const keyOf = (secret: string): Buffer =>
   secret.startsWith('whsec_') ? Buffer.from(secret.slice('whsec_'.length), 'base64') : Buffer.from(secret)
 
-/** Headers that prove the body came from here; the timestamp keeps a recorded delivery from being replayed later. */
+/** Headers that prove the origin of the body; the signed timestamp prevents a later replay. */
 export const signatureHeaders = (
   secret: string,
   message: { id: string; timestamp: number; body: string },

@@ -9,7 +9,7 @@ export type HookFields = {
   enabled: boolean
 }
 
-/** As the API shows it: never the secret. */
+/** A webhook as the API shows it, without the secret. */
 const RECORD = sql`json_build_object('id', w.id, 'url', w.url, 'hasSecret', w.secret is not null, 'events', w.events,
   'tables', w.tables, 'enabled', w.enabled, 'createdAt', ${rfc3339(sql`w.created_at`)}, 'updatedAt', ${rfc3339(sql`w.updated_at`)})`
 
@@ -23,7 +23,7 @@ export const addHook = (id: string, hook: HookFields): Sql => sql`
   values (${id}::uuid, ${hook.url}, ${hook.secret}, ${hook.events}::text[], ${hook.tables}::text[], ${hook.enabled})
   returning ${RECORD}::text as record`
 
-/** Undefined = unchanged. Waking up counts as a new beginning: what was committed while it slept does not fire. */
+/** Undefined = unchanged. Changes that were committed while the webhook was disabled do not fire. */
 export const changeHook = (
   id: string,
   change: { [Name in keyof HookFields]: HookFields[Name] | undefined },
@@ -51,9 +51,8 @@ export const hookTarget = (id: string): Sql => sql`select url, secret, enabled f
 export const anyHook: Sql = sql`exists (select from svc.webhooks where enabled)`
 
 /**
- * What each change of the reader's batch means to the webhooks, as rows for the queue. The event id follows from the
- * change's place in the log, so a repeated step makes the same one; the body is text, so that every attempt sends and signs
- * the same bytes.
+ * The events of the reader's batch, one queue row per change and webhook. The event id is derived from the change's
+ * position in the log, so a repeated batch makes the same id; the body is text, so every attempt signs the same bytes.
  */
 export const firedEvents: Sql = sql`
   select w.id::text as group_key, jsonb_build_object(
@@ -83,7 +82,7 @@ export type Attempt = {
   responseBody: string
 }
 
-/** Nothing is kept for a webhook that was deleted meanwhile. */
+/** Writes nothing if the webhook was deleted meanwhile. */
 export const recordAttempt = (a: Attempt): Sql => sql`
   insert into svc.webhook_deliveries (id, webhook_id, event_id, event_action, event_table, success, status_code, attempt,
     duration_ms, error, request_body, response_body)
@@ -96,12 +95,12 @@ const DELIVERY = sql`json_strip_nulls(json_build_object('id', d.id, 'webhookId',
   'attempt', d.attempt, 'durationMs', d.duration_ms, 'error', d.error, 'requestBody', d.request_body,
   'responseBody', d.response_body, 'deliveredAt', ${rfc3339(sql`d.delivered_at`)}))`
 
-/** Counting on would cost more with every attempt, and nobody turns that many pages. */
+/** Bounds the cost of the count; no client pages this far. */
 const MAX_COUNTED = 10_000
 
 /**
- * {exists, total, items}: one look for the page and for the 404. Both the count and the page are read from an index;
- * bodies are fetched for the rows of the page.
+ * {exists, total, items}, for the page and the 404. Count and page are read from an index; bodies are fetched only for
+ * the rows of the page.
  */
 export const deliveriesOf = (webhookId: string, query: { failedOnly: boolean; limit: number; offset: number }): Sql => {
   const chosen = sql`from svc.webhook_deliveries where webhook_id = ${webhookId}::uuid${query.failedOnly ? sql` and not success` : EMPTY}`

@@ -2,7 +2,7 @@ import type { Factors } from '../shared/api-types.ts'
 import { alertLine, buttons, el, section, show, soft, statusLine } from '../shared/dom.ts'
 import { button } from '../shared/form.ts'
 import { session } from '../shared/session.ts'
-import { confirmed, strongly } from './confirm.ts'
+import { confirmed, withSecondFactor } from './confirm.ts'
 import type { Section } from './section.ts'
 
 export function backupCodesSection(): Section {
@@ -24,7 +24,7 @@ export function backupCodesSection(): Section {
     }
     const question = `New codes replace the ${backup_codes} you have. Go on?`
     if (backup_codes > 0 && !(await confirmed(question, 'Replace codes'))) return
-    const { codes } = await strongly(() => session.call<{ codes: string[] }>('POST', '/api/auth/mfa/backup/generate'))
+    const { codes } = await withSecondFactor(() => session.call<{ codes: string[] }>('POST', '/api/auth/mfa/backup/generate'))
     showCodes(shown, codes.join('\n'))
     await fill()
   }
@@ -33,7 +33,7 @@ export function backupCodesSection(): Section {
   return { node: section('Lost your phone?', left, alertLine(), actions, shown), fill }
 }
 
-function showCodes(place: HTMLElement, codes: string): void {
+function showCodes(container: HTMLElement, codes: string): void {
   const list = el('pre', { tabindex: '0', 'aria-label': 'Your backup codes' }, codes)
   const status = statusLine()
   const copy = async () => {
@@ -46,13 +46,13 @@ function showCodes(place: HTMLElement, codes: string): void {
     setTimeout(() => URL.revokeObjectURL(href), 1000)
   }
   show(
-    place,
+    container,
     el('p', {}, 'Keep these somewhere safe. They are shown only now.'),
     list,
     buttons(
       button('Copy', copy),
       button('Download', download),
-      button('Done', () => place.replaceChildren()),
+      button('Done', () => container.replaceChildren()),
     ),
     status,
   )

@@ -24,7 +24,7 @@ export function confirmed(question: string, yes: string): Promise<boolean> {
 }
 
 /** Work that may need a second factor: asks for it when the server does, and tries again. */
-export async function strongly<T>(work: () => Promise<T>): Promise<T> {
+export async function withSecondFactor<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
@@ -37,7 +37,7 @@ export async function strongly<T>(work: () => Promise<T>): Promise<T> {
 function signInAgain(): Promise<void> {
   const { refreshToken, user } = session
   return new Promise((resolve, reject) => {
-    const place = el('div')
+    const container = el('div')
     const cancel = () => {
       dialog.remove()
       reject(new Error('Nothing was changed.'))
@@ -47,7 +47,7 @@ function signInAgain(): Promise<void> {
       cancel,
       el('h2', {}, 'Confirm that it is you'),
       soft('This needs your password and your second factor.'),
-      place,
+      container,
       buttons(button('Cancel', cancel)),
     )
     const onSignedIn = () => {
@@ -56,6 +56,6 @@ function signInAgain(): Promise<void> {
       send('POST', '/api/auth/logout', { body: { refreshToken } }).catch(() => {})
       resolve()
     }
-    showSignIn({ place, onSignedIn, again: user.email })
+    showSignIn({ container, onSignedIn, reauthEmail: user.email })
   })
 }

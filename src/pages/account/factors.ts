@@ -2,7 +2,7 @@ import type { Factors } from '../shared/api-types.ts'
 import { alertLine, buttons, el, pageData, replace, section, show, soft } from '../shared/dom.ts'
 import { button, field, form, submit } from '../shared/form.ts'
 import { session } from '../shared/session.ts'
-import { strongly } from './confirm.ts'
+import { withSecondFactor } from './confirm.ts'
 import { qrImage } from './qr.ts'
 import type { Section } from './section.ts'
 
@@ -23,14 +23,14 @@ export function factorsSection(): Section {
   }
 
   const enroll = async () => {
-    const { uri, secret } = await strongly(() =>
+    const { uri, secret } = await withSecondFactor(() =>
       session.call<{ uri: string; secret: string }>('POST', '/api/auth/mfa/totp/enroll'),
     )
     show(
       adding,
       form(
         async ({ code }) => {
-          await strongly(() => session.call('POST', '/api/auth/mfa/totp/enroll/confirm', { code }))
+          await withSecondFactor(() => session.call('POST', '/api/auth/mfa/totp/enroll/confirm', { code }))
           await fill()
         },
         el('p', {}, 'Scan this with your authenticator app, then enter the code it shows.'),

@@ -2,7 +2,7 @@ import { alertLine, buttons, el, pageData, replace, section, soft } from '../sha
 import { button, form, labelled, submit } from '../shared/form.ts'
 import { type CreationOptions, createPasskey, hasPasskeys } from '../shared/passkeys.ts'
 import { session } from '../shared/session.ts'
-import { confirmed, strongly } from './confirm.ts'
+import { confirmed, withSecondFactor } from './confirm.ts'
 import { deviceName } from './device-name.ts'
 import { formatTime, type Section } from './section.ts'
 
@@ -43,7 +43,7 @@ export function passkeysSection(onChange: () => Promise<void>): Section {
   }
 
   const add = async () => {
-    await strongly(async () => {
+    await withSecondFactor(async () => {
       const options = await session.call<CreationOptions>('POST', `${PATH}/enroll`)
       const attestation_response = await createPasskey(options)
       const display_name = deviceName(navigator.userAgent)
@@ -54,14 +54,14 @@ export function passkeysSection(onChange: () => Promise<void>): Section {
     actions.querySelector('button')?.focus()
   }
 
-  const rename = (one: Credential, place: HTMLElement) => {
+  const rename = (one: Credential, container: HTMLElement) => {
     const value = one.display_name
     const input = el('input', { name: 'display_name', value, maxlength: '100', required: true, autocomplete: 'off' })
     const save = async (body: object) => {
-      await strongly(() => session.call('PATCH', `${PATH}/credentials/${one.credential_id}`, body))
+      await withSecondFactor(() => session.call('PATCH', `${PATH}/credentials/${one.credential_id}`, body))
       await fill()
     }
-    replace(place, form(save, labelled('Name', input), buttons(submit('Save'), button('Cancel', fill))))
+    replace(container, form(save, labelled('Name', input), buttons(submit('Save'), button('Cancel', fill))))
     input.select()
   }
 
@@ -69,13 +69,13 @@ export function passkeysSection(onChange: () => Promise<void>): Section {
   const remove = async (one: Credential, hasOthers: boolean) => {
     const question = one.display_name ? `Delete the passkey ${one.display_name}?` : 'Delete this passkey?'
     if (hasOthers && !(await confirmed(question, 'Delete'))) return
-    await strongly(() => session.call('DELETE', `${PATH}/credentials/${one.credential_id}`))
+    await withSecondFactor(() => session.call('DELETE', `${PATH}/credentials/${one.credential_id}`))
     await fill()
   }
 
   const removeAll = async () => {
     if (!(await confirmed('Remove all passkeys? You can then sign in without them.', 'Remove all'))) return
-    await strongly(() => session.call('DELETE', PATH))
+    await withSecondFactor(() => session.call('DELETE', PATH))
     await onChange()
     await fill()
   }

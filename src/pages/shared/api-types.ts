@@ -16,4 +16,4 @@ export type Factors = {
   backup_codes: number
 }
 
-export type PasskeyChallenge = { challenge_id: string; options: RequestOptions }
+export type PasskeyRequest = { challenge_id: string; options: RequestOptions }

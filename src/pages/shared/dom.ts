@@ -22,13 +22,13 @@ export const alertLine = (...children: Child[]) => el('p', { role: 'alert' }, ..
 export const statusLine = (props: Props = {}, ...children: Child[]) =>
   el('p', { role: 'status', ...props }, ...children)
 
-export const replace = (place: HTMLElement, ...children: Child[]) =>
-  place.replaceChildren(...children.filter((child) => child !== false))
+export const replace = (container: HTMLElement, ...children: Child[]) =>
+  container.replaceChildren(...children.filter((child) => child !== false))
 
-/** Replaces what a place shows, and takes keyboards and screen readers there. */
-export function show(place: HTMLElement, ...children: Child[]): void {
-  replace(place, ...children)
-  focusOn(place.querySelector<HTMLElement>('input:not([readonly])') ?? place.querySelector<HTMLElement>('h1, h2'))
+/** Replaces what a container shows, and takes keyboards and screen readers there. */
+export function show(container: HTMLElement, ...children: Child[]): void {
+  replace(container, ...children)
+  focusOn(container.querySelector<HTMLElement>('input:not([readonly])') ?? container.querySelector<HTMLElement>('h1, h2'))
 }
 
 export function focusOn(node: HTMLElement | null): void {

@@ -45,7 +45,7 @@ const jsonOf = (credential: PublicKeyCredential, response: object): object => ({
 })
 
 /** What browsers say is for developers. */
-const IN_PLAIN_WORDS = new Map([
+const ERROR_MESSAGES = new Map([
   ['NotAllowedError', 'The passkey was not used: cancelled, or it took too long.'],
   ['InvalidStateError', 'This device already has a passkey of this account.'],
   ['SecurityError', 'Passkeys do not work at this address of the server.'],
@@ -55,7 +55,7 @@ async function completed(ceremony: Promise<Credential | null>): Promise<PublicKe
   try {
     return (await ceremony) as PublicKeyCredential
   } catch (error) {
-    const message = error instanceof Error && IN_PLAIN_WORDS.get(error.name)
+    const message = error instanceof Error && ERROR_MESSAGES.get(error.name)
     throw message ? new Error(message) : error
   }
 }

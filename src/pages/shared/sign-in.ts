@@ -1,23 +1,23 @@
-import type { Factors, PasskeyChallenge, SecondFactorPending, SignedIn } from './api-types.ts'
+import type { Factors, PasskeyRequest, SecondFactorPending, SignedIn } from './api-types.ts'
 import { send } from './api.ts'
 import { buttons, el, pageData, show, soft, statusLine } from './dom.ts'
 import { button, field, form, labelled, passwordField, submit } from './form.ts'
 import { hasPasskeys, usePasskey } from './passkeys.ts'
 import { session } from './session.ts'
 
-/** `again`: the address of a user who signs in once more, with both factors. A passkey alone is aal1, so none is offered. */
-type SignIn = { place: HTMLElement; onSignedIn: () => unknown; again?: string }
+/** `reauthEmail`: the address of a user who signs in once more, with both factors. A passkey alone is aal1, so none is offered. */
+type SignIn = { container: HTMLElement; onSignedIn: () => unknown; reauthEmail?: string }
 
 /** Password or passkey, then a second factor if the account has one. Ends with an open session. */
 export function showSignIn(signIn: SignIn): void {
-  const { place, again } = signIn
-  const known = again === undefined ? {} : { value: again, readonly: true }
+  const { container, reauthEmail } = signIn
+  const known = reauthEmail === undefined ? {} : { value: reauthEmail, readonly: true }
   const email = el('input', { type: 'email', name: 'email', autocomplete: 'username', required: true, ...known })
   const withPasskey = async () => {
     const typed = email.value.trim()
     const path = `/api/auth/webauthn/login${typed === '' ? '/discover' : ''}`
     const start = typed === '' ? {} : { body: { email: typed } }
-    const { challenge_id, options } = await send<PasskeyChallenge>('POST', `${path}/begin`, start)
+    const { challenge_id, options } = await send<PasskeyRequest>('POST', `${path}/begin`, start)
     const body = { challenge_id, assertion_response: await usePasskey(options) }
     return proceed(signIn, await send<SignedIn>('POST', `${path}/finish`, { body }))
   }
@@ -27,9 +27,9 @@ export function showSignIn(signIn: SignIn): void {
     await send('POST', '/api/auth/password-reset', { body: { email: email.value } })
     status.textContent = 'If there is an account with this address, a mail is on its way.'
   }
-  const offersPasskeys = again === undefined && hasPasskeys && pageData<'account' | 'consent'>().passkeys === 'on'
+  const offersPasskeys = reauthEmail === undefined && hasPasskeys && pageData<'account' | 'consent'>().passkeys === 'on'
   show(
-    place,
+    container,
     form(
       async (body) => proceed(signIn, await send<SignedIn | SecondFactorPending>('POST', '/api/auth/login', { body })),
       labelled('Email', email),
@@ -37,7 +37,7 @@ export function showSignIn(signIn: SignIn): void {
       buttons(
         submit('Sign in'),
         offersPasskeys && button('Sign in with a passkey', withPasskey),
-        again === undefined && button('Forgot your password?', forgotPassword, 'quiet'),
+        reauthEmail === undefined && button('Forgot your password?', forgotPassword, 'quiet'),
       ),
       status,
     ),
@@ -66,7 +66,7 @@ async function showSecondFactor(signIn: SignIn, bearer: string): Promise<void> {
   const passkeyForm = () =>
     form(
       async () => {
-        const { challenge_id, options } = await call<PasskeyChallenge>('webauthn/challenge')
+        const { challenge_id, options } = await call<PasskeyRequest>('webauthn/challenge')
         return finish('webauthn', { challenge_id, assertion_response: await usePasskey(options) })
       },
       soft('Your device will ask for your fingerprint, face, PIN or security key.'),
@@ -75,7 +75,7 @@ async function showSecondFactor(signIn: SignIn, bearer: string): Promise<void> {
   const backupForm = () =>
     codeForm('Enter one of the codes you kept. It works once.', 'backup', {}, { autocapitalize: 'none' })
 
-  const ways = [
+  const methods = [
     ...(webauthn > 0 && hasPasskeys ? [{ title: 'Passkey', open: passkeyForm }] : []),
     ...factors.map(({ method, label, phone, email }) => {
       const hint =
@@ -87,21 +87,21 @@ async function showSecondFactor(signIn: SignIn, bearer: string): Promise<void> {
     ...(backup_codes > 0 ? [{ title: 'Backup code', open: backupForm }] : []),
   ]
 
-  const present = async (way: (typeof ways)[number]) => {
-    const answer = await way.open()
-    const others = ways.filter((one) => one !== way)
+  const present = async (method: (typeof methods)[number]) => {
+    const answer = await method.open()
+    const others = methods.filter((one) => one !== method)
     show(
-      signIn.place,
-      el('h2', {}, `Second step: ${way.title}`),
+      signIn.container,
+      el('h2', {}, `Second step: ${method.title}`),
       answer,
       others.length > 0 && soft('Or use another way:'),
       buttons(
         ...others.map((one) => button(one.title, () => present(one))),
-        button('Start again', () => showSignIn(signIn)),
+        button('Start reauthEmail', () => showSignIn(signIn)),
       ),
     )
   }
-  const [first] = ways
+  const [first] = methods
   if (!first) throw new Error('This browser cannot use your second factor.')
   await present(first)
 }

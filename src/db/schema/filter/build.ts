@@ -4,7 +4,7 @@ import type { RelationStep } from '../viewer.ts'
 import { operator } from './operators.ts'
 import type { PlannedFilter } from './plan.ts'
 
-/** A boolean expression over the row of `table` that is called `alias`. */
+/** A boolean expression over the row `alias` of `table`. */
 export function buildFilter(filter: PlannedFilter, table: Table, alias: Ident): Sql {
   switch (filter.kind) {
     case 'and':
@@ -24,7 +24,7 @@ export function buildFilter(filter: PlannedFilter, table: Table, alias: Ident): 
   }
 }
 
-/** The condition on the row at the end of the path, as EXISTS around EXISTS. */
+/** The condition on the row at the end of the path, as nested EXISTS. */
 function along(
   steps: readonly RelationStep[],
   table: Table,
@@ -39,7 +39,7 @@ function along(
   return sql`exists (select from ${step.target.ident} as ${row} where ${joined(step, table, alias, row)} and ${inner})`
 }
 
-/** The rows of a relation belong to each other when all of its key columns are equal. */
+/** The join condition of a relation: all of its key columns are equal. */
 export function joined({ relation, target }: RelationStep, from: Table, fromAlias: Ident, toAlias: Ident): Sql {
   const pairs = relation.fromColumns.map((name, i) => {
     const here = from.columns.get(name)
@@ -50,7 +50,7 @@ export function joined({ relation, target }: RelationStep, from: Table, fromAlia
   return join(pairs, AND)
 }
 
-// The cast is on the parameter, so that an index on the column serves.
+// The cast is on the parameter, so that an index on the column can be used.
 function compare({ column, op, value, fractional }: Extract<PlannedFilter, { kind: 'compare' }>, row: Ident): Sql {
   const left = sql`${row}.${column.ident}`
   if (op === '~') return sql`${left}::text operator(pg_catalog.~~) ${value}::text`
@@ -61,7 +61,7 @@ function compare({ column, op, value, fractional }: Extract<PlannedFilter, { kin
 
 const INTEGERS = new Set(['int2', 'int4', 'int8'])
 
-/** A number such as 2.5 is no integer, but every integer is greater or less than it. */
+/** Integers are compared as numeric with a number such as 2.5. */
 const isInteger = (column: Column): boolean => INTEGERS.has(column.baseType) && !column.isArray
 
 function isOneOf({ column, values, fractional }: Extract<PlannedFilter, { kind: 'in' }>, row: Ident): Sql {

@@ -3,7 +3,7 @@ import type { Column } from '../snapshot.ts'
 
 export type Comparison = '=' | '!=' | '>' | '>=' | '<' | '<='
 
-// Named with their schema, because an operator somebody put into an exposed schema could fit a type more closely.
+// Qualified, because an operator in an exposed schema could match a type more closely.
 const builtIn: Record<Comparison, Sql> = {
   '=': sql`operator(pg_catalog.=)`,
   '!=': sql`operator(pg_catalog.<>)`,
@@ -28,19 +28,19 @@ const ORDERED_TYPES = new Set(
   ).split(' '),
 )
 
-/** Types of extensions, such as citext, bring their own operators along. */
-const bringsOperators = (column: Column): boolean =>
+/** Types of extensions, such as citext, have operators of their own. */
+const hasOwnOperators = (column: Column): boolean =>
   !column.isArray &&
   column.typeKind === 'b' &&
   !column.castType.quoted.startsWith('"pg_catalog".') &&
   !ORDERED_TYPES.has(column.baseType)
 
 export const operator = (op: Comparison, ...columns: Column[]): Sql =>
-  columns.some(bringsOperators) ? onSearchPath[op] : builtIn[op]
+  columns.some(hasOwnOperators) ? onSearchPath[op] : builtIn[op]
 
 const INCOMPARABLE = new Set('json jsonb bytea xml point line lseg box path polygon circle'.split(' '))
 
-/** Columns that can only be asked whether they are null. */
+/** Columns that can only be compared with null. */
 export const isIncomparable = (column: Column): boolean =>
   INCOMPARABLE.has(column.baseType) || column.isGeometry || column.isGeography || column.isVector
 

@@ -65,7 +65,7 @@ test('a blank filter is no filter', () => {
   assert.equal(parseFilter('  \n'), undefined)
 })
 
-test('errors name the place', () => {
+test('errors name the position', () => {
   assert.equal(refusal('a=='), 'invalid filter: unexpected "=" at position 3')
   assert.equal(refusal('a=1 b=2'), 'invalid filter: unexpected "b" at position 5')
   assert.equal(refusal('a=1 AND'), 'invalid filter: unexpected "end of filter" at position 8')

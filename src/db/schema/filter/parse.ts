@@ -2,8 +2,8 @@ import { badRequest } from '../../../core/errors.ts'
 import type { Slot, Slots, Value } from '../../sql.ts'
 
 /**
- * A filter as the client meant it; names are not yet checked against any table. Literals are what the client wrote or,
- * when the filter is one of many that share a statement, slots.
+ * A parsed filter; names are not yet checked against a table. Literals are the client's text or, in a shared statement,
+ * slots.
  */
 export type Filter =
   | { readonly kind: 'and' | 'or'; readonly parts: readonly Filter[] }
@@ -25,7 +25,7 @@ export type CompareOp = '=' | '!=' | '>' | '>=' | '<' | '<=' | '~' | '!~'
 
 const MAX_LENGTH = 10_000
 const MAX_DEPTH = 50
-/** A path of more hops than this is refused. */
+/** Relations in a path. */
 const MAX_HOPS = 3
 
 type Kind = 'name' | 'quoted' | 'string' | 'number' | 'op' | 'symbol' | 'end'
@@ -94,7 +94,7 @@ function matched(pattern: RegExp, text: string, at: number): string | undefined 
 const isDigit = (code: number): boolean => code >= 0x30 && code <= 0x39
 const isLetter = (code: number): boolean => (code >= 0x61 && code <= 0x7a) || (code >= 0x41 && code <= 0x5a)
 
-/** Nearly all names are plain ASCII, which needs no tables of Unicode. */
+/** Nearly all names are ASCII, which needs no Unicode regular expression. */
 function endOfName(text: string, at: number): number {
   let end = at
   for (let code = text.charCodeAt(end); ; code = text.charCodeAt(++end)) {
@@ -144,7 +144,7 @@ const isWord = (token: Token, word: string) => token.kind === 'name' && token.te
 class Parser {
   readonly #tokens: readonly Token[]
   readonly #slots: Slots | undefined
-  /** Of the literals of the condition at hand. */
+  /** Of the literals of the current condition. */
   #isFractional = false
   #next = 0
   #depth = 0
@@ -194,13 +194,13 @@ class Parser {
     const token = this.#take()
     this.#isFractional = false
     if (isWord(token, 'IN')) {
-      const values = this.#kept(this.#list())
+      const values = this.#slotOrLiteral(this.#list())
       return this.#isFractional ? { kind: 'in', path, values, fractional: true } : { kind: 'in', path, values }
     }
     if (token.kind !== 'op') throw unexpected(token.text, token.at)
     const op = token.text as CompareOp
     if (!isWord(this.#peek(), 'NULL')) {
-      const value = this.#kept(this.#literal())
+      const value = this.#slotOrLiteral(this.#literal())
       return this.#isFractional
         ? { kind: 'compare', path, op, value, fractional: true }
         : { kind: 'compare', path, op, value }
@@ -210,7 +210,7 @@ class Parser {
     return { kind: 'null', path, negated: op === '!=' }
   }
 
-  #kept<Literal extends Value>(literal: Literal): Literal | Slot {
+  #slotOrLiteral<Literal extends Value>(literal: Literal): Literal | Slot {
     return this.#slots?.put(literal) ?? literal
   }
 
@@ -234,16 +234,16 @@ class Parser {
 
   #list(): string[] {
     this.#expect('(')
-    const values = [this.#listed()]
+    const values = [this.#listItem()]
     while (this.#peek().text === ',') {
       this.#take()
-      values.push(this.#listed())
+      values.push(this.#listItem())
     }
     this.#expect(')')
     return values
   }
 
-  #listed(): string {
+  #listItem(): string {
     if (isWord(this.#peek(), 'NULL')) throw invalidFilter('null requires = or !=')
     return this.#literal()
   }
@@ -265,7 +265,7 @@ class Parser {
     return this.#tokens[this.#next] as Token
   }
 
-  /** The end is never passed. */
+  /** Stays at the end token. */
   #take(): Token {
     const token = this.#peek()
     if (token.kind !== 'end') this.#next++

@@ -16,7 +16,7 @@ type ColumnPath = { readonly steps: readonly RelationStep[]; readonly column: Co
 export type FilterScope = {
   readonly schema: Schema
   readonly viewer: Viewer
-  /** Realtime looks at one row alone. */
+  /** Realtime evaluates a filter over one row alone. */
   readonly withoutRelations?: boolean
 }
 

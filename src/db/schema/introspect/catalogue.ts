@@ -1,4 +1,4 @@
-/** What PostgreSQL reports about the exposed schemas, as query.ts asks for it. */
+/** What the query of query.ts returns about the exposed schemas. */
 
 export type PrivilegeBits = readonly [anon: number, authenticated: number]
 
@@ -13,13 +13,13 @@ export type CatalogTable = {
   /** pg_relation_is_updatable for views and foreign tables; null for what is always writable or never. */
   writable: number | null
   watched: boolean
-  /** A write may run triggers other than ours: its own, or those of what stands below it. */
+  /** A write may run triggers other than ours, of the table or of its partitions and underlying tables. */
   userCode: boolean
   primaryKey: number[] | null
   columns: CatalogColumn[] | null
 }
 
-/** An array, not an object: a thousand wide tables are fifty thousand of these. */
+/** An array, not an object, to save space: a thousand wide tables have fifty thousand columns. */
 export type CatalogColumn = [
   attnum: number,
   name: string,
@@ -61,7 +61,7 @@ export type CatalogForeignKey = {
   foreignNames: string[] | null
   onUpdate: string
   onDelete: string
-  /** The copy that a partition has of its parent's foreign key. */
+  /** A partition's copy of its parent's foreign key. */
   inherited: boolean
 }
 
@@ -115,6 +115,6 @@ export type Catalog = {
   functions: CatalogFunction[]
   /** Views that read tables under RLS with the rights of their owner. */
   leaks: { view: number; tables: string[] }[]
-  /** Partitions and heirs that are not exposed, because only their parent has row level security. */
+  /** Partitions and child tables that are not exposed, because only their parent has row level security. */
   unguarded: { parent: string; children: string[] }[]
 }

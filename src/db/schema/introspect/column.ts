@@ -2,7 +2,7 @@ import { Ident } from '../../sql.ts'
 import type { Column, Privilege, Privileges } from '../snapshot.ts'
 import type { Catalog, CatalogColumn, CatalogType, PrivilegeBits } from './catalogue.ts'
 
-/** What a column's or parameter's type alone decides; shared by every column of that type. */
+/** The properties that depend on the type alone; shared by every column of that type. */
 export type TypeFacts = Pick<
   Column,
   | 'type'
@@ -99,7 +99,7 @@ const GEOMETRY_TYPES = [
 
 /**
  * PostGIS packs srid (21 bits, signed), type (6), Z and M (1 each) into the type modifier (liblwgeom.h, TYPMOD_GET_*).
- * Read here rather than with postgis_typmod_srid() and its like, which exist only where PostGIS does.
+ * Decoded here, because postgis_typmod_srid() and the like exist only where PostGIS is installed.
  */
 function spatialFacts(
   modifier: number,
@@ -128,8 +128,8 @@ export function columnOf(
   const [position, name, typeKey, flags, defaultExpression, comment, bits] = row
   const type = types.get(typeKey)
   if (type === undefined) return undefined // dropped while the catalogue was read
-  // Written out: spreading `type` into each of fifty thousand columns takes over 1.5 s of processor time, the whole
-  // snapshot made like this 0.25 s.
+  // Written out: spreading `type` into each of fifty thousand columns takes over 1.5 s of processor time; the whole
+  // snapshot takes 0.25 s like this.
   return {
     name,
     ident: new Ident(name),
@@ -163,7 +163,7 @@ type ColumnPrivilege = Exclude<Privilege, 'delete'>
 
 const BITS = { select: 1, insert: 2, update: 4, delete: 8 } as const
 
-/** Few combinations exist, and every column has one: the sets are made once and shared. */
+/** All combinations, made once and shared by the columns. */
 const sets = Array.from(
   { length: 16 },
   (_, bits): ReadonlySet<Privilege> =>

@@ -6,8 +6,8 @@ const mark = (label: Sql, rows: Sql): Sql => sql`
   from ${rows}`
 
 /**
- * A text that differs whenever something the snapshot is made of was created, altered or dropped. Each catalogue row
- * carries the transaction that wrote it, so counting and summing those needs no look at the rows themselves.
+ * A text that changes whenever an object of the snapshot is created, altered or dropped. Each catalogue row has the
+ * transaction that wrote it, so a count and a sum of these suffice.
  */
 export const fingerprintQuery = (schemas: readonly string[]): Sql => sql`
   with exposed as (

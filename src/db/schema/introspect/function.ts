@@ -39,7 +39,7 @@ export function functionOf(
   }
 }
 
-/** What a caller passes: IN, INOUT and VARIADIC. OUT and TABLE columns are part of the result. */
+/** IN, INOUT and VARIADIC. OUT and TABLE columns are part of the result. */
 function parametersOf(row: CatalogFunction, types: ReadonlyMap<string, TypeFacts>): Parameter[] {
   const inputs = (row.arguments ?? []).filter(([, , mode]) => mode === 'i' || mode === 'b' || mode === 'v')
   const firstDefault = inputs.length - row.defaults // PostgreSQL allows defaults only at the end

@@ -13,7 +13,7 @@ after(async () => {
   await stopClusters()
 })
 
-/** A database of its own with `setup` run in it, and what the server then knows about it. */
+/** The snapshot of a new database after `setup`. */
 async function database(setup: string, { kind = 'embedded' as ClusterKind, schemas = ['public'] } = {}) {
   const { url, drop } = await createDatabase(kind)
   const client = await openConnection({ url })

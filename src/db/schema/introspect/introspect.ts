@@ -19,21 +19,21 @@ const TIMEOUT_MS = 60_000
 /** Schemas that are never exposed, whatever the configuration says. */
 const isReserved = (schema: string): boolean => /^(svc|information_schema|pg_.*)$/s.test(schema)
 
-/** A snapshot, and the fingerprint of a moment before it. */
+/** A snapshot, and the fingerprint that was taken just before it. */
 export type LoadedSchema = { readonly schema: Schema; readonly fingerprint: string }
 
-/** A loader of the snapshot: one flight, one JSON text, indexed here. */
+/** Makes the loader of the snapshot: one flight that returns one JSON text. */
 export function createIntrospection(db: Db, configured: readonly string[]): () => Promise<LoadedSchema> {
   const schemas = configured.filter((name) => !isReserved(name))
   const path = schemas.map((name) => new Ident(name).quoted).join(', ')
-  const describe = (described: ObjectSelection): Promise<(string | null)[]> =>
+  const describe = (selection: ObjectSelection): Promise<(string | null)[]> =>
     db.fly(
       SYSTEM,
       [
         fingerprintQuery(schemas),
-        // Compiling a statement that runs this rarely would take longer than running it.
+        // JIT compilation of this statement would take longer than running it.
         sql`select pg_catalog.set_config('search_path', ${path}, true), pg_catalog.set_config('jit', 'off', true)`,
-        catalogueQuery(schemas, described),
+        catalogueQuery(schemas, selection),
       ],
       { kind: 'slow', timeoutMs: TIMEOUT_MS },
     )
@@ -41,9 +41,9 @@ export function createIntrospection(db: Db, configured: readonly string[]): () =
     const builtAt = new Date()
     for (let tries = 1; ; tries++) {
       try {
-        const [mark, , text] = await describe({ without: odd.map(({ oid }) => oid) })
+        const [fingerprint, , text] = await describe({ without: odd.map(({ oid }) => oid) })
         const schema = await toSchema(JSON.parse(text ?? '{}') as Catalog, schemas, builtAt, odd)
-        return { schema, fingerprint: mark ?? '' }
+        return { schema, fingerprint: fingerprint ?? '' }
       } catch (error) {
         if (tries === ATTEMPTS || !isRace(error)) throw error
       }
@@ -64,7 +64,7 @@ export function createIntrospection(db: Db, configured: readonly string[]): () =
   }
 }
 
-/** PostgreSQL's catalogue functions look past the statement's snapshot and fail on what was dropped since. */
+/** PostgreSQL's catalogue functions do not use the statement's snapshot, and fail on objects dropped since. */
 const isRace = (error: unknown): boolean => error instanceof AppError && (error.status === 500 || error.status === 404)
 
 /** A cheap text that changes whenever the snapshot would. */
@@ -83,8 +83,8 @@ async function toSchema(
   const tables = await tablesOf(catalog, types)
   const byOid = new Map([...tables.values()].map((table) => [table.oid, table]))
   const functions = catalog.functions.map((row) => functionOf(row, types, byOid))
-  const extension = (wanted: string) => {
-    const found = catalog.extensions.find(({ name }) => name === wanted)
+  const extension = (extensionName: string) => {
+    const found = catalog.extensions.find(({ name }) => name === extensionName)
     return found && { version: found.version, schema: found.schema }
   }
   return {

@@ -1,22 +1,22 @@
 import { AppError, hasStatus, reasonOf } from '../../../core/errors.ts'
 import type { ObjectSelection } from './query.ts'
 
-/** Something in the catalogue about which PostgreSQL raises when it is asked. */
+/** An object that PostgreSQL cannot describe without an error. */
 export type OddObject = { readonly oid: number; readonly name: string; readonly reason: string }
 
 const MAX_ODD = 50
 
 /**
- * One odd object must not hide all others: the objects are described in ever smaller groups until those that raise stand
- * alone. `known` are asked first, each for itself.
+ * Finds the odd objects, so that the rest can be described: bisects the objects until those that raise are alone. Objects
+ * in `known` are tried first, one by one.
  */
 export async function findOdd(
   objects: readonly { oid: number; name: string }[],
   known: readonly { oid: number; name: string }[],
-  describe: (described: ObjectSelection) => Promise<unknown>,
+  describe: (selection: ObjectSelection) => Promise<unknown>,
 ): Promise<OddObject[]> {
   const found: OddObject[] = []
-  const look = async (group: readonly { oid: number; name: string }[]): Promise<void> => {
+  const search = async (group: readonly { oid: number; name: string }[]): Promise<void> => {
     const [first] = group
     if (!first || found.length >= MAX_ODD) return
     try {
@@ -28,12 +28,12 @@ export async function findOdd(
         return
       }
       const half = Math.ceil(group.length / 2)
-      await look(group.slice(0, half))
-      await look(group.slice(half))
+      await search(group.slice(0, half))
+      await search(group.slice(half))
     }
   }
-  for (const object of known) await look([object])
-  await look(objects.filter(({ oid }) => !known.some((object) => object.oid === oid)))
+  for (const object of known) await search([object])
+  await search(objects.filter(({ oid }) => !known.some((object) => object.oid === oid)))
   return found
 }
 

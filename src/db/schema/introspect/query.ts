@@ -1,7 +1,7 @@
 import { EMPTY, type Sql, sql } from '../../sql.ts'
 
 // Everything is qualified with pg_catalog: these statements run with the exposed schemas on the search path (so that
-// PostgreSQL prints type names the way the operator writes them), where a look-alike `public.unnest` must not be heard.
+// PostgreSQL prints type names the way the operator writes them), where `public.unnest` must not be called instead.
 
 const ownedByExtension = (catalogue: Sql, oid: Sql): Sql => sql`exists (
   select from pg_catalog.pg_depend d
@@ -62,7 +62,7 @@ const tables = sql`
     on d.objoid = t.oid and d.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.objsubid = 0
   order by t.rank, t.name`
 
-// Domains are followed to the type they end at; its modifier is the one that the innermost domain gives it.
+// Domains are resolved to their base type; its modifier is the one of the innermost domain.
 const types = sql`
   select u.oid::text || ':' || u.modifier::text as key, u.oid::pg_catalog.int8 as oid,
     pg_catalog.format_type(u.oid, u.modifier) as formatted, n.nspname as schema, t.typname as name,
@@ -80,8 +80,8 @@ const types = sql`
   join pg_catalog.pg_type b on b.oid = coalesce(d.base, t.oid)
   join pg_catalog.pg_namespace bn on bn.oid = b.typnamespace`
 
-// A foreign key to a partitioned table has one hidden copy per referenced partition, on the same table: not a key of
-// its own. A partition's copy of its parent's key is one.
+// A foreign key to a partitioned table has one hidden copy per referenced partition, on the same table; these are left
+// out. A partition's copy of its parent's key is kept.
 const foreignKeys = sql`
   select k.conrelid::pg_catalog.int8 as "table", k.conname as name, k.conkey as columns,
     k.confrelid::pg_catalog.int8 as "refTable", rn.nspname as "refSchema", r.relname as "refName",
@@ -152,8 +152,8 @@ const functions = sql`
     on d.objoid = f.oid and d.classoid = 'pg_catalog.pg_proc'::pg_catalog.regclass and d.objsubid = 0
   order by f.rank, f.proname, f.pronargs, pg_catalog.pg_get_function_identity_arguments(f.oid)`
 
-// A view reads with the rights of its owner unless it is security_invoker, and passes these on to the views it reads.
-// A materialized view is always its owner's copy.
+// A view reads with the rights of its owner unless it is security_invoker, also through the views it reads.
+// A materialized view always has the rows its owner sees.
 const leaks = sql`
   select v.oid::pg_catalog.int8 as view,
     pg_catalog.json_agg(distinct n.nspname || '.' || c.relname) as tables
@@ -166,7 +166,7 @@ const leaks = sql`
     where o.option_name = 'security_invoker' and o.option_value::pg_catalog.bool)
   group by v.oid`
 
-// Policies of a parent guard what is read through it, not what is read from its partitions and heirs directly.
+// Policies of a parent apply to reads through it, not to direct reads of its partitions and child tables.
 const unguarded = sql`
   select pn.nspname || '.' || p.relname as parent,
     pg_catalog.json_agg(cn.nspname || '.' || c.relname order by cn.nspname, c.relname) as children
@@ -181,10 +181,10 @@ const unguarded = sql`
 const listOf = (query: Sql): Sql =>
   sql`(select coalesce(pg_catalog.json_agg(pg_catalog.row_to_json(x)), '[]') from (${query}) x)`
 
-/** Which objects are described: all but `without`, or of those `only` some. */
+/** Which objects to describe: `only` these, or all, except `without`. */
 export type ObjectSelection = { without: readonly number[]; only?: readonly number[] }
 
-const isDescribed = (oid: Sql, { without, only }: ObjectSelection): Sql =>
+const isSelected = (oid: Sql, { without, only }: ObjectSelection): Sql =>
   sql`${oid} <> all(${without}::pg_catalog.oid[])${only ? sql` and ${oid} = any(${only}::pg_catalog.oid[])` : EMPTY}`
 
 /** Every object that catalogueQuery() would describe. */
@@ -198,7 +198,7 @@ export const objectsQuery = (schemas: readonly string[]): Sql => sql`
   where n.nspname::text = any(${schemas}::text[])`
 
 /** The whole shape of the exposed schemas as one JSON text. */
-export const catalogueQuery = (schemas: readonly string[], described: ObjectSelection): Sql => sql`
+export const catalogueQuery = (schemas: readonly string[], selection: ObjectSelection): Sql => sql`
   with recursive exposed as (
     select n.oid, n.nspname, n.nspname as name, pg_catalog.array_position(${schemas}::text[], n.nspname::text) as rank
     from pg_catalog.pg_namespace n
@@ -220,7 +220,7 @@ export const catalogueQuery = (schemas: readonly string[], described: ObjectSele
     left join pg_catalog.pg_foreign_table f on f.ftrelid = c.oid
     left join pg_catalog.pg_foreign_server v on v.oid = f.ftserver
     left join pg_catalog.pg_foreign_data_wrapper w on w.oid = v.srvfdw
-    where c.relkind in ('r', 'p', 'v', 'm', 'f') and ${isDescribed(sql`c.oid`, described)}
+    where c.relkind in ('r', 'p', 'v', 'm', 'f') and ${isSelected(sql`c.oid`, selection)}
       and (c.relrowsecurity or c.oid not in (select u.oid from unguarded_children u))
       and not ${ownedByExtension(sql`'pg_catalog.pg_class'::pg_catalog.regclass`, sql`c.oid`)}
   ), routines as materialized (
@@ -229,7 +229,7 @@ export const catalogueQuery = (schemas: readonly string[], described: ObjectSele
     from exposed s
     join pg_catalog.pg_proc p on p.pronamespace = s.oid
     join pg_catalog.pg_language l on l.oid = p.prolang
-    where p.prokind = 'f' and ${isDescribed(sql`p.oid`, described)} and l.lanname not in ('c', 'internal')
+    where p.prokind = 'f' and ${isSelected(sql`p.oid`, selection)} and l.lanname not in ('c', 'internal')
       and p.prorettype not in ('pg_catalog.trigger'::pg_catalog.regtype, 'pg_catalog.event_trigger'::pg_catalog.regtype)
       and not ${ownedByExtension(sql`'pg_catalog.pg_proc'::pg_catalog.regclass`, sql`p.oid`)}
   ), used_types as materialized (
@@ -247,7 +247,7 @@ export const catalogueQuery = (schemas: readonly string[], described: ObjectSele
     from domains d
     join pg_catalog.pg_type t on t.oid = d.base and t.typtype = 'd'
   ), user_code(relation) as materialized (
-    -- Policies, defaults and checks that call functions of the operator which may do more than answer.
+    -- Policies, defaults and checks that call functions of the operator with possible side effects.
     select coalesce(p.polrelid, v.adrelid, k.conrelid)
     from pg_catalog.pg_proc f
     join pg_catalog.pg_language l on l.oid = f.prolang and l.lanname not in ('c', 'internal')

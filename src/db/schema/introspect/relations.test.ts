@@ -46,7 +46,7 @@ test('a name made from a column is never pushed aside by a table of that name', 
   assert.deepEqual(fieldNames(outgoing), ['a_person', 'author'])
 })
 
-test('two keys over one column are told apart by their constraints', () => {
+test('two keys over one column are distinguished by their constraints', () => {
   const first = link('posts', 'owner_id', 'users', { constraint: 'a' })
   const second = link('posts', 'owner_id', 'accounts', { constraint: 'b' })
   assert.deepEqual(fieldNames([first, second]), ['owner', 'b'])

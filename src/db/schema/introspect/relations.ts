@@ -9,14 +9,14 @@ export type Link = {
   to: string
   toName: string
   toColumns: readonly string[]
-  /** A partition's copy: it leads from the partition to its target, but the target's children are the parent's. */
+  /** A partition's copy: a relation of the partition, but not of the referenced table, which has the parent's. */
   inherited: boolean
 }
 
 /**
- * The relations of one table with the names that expand and filter paths use. No two share a field name: what would
- * collide falls back to a longer name, in the order of the constraint names, so the answer does not depend on chance.
- * Both lists come ordered by constraint name.
+ * The relations of one table with the names that expand and filter paths use. Field names are unique: on a collision, a
+ * longer name is used, in the order of the constraint names, so the result is deterministic. Both lists are ordered by
+ * constraint name.
  */
 export function relationsOf(outgoing: readonly Link[], incoming: readonly Link[]): Relation[] {
   const taken = new Set<string>()
@@ -37,7 +37,7 @@ const withoutId = (link: Link): string | undefined => onlyColumn(link)?.match(/^
 
 function manyToOne(outgoing: readonly Link[], claim: Claim): Relation[] {
   const fieldNames = new Map<Link, string>()
-  // Names made from a column come first: a table that happens to be called like one must not push it aside.
+  // Names from columns come first, so that they win over a table of the same name.
   for (const isFromColumn of [true, false]) {
     for (const link of outgoing) {
       if ((withoutId(link) !== undefined) !== isFromColumn) continue

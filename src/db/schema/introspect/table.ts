@@ -6,13 +6,13 @@ import { columnOf, columnPrivileges, type TypeFacts, tablePrivileges } from './c
 import { groupBy, groupKey } from './group.ts'
 import { type Link, relationsOf } from './relations.ts'
 
-/** The names behind the attribute numbers of each table in the snapshot. */
+/** The column names of each table, by table oid and attribute number. */
 type Names = ReadonlyMap<number, ReadonlyMap<number, string>>
 
 const namesOf = (names: Names, table: number, attnums: readonly number[]): string[] =>
   attnums.map((attnum) => names.get(table)?.get(attnum) ?? '')
 
-/** Tables put together before requests get their turn. */
+/** Tables built per turn of the event loop. */
 const SLICE = 20
 
 export async function tablesOf(catalog: Catalog, types: ReadonlyMap<string, TypeFacts>): Promise<Map<string, Table>> {
@@ -62,14 +62,14 @@ export async function tablesOf(catalog: Catalog, types: ReadonlyMap<string, Type
   return tables
 }
 
-/** A foreign key that cascades runs the triggers of the table it stands in. */
+/** A cascading foreign key runs the triggers of its referencing table. */
 function writesThatRunUserCode({ tables, foreignKeys }: Catalog): ReadonlySet<number> {
   const found = new Set(tables.filter(({ userCode }) => userCode).map(({ oid }) => oid))
   const cascading = groupBy(
     foreignKeys.filter(({ onUpdate, onDelete }) => CHANGES.test(onUpdate) || CHANGES.test(onDelete)),
     ({ table }) => table,
   )
-  // A set hands out what is added to it while it is walked.
+  // The iteration includes what is added to the set meanwhile.
   for (const oid of found) for (const { refTable } of cascading.get(oid) ?? []) found.add(refTable)
   return found
 }
@@ -113,9 +113,9 @@ function privilegesOf(row: CatalogTable): Table['privileges'] {
 const CAN_INSERT = 8
 const CAN_UPDATE_AND_DELETE = 4 | 16
 
-function isWritable(row: CatalogTable, wanted: number): boolean {
+function isWritable(row: CatalogTable, required: number): boolean {
   if (row.writable === null) return row.kind === 'r' || row.kind === 'p'
-  return (row.writable & wanted) === wanted
+  return (row.writable & required) === required
 }
 
 function indexOf(row: Catalog['indexes'][number], names: Names): Index | [] {
@@ -135,7 +135,7 @@ const foreignKeyOf = (key: CatalogForeignKey, names: Names): ForeignKey => ({
   onDelete: key.onDelete,
 })
 
-/** Only keys between two tables of the snapshot: one into a hidden schema can be followed by nobody. */
+/** Only keys between two tables of the snapshot; a hidden schema is not reachable. */
 function linksOf(catalog: Catalog, names: Names): Link[] {
   const tables = new Map(catalog.tables.map((table) => [table.oid, table]))
   return catalog.foreignKeys.flatMap((key) => {

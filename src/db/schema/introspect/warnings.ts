@@ -1,7 +1,7 @@
 import type { Table } from '../snapshot.ts'
 import type { Catalog } from './catalogue.ts'
 
-/** Sentences about ways around row level security. */
+/** Warnings about ways around row level security. */
 export const warningsOf = (catalog: Catalog, tables: ReadonlyMap<string, Table>): string[] => [
   ...leakingViews(catalog, tables),
   ...failingPolicies(tables),
@@ -17,10 +17,10 @@ export const listed = (names: readonly string[]): string =>
     ? names.join(', ')
     : `${names.slice(0, MAX_NAMES).join(', ')} and ${names.length - MAX_NAMES} more`
 
-/** As pg_get_expr writes it. Inside nullif the cast stands behind another parenthesis. */
+/** As pg_get_expr writes it. Inside nullif the cast follows another parenthesis, so it does not match. */
 const BARE_CAST = /\(current_setting\('svc\.user_id'::text(, \w+)?\)\)::uuid/
 
-/** The setting is '' for visitors, which is no uuid: instead of hiding rows, the policy fails. */
+/** The setting is '' for visitors, which is no uuid, so the policy raises an error instead of hiding rows. */
 const failingPolicies = (tables: ReadonlyMap<string, Table>): string[] =>
   [...tables].flatMap(([key, { rlsPolicies }]) =>
     rlsPolicies

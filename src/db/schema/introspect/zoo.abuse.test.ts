@@ -63,7 +63,7 @@ test('an object that PostgreSQL cannot describe is left out and named, the other
   await api.sql(`
     create function fine_too() returns int language sql as 'select 1';
     create function odd(a int) returns int language sql as 'select 1'`)
-  // As after an extension was removed by hand: the type of an argument is nowhere to be found.
+  // As after an extension was removed from the catalogue by hand: the type of an argument is missing.
   await api.sql(`update pg_proc set proargtypes = '999999' where proname = 'odd'`)
   await api.sql(`comment on table fine is 'touched'`)
   await eventually(async () => {

@@ -1,16 +1,16 @@
-/** In degrees; never across the date line, which takes two of them. */
+/** In degrees; an area across the date line is two boxes. */
 export type Box = { readonly west: number; readonly south: number; readonly east: number; readonly north: number }
 
-/** The smallest radius of curvature of WGS 84, so that a distance never covers too few degrees. */
+/** The smallest radius of curvature of WGS 84, so that the boxes are never too small. */
 const LEAST_RADIUS_METERS = 6_335_439
 const degrees = (radians: number): number => (radians * 180) / Math.PI
 const radians = (degree: number): number => (degree * Math.PI) / 180
 
-/** Boxes that hold everything within a distance of a point, and somewhat more. */
+/** Boxes that contain everything within a distance of a point, with a small margin. */
 export function boxesAround(lng: number, lat: number, meters: number): Box[] {
   const angle = (meters / LEAST_RADIUS_METERS) * 1.01 + 1e-9
   const [south, north] = [lat - degrees(angle), lat + degrees(angle)]
-  // A circle that holds a pole meets every meridian.
+  // A circle around a pole crosses every meridian.
   if (south <= -90 || north >= 90) {
     return [{ west: -180, south: Math.max(south, -90), east: 180, north: Math.min(north, 90) }]
   }
@@ -29,14 +29,14 @@ export const boxesBetween = (box: Box): Box[] =>
         { ...box, west: -180 },
       ]
 
-/** Where the coordinates of a GeoJSON geometry of good form lie; undefined when it has none. */
+/** The bounds of a valid GeoJSON geometry; undefined when it is empty. */
 export function boundsOf(geometry: unknown): Box | undefined {
   const box = { west: Infinity, south: Infinity, east: -Infinity, north: -Infinity }
-  const look = (part: unknown): void => {
+  const extend = (part: unknown): void => {
     if (!Array.isArray(part)) return
     const [x, y] = part as unknown[]
     if (typeof x !== 'number' || typeof y !== 'number') {
-      for (const inner of part) look(inner)
+      for (const inner of part) extend(inner)
       return
     }
     box.west = Math.min(box.west, x)
@@ -47,7 +47,7 @@ export function boundsOf(geometry: unknown): Box | undefined {
   const walk = (part: unknown): void => {
     const { type, coordinates, geometries } = part as Readonly<Record<string, unknown>>
     if (type === 'GeometryCollection') for (const inner of geometries as unknown[]) walk(inner)
-    else look(coordinates)
+    else extend(coordinates)
   }
   walk(geometry)
   return box.west <= box.east ? box : undefined
@@ -56,13 +56,13 @@ export function boundsOf(geometry: unknown): Box | undefined {
 export const isOnEarth = ({ west, south, east, north }: Box): boolean =>
   west >= -180 && east <= 180 && south >= -90 && north <= 90
 
-const MOST_DEGREES = 90
-const MOST_LATITUDE = 85
+const MAX_DEGREES = 90
+const MAX_LATITUDE = 85
 const MARGIN_DEGREES = 0.05
 
 /**
- * The boxes with a margin, because straight lines are curves on a globe and on other maps. Undefined where they are so
- * large or so near to a pole that no margin would do.
+ * The boxes with a margin, because straight lines are curves on a globe and in other projections. Undefined for boxes so
+ * large or so near to a pole that no margin suffices.
  */
 export function widened(boxes: readonly Box[]): Box[] | undefined {
   const wide = boxes.map(({ west, south, east, north }): Box => {
@@ -75,6 +75,6 @@ export function widened(boxes: readonly Box[]): Box[] | undefined {
     }
   })
   const fits = ({ west, south, east, north }: Box): boolean =>
-    east - west <= MOST_DEGREES && south >= -MOST_LATITUDE && north <= MOST_LATITUDE
+    east - west <= MAX_DEGREES && south >= -MAX_LATITUDE && north <= MAX_LATITUDE
   return wide.every(fits) ? wide : undefined
 }

@@ -1,11 +1,11 @@
 import { Ident, integerLiteral, join, OR, type Sql, sql } from '../../sql.ts'
 import type { Column, Schema } from '../snapshot.ts'
 import { postGis, WGS84 } from './convert.ts'
-import type { SpatialArg, BoxArgs, SpatialFilter, SpatialName } from './parse.ts'
+import type { BoxArgs, SpatialArg, SpatialFilter, SpatialName } from './parse.ts'
 
 const SYSTEM = sql`4326`
 
-/** SQL over one spatial column of the row called `row`. */
+/** SQL over one spatial column of the row `row`. */
 export class SpatialSql {
   readonly #schema: Schema
   readonly #column: Column
@@ -17,15 +17,15 @@ export class SpatialSql {
     this.#value = sql`${row}.${column.ident}`
   }
 
-  /** Whether the row fulfils the filter: first what an index can find, then what decides. */
+  /** Whether the row fulfils the filter: a condition for the index, and an exact one unless the first is exact. */
   conditions(filter: SpatialFilter): Sql[] {
-    const found = this.candidates(filter)
-    const decides = filter.name === 'near' ? this.#column.isGeography : filter.name === 'bbox' && this.#isFlat
-    if (found && decides) return [found]
-    return [...(found ? [found] : []), this.#exact(filter)]
+    const indexed = this.candidates(filter)
+    const isExact = filter.name === 'near' ? this.#column.isGeography : filter.name === 'bbox' && this.#isFlat
+    if (indexed && isExact) return [indexed]
+    return [...(indexed ? [indexed] : []), this.#exact(filter)]
   }
 
-  /** What rows that may fulfil the filter have in common, said so that a GiST index of the column serves. */
+  /** A condition that all matching rows fulfil, written so that a GiST index of the column can be used. */
   candidates(filter: SpatialFilter): Sql | undefined {
     if (filter.name === 'near' && this.#column.isGeography) return this.#isNear(filter)
     if (filter.candidates.length === 0) return undefined
@@ -52,11 +52,11 @@ export class SpatialSql {
         )
       case 'within':
         return this.#comparable(
-          sql`${this.#fn('st_coveredby')}(${this.#inDegrees}, ${this.#asked(filter.name, first)})`,
+          sql`${this.#fn('st_coveredby')}(${this.#inDegrees}, ${this.#requested(filter.name, first)})`,
         )
       case 'intersects':
         return this.#comparable(
-          sql`${this.#fn('st_intersects')}(${this.#inDegrees}, ${this.#asked(filter.name, first)})`,
+          sql`${this.#fn('st_intersects')}(${this.#inDegrees}, ${this.#requested(filter.name, first)})`,
         )
     }
   }
@@ -72,14 +72,14 @@ export class SpatialSql {
   }
 
   /**
-   * Read once for the whole statement. Areas whose edges cross are refused: to compare them fails or, like making them
-   * valid, may take hours that no timeout ends.
+   * The geometry of the request, parsed once per statement. Areas whose edges cross are refused: comparing them fails or,
+   * like making them valid, may take hours that no timeout interrupts.
    */
-  #asked(name: SpatialName, text: SpatialArg = null): Sql {
+  #requested(name: SpatialName, text: SpatialArg = null): Sql {
     const geometry = sql`${this.#fn('st_setsrid')}(${this.#fn('st_geomfromgeojson')}(${text}::text), ${SYSTEM})`
     const refusal = `invalid ${name} parameter: edges cross each other`
-    return sql`(select case when ${this.#fn('st_isvalid')}(svc_asked.g) then svc_asked.g
-      when svc.refuse(${refusal}::text) then null end from (select ${geometry} as g offset 0) as svc_asked)`
+    return sql`(select case when ${this.#fn('st_isvalid')}(svc_requested.g) then svc_requested.g
+      when svc.refuse(${refusal}::text) then null end from (select ${geometry} as g offset 0) as svc_requested)`
   }
 
   #overlaps(value: Sql, boxes: readonly Sql[]): Sql {
@@ -92,7 +92,7 @@ export class SpatialSql {
     return sql`${this.#fn('st_makeenvelope')}(${west}::float8, ${south}::float8, ${east}::float8, ${north}::float8, ${SYSTEM})`
   }
 
-  /** The box as the column's index knows it: its edges in steps of a degree, because they become curves. */
+  /** The box in the column's reference system, its edges divided into degrees because they become curves. */
   #indexBox(box: BoxArgs): Sql {
     if (this.#isFlat) return this.#envelope(box)
     const stepped = sql`${this.#fn('st_segmentize')}(${this.#envelope(box)}, 1)`
@@ -101,7 +101,7 @@ export class SpatialSql {
       : sql`${this.#fn('st_transform')}(${stepped}, ${integerLiteral(this.#column.srid)})`
   }
 
-  /** Its coordinates are those of GeoJSON already. */
+  /** The coordinates of the column are those of GeoJSON. */
   get #isFlat(): boolean {
     const { isGeometry, srid } = this.#column
     return isGeometry && (srid === WGS84 || srid === 0)
@@ -120,7 +120,7 @@ export class SpatialSql {
     return this.#column.isGeography ? this.#value : sql`${this.#inDegrees}::${this.#fn('geography')}`
   }
 
-  /** For the same reasons rows with such areas are not found; one of them must not end everybody's search. */
+  /** Rows with invalid areas never match, because one of them would fail the whole search; see `#requested`. */
   #comparable(comparison: Sql): Sql {
     if (!MAY_BE_INVALID.has(this.#column.geometryType)) return comparison
     return sql`case when ${this.#fn('st_isvalid')}(${this.#inDegrees}) then ${comparison} else false end`

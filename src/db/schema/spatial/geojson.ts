@@ -20,7 +20,7 @@ const isRing: Form = (value) => {
 
 const isPolygon = listOf(isRing)
 
-/** An empty array is how an empty geometry is written. */
+/** An empty geometry has an empty array. */
 const orEmpty =
   (form: Form): Form =>
   (value) =>
@@ -40,8 +40,8 @@ const MAX_COLLECTION_DEPTH = 8
 export const invalidGeoJson = () => badRequest('invalid GeoJSON geometry', 'invalid_geometry')
 
 /**
- * Whether a value has the form of a GeoJSON geometry. It is checked here because PostGIS reads some bad ones as if
- * they were good and reports others as internal errors of its own.
+ * Whether a value has the form of a GeoJSON geometry. Checked here because PostGIS accepts some invalid ones and reports
+ * others as internal errors.
  */
 export function isGeoJson(value: unknown, depth = 0): boolean {
   if (typeof value !== 'object' || value === null) return false

@@ -8,7 +8,7 @@ import { isGeoJson } from './geojson.ts'
 export const SPATIAL_NAMES = ['near', 'within', 'intersects', 'bbox'] as const
 export type SpatialName = (typeof SPATIAL_NAMES)[number]
 
-/** A value of a statement, or where it stands. */
+/** A value of a statement, its slot, or an expression. */
 export type SpatialArg = Slot | Value | Sql
 export type BoxArgs = readonly SpatialArg[]
 
@@ -16,9 +16,9 @@ export type SpatialFilter = {
   readonly name: SpatialName
   /** `near`: longitude, latitude, metres; `within` and `intersects`: the GeoJSON; `bbox`: nothing. */
   readonly values: readonly SpatialArg[]
-  /** `bbox`: what was asked for. */
+  /** `bbox`: the requested boxes. */
   readonly boxes: readonly BoxArgs[]
-  /** What an index can find: everything that may fulfil the filter lies in one of them; none = no index will do. */
+  /** Boxes that contain everything that may match, for an index; none = no index helps. */
   readonly candidates: readonly BoxArgs[]
 }
 
@@ -33,11 +33,11 @@ export function requireSpatial(column: Column | undefined, name: string): Column
 
 const invalid = (name: string, reason: string) => badRequest(`invalid ${name} parameter: ${reason}`)
 
-/** More than half around the earth: everything. */
-const MOST_METERS = 20_100_000
+/** More than half the circumference of the earth. */
+const MAX_METERS = 20_100_000
 const OFF_EARTH = 'longitude must be -180 to 180 and latitude -90 to 90'
 
-/** `text` is what follows the column. `put` keeps a value for the statement. */
+/** `text` is the parameter after the column name. `put` adds a value to the statement. */
 export function parseSpatial(
   name: SpatialName,
   text: string,
@@ -56,7 +56,7 @@ export function parseSpatial(
       const [lng, lat, meters] = numbersOf(name, text, ['longitude', 'latitude', 'meters'])
       if (meters < 0) throw invalid(name, 'meters must not be negative')
       requirePoint(name, lng, lat)
-      const reach = Math.min(meters, MOST_METERS)
+      const reach = Math.min(meters, MAX_METERS)
       return {
         name,
         values: [lng, lat, reach].map(put),

@@ -3,11 +3,11 @@ import { chownSync, lchownSync, lstatSync, readdirSync, statSync } from 'node:fs
 import { join } from 'node:path'
 import { readIfThere } from './process.ts'
 
-/** PostgreSQL refuses to run as root, so root lends it an unprivileged account. `undefined` = run as ourselves. */
+/** PostgreSQL refuses to run as root, so root runs it under this account. `undefined` = our own account. */
 export type SystemAccount = { uid: number; gid: number } | undefined
 
 const NOBODY = 65534
-/** Ranges that no distribution gives out; the first is large enough that two data directories never meet. */
+/** Ranges that no distribution assigns; in the first, two data directories practically never collide. */
 const LARGE = { first: 1_879_048_192, count: 268_435_454 }
 const SMALL = { first: 60_706, count: 478 }
 
@@ -15,15 +15,15 @@ const isRoot = (): boolean => process.getuid?.() === 0
 const accountOf = (uid: number): SystemAccount => ({ uid, gid: uid })
 
 /**
- * Who runs the cluster of a data directory. For root that is a number which nothing else uses: whoever runs under the
- * same account can reach PostgreSQL through /proc, and `nobody` is shared by many. The owner of the folder keeps it. A
- * cluster that already belongs to an ordinary account stays with it, so that sudo does not take it away.
+ * The account that runs the cluster of a data directory. For root it is a uid that nothing else uses, because processes of
+ * the same account can reach PostgreSQL through /proc, and many run as `nobody`. A cluster that already belongs to an
+ * ordinary account keeps its owner, so that a start with sudo does not change it.
  */
 export function accountFor(clusterDir: string): SystemAccount {
   const owner = statSync(clusterDir, { throwIfNoEntry: false })
   if (isRoot()) {
-    const isTaken = owner && owner.uid !== 0 && owner.uid !== nobody()
-    return isTaken ? { uid: owner.uid, gid: owner.gid } : accountOf(ownNumber(clusterDir))
+    const isOwned = owner && owner.uid !== 0 && owner.uid !== nobody()
+    return isOwned ? { uid: owner.uid, gid: owner.gid } : accountOf(ownUid(clusterDir))
   }
   if (owner && process.getuid && owner.uid !== process.getuid()) {
     throw new Error(`${clusterDir} belongs to another user (uid ${owner.uid}): start the server as that user`)
@@ -31,8 +31,8 @@ export function accountFor(clusterDir: string): SystemAccount {
   return undefined
 }
 
-/** The same for a directory at every start. In a container that maps few ids the range is small. */
-function ownNumber(clusterDir: string): number {
+/** Derived from the path, so that it is the same at every start. A container that maps few ids has the small range. */
+function ownUid(clusterDir: string): number {
   const range = isMapped(LARGE.first + LARGE.count) ? LARGE : SMALL
   const used = new Set([...namedAccounts().map(({ uid }) => uid), ...(range === SMALL ? runningUids() : [])])
   const start = createHash('sha256').update(clusterDir).digest().readUInt32BE(0) % range.count
@@ -67,8 +67,8 @@ function runningUids(): Set<number> {
 }
 
 /**
- * Who makes a new cluster: initdb insists on an account with a name. A system account that runs nothing now, so that
- * nobody can put a hand in; then the cluster changes hands.
+ * The account that runs initdb, which requires a named one: a system account without running processes, so that none can
+ * interfere. Afterwards the cluster gets its own owner.
  */
 export function initdbAccount(account: SystemAccount): SystemAccount {
   if (!account || namedAccounts().some(({ uid }) => uid === account.uid)) return account
@@ -87,8 +87,8 @@ export const needsChown = (clusterDir: string, account: SystemAccount): boolean 
 }
 
 /**
- * For a cluster that changes hands, or that root has copied or restored. PG_VERSION goes last: while its owner is
- * another one, a start that was cut off begins again.
+ * Changes the owner of a new cluster, or of one that root has copied or restored. PG_VERSION is last, so that the next
+ * start repeats an interrupted change.
  */
 export function chownTree(dir: string, account: SystemAccount): void {
   if (!account) return

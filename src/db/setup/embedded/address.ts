@@ -13,7 +13,7 @@ const longestSocketPath = 100
 
 export const runDir = (dataDir: string): string => join(dataDir, 'run')
 
-/** The folder of the socket: beside the data, or under the temporary directory when that path is too long for one. */
+/** The folder of the socket: beside the data, or under the temporary directory if that path is too long. */
 export function socketDirFor(dataDir: string, account: SystemAccount): string {
   const beside = runDir(dataDir)
   return Buffer.byteLength(join(beside, socketName)) <= longestSocketPath ? beside : shortDir(dataDir, account)
@@ -23,19 +23,19 @@ export function prepareSocketDir(dir: string, account: SystemAccount): void {
   mkdirSync(dir, { recursive: true, mode: 0o700 })
   chmodSync(dir, 0o700)
   chownTo(dir, account)
-  // No PostgreSQL runs on this data now, so a socket and its lock are remains that could only be in the way.
+  // No PostgreSQL runs on this data now, so a socket and its lock are stale.
   for (const name of readdirSync(dir)) rmSync(join(dir, name), { force: true })
 }
 
 function shortDir(dataDir: string, account: SystemAccount): string {
   const owner = account?.uid ?? process.getuid?.()
   const dir = join(tmpdir(), `svc-${createHash('sha256').update(dataDir).digest('hex').slice(0, 16)}`)
-  const there = lstatSync(dir, { throwIfNoEntry: false })
-  // A name in a shared folder can be guessed: never trust a folder that somebody else has put there.
-  return !there || (there.isDirectory() && there.uid === owner) ? dir : mkdtempSync(join(tmpdir(), 'svc-'))
+  const stat = lstatSync(dir, { throwIfNoEntry: false })
+  // A name in a shared folder can be guessed: never use a folder that another user created.
+  return !stat || (stat.isDirectory() && stat.uid === owner) ? dir : mkdtempSync(join(tmpdir(), 'svc-'))
 }
 
-/** `host` as a parameter, because both `pg` and libpq take a socket folder there; the name before it is ignored. */
+/** `host` is a parameter, because `pg` and libpq take a socket folder there; the host name is ignored. */
 export const socketUrl = (dir: string): string =>
   `postgres://postgres@localhost/postgres?host=${encodeURIComponent(dir)}`
 

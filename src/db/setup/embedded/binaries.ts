@@ -66,7 +66,7 @@ function packageRoot(name: string): string {
   }
 }
 
-/** The other account must pass every folder down to the binaries; a home directory (0700) stops it. */
+/** Whether the account can enter every folder down to the binaries; a home directory (0700) prevents it. */
 function isReachable(native: string, account: SystemAccount): boolean {
   const open = (path: string) => (statSync(join(native, path)).mode & 0o005) === 0o005
   return !account || (othersMayEnter(native) && ['bin/postgres', 'bin', 'lib', 'share'].every(open))
@@ -75,7 +75,7 @@ function isReachable(native: string, account: SystemAccount): boolean {
 const othersMayEnter = (dir: string): boolean =>
   (statSync(dir).mode & 0o001) !== 0 && (dir === dirname(dir) || othersMayEnter(dirname(dir)))
 
-/** npm packs no symlinks; the package's install script makes them, unless scripts are off. False = not allowed to. */
+/** npm packs no symlinks; the package's install script makes them, unless scripts are off. False = no permission. */
 function linkLibraries(native: string): boolean {
   const listed: unknown = JSON.parse(readIfThere(join(native, 'pg-symlinks.json')) ?? '[]')
   for (const { source, target } of listed as { source: string; target: string }[]) {
@@ -99,7 +99,7 @@ function copyToCache(native: string, name: string, account: SystemAccount): stri
     const copy = join(folder, name)
     try {
       mkdirSync(folder, { recursive: true, mode: 0o755 })
-      // In a shared folder somebody else could have prepared these names for us.
+      // In a shared folder another user could have created these names.
       if (process.getuid && statSync(folder).uid !== process.getuid()) continue
       if (!statSync(copy, { throwIfNoEntry: false })) copyWhole(native, copy)
     } catch (error) {
@@ -113,7 +113,7 @@ function copyToCache(native: string, name: string, account: SystemAccount): stri
   )
 }
 
-/** Renamed into place, so that a copy that exists is a whole one. */
+/** Renamed at the end, so that an existing copy is complete. */
 function copyWhole(native: string, copy: string): void {
   const draft = `${copy}.${process.pid}`
   cpSync(native, draft, { recursive: true, verbatimSymlinks: true })

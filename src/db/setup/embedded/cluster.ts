@@ -9,14 +9,14 @@ import { readIfThere } from './process.ts'
 export const passwordFile = (dataDir: string): string => join(dataDir, 'postgres-password')
 
 /**
- * How another account names a directory it may enter but not reach: root opens it and passes it on as a descriptor.
- * So the data directory and everything above it stays 0700 and root's own.
+ * The path of a directory that root opened and passed to another account as a descriptor. So the data directory and its
+ * parents can stay 0700 and owned by root.
  */
 export const inherited = (descriptor: number): string => `/proc/self/fd/${descriptor}`
 export const passesDescriptors = (account: SystemAccount): boolean =>
   account !== undefined && process.platform === 'linux'
 
-/** PostgreSQL gets nothing from our environment: no PGPORT that moves it, no secret that it could show. */
+/** PostgreSQL does not inherit our environment, which may have PGPORT or secrets. */
 export const cleanEnv = (): NodeJS.ProcessEnv =>
   process.platform === 'win32' ? process.env : { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' }
 
@@ -28,9 +28,9 @@ type ClusterOptions = {
   log: (line: string) => void
 }
 
-/** Makes the cluster on the first run; afterwards only checks that these binaries can run it. */
-export async function ensureCluster(plan: ClusterOptions): Promise<void> {
-  const { dataDir, clusterDir, binaries, account, log } = plan
+/** Creates the cluster on the first run; later only checks that these binaries can run it. */
+export async function ensureCluster(options: ClusterOptions): Promise<void> {
+  const { dataDir, clusterDir, binaries, account, log } = options
   const major = readIfThere(join(clusterDir, 'PG_VERSION'))?.trim()
   if (major && readIfThere(join(clusterDir, 'global', 'pg_control')) !== undefined) {
     if (Number(major) !== binaries.major) throw new Error(otherVersion(clusterDir, major, binaries.version))
@@ -43,7 +43,7 @@ export async function ensureCluster(plan: ClusterOptions): Promise<void> {
   mkdirSync(draft, { mode: 0o700 })
   const maker = initdbAccount(account)
   chownTo(draft, maker)
-  await initdb({ ...plan, account: maker }, draft)
+  await initdb({ ...options, account: maker }, draft)
   chownTree(draft, account)
   renameSync(draft, clusterDir)
 }
@@ -52,14 +52,14 @@ const otherVersion = (clusterDir: string, made: string, running: string): string
   `${clusterDir} was made by PostgreSQL ${made} and cannot be run by ${running}: ` +
   `point database.embedded_bin_dir at a PostgreSQL ${made}, or move the data with pg_dump`
 
-/** Left by a start that was killed during initdb; a finished cluster never has such a name. */
+/** Left by a start that was killed during initdb. */
 function discardDrafts(dataDir: string): void {
   for (const name of readdirSync(dataDir)) {
     if (name.startsWith('postgres.new-')) rmSync(join(dataDir, name), { recursive: true, force: true })
   }
 }
 
-/** What is not a whole cluster is not ours to delete either. */
+/** An incomplete cluster is moved, not deleted, because it may hold data. */
 function setAsideRemains(clusterDir: string, log: (line: string) => void): void {
   if (!existsSync(clusterDir)) return
   const aside = `${clusterDir}.incomplete-${new Date().toISOString().replace(/\D/g, '').slice(0, 14)}`
@@ -76,15 +76,15 @@ async function initdb({ dataDir, binaries, account }: ClusterOptions, draft: str
       ['-D', passesDescriptors(account) ? inherited(3) : draft, ...args],
       { ...account, cwd: '/', env: cleanEnv(), stdio: ['ignore', 'ignore', 'pipe', descriptor] },
     )
-    let said = ''
+    let output = ''
     child.stderr?.on('data', (chunk) => {
-      said += chunk
+      output += chunk
     })
     const code = await new Promise<number | null>((resolve, reject) => {
       child.once('error', reject)
       child.once('close', resolve)
     })
-    if (code !== 0) throw new Error(said.trim().replace(/\s+/g, ' ') || `exit code ${code}`)
+    if (code !== 0) throw new Error(output.trim().replace(/\s+/g, ' ') || `exit code ${code}`)
   } catch (cause) {
     rmSync(draft, { recursive: true, force: true })
     const reason = cause instanceof Error ? cause.message : String(cause)
@@ -94,13 +94,13 @@ async function initdb({ dataDir, binaries, account }: ClusterOptions, draft: str
   }
 }
 
-/** Sorting that no update of the system's libraries can change under existing indexes. */
+/** A sort order that updates of the system's libraries cannot change under existing indexes. */
 function locale(major: number): string[] {
   if (major >= 17) return ['--locale-provider=builtin', '--builtin-locale=C.UTF-8']
   return [`--locale=${process.platform === 'linux' ? 'C.UTF-8' : 'C'}`]
 }
 
-/** Whoever can enter the socket's folder (0700) is us. Node cannot use unix sockets on Windows: a password there. */
+/** Only our account can enter the socket's folder (0700). On Windows Node has no unix sockets, so a password is used. */
 function authentication(dataDir: string): string[] {
   if (process.platform !== 'win32') return ['-A', 'trust']
   writeFileSync(passwordFile(dataDir), randomBytes(24).toString('base64url'), { mode: 0o600 })

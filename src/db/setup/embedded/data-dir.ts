@@ -2,14 +2,14 @@ import { existsSync, mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { reasonOf } from '../../../core/errors.ts'
 
-/** One directory at a time: node's recursive mkdir never returns where the file system takes none, such as /proc. */
+/** One directory at a time: Node's recursive mkdir hangs where none can be created, such as /proc. */
 export function makeDataDir(dir: string): void {
   if (existsSync(dir)) return
   makeDataDir(dirname(dir))
   try {
     mkdirSync(dir, { mode: 0o700 })
   } catch (error) {
-    // Another process may have made it meanwhile.
+    // Another process may have created it meanwhile.
     if (!existsSync(dir)) throw new Error(`the directory ${dir} cannot be made: ${reasonOf(error)}`)
   }
 }

@@ -18,11 +18,12 @@ import { after, before, test } from 'node:test'
 import pg from 'pg'
 import { eventually } from '../../../../test/kit/eventually.ts'
 import { programOf } from '../../../../test/kit/programs.ts'
+import { sleep } from '../../../core/clock.ts'
 import { findBinaries } from './binaries.ts'
 import { type Embedded, type EmbeddedOptions, startEmbedded } from './embedded.ts'
 import { holderOf } from './lock.ts'
 import { readPostmaster } from './postmaster.ts'
-import { isAlive, sleepSync } from './process.ts'
+import { isAlive } from './process.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'svc-embedded-'))
 const template = join(root, 'template')
@@ -49,9 +50,9 @@ const restored = (name: string): string => {
   return dir
 }
 
-type Said = { url: string; pid: number; adopted: boolean; refused?: string }
+type OwnerState = { url: string; pid: number; adopted: boolean; refused?: string }
 /** Another process that holds the data directory. */
-async function startOwner(...args: string[]): Promise<{ child: ChildProcess; said: Said }> {
+async function startOwner(...args: string[]): Promise<{ child: ChildProcess; state: OwnerState }> {
   const program = programOf('test/faults/embedded-owner.ts')
   const child = spawn(process.execPath, [...program, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
   owners.add(child)
@@ -60,11 +61,11 @@ async function startOwner(...args: string[]): Promise<{ child: ChildProcess; sai
     text += String(chunk)
     if (text.includes('\n')) break
   }
-  return { child, said: JSON.parse(text) as Said }
+  return { child, state: JSON.parse(text) as OwnerState }
 }
 const kill9 = async (pid: number) => {
   process.kill(pid, 'SIGKILL')
-  while (isAlive(pid)) await sleepSync(5)
+  while (isAlive(pid)) await sleep(5)
 }
 
 async function query(url: string, text: string): Promise<Record<string, unknown>[]> {
@@ -93,7 +94,7 @@ after(async () => {
   rmSync(root, { recursive: true, force: true, maxRetries: 5 })
 })
 
-test('the first start makes a cluster that only its owner can reach, and that keeps what it is told', async () => {
+test('the first start makes a cluster that only its owner can reach, and that keeps its rows', async () => {
   const dataDir = join(root, 'first')
   const embedded = await start(dataDir)
   const [settings] = await query(
@@ -121,7 +122,7 @@ test('settings reach PostgreSQL, and clients cannot fill its log', async () => {
   await stop(embedded)
 })
 
-test('a second server on the data directory is told who holds it and where', async () => {
+test('a second server on the data directory reports who holds it and where', async () => {
   const dataDir = restored('held')
   const { child } = await startOwner(dataDir)
   await assert.rejects(start(dataDir), (error: Error) => {
@@ -135,32 +136,32 @@ test('a second server on the data directory is told who holds it and where', asy
 
 test('after kill -9 of the server the next one takes over its PostgreSQL, data and sessions included', async () => {
   const dataDir = restored('adopted')
-  const { child, said } = await startOwner(dataDir)
-  await query(said.url, `insert into kept values ('a row')`)
-  const client = new pg.Client({ connectionString: said.url })
+  const { child, state } = await startOwner(dataDir)
+  await query(state.url, `insert into kept values ('a row')`)
+  const client = new pg.Client({ connectionString: state.url })
   await client.connect()
   await kill9(child.pid ?? 0)
   const embedded = await start(dataDir)
   assert.equal(embedded.adopted, true)
-  assert.equal(embedded.pid, said.pid)
-  assert.equal(embedded.url, said.url)
+  assert.equal(embedded.pid, state.pid)
+  assert.equal(embedded.url, state.url)
   assert.deepEqual((await client.query('select * from kept')).rows, [{ what: 'a row' }])
   await client.end()
   await stop(embedded)
-  assert.equal(isAlive(said.pid), false)
+  assert.equal(isAlive(state.pid), false)
 })
 
 test('committed rows survive kill -9 of both the server and PostgreSQL', async () => {
   const dataDir = restored('both')
-  const { child, said } = await startOwner(dataDir)
-  await query(said.url, `insert into kept select 'row ' || n from generate_series(1, 1000) n`)
+  const { child, state } = await startOwner(dataDir)
+  await query(state.url, `insert into kept select 'row ' || n from generate_series(1, 1000) n`)
   // A session in the middle of a statement outlives its postmaster; the new one must wait for it.
-  const busy = new pg.Client({ connectionString: said.url })
+  const busy = new pg.Client({ connectionString: state.url })
   busy.on('error', () => {})
   await busy.connect()
   const interrupted = busy.query('select pg_sleep(1)').catch(() => {})
   await kill9(child.pid ?? 0)
-  await kill9(said.pid)
+  await kill9(state.pid)
   const embedded = await start(dataDir)
   assert.equal(embedded.adopted, false)
   assert.deepEqual(await query(embedded.url, 'select count(*)::int as n from kept'), [{ n: 1000 }])
@@ -184,11 +185,11 @@ test('of several servers that find a dead holder at once, one starts', async () 
   const dead = await startOwner(dataDir)
   await kill9(dead.child.pid ?? 0)
   const all = await Promise.all([1, 2, 3].map(() => startOwner(dataDir)))
-  assert.equal(all.filter(({ said }) => said.refused === undefined).length, 1)
-  for (const { said } of all) assert.match(said.refused ?? 'in use by', /in use by/)
+  assert.equal(all.filter(({ state }) => state.refused === undefined).length, 1)
+  for (const { state } of all) assert.match(state.refused ?? 'in use by', /in use by/)
 })
 
-test('pids that now belong to other programs lock nobody out', async () => {
+test('pids that now belong to other programs do not lock a server out', async () => {
   const dataDir = restored('recycled')
   writeFileSync(join(dataDir, 'svc.pid'), `${process.ppid}\nan-earlier-boot:1\nhttp://127.0.0.1:1\n`)
   const lines = [process.pid, join(dataDir, 'postgres'), 1, 5432, join(dataDir, 'run'), '', '  1  1', 'ready   ', '']
@@ -257,8 +258,8 @@ test('an ordinary user runs it as himself, and root later leaves it his', async 
   // mkdtemp made the folder above 0700.
   if (isRoot) for (const dir of [root, dataDir]) chownSync(dir, uid, uid)
   const { dir: binDir } = findBinaries(undefined, isRoot ? { uid, gid: uid } : undefined)
-  const { child, said } = await startOwner(dataDir, binDir, ...(isRoot ? [String(uid)] : []))
-  assert.equal(said.refused, undefined)
+  const { child, state } = await startOwner(dataDir, binDir, ...(isRoot ? [String(uid)] : []))
+  assert.equal(state.refused, undefined)
   assert.equal(statSync(join(dataDir, 'postgres')).uid, uid)
   await kill9(child.pid ?? 0)
   const embedded = await start(dataDir)

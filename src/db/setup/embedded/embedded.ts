@@ -5,7 +5,14 @@ import { freePort, prepareSocketDir, runDir, socketDirFor, socketUrl, tcpUrl } f
 import { type Binaries, findBinaries } from './binaries.ts'
 import { ensureCluster, passesDescriptors } from './cluster.ts'
 import { type DataLock, lockDataDir } from './lock.ts'
-import { type PostmasterOptions, launch, type Postmaster, runningPostmaster, waitUntilReady, stopPostmaster } from './postmaster.ts'
+import {
+  launch,
+  type Postmaster,
+  type PostmasterOptions,
+  runningPostmaster,
+  stopPostmaster,
+  waitUntilReady,
+} from './postmaster.ts'
 import { hasCode } from './process.ts'
 import { supervise } from './supervise.ts'
 
@@ -19,12 +26,12 @@ export type EmbeddedOptions = {
 }
 
 export type Embedded = {
-  /** For `connectionString` of `pg`, and for psql: the superuser, over the unix socket. Stays the same for life. */
+  /** For `connectionString` of `pg`, and for psql: the superuser, over the unix socket. Never changes. */
   url: string
   socketDir: string
-  /** The postmaster of now; it changes when PostgreSQL had to be started again. */
+  /** The current postmaster; changes when PostgreSQL is restarted. */
   readonly pid: number
-  /** It was already running, left by a server that was killed. */
+  /** It was already running, because its last server was killed. */
   adopted: boolean
   version: string
   lock: DataLock
@@ -32,9 +39,9 @@ export type Embedded = {
 }
 
 /**
- * Runs PostgreSQL for this server alone, in `<dataDir>/postgres`, made on the first start. It outlives a kill -9 of
- * the server, and the next start takes it over. If PostgreSQL itself dies, it is started again.
- * Tried on Linux; the ways of macOS and Windows are written after the packages' contents and have not been run.
+ * Runs PostgreSQL for this server alone, in `<dataDir>/postgres`, created on the first start. It survives a kill -9 of
+ * the server, and the next start adopts it. If PostgreSQL itself dies, it is restarted.
+ * Tested on Linux; the code for macOS and Windows follows the contents of the packages and has not been run.
  */
 export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded> {
   let lock: DataLock | undefined
@@ -53,7 +60,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
 async function run({ dataDir, binDir, log, settings = {} }: EmbeddedOptions, lock: DataLock): Promise<Embedded> {
   const clusterDir = join(dataDir, 'postgres')
   const account = accountFor(clusterDir)
-  // Where descriptors cannot be passed on, the other account has to walk through the data directory.
+  // Where descriptors cannot be passed, the other account must be able to traverse the data directory.
   chmodSync(dataDir, account && !passesDescriptors(account) ? 0o711 : 0o700)
   const binaries = findBinaries(binDir, account)
   await endOtherOwners(clusterDir, account, binaries, log)
@@ -96,7 +103,7 @@ async function run({ dataDir, binDir, log, settings = {} }: EmbeddedOptions, loc
   }
 }
 
-/** A cluster that gets another owner: what still runs under the old one could not read its files any more. */
+/** Before the owner of a cluster changes: a postmaster of the old owner could no longer read its files. */
 async function endOtherOwners(
   clusterDir: string,
   account: SystemAccount,
@@ -114,6 +121,6 @@ async function adoptable(clusterDir: string, log: (line: string) => void): Promi
   return found && (await waitUntilReady(clusterDir, found.pid, log)) ? runningPostmaster(clusterDir) : undefined
 }
 
-/** A descriptor's name means something only inside PostgreSQL; it stands for the folder beside the data. */
+/** A descriptor's path is valid only inside PostgreSQL; it is the folder beside the data. */
 const socketDirOf = ({ socketDir }: Postmaster, dataDir: string): string =>
   socketDir.startsWith('/proc/') ? runDir(dataDir) : socketDir

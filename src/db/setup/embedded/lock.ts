@@ -1,13 +1,14 @@
 import { renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { sleep } from '../../../core/clock.ts'
 import { makeDataDir } from './data-dir.ts'
-import { hasCode, isAlive, readIfThere, sleepSync, startIdentity } from './process.ts'
+import { hasCode, isAlive, readIfThere, startIdentity } from './process.ts'
 
-/** Who runs on a data directory. `svc.pid` holds it as three lines, so that its first line is a pid for any tool. */
+/** The server on a data directory. `svc.pid` has these as three lines, so that tools find the pid in the first. */
 export type LockHolder = { pid: number; identity: string; url: string }
 
 export type DataLock = {
-  /** Tells whoever comes second where this server answers. */
+  /** Stores the URL of this server for the error message of a second one. */
   announce(url: string): void
   release(): void
 }
@@ -20,7 +21,7 @@ function parse(text: string | undefined): LockHolder | undefined {
   return /^\d+$/.test(pid) ? { pid: Number(pid), identity, url } : undefined
 }
 
-/** A pid alone proves nothing: it may have been given to another program since. */
+/** The pid alone is not enough: it may have been reused. */
 const isRunning = (holder: LockHolder): boolean =>
   isAlive(holder.pid) && (holder.identity === '' || startIdentity(holder.pid) === holder.identity)
 
@@ -30,7 +31,7 @@ export function holderOf(dataDir: string): LockHolder | undefined {
   return holder && isRunning(holder) ? holder : undefined
 }
 
-/** One server per data directory; it is free again when that process is gone, however it went. */
+/** One server per data directory; the lock ends with its process, also after a crash. */
 export async function lockDataDir(dataDir: string): Promise<DataLock> {
   makeDataDir(dataDir)
   const file = pidFile(dataDir)
@@ -61,9 +62,9 @@ async function take(file: string, me: LockHolder, dataDir: string): Promise<void
     if (text === undefined) continue
     const holder = parse(text)
     if (holder && isRunning(holder)) throw new Error(refusal(dataDir, holder))
-    // Without a pid it is either being written at this moment or damaged; only time tells.
-    if (!holder && attempt < 10) await sleepSync(20)
-    else if (!removeStale(file, text, me)) await sleepSync(5)
+    // A file without a pid is either being written or damaged, so wait before removing it.
+    if (!holder && attempt < 10) await sleep(20)
+    else if (!removeStale(file, text, me)) await sleep(5)
   }
 }
 
@@ -77,7 +78,7 @@ function created(file: string, me: LockHolder): boolean {
   }
 }
 
-/** Two servers may find the same dead holder; the second must not remove what the first wrote in its place. */
+/** Two servers may find the same dead holder; the second must not remove the new file of the first. */
 function removeStale(file: string, stale: string, me: LockHolder): boolean {
   const takeover = `${file}.takeover`
   if (!created(takeover, me)) {

@@ -1,10 +1,11 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { closeSync, openSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { sleep } from '../../../core/clock.ts'
 import type { SystemAccount } from './account.ts'
 import { type Binaries, program } from './binaries.ts'
 import { cleanEnv, inherited, passesDescriptors } from './cluster.ts'
-import { isAlive, readIfThere, sleepSync } from './process.ts'
+import { isAlive, readIfThere } from './process.ts'
 
 /** postmaster.pid, line by line: pid, data directory, start time, port, socket folder, address, memory, status. */
 export type Postmaster = { pid: number; dataDir: string; port: number; socketDir: string; status: string }
@@ -18,13 +19,13 @@ export function readPostmaster(clusterDir: string): Postmaster | undefined {
   return pid ? { pid: Number(pid), dataDir, port: Number(port), socketDir, status: status.trim() } : undefined
 }
 
-/** In the command line, where any account may read it: which directory a postmaster was started for. */
+/** Identifies the directory in the command line of the postmaster, which any account may read. */
 function nameOf(clusterDir: string): string {
   const { dev, ino } = statSync(clusterDir)
   return `svc-${dev}-${ino}`
 }
 
-/** Whether that process is the postmaster of exactly this directory, not of a copy, nor another program with its pid. */
+/** Whether the process is the postmaster of this directory, not of a copy, nor another program with its pid. */
 function isPostmasterOf(clusterDir: string, { pid, dataDir }: Postmaster): boolean {
   if (!isAlive(pid)) return false
   if (process.platform !== 'linux') return dataDir === clusterDir
@@ -32,18 +33,18 @@ function isPostmasterOf(clusterDir: string, { pid, dataDir }: Postmaster): boole
     const [cwd, own] = [statSync(`/proc/${pid}/cwd`), statSync(clusterDir)]
     return cwd.dev === own.dev && cwd.ino === own.ino
   } catch {
-    // Without CAP_SYS_PTRACE, as in a container, root may not look at another account's cwd.
+    // Without CAP_SYS_PTRACE, as in a container, root may not read another account's cwd.
     return (readIfThere(`/proc/${pid}/cmdline`) ?? '').includes(nameOf(clusterDir))
   }
 }
 
-/** The PostgreSQL that already runs on this directory, e.g. because its server was killed. */
+/** The postmaster that already runs on this directory, e.g. because its server was killed. */
 export function runningPostmaster(clusterDir: string): Postmaster | undefined {
   const found = readPostmaster(clusterDir)
   if (!found) return undefined
   if (isPostmasterOf(clusterDir, found)) return found
-  // PostgreSQL checks only whether the pid exists, so a recycled one would lock it out of its own data.
-  // Should any of its old processes still run, it notices them by their shared memory.
+  // PostgreSQL checks only whether the pid exists, so a reused one would keep it from starting.
+  // It detects old processes that still run by their shared memory.
   if (isAlive(found.pid)) rmSync(pidFile(clusterDir), { force: true })
   return undefined
 }
@@ -58,12 +59,20 @@ export type PostmasterOptions = {
   settings: Record<string, string>
 }
 
-/** Detached: Ctrl-C reaches the server alone, which stops PostgreSQL after its last request. */
-function spawnPostmaster({ clusterDir, socketDir, port, logFile, binaries, account, settings }: PostmasterOptions): ChildProcess {
+/** Detached, so that Ctrl-C reaches only the server, which stops PostgreSQL after its last request. */
+function spawnPostmaster({
+  clusterDir,
+  socketDir,
+  port,
+  logFile,
+  binaries,
+  account,
+  settings,
+}: PostmasterOptions): ChildProcess {
   const byDescriptor = passesDescriptors(account)
   const onTcp = process.platform === 'win32'
   const all: Record<string, string> = {
-    // Statements and values of callers stay out of the log, and no caller can make it grow.
+    // Keeps statements and values of callers out of the log, so that callers cannot make it grow.
     log_min_messages: 'log',
     log_min_error_statement: 'panic',
     log_checkpoints: 'off',
@@ -90,23 +99,23 @@ function spawnPostmaster({ clusterDir, socketDir, port, logFile, binaries, accou
 
 const isBeside = (clusterDir: string, socketDir: string) => join(clusterDir, '..', 'run') === socketDir
 
-/** Starts PostgreSQL and resolves when it accepts connections; that takes as long as recovery takes. */
-export async function launch(plan: PostmasterOptions, log: (line: string) => void): Promise<ChildProcess> {
+/** Starts PostgreSQL and resolves when it accepts connections, after recovery. */
+export async function launch(options: PostmasterOptions, log: (line: string) => void): Promise<ChildProcess> {
   const deadline = Date.now() + 30_000
   for (;;) {
-    keepLogSmall(plan.logFile)
-    const before = statSync(plan.logFile, { throwIfNoEntry: false })?.size ?? 0
-    const child = spawnPostmaster(plan)
-    const failure = await readyOrGone(plan.clusterDir, child, log)
+    keepLogSmall(options.logFile)
+    const before = statSync(options.logFile, { throwIfNoEntry: false })?.size ?? 0
+    const child = spawnPostmaster(options)
+    const failure = await readyOrGone(options.clusterDir, child, log)
     if (failure === undefined) return child
-    const said = readFileSync(plan.logFile).subarray(before).toString()
-    // After kill -9 of the postmaster its busy processes live on until they look up; nothing may run beside them.
-    const busy = /pre-existing shared memory block|lock file ".*" already exists/.test(said)
+    const output = readFileSync(options.logFile).subarray(before).toString()
+    // After kill -9 of the postmaster its busy backends run on for a while; no other postmaster may start until they end.
+    const busy = /pre-existing shared memory block|lock file ".*" already exists/.test(output)
     if (!busy || Date.now() > deadline) {
-      const reason = said.match(/FATAL: +(.*)/)?.[1] ?? (said.trim().split('\n').at(-1) || failure)
-      throw new Error(`PostgreSQL did not start: ${reason} (log: ${plan.logFile})`)
+      const reason = output.match(/FATAL: +(.*)/)?.[1] ?? (output.trim().split('\n').at(-1) || failure)
+      throw new Error(`PostgreSQL did not start: ${reason} (log: ${options.logFile})`)
     }
-    await sleepSync(50)
+    await sleep(50)
   }
 }
 
@@ -126,7 +135,7 @@ async function readyOrGone(clusterDir: string, child: ChildProcess, log: (line: 
   return failure
 }
 
-/** Waits for a postmaster that is starting, recovering or stopping; false when it went away. */
+/** Waits for a postmaster that is starting, recovering or stopping; false when it has ended. */
 export async function waitUntilReady(clusterDir: string, pid: number, log: (line: string) => void): Promise<boolean> {
   await until(() => !isAlive(pid) || readPostmaster(clusterDir)?.status === 'ready', log)
   return isAlive(pid)
@@ -135,14 +144,14 @@ export async function waitUntilReady(clusterDir: string, pid: number, log: (line
 async function until(done: () => boolean, log: (line: string) => void): Promise<void> {
   let reminder = Date.now() + 5_000
   while (!done()) {
-    await sleepSync(3)
+    await sleep(3)
     if (Date.now() < reminder) continue
     log('waiting for PostgreSQL to recover its data')
     reminder = Date.now() + 30_000
   }
 }
 
-/** Fast shutdown; when that hangs, the immediate one, after which the next start replays the log. */
+/** Fast shutdown; if that hangs, immediate shutdown, after which the next start replays the WAL. */
 export async function stopPostmaster(clusterDir: string, pid: number, binaries: Binaries): Promise<void> {
   for (const [signal, mode, seconds] of [
     ['SIGINT', 'fast', 20],
@@ -154,7 +163,7 @@ export async function stopPostmaster(clusterDir: string, pid: number, binaries: 
       process.kill(pid, signal)
     }
     const deadline = Date.now() + seconds * 1000
-    while (isAlive(pid) && Date.now() < deadline) await sleepSync(3)
+    while (isAlive(pid) && Date.now() < deadline) await sleep(3)
     if (!isAlive(pid)) return
   }
   throw new Error(`PostgreSQL (pid ${pid}, ${clusterDir}) does not stop; its data is safe, end it by hand`)

@@ -16,13 +16,13 @@ export function readIfThere(path: string): string | undefined {
   }
 }
 
-/** Fields of /proc/<pid>/stat behind the command name, which may itself contain spaces and brackets. */
+/** Fields of /proc/<pid>/stat after the command name, which may contain spaces and brackets. */
 function statFields(pid: number): string[] | undefined {
   const text = readIfThere(`/proc/${pid}/stat`)
   return text?.slice(text.lastIndexOf(')') + 2).split(' ')
 }
 
-/** A zombie counts as dead: where nobody reaps orphans (a container's pid 1) it would stay for ever. */
+/** A zombie counts as dead, because it stays for ever where pid 1 (of a container) does not reap orphans. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0)
@@ -32,7 +32,7 @@ export function isAlive(pid: number): boolean {
   return process.platform !== 'linux' || statFields(pid)?.[0] !== 'Z'
 }
 
-/** What tells a process from a later one with the same pid; empty where the system does not say. */
+/** Distinguishes a process from a later one with the same pid; empty where the system offers nothing. */
 export function startIdentity(pid: number): string {
   if (process.platform === 'linux') {
     const startTicks = statFields(pid)?.[19]
@@ -41,5 +41,3 @@ export function startIdentity(pid: number): string {
   if (process.platform === 'win32') return ''
   return spawnSync('ps', ['-o', 'lstart=', '-p', String(pid)], { encoding: 'utf8' }).stdout?.trim() ?? ''
 }
-
-export const sleepSync = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

@@ -2,10 +2,10 @@ import { closeSync, fsyncSync, linkSync, openSync, rmSync, writeFileSync } from 
 import { join } from 'node:path'
 import { hasCode, readIfThere } from './process.ts'
 
-/** A secret beside the cluster, not inside it: a copy of the database alone then opens nothing. */
+/** A secret beside the cluster, not in it, so that a copy of the database alone decrypts nothing. */
 export type SecretFile = {
   read(): string | undefined
-  /** Writes it down unless there is one already, and returns the one that is there. */
+  /** Stores it unless there is one already, and returns the stored one. */
   keep(secret: string): string
 }
 
@@ -24,7 +24,7 @@ export function rootSecretFile(dataDir: string): SecretFile {
         closeSync(descriptor)
       }
       try {
-        // Unlike a rename, a link never replaces what another process has put there meanwhile.
+        // Unlike a rename, a link never replaces the file of another process.
         linkSync(draft, file)
         syncFolder(dataDir)
       } catch (error) {
@@ -37,7 +37,7 @@ export function rootSecretFile(dataDir: string): SecretFile {
   }
 }
 
-/** The name has to survive a power cut too: whatever is encrypted next depends on it. */
+/** The directory entry must survive a power cut too, because encrypted data depends on it. */
 function syncFolder(folder: string): void {
   if (process.platform === 'win32') return
   const descriptor = openSync(folder, 'r')

@@ -15,7 +15,7 @@ const api = await startServer({ config: { 'auth.webauthn_enabled': true, 'auth.t
 // Passkeys need a name, not an address.
 const url = `http://localhost:${new URL(api.url).port}/account`
 
-/** Pictures for people to look at, when somebody asks for them. */
+/** Optional screenshots for review. */
 const pictures = process.env['SVC_TEST_PICTURES']
 async function picture(page: Page, name: string): Promise<void> {
   if (!pictures) return

@@ -4,7 +4,7 @@ import type { AuthSettings } from '../../../identity/settings.ts'
 
 type Deps = { appName: string; settings: () => AuthSettings; minPasswordLength: number }
 
-/** Where people look after their own account, with nothing but the public API. */
+/** The page where users manage their account, through the public API only. */
 export const accountPageRoute = ({ appName, settings, minPasswordLength }: Deps): Route =>
   route('GET /account', {
     summary: 'Page where people look after their account',

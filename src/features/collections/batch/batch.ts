@@ -10,8 +10,8 @@ import { explainWrite } from '../write/errors.ts'
 import { explainUpsert } from '../write/upsert.ts'
 import type { WriteDeps } from '../write/write-rows.ts'
 import { type BatchMethod, type BatchOperation, blame, parseBatch } from './parse.ts'
-import { mergeRuns, ownersOf, type Run, splitRun } from './operation-groups.ts'
-import { lockStatement, resultsOf, runStatements } from './statements.ts'
+import { groupOperations, groupOfEachStatement, type OperationGroup, splitGroup } from './operation-groups.ts'
+import { lockStatement, resultsOf, groupStatements } from './statements.ts'
 
 /** A batch with more operations counts as slow, so that reads do not queue behind it on its connection. */
 const MANY = 50
@@ -35,17 +35,17 @@ async function runBatch(
   const log = logs.appender(who, requestId)
   const kind = operations.length > MANY ? 'slow' : 'write'
   const runWith = (preface: readonly Sql[]) => {
-    const attempt = async (groups: readonly Run[]): Promise<JsonText> => {
-      const statements = [...preface, ...groups.flatMap((group) => runStatements(sqlCache, target, group, log))] as [
+    const attempt = async (groups: readonly OperationGroup[]): Promise<JsonText> => {
+      const statements = [...preface, ...groups.flatMap((group) => groupStatements(sqlCache, target, group, log))] as [
         Sql,
         ...Sql[],
       ]
       const options = { kind, signal, plain: !target.table.runsUserCode, as: 'bytes' } as const
       const answers = (await db.fly(who, statements, options)).slice(preface.length)
-      const statementGroups = ownersOf(groups)
+      const statementGroups = groupOfEachStatement(groups)
       return listOf(groups.map((group) => resultsOf(group, answers.slice(statementGroups.indexOf(group)))))
     }
-    return isolateFailure(mergeRuns(operations), attempt, preface.length)
+    return isolateFailure(groupOperations(operations), attempt, preface.length)
   }
   const locks = lockStatement(sqlCache, target, operations)
   if (!locks) return runWith([])
@@ -68,8 +68,8 @@ function listOf(lists: readonly Relayed[][]): JsonText {
  * only the failed group is split, and if another one fails, all of them.
  */
 async function isolateFailure(
-  groups: readonly Run[],
-  attempt: (groups: readonly Run[]) => Promise<JsonText>,
+  groups: readonly OperationGroup[],
+  attempt: (groups: readonly OperationGroup[]) => Promise<JsonText>,
   prefaceLength: number,
   tries = 1,
 ): Promise<JsonText> {
@@ -77,10 +77,10 @@ async function isolateFailure(
     return await attempt(groups)
   } catch (error) {
     const failed = failedStatement(error)
-    const group = failed === undefined ? undefined : ownersOf(groups)[failed - prefaceLength]
+    const group = failed === undefined ? undefined : groupOfEachStatement(groups)[failed - prefaceLength]
     if (!group || !(error instanceof AppError) || isServerFailure(error)) throw error
     if (group.length === 1) throw blame(explain(error, group[0]), group[0].index)
-    const smaller = groups.flatMap((each) => (each === group || tries > 1 ? splitRun(each) : [each]))
+    const smaller = groups.flatMap((each) => (each === group || tries > 1 ? splitGroup(each) : [each]))
     return isolateFailure(smaller, attempt, prefaceLength, tries + 1)
   }
 }

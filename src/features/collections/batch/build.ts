@@ -9,10 +9,10 @@ import { RECORD_SEPARATOR } from '../write/upsert.ts'
 import type { BatchMethod } from './parse.ts'
 
 /** Slots of a group: an array per primary-key column, the bodies as one JSON array, and their number. */
-export type RunSlots = { readonly keys: readonly Slot[]; readonly bodies: Slot; readonly count: Slot }
+export type GroupSlots = { readonly keys: readonly Slot[]; readonly bodies: Slot; readonly count: Slot }
 
 /** What the operations of a group have in common. */
-export type RunKind = { readonly method: BatchMethod; readonly columns: readonly Column[] }
+export type GroupKind = { readonly method: BatchMethod; readonly columns: readonly Column[] }
 
 export function buildLocks(target: TableView, keys: readonly Slot[], isForDelete: boolean): Sql {
   const { table } = target
@@ -26,7 +26,7 @@ export function buildLocks(target: TableView, keys: readonly Slot[], isForDelete
 }
 
 /** Returns what resultsOf() reads, or fails in svc.require_rows. */
-export function buildRun(target: TableView, { method, columns }: RunKind, slots: RunSlots, log: Appender): Sql {
+export function buildGroup(target: TableView, { method, columns }: GroupKind, slots: GroupSlots, log: Appender): Sql {
   switch (method) {
     case 'update':
       return updateGroup(target, columns, slots, log)
@@ -37,7 +37,7 @@ export function buildRun(target: TableView, { method, columns }: RunKind, slots:
   }
 }
 
-function createGroup(target: TableView, columns: readonly Column[], { bodies, count }: RunSlots, log: Appender): Sql {
+function createGroup(target: TableView, columns: readonly Column[], { bodies, count }: GroupSlots, log: Appender): Sql {
   const input = sql`pg_catalog.json_to_recordset(${bodies}::pg_catalog.json) as ${INPUT}(${definitions(columns)})`
   // PostgreSQL inserts, and returns, in the order of the input.
   return sql`with ${MADE} as (${insertRows(target, { columns, input }, log)})
@@ -47,7 +47,7 @@ function createGroup(target: TableView, columns: readonly Column[], { bodies, co
 function updateGroup(
   target: TableView,
   columns: readonly Column[],
-  { keys, bodies, count }: RunSlots,
+  { keys, bodies, count }: GroupSlots,
   log: Appender,
 ): Sql {
   const changes = {
@@ -59,7 +59,7 @@ function updateGroup(
     ${answer(target, 'update', count, log, BY_NUMBER)}`
 }
 
-const deleteGroup = (target: TableView, { keys, count }: RunSlots, log: Appender): Sql =>
+const deleteGroup = (target: TableView, { keys, count }: GroupSlots, log: Appender): Sql =>
   sql`with ${keyedInput(target, keys)}, ${deleteRows(target, { where: sql` where ${keysMatch(target)}`, isNumbered: true }, log)}
     ${answer(target, 'delete', count, log, BY_NUMBER)}`
 

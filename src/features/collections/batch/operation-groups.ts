@@ -3,10 +3,10 @@ import type { Column } from '../../../db/schema/snapshot.ts'
 import type { BatchOperation } from './parse.ts'
 
 /** Consecutive operations that share a statement; never empty. */
-export type Run = readonly [BatchOperation, ...BatchOperation[]]
+export type OperationGroup = readonly [BatchOperation, ...BatchOperation[]]
 
 /** Groups consecutive operations that can share a statement without changing the result of the batch. */
-export function mergeRuns(operations: readonly BatchOperation[]): Run[] {
+export function groupOperations(operations: readonly BatchOperation[]): OperationGroup[] {
   const groups: [BatchOperation, ...BatchOperation[]][] = []
   let seen = new Set<string>()
   for (const operation of operations) {
@@ -36,7 +36,7 @@ const isSameConflict = (one: Conflict, other: Conflict | undefined): boolean =>
   other !== undefined && isSame(one.on, other.on) && isSame(one.merged, other.merged)
 
 /** The group of each statement of a batch. An upsert that ignores conflicts takes two statements. */
-export const ownersOf = (groups: readonly Run[]): Run[] =>
+export const groupOfEachStatement = (groups: readonly OperationGroup[]): OperationGroup[] =>
   groups.flatMap((group) => (group[0].conflict?.merged.length === 0 ? [group, group] : [group]))
 
-export const splitRun = (group: Run): Run[] => group.map((operation): Run => [operation])
+export const splitGroup = (group: OperationGroup): OperationGroup[] => group.map((operation): OperationGroup => [operation])

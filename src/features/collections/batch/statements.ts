@@ -4,14 +4,14 @@ import type { SqlCache } from '../../../db/rows/sql-cache.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import { mayDo } from '../../../db/schema/lookup.ts'
 import { type Slot, Slots, type Sql } from '../../../db/sql.ts'
-import { RECORD_SEPARATOR, upserted, upsertStatements } from '../write/upsert.ts'
+import { RECORD_SEPARATOR, upsertResult, upsertStatements } from '../write/upsert.ts'
 import { shapeOf } from '../write/statements.ts'
-import { buildLocks, buildRun, type RunKind } from './build.ts'
+import { buildLocks, buildGroup, type GroupKind } from './build.ts'
 import type { BatchOperation } from './parse.ts'
-import type { Run } from './operation-groups.ts'
+import type { OperationGroup } from './operation-groups.ts'
 
 /** The statements of a group, built once per method and set of columns. */
-export function runStatements(sqlCache: SqlCache, target: TableView, group: Run, log: Appender): readonly Sql[] {
+export function groupStatements(sqlCache: SqlCache, target: TableView, group: OperationGroup, log: Appender): readonly Sql[] {
   const [{ method, columns, conflict }] = group
   const bodies = group.map(({ body }) => body)
   if (conflict) return upsertStatements(sqlCache, target, { columns, bodies, conflict, log })
@@ -24,7 +24,7 @@ type Keyed = Pick<BatchOperation, 'key'>
 function groupStatement(
   sqlCache: SqlCache,
   target: TableView,
-  kind: RunKind,
+  kind: GroupKind,
   { keysOf, bodies, log }: GroupValues,
 ): Sql {
   const slots = new Slots()
@@ -35,7 +35,7 @@ function groupStatement(
   }
   const logged = log.within(slots)
   const shape = `batch ${kind.method} ${shapeOf(kind.columns)}`
-  return sqlCache.get(target, shape, () => buildRun(target, kind, where, logged)).fill(slots.values)
+  return sqlCache.get(target, shape, () => buildGroup(target, kind, where, logged)).fill(slots.values)
 }
 
 /**
@@ -62,7 +62,7 @@ const keySlots = ({ table }: TableView, operations: readonly Keyed[], slots: Slo
 const STATUS = { create: 201, update: 200, delete: 204 }
 
 /** The results of a group as pieces of JSON; `answers` begins with those of its statements. */
-export function resultsOf(group: Run, answers: readonly (Relayed | null)[]): Relayed[] {
+export function resultsOf(group: OperationGroup, answers: readonly (Relayed | null)[]): Relayed[] {
   const [{ index: first, method }] = group
   if (method === 'upsert') return [upsertResults(first, answers)]
   const status = `,"status":${STATUS[method]}`
@@ -93,7 +93,7 @@ function upsertResults(first: number, [answer, found]: readonly (Relayed | null)
   const results = String(answer ?? found ?? '')
     .split(RECORD_SEPARATOR)
     .map((each, i) => {
-      const { status, text } = upserted([each])
+      const { status, text } = upsertResult([each])
       return `{"index":${first + i},"status":${status},"body":${text}}`
     })
   return results.join(',')

@@ -14,11 +14,11 @@ import { conflictOf } from '../write/conflict.ts'
 import { explainWrite } from '../write/errors.ts'
 import { bodyText } from './body-text.ts'
 import { bodiesInput, cellsInput, inputOf } from './input.ts'
-import { type Body, bodyOf, type Cells, type Incoming, type RowReader, readerOf, Unreadable } from './records.ts'
+import { type BodyRow, bodyOf, type CellsRow, type ParsedRow, type RowReader, readerOf, UnreadableError } from './records.ts'
 
 export type ImportDeps = { readonly db: Db; readonly maxBytes: number }
 
-type ValidRow = Cells | Body
+type ValidRow = CellsRow | BodyRow
 type Counts = { created: number; updated: number; skipped: number }
 type RowFault = { line: number; message: string }
 
@@ -95,7 +95,7 @@ class ImportRun {
       for await (const piece of pieces) await this.#addAll(reader.read(piece))
       await this.#addAll(reader.end())
     } catch (error) {
-      if (!(error instanceof Unreadable)) throw error
+      if (!(error instanceof UnreadableError)) throw error
       await this.#flush()
       await this.#latest
       this.#blame(error.line, error.message)
@@ -112,7 +112,7 @@ class ImportRun {
     return this.#counts
   }
 
-  async #addAll(rows: readonly Incoming[]): Promise<void> {
+  async #addAll(rows: readonly ParsedRow[]): Promise<void> {
     for (const row of rows) {
       this.#rows++
       if ('fault' in row) {

@@ -1,16 +1,16 @@
 import { definitions, INPUT } from '../../../db/rows/write.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import { COMMA, Ident, join, type Sql, slotAt, sql } from '../../../db/sql.ts'
-import { type Body, bodyOf, type Cells, isJson } from './records.ts'
+import { type BodyRow, bodyOf, type CellsRow, isJson } from './records.ts'
 
 /** The rows of a chunk as parameters: an array per column if all rows have cells, otherwise one JSON array. */
-export function inputOf(rows: readonly (Cells | Body)[]): { form: 'cells' | 'bodies'; values: string[] } {
+export function inputOf(rows: readonly (CellsRow | BodyRow)[]): { form: 'cells' | 'bodies'; values: string[] } {
   const columns = rows[0]?.columns ?? []
   if (!rows.every(hasCells)) return { form: 'bodies', values: [`[${rows.map(bodyOf).join()}]`] }
   return { form: 'cells', values: columns.map((_, i) => `{${rows.map(({ cells }) => element(cells[i])).join()}}`) }
 }
 
-const hasCells = (row: Cells | Body): row is Cells => !('body' in row)
+const hasCells = (row: CellsRow | BodyRow): row is CellsRow => !('body' in row)
 
 const SPECIAL = /["\\]/g
 

@@ -11,15 +11,15 @@ import { ElementReader } from './json-elements.ts'
 const MAX_ROW = 8 * 2 ** 20
 
 /** A row of an import: its columns with a text for each, or a JSON object. */
-export type Cells = RowHead & { readonly cells: readonly (string | null)[]; readonly length: number }
-export type Body = RowHead & { readonly body: string }
+export type CellsRow = RowHead & { readonly cells: readonly (string | null)[]; readonly length: number }
+export type BodyRow = RowHead & { readonly body: string }
 type RowHead = { readonly line: number; readonly columns: readonly Column[] }
 
 /** A row, or its error. */
-export type Incoming = Cells | Body | { readonly line: number; readonly fault: string }
+export type ParsedRow = CellsRow | BodyRow | { readonly line: number; readonly fault: string }
 
 /** The JSON object of a row; values of json columns are texts that hold JSON. */
-export const bodyOf = (row: Cells | Body): string =>
+export const bodyOf = (row: CellsRow | BodyRow): string =>
   'body' in row
     ? row.body
     : `{${row.columns.map(({ name }, i) => `${JSON.stringify(name)}:${JSON.stringify(row.cells[i])}`).join()}}`
@@ -28,11 +28,11 @@ export const bodyOf = (row: Cells | Body): string =>
 export interface RowReader {
   /** Values of json columns are texts that hold JSON. */
   readonly hasJsonAsText: boolean
-  read(piece: string): Incoming[]
-  end(): Incoming[]
+  read(piece: string): ParsedRow[]
+  end(): ParsedRow[]
 }
 
-export class Unreadable extends Error {
+export class UnreadableError extends Error {
   readonly line: number
   constructor(line: number, message: string) {
     super(message)
@@ -82,18 +82,18 @@ class CsvRows implements RowReader {
     this.#table = table
   }
 
-  read(piece: string): Incoming[] {
+  read(piece: string): ParsedRow[] {
     return this.#rows(() => this.#csv.read(piece))
   }
-  end(): Incoming[] {
+  end(): ParsedRow[] {
     return this.#rows(() => this.#csv.end())
   }
 
-  #rows(read: () => CsvRow[]): Incoming[] {
+  #rows(read: () => CsvRow[]): ParsedRow[] {
     try {
       const rows = read()
       if (!this.#header && rows[0]) this.#header = this.#headerOf((rows.shift() as CsvRow).cells)
-      const incoming: Incoming[] = []
+      const incoming: ParsedRow[] = []
       for (const row of rows) {
         // In a file of one column an empty line is a row of NULL.
         const isEmpty = row.cells.length === 1 && row.cells[0] === null && (this.#header ?? []).length > 1
@@ -101,7 +101,7 @@ class CsvRows implements RowReader {
       }
       return incoming
     } catch (error) {
-      throw error instanceof CsvError ? new Unreadable(error.line, error.message) : error
+      throw error instanceof CsvError ? new UnreadableError(error.line, error.message) : error
     }
   }
 
@@ -125,7 +125,7 @@ class CsvRows implements RowReader {
     return written.map((column, i) => column && headerCell(column, i === first))
   }
 
-  #incoming({ line, cells, length }: CsvRow): Incoming {
+  #incoming({ line, cells, length }: CsvRow): ParsedRow {
     const header = this.#header ?? []
     if (cells.length !== header.length) {
       return { line, fault: `expected ${header.length} cells, found ${cells.length}` }
@@ -170,10 +170,10 @@ abstract class JsonReader implements RowReader {
     this.#columnsOf = columnFinder(table)
   }
 
-  abstract read(piece: string): Incoming[]
-  abstract end(): Incoming[]
+  abstract read(piece: string): ParsedRow[]
+  abstract end(): ParsedRow[]
 
-  protected incoming(line: number, text: string): Incoming {
+  protected incoming(line: number, text: string): ParsedRow {
     try {
       const row: unknown = JSON.parse(text)
       if (!isFields(row)) return { line, fault: 'expected a JSON object' }
@@ -188,14 +188,14 @@ abstract class JsonReader implements RowReader {
 class JsonRows extends JsonReader {
   readonly #elements = new ElementReader(MAX_ROW)
 
-  read(piece: string): Incoming[] {
+  read(piece: string): ParsedRow[] {
     try {
       return this.#elements.read(piece).map(({ number, text }) => this.incoming(number, text))
     } catch (error) {
-      throw error instanceof RangeError ? new Unreadable(Number(error.message), 'row is too long') : error
+      throw error instanceof RangeError ? new UnreadableError(Number(error.message), 'row is too long') : error
     }
   }
-  end(): Incoming[] {
+  end(): ParsedRow[] {
     this.#elements.end()
     return []
   }
@@ -205,22 +205,22 @@ class JsonLines extends JsonReader {
   #rest = ''
   #line = 0
 
-  read(piece: string): Incoming[] {
+  read(piece: string): ParsedRow[] {
     const lines = piece.split('\n')
     lines[0] = this.#rest + (lines[0] ?? '')
     this.#rest = lines.pop() ?? ''
     const longest = lines.find((line) => line.length > MAX_ROW)
     if (longest !== undefined || this.#rest.length > MAX_ROW) {
       const before = longest === undefined ? lines.length : lines.indexOf(longest)
-      throw new Unreadable(this.#line + before + 1, 'row is too long')
+      throw new UnreadableError(this.#line + before + 1, 'row is too long')
     }
     return lines.flatMap((line) => this.#one(line))
   }
-  end(): Incoming[] {
+  end(): ParsedRow[] {
     return this.#one(this.#rest)
   }
 
-  #one(text: string): Incoming[] {
+  #one(text: string): ParsedRow[] {
     this.#line++
     const row = text.replace(/^\ufeff/, '').trim()
     return row === '' ? [] : [this.incoming(this.#line, row)]

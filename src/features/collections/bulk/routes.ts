@@ -9,7 +9,7 @@ import { type Call, json, type Route, route } from '../../../http/route.ts'
 import * as answers from '../answers.ts'
 import { needsTrigrams } from '../list/stages/search/parse.ts'
 import type { ListDeps } from '../list/stages/stage.ts'
-import { atTable, requireWritable } from '../target/find-table.ts'
+import { onTable, requireWritable } from '../target/find-table.ts'
 import { exportRows } from './export.ts'
 import type { FileFormat } from './formats.ts'
 import { importRows } from './import.ts'
@@ -32,7 +32,7 @@ const AT_ONCE = { all: 4, share: 2 }
 export function createBulk({ db, schema, log, listDeps, trigrams, maxRows, maxBytes }: BulkDeps): { routes: Route[] } {
   const shares = new AddressShares(AT_ONCE)
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
-    atTable(schema, call.params['table'] ?? '', call.who, work)
+    onTable(schema, call.params['table'] ?? '', call.who, work)
 
   const exporting = (format: FileFormat, content: string): Route =>
     route(`GET /api/collections/{table}/export.${format}`, {

@@ -13,20 +13,20 @@ import type { ListPlan } from './plan.ts'
 
 type Query = Readonly<Record<string, string>>
 
-/** What a list of aggregates asks for, in the client's own names; `sort` of the list itself is empty. */
+/** The parsed query of aggregates, with the client's names; its own `sort` is empty. */
 export type AggregateQuery = ListQuery & {
   readonly aggregates: readonly { readonly fn: string; readonly name: string | undefined }[]
   readonly group: readonly string[]
   readonly groupSort: readonly SortKey[]
 }
 
-/** What shows rows, or orders them in a way that groups have not. */
-const FOREIGN = ['expand', 'fields', 'search', 'cursor', 'facets', 'highlight', 'nearest', 'semantic_query', 'semantic']
+/** Parameters that apply to rows, not to groups. */
+const INCOMPATIBLE = ['expand', 'fields', 'search', 'cursor', 'facets', 'highlight', 'nearest', 'semantic_query', 'semantic']
 const MAX_AGGREGATES = 20
 
 export function parseAggregate(query: Query, slots: Slots, target: TableView): AggregateQuery {
-  const foreign = FOREIGN.find((name) => query[name] !== undefined)
-  if (foreign !== undefined) throw badRequest(`aggregate cannot be combined with "${foreign}"`)
+  const incompatible = INCOMPATIBLE.find((name) => query[name] !== undefined)
+  if (incompatible !== undefined) throw badRequest(`aggregate cannot be combined with "${incompatible}"`)
   const { aggregate, group, sort, ...rest } = query
   const aggregates = [...new Set(names(aggregate))].map((text) => {
     const [, fn = '', name] = /^([^()]*)(?:\((.*)\))?$/s.exec(text) ?? []
@@ -44,8 +44,8 @@ export function parseAggregate(query: Query, slots: Slots, target: TableView): A
 
 const unknownFunction = (fn: string): AppError => badRequest(`unknown aggregate function: ${fn.slice(0, 100)}`)
 
-/** A column of the answer. */
-type Output = { readonly name: string; readonly value: Sql }
+/** A column of the result. */
+type OutputColumn = { readonly name: string; readonly value: Sql }
 
 const FUNCTIONS: Readonly<Record<string, (value: Sql) => Sql>> = {
   count_distinct: (value) => sql`pg_catalog.count(distinct ${value})`,
@@ -57,7 +57,7 @@ const FUNCTIONS: Readonly<Record<string, (value: Sql) => Sql>> = {
 
 const isNumeric = ({ baseType }: Column): boolean => /^(int[248]|float[48]|numeric)$/.test(baseType)
 
-/** The whole answer in one statement: groups are made once, for the page and their number. */
+/** The whole response in one statement. The groups are computed once, for the page and the total. */
 export function buildAggregate(query: AggregateQuery, plan: ListPlan, target: TableView): Sql {
   const groups = query.group.map((name) => groupOf(name, target))
   const aggregates = query.aggregates.map(({ fn, name }) => aggregateOf(fn, name, target))
@@ -83,7 +83,7 @@ export function buildAggregate(query: AggregateQuery, plan: ListPlan, target: Ta
       ',"page":', ${page}::int8, ',"perPage":', ${perPage}::int8, ${text}, '}')${from}`
 }
 
-function groupOf(name: string, target: TableView): Output {
+function groupOf(name: string, target: TableView): OutputColumn {
   const column = columnFor(target.table, name, target.viewer.role)
   if (!column) throw badRequest(`unknown column "${name}" in group parameter`, 'unknown_column')
   if (!isSortable(column) || column.isVector) {
@@ -92,7 +92,7 @@ function groupOf(name: string, target: TableView): Output {
   return { name, value: sql`${ROW}.${column.ident}` }
 }
 
-function aggregateOf(fn: string, name: string | undefined, { table, viewer }: TableView): Output {
+function aggregateOf(fn: string, name: string | undefined, { table, viewer }: TableView): OutputColumn {
   if (fn === 'count' && name === undefined) return { name: 'count', value: sql`pg_catalog.count(*)` }
   const make = Object.hasOwn(FUNCTIONS, fn) ? FUNCTIONS[fn] : undefined
   if (!make) throw unknownFunction(fn)
@@ -108,7 +108,7 @@ function aggregateOf(fn: string, name: string | undefined, { table, viewer }: Ta
 const unsupported = ({ name, type }: Column): AppError =>
   badRequest(`unsupported aggregate column "${name}" with type "${type}"`)
 
-const sortKeys = (sort: readonly SortKey[], outputs: readonly Output[]): Sql[] =>
+const sortKeys = (sort: readonly SortKey[], outputs: readonly OutputColumn[]): Sql[] =>
   sort.map(({ name, descending }) => {
     const output = outputs.find((each) => each.name === name)
     if (!output) throw badRequest(`unknown column "${name}" in sort parameter`, 'unknown_column')

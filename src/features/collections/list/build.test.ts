@@ -9,8 +9,8 @@ import { SqlCache } from '../../../db/rows/sql-cache.ts'
 import { viewerOf } from '../../../db/schema/viewer.ts'
 import { Candidates } from '../../../db/search/candidates.ts'
 import { parseBatch } from '../batch/parse.ts'
-import { mergeRuns } from '../batch/operation-groups.ts'
-import { runStatements } from '../batch/statements.ts'
+import { groupOperations } from '../batch/operation-groups.ts'
+import { groupStatements } from '../batch/statements.ts'
 import { columnFinder } from '../write/body.ts'
 import { createStatement, deleteStatement, updateStatement } from '../write/statements.ts'
 import { listStatement } from './list.ts'
@@ -157,8 +157,8 @@ test('a batch makes a statement for each kind of run, not for each run', () => {
       { method: 'delete', id },
     ]),
   })
-  const runs = mergeRuns(parseBatch(place.table, JSON.parse(text), text))
-  const statements = runs.flatMap((run) => runStatements(known, place, run, Appender.of('key', ANONYMOUS, 'request')))
+  const runs = groupOperations(parseBatch(place.table, JSON.parse(text), text))
+  const statements = runs.flatMap((run) => groupStatements(known, place, run, Appender.of('key', ANONYMOUS, 'request')))
   const texts = statements.map((statement) => statement.render().text)
   assert.deepEqual([texts.length, new Set(texts).size, known.made], [9, 3, 3])
 })

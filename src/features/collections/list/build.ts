@@ -11,15 +11,15 @@ import type { Expansion, ListPlan, Shape } from './plan.ts'
 const MAX_EXPANDED = 1000
 
 /**
- * The whole answer in one statement. The count is a query of its own beside the page, so that neither spoils the
- * other's plan.
+ * The whole response in one statement. The count is a separate subquery, so that page and count are planned
+ * independently.
  */
 export function buildList(plan: ListPlan, schema: Schema): Sql {
   const { shape, window, stages } = plan
-  const { found, isFoundOnce, rows, order } = sourceOf(plan)
+  const { found, isMaterialized, rows, order } = sourceOf(plan)
   const select = join([rowSelect(schema, shape, ROW), ...stages.flatMap((stage) => stage.keys ?? [])], COMMA)
-  // Keys of items may be dear: of rows that are found once, those of the page alone get them.
-  const page = isFoundOnce
+  // Stage keys may be expensive, so that only the rows of the page get them.
+  const page = isMaterialized
     ? sql`select ${select} from (${windowOf(sql`select * from ${rows}${order}`, window)}) as ${ROW}`
     : windowOf(sql`select ${select} from ${rows}${order}`, window)
   const items = sql`(select pg_catalog.json_agg(svc_page.*)::text from (${page}) as svc_page)`
@@ -31,11 +31,11 @@ export function buildList(plan: ListPlan, schema: Schema): Sql {
 }
 
 /** A WITH where one is needed, a FROM with its WHERE, and an ORDER BY. */
-export function sourceOf(plan: ListPlan): { found: Sql; isFoundOnce: boolean; rows: Sql; order: Sql } {
-  const tables = foundOnce(plan)
+export function sourceOf(plan: ListPlan): { found: Sql; isMaterialized: boolean; rows: Sql; order: Sql } {
+  const tables = materializedRows(plan)
   return {
     found: withTables(tables ?? []),
-    isFoundOnce: tables !== undefined,
+    isMaterialized: tables !== undefined,
     rows: tables ? sql`svc_found as ${ROW}` : sql`${plan.shape.table.ident} as ${ROW}${listConditions(plan)}`,
     order: orderBy([...plan.stages.flatMap((stage) => stage.order ?? []), ...orderKeys(plan.order, ROW)]),
   }
@@ -43,7 +43,7 @@ export function sourceOf(plan: ListPlan): { found: Sql; isFoundOnce: boolean; ro
 
 const UNCOUNTED = sql`',"totalItems":-1,"totalPages":-1'`
 
-/** The totals as text of JSON, and the FROM it reads; nothing of either when they are skipped. */
+/** The totals as JSON text, and the FROM that it reads; both are empty if totals are skipped. */
 export function totalOf({ skipTotal, estimate, window }: ListPlan, rows: Sql): { text: Sql; from: Sql } {
   const totals = (n: Sql): Sql =>
     sql`',"totalItems":', ${n}, ',"totalPages":', (${n} + ${window.perPage}::int8 - 1) / ${window.perPage}::int8`
@@ -55,7 +55,7 @@ export function totalOf({ skipTotal, estimate, window }: ListPlan, rows: Sql): {
   }
 }
 
-/** What the planner is asked for the number of rows of. */
+/** Its plan has the estimated number of rows. */
 export const buildExplain = (plan: ListPlan): Sql =>
   sql`explain (format json) select from ${plan.shape.table.ident} as ${ROW}${listConditions(plan)}`
 
@@ -65,15 +65,15 @@ export function listConditions({ filter, shape, stages }: ListPlan, ...more: Sql
   return conditions.length > 0 ? sql` where ${join(conditions, AND)}` : EMPTY
 }
 
-/** The rows of the list as tables of a WITH, `svc_found` the last, where a stage works something out for each. */
-export function foundOnce(plan: ListPlan): Sql[] | undefined {
-  const worked = plan.stages.flatMap((stage) => stage.worked ?? [])
+/** Tables of a WITH, the last of which (`svc_found`) has the rows of the list. Undefined unless a stage needs it. */
+export function materializedRows(plan: ListPlan): Sql[] | undefined {
+  const worked = plan.stages.flatMap((stage) => stage.computed ?? [])
   const { tables, branches } = branchesOf(plan)
   if (worked.length === 0 && tables.length === 0) return undefined
   return [...tables, sql`svc_found as materialized (${unionOf(branches, (way) => selectOf(plan, worked, way))})`]
 }
 
-/** How the table is read; see Stage.candidates. */
+/** How the table is read. See Stage.candidates. */
 export const branchesOf = ({ stages }: ListPlan, name?: string): CandidateBranches =>
   candidateBranches(
     stages.flatMap((stage) => stage.candidates ?? []),
@@ -94,13 +94,13 @@ export const rowsOf = (plan: ListPlan, { tables, branches }: CandidateBranches):
     : sql`${plan.shape.table.ident} as ${ROW}${listConditions(plan)}`
 
 /**
- * How far a list reaches stands in the text: of an unknown limit PostgreSQL expects a tenth of the table, and sorts it
- * all where it could have walked an index. What is cut from it is a value.
+ * `reach` is a literal, because for an unknown limit PostgreSQL expects a tenth of the table and sorts it instead of using
+ * an index. `perPage` and `offset` are values.
  */
 const windowOf = (rows: Sql, { reach, perPage, offset }: PageWindow): Sql =>
   sql`select * from (${rows} limit ${integerLiteral(reach)}) as svc_reached limit ${perPage}::int8 offset ${offset}::int8`
 
-/** The first slots hold the key. */
+/** Reads one record; the first slots hold its key. */
 export function buildRead(shape: Shape, schema: Schema): Sql {
   const key = shape.table.primaryKey.map((_, i) => slotAt(i))
   return sql`select pg_catalog.to_json(svc_row.*)::text from (
@@ -108,7 +108,7 @@ export function buildRead(shape: Shape, schema: Schema): Sql {
   ) as svc_row`
 }
 
-/** The select list of a shape: its columns and, when asked for, the object of its relations. */
+/** The select list of a shape: its columns and, if there are any, an object of its relations. */
 export function rowSelect(schema: Schema, { table, columns, expand }: Shape, row: Ident, depth = 1): Sql {
   if (expand.length === 0) return jsonColumns(schema, columns, row)
   const relations = expand.map(

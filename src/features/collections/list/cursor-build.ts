@@ -9,15 +9,15 @@ import { rowSelect, rowsOf, selectOf, totalOf, branchesOf } from './build.ts'
 import type { CursorQuery } from './cursor.ts'
 import type { ListPlan } from './plan.ts'
 
-/** Between the keys of the last row and the page itself; no JSON text holds it. */
+/** Separates the keys of the last row from the page; JSON text cannot contain it. */
 export const CURSOR_SEPARATOR = '\x1e'
 
 const PAGE = new Ident('svc_page')
 
-/** Answers the keys of the last row (nothing when no other row follows), the separator, and the page without its end. */
+/** Returns the keys of the last row (empty on the last page), the separator, and the page without its closing brace. */
 export function buildCursorPage(plan: ListPlan, { after, reach }: CursorQuery, schema: Schema): Sql {
   const { shape, stages, order, window } = plan
-  if (stages.some((stage) => stage.order || stage.worked))
+  if (stages.some((stage) => stage.order || stage.computed))
     throw badRequest('cursor cannot be combined with "sort"', 'invalid_cursor')
   const keys = orderBy(orderKeys(order, ROW))
   const wanted = sql`${window.perPage}::int8 + 1`

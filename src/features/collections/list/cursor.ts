@@ -9,14 +9,14 @@ import { planOrder } from './plan.ts'
 type Query = Readonly<Record<string, string>>
 
 export type CursorQuery = ListQuery & {
-  /** The sort keys of the last row of the page before, null where it has NULL; undefined = the first page. */
+  /** The sort keys of the last row of the previous page; undefined = the first page. */
   readonly after: readonly (Slot | null)[] | undefined
-  /** No row beyond this one is wanted; see Window. */
+  /** See PageWindow. */
   readonly reach: number
 }
 
-/** What orders rows by something else than their columns, or pages by number. */
-const FOREIGN = ['page', 'search', 'nearest', 'semantic_query', 'semantic', 'aggregate', 'group']
+/** Parameters that sort by something other than columns, or page by number. */
+const INCOMPATIBLE = ['page', 'search', 'nearest', 'semantic_query', 'semantic', 'aggregate', 'group']
 
 export function parseCursor(
   query: Query,
@@ -25,16 +25,16 @@ export function parseCursor(
   cursors: Cursors,
   estimate?: number,
 ): CursorQuery {
-  const combined = FOREIGN.find((name) => (query[name] ?? '') !== '')
+  const combined = INCOMPATIBLE.find((name) => (query[name] ?? '') !== '')
   if (combined !== undefined) throw badRequest(`cursor cannot be combined with "${combined}"`, 'invalid_cursor')
   requireKey(target)
   const total = query['total'] ?? 'none'
-  const asked = parseList({ ...query, total }, slots, target, estimate)
-  const keys = query['cursor'] ? cursors.open(query['cursor'], target, planOrder(asked.sort, target)) : undefined
+  const listQuery = parseList({ ...query, total }, slots, target, estimate)
+  const keys = query['cursor'] ? cursors.open(query['cursor'], target, planOrder(listQuery.sort, target)) : undefined
   return {
-    ...asked,
+    ...listQuery,
     after: keys?.map((key) => (key === null ? null : slots.put(key))),
-    // One more than the page tells whether another follows.
-    reach: roundedUp(Number(slots.values[asked.window.perPage.index]) + 1),
+    // One row more than the page shows whether another page follows.
+    reach: roundedUp(Number(slots.values[listQuery.window.perPage.index]) + 1),
   }
 }

@@ -20,19 +20,19 @@ export const READ: FlyOptions = { kind: 'read' }
 
 type Query = Readonly<Record<string, string>>
 
-/** The way of a list request: text → what it asks for → what exists → one statement. Only the first is done each time. */
+/** Parse, plan and build the statement of a list. Plan and statement are cached per shape of the query. */
 export function listStatement(
   sqlCache: SqlCache,
   query: Query,
   target: TableView,
   listDeps: ListDeps,
   estimate?: number,
-): { asked: ListQuery; statement: Sql } {
+): { listQuery: ListQuery; statement: Sql } {
   const slots = new Slots()
-  const asked = parseList(query, slots, target, estimate)
-  const shape = `list ${JSON.stringify(asked)}`
-  const statement = sqlCache.get(target, shape, () => buildList(planList(asked, target, listDeps), target.schema))
-  return { asked, statement: statement.fill(slots.values) }
+  const listQuery = parseList(query, slots, target, estimate)
+  const shape = `list ${JSON.stringify(listQuery)}`
+  const statement = sqlCache.get(target, shape, () => buildList(planList(listQuery, target, listDeps), target.schema))
+  return { listQuery, statement: statement.fill(slots.values) }
 }
 
 export type ListReader = {
@@ -50,17 +50,17 @@ export async function listRows(reader: ListReader, call: Call, target: TableView
   const parse = (slots: Slots, estimate?: number): ListQuery =>
     isByCursor ? parseCursor(query, slots, target, cursors, estimate) : parseList(query, slots, target, estimate)
   const estimate = query['total'] === 'estimate' ? await estimatedRows(db, call, target, parse, listDeps) : undefined
-  const { asked, statement } = isByCursor
+  const { listQuery, statement } = isByCursor
     ? cursorStatement(reader, query, target, estimate)
     : listStatement(sqlCache, query, target, listDeps, estimate)
   const signal = call.cancelSignal
-  const options: FlyOptions = mayBeSlow(asked) ? { ...SLOW, signal } : { ...READ, signal }
+  const options: FlyOptions = mayBeSlow(listQuery) ? { ...SLOW, signal } : { ...READ, signal }
   const explain = (error: unknown): never => {
-    throw explainList(error, asked)
+    throw explainList(error, listQuery)
   }
   if (!isByCursor) return (await db.fly(call.who, statement, { ...options, as: 'bytes' }).catch(explain)) ?? ''
   const text = await db.fly(call.who, statement, options).catch(explain)
-  return withCursor(text ?? '', (keys) => cursors.seal(keys, target, planOrder(asked.sort, target)))
+  return withCursor(text ?? '', (keys) => cursors.seal(keys, target, planOrder(listQuery.sort, target)))
 }
 
 /** Aggregates of groups of rows, as the JSON text of the answer. */
@@ -70,22 +70,22 @@ export async function listAggregates(
   target: TableView,
 ): Promise<string> {
   const slots = new Slots()
-  const asked = parseAggregate(call.query, slots, target)
-  const shape = `aggregate ${JSON.stringify(asked)}`
-  const statement = sqlCache.get(target, shape, () => buildAggregate(asked, planList(asked, target, listDeps), target))
+  const query = parseAggregate(call.query, slots, target)
+  const shape = `aggregate ${JSON.stringify(query)}`
+  const statement = sqlCache.get(target, shape, () => buildAggregate(query, planList(query, target, listDeps), target))
   const options = { ...SLOW, signal: call.cancelSignal }
   const text = await db.fly(call.who, statement.fill(slots.values), options).catch((error: unknown) => {
-    throw explainAggregate(explainList(error, asked))
+    throw explainAggregate(explainList(error, query))
   })
   return text ?? ''
 }
 
 function cursorStatement({ sqlCache, listDeps, cursors }: ListReader, query: Query, target: TableView, estimate?: number) {
   const slots = new Slots()
-  const asked = parseCursor(query, slots, target, cursors, estimate)
-  const shape = `cursor ${JSON.stringify(asked)}`
-  const build = (): Sql => buildCursorPage(planList(asked, target, listDeps), asked, target.schema)
-  return { asked, statement: sqlCache.get(target, shape, build).fill(slots.values) }
+  const listQuery = parseCursor(query, slots, target, cursors, estimate)
+  const shape = `cursor ${JSON.stringify(listQuery)}`
+  const build = (): Sql => buildCursorPage(planList(listQuery, target, listDeps), listQuery, target.schema)
+  return { listQuery, statement: sqlCache.get(target, shape, build).fill(slots.values) }
 }
 
 /** See buildCursorPage. */
@@ -95,14 +95,14 @@ function withCursor(text: string, seal: (keys: string) => string): string {
   return `${text.slice(end + 1)},"nextCursor":${next}}`
 }
 
-/** The same for one record; `key` holds one text per primary-key column. */
+/** The statement of one record; `key` holds one text per primary-key column. */
 export function readStatement(sqlCache: SqlCache, query: Query, key: readonly string[], target: TableView): Sql {
-  const asked = parseRow(query)
-  const shape = `read ${JSON.stringify(asked)}`
-  return sqlCache.get(target, shape, () => buildRead(planRow(asked, target), target.schema)).fill(key)
+  const rowQuery = parseRow(query)
+  const shape = `read ${JSON.stringify(rowQuery)}`
+  return sqlCache.get(target, shape, () => buildRead(planRow(rowQuery, target), target.schema)).fill(key)
 }
 
-/** What looks at many rows keeps out of the way of what looks at few. */
+/** Lists that read many rows run apart from those that read few. */
 const mayBeSlow = ({ search, facets, regions, distance }: ListQuery): boolean =>
   search !== undefined || facets.length > 0 || regions.length > 0 || distance !== undefined
 

@@ -9,7 +9,7 @@ import { type DistanceKey, parseDistance, parseRegions, type RegionFilter } from
 
 type Query = Readonly<Record<string, string>>
 
-/** What a read asks for, in the client's own names. */
+/** The parsed query of a read, with the client's names. */
 export type RowQuery = {
   /** undefined = all columns. */
   readonly fields: readonly string[] | undefined
@@ -19,7 +19,7 @@ export type RowQuery = {
 
 export type SortKey = { readonly name: string; readonly descending: boolean }
 
-/** What a list asks for, with slots in place of its values: all lists of one shape have the same. */
+/** The parsed query of a list. Values are in slots, so that all lists of one shape are equal. */
 export type ListQuery = RowQuery & {
   readonly filter: Filter | undefined
   readonly sort: readonly SortKey[]
@@ -27,18 +27,18 @@ export type ListQuery = RowQuery & {
   readonly skipTotal: boolean
   readonly search: SearchQuery | undefined
   readonly facets: readonly string[]
-  /** The total as the planner guesses it, instead of counting. */
+  /** The planner's estimate of the total, used instead of counting. */
   readonly estimate: Slot | undefined
   readonly regions: readonly RegionFilter[]
   readonly distance: DistanceKey | undefined
 }
 
-/** Which of the rows, in their order. */
+/** The requested part of the ordered rows. */
 export type PageWindow = {
   readonly page: Slot
   readonly perPage: Slot
   readonly offset: Slot
-  /** No row beyond this one is wanted: the end of the window, rounded up, so that few sizes make few statements. */
+  /** The end of the window, rounded up so that there are few different statements. */
   readonly reach: number
 }
 
@@ -86,7 +86,7 @@ function parseWindow(query: Query, slots: Slots): PageWindow {
 
 export function parseSort(text: string | undefined): readonly SortKey[] {
   if (!text) return NOTHING
-  // An unencoded plus arrives as a space, which is trimmed away: ascending either way.
+  // An unencoded plus arrives as a space, which is trimmed; both mean ascending.
   const keys = names(text).map((name) => ({ name: name.replace(/^[+-]\s*/, ''), descending: name.startsWith('-') }))
   if (keys.length > MAX_SORT) throw badRequest('too many sort fields', 'invalid_sort')
   return keys

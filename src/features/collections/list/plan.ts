@@ -13,7 +13,7 @@ import { planSearch } from './stages/search/plan.ts'
 import { planDistance, planRegion } from './stages/spatial/plan.ts'
 import type { ListDeps, Stage } from './stages/stage.ts'
 
-/** Which columns and relations one JSON object shows. */
+/** The columns and relations of one JSON object. */
 export type Shape = {
   readonly table: Table
   readonly columns: readonly Column[]
@@ -35,7 +35,7 @@ export type ListPlan = {
   readonly skipTotal: boolean
   readonly estimate: Slot | undefined
   readonly stages: readonly Stage[]
-  /** All columns that a stage may carry along. */
+  /** All columns that the caller may read; stages may use them. */
   readonly readable: readonly Column[]
   readonly isNarrow: boolean
 }
@@ -55,7 +55,7 @@ export function planList(query: ListQuery, target: TableView, listDeps: ListDeps
   }
 }
 
-/** A filter, a search or a policy may keep rows of the table from the list. */
+/** A filter, a search or a policy may exclude rows of the table. */
 export const isNarrow = ({ filter, search, regions }: ListQuery, { table, viewer }: TableView): boolean =>
   filter !== undefined || search !== undefined || regions.length > 0 || hidesRows(table, viewer.role)
 
@@ -78,7 +78,7 @@ export function planRow({ fields, expand }: RowQuery, target: TableView): Shape 
   return { table, columns: columns ?? all, expand: planExpand(expand, target) }
 }
 
-/** Paths that begin with the same relation become one expansion with several branches. */
+/** Merges paths that begin with the same relation into one expansion. */
 function planExpand(paths: RowQuery['expand'], { schema, table, viewer }: TableView): Expansion[] {
   const branches = new Map<string, { step: RelationStep; deeper: (readonly string[])[] }>()
   for (const [name = '', ...rest] of paths) {
@@ -104,12 +104,12 @@ function planExpand(paths: RowQuery['expand'], { schema, table, viewer }: TableV
 
 export function planOrder(sort: readonly SortKey[], target: TableView): Order[] {
   const { table, viewer } = target
-  const asked = sort.map(({ name, descending }) => {
+  const keys = sort.map(({ name, descending }) => {
     const column = columnFor(table, name, viewer.role)
     if (!column) throw badRequest(`unknown column "${name}" in sort parameter`, 'unknown_column')
     if (!isSortable(column))
       throw badRequest(`unsupported sort column "${name}" with type "${column.type}"`, 'invalid_sort')
     return { column, descending }
   })
-  return orderWithKey(asked, target)
+  return orderWithKey(keys, target)
 }

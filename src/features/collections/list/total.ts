@@ -7,15 +7,15 @@ import type { ListQuery } from './parse.ts'
 import { planList } from './plan.ts'
 import type { ListDeps } from './stages/stage.ts'
 
-/** Fewer rows than this are counted. */
+/** Below this many rows the total is counted. */
 const WORTH_GUESSING = 1000
 
 const wasAnalysed = (target: TableView): Sql =>
   sql`select reltuples >= 0 from pg_catalog.pg_class where oid = ${target.table.oid}::pg_catalog.oid`
 
 /**
- * How many rows the planner expects of a list, read from its plan without running it. Undefined where counting is cheap,
- * or where the planner knows nothing of the table.
+ * The number of rows that the planner expects, from EXPLAIN. Undefined if counting is cheap or the table was never
+ * analysed.
  */
 export async function estimatedRows(
   db: Db,
@@ -25,8 +25,8 @@ export async function estimatedRows(
   listDeps: ListDeps,
 ): Promise<number | undefined> {
   const slots = new Slots()
-  const asked = parse(slots)
-  const explain = buildExplain(planList(asked, target, listDeps)).fill(slots.values)
+  const listQuery = parse(slots)
+  const explain = buildExplain(planList(listQuery, target, listDeps)).fill(slots.values)
   const options = { kind: 'read', signal: call.cancelSignal } as const
   const [analysed, plan] = await db.fly(call.who, [wasAnalysed(target), explain], options)
   const [{ Plan: root } = { Plan: undefined }] = JSON.parse(plan ?? '[]') as { Plan?: { 'Plan Rows': number } }[]

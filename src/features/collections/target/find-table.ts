@@ -19,7 +19,7 @@ function locate(schema: Schema, name: string, viewer: Viewer): TableView | undef
 }
 
 /** Runs `work` on the table called `name`. If it is missing or has changed, the schema is read again and `work` retried. */
-export async function atTable<T>(
+export async function onTable<T>(
   cache: SchemaCache,
   name: string,
   who: Identity,

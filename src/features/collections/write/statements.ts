@@ -6,10 +6,10 @@ import { Slots, type Sql } from '../../../db/sql.ts'
 import { buildCreate, buildDelete, buildUpdate } from './build.ts'
 
 /** One write of a request: the columns it names, its JSON text, and the appender that logs it. */
-export type Written = { readonly columns: readonly Column[]; readonly body: string; readonly log: Appender }
+export type RowInput = { readonly columns: readonly Column[]; readonly body: string; readonly log: Appender }
 
 /** Statements are built once per set of columns; the body, the key and the identity are values. */
-export function createStatement(sqlCache: SqlCache, target: TableView, { columns, body, log }: Written): Sql {
+export function createStatement(sqlCache: SqlCache, target: TableView, { columns, body, log }: RowInput): Sql {
   const slots = new Slots()
   const write = { columns, body: slots.put(body), log: log.within(slots) }
   return sqlCache.get(target, `create ${shapeOf(columns)}`, () => buildCreate(target, write)).fill(slots.values)
@@ -20,7 +20,7 @@ export function updateStatement(
   sqlCache: SqlCache,
   target: TableView,
   key: readonly string[],
-  { columns, body, log }: Written,
+  { columns, body, log }: RowInput,
 ): Sql {
   const slots = new Slots()
   const keys = key.map((part) => slots.put(part))

@@ -88,7 +88,7 @@ export const explainUpsert = (error: AppError): AppError =>
     : error
 
 /** The result of the statements of one row. */
-export function upserted(texts: readonly (string | null)[]): { status: number; text: string } {
+export function upsertResult(texts: readonly (string | null)[]): { status: number; text: string } {
   const text = texts.find((each) => each !== null) ?? ''
   return { status: Number(text.slice(0, 3)), text: text.slice(3) }
 }

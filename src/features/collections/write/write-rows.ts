@@ -11,7 +11,7 @@ import { keyFromPath } from '../target/key.ts'
 import { writtenColumns } from './body.ts'
 import { conflictOf } from './conflict.ts'
 import { explainWrite } from './errors.ts'
-import { explainUpsert, upserted, upsertStatements } from './upsert.ts'
+import { explainUpsert, upsertResult, upsertStatements } from './upsert.ts'
 import { createStatement, deleteStatement, updateStatement } from './statements.ts'
 
 export type WriteDeps = {
@@ -40,7 +40,7 @@ async function upsertRow(deps: WriteDeps, call: Call, target: TableView, columns
   const texts = await write(deps, call, target, statements, columns).catch((error: unknown) => {
     throw error instanceof AppError ? explainUpsert(error) : error
   })
-  const { status, text } = upserted(texts)
+  const { status, text } = upsertResult(texts)
   return jsonText(status, text)
 }
 

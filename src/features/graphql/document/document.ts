@@ -11,15 +11,15 @@ import { LRUCache } from 'lru-cache'
 import { badRequest } from '../../../core/errors.ts'
 import { parseWithinLimits, sizeOf } from './size.ts'
 
-/** After all fragments are put in their places, whatever the configured limits. */
+/** After fragments are expanded, whatever the configured limits. */
 const MAX_FIELDS = 20_000
-/** The same for what is asked of the schema; what tools ask has 240. */
+/** The same for introspection; the usual queries of tools have 240. */
 const MAX_SCHEMA_FIELDS = 1_000
 const MAX_KEYS = 25_000
-/** In variables, counted wherever the operation uses them; objects cost more than what else they hold. */
+/** In variables, counted at each use. Objects cost more than other values. */
 const MAX_VALUES = 100_000
 const MAX_OBJECTS = 25_000
-/** Validation goes through all that an operation reaches, for each of them. */
+/** Validation visits all that an operation reaches, for each operation. */
 const MAX_NODES_TIMES_OPERATIONS = 500_000
 
 export type Operation = {
@@ -31,11 +31,11 @@ export type ReadDocument = {
   readonly document: DocumentNode
   readonly names: ReadonlySet<string>
   readonly isLarge: boolean
-  /** The type systems in which it is valid. */
+  /** Type systems against which it was found valid. */
   readonly validIn: WeakSet<object>
 }
 
-/** What is asked again and again is read, and found valid, once. A document is many times its text in memory. */
+/** Caches parsed documents. The limits are low because a document takes many times its text in memory. */
 export class Documents {
   readonly #known = new LRUCache<string, ReadDocument>({
     maxSize: 400_000,
@@ -62,12 +62,12 @@ function requireFewOperations({ definitions }: DocumentNode, nodes: number): voi
   }
 }
 
-/** How many values each variable has, those inside of it included. */
+/** The number of values in each variable, at any depth. */
 export type Sizes = ReadonlyMap<string, number>
 
 /**
- * Adds the keys of objects at any depth to the words of the document: a `where` may come as a variable. A sentence about
- * one quotes what it is in.
+ * Counts the values, and adds the keys of objects at any depth to the words of the document, because a `where` may be a
+ * variable.
  */
 export function readVariables(variables: Readonly<Record<string, unknown>>, words: Set<string>): Sizes {
   let [count, objects] = [0, 0]
@@ -113,19 +113,19 @@ export function chooseOperation(document: DocumentNode, name: string | undefined
 type Measure = {
   readonly depth: number
   readonly fields: number
-  /** Fields of the schema, which do not count as those above do. */
+  /** Fields of introspection, which are not counted in `fields`. */
   readonly schemaFields: number
-  /** Everything that stands there, spreads and literals too: how far whoever walks over it goes. */
+  /** All nodes, with spreads and literals: the cost of a traversal. */
   readonly steps: number
-  /** The same for what stands in variables. */
+  /** Values in variables, counted at each use. */
   readonly values: number
 }
 
 const NOTHING: Measure = { depth: 0, fields: 0, schemaFields: 0, steps: 0, values: 0 }
 
 /**
- * How deep and how large an operation is once its fragments are in their places; each fragment is measured once, and one
- * that contains itself is refused. Nothing that expands fragments may run before.
+ * The depth and size of an operation with its fragments expanded. Each fragment is measured once, and one that contains
+ * itself is refused. This must run before anything that expands fragments.
  */
 export function measureCost({ node, fragments }: Operation, sizes: Sizes): Measure {
   const known = new Map<string, Measure | undefined>()
@@ -173,11 +173,11 @@ export function measureCost({ node, fragments }: Operation, sizes: Sizes): Measu
   return ofSet(node.selectionSet)
 }
 
-/** A literal and all that is inside of it. */
-function eachLiteral(value: ValueNode, seen: (literal: ValueNode) => void): void {
-  seen(value)
-  if (value.kind === Kind.LIST) for (const inside of value.values) eachLiteral(inside, seen)
-  if (value.kind === Kind.OBJECT) for (const { value: inside } of value.fields) eachLiteral(inside, seen)
+/** Visits a literal and everything inside of it. */
+function eachLiteral(value: ValueNode, visit: (literal: ValueNode) => void): void {
+  visit(value)
+  if (value.kind === Kind.LIST) for (const inside of value.values) eachLiteral(inside, visit)
+  if (value.kind === Kind.OBJECT) for (const { value: inside } of value.fields) eachLiteral(inside, visit)
 }
 
 function defaultSizes({ variableDefinitions = [] }: OperationDefinitionNode): Sizes {
@@ -194,7 +194,7 @@ export const isIntrospection = ({ name }: FieldNode): boolean => name.value === 
 
 export type Limits = { max_depth: number; max_complexity: number }
 
-/** Zero is no limit of the operator's. */
+/** A configured limit of zero means none. */
 export function requireWithinLimits({ depth, fields, schemaFields, steps, values }: Measure, limits: Limits): void {
   if (limits.max_depth > 0 && depth > limits.max_depth) {
     throw badRequest(`query depth ${depth} exceeds limit ${limits.max_depth}`, 'query_too_complex')
@@ -204,7 +204,7 @@ export function requireWithinLimits({ depth, fields, schemaFields, steps, values
   if (schemaFields > MAX_SCHEMA_FIELDS) {
     throw badRequest(`introspection of ${schemaFields} fields exceeds limit ${MAX_SCHEMA_FIELDS}`, 'query_too_complex')
   }
-  // Fragments of nothing but fragments have no fields.
+  // Fragments may contain only fragments and so have no fields.
   if (steps > 2 * MAX_FIELDS)
     throw badRequest(`query complexity ${steps} exceeds limit ${2 * MAX_FIELDS}`, 'query_too_complex')
   if (values > MAX_VALUES)

@@ -2,28 +2,28 @@ import { type ASTNode, type DocumentNode, Kind, parse } from 'graphql'
 import { badRequest } from '../../../core/errors.ts'
 
 const MAX_TOKENS = 20_000
-/** The parser reads comments without counting them. */
+/** The parser does not count comments as tokens. */
 const MAX_COMMENT_SIGNS = 20_000
 const MAX_LEVELS = 200
-/** One object has no more than PostgreSQL has columns for, which is 1,664. */
+/** PostgreSQL returns at most 1,664 columns, and each key of an object is one. */
 const MAX_ALIASES = 2_000
 const MAX_FRAGMENTS = 500
-/** Different ones: validation takes longest over those it has never seen. */
+/** Different names: validation is slowest for unknown ones. */
 const MAX_NAMES = 5_000
-/** PostgreSQL's own have 63; types and variables may be called a little longer. */
+/** PostgreSQL's names have at most 63 bytes; those of types and variables may be longer. */
 const MAX_NAME = 1_000
-/** What people write has fewer of each. */
+/** Documents written by people are smaller. */
 const LARGE = { nodes: 1_500, levels: 50, characters: 20_000 }
 
 const tooMany = (max: number, what: string) => badRequest(`document has more than ${max} ${what}`, 'query_too_complex')
 
-/** Stops at the token that is too many. */
+/** Parses a document and stops at the first token over the limit. */
 export function parseWithinLimits(text: string): DocumentNode {
   if (hasMore(text, '#', MAX_COMMENT_SIGNS)) throw tooMany(MAX_COMMENT_SIGNS, 'comments')
   try {
     return parse(text, { noLocation: true, maxTokens: MAX_TOKENS })
   } catch (error) {
-    // The parser calls itself at each level, and the stack has no room for as many levels as there may be tokens.
+    // The parser is recursive, and MAX_TOKENS allows more levels than the stack.
     throw error instanceof RangeError ? tooMany(MAX_LEVELS, 'levels') : error
   }
 }
@@ -38,14 +38,14 @@ function hasMore(text: string, sign: string, max: number): boolean {
 }
 
 export type Size = {
-  /** Without those of names. */
+  /** Without name nodes. */
   readonly nodes: number
-  /** Every name: what is not among them the document cannot be about. */
+  /** All names; the document can only use tables among them. */
   readonly names: ReadonlySet<string>
   readonly isLarge: boolean
 }
 
-/** Counts what a document consists of, and refuses the first thing that is too many. */
+/** Counts the parts of a document and refuses it at the first limit exceeded. */
 export function sizeOf(document: DocumentNode, text: string): Size {
   const names = new Set<string>()
   let [nodes, deepest, aliases, fragments] = [0, 0, 0, 0]

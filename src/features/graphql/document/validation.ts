@@ -18,11 +18,11 @@ import {
 
 export type ValidationOptions = { readonly maxErrors: number; readonly hideSuggestions: boolean }
 
-/** Merging fields is checked where they are merged: the rule compares every field with every other. */
+/** selectionOf() checks whether fields can be merged; the rule would compare every field with every other. */
 const RULES = specifiedRules.filter((rule) => rule !== OverlappingFieldsCanBeMergedRule)
 
-/** Where the nodes that rules look at are: not in names, which most nodes have and all of the time would be spent on. */
-const WHERE_TO_LOOK: ASTVisitorKeyMap = {
+/** The keys that lead to nodes with rules. Names have none, and visiting them would take most of the time. */
+const VISITED_KEYS: ASTVisitorKeyMap = {
   Document: ['definitions'],
   OperationDefinition: ['variableDefinitions', 'directives', 'selectionSet'],
   FragmentDefinition: ['typeCondition', 'directives', 'selectionSet'],
@@ -41,8 +41,8 @@ const WHERE_TO_LOOK: ASTVisitorKeyMap = {
 }
 
 /**
- * The library's rules. Its own way of running them asks every rule about every node, which is most of the time that a large
- * document takes; here a node goes to the rules that look at its kind.
+ * Runs the library's rules. The library calls every rule for every node, which takes most of the time of a large document;
+ * here a node goes only to the rules for its kind.
  */
 export function validationErrors(
   schema: GraphQLSchema,
@@ -51,13 +51,13 @@ export function validationErrors(
 ): readonly GraphQLError[] {
   const errors: GraphQLError[] = []
   const types = new TypeInfo(schema)
-  const found = (error: GraphQLError): void => {
+  const onError = (error: GraphQLError): void => {
     errors.push(error)
     if (errors.length >= maxErrors) throw new EnoughErrors()
   }
-  const context = new Context(schema, document, types, found, hideSuggestions)
+  const context = new Context(schema, document, types, onError, hideSuggestions)
   try {
-    visit(document, visitWithTypeInfo(types, together(RULES.map((rule) => rule(context)))), WHERE_TO_LOOK)
+    visit(document, visitWithTypeInfo(types, parallelVisitor(RULES.map((rule) => rule(context)))), VISITED_KEYS)
   } catch (error) {
     if (!(error instanceof EnoughErrors)) throw error
   }
@@ -68,7 +68,7 @@ class EnoughErrors extends Error {}
 
 type VariableUsage = ReturnType<ValidationContext['getVariableUsages']>[number]
 
-/** As the library's, which looks for variables in names too. */
+/** Finds variables without visiting names, which the library does too. */
 class Context extends ValidationContext {
   readonly #usages = new Map<ASTNode, readonly VariableUsage[]>()
 
@@ -77,14 +77,14 @@ class Context extends ValidationContext {
     if (known) return known
     const usages: VariableUsage[] = []
     const types = new TypeInfo(this.getSchema())
-    const look: ASTVisitor = {
+    const visitor: ASTVisitor = {
       VariableDefinition: () => false,
       Variable: (variable) => {
         const [type, defaultValue] = [types.getInputType(), types.getDefaultValue()]
         usages.push({ node: variable, type, defaultValue, parentType: types.getParentInputType() })
       },
     }
-    visit(node, visitWithTypeInfo(types, look), WHERE_TO_LOOK)
+    visit(node, visitWithTypeInfo(types, visitor), VISITED_KEYS)
     this.#usages.set(node, usages)
     return usages
   }
@@ -93,11 +93,11 @@ class Context extends ValidationContext {
 type Handler = { readonly rule: number; readonly call: (...args: unknown[]) => unknown }
 type Handlers = { readonly enter: readonly Handler[]; readonly leave: readonly Handler[] }
 
-/** Rules side by side; one that answers `false` does not see what is inside that node. */
-function together(rules: readonly ASTVisitor[]): ASTVisitor {
+/** Runs rules in parallel. A rule that returns `false` skips the inside of that node. */
+function parallelVisitor(rules: readonly ASTVisitor[]): ASTVisitor {
   const byKind = new Map<Kind, Handlers>()
   const isSkipping = rules.map(() => false)
-  /** Whose inside which rules do not see. */
+  /** The rules that skip the inside of a node. */
   const skipped = new Map<ASTNode, number[]>()
   const handlersOf = (kind: Kind): Handlers => {
     const known = byKind.get(kind) ?? handlersFor(rules, kind)

@@ -17,9 +17,9 @@ import {
 export type Variables = Readonly<Record<string, unknown>>
 
 /**
- * Values of variables as their types read them (GraphQL specification, section 6.1.2). The library looks for every field
- * that an input object could have, which makes a megabyte of small objects a second; this goes through what is there,
- * and asks the library for the words when something does not fit.
+ * Coerces variables (GraphQL specification, section 6.1.2). The library iterates over all possible fields of an input
+ * object, which takes a second for a megabyte of small objects. This iterates over the given fields, and calls the library
+ * only for the message of an error.
  */
 export function coerceVariables(
   { schema }: { schema: GraphQLSchema },
@@ -63,7 +63,7 @@ class Reader {
       const value: unknown = type.parseValue(given)
       if (value !== undefined) return value
     } catch {
-      // Said by the library below.
+      // #refuse() gets the message from the library.
     }
     return this.#refuse(given, type)
   }
@@ -77,7 +77,7 @@ class Reader {
       if (!field) return this.#refuse({ [name]: value }, type)
       coerced[name] = this.#inside(name, value, field.type)
     }
-    for (const field of whatMustBe(type)) {
+    for (const field of fieldsToFill(type)) {
       if (Object.hasOwn(coerced, field.name)) continue
       if (isRequiredInputField(field)) return this.#refuse(given, type)
       coerced[field.name] = field.defaultValue
@@ -92,22 +92,22 @@ class Reader {
     return coerced
   }
 
-  /** An unknown field is the last that the library finds. */
+  /** The last error counts: the library reports unknown fields after missing ones. */
   #refuse(given: unknown, type: GraphQLInputType): never {
-    let said = 'does not fit its type'
-    const heard = (_: unknown, __: unknown, error: GraphQLError): void => {
-      said = error.message
+    let message = 'does not fit its type'
+    const onError = (_: unknown, __: unknown, error: GraphQLError): void => {
+      message = error.message
     }
-    coerceInputValue(given, type, heard, this.#hideSuggestions)
+    coerceInputValue(given, type, onError, this.#hideSuggestions)
     const path = this.#path.map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`)).join('')
-    throw new GraphQLError(`Variable "$${this.#variable}" got an invalid value at "${this.#variable}${path}"; ${said}`)
+    throw new GraphQLError(`Variable "$${this.#variable}" got an invalid value at "${this.#variable}${path}"; ${message}`)
   }
 }
 
 type Field = ReturnType<GraphQLInputObjectType['getFields']>[string]
 
-/** Fields that are there whether they were given or not. */
-function whatMustBe(type: GraphQLInputObjectType): readonly Field[] {
+/** Fields that are required or have a default. */
+function fieldsToFill(type: GraphQLInputObjectType): readonly Field[] {
   const known = required.get(type)
   if (known) return known
   const found = Object.values(type.getFields()).filter(

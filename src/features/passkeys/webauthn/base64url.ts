@@ -1,4 +1,4 @@
-/** RFC 4648 §5 without padding, in the one spelling that its bytes have. */
+/** RFC 4648 §5 without padding, in its canonical encoding. */
 export const isBase64Url = (text: unknown, maxBytes: number): text is string =>
   typeof text === 'string' &&
   text !== '' &&

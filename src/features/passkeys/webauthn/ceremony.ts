@@ -2,11 +2,11 @@ import { ALGORITHMS, assertSoundKey } from './public-key.ts'
 import type { RelyingParty } from './relying-party.ts'
 import { type Assertion, type Attestation, MAX_CREDENTIAL_ID } from './response.ts'
 
-/** Loaded by the first ceremony: most servers start without one. */
+/** Loaded on first use, because many servers have no passkeys. */
 const library = () => import('@simplewebauthn/server')
 const helpers = () => import('@simplewebauthn/server/helpers')
 
-/** Before a transaction that verifies, which would hold its locks for the second that loading may take. */
+/** Loads the library; called before a transaction, which would otherwise hold its locks while loading. */
 export async function ready(): Promise<void> {
   await Promise.all([library(), helpers()])
 }
@@ -32,7 +32,7 @@ export async function verifyAttestation(
       supportedAlgorithmIDs: [...ALGORITHMS],
     })
     const made = registrationInfo?.credential
-    // The library takes the id from the authenticator and never compares it with the one the client names.
+    // The library does not compare the authenticator's id with the one that the client names.
     if (!made || made.id !== response.id || Buffer.from(made.id, 'base64url').length > MAX_CREDENTIAL_ID)
       return undefined
     assertSoundKey(cbor.decodeCredentialPublicKey(made.publicKey) as unknown as ReadonlyMap<number, unknown>)
@@ -56,7 +56,7 @@ export async function verifyAssertion(
     /** COSE_Key, base64url. */
     publicKey: string
     userHandle: string
-    /** `required`: the authenticator must say whose credential it is, because the request did not. */
+    /** `required` if the request named no user, so that the authenticator must. */
     userHandlePresence: 'required' | 'optional'
     userVerification: 'required' | 'preferred'
   },
@@ -73,7 +73,7 @@ export async function verifyAssertion(
       expectedOrigin: [...rp.origins],
       expectedRPID: rp.id,
       requireUserVerification: expected.userVerification === 'required',
-      // Counters are compared where they are stored, together with spending the challenge; 0 passes every counter here.
+      // The counter is compared in SQL when the challenge is spent; 0 disables the library's check.
       credential: {
         id: response.id,
         publicKey: new Uint8Array(Buffer.from(expected.publicKey, 'base64url')),
@@ -86,15 +86,15 @@ export async function verifyAssertion(
   }
 }
 
-/** The library accepts what a page in a frame of another origin was given. */
+/** Refuses responses from cross-origin frames, which the library accepts. */
 function refuseForeignFrames(clientDataJSON: string): void {
   const clientData = JSON.parse(Buffer.from(clientDataJSON, 'base64url').toString('utf8')) as Record<string, unknown>
   if (clientData['crossOrigin'] === true || clientData['topOrigin'] !== undefined) throw new Error('cross-origin')
 }
 
 /**
- * We ask for no attestation, so a client sends none, or one by the credential's own key. Certificates are never looked
- * into, since the library may follow addresses in them; nor may anything stand behind the object.
+ * Accepts no attestation or self attestation only, since none is requested. Certificates are refused, because the
+ * library may fetch URLs in them; so are bytes after the object.
  */
 function refuseForeignStatements(cbor: Awaited<ReturnType<typeof helpers>>, object: Buffer): void {
   const decoded = cbor.decodeAttestationObject(new Uint8Array(object))

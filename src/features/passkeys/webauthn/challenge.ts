@@ -5,16 +5,16 @@ import { ALGORITHMS } from './public-key.ts'
 import type { RelyingParty } from './relying-party.ts'
 import type { NewChallenge } from './sql.ts'
 
-/** How long a challenge can be answered. */
+/** Lifetime of a challenge. */
 const SECONDS = 300
 
 export function newChallenge(kind: NewChallenge['kind']): NewChallenge {
-  // Loads while the user looks for the authenticator. A failure is reported to the call that needs it.
+  // Preloads the library; a failure is reported by the call that needs it.
   ready().catch(() => {})
   return { id: randomUUID(), kind, challenge: randomToken(), seconds: SECONDS }
 }
 
-/** What an authenticator keeps of a user; it says nothing about the person (WebAuthn §14.6.1). */
+/** The user id that an authenticator stores; it reveals nothing about the person (WebAuthn §14.6.1). */
 export const userHandleOf = (userId: string): string =>
   Buffer.from(userId.replaceAll('-', ''), 'hex').toString('base64url')
 
@@ -39,13 +39,13 @@ export const creationOptions = (
   pubKeyCredParams: ALGORITHMS.map((alg) => ({ type: 'public-key', alg })),
   timeout: seconds * 1000,
   excludeCredentials: descriptors(user.existing),
-  // Kept on the authenticator, so that it can be used without typing who one is.
+  // Discoverable, so that the user can sign in without typing an address.
   authenticatorSelection: { residentKey: 'required', requireResidentKey: true, userVerification: 'preferred' },
   attestation: 'none',
   extensions: { credProps: true },
 })
 
-/** A challenge as the API shows it; without a list any credential of this server will do. */
+/** A challenge as the API shows it; without a list any credential of this server is accepted. */
 export const requestOptions = (
   rp: RelyingParty,
   { id, challenge, seconds }: NewChallenge,

@@ -1,20 +1,20 @@
 import { hkdfSync } from 'node:crypto'
 import { hmacSha256 } from '../../../core/secret.ts'
 
-/** No server has more passkeys than this. */
+/** Upper bound of the number of passkeys. */
 const MOST_PASSKEYS = 1e9
-/** Of random numbers, far more than it takes to get there. */
+/** Random numbers, far more than are needed to reach MOST_PASSKEYS. */
 const DRAWS = 64
-/** While there is no passkey nothing is to be hidden; most browsers on a desk make ids of this size. */
+/** The usual id length, for while there is no passkey to imitate. */
 const USUAL_BYTES = 32
 
 /**
- * The passkey of an address that has none: an id that no account has, as long as one that an account has. It depends on nothing but
- * the address, a key of the server, and which passkeys there are.
+ * A fake passkey for an address without one: an unused id with the length of an existing one. It depends only on the
+ * address, a key of the server, and the existing passkeys.
  */
 export class Decoy {
   /**
-   * The passkeys that may lend it their length, numbered in the order of their enrolment: the latest that is there does.
+   * Numbers of passkeys, in order of enrolment, whose length it may copy; the latest one that exists is used.
    * The numbers are the record times of a sequence of random numbers, and of `n` things each is the latest record with
    * the same probability. So lengths are as frequent among decoys as they are among first passkeys, yet a decoy changes only
    * when a record is enrolled: about ln(n) times in all, most of them without a change of length.

@@ -1,16 +1,16 @@
 import { createPublicKey, generateKeyPairSync, type JsonWebKey } from 'node:crypto'
 
-/** COSE algorithms we offer, the ones every authenticator has: EdDSA, ES256, RS256. */
+/** Offered COSE algorithms, which cover all authenticators: EdDSA, ES256, RS256. */
 export const ALGORITHMS: readonly number[] = [-8, -7, -257]
 
 // RFC 9052 §7, RFC 9053 §7, RFC 8230 §4.
 const [KTY, ALG] = [1, 3]
 const [OKP, EC2, RSA] = [1, 2, 3]
 const [ED25519, P256] = [6, 1]
-/** Shorter ones can be factored; longer ones are a way to keep a processor busy. */
+/** Shorter keys can be factored; longer ones waste CPU time. */
 const RSA_BYTES = { min: 256, max: 512 }
 
-/** Throws unless a COSE_Key is a whole, sound key of an algorithm we offered: a weak one must not be enrolled at all. */
+/** Throws unless a COSE_Key is a complete, strong key of an offered algorithm. */
 export function assertSoundKey(key: ReadonlyMap<number, unknown>): void {
   createPublicKey({ key: jwkOf(key), format: 'jwk' })
 }
@@ -42,7 +42,7 @@ function modulus(bytes: unknown): string {
   return text(bytes)
 }
 
-/** A COSE_Key without owner: what a credential that does not exist is checked against, to take the same time. */
+/** A random COSE_Key, to verify decoys in the same time as real passkeys. */
 export function makeDecoyKey(): string {
   const { x = '', y = '' } = generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.export({ format: 'jwk' })
   const part = (bytes: string) => [Buffer.from('5820', 'hex'), Buffer.from(bytes, 'base64url')]

@@ -1,11 +1,11 @@
-/** Who asks for passkeys: what authenticators bind them to, and the pages that may use them. */
+/** The WebAuthn relying party: the id that passkeys are bound to, and the origins that may use them. */
 export type RelyingParty = { id: string; name: string; origins: readonly string[] }
 
-/** The host of the public address. It is read anew each time: with port 0 the origin is known only when the server listens. */
+/** The host of the public URL, read on each use because with port 0 it is known only after listening. */
 export const relyingPartyOf = (deps: {
   publicBaseUrl: () => string
   appName: string
-  /** Other pages and applications that may use the passkeys of this server. */
+  /** Additional origins that may use the passkeys of this server. */
   origins: readonly string[]
 }): RelyingParty => {
   const { hostname, origin } = new URL(deps.publicBaseUrl())

@@ -1,6 +1,6 @@
 import { isBase64Url } from './base64url.ts'
 
-/** WebAuthn §5.8.3 of the third level: what an authenticator may have made at most. */
+/** WebAuthn §5.8.3 of the third level: the maximum length of a credential id. */
 export const MAX_CREDENTIAL_ID = 1023
 const MAX_PART = 8192
 const MAX_USER_HANDLE = 64
@@ -22,7 +22,7 @@ export type Assertion = Credential<{
   userHandle?: string
 }>
 
-/** A client's JSON with the fields we look at and no others, or undefined when it cannot be one. */
+/** The fields we use of a client's JSON, or undefined if it is malformed. */
 export function readAttestation(input: unknown): Attestation | undefined {
   const { clientDataJSON, attestationObject, transports } = partsOf(input)
   if (!isBase64Url(clientDataJSON, MAX_PART) || !isBase64Url(attestationObject, MAX_PART)) return undefined
@@ -33,7 +33,7 @@ export function readAssertion(input: unknown): Assertion | undefined {
   const { clientDataJSON, authenticatorData, signature, userHandle } = partsOf(input)
   if (!isBase64Url(clientDataJSON, MAX_PART) || !isBase64Url(authenticatorData, MAX_PART)) return undefined
   if (!isBase64Url(signature, MAX_PART)) return undefined
-  // Authenticators that were given a list of credentials need not say whose they are.
+  // The user handle is optional if the request listed credentials.
   const isSilent = userHandle === undefined || userHandle === null || userHandle === ''
   if (!isSilent && !isBase64Url(userHandle, MAX_USER_HANDLE)) return undefined
   return credential(input, { clientDataJSON, authenticatorData, signature, ...(!isSilent && { userHandle }) })

@@ -18,13 +18,13 @@ export const insertPasskeyChallenge = (c: NewChallenge, userId: string | null): 
 
 export type LoginBegun = {
   ids: string[]
-  /** Of the id that a decoy imitates; null while there is no passkey. */
+  /** Length of the id that a decoy imitates; null while there is no passkey. */
   model_bytes: number | null
 }
 
 /**
- * The same work whether the address is known or not. Answers LoginBegun as JSON. Only the first passkey of an account
- * lends its length: enrolling many does not make decoys look odd.
+ * The same work whether the address is known or not. Returns LoginBegun as JSON. Decoys copy only first
+ * passkeys of accounts, so that enrolling many does not skew their lengths.
  */
 export const insertLoginChallenge = (c: NewChallenge, email: string, models: readonly number[]): Sql => sql`
   with owner as (select id from svc.users where email = ${email}),
@@ -57,7 +57,7 @@ export const mfaChallenge = (id: string, userId: string): Sql => sql`
 
 export type SignIn = { challenge: string; user_id: string | null; public_key: string | null }
 
-/** An open challenge, with the credential if it may answer it. */
+/** An open challenge, with the credential if it matches. */
 export const signInChallenge = (id: string, kind: 'login' | 'discover', credentialId: string): Sql => sql`
   select h.challenge, c.user_id::text, c.public_key
   from svc.webauthn_challenges h left join svc.webauthn_credentials c
@@ -65,8 +65,8 @@ export const signInChallenge = (id: string, kind: 'login' | 'discover', credenti
   where h.id = ${id}::uuid and h.kind = ${kind} and h.spent_at is null and h.expires_at > now()`
 
 /**
- * Spends the challenge, and with it takes note of the counter if it moved on (WebAuthn §7.2 step 22; authenticators that
- * do not count always say 0). Answers {spent, counted}: spent and not counted is a clone.
+ * Spends the challenge, and stores the counter if it increased (WebAuthn §7.2 step 22; authenticators without counter
+ * always send 0). Returns {spent, counted}: spent and not counted means a cloned authenticator.
  */
 export const spendPasskeyChallenge = (
   id: string,
@@ -88,7 +88,7 @@ export type Spent = { spent: boolean; counted: boolean }
 
 // Credentials
 
-/** As the API shows it. */
+/** A passkey as the API shows it. */
 const METADATA: Sql = sql`json_strip_nulls(json_build_object(
   'credential_id', c.credential_id, 'display_name', c.display_name, 'transports', to_json(c.transports),
   'created_at', svc.iso_utc(c.created_at), 'last_used_at', svc.iso_utc(c.last_used_at)))`
@@ -108,7 +108,7 @@ export const publicKeyOf = (userId: string, credentialId: string): Sql => sql`
   select public_key from svc.webauthn_credentials
   where credential_id = ${credentialId} and user_id = ${userId}::uuid`
 
-/** No row when the credential belongs to an account already. */
+/** No row if the credential belongs to an account already. */
 export const insertCredential = (userId: string, displayName: string, c: NewCredential): Sql => sql`
   insert into svc.webauthn_credentials as c (credential_id, user_id, public_key, sign_count, transports, display_name)
   values (${c.id}, ${userId}::uuid, ${c.publicKey}, ${c.signCount}::bigint, ${c.transports}::text[], ${displayName})
@@ -125,7 +125,7 @@ export const deleteCredential = (userId: string, credentialId: string): Sql => s
 export const deleteCredentials = (userId: string): Sql =>
   sql`delete from svc.webauthn_credentials where user_id = ${userId}::uuid`
 
-/** All that a user has of passkeys, for the moment the owner of the address takes the account over. */
+/** All passkeys of a user, for when the owner of the address takes over the account. */
 export const dropPasskeys = (userId: string): Sql => sql`
   with challenges as (delete from svc.webauthn_challenges where user_id = ${userId}::uuid) ${deleteCredentials(userId)}`
 

@@ -2,8 +2,8 @@ import type { Outgoing } from '../../../http/out/outgoing.ts'
 import { fetchJson, foreignToken, isObject, type ProviderConfig, providerFailed } from './provider.ts'
 
 /**
- * A token given to another application must not sign its user in here (the "confused deputy"). Providers name the
- * client a token belongs to in different places; every one that is there must name us.
+ * A token given to another application must not sign its user in here (the "confused deputy"). Providers put
+ * the client of a token into different claims; each claim that is present must name us.
  */
 export function requireAudience(clientId: string, claims: Readonly<Record<string, unknown>>): void {
   const named = [claims['azp'], claims['client_id']].filter((value) => typeof value === 'string')
@@ -31,30 +31,30 @@ export function jwtClaims(accessToken: string): Readonly<Record<string, unknown>
 
 type TokenCheck = { outgoing: Outgoing; config: ProviderConfig; accessToken: string; builtIn: boolean }
 
-/** Google has the audience of a token at an endpoint beside its token endpoint. */
-export async function requireAudienceAtGoogle(asked: TokenCheck & { tokenUrl: string }): Promise<void> {
-  const url = new URL('tokeninfo', asked.tokenUrl)
-  url.searchParams.set('access_token', asked.accessToken)
-  const { status, body } = await fetchJson(asked.outgoing, { method: 'GET', url: url.href })
-  if (status === 200 && isObject(body)) requireAudience(asked.config.client_id, body)
-  else if (asked.builtIn) throw status === 400 ? foreignToken() : providerFailed()
+/** Google's tokeninfo endpoint returns the audience of a token. */
+export async function requireAudienceAtGoogle(check: TokenCheck & { tokenUrl: string }): Promise<void> {
+  const url = new URL('tokeninfo', check.tokenUrl)
+  url.searchParams.set('access_token', check.accessToken)
+  const { status, body } = await fetchJson(check.outgoing, { method: 'GET', url: url.href })
+  if (status === 200 && isObject(body)) requireAudience(check.config.client_id, body)
+  else if (check.builtIn) throw status === 400 ? foreignToken() : providerFailed()
 }
 
-/** GitHub's "check a token" knows only tokens of the application that asks. */
-export async function requireAudienceAtGitHub(asked: TokenCheck & { userUrl: string }): Promise<void> {
-  const { client_id, client_secret } = asked.config
-  const { status, body } = await fetchJson(asked.outgoing, {
+/** GitHub's "check a token" accepts only tokens of the calling application. */
+export async function requireAudienceAtGitHub(check: TokenCheck & { userUrl: string }): Promise<void> {
+  const { client_id, client_secret } = check.config
+  const { status, body } = await fetchJson(check.outgoing, {
     method: 'POST',
-    url: new URL(`applications/${encodeURIComponent(client_id)}/token`, asked.userUrl).href,
+    url: new URL(`applications/${encodeURIComponent(client_id)}/token`, check.userUrl).href,
     headers: {
       authorization: `Basic ${Buffer.from(`${client_id}:${client_secret}`).toString('base64')}`,
       'content-type': 'application/json',
     },
-    body: JSON.stringify({ access_token: asked.accessToken }),
+    body: JSON.stringify({ access_token: check.accessToken }),
   })
   if (status === 200) return
-  // Its API always names its documentation in an error; anything else is a server that has no such endpoint.
+  // GitHub's errors always have a documentation_url; other servers have no such endpoint.
   const isGitHub = isObject(body) && typeof body['documentation_url'] === 'string'
   if (isGitHub && (status === 404 || status === 422)) throw foreignToken()
-  if (asked.builtIn || isGitHub) throw providerFailed()
+  if (check.builtIn || isGitHub) throw providerFailed()
 }

@@ -62,7 +62,7 @@ export function createExternalSignIn(deps: Deps) {
     return user
   }
 
-  /** The account this profile signs in to: known by provider and subject, else by a vouched address, else new. */
+  /** The account this profile signs in to: found by provider and subject, else by a verified address, else new. */
   async function accountOf(tx: Tx, profile: Profile): Promise<{ id: string; changed: boolean }> {
     const { email, emailVerified } = profile
     const known = await byIdentity(tx, profile)
@@ -83,7 +83,7 @@ export function createExternalSignIn(deps: Deps) {
         const account = await accountOf(tx, profile)
         return { account, response: await deps.startSession(account.id, ['oauth'], device).open(tx, providerFailed) }
       })
-    // Two first sign-ins at once: the loser finds the winner's account at its second attempt.
+    // Of two concurrent first sign-ins one fails, and finds the other's account on its second attempt.
     const first = await attempt().catch((error) => {
       if (hasStatus(error, 409) && error.message !== EMAIL_TAKEN) return undefined
       throw error
@@ -94,7 +94,7 @@ export function createExternalSignIn(deps: Deps) {
   }
 
   return {
-    /** The address of the provider's sign-in page, and the cookie that the browser has to bring back. */
+    /** The URL of the provider's sign-in page, and the cookie that the callback must present. */
     async start(
       name: string,
       redirectTo: string | undefined,
@@ -110,7 +110,7 @@ export function createExternalSignIn(deps: Deps) {
       return { url, cookie: browserCookie(browser, base, STATE_SECONDS) }
     },
 
-    /** `returnTo` is empty when there is no place to go back to. */
+    /** `returnTo` is empty if there is no URL to return to. */
     async finish(
       name: string,
       query: Readonly<Record<string, string>>,

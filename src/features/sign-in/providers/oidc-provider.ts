@@ -3,8 +3,8 @@ import type { Outgoing } from '../../../http/out/outgoing.ts'
 import { jwtClaims, requireAudience, requireAudienceAtGoogle } from './audience.ts'
 import { type Profile, profileOf } from './profile.ts'
 import {
-  fetchJson,
   authorizeAddress,
+  fetchJson,
   foreignToken,
   isObject,
   MAX_PROVIDER_BYTES,
@@ -17,26 +17,26 @@ import {
 
 const DISCOVERY_MS = 3_600_000
 
-/** What the provider answered is well-formed HTTP, but its ID token or parameters do not hold. */
+/** Library errors for a valid HTTP response with an invalid ID token or parameters. */
 const BAD_ANSWER = /^OAUTH_(JWT_|KEY_SELECTION|INVALID_RESPONSE|JSON_ATTRIBUTE|UNSUPPORTED_OPERATION)/
 
 /** Any OpenID Connect issuer, by discovery; state, nonce, PKCE, issuer, audience and signature are all checked. */
 export function oidcProvider(
   { outgoing, name, config }: ProviderContext,
-  /** Known without asking, so that a sign-in can begin while the provider cannot be reached from here. */
+  /** Configured, so that a sign-in can begin while the provider's discovery is unreachable. */
   authorizeEndpoint?: string,
 ): SignInProvider {
-  let discovered: { at: number; known: Promise<Discovery> } | undefined
+  let discovered: { at: number; discovery: Promise<Discovery> } | undefined
 
-  function known(): Promise<Discovery> {
+  function discovery(): Promise<Discovery> {
     if (!discovered || performance.now() - discovered.at > DISCOVERY_MS) {
-      const fresh = { at: performance.now(), known: discover(outgoing, config) }
+      const fresh = { at: performance.now(), discovery: discover(outgoing, config) }
       discovered = fresh
-      fresh.known.catch(() => {
+      fresh.discovery.catch(() => {
         if (discovered === fresh) discovered = undefined
       })
     }
-    return discovered.known
+    return discovered.discovery
   }
 
   async function userinfo({ metadata }: Discovery, accessToken: string) {
@@ -46,16 +46,22 @@ export function oidcProvider(
   }
 
   /** Addresses may be in the ID token or only at the userinfo endpoint (OpenID Connect Core, 5.4). */
-  async function addressOf(known: Discovery, claims: OpenId.IDToken, accessToken: string): Promise<Profile | undefined> {
-    if (claims['email'] !== undefined || !known.metadata.userinfo_endpoint) return profileOf(name, claims)
-    const { status, body } = await userinfo(known, accessToken)
+  async function addressOf(
+    provider: Discovery,
+    claims: OpenId.IDToken,
+    accessToken: string,
+  ): Promise<Profile | undefined> {
+    if (claims['email'] !== undefined || !provider.metadata.userinfo_endpoint) return profileOf(name, claims)
+    const { status, body } = await userinfo(provider, accessToken)
     if (status !== 200 || !isObject(body) || body['sub'] !== claims.sub) throw providerFailed()
     return profileOf(name, { ...body, sub: claims.sub })
   }
 
-  async function requireIntrospected(known: Discovery, accessToken: string): Promise<void> {
-    if (!known.metadata.introspection_endpoint) return
-    const introspected = await known.openid.tokenIntrospection(known.configuration, accessToken).catch(() => undefined)
+  async function requireIntrospected(provider: Discovery, accessToken: string): Promise<void> {
+    if (!provider.metadata.introspection_endpoint) return
+    const introspected = await provider.openid
+      .tokenIntrospection(provider.configuration, accessToken)
+      .catch(() => undefined)
     if (introspected === undefined) return
     if (!introspected.active) throw providerFailed()
     if (introspected.client_id !== undefined && introspected.client_id !== config.client_id) throw foreignToken()
@@ -65,21 +71,21 @@ export function oidcProvider(
     name,
 
     async authorizeUrl(params) {
-      const endpoint = authorizeEndpoint ?? (await known()).metadata.authorization_endpoint
+      const endpoint = authorizeEndpoint ?? (await discovery()).metadata.authorization_endpoint
       if (endpoint === undefined) throw providerFailed()
       return authorizeAddress(endpoint, config, params, { nonce: params.nonce })
     },
 
     async exchange(params, answer) {
-      const found = await known()
+      const provider = await discovery()
       try {
-        const tokens = await found.openid.authorizationCodeGrant(
-          found.configuration,
+        const tokens = await provider.openid.authorizationCodeGrant(
+          provider.configuration,
           new URL(`${params.callbackUrl}?${answer}`),
           { expectedState: params.state, expectedNonce: params.nonce, pkceCodeVerifier: params.codeVerifier },
         )
         const claims = tokens.claims()
-        const profile = claims && (await addressOf(found, claims, tokens.access_token))
+        const profile = claims && (await addressOf(provider, claims, tokens.access_token))
         if (!profile) throw providerFailed()
         return profile
       } catch (error) {
@@ -88,14 +94,14 @@ export function oidcProvider(
     },
 
     async profileOfToken(accessToken) {
-      const found = await known()
-      const { status, body } = await userinfo(found, accessToken)
+      const provider = await discovery()
+      const { status, body } = await userinfo(provider, accessToken)
       if (status !== 200 || !isObject(body)) throw providerFailed()
       requireAudience(config.client_id, body)
       requireAudience(config.client_id, jwtClaims(accessToken))
-      await requireIntrospected(found, accessToken)
-      if (name === 'google' && found.metadata.token_endpoint) {
-        const tokenUrl = found.metadata.token_endpoint
+      await requireIntrospected(provider, accessToken)
+      if (name === 'google' && provider.metadata.token_endpoint) {
+        const tokenUrl = provider.metadata.token_endpoint
         await requireAudienceAtGoogle({
           outgoing,
           config,
@@ -126,20 +132,20 @@ async function discover(outgoing: Outgoing, config: ProviderContext['config']): 
     ],
   }
   try {
-    const found = await openid.discovery(
+    const configuration = await openid.discovery(
       issuer,
       config.client_id,
       config.client_secret,
       secretAuth(openid, config),
       options,
     )
-    return { openid, configuration: found, metadata: found.serverMetadata() }
+    return { openid, configuration, metadata: configuration.serverMetadata() }
   } catch (error) {
     throw providerFailed(error)
   }
 }
 
-/** In the body where that is offered, else by HTTP Basic, the default of RFC 8414. */
+/** In the body if the provider supports it, else by HTTP Basic, the default of RFC 8414. */
 function secretAuth(openid: typeof OpenId, { client_secret }: ProviderContext['config']): OpenId.ClientAuth {
   const [inBody, basic] = [openid.ClientSecretPost(client_secret), openid.ClientSecretBasic(client_secret)]
   return (server, ...rest) => {
@@ -148,7 +154,7 @@ function secretAuth(openid: typeof OpenId, { client_secret }: ProviderContext['c
   }
 }
 
-/** The library's requests take the same guarded way as all others. */
+/** Sends the library's requests through `outgoing`, with its address guard. */
 function fetchThrough(outgoing: Outgoing): OpenId.CustomFetch {
   return async (url, { method, headers, body }) => {
     const text = body === null || body === undefined ? undefined : String(body)
@@ -165,7 +171,7 @@ function fetchThrough(outgoing: Outgoing): OpenId.CustomFetch {
   }
 }
 
-/** The body has been decoded already. */
+/** `outgoing` has decoded the body, so its encoding headers no longer apply. */
 const plain = ({ 'content-encoding': _coding, 'content-length': _length, ...headers }: Record<string, string>) =>
   headers
 

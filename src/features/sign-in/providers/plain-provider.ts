@@ -1,8 +1,8 @@
 import { jwtClaims, requireAudience, requireAudienceAtGitHub, requireAudienceAtGoogle } from './audience.ts'
 import { type Profile, profileOf } from './profile.ts'
 import {
-  fetchJson,
   authorizeAddress,
+  fetchJson,
   isObject,
   type ProviderContext,
   providerFailed,
@@ -13,7 +13,7 @@ export type Endpoints = { authorize: string; token: string; userinfo: string; bu
 
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 
-/** OAuth 2.0 without OpenID Connect: the access token is only good for asking who it belongs to. */
+/** OAuth 2.0 without OpenID Connect: the access token is used only to read the user's profile. */
 export function plainProvider({ outgoing, name, config }: ProviderContext, endpoints: Endpoints): SignInProvider {
   async function whose(accessToken: string): Promise<Profile> {
     const { status, body } = await fetchJson(outgoing, {
@@ -29,7 +29,7 @@ export function plainProvider({ outgoing, name, config }: ProviderContext, endpo
     return profile
   }
 
-  /** The profile shows an address of the user's choice; only this list says which one is primary and verified. */
+  /** The profile shows an address of the user's choice; only this list has the primary, verified one. */
   async function gitHubAddress(accessToken: string): Promise<{ email?: unknown; email_verified: boolean }> {
     const { status, body } = await fetchJson(outgoing, {
       method: 'GET',
@@ -75,9 +75,9 @@ export function plainProvider({ outgoing, name, config }: ProviderContext, endpo
     async profileOfToken(accessToken) {
       const profile = await whose(accessToken)
       requireAudience(config.client_id, jwtClaims(accessToken))
-      const asked = { outgoing, config, accessToken, builtIn: endpoints.builtIn }
-      if (name === 'google') await requireAudienceAtGoogle({ ...asked, tokenUrl: endpoints.token })
-      if (name === 'github') await requireAudienceAtGitHub({ ...asked, userUrl: endpoints.userinfo })
+      const check = { outgoing, config, accessToken, builtIn: endpoints.builtIn }
+      if (name === 'google') await requireAudienceAtGoogle({ ...check, tokenUrl: endpoints.token })
+      if (name === 'github') await requireAudienceAtGitHub({ ...check, userUrl: endpoints.userinfo })
       return profile
     },
   }

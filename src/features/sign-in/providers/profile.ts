@@ -1,6 +1,6 @@
 import { isEmail, normaliseEmail } from '../../../core/contact/email-address.ts'
 
-/** A person as a provider knows them. The subject is stable; the address is what the provider says about it today. */
+/** A user at a provider. The subject is stable; the address may change. */
 export type Profile = {
   provider: string
   subject: string

@@ -16,19 +16,24 @@ export type ProviderConfig = {
 
 export type AuthorizeParams = { state: string; nonce: string; codeVerifier: string; callbackUrl: string }
 
-/** A place where people already have an account. */
+/** An external identity provider. */
 export interface SignInProvider {
   readonly name: string
-  /** Where the browser goes to sign in. */
+  /** URL of the provider's sign-in page. */
   authorizeUrl(params: AuthorizeParams): Promise<string>
-  /** Who came back with this answer (the query of the callback). */
+  /** The user of a callback; `answer` is its query. */
   exchange(params: AuthorizeParams, answer: URLSearchParams): Promise<Profile>
-  /** Whose access token this is, provided it was issued to us. */
+  /** The user of an access token; throws unless it was issued to us. */
   profileOfToken(accessToken: string): Promise<Profile>
 }
 
 /** RFC 6749, 4.1.1, with PKCE (RFC 7636). */
-export function authorizeAddress(endpoint: string, config: ProviderConfig, params: AuthorizeParams, more: Texts = {}): string {
+export function authorizeAddress(
+  endpoint: string,
+  config: ProviderConfig,
+  params: AuthorizeParams,
+  more: Texts = {},
+): string {
   const url = new URL(endpoint)
   const parameters = {
     response_type: 'code',
@@ -46,11 +51,11 @@ export function authorizeAddress(endpoint: string, config: ProviderConfig, param
 
 type Texts = Readonly<Record<string, string>>
 
-/** The provider could not be asked, or did not say anything useful. */
+/** The provider was unreachable, or its response was unusable. */
 export const providerFailed = (cause?: unknown): AppError =>
   new AppError('provider_failed', 'failed to authenticate with provider', { cause })
 
-/** The provider spoke, and what it said is no sign-in for us. */
+/** The provider denied the sign-in, or its answer is not valid for us. */
 export const signInRefused = (cause?: unknown): AppError =>
   new AppError('provider_denied', 'OAuth authentication was denied or failed', { cause })
 
@@ -63,7 +68,7 @@ export const MAX_PROVIDER_BYTES = 256 * 1024
 
 type Json = Readonly<Record<string, unknown>>
 
-/** A JSON object from the provider with its status, or 502. */
+/** The status and parsed JSON of a provider's response; 502 if the request fails. */
 export async function fetchJson(
   outgoing: Outgoing,
   request: { method: 'GET' | 'POST'; url: string; headers?: Record<string, string>; body?: string },

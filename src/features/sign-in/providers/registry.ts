@@ -23,7 +23,7 @@ const builtIn: Readonly<Record<string, Omit<Endpoints, 'builtIn'> & { issuer: st
 
 export type Providers = (name: string) => SignInProvider
 
-/** Throws for a name that is not configured or not switched on. */
+/** The lookup throws for a provider that is not configured or not enabled. */
 export function createProviders(deps: {
   outgoing: Outgoing
   config: Readonly<Record<string, ProviderConfig>>

@@ -28,7 +28,7 @@ export const providerRoutes = (external: ExternalSignIn): Route[] => [
   }),
 ]
 
-/** 302 and no referrer: the address of the next page carries tokens or a state. */
+/** 302 and no referrer: the next URL carries tokens or a state. */
 const redirect = (location: string, headers: Record<string, string> = {}): Reply => ({
   status: 302,
   headers: { Location: location, 'Referrer-Policy': 'no-referrer', ...headers },

@@ -9,17 +9,15 @@ import type { Queue } from '../../../db/queue/queue.ts'
 import type { ByteRange } from '../../../http/files/conditions.ts'
 import type { ByteSource } from '../../../http/files/source.ts'
 import { forgetBlobs } from './sql.ts'
-import { type Store, storeFailure } from './store.ts'
-
-export type Blob = { id: string; size: number; sha256: string }
+import { type Blob, type Store, storeFailure } from './store.ts'
 
 const REMOVE = 'blobs.remove'
 
 type Deps = { db: Db; store: Store; queue: Queue; observe: Observe }
 
 /**
- * Bytes and the rows that mean them, in step: bytes are durable before their row is committed, and go after it is gone.
- * What a crash leaves in between is bytes without a row, which nobody can reach and the sweep removes.
+ * Stored bytes and their rows: bytes are durable before their row is committed, and are removed after it is deleted.
+ * A crash in between leaves bytes without a row, which the orphan sweep removes.
  */
 export class Blobs {
   readonly #deps: Deps
@@ -46,7 +44,7 @@ export class Blobs {
     await this.#deps.store.stop()
   }
 
-  /** Hashed on the way; resolves when the bytes are durable. */
+  /** Hashes while storing; resolves when the bytes are durable. */
   async receive(source: Readable): Promise<Blob> {
     const id = randomUUID()
     const hash = createHash('sha256')
@@ -58,7 +56,7 @@ export class Blobs {
         done(null, chunk)
       },
     })
-    // The store may not listen yet when the source breaks; it finds the stream destroyed.
+    // The source may fail before the store listens; the store then finds the stream destroyed.
     meter.on('error', () => {})
     source.once('error', (error) => meter.destroy(error))
     try {
@@ -74,7 +72,7 @@ export class Blobs {
     return this.#deps.store.read(id, range)
   }
 
-  /** For a blob that no row means, and none will; when it cannot be removed now, the sweep does it. */
+  /** Removes a blob that no row will refer to; if that fails, the orphan sweep removes it later. */
   async discard({ id }: Blob): Promise<void> {
     await this.#deps.store.remove(id).catch((error: unknown) => this.#report('upload not discarded', error))
   }

@@ -7,15 +7,15 @@ import type { ByteRange } from '../../../http/files/conditions.ts'
 import { type ByteSource, FileSource } from '../../../http/files/source.ts'
 import type { Store, StoredBlob } from './store.ts'
 
-/** A writer that lives touches its file this often, however slowly its bytes come. */
+/** A live writer touches its file this often, even if no bytes arrive. */
 const TOUCH_MS = 10_000
-/** Nobody owns a file that nobody has touched for so long. */
+/** A file untouched for this long belongs to a dead writer. */
 const ABANDONED_MS = 45_000
 const WRITE_BUFFER = 256 * 1024
 
 /**
- * A directory, which several servers may share. Bytes are written to `tmp/`, made durable, and moved to
- * `blobs/<first two digits>/`, so that what stands there is whole.
+ * A directory, which several servers may share. Bytes are written to `tmp/`, synced, and moved to
+ * `blobs/<first two digits>/`, which therefore holds only complete files.
  */
 export class LocalStore implements Store {
   readonly unfinishedSweepMs: number = TOUCH_MS
@@ -47,7 +47,7 @@ export class LocalStore implements Store {
       await rename(temporary, join(directory, id))
       await sync(directory)
     } catch (error) {
-      // Somebody may have removed the directories; the next writer looks again.
+      // The directories may have been removed from outside; the next write creates them again.
       this.#made.clear()
       source.destroy()
       await unlink(temporary).catch(() => {})
@@ -95,7 +95,7 @@ export class LocalStore implements Store {
     clearInterval(this.#touching)
   }
 
-  /** By the clock of the file system, which may be another machine's. */
+  /** The time of the file system, which may be on another machine. */
   async #now(): Promise<number> {
     const probe = join(this.#temporary, `probe-${process.pid}`)
     await writeFile(probe, '', { mode: 0o600 })
@@ -110,12 +110,12 @@ export class LocalStore implements Store {
   }
 
   #directoryOf(id: string): string {
-    // Ids come from the database and from our own randomness; this says so to a reader, and to a bug.
+    // Ids are always our own UUIDs; this guards against path traversal through a bug.
     if (!isUuid(id)) throw new TypeError('not the id of a blob')
     return join(this.#blobs, id.slice(0, 2))
   }
 
-  /** Its entry in the parent directory must survive a crash too. */
+  /** Creates a directory; its entry in the parent must survive a crash too. */
   async #directory(path: string): Promise<void> {
     if (this.#made.has(path)) return
     const first = await mkdir(path, { recursive: true, mode: 0o700 })

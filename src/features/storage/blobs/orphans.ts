@@ -4,10 +4,10 @@ import { unknownBlobs } from './sql.ts'
 import type { Store } from './store.ts'
 
 const SLICE = 500
-/** Far longer than any upload takes from its first byte to its row, and than clocks differ. */
+/** Far longer than the time from an upload's first byte to its row, and than clock differences. */
 const MIN_AGE_MS = 3_600_000
 
-/** Bytes that no row means, left by a crash between the two; nobody can reach them. */
+/** Removes blobs without a row, which a crash between the two writes leaves. */
 export async function removeOrphans(deps: { db: Db; store: Store; uploadMs: number }): Promise<number> {
   const { db, store, uploadMs } = deps
   const before = Date.now() - Math.max(MIN_AGE_MS, 2 * uploadMs)

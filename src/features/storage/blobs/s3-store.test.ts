@@ -29,7 +29,7 @@ test('uploads that nobody finishes are ended, however many there are, and only w
   assert.equal(await patient.removeUnfinished(), 0)
   assert.equal(await anyone.removeUnfinished(), 5)
   assert.equal(await anyone.removeUnfinished(), 0)
-  // Somebody else's is still there to be ended by its owner.
+  // An upload of another owner is left alone.
   await client.send(new AbortMultipartUploadCommand({ Bucket: config.bucket, Key, UploadId }))
 })
 

@@ -13,7 +13,7 @@ export type S3Config = {
   secretKey: string
   useSsl: boolean
   maxFileBytes: number
-  /** Nobody owns an upload that began so long ago. */
+  /** An upload that began this long ago belongs to a dead writer. */
   abandonedMs: number
 }
 
@@ -21,13 +21,13 @@ type Sdk = typeof import('@aws-sdk/client-s3') & { Upload: typeof import('@aws-s
 
 const PREFIX = 'blobs/'
 const MIN_PART = 8 * 1024 * 1024
-/** S3 takes 10 000 parts. */
+/** S3 allows 10 000 parts. */
 const MAX_PARTS = 9_000
 
-/** Any S3-compatible service, addressed by path. The client library is loaded with the first use. */
+/** Any S3-compatible service, addressed by path. The client library is loaded on first use. */
 export class S3Store implements Store {
   readonly unfinishedSweepMs: number
-  /** Each holds a part of the file in memory. */
+  /** Each write holds a part of the file in memory. */
   readonly maxWrites = 16
   readonly #config: S3Config
   #loaded: Promise<{ client: S3Client; sdk: Sdk }> | undefined
@@ -45,7 +45,7 @@ export class S3Store implements Store {
       queueSize: 1,
       partSize: Math.max(MIN_PART, Math.ceil(this.#config.maxFileBytes / MAX_PARTS)),
     })
-    // A source that breaks ends it too, and what was sent of it is gone by then; upload.abort() would not wait for that.
+    // A failing source aborts the upload and removes its parts before done() rejects; abort() would not wait for that.
     try {
       await upload.done()
       if (source.errored) throw source.errored
@@ -95,7 +95,7 @@ export class S3Store implements Store {
         await client.send(new sdk.AbortMultipartUploadCommand({ Bucket, Key, UploadId }))
         removed++
       } catch (error) {
-        if (!(error instanceof sdk.NoSuchUpload)) throw error // else it came to its end meanwhile
+        if (!(error instanceof sdk.NoSuchUpload)) throw error // else it finished meanwhile
       }
     }
     return removed
@@ -131,9 +131,9 @@ export class S3Store implements Store {
     const client = new sdk.S3Client({
       region,
       forcePathStyle: true,
-      // Of silence; longer than we let our own clients be silent, whose pace the service may have to keep.
+      // Idle time; longer than we allow our own clients, because an upload forwards their bytes at their pace.
       requestHandler: { connectionTimeout: 10_000, socketTimeout: 150_000 },
-      // Checksums in trailers are unknown to many services that call themselves compatible.
+      // Many compatible services do not support checksums in trailers.
       requestChecksumCalculation: 'WHEN_REQUIRED',
       responseChecksumValidation: 'WHEN_REQUIRED',
       ...(endpoint !== '' && {

@@ -4,32 +4,32 @@ import type { ByteRange } from '../../../http/files/conditions.ts'
 import type { ByteSource } from '../../../http/files/source.ts'
 
 /**
- * Where bytes are kept, under names the server made (UUIDs), each written once. The database decides which of them
- * mean something.
+ * Keeps bytes under UUIDs, each written once. Rows in the database decide which of them are in use.
  */
 export interface Store {
-  /** Before the first write. */
+  /** Called before the first write. */
   start?(): void
-  /** Resolves when the bytes are whole and durable under `id`; when it rejects, nothing is left of them. */
+  /** Resolves when the bytes are whole and durable under `id`; if it rejects, nothing is stored. */
   write(id: string, source: Readable): Promise<void>
-  /** Undefined: there is no such blob. */
+  /** Undefined if there is no such blob. */
   read(id: string, range: ByteRange): Promise<ByteSource | undefined>
-  /** Removing what is not there is fine. */
+  /** Succeeds also if there is no such blob. */
   remove(id: string): Promise<void>
-  /** Everything that was written and not removed. */
+  /** All stored blobs. */
   list(): AsyncIterable<StoredBlob>
-  /** Removes what writers that died left half written; resolves to how many. */
+  /** Removes the partial writes of dead processes; resolves to their number. */
   removeUnfinished(): Promise<number>
-  /** How often that is worth a look. */
+  /** Interval of `removeUnfinished`. */
   readonly unfinishedSweepMs: number
-  /** Writes at a time that fit in memory. */
+  /** Parallel writes that fit in memory. */
   readonly maxWrites: number
   stop(): Promise<void>
 }
 
+export type Blob = { id: string; size: number; sha256: string }
 export type StoredBlob = { id: string; modifiedAt: number }
 
-/** Full disks, quotas and read-only file systems, as the operating system names them. */
+/** Error codes for full disks, quotas and file size limits. */
 const FULL = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
 
 export function storeFailure(cause: unknown): unknown {

@@ -24,7 +24,7 @@ test('an overwrite and a delete purge the public address, and a first upload doe
   assert.equal(stored.body.url, 'https://cdn.example.test/files/pub/a%20b.txt')
   assert.deepEqual(await api.sql(`select from svc.queue where kind = 'cdn.purge'`), [])
   receiver.answer = (_request, response) => {
-    // The first attempt fails: the purge is tried again, and nobody who uploads hears of it.
+    // The first attempt fails: the purge is retried, and the upload is not affected.
     receiver.answer = (_again, good) => void good.writeHead(204).end()
     response.writeHead(500).end()
   }

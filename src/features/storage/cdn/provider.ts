@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { hmacSha256 } from '../../../core/secret.ts'
 import type { Outgoing } from '../../../http/out/outgoing.ts'
 
-/** Somebody's caches in front of this server. Rejects when they did not take the order. */
+/** A CDN in front of this server; its methods reject if it did not accept the purge. */
 export type CdnProvider = {
   /** As the API names it. */
   name: string
@@ -46,7 +46,7 @@ async function post(outgoing: Outgoing, url: string, headers: Record<string, str
   if (status < 200 || status > 299) throw new Error(`the cdn provider answered ${status}`)
 }
 
-/** What one call of theirs takes. */
+/** URLs per call of the API. */
 const CLOUDFLARE_URLS = 30
 
 export function cloudflare(
@@ -67,7 +67,7 @@ export function cloudflare(
   }
 }
 
-/** Credentials come from the default chain of the machine: variables, files, instance roles. */
+/** Credentials come from the SDK's default chain: variables, files, instance roles. */
 function cloudfront(distributionId: string): CdnProvider {
   const order = async (paths: readonly string[]): Promise<void> => {
     const { CloudFrontClient, CreateInvalidationCommand } = await import('@aws-sdk/client-cloudfront')

@@ -3,7 +3,7 @@ import type { CdnProvider } from './provider.ts'
 
 const MAX_URLS = 1_000
 
-/** What is to be dropped: exactly one of `urls` and `purge_all`. */
+/** The URLs to purge, or all: 400 unless exactly one of `urls` and `purge_all` is given. */
 export function urlsOf(body: unknown): readonly string[] | 'all' {
   if (typeof body !== 'object' || body === null || Array.isArray(body))
     throw badRequest('invalid JSON body', 'invalid_body')
@@ -16,7 +16,7 @@ export function urlsOf(body: unknown): readonly string[] | 'all' {
   return all === true ? 'all' : listed
 }
 
-/** Without a provider there is no cache that could hold anything. */
+/** Does nothing without a provider, since there is no cache then. */
 export async function submitPurge(urls: readonly string[] | 'all', provider: CdnProvider | undefined): Promise<void> {
   await (urls === 'all' ? provider?.purgeAll() : provider?.purge(urls))
 }

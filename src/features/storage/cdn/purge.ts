@@ -3,14 +3,13 @@ import type { JobHandler } from '../../../core/job.ts'
 import { GiveUp, type Queue, RetryIn } from '../../../db/queue/queue.ts'
 import type { Sql } from '../../../db/sql.ts'
 import type { Allowance } from '../../../http/rate-limit.ts'
-import { urlsOfBucket } from '../sql.ts'
-import { submitPurge, urlsOf } from './purge-request.ts'
 import type { CdnProvider } from './provider.ts'
+import { submitPurge, urlsOf } from './purge-request.ts'
 
 const KIND = 'cdn.purge'
 const RETRY_DELAYS = [5, 30, 120, 600, 3_600]
 
-/** Purges that follow from an overwrite or delete: queued with it, so that they happen if and only if it did. */
+/** Purges after an overwrite or delete, queued in the same transaction so that they happen if and only if it commits. */
 export class Purges {
   readonly #provider: CdnProvider | undefined
   readonly #queue: Queue
@@ -30,8 +29,8 @@ export class Purges {
 
   readonly one = (url: string): readonly Sql[] => (this.#provider ? [this.#queue.push(KIND, { urls: [url] })] : [])
 
-  readonly bucket = (bucket: string, baseUrl: string): readonly Sql[] =>
-    this.#provider ? [this.#queue.pushEach(KIND, urlsOfBucket(bucket, baseUrl))] : []
+  /** `batches`: a query with rows {urls}. */
+  readonly each = (batches: Sql): readonly Sql[] => (this.#provider ? [this.#queue.pushEach(KIND, batches)] : [])
 
   readonly wake = (): void => {
     if (this.#provider) this.#queue.wake(KIND)

@@ -4,8 +4,8 @@ import { auditedEffect } from '../../../db/audit.ts'
 import type { Db } from '../../../db/db.ts'
 import { type Allowance, limitHeaders, tooMany } from '../../../http/rate-limit.ts'
 import { type Call, type Reply, type Route, route } from '../../../http/route.ts'
-import { submitPurge, urlsOf } from './purge-request.ts'
 import type { CdnProvider } from './provider.ts'
+import { submitPurge, urlsOf } from './purge-request.ts'
 
 const answer = t.object({
   operation: t.oneOf(['purge_urls', 'purge_all']),
@@ -13,7 +13,7 @@ const answer = t.object({
   provider: t.string(),
 })
 
-/** A purge on demand goes to the provider at once, so that the operator hears of a failure. */
+/** Calls the provider directly instead of queueing, so that the operator sees a failure. */
 export function purgeRoute(deps: {
   db: Db
   provider: CdnProvider | undefined
@@ -31,7 +31,7 @@ export function purgeRoute(deps: {
     if (allowance && !allowance.allowed) throw overLimit(allowance)
     const submitted = urls === 'all' ? 0 : urls.length
     const body = { operation, submitted, provider: provider?.name ?? 'noop' }
-    // What the provider dropped cannot be taken back.
+    // A purge cannot be rolled back, so its audit entry is written first.
     await auditedEffect(db, call.audit({ target: operation, newValues: body }), async () => {
       try {
         await submitPurge(urls, provider)

@@ -6,12 +6,12 @@ import { listConditions, rowSelect, branchesOf } from '../build.ts'
 import type { ListPlan } from '../plan.ts'
 import { distanceOf, type Vector } from './distance.ts'
 
-/** NaN counts as greater than everything: a vector of zeros, or sums beyond what a number holds. */
+/** False for NaN, which PostgreSQL sorts above infinity: the distance of a zero vector, or an overflow. */
 const isDistance = (value: Sql): Sql => sql`${value} > '-infinity'::float8 and ${value} < 'infinity'::float8`
 
 /**
- * The nearest rows and nothing else in order, so that an index over the vectors can be walked. What has no distance
- * comes last there and is dropped afterwards. `sets` are tables of the WITH that this reads.
+ * Selects the nearest rows ordered by distance alone, so that a vector index can be used. Rows without a distance sort
+ * last and are dropped afterwards. `sets` are tables of the WITH that this reads.
  */
 export function nearestRows(
   plan: ListPlan,
@@ -32,15 +32,15 @@ export function nearestRows(
 }
 
 /**
- * Where filters and policies pass few rows, an index over the vectors walks past many, and PostgreSQL thinks too little of
- * that: of a limit that it does not see, it expects a tenth of the rows. So it walks where many rows pass, and where few do
- * and another index finds them, it reads and sorts those.
+ * If filters and policies pass few rows, a vector index scan skips many, a cost that PostgreSQL underestimates. For a limit
+ * that it cannot see it expects a tenth of the rows: it then uses the vector index if many rows pass, and otherwise another
+ * index and a sort.
  */
 const limitOf = ({ isNarrow }: ListPlan, limit: number): Sql =>
   isNarrow ? sql`(select ${integerLiteral(limit)})` : integerLiteral(limit)
 
-/** The whole answer; equals are in the order of their keys. `isFirstLook`: NULL when the page is not full. */
-export function buildNearest(plan: ListPlan, vector: Vector, schema: Schema, isFirstLook: boolean): Sql {
+/** The whole response; ties are sorted by key. With `isFirstScan` it is NULL if the page is not full. */
+export function buildNearest(plan: ListPlan, vector: Vector, schema: Schema, isFirstScan: boolean): Sql {
   const { shape, window, readable } = plan
   const columns = readable.map(({ ident }) => sql`${ROW}.${ident}`)
   const order = join([sql`${ROW}.svc_distance`, ...orderKeys(plan.order, ROW)], COMMA)
@@ -48,8 +48,8 @@ export function buildNearest(plan: ListPlan, vector: Vector, schema: Schema, isF
   const answer = sql`pg_catalog.concat('{"items":', coalesce(pg_catalog.json_agg(svc_page.*)::text, '[]'),
       ',"page":1,"perPage":', ${window.perPage}::int8, ',"totalItems":', pg_catalog.count(*),
       ',"totalPages":', least(pg_catalog.count(*), 1), '}')`
-  const told = isFirstLook ? sql`case when pg_catalog.count(*) = ${window.perPage}::int8 then ${answer} end` : answer
-  return sql`${withTables(tables)}select ${told}
+  const result = isFirstScan ? sql`case when pg_catalog.count(*) = ${window.perPage}::int8 then ${answer} end` : answer
+  return sql`${withTables(tables)}select ${result}
     from (
       select ${rowSelect(schema, shape, ROW)}, ${ROW}.svc_distance as _distance
       from (${rows}) as ${ROW}

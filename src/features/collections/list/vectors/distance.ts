@@ -2,12 +2,12 @@ import type { Column, Schema } from '../../../../db/schema/snapshot.ts'
 import { EMPTY, Ident, integerLiteral, ROW, type Slot, type Sql, sql } from '../../../../db/sql.ts'
 import type { Metric } from './parse.ts'
 
-/** How far each row is, as parts of a statement whose row is `svc_t`. */
+/** The distance of each row, as parts of a statement whose row is `svc_t`. */
 export type Distance = {
-  /** A further FROM, where the distance is worked out row by row. */
+  /** An additional FROM that computes the distance. */
   readonly from: Sql
   readonly value: Sql
-  /** What keeps rows out that have no distance; they must not be asked for it. */
+  /** Excludes rows for which computing the distance would fail. */
   readonly conditions: readonly Sql[]
 }
 
@@ -17,21 +17,21 @@ export type Vector = {
   readonly column: Column
   readonly metric: Metric
   readonly dimensions: number
-  /** The text of the vector asked for. */
+  /** The text of the query vector. */
   readonly query: Slot
 }
 
 export const distanceOf = (vector: Vector, schema: Schema): Distance =>
   vector.column.isVector ? typedDistance(vector, schema.pgVector?.schema ?? 'public') : arrayDistance(vector)
 
-/** In the form an index of pgvector recognises. */
+/** In the form that pgvector's indexes support. */
 function typedDistance({ column, metric, dimensions, query }: Vector, pgVector: string): Distance {
   const value = sql`${ROW}.${column.ident}`
-  const asked = sql`${query}::${new Ident(pgVector, column.baseType)}`
+  const queryVector = sql`${query}::${new Ident(pgVector, column.baseType)}`
   const isOfSize = sql`${new Ident(pgVector, 'vector_dims')}(${value}) = ${integerLiteral(dimensions)}`
   return {
     from: EMPTY,
-    value: sql`(${value} operator(${new Ident(pgVector)}.${operators[metric]}) ${asked})`,
+    value: sql`(${value} operator(${new Ident(pgVector)}.${operators[metric]}) ${queryVector})`,
     conditions: column.vectorDim === undefined ? [isOfSize] : [],
   }
 }
@@ -45,9 +45,9 @@ const distances: Record<Metric, Sql> = {
 }
 
 /**
- * Element by element. PostgreSQL refuses a product that is too large or too small for a double, and one row of
- * somebody's must not end the search of all: such elements count as missing or as zero (see target.ts), and a row with a
- * missing element has no distance.
+ * Computed element by element. PostgreSQL fails on products that are too large or too small for a double, and one bad row
+ * must not fail the whole search: such elements count as missing or zero (see vector-column.ts), and a row with a missing
+ * element has no distance.
  */
 function arrayDistance({ column, metric, dimensions, query }: Vector): Distance {
   const value = sql`${ROW}.${column.ident}`

@@ -3,16 +3,16 @@ import { equals } from '../../../../db/rows/keys.ts'
 import type { Schema } from '../../../../db/schema/snapshot.ts'
 import { withTables } from '../../../../db/search/candidates.ts'
 import { COMMA, Ident, integerLiteral, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
-import { foundOnce, rowSelect } from '../build.ts'
+import { materializedRows, rowSelect } from '../build.ts'
 import type { ListPlan } from '../plan.ts'
 import { nearestRows } from './build.ts'
 import type { Vector } from './distance.ts'
 
-/** What tells rows apart in both lists: the key, or without one the place in the table. */
-type Identity = {
-  /** Of the row `svc_t`, `… as svc_k0`. */
+/** Identifies a row in both lists: by its key, or without one by its physical location. */
+type RowIdentity = {
+  /** Selected from the row `svc_t`: `… as svc_k0`. */
   readonly columns: readonly Sql[]
-  /** Is the row `svc_t` the one of `svc_fused`? */
+  /** Whether the row `svc_t` is that of `svc_fused`. */
   readonly isSame: Sql
   readonly names: Sql
 }
@@ -20,17 +20,17 @@ type Identity = {
 const FUSED = new Ident('svc_fused')
 const keyAt = (i: number): Ident => new Ident(`svc_k${i}`)
 
-function identityOf({ order, shape }: ListPlan): Identity {
+function identityOf({ order, shape }: ListPlan): RowIdentity {
   if (order.length === 0 && (shape.table.kind === 'view' || shape.table.kind === 'foreign_table')) {
     throw badRequest('semantic search with words needs a primary key', 'no_primary_key')
   }
-  const places = [sql`tableoid`, sql`ctid`]
-  const count = order.length > 0 ? order.length : places.length
+  const locations = [sql`tableoid`, sql`ctid`]
+  const count = order.length > 0 ? order.length : locations.length
   const same =
     order.length > 0
       ? order.map(({ column }, i) => equals(column, ROW, sql`${FUSED}.${keyAt(i)}`))
-      : places.map((place, i) => sql`${ROW}.${place} = ${FUSED}.${keyAt(i)}`)
-  const own = order.length > 0 ? order.map(({ column }) => sql`${column.ident}`) : places
+      : locations.map((location, i) => sql`${ROW}.${location} = ${FUSED}.${keyAt(i)}`)
+  const own = order.length > 0 ? order.map(({ column }) => sql`${column.ident}`) : locations
   return {
     columns: own.map((name, i) => sql`${ROW}.${name} as ${keyAt(i)}`),
     isSame: join(same, sql` and `),
@@ -42,13 +42,13 @@ function identityOf({ order, shape }: ListPlan): Identity {
 }
 
 /**
- * Two lists of one length, by words and by meaning, and a row counts the more the further up it is in either:
- * reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009), with their constant of 60.
+ * Merges two lists of the same length, by words and by meaning, with reciprocal rank fusion (Cormack, Clarke and Büttcher,
+ * 2009) and its constant of 60.
  */
 export function buildHybrid(words: ListPlan, near: ListPlan, vector: Vector, length: number, schema: Schema): Sql {
   const { shape, window } = words
   const { columns, isSame, names } = identityOf(words)
-  const found = foundOnce({ ...words, stages: [...words.stages, { worked: columns }] })
+  const found = materializedRows({ ...words, stages: [...words.stages, { computed: columns }] })
   const nearest = nearestRows(near, vector, schema, columns, length)
   const first = integerLiteral(length)
   const byScore = sql`${FUSED}.svc_score desc, ${names}`
@@ -57,17 +57,17 @@ export function buildHybrid(words: ListPlan, near: ListPlan, vector: Vector, len
     ',"_vector_distance":' || ${FUSED}.svc_distance::text, '}')`
   if (!found) throw new TypeError('a search works out a rank for each row')
   return sql`${withTables([...found, ...nearest.tables])}, svc_words as materialized (
-      select ${names}, svc_rank, pg_catalog.row_number() over (order by svc_rank desc, ${names}) as place
-      from svc_found order by place limit ${first}
+      select ${names}, svc_rank, pg_catalog.row_number() over (order by svc_rank desc, ${names}) as svc_position
+      from svc_found order by svc_position limit ${first}
     ), svc_near as materialized (
-      select ${names}, svc_distance, pg_catalog.row_number() over (order by svc_distance, ${names}) as place
+      select ${names}, svc_distance, pg_catalog.row_number() over (order by svc_distance, ${names}) as svc_position
       from (${nearest.rows}) as svc_n
     ), ${FUSED} as materialized (
-      select ${names}, pg_catalog.sum(1::float8 / (60 + place)::float8) as svc_score,
+      select ${names}, pg_catalog.sum(1::float8 / (60 + svc_position)::float8) as svc_score,
         pg_catalog.max(svc_rank) as svc_rank, pg_catalog.max(svc_distance) as svc_distance
       from (
-        select ${names}, place, svc_rank, null::float8 as svc_distance from svc_words
-        union all select ${names}, place, null, svc_distance from svc_near
+        select ${names}, svc_position, svc_rank, null::float8 as svc_distance from svc_words
+        union all select ${names}, svc_position, null, svc_distance from svc_near
       ) as svc_both group by ${names}
     )
     select pg_catalog.concat('{"items":[', (

@@ -15,7 +15,7 @@ export type NearReader = {
   readonly embed: Embed | undefined
 }
 
-/** The rows that are nearest to something; see vectorStatements. */
+/** Lists the rows nearest to a vector or a text. See vectorStatements. */
 export async function listNear(
   { db, sqlCache, listDeps, embed }: NearReader,
   call: Call,
@@ -26,7 +26,7 @@ export async function listNear(
   const options = { ...(found.mayBeSlow ? SLOW : READ), signal: call.cancelSignal, as: 'bytes' } as const
   const read = async (statements: Statements): Promise<Relayed | null> => {
     const answers = await db.fly(call.who, statements, options).catch((error: unknown) => {
-      throw explainList(error, found.asked)
+      throw explainList(error, found.listQuery)
     })
     return answers.at(-1) ?? null
   }

@@ -5,23 +5,22 @@ type Query = Readonly<Record<string, string>>
 export const DISTANCE_METRICS = ['cosine', 'l2', 'inner_product'] as const
 export type Metric = (typeof DISTANCE_METRICS)[number]
 
-/** Numbers, and how the client wrote them; or a text whose meaning is worked out first. */
+/** Numbers with their original text, or a text that has to be embedded first. */
 export type Near = { readonly numbers: readonly number[]; readonly written: string } | { readonly text: string }
 
-/** What a list is to be near to. */
 export type VectorQuery = {
   readonly near: Near
-  /** Together with full-text search for the same text. */
+  /** Combined with full-text search for the same text. */
   readonly hybrid: boolean
   readonly column: string | undefined
   readonly metric: Metric
 }
 
-/** Full-text search and its trimmings have no meaning where all rows are near, more or less. */
+/** Options of full-text search, which do not apply because every row has a distance. */
 const UNSUPPORTED = ['fuzzy', 'typo_threshold', 'facets', 'highlight']
 const MAX_TEXT = 10_000
 
-/** Undefined: a list without vectors. */
+/** Undefined: not a vector search. */
 export function parseVectors(query: Query): VectorQuery | undefined {
   const { nearest, semantic_query: text, search = '' } = query
   const semantic = query['semantic'] === 'true'

@@ -12,35 +12,35 @@ import { buildNearest } from './build.ts'
 import type { Vector } from './distance.ts'
 import { buildHybrid } from './hybrid.ts'
 import type { VectorQuery } from './parse.ts'
-import { fillsAtOnce, isIndexed, scanSettings } from './scan.ts'
-import { fitted, fittedEmbedding, vectorColumn } from './vector-column.ts'
+import { fillsInFirstScan, isIndexed, scanSettings } from './scan.ts'
+import { fitToColumn, fitEmbedding, vectorColumn } from './vector-column.ts'
 
-/** A text as a vector of the provider's, with as many dimensions as the column declares if it declares any. */
+/** Embeds a text, with the dimensions that the column declares, if any. */
 export type Embed = (text: string, dimensions: number | undefined) => Promise<readonly number[]>
 
 type Query = Readonly<Record<string, string>>
-type Statements = {
-  asked: ListQuery
+type VectorStatements = {
+  listQuery: ListQuery
   statements: [Sql, ...Sql[]]
-  /** When those answered NULL: the page was not full at first look. */
+  /** To run if `statements` returned NULL: the first scan did not fill the page. */
   again?: () => [Sql, ...Sql[]]
-  /** Without an index every row is looked at. */
+  /** Without an index every row is read. */
   mayBeSlow: boolean
 }
 
-/** The way of a list that is near to something: as listStatement goes it, with the vector as one more value. */
+/** Like listStatement, with the query vector as an additional value. */
 export async function vectorStatements(
   sqlCache: SqlCache,
   query: Query,
   near: VectorQuery,
   target: TableView,
-  means: ListDeps & { embed: Embed | undefined },
-): Promise<Statements> {
+  deps: ListDeps & { embed: Embed | undefined },
+): Promise<VectorStatements> {
   const column = vectorColumn(near.column, target)
-  const { dimensions, literal } = await vectorAsked(near, column, means.embed)
+  const { dimensions, literal } = await queryVector(near, column, deps.embed)
   const slots = new Slots()
-  // Nearness is the order; without words beside it there is one page of it.
-  const asked = parseList({ ...query, sort: '', ...(!near.hybrid && { page: '' }) }, slots, target)
+  // Rows are sorted by distance. Without full-text search there is only one page.
+  const listQuery = parseList({ ...query, sort: '', ...(!near.hybrid && { page: '' }) }, slots, target)
   const vector: Vector = {
     column,
     metric: near.metric,
@@ -49,13 +49,13 @@ export async function vectorStatements(
   }
   const { offset, perPage } = parsePage({ page: query['page'], perPage: query['perPage'] }, PAGES)
   const length = near.hybrid ? Math.min((offset + perPage) * 3, MAX_LENGTH) : 0
-  const statementOf = (isFirstLook: boolean): Sql => {
-    const kind = isFirstLook ? 'first look' : 'near'
-    const shape = `${kind} ${near.metric} ${dimensions} ${length} ${JSON.stringify([column.name, asked])}`
+  const statementOf = (isFirstScan: boolean): Sql => {
+    const kind = isFirstScan ? 'first scan' : 'near'
+    const shape = `${kind} ${near.metric} ${dimensions} ${length} ${JSON.stringify([column.name, listQuery])}`
     const statement = sqlCache.get(target, shape, () => {
-      const plan = planList(asked, target, means)
-      if (!near.hybrid) return buildNearest(plan, vector, target.schema, isFirstLook)
-      const all = planList({ ...asked, search: undefined }, target, means)
+      const plan = planList(listQuery, target, deps)
+      if (!near.hybrid) return buildNearest(plan, vector, target.schema, isFirstScan)
+      const all = planList({ ...listQuery, search: undefined }, target, deps)
       return buildHybrid(plan, all, vector, length, target.schema)
     })
     return statement.fill(slots.values)
@@ -63,38 +63,38 @@ export async function vectorStatements(
   const settings = scanSettings(column, target.schema)
   const whole = (): [Sql, ...Sql[]] => (settings ? [settings, statementOf(false)] : [statementOf(false)])
   const { table } = target
-  const looksOnce =
-    !near.hybrid && !sparse.has(table) && fillsAtOnce(target, column, perPage) && !isNarrow(asked, target)
+  const triesFirstScan =
+    !near.hybrid && !sparse.has(table) && fillsInFirstScan(target, column, perPage) && !isNarrow(listQuery, target)
   const again = (): [Sql, ...Sql[]] => {
     sparse.add(table)
     return whole()
   }
   return {
-    asked,
-    ...(looksOnce ? { statements: [statementOf(true)], again } : { statements: whole() }),
+    listQuery,
+    ...(triesFirstScan ? { statements: [statementOf(true)], again } : { statements: whole() }),
     mayBeSlow: near.hybrid || !isIndexed(table, column),
   }
 }
 
-/** Tables of a snapshot whose pages were not full at first look: too few rows, or too many that are deleted. */
+/** Tables whose pages the first scan did not fill: they have too few rows, or too many deleted ones. */
 const sparse = new WeakSet<Table>()
 
-/** Of each of the two lists of a hybrid search: what is far down in one may be far up in the other. */
+/** Length limit of the two lists of a hybrid search. They are longer than a page, because their ranks differ. */
 const MAX_LENGTH = 500
 
-/** The vector as PostgreSQL reads it. */
-async function vectorAsked(
+/** The query vector as a literal. */
+async function queryVector(
   { near, hybrid, metric }: VectorQuery,
   column: Column,
   embed: Embed | undefined,
 ): Promise<{ dimensions: number; literal: string }> {
   if ('text' in near) {
     if (!embed) throw notConfigured(hybrid)
-    const numbers = fittedEmbedding(column, await embed(near.text, column.vectorDim), metric)
+    const numbers = fitEmbedding(column, await embed(near.text, column.vectorDim), metric)
     return { dimensions: numbers.length, literal: vectorText(column, numbers) }
   }
-  const numbers = fitted(column, near.numbers, metric)
-  // pgvector reads what JSON writes; to write hundreds of numbers anew would cost as much as all else here together.
+  const numbers = fitToColumn(column, near.numbers, metric)
+  // pgvector reads JSON arrays. Formatting hundreds of numbers again would double the cost of this function.
   return { dimensions: numbers.length, literal: column.isVector ? near.written : vectorText(column, numbers) }
 }
 

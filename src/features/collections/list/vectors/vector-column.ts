@@ -5,14 +5,14 @@ import { columnFor, columnsFor } from '../../../../db/schema/viewer.ts'
 import { holdsVectors, isNumberArray, notAVector } from '../../../../db/search/vectors.ts'
 import type { Metric } from './parse.ts'
 
-/** pgvector's own limit; arrays have none but ours. */
+/** pgvector's limit, applied to arrays too. */
 const MAX_DIMENSIONS = 16_000
-/** Beyond these a square or a product of sums would not fit a double; see distance.ts. */
+/** Outside of these limits a square or a product of sums does not fit a double. See distance.ts. */
 const LARGEST = 1e50
 const SMALLEST = 1e-50
 const LARGEST_OF: Record<string, number> = { vector: 3.4028235677973366e38, halfvec: 65_520 }
 
-/** The column that is searched: the one that is named, or the only one of a vector type. */
+/** The column to search: the named one, or the only one of a vector type. */
 export function vectorColumn(name: string | undefined, { table, viewer }: TableView): Column {
   if (name !== undefined) {
     const column = columnFor(table, name, viewer.role)
@@ -28,8 +28,8 @@ export function vectorColumn(name: string | undefined, { table, viewer }: TableV
   throw badRequest(`vector_column is required: one of ${choices.join(', ')}`, 'invalid_vector')
 }
 
-/** Numbers a client gave, as numbers of the column. PostgreSQL would refuse the same, in other words and later. */
-export function fitted(column: Column, numbers: readonly number[], metric: Metric): readonly number[] {
+/** Checks the client's numbers against the column, with a clearer error than PostgreSQL's. */
+export function fitToColumn(column: Column, numbers: readonly number[], metric: Metric): readonly number[] {
   const { vectorDim } = column
   if (vectorDim !== undefined && vectorDim !== numbers.length) {
     throw badRequest(`vector dimension mismatch: expected ${vectorDim}, got ${numbers.length}`, 'invalid_vector')
@@ -38,24 +38,24 @@ export function fitted(column: Column, numbers: readonly number[], metric: Metri
   if (numbers.length > MAX_DIMENSIONS || numbers.some((n) => Math.abs(n) >= largest)) {
     throw badRequest('invalid vector value', 'invalid_vector')
   }
-  const rounded = isNumberArray(column) ? numbers.map(flushed) : numbers
+  const rounded = isNumberArray(column) ? numbers.map(flushToZero) : numbers
   if (metric === 'cosine' && hasNoDirection(column, rounded))
     throw badRequest('zero vector has no cosine distance', 'invalid_vector')
   return rounded
 }
 
-const flushed = (n: number): number => (Math.abs(n) < SMALLEST ? 0 : n)
+const flushToZero = (n: number): number => (Math.abs(n) < SMALLEST ? 0 : n)
 
-/** pgvector adds up squares in single precision, so very small numbers are zero to it. */
+/** pgvector sums squares in single precision, in which very small numbers become zero. */
 function hasNoDirection(column: Column, numbers: readonly number[]): boolean {
   if (!column.isVector) return numbers.every((n) => n === 0)
   return numbers.every((n) => Math.fround(Math.fround(n) ** 2) === 0)
 }
 
-/** Numbers of a provider: what does not fit is the operator's to mend. */
-export function fittedEmbedding(column: Column, numbers: readonly number[], metric: Metric): readonly number[] {
+/** Checks a provider's numbers. A mismatch is a configuration error of the operator. */
+export function fitEmbedding(column: Column, numbers: readonly number[], metric: Metric): readonly number[] {
   if (column.vectorDim !== undefined && column.vectorDim !== numbers.length) {
     throw new AppError('internal', 'embedding dimension mismatch')
   }
-  return fitted(column, numbers, metric)
+  return fitToColumn(column, numbers, metric)
 }

@@ -8,7 +8,7 @@ import type { Stage } from '../stage.ts'
 
 const MAX_BUCKETS = sql`1000`
 
-/** How often each value of a column is among the rows of the list. */
+/** Counts each value of the columns over all rows of the list. */
 export function planFacets(names: readonly string[], { table, viewer }: TableView): Stage {
   const columns = names.map((name) => {
     const column = columnFor(table, name, viewer.role)

@@ -11,9 +11,9 @@ export type SearchQuery = {
 }
 
 export type FuzzyQuery = {
-  /** What rows should be similar to. */
+  /** Rows should be similar to these. */
   readonly words: Slot
-  /** What they must not contain, as a search of its own. */
+  /** A search that rows must not match. */
   readonly excluded: Slot | undefined
   readonly threshold: Slot
 }
@@ -23,7 +23,7 @@ const THRESHOLD = 0.2
 
 export function parseSearch(query: Query, slots: Slots): SearchQuery | undefined {
   const term = query['search'] ?? ''
-  // Code points, counted only where there may be too many of them.
+  // The limit is in code points, which are counted only if there may be too many.
   if (term.length > MAX_TERM && (term.length > 2 * MAX_TERM || [...term].length > MAX_TERM)) {
     throw badRequest('search term too long', 'invalid_search')
   }
@@ -57,6 +57,6 @@ function parseThreshold(text: string | undefined): number | undefined {
   return threshold
 }
 
-/** Would the search need trigrams, if nothing else is wrong with it? */
+/** Whether the search needs pg_trgm, provided that it is valid. */
 export const needsTrigrams = (query: Query): boolean =>
   query['fuzzy'] === 'true' && (query['search'] ?? '').trim() !== ''

@@ -18,7 +18,7 @@ import type { ListDeps, Stage } from '../stage.ts'
 import { highlightKeys } from './highlight.ts'
 import type { FuzzyQuery, SearchQuery } from './parse.ts'
 
-/** The text columns this caller may search. */
+/** The text columns that the caller may read. */
 function searchedColumns({ table, viewer }: TableView): Column[] {
   const columns = textColumns(columnsFor(table, viewer.role))
   if (columns.length === 0) throw badRequest('search not supported: table has no text columns', 'invalid_search')
@@ -29,15 +29,15 @@ export function planSearch(search: SearchQuery, target: TableView, listDeps: Lis
   const { textSearchConfig: config } = listDeps
   const columns = searchedColumns(target)
   const vector = vectorOf(config, columns, ROW)
-  // A subselect is worked out once, also when the plan is kept.
-  const asked = (term: Sql): Sql => sql`(select pg_catalog.websearch_to_tsquery(${configOf(config)}, ${term}::text))`
-  const query = asked(sql`${search.term}`)
+  // A subselect is evaluated once per execution, even in a generic plan.
+  const tsQuery = (term: Sql): Sql => sql`(select pg_catalog.websearch_to_tsquery(${configOf(config)}, ${term}::text))`
+  const query = tsQuery(sql`${search.term}`)
   const contains = (what: Sql): Sql => sql`${vector} operator(pg_catalog.@@) ${what}`
   const rank = sql`pg_catalog.ts_rank(${vector}, ${query})`
   const keys = search.highlight ? highlightKeys(target.table, { config, columns, query }) : []
   const candidates = candidatesFor(search, columns, target, listDeps)
   const base: Stage = { order: [sql`${ROW}.svc_rank desc`], keys, ...(candidates && { candidates }) }
-  if (!search.fuzzy) return { ...base, conditions: [contains(query)], worked: [sql`${rank} as svc_rank`] }
+  if (!search.fuzzy) return { ...base, conditions: [contains(query)], computed: [sql`${rank} as svc_rank`] }
 
   const { words, excluded, threshold } = search.fuzzy
   const best = bestSimilarity(columns, words, target)
@@ -45,9 +45,9 @@ export function planSearch(search: SearchQuery, target: TableView, listDeps: Lis
     ...base,
     conditions: [
       sql`(${contains(query)} or ${best} operator(pg_catalog.>) ${threshold}::pg_catalog.float4)`,
-      ...(excluded ? [sql`not (${contains(asked(sql`${excluded}`))})`] : []),
+      ...(excluded ? [sql`not (${contains(tsQuery(sql`${excluded}`))})`] : []),
     ],
-    worked: [sql`${rank} operator(pg_catalog.+) ${best} as svc_rank`],
+    computed: [sql`${rank} operator(pg_catalog.+) ${best} as svc_rank`],
   }
 }
 
@@ -58,8 +58,8 @@ function bestSimilarity(columns: readonly Column[], words: FuzzyQuery['words'], 
 }
 
 /**
- * Where PostgreSQL itself would not use the indexes that are there: under a policy, and for similarity, whose operators
- * read the threshold from a setting. An index is over all text columns, so it serves those who may read them all.
+ * For the cases in which PostgreSQL does not use an existing index: under a policy, and for similarity, whose operators
+ * read the threshold from a setting. Indexes cover all text columns, so the caller must be allowed to read all of them.
  */
 function candidatesFor(
   { term, fuzzy }: SearchQuery,

@@ -1,9 +1,9 @@
-/** Signs of exclusion, then a phrase or a word, as websearch_to_tsquery reads them. */
+/** Minus signs, then a phrase or a word, as websearch_to_tsquery reads them. */
 const PART = /((?:-\s*)*)(?:"([^"]*)"?|([^\s"]+))/g
 
 /**
- * A search term in two: the words that rows should be like, and those that they must not hold, written as a search for
- * any of them. A sign of exclusion before another takes it back.
+ * Splits a search term into the words that rows should be similar to and those that they must not contain, joined by
+ * `or`. Two minus signs cancel each other.
  */
 export function splitTerm(term: string): { words: string; excluded: string } {
   const words: string[] = []

@@ -14,7 +14,7 @@ import type { Slot, Slots } from '../../../../../db/sql.ts'
 
 type Query = Readonly<Record<string, string>>
 
-/** Spatial filters with the names of their columns. */
+/** A spatial filter with the name of its column. */
 export type RegionFilter = SpatialFilter & { readonly column: string }
 
 export type DistanceKey = {
@@ -26,7 +26,7 @@ export type DistanceKey = {
 
 const NOTHING: readonly RegionFilter[] = []
 
-/** `near=column,…` and the others. Whether a value is a good one depends on the column. */
+/** Parses `near=column,…` and the other spatial parameters. The type of the column decides which values are valid. */
 export function parseRegions(
   query: Query,
   { schema, table, viewer }: TableView,
@@ -47,7 +47,7 @@ export function parseRegions(
 
 const DISTANCE = /^\s*([+-]?)\s*([^,()]+)\.distance\(([^()]*)\)\s*(?:,|$)/
 
-/** `sort=column.distance(lng,lat)`, and what is left of the sort beside it. */
+/** Parses `sort=column.distance(lng,lat)`; `rest` is the remaining sort. */
 export function parseDistance(
   sort: string | undefined,
   { schema, table, viewer }: TableView,

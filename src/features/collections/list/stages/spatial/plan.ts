@@ -13,7 +13,7 @@ import type { DistanceKey, RegionFilter } from './parse.ts'
 const columnOf = ({ table, viewer }: TableView, name: string): Column =>
   requireSpatial(columnFor(table, name, viewer.role), name)
 
-/** Rows of which a column lies somewhere. */
+/** Keeps the rows whose column matches a spatial filter. */
 export function planRegion(filter: RegionFilter, target: TableView, candidates: Candidates): Stage {
   const { schema, table, viewer } = target
   const column = columnOf(target, filter.column)
@@ -23,7 +23,7 @@ export function planRegion(filter: RegionFilter, target: TableView, candidates: 
 
 const DISTANCE = '_distance'
 
-/** In the order of the distance from a point. */
+/** Sorts by the distance from a point, and adds `_distance` to the items. */
 export function planDistance({ column, descending, lng, lat }: DistanceKey, target: TableView): Stage {
   if (target.table.columns.has(DISTANCE)) throw badRequest(`distance conflicts with column "${DISTANCE}"`)
   const distance = new SpatialSql(target.schema, columnOf(target, column), ROW).distance(sql`${lng}`, sql`${lat}`)
