@@ -82,7 +82,7 @@ export class QueueRows {
   )
   update ${table} q
   set attempts = q.attempts + 1, worker = ${options.worker},
-      lease_until = now() + ${seconds(ask.leaseSeconds)}, run_at = now() + ${seconds(ask.leaseSeconds)}${this.onClaim}
+      lease_until = now() + ${seconds(options.leaseSeconds)}, run_at = now() + ${seconds(options.leaseSeconds)}${this.onClaim}
   where q.id = any(array(select l.id from locked l order by l.nth, l.run_at, l.id limit ${limit}))
   returning q.id::text as id, q.${group} as "group", q.payload, q.attempts as attempt, ${this.maxAttempts} as "maxAttempts"`
   }
