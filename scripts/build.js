@@ -1,7 +1,7 @@
-// src/ → dist/, when something in src/ is newer. `npm run build` and `npm start` both come through here.
+// Builds dist/ from src/ when src/ is newer. Used by `npm run build` and `npm start`.
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
-import { ensureInstalled, fail, root, say } from './install.js'
+import { ensureInstalled, fail, log, root } from './install.js'
 
 const stamp = `${root}dist/.built`
 
@@ -17,10 +17,10 @@ function isCurrent(files) {
   return [...files, 'scripts/build.js', 'package-lock.json'].every((file) => statSync(root + file).mtimeMs <= built)
 }
 
-/** Packages that a start does not need and that are faster to load as one file, which they become. */
+/** Packages that a start does not need; each is bundled into one file, which loads faster. */
 const LATER = ['graphql', 'ws']
 
-/** One file, because opening and linking hundreds takes longer than running them. */
+/** Everything else becomes one file, because opening and linking hundreds takes longer than running them. */
 const packages = {
   name: 'packages that a start does not need stay outside',
   setup: (build) =>
@@ -30,7 +30,7 @@ const packages = {
     }),
 }
 
-/** Scripts of pages for people take the place of the module that bundles them for a server that runs from sources. */
+/** Replaces the module that bundles page scripts at run time with the bundled scripts. */
 const pages = {
   name: 'scripts of pages',
   setup: (build) =>
@@ -42,7 +42,7 @@ const pages = {
     }),
 }
 
-/** src/pages/<name>.ts and what it imports, as the text of one inline script. */
+/** Bundles src/pages/<name>.ts into the text of one inline script. */
 export async function bundlePage(name) {
   const { build } = await import('esbuild')
   const { outputFiles } = await build({
@@ -78,21 +78,20 @@ export async function bundle(outdir) {
     entryPoints: { server: 'src/cli/run.ts', ...Object.fromEntries(LATER.map((name) => [name, name])) },
     format: 'cjs',
     outExtension: { '.js': '.cjs' },
-    // Used by `node --enable-source-maps`; without the sources, which are not far.
+    // For `node --enable-source-maps`; without the sources, which are in src/.
     sourcemap: true,
     sourcesContent: false,
     // An optional addon that pg looks for.
     external: ['pg-native'],
     plugins: [packages, pages],
     define: {
-      // pg makes a Response to learn whether it is at Cloudflare; on Node 20, which has no navigator to ask, that loads
-      // all of fetch: 9 MB and 30 ms in a bare process.
+      // Without a navigator (Node 20) pg creates a Response to detect Cloudflare, which loads all of fetch: 9 MB and 30 ms.
       navigator: '{"userAgent":"Node.js"}',
-      // graphql looks for a second copy of itself at every look at a type, except in production; with long lists that is most of its time.
+      // Except in production, graphql checks every type for a second copy of itself, which takes most of its time on long lists.
       'process.env.NODE_ENV': '"production"',
       'import.meta.url': 'svcUrl',
     },
-    // Strict, as the modules are that it is made of.
+    // Strict, as ES modules are.
     banner: {
       js: "'use strict'; const svcUrl = require('node:url').pathToFileURL(__filename).href, svcImport = require('./import.cjs');",
     },
@@ -100,7 +99,7 @@ export async function bundle(outdir) {
   importElsewhere(outdir)
 }
 
-/** Code that V8 compiled in another process has no `import()`. A file of its own, which is not kept, has it. */
+/** Moves `import()` to a file that is not cached, because it does not work in code from V8's cache. */
 function importElsewhere(outdir) {
   const file = `${outdir}/server.cjs`
   const text = readFileSync(file, 'utf8')
@@ -109,19 +108,19 @@ function importElsewhere(outdir) {
 }
 
 export async function ensureBuilt() {
-  // A release has no sources: what it ships is what it runs.
+  // A release has no sources and is already built.
   if (!existsSync(`${root}src`)) return ensureInstalled({ dev: false })
   const files = sources()
   const current = isCurrent(files)
   ensureInstalled({ dev: !current })
   if (current) return
   const started = new Date()
-  // Files whose source is gone must not live on in the build.
+  // Removes outputs of deleted sources.
   rmSync(`${root}dist`, { recursive: true, force: true })
-  say('building …')
+  log('building …')
   await bundle(`${root}dist`).catch((error) => fail(`building: ${error.message}`))
   writeFileSync(stamp, files.join('\n'))
-  // What was edited while the bundler ran counts as newer.
+  // Files edited during the build count as newer.
   utimesSync(stamp, started, started)
 }
 

@@ -1,6 +1,6 @@
-// `npm run check`: everything about the code that needs no running: types, lint and format, dead code, guards.
+// `npm run check`: static checks: types, lint and format, dead code, guards.
 import { spawnSync } from 'node:child_process'
-import { ensureInstalled, root, say } from './install.js'
+import { ensureInstalled, log, root } from './install.js'
 
 ensureInstalled({ dev: true })
 const bin = (name) => `${root}node_modules/.bin/${name}`
@@ -13,10 +13,10 @@ const checks = [
   ['guards', process.execPath, 'scripts/test.js', 'test/guards/'],
 ]
 const failed = checks.filter(([name, command, ...args]) => {
-  say(`${name} …`)
+  log(`${name} …`)
   return spawnSync(command, args, { cwd: root, stdio: 'inherit', shell: process.platform === 'win32' }).status !== 0
 })
 if (failed.length > 0) {
-  say(`failed: ${failed.map(([name]) => name).join(', ')}`)
+  log(`failed: ${failed.map(([name]) => name).join(', ')}`)
   process.exitCode = 1
-} else say('all checks passed')
+} else log('all checks passed')

@@ -5,7 +5,7 @@ const FILE = new URL('../docs/config.md', import.meta.url)
 const START = '<!-- keys: written by scripts/config-docs.ts -->'
 const END = '<!-- /keys -->'
 
-/** The table of docs/config.md, made from the table the server itself reads. */
+/** The table of docs/config.md, generated from src/config/table.ts. */
 export function configTable(): string {
   const rows = listedKeys().map(({ key, field }) => {
     const flag = field.flag === undefined ? '' : `; flag \`--${field.flag}\``

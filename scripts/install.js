@@ -1,26 +1,26 @@
-// Runs before anything is installed: Node's own modules only.
+// Runs before packages are installed, so it imports only Node's own modules.
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 export const root = fileURLToPath(new URL('..', import.meta.url))
-export const say = (line) => console.error(`savanna: ${line}`)
+export const log = (line) => console.error(`savanna: ${line}`)
 
 export function fail(line) {
-  say(line)
+  log(line)
   process.exit(1)
 }
 
-/** Child processes talk to the terminal themselves; what they fail with is our failure. */
+/** Runs a child process with the terminal's stderr; exits when it fails. */
 export function run(command, args, doing) {
-  say(`${doing} …`)
+  log(`${doing} …`)
   const { status, error } = spawnSync(command, args, { cwd: root, stdio: ['ignore', 2, 2] })
   if (status !== 0) fail(`${doing}: failed${error ? ` (${error.message})` : ` with exit code ${status}`}`)
 }
 
 const packagesIn = (file) => (existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')).packages : {})
 
-/** What the lock file wants and node_modules does not have. Packages of other platforms are optional, not missing. */
+/** Packages of the lock file that are not installed. Optional ones do not count: they may be for other platforms. */
 function missing({ dev }) {
   const installed = packagesIn(`${root}node_modules/.package-lock.json`)
   return Object.entries(packagesIn(`${root}package-lock.json`)).filter(

@@ -1,10 +1,10 @@
-// `npm run routes [-- words]`: METHOD PATH → file, to find the code behind an endpoint.
+// `npm run routes [-- words]`: prints METHOD PATH file:line of all endpoints that contain the words.
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 export type SourceRoute = { method: string; path: string; file: string; line: number }
 
-/** Routes as the sources spell them, in the order of their paths. Paths may have parts such as `${format}`. */
+/** Routes as written in the sources, sorted by path. Paths may contain parts such as `${format}`. */
 export const routesInSources = (): SourceRoute[] =>
   readdirSync('src', { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))

@@ -5,12 +5,12 @@ import { root } from './install.js'
 
 await ensureBuilt()
 stopWithParent()
-// In this process rather than in a child, so that signals and the exit code need no passing on.
+// Runs in this process, so that signals and the exit code need no forwarding.
 const main = `${root}dist/main.js`
 process.argv = [process.execPath, main, 'start', ...process.argv.slice(2)]
 await import(pathToFileURL(main).href)
 
-/** npm passes a SIGTERM on to its shell, which dies of it and tells nobody. */
+/** Stops with npm's shell, which dies of a SIGTERM without forwarding it. */
 function stopWithParent() {
   if (!process.env.npm_lifecycle_event) return
   const parent = process.ppid

@@ -1,6 +1,6 @@
 // `npm test [-- words]`: installs what is missing, then runs the test files whose path contains one of the words.
 import { parseArgs } from 'node:util'
-import { ensureInstalled, root, say } from './install.js'
+import { ensureInstalled, log, root } from './install.js'
 
 const options = { 'fault-rounds': { type: 'string', default: '1' } }
 const { values, positionals: words } = parseArgs({ options, allowPositionals: true })
@@ -8,4 +8,4 @@ ensureInstalled({ dev: true })
 const { register } = await import('tsx/esm/api')
 register()
 const { runTests } = await import('./tests/run.ts')
-process.exitCode = await runTests({ root, say, words, faultRounds: Number(values['fault-rounds']) })
+process.exitCode = await runTests({ root, log, words, faultRounds: Number(values['fault-rounds']) })

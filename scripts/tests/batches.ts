@@ -1,18 +1,18 @@
-/** Test files by name of the process that runs them. */
+/** Test files by the name of the process that runs them. */
 export type Batches = ReadonlyMap<string, readonly string[]>
 
-/** All those that compute only: no server, no database, no process. */
+/** The batch of tests without server, database or child process. */
 export const PURE = 'pure'
 const isPure = (text: string): boolean =>
   !/from '([^']*\/(kit|fakes)\/|\.\/(cluster|proxy)|node:(child_process|http|net)')/.test(text)
 
-/** Ordinary tests of a feature. What kills, floods, measures or changes its process has one of its own. */
+/** Ordinary feature tests may share a process; tests that kill, flood, measure or change their process run alone. */
 const isSharedFolder = (file: string): boolean =>
   /^src\/features\//.test(file) && !/\/realtime\/|\.abuse\.|hostile|browser|page/.test(file)
 const mayShare = (file: string, text: string): boolean =>
   isSharedFolder(file) && !/spawnServer|startBrowser|child_process|\bprocess\.|\bmock\b/.test(text)
 
-/** A process takes half a second to load the server and longer until it is fast, so neighbours share one. */
+/** Test files per process. They share one because loading and warming up the server takes more than half a second. */
 const LARGEST = 4
 
 export function batchesOf(texts: ReadonlyMap<string, string>): Batches {

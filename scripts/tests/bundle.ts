@@ -4,15 +4,15 @@ import { pathToFileURL } from 'node:url'
 import { build, type Plugin } from 'esbuild'
 import type { Batches } from './batches.ts'
 
-/** Plain JavaScript, which runs before anything is installed. */
+/** Types of scripts/build.js, which is plain JavaScript. */
 type ServerBuild = { bundle(outdir: string): Promise<void> }
 
-/** What `node:test` is in bundled files. */
+/** Replaces `node:test` in bundled files. */
 const NODE_TEST = 'scripts/tests/node-test.ts'
 
 type Entries = { batches: Batches; programs: readonly string[] }
 
-/** Packages that most processes load: small ones of many files, which load faster as part of the bundle. */
+/** Small packages of many files that most processes load; they load faster from the bundle. */
 const BUNDLED =
   /^(ajv|ajv-formats|croner|graphql|ipaddr\.js|lru-cache|mrmime|pg|pg-connection-string|smol-toml|ws)(\/|$)/
 
@@ -27,8 +27,8 @@ const packages: Plugin = {
 }
 
 /**
- * Entry points of a test run in `outdir`, with the code they share in chunks. A process that loads hundreds of modules
- * takes a second before its first test, and a run has two hundred processes.
+ * Bundles the entry points of a test run into `outdir`, with shared code in chunks. Loading hundreds of modules takes a
+ * second per process, and a run has two hundred processes.
  */
 export async function bundleTests(root: string, outdir: string, { batches, programs }: Entries): Promise<void> {
   mkdirSync(outdir, { recursive: true })
@@ -45,14 +45,14 @@ export async function bundleTests(root: string, outdir: string, { batches, progr
     platform: 'node',
     format: 'esm',
     target: 'node20.19',
-    // An optional addon that pg looks for.
+    // An optional dependency of pg.
     external: ['pg-native'],
     chunkNames: 'chunks/[name]-[hash]',
     sourcemap: true,
     sourcesContent: false,
     legalComments: 'none',
     logLevel: 'warning',
-    // Packages in CommonJS call it.
+    // CommonJS packages call `require`.
     banner: {
       js: `import { createRequire as svcRequire } from 'node:module'; const require = svcRequire(${here(root)});`,
     },
@@ -74,7 +74,9 @@ const batchesIn = (root: string, batches: Batches): Plugin => ({
       }
     })
     onResolve({ filter: /^node:test$/ }, ({ importer }) =>
-      /\/(node-test|at-end)\.ts$/.test(importer) ? { path: 'node:test', external: true } : { path: join(root, NODE_TEST) },
+      /\/(node-test|at-end)\.ts$/.test(importer)
+        ? { path: 'node:test', external: true }
+        : { path: join(root, NODE_TEST) },
     )
   },
 })
@@ -90,7 +92,7 @@ const sourceAddresses: Plugin = {
   },
 }
 
-/** A build of the server with what it needs beside it. Answers its main file. */
+/** Builds the server in `folder` with the files it needs. Returns the path of its main file. */
 export async function bundleServer(root: string, folder: string): Promise<string> {
   mkdirSync(folder, { recursive: true })
   for (const name of ['node_modules', 'migrations', 'package.json']) symlinkSync(join(root, name), join(folder, name))

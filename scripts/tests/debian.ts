@@ -6,7 +6,7 @@ const release = existsSync('/etc/os-release') ? readFileSync('/etc/os-release', 
 export const isDebian12 = /^VERSION_CODENAME=bookworm$/m.test(release)
 export const mayInstall = isDebian12 && process.getuid?.() === 0
 
-/** Output is returned, or shown when the command fails. */
+/** Runs a command and returns its output; throws the output when the command fails. */
 export function quietly(command: string, args: string[], cwd = '/'): string {
   try {
     return execFileSync(command, args, {
@@ -27,13 +27,13 @@ export function quietly(command: string, args: string[], cwd = '/'): string {
 const apt = (...args: string[]): string => quietly('apt-get', ['-q', '-y', '-o', 'DPkg::Lock::Timeout=300', ...args])
 
 export function install(...packages: string[]): void {
-  const wanted = ['install', '--no-install-recommends', ...packages]
+  const args = ['install', '--no-install-recommends', ...packages]
   try {
-    apt(...wanted)
+    apt(...args)
   } catch {
-    // A fresh machine has no package lists, an old one outdated ones.
+    // The package lists may be missing or outdated.
     apt('update')
-    apt(...wanted)
+    apt(...args)
   }
 }
 
@@ -47,10 +47,10 @@ const isOnPath = (program: string): boolean =>
     }
   })
 
-/** Programs with packages of the same name that tests use as real peers; where they cannot be had, those tests say so. */
-export function ensurePrograms(programs: string[], say: (line: string) => void): void {
+/** Installs programs that tests use, from packages of the same name. Without them, those tests are skipped. */
+export function ensurePrograms(programs: string[], log: (line: string) => void): void {
   const missing = programs.filter((program) => !isOnPath(program))
   if (missing.length === 0 || !mayInstall) return
-  say(`installing ${missing.join(', ')} (apt-get) …`)
+  log(`installing ${missing.join(', ')} (apt-get) …`)
   install(...missing)
 }

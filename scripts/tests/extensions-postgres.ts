@@ -1,5 +1,5 @@
-// PostgreSQL 15 with PostGIS and pgvector for the tests, on Debian 12 as root. PostGIS comes packaged; pgvector is
-// built from the source package of the next release, into a copy of the installation that leaves the system's alone.
+// Installs PostgreSQL 15 with PostGIS and pgvector for the tests, on Debian 12 as root. PostGIS is a package; pgvector is
+// built from the source package of the next release, into a copy of the installation.
 import {
   chmodSync,
   cpSync,
@@ -17,11 +17,11 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { install, isDebian12, mayInstall, quietly } from './debian.ts'
 
-type Say = (line: string) => void
+type Log = (line: string) => void
 const installation = '/usr/lib/postgresql/15'
 
-/** Environment for the tests: where its `bin` is, or why there is none. On Debian 12 as root it must work. */
-export function extensionsPostgres(cacheDir: string, say: Say): Record<string, string> {
+/** Environment for the tests: the `bin` folder, or the reason why there is none. Throws if the build fails. */
+export function extensionsPostgres(cacheDir: string, log: Log): Record<string, string> {
   if (!isDebian12) {
     return { SVC_TEST_EXT_REASON: 'PostgreSQL with PostGIS and pgvector is made on Debian 12 only' }
   }
@@ -31,33 +31,33 @@ export function extensionsPostgres(cacheDir: string, say: Say): Record<string, s
     if (!mayInstall) {
       return { SVC_TEST_EXT_REASON: 'PostgreSQL with PostGIS and pgvector can be installed by root only' }
     }
-    make(prefix, say)
+    make(prefix, log)
   }
   return { SVC_TEST_PG_BIN_EXT: binDir }
 }
 
-/** PostgreSQL runs under another account than root. */
+/** Whether other accounts can enter the folder, because PostgreSQL does not run as root. */
 function isWorldAccessible(dir: string): boolean {
   if ((statSync(dir).mode & 0o001) === 0) return false
   return dir === dirname(dir) || isWorldAccessible(dirname(dir))
 }
 
-function make(prefix: string, say: Say): void {
-  say('installing PostgreSQL 15 with PostGIS (apt-get) …')
+function make(prefix: string, log: Log): void {
+  log('installing PostgreSQL 15 with PostGIS (apt-get) …')
   if (!existsSync('/usr/share/postgresql-common')) {
-    // Else the package makes a cluster of its own and starts it on the standard port.
+    // Prevents the package from creating a cluster and starting it on the standard port.
     mkdirSync('/etc/postgresql-common', { recursive: true })
     writeFileSync('/etc/postgresql-common/createcluster.conf', 'create_main_cluster = false\n')
   }
   install('postgresql-15', 'postgresql-15-postgis-3', 'gcc', 'libc6-dev')
   const work = mkdtempSync(join(tmpdir(), 'svc-pgvector-'))
   try {
-    // Where apt drops its privileges for a download, the other account has to write here.
+    // apt may download as another account, which needs to write here.
     chmodSync(work, 0o777)
     const draft = join(work, 'prefix')
     cpSync(installation, join(draft, 'lib/postgresql/15'), { recursive: true, dereference: true })
     cpSync('/usr/share/postgresql/15', join(draft, 'share/postgresql/15'), { recursive: true, dereference: true })
-    say('building pgvector …')
+    log('building pgvector …')
     buildPgvector(work, draft)
     mkdirSync(dirname(prefix), { recursive: true })
     moveWhole(draft, prefix)
@@ -66,7 +66,7 @@ function make(prefix: string, say: Say): void {
   }
 }
 
-/** Across file systems too; what has the final name is whole. */
+/** Works across file systems; the final name appears only when the copy is complete. */
 function moveWhole(from: string, to: string): void {
   const beside = `${to}.${process.pid}`
   cpSync(from, beside, { recursive: true })
@@ -104,7 +104,7 @@ function only(dir: string, pattern: RegExp): [string] {
   return [name]
 }
 
-/** An apt that knows only the sources of another release, from wherever this machine gets its packages. */
+/** apt options that use only the sources of another release, from this machine's mirror. */
 function otherRelease(work: string, release: string): string[] {
   const state = join(work, 'apt')
   const sources = join(state, 'sources')

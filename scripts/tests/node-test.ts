@@ -1,5 +1,5 @@
-// Stands in for node:test where test files are bundled, so that a process can run several of them: it is loaded and
-// compiled once. Each file has its own hooks, and ends before the next begins.
+// Replaces node:test in bundled test files, so that one process can run several of them, one after another. Each file has
+// its own hooks.
 import { test as nodeTest, type TestContext } from 'node:test'
 import { end } from '../../test/kit/at-end.ts'
 
@@ -48,7 +48,7 @@ export const beforeEach = (work: Work): void => void file.beforeEaches.push(work
 export const after = (work: Work): void => void file.afters.push(work)
 export const afterEach = (work: Work): void => void file.afterEaches.push(work)
 
-/** Loads and runs each file; what fails outside of its tests is reported as a test of its name. */
+/** Loads and runs each file. A failure outside of its tests is reported as a test with the file's name. */
 export async function runFiles(files: Record<string, () => Promise<unknown>>): Promise<void> {
   for (const [name, load] of Object.entries(files)) {
     file = new TestFile()

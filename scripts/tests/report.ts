@@ -7,16 +7,16 @@ import { spec } from 'node:test/reporters'
 
 export type Batch = {
   root: string
-  /** Bundled files, in the order in which they start. */
+  /** Bundled files in start order. */
   files: string[]
   concurrency: number
   timeoutMs: number
   signal: AbortSignal
-  /** The folder of bundled files: positions in them are reported as those of their sources. */
+  /** The folder of bundled files, whose positions are mapped to the sources. */
   code: string
 }
 
-/** Runs each file in a process of its own and prints as `node --test` does. Answers seconds by file, and whether all passed. */
+/** Runs each file in its own process and prints as `node --test` does. Returns seconds by file, and whether all passed. */
 export async function runBatch({ root, files, concurrency, timeoutMs, signal, code }: Batch) {
   const seconds = new Map<string, number>()
   let failed = false
@@ -31,7 +31,7 @@ export async function runBatch({ root, files, concurrency, timeoutMs, signal, co
   return { seconds, passed: !failed }
 }
 
-/** Processes of tests read no source maps, which takes a third of their start; the lines that name a position are few. */
+/** Maps positions in the output, because loading source maps in each process takes a third of its start. */
 const sourcePositions = (root: string, code: string) => {
   const maps = new Map<string, SourceMap>()
   const mapOf = (file: string): SourceMap => {

@@ -10,21 +10,21 @@ import { longestFirst, readTimes, writeTimes } from './order.ts'
 import { runBatch } from './report.ts'
 import { scratchFolder } from './scratch.ts'
 
-export type Run = { root: string; say(line: string): void; words: string[]; faultRounds: number }
+export type Run = { root: string; log(line: string): void; words: string[]; faultRounds: number }
 
-/** Runs the test files whose path contains one of the words. Answers the exit code. */
-export async function runTests({ root, say, words, faultRounds }: Run): Promise<number> {
+/** Runs the test files whose path contains one of the words. Returns the exit code. */
+export async function runTests({ root, log, words, faultRounds }: Run): Promise<number> {
   const files = filesIn(root, /\.test\.ts$/).filter(
     (file) => words.length === 0 || words.some((word) => file.includes(word)),
   )
   if (files.length === 0) {
-    say(`no test file contains ${words.join(' or ')}`)
+    log(`no test file contains ${words.join(' or ')}`)
     return 1
   }
   const texts = new Map(files.map((file) => [file, readFileSync(join(root, file), 'utf8')]))
   const mention = (word: string) => [...texts.values()].some((text) => text.includes(word))
-  ensurePrograms(['chromium', 'pgbouncer'].filter(mention), say)
-  const extensions = mention(`'extensions'`) ? extensionsPostgres(join(root, '.cache'), say) : {}
+  ensurePrograms(['chromium', 'pgbouncer'].filter(mention), log)
+  const extensions = mention(`'extensions'`) ? extensionsPostgres(join(root, '.cache'), log) : {}
 
   const scratch = scratchFolder()
   const clusters: Embedded[] = []
@@ -33,7 +33,7 @@ export async function runTests({ root, say, words, faultRounds }: Run): Promise<
   try {
     const start = async (name: string, binDir?: string): Promise<string> => {
       const dataDir = join(scratch, name)
-      const cluster = await startEmbedded({ dataDir, ...(binDir && { binDir }), log: say, settings: forTests })
+      const cluster = await startEmbedded({ dataDir, ...(binDir && { binDir }), log, settings: forTests })
       clusters.push(cluster)
       return cluster.url
     }
@@ -41,7 +41,7 @@ export async function runTests({ root, say, words, faultRounds }: Run): Promise<
     const code = join(build, 'tests')
     const batches = batchesOf(texts)
     await bundleTests(root, code, { batches, programs: filesIn(root, PROGRAM) })
-    // What tests find in their environment. One cluster of each kind serves the whole run.
+    // The environment of the tests. One cluster of each kind serves the whole run.
     Object.assign(process.env, extensions, { TMPDIR: scratch, SVC_TEST_CODE: code, FAULT_ROUNDS: String(faultRounds) })
     if (![...batches.keys()].every((name) => name === PURE)) {
       const [main, pg] = await Promise.all([bundleServer(root, build), start('pg')])
@@ -56,9 +56,9 @@ export async function runTests({ root, say, words, faultRounds }: Run): Promise<
       root,
       code,
       files: longestFirst(batches, times).map((name) => join(code, `${name}.js`)),
-      // Files wait for PostgreSQL, leases and browsers about half of their time.
+      // More than cores, because test files wait about half of their time.
       concurrency: availableParallelism() + 4,
-      // Of a whole file: a busy machine takes minutes for what kills servers again and again.
+      // Per file: fault tests take minutes on a busy machine.
       timeoutMs: 600_000 * faultRounds,
       signal: interrupted.signal,
     })
@@ -71,7 +71,7 @@ export async function runTests({ root, say, words, faultRounds }: Run): Promise<
   }
 }
 
-/** Many files share a cluster, and its data is thrown away: no file waits for a disk. */
+/** Many files share a cluster whose data is temporary, so durability is off. */
 const forTests = {
   max_connections: '400',
   fsync: 'off',
@@ -80,7 +80,7 @@ const forTests = {
   shared_buffers: '256MB',
 }
 
-/** Programs that tests start beside servers. */
+/** Helper programs that tests start. */
 const PROGRAM = /-(owner|process|victim)\.ts$/
 
 const filesIn = (root: string, pattern: RegExp): string[] =>

@@ -6,12 +6,12 @@ import { runningPostmaster } from '../../src/db/setup/embedded/postmaster.ts'
 
 const prefix = 'svc-tests-'
 
-/** In memory where there is room: hundreds of databases are made and dropped in a run. */
+/** A temporary folder, in memory if there is room, because a run creates hundreds of databases. */
 export function scratchFolder(): string {
   const parent = hasRoom('/dev/shm') ? '/dev/shm' : tmpdir()
   removeLeftovers(parent)
   const folder = mkdtempSync(join(parent, prefix))
-  // As root, PostgreSQL and the peers of some tests run under other accounts and have to pass.
+  // When run as root, PostgreSQL and other programs of the tests use other accounts and need access.
   chmodSync(folder, 0o755)
   return folder
 }
@@ -25,7 +25,7 @@ function hasRoom(folder: string): boolean {
   }
 }
 
-/** A run that was killed leaves its clusters running. */
+/** Stops and removes the clusters of runs that were killed. */
 function removeLeftovers(parent: string): void {
   for (const name of readdirSync(parent).filter((entry) => entry.startsWith(prefix))) {
     const clusters = ['pg', 'pg-extensions'].map((kind) => join(parent, name, kind)).filter((dir) => existsSync(dir))

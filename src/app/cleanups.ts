@@ -27,7 +27,10 @@ type CleanupDeps = { db: Db; store: Store; trimLog: () => Promise<number> }
  * All cleanups by name; each resolves to the number of removed items. They are job types, and `svc cleanup` runs them
  * without a server.
  */
-export const cleanupsOf = (config: Config, { db, store, trimLog }: CleanupDeps): Record<string, () => Promise<number>> => ({
+export const cleanupsOf = (
+  config: Config,
+  { db, store, trimLog }: CleanupDeps,
+): Record<string, () => Promise<number>> => ({
   ...createCleanups({
     db,
     expired: expiredOfIdentity,

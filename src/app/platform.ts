@@ -60,7 +60,11 @@ export class PublicUrl {
 type StoreOptions = { observe: Observe; progress: (line: string) => void; embeddedUrl: string | undefined }
 
 /** The database, connected and migrated. */
-export async function openStore(config: Config, lifecycle: Lifecycle, { observe, progress, embeddedUrl }: StoreOptions) {
+export async function openStore(
+  config: Config,
+  lifecycle: Lifecycle,
+  { observe, progress, embeddedUrl }: StoreOptions,
+) {
   const { url, announce, secretFile } = await postgres(config, lifecycle, progress, embeddedUrl)
   const { pool, warnings, logKey } = await openDatabase({
     url,
@@ -82,7 +86,9 @@ export async function openPlatform(
 ): Promise<Platform> {
   const gateways = lifecycle.own(createOutgoing({ allowPrivateNetworks: true }))
   const schema = lifecycle.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
-  const changeLog = lifecycle.own(new ChangeLog({ db, observe, retentionSeconds: config.events.retention, key: logKey }))
+  const changeLog = lifecycle.own(
+    new ChangeLog({ db, observe, retentionSeconds: config.events.retention, key: logKey }),
+  )
   await changeLog.start()
   const isOpen = config.api.anonymous === 'all'
   if (isOpen) reportOpenTables(schema, observe)

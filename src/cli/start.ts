@@ -3,13 +3,13 @@ import type { Config } from '../config/config.ts'
 import { reasonOf } from '../core/errors.ts'
 import { operatorWarning } from '../core/observe.ts'
 import { type DataLock, lockDataDir } from '../db/setup/embedded/lock.ts'
-import { type BannerFacts, banner } from './serve/banner.ts'
 import type { Context } from './command/command.ts'
+import { readToken, removeToken, writeToken } from './command/token-file.ts'
 import { createLog, type Log } from './log/log.ts'
+import { type BannerFacts, banner } from './serve/banner.ts'
 import { Cluster } from './serve/cluster.ts'
 import { collectRarely, explainStart, forceExitAfter, type Server, startSingle, watchForBugs } from './serve/single.ts'
 import { serveAsWorker } from './serve/worker.ts'
-import { readToken, removeToken, writeToken } from './command/token-file.ts'
 
 /** Sent by a detached server to the process that started it. */
 export type StartMessage = { ready: string } | { failed: string }

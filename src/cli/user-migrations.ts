@@ -10,7 +10,11 @@ const SYSTEM_FOLDER = `${packageRoot}migrations`
 const FILE_NAME = /^\d{14}_[A-Za-z0-9_-]+\.sql$/
 
 type MigrationFile = { name: string; text: string; checksum: string }
-export type MigrationState = { name: string; state: 'applied' | 'pending' | 'changed' | 'missing'; appliedAt: string | null }
+export type MigrationState = {
+  name: string
+  state: 'applied' | 'pending' | 'changed' | 'missing'
+  appliedAt: string | null
+}
 
 async function readFolder(folder: string): Promise<MigrationFile[]> {
   if (resolve(folder) === resolve(SYSTEM_FOLDER)) {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { readPage, withTable } from '../../scripts/config-docs.ts'
-import { type Config, loadConfig, publicBaseUrl, type ConfigSources } from './config.ts'
+import { type Config, type ConfigSources, loadConfig, publicBaseUrl } from './config.ts'
 
 const folders: string[] = []
 after(() => {

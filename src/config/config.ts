@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { parse as parseToml } from 'smol-toml'
-import { Field, type RawValue, NamedTables, InvalidValue } from './fields.ts'
+import { Field, InvalidValue, NamedTables, type RawValue } from './fields.ts'
 import { table } from './table.ts'
 
 type Values<S> = {

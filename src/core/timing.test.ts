@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { measure, Timing, countDbWait } from './timing.ts'
+import { countDbWait, measure, Timing } from './timing.ts'
 
 test('stages follow each other, and waits at the same time count once', () => {
   let now = 100

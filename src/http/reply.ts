@@ -1,8 +1,8 @@
 import type { ServerResponse } from 'node:http'
 import { AppError } from '../core/errors.ts'
 import type { Timing } from '../core/timing.ts'
-import type { JsonText, Reply } from './route.ts'
 import type { Exchange } from './exchange.ts'
+import type { JsonText, Reply } from './route.ts'
 import { type FlatHeaders, headerLines, putHeaders } from './wire/headers.ts'
 import type { PlainHeads } from './wire/node-internals.ts'
 

@@ -4,21 +4,21 @@ import { budgets } from '../core/budgets.ts'
 import { AppError, badRequest, serverBusy } from '../core/errors.ts'
 import { type Identity, userIdOf } from '../core/identity.ts'
 import type { BudgetLimits } from '../core/limits.ts'
+import { Exchange } from './exchange.ts'
 import type { AnonymousAccess } from './guard.ts'
 import { createPipeline, isOwnPath, type PipelineDeps } from './pipeline.ts'
 import type { RateLimit } from './rate-limit.ts'
+import { closeWhenStalled, writeReply } from './reply.ts'
 import type { Reply } from './route.ts'
+import { lastResponseOn, requestsUpgradedAt } from './upgrade.ts'
 import { addressSubject, createClientAddress } from './wire/client-address.ts'
 import { drain } from './wire/drain.ts'
 import { causesOf, parserError, refuseSocket, stackOf, toAppError } from './wire/error-response.ts'
-import { Exchange } from './exchange.ts'
 import { createHeaders, requestIdOf } from './wire/headers.ts'
+import { IncomingBodies, type IncomingPace } from './wire/incoming-bodies.ts'
 import { KEEP_ALIVE_SECONDS, PlainHeads, responseOn } from './wire/node-internals.ts'
-import { type IncomingPace, IncomingBodies } from './wire/incoming-bodies.ts'
-import { closeWhenStalled, writeReply } from './reply.ts'
 import { loggedPath, splitTarget } from './wire/target.ts'
 import { type ReadingPace, UnsentResponses } from './wire/unsent-responses.ts'
-import { lastResponseOn, requestsUpgradedAt } from './upgrade.ts'
 
 /** One finished request, for the access log and the metrics. Never bodies or bearers. */
 export type RequestInfo = {
@@ -187,7 +187,13 @@ export function createHttpServer(deps: Deps): HttpServer {
   }
 
   function send(exchange: Exchange, reply: Reply): void {
-    const bytes = writeReply(exchange, reply, draining || exchange.upgradeHead !== undefined, limits.responseBytes, heads)
+    const bytes = writeReply(
+      exchange,
+      reply,
+      draining || exchange.upgradeHead !== undefined,
+      limits.responseBytes,
+      heads,
+    )
     exchange.sentBytes = bytes
     if (exchange.response.writableLength > 0) unsent.watch(exchange.response, addressSubject(exchange.ip), bytes)
   }
@@ -294,7 +300,9 @@ export function createHttpServer(deps: Deps): HttpServer {
 
   const refused = new WeakSet<Socket>()
   server.on('request', (request: IncomingMessage, response: ServerResponse) => handleInOrder(request, response))
-  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => handleInOrder(request, response, true))
+  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) =>
+    handleInOrder(request, response, true),
+  )
   server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     handling++
     fail(open(request, response), new AppError('expectation_failed', 'expectation failed'))
@@ -350,7 +358,10 @@ export function createHttpServer(deps: Deps): HttpServer {
 }
 
 /** The part of an exchange that is reported when the request ends. */
-type RequestRecord = Pick<Exchange, 'method' | 'pattern' | 'target' | 'startedAt' | 'ip' | 'requestId' | 'who' | 'sentBytes'>
+type RequestRecord = Pick<
+  Exchange,
+  'method' | 'pattern' | 'target' | 'startedAt' | 'ip' | 'requestId' | 'who' | 'sentBytes'
+>
 
 /** A copy without the request and the response, which would stay in memory as long as an upgraded connection lives. */
 const recordOf = ({ method, pattern, target, startedAt, ip, requestId, who, sentBytes }: Exchange): RequestRecord => ({

@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os'
 import type { Worker } from 'node:worker_threads'
 import type { Options } from '@node-rs/argon2'
 import { serverBusy } from '../core/errors.ts'
-import { type HashResult, type HashJob, startPasswordWorker } from './hash-worker.ts'
+import { type HashJob, type HashResult, startPasswordWorker } from './hash-worker.ts'
 
 export type Passwords = {
   hash(password: string): Promise<string>

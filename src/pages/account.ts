@@ -9,7 +9,7 @@ import { button, form, passwordField, submit } from './shared/form.ts'
 import { session } from './shared/session.ts'
 import { showSignIn } from './shared/sign-in.ts'
 
-// The account page: sign in, then one section per thing.
+// The account page: sign in, then one section per topic.
 
 const container = el('div')
 find('main').append(container)
@@ -58,7 +58,9 @@ function passwordSection(): HTMLElement {
   const change = form(
     async (body) => {
       status.textContent = ''
-      await withSecondFactor(async () => session.open(await session.call<SignedIn>('POST', '/api/auth/password-change', body)))
+      await withSecondFactor(async () =>
+        session.open(await session.call<SignedIn>('POST', '/api/auth/password-change', body)),
+      )
       change.reset()
       status.textContent = 'Your password is changed, and all other sessions are over.'
     },

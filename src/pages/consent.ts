@@ -3,7 +3,7 @@ import { button, form, messageOf, submit } from './shared/form.ts'
 import { session } from './shared/session.ts'
 import { showSignIn } from './shared/sign-in.ts'
 
-// The consent page of the OAuth server: sign in, then the consent.
+// The consent page of the OAuth server: sign in, then approve or deny.
 
 type ConsentRequest = { requires_consent: true; client_name: string; redirect_uri: string } & Terms
 type Terms = { scope: string; allowed_tables?: string[] }
@@ -54,7 +54,7 @@ async function decide({ requires_consent, client_name, ...request }: ConsentRequ
   redirect(await session.call<Redirect>('POST', '/api/auth/authorize/consent', body))
 }
 
-/** The server's own answer says where to go; nothing else decides it. */
+/** The target comes only from the server's response. */
 function redirect({ redirect_to }: Redirect): void {
   show(main, el('h1', {}, 'Going back …'), soft('You can close this page if nothing happens.'))
   location.replace(redirect_to)

@@ -3,7 +3,7 @@ import { send } from './shared/api.ts'
 import { alertLine, el, find, section, soft } from './shared/dom.ts'
 import { field, form, labelled, messageOf, submit } from './shared/form.ts'
 
-// The reference of the API, drawn from the document that programs read.
+// The API reference, rendered from the OpenAPI document.
 
 type Parameter = { $ref?: string; name: string; in: string; description?: string; schema: JsonSchema }
 type Content = { content?: Record<string, { schema: JsonSchema }> }
@@ -65,7 +65,7 @@ function draw(): void {
 
 function drawEntry({ title, operation, document }: Entry): HTMLElement {
   const node = el('details', {}, el('summary', {}, el('code', {}, title), ' ', operation.summary))
-  // Only what is opened is drawn: there may be thousands.
+  // Rendered when opened, because there may be thousands.
   node.addEventListener('toggle', () => {
     if (node.open && node.childElementCount === 1) node.append(...contractOf(operation, document))
   })
@@ -100,7 +100,7 @@ function typeBlock(title: string, { content = {} }: Content, document: OpenApi):
 
 const nameOf = (ref: string): string => ref.slice(ref.lastIndexOf('/') + 1)
 
-/** A type, close to how TypeScript writes it. */
+/** A type in TypeScript-like notation. */
 function typeText(schema: JsonSchema, depth = 0): string {
   if (schema.$ref) return nameOf(schema.$ref)
   if (schema.anyOf) return schema.anyOf.map((one) => typeText(one, depth)).join(' | ')

@@ -2,8 +2,8 @@ import { ApiError, send } from './shared/api.ts'
 import { find, pageData } from './shared/dom.ts'
 import { messageOf } from './shared/form.ts'
 
-// The page behind a link in a mail. The token leaves the address bar at once, and is spent only by a press of the button:
-// programs that open links in mail to look at them do not press buttons.
+// The page of a link in a mail. The token is removed from the address bar at once and used only when the button is
+// pressed, because mail scanners open links but press no buttons.
 
 const token = new URLSearchParams(location.search).get('token') ?? ''
 history.replaceState(null, '', location.pathname)
@@ -21,15 +21,15 @@ form.addEventListener('submit', async (event) => {
     const answer = await send<object | undefined>('POST', post, { body: { token, password: password?.value } })
     form.remove()
     status.textContent = done
-    if (returnsTo) leaveWith(answer)
+    if (returnsTo) redirectWith(answer)
   } catch (error) {
     status.textContent = messageOf(error)
-    // Another password may do; a token that was refused is spent.
+    // Another password may be accepted; a refused token stays invalid.
     button.disabled = error instanceof ApiError && !password
   }
 })
 
-/** Tokens travel in the fragment, which is sent to no server. */
-function leaveWith({ user, ...tokens }: { user?: object } = {}): void {
+/** Passes tokens in the fragment, which browsers send to no server. */
+function redirectWith({ user, ...tokens }: { user?: object } = {}): void {
   location.replace(`${returnsTo.split('#')[0]}#${new URLSearchParams(tokens)}`)
 }

@@ -3,7 +3,7 @@ import { basename } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { type Context, UsageError } from '../command/command.ts'
-import { fetchAdmin, callAdmin } from '../command/server-api.ts'
+import { callAdmin, fetchAdmin } from '../command/server-api.ts'
 import { textTable } from '../command/text-table.ts'
 import { sendFile } from './send-file.ts'
 

@@ -1,4 +1,4 @@
-import { fanOut, type LogLevel, type LogEntry, levelOf, type Observe } from '../../core/observe.ts'
+import { fanOut, type LogEntry, type LogLevel, levelOf, type Observe } from '../../core/observe.ts'
 import { redact } from '../../core/redact.ts'
 import { jsonLine, textLine } from './lines.ts'
 import { createRing } from './ring.ts'

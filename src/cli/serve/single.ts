@@ -4,8 +4,8 @@ import { startApp } from '../../app.ts'
 import { type Config, publicBaseUrl } from '../../config/config.ts'
 import { version } from '../../core/version.ts'
 import { databaseRefusal } from '../../db/pg-errors.ts'
-import type { BannerFacts } from './banner.ts'
 import type { Log } from '../log/log.ts'
+import type { BannerFacts } from './banner.ts'
 
 /** A running server as `svc start` sees it: this process, or several workers. */
 export type Server = Pick<RunningServer, 'url' | 'issueAdminToken' | 'endAdminToken' | 'close'> & {

@@ -5,7 +5,7 @@ import { nameLiteral, type Slot, type Slots, type Sql, sql } from '../sql.ts'
 
 export type ChangeAction = 'create' | 'update' | 'delete'
 
-/** Who made a change, as the log keeps it. */
+/** The author of a change, as the log stores it. */
 function actorOf(who: Identity): string {
   switch (who.kind) {
     case 'user':
@@ -21,7 +21,7 @@ function actorOf(who: Identity): string {
   }
 }
 
-/** What `svc.actor` holds: the actor and the server's word for it, which svc.current_actor() checks. */
+/** The content of `svc.actor`: the actor and the server's signature, which svc.current_actor() checks. */
 export function signedActor(key: string, who: Identity): string {
   const actor = actorOf(who)
   return `${createHash('sha256').update(`${key}.${actor}.${key}`).digest('hex')} ${actor}`
@@ -35,7 +35,7 @@ export type ChangedRows = { action: ChangeAction; keys: Sql; records: Sql; oldRe
 
 type Values<T> = { readonly key: T; readonly actor: T; readonly requestId: T }
 
-/** Writes the log for one request. Only with the server's key does PostgreSQL take its word; see svc.append_change(). */
+/** Writes the log for one request. PostgreSQL requires the server's key; see svc.append_change(). */
 export class Appender {
   readonly #values: Values<string | Slot>
 
@@ -47,14 +47,14 @@ export class Appender {
     return new Appender({ key, actor: actorOf(who), requestId })
   }
 
-  /** The same for a statement that is made once for many requests. */
+  /** This appender with its values in slots, for a statement that is built once for many requests. */
   within(slots: Slots): Appender {
     const put = (value: string | Slot): Slot => (typeof value === 'string' ? slots.put(value) : value)
     const { key, actor, requestId } = this.#values
     return new Appender({ key: put(key), actor: put(actor), requestId: put(requestId) })
   }
 
-  /** An expression for the select list of the statement that made the change: both are committed or neither. */
+  /** An expression for the select list of the changing statement, so that both commit or neither does. */
   appendOne(table: Table, { action, key, record, oldRecord }: ChangedRow): Sql {
     return sql`svc.append_change(${this.#about(table)}, ${LETTER[action]}, ${key}, ${record}, ${oldRecord})`
   }
@@ -63,14 +63,14 @@ export class Appender {
     return sql`svc.append_changes(${this.#about(table)}, ${LETTER[action]}, ${keys}, ${records}, ${oldRecords})`
   }
 
-  /** The same for `made` new rows at once, with their values by column: one JSON object of arrays. */
+  /** Appends `made` new rows at once, with their values by column: one JSON object of arrays. */
   appendCreates(table: Table, made: Sql, packed: Sql): Sql {
     const key = table.primaryKey.map(({ name }) => name)
     const framing = [...table.columns.keys()].reduce((sum, name) => sum + Buffer.byteLength(name) + VALUE_FRAMING, 0)
     return sql`svc.append_creates(${this.#about(table)}, ${key}::text[], ${framing}::int4, ${made}, ${packed})`
   }
 
-  /** The whole row at the moment of evaluation, for callers who may not read every column of it. */
+  /** The whole row at the time of evaluation, for callers who may not read every column. */
   wholeRow(table: Table, pk: Sql): Sql {
     return sql`svc.whole_row(${this.#values.key}::text, ${regclass(table)}, ${pk})::pg_catalog.json`
   }
@@ -86,5 +86,5 @@ const LETTER: Record<ChangeAction, Sql> = { create: sql`'c'`, update: sql`'u'`, 
 /** Of JSON, two quotes, a colon, a comma, and what the value's own form may take. */
 const VALUE_FRAMING = 12
 
-/** A constant of the statement, so that svc.shape_of() is found out when it is planned. */
+/** A constant of the statement, so that svc.shape_of() is evaluated at planning time. */
 const regclass = ({ ident }: Table): Sql => sql`${nameLiteral(ident)}::pg_catalog.regclass`

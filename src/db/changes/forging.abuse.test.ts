@@ -50,7 +50,7 @@ const notify = (name: string, table: string, action: string, json: object = {}) 
 test('a notice about another table, a row nobody wrote, or one that was there before is not logged', async () => {
   for (const [name, table, action, json] of [
     ['a_profile', 'payments', 'create', {}],
-    // The payment was really made, but a row of another type does not tell which.
+    // The payment was really made, but a row of another type does not show which.
     ['profile_and_payment', 'payments', 'create', {}],
     ['a_payment', 'payments', 'create', {}],
     ['a_payment', 'payments', 'update', {}],

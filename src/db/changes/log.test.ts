@@ -64,14 +64,14 @@ async function endOfLog(client: pg.Client): Promise<string> {
   return rows[0]?.at ?? ''
 }
 
-/** Whoever else writes in the cluster may hold it up for a moment. */
+/** Other transactions in the cluster may delay it. */
 async function settledHead(log: ChangeLog, client: pg.Client): Promise<string> {
   const end = await endOfLog(client)
   await eventually(async () => assert.equal(await log.head(), end))
   return end
 }
 
-/** Each head is a look of its own; after some of them the log also looks at who else is in the cluster. */
+/** Each head polls; after some polls the log also checks the transactions of other databases. */
 async function lookedOften(log: ChangeLog): Promise<void> {
   for (let looks = 0; looks < 10; looks++) await log.head()
 }
@@ -143,7 +143,7 @@ test('a transaction of another database of the cluster holds up nobody for long'
   const client = await connect()
   for (const n of [1, 2]) await client.query(append(n))
   await until(() => ids.length === 2)
-  // One of this database still does, and is then told in its turn.
+  // One of this database still does, and is delivered in order.
   const slow = await connect()
   await slow.query('begin')
   await slow.query(append(3))
@@ -169,7 +169,7 @@ test('a log knows its end, while others write elsewhere in the cluster', async (
   await other.query(append(0))
   const log = await startLog()
   assert.equal(await log.head(), await endOfLog(client))
-  // Whoever begins to listen now is told of nothing that was before.
+  // A new follower gets no earlier changes.
   await client.query(append(2))
   assert.equal(await log.head(), await endOfLog(client))
   await other.end()
@@ -371,7 +371,7 @@ test('while nobody reads the log, writes do not make the server look at it', asy
   }
   for (let i = 0; i < 60; i++) {
     await write()
-    await sleep(10) // in which a look would be over
+    await sleep(10) // longer than a poll
   }
   assert.ok(looked.mock.callCount() < 30, `${looked.mock.callCount()} looks for 60 writes`)
 

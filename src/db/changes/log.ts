@@ -4,7 +4,7 @@ import { type Identity, SYSTEM } from '../../core/identity.ts'
 import type { WordsBetween } from '../../core/observations.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db, Notifications, Relayed } from '../db.ts'
-import { Loop, type LoopOptions, clamp } from '../loop.ts'
+import { clamp, Loop, type LoopOptions } from '../loop.ts'
 import type { Sql } from '../sql.ts'
 import { Appender } from './append.ts'
 import { Settled } from './settled.ts'
@@ -32,7 +32,7 @@ export type Change = {
   /** Milliseconds since 1970. */
   readonly at: number
   readonly action: 'create' | 'update' | 'delete'
-  /** The table it is about, whatever is called so now. */
+  /** The oid of the table, which a rename does not change. */
   readonly oid: number
   readonly schema: string
   readonly name: string
@@ -75,17 +75,17 @@ const TRIM_EVERY_MS = 3_600_000
 const FIRST_TRIM_MS = 60_000
 const LAG_EVERY_MS = 5_000
 const TRIM_SLICE = 5_000
-/** Looks, and words to other processes, take a tenth of the time: where each takes long, as on a busy machine, there are fewer. */
+/** Polls and notifications take at most a tenth of the time: the gap after each is this many times its duration. */
 const GAP_FACTOR = 9
 const SETTLE_GAP_MS = 2
 const MAX_SETTLE_GAP_MS = 15
 const NOTIFY_GAP_MS = 10
 const MAX_NOTIFY_GAP_MS = 50
-/** Looks for which the head is waited for. Whoever was at work at the first is seldom still so at the second. */
+/** Polls before `head()` gives up. Most open transactions end within one. */
 const HEAD_LOOKS = 10
 /** A durable step takes a row lock and writes; a realtime read does not. */
 const READ_GAP_MS = 3
-/** Pages that take long, since they are large or the machine is busy, are read for a third of the time. */
+/** Reading takes at most a third of the time, which matters for large pages and on a busy machine. */
 const READ_GAP_FACTOR = 2
 const MAX_READ_GAP_MS = 100
 const DURABLE_GAP_MS = 20
@@ -97,10 +97,10 @@ function pointOf(position: Position): LogPoint | undefined {
 }
 const positionOf = ({ xid, id }: LogPoint): Position => `${xid}-${id}`
 
-/** Where it stands in the log, as svc.changes counts. */
+/** The id of the change in svc.changes. */
 export const idOf = ({ position }: Change): string => position.slice(position.indexOf('-') + 1)
 
-/** Is `a` behind `b` in the log? */
+/** Whether `a` is earlier in the log than `b`. */
 export function isBefore(a: Position, b: Position): boolean {
   const [x, y] = [pointOf(a), pointOf(b)]
   if (!x || !y) return false
@@ -113,13 +113,13 @@ export type ChangeLogDeps = {
   db: Db & Notifications
   observe: Observe
   retentionSeconds: number
-  /** What svc.log_key holds. */
+  /** The content of svc.log_key. */
   key: string
 }
 
 /**
- * The durable record of every change. One loop per process finds out how far the log is settled; followers read up to
- * there, each at its own pace.
+ * The durable record of every change. One loop per process determines up to where the log is settled; followers read up
+ * to there, each at its own pace.
  */
 export class ChangeLog {
   readonly #db: Db & Notifications
@@ -129,7 +129,7 @@ export class ChangeLog {
   readonly #me = randomUUID()
   readonly #settled: Settled
   readonly #loops = new Set<Loop>()
-  /** Those that go on when more of the log is settled. */
+  /** Loops that are poked when more of the log is settled. */
   readonly #readers = new Set<Loop>()
   readonly #followers = new Set<{ position(): Position; doubt(): void }>()
   readonly #timers = new Set<NodeJS.Timeout>()
@@ -157,7 +157,7 @@ export class ChangeLog {
       gapMs: (tookMs) => clamp(SETTLE_GAP_MS, tookMs * GAP_FACTOR, MAX_SETTLE_GAP_MS),
     })
     this.#telling = this.#loop('notify', {
-      // Only a wake-up: whoever misses it polls.
+      // Best effort: a process that misses it polls.
       step: () => this.#db.fly(SYSTEM, notifyReaders(this.#me)).then(() => undefined),
       everyMs: Number.POSITIVE_INFINITY,
       firstMs: Number.POSITIVE_INFINITY,
@@ -238,7 +238,7 @@ export class ChangeLog {
         position = last.position
         return 0
       } catch (error) {
-        inDoubt = true // the database that answers next may be another one
+        inDoubt = true // the next connection may be to another database
         throw error
       }
     }
@@ -268,7 +268,7 @@ export class ChangeLog {
       const statement = durableStep(name, { wanted, effect }, upTo, PAGE)
       const [taken] = await this.#db.rows<{ wanted: boolean; count: number }>(SYSTEM, statement)
       if (!taken) return undefined
-      // Nobody wants the changes: own writes need not wake this reader, the poll is enough.
+      // While changes are skipped, writes of this process need not wake this reader; the poll is enough.
       if (taken.wanted) this.#readers.add(loop)
       else this.#readers.delete(loop)
       if (taken.count > 0) onBatch(taken.count)
@@ -279,14 +279,14 @@ export class ChangeLog {
     return { wake: () => loop.poke() }
   }
 
-  /** Age of the oldest change that somebody has not read. */
+  /** Age of the oldest change that a reader has not read. */
   async lagSeconds(): Promise<number> {
     const [live] = [...this.#followers].map((one) => one.position()).sort((a, b) => (isBefore(a, b) ? -1 : 1))
     this.#lag = Number(await this.#db.fly(SYSTEM, lagOfReaders(live === undefined ? undefined : pointOf(live))))
     return this.#lag
   }
 
-  /** The same as of a few seconds ago, for gauges. */
+  /** The last result of `lagSeconds`, for gauges. */
   lastLag(): number {
     return this.#lag
   }
@@ -294,7 +294,7 @@ export class ChangeLog {
   async trim(): Promise<number> {
     let total = 0
     for (let slice = TRIM_SLICE; slice === TRIM_SLICE && !this.#stopped; total += slice) {
-      // Without a start nobody looks but us.
+      // Without `start` there is no loop to wait for.
       await (this.#settling?.next() ?? this.#settled.look())
       const statement = trimSlice(this.#retentionSeconds, this.#settled.upTo, TRIM_SLICE)
       slice = Number(await this.#db.fly(SYSTEM, statement, { kind: 'slow' }))
@@ -309,7 +309,7 @@ export class ChangeLog {
     await Promise.all([...this.#loops].map((loop) => loop.stop()))
   }
 
-  /** While nobody reads, the poll is enough. */
+  /** Without readers the poll is enough. */
   #changed(): void {
     if (this.#readers.size > 0) this.#settling?.poke()
   }
@@ -326,7 +326,7 @@ export class ChangeLog {
     }
   }
 
-  /** Notifications were missed, and the database may be another one: a restored one, or a replica that took over. */
+  /** After a reconnect notifications may be lost, and the database may be a restored one or another replica. */
   #doubt(): void {
     this.#settled.forget()
     for (const follower of this.#followers) follower.doubt()

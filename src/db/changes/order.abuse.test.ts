@@ -34,7 +34,7 @@ test('a transaction that began early and wrote late is told after the one that c
     stream.changes().map(({ record }) => record.v),
     ['first', 'second', 'marker'],
   )
-  // Whoever resumes from any of the positions hears the rest, in the same order.
+  // A follower that resumes from any of the positions gets the rest, in the same order.
   const [first] = stream.events.filter(({ event }) => event === 'message')
   const again = await listenTo(api.url, { query: { tables: 'rows', lastEventId: first?.id ?? '' } })
   await again.until(({ data }) => data?.record?.v === 'marker')

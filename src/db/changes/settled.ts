@@ -8,14 +8,14 @@ type Sample = { readonly bound: bigint; readonly lastId: bigint }
 const MAX_SAMPLES = 64
 const FIRST_WAIT_MS = 5
 const MAX_WAIT_MS = 250
-/** When transactions of other databases are told apart, which is dearer. */
+/** From this wait on, transactions of other databases are excluded, which is more expensive. */
 const CAREFUL_FROM_MS = 80
 
 /**
- * Up to which id the log is complete. Ids are given out in the order of time, one by one, but a transaction that took a
- * small one may commit late. A transaction has its own number before it takes an id; so whoever was not yet running at
- * some moment takes ids above the last one of that moment. The newest remembered moment before which nobody who is
- * running now had begun tells how far everything is settled: what is there is committed, what is missing never comes.
+ * Up to which id the log is complete. Ids are assigned in order of time, but a transaction that took a small one may
+ * commit late. A transaction has its number before it takes an id, so transactions that start after a sample take ids
+ * above its `lastId`. Up to the newest sample that is older than all running transactions the log is settled: what is
+ * there is committed, and what is missing never comes.
  */
 export class Settled {
   readonly #db: Db
@@ -33,29 +33,29 @@ export class Settled {
     return this.#upTo.toString()
   }
 
-  /** The last id that was given out at the last look. */
+  /** The last assigned id at the last poll. */
   get seen(): bigint {
     return this.#seen
   }
 
-  /** False until a moment is known before which nobody who is running had begun: `upTo` may then lie far behind. */
+  /** False until a sample is older than all running transactions; until then `upTo` may be far too low. */
   hasReached(id: bigint): boolean {
     return this.#isKnown && this.#upTo >= id
   }
 
-  /** Another life of the database may answer next: its moments are not comparable with those of this one. */
+  /** After a reconnect it may be another database (restore, failover), whose samples are not comparable. */
   forget(): void {
     this.#samples = []
     this.#upTo = 0n
     this.#isKnown = false
   }
 
-  /** Looks again. Answers how soon to look next; undefined when nothing is waiting. */
+  /** Polls once. Resolves to the milliseconds until the next poll; undefined when everything is settled. */
   async look(): Promise<number | undefined> {
     const careful = !this.#isKnown || this.#wait >= CAREFUL_FROM_MS
-    // What a durable reader has passed was settled for somebody.
+    // What a durable reader has passed was settled.
     if (!this.#isKnown) this.#upTo = BigInt((await this.#db.fly(SYSTEM, lastRead)) ?? 0)
-    // Nothing new: no transaction number is spent on it. Ids that went back, as after a restore, are something new.
+    // Without new ids no transaction number is used. Smaller ids, as after a restore, count as new.
     const known = this.#samples.at(-1)?.lastId
     const [moment] = await this.#db.rows<LogMoment>(SYSTEM, momentOf({ known, careful }))
     if (!moment) return undefined
@@ -69,7 +69,7 @@ export class Settled {
       this.#isKnown = true
       this.#upTo = settled.lastId
     }
-    // Older moments say less; of too many newer ones every second is enough.
+    // Older samples are no longer needed; of too many newer ones every second is enough.
     this.#samples = this.#samples.slice(Math.max(newest, 0))
     if (this.#samples.length > MAX_SAMPLES) this.#samples = this.#samples.filter((_, i) => i % 2 === 0)
     if (this.#upTo === last) {

@@ -4,8 +4,8 @@ import { EMPTY, type Sql, sql } from '../sql.ts'
 export type LogPoint = { xid: string; id: string }
 
 /**
- * `last`: the id that was given out last. `oldest`: no transaction below this was running. `bound`: whoever has taken an id
- * up to `last` has a number below this. Only a number of our own tells: the xmax of a snapshot is that of the last
+ * `last`: the last assigned id. `oldest`: no transaction below this was running. `bound`: every transaction that took an id
+ * up to `last` has a number below this. It must be a new transaction number: the xmax of a snapshot is that of the last
  * transaction that *ended*, and later ones may be running.
  */
 export type LogMoment = { last: string; bound: string | null; oldest: string }
@@ -13,7 +13,7 @@ export type LogMoment = { last: string; bound: string | null; oldest: string }
 /**
  * A bound takes a transaction number, so there is none while `known` is still the last id. It is taken after the id was
  * read, on which it depends; that the snapshot is older than both only makes `oldest` smaller.
- * `careful`: without transactions of other databases, which cannot write this log. Dearer, since it looks through the
+ * `careful`: without transactions of other databases, which cannot write this log. More expensive, since it reads the
  * cluster's locks. A transaction whose holder is not found counts as ours.
  */
 export const momentOf = ({ known, careful }: { known: bigint | undefined; careful: boolean }): Sql => sql`
@@ -44,23 +44,23 @@ export type ChangeRow = {
   record: Relayed | null
 }
 
-/** How much of the log is taken at once: a page ends where either is reached, but holds at least one change. */
+/** A page of the log ends at either limit, but has at least one change. */
 export type PageSize = { changes: number; bytes: number }
 
-/** What an entry of the log may hold: the sequence counts in such steps; see migrations/0070_change_log.sql. */
+/** Most changes of one entry, and the step of the sequence; see migrations/0070_change_log.sql. */
 const IDS_OF_ENTRY = sql`1024`
 
 /** The last id of an entry `c`. */
 const LAST_ID = sql`(c.id + c.events - 1)`
 
-/** Whether an entry `c` holds changes behind this id. Said twice: the first is for the index. */
+/** Whether an entry `c` has changes after this id. The first condition is for the index. */
 const isBehind = (id: Sql): Sql => sql`c.id > ${id} - ${IDS_OF_ENTRY} and ${LAST_ID} > ${id}`
 
 /** Bytes of the images of an entry `c` before compression, which PostgreSQL knows without reading them. */
 const SIZE = sql`coalesce(octet_length(c.record::text), 0) + coalesce(octet_length(c.old_record::text), 0)
   + case when c.events > 1 then (select p.bytes from svc.change_packs p where p.id = c.id) else 0 end`
 
-/** Entries are chosen before they are unpacked: what a page costs does not depend on what lies behind it. */
+/** Entries are chosen before they are unpacked, so that the cost of a page does not depend on the rest of the log. */
 const pageOf = (from: Sql, upTo: string, { changes, bytes }: PageSize): Sql => sql`
   select v.* from (
     select c.id, c.size, c.events, sum(c.size) over before as total, sum(c.events) over before as counted from (
@@ -72,8 +72,8 @@ const pageOf = (from: Sql, upTo: string, { changes, bytes }: PageSize): Sql => s
   order by v.id limit ${changes}::int`
 
 /**
- * A change belongs to a table, not to its name: it is told under the name that the table has now. What is told of a table
- * that is gone has no schema when its name has been given to another.
+ * A change belongs to a table, not to its name: it is delivered under the current name of the table. A change of a dropped
+ * table has no schema if another table has its name now.
  */
 export const changesAfter = (from: LogPoint, upTo: string, size: PageSize): Sql => sql`
   select c.xid::text as xid, c.id::text as id, (extract(epoch from c.at) * 1000)::float8 as at, c.action, c.table_oid::int8::float8 as oid,
@@ -98,8 +98,8 @@ export const headOfLog = (upTo: string): Sql => sql`
   ) known order by known.id desc limit 1`
 
 /**
- * A position is good when nothing behind it was trimmed and it names something this log handed out: after a restore
- * or a failover that lost the tail, transaction ids mean other transactions.
+ * A position is valid if nothing after it was trimmed and this log assigned it: after a restore or a failover that lost
+ * the tail, transaction ids belong to other transactions.
  */
 export const isKnownPoint = ({ xid, id }: LogPoint): Sql => sql`
   select (
@@ -113,7 +113,7 @@ export const adoptChanges: Sql = sql`select svc.adopt_changes()::text`
 
 /**
  * Deletes one slice of what is older than the retention and read by every durable reader. Only the first changes of the
- * log are looked at: it is in the order of time but for the length of transactions, so it needs no index by time.
+ * log are read: it is ordered by time except for the length of transactions, so it needs no index by time.
  */
 export const trimSlice = (retentionSeconds: number, upTo: string, limit: number): Sql => sql`
   with horizon as (select from svc.change_horizon for update), first as (
@@ -140,8 +140,8 @@ export const registerReader = (name: string, upTo: string): Sql => sql`
   on conflict (name) do nothing`
 
 /**
- * One step of a durable reader. Its row lock makes sure that one process at a time takes it, and reading, effect and new
- * position are one statement, so a crash repeats all of it or none. `effect` reads from the table `batch`. While nothing
+ * One step of a durable reader. Its row lock admits one process at a time, and reading, effect and new position are one
+ * statement, so a crash repeats all of it or none. `effect` reads from the table `batch`. While nothing
  * is `wanted` the position jumps to the end of the log.
  */
 export const durableStep = (

@@ -8,10 +8,10 @@ import { type Sql, sql } from '../sql.ts'
 
 type Deps = { db: Db; schema: SchemaCache; observe: Observe }
 
-/** Of several processes one makes the trigger, and the others find it there. */
+/** Serialises the creation of the trigger by several processes. */
 const ONE_AT_A_TIME: Sql = sql`select pg_advisory_xact_lock(hashtext('svc.watch'))`
 
-/** Puts the trigger of svc.watch() on a table; what cannot be watched (not ours) is reported and stops nothing. */
+/** Creates the trigger of svc.watch() on a table; a failure, such as a missing privilege, is only logged. */
 export async function watchTable({ db, observe }: Omit<Deps, 'schema'>, table: Table): Promise<boolean> {
   try {
     await db.run(SYSTEM, [ONE_AT_A_TIME, sql`select svc.watch(${table.ident.quoted}::regclass)`])
@@ -23,7 +23,7 @@ export async function watchTable({ db, observe }: Omit<Deps, 'schema'>, table: T
   }
 }
 
-/** For the tables of `realtime.watch`. One that is not there yet does not keep the server from starting. */
+/** For the tables of `realtime.watch`. A missing table does not keep the server from starting. */
 export async function watchTables(deps: Deps, names: readonly string[]): Promise<void> {
   const { schema, observe } = deps
   for (const name of names) {

@@ -258,7 +258,7 @@ test('patience with a row is that of PostgreSQL with a lock', async () => {
 
 type Send = (text: string) => unknown
 
-/** Every ping goes through `ask`; answers how many there were. */
+/** Every ping goes through `ask`; returns their number. */
 function eachPing(t: TestContext, ask: (send: Send, count: number) => unknown): () => number {
   const query = pg.Client.prototype.query as (...asked: unknown[]) => unknown
   let count = 0

@@ -16,7 +16,7 @@ import type {
   Tx,
   Values,
 } from '../db.ts'
-import { fromPg, isTooManyClients, isLoginRefused, lockedOut } from '../pg-errors.ts'
+import { fromPg, isLoginRefused, isTooManyClients, lockedOut } from '../pg-errors.ts'
 import { Connection, type ConnectionEvents } from '../protocol/connection.ts'
 import { type ConnectOptions, type DatabaseLogin, openConnection } from '../protocol/driver.ts'
 import { Flight } from '../protocol/flight.ts'
@@ -57,7 +57,7 @@ export type PoolStats = { total: number; idle: number; inUse: number; max: numbe
 export interface Pool extends Db, Notifications {
   state(): 'ok' | 'unreachable'
   stats(): PoolStats
-  /** A connection of its own, on the direct URL, for work that must leave nothing behind. The caller ends it. */
+  /** A connection of its own, on the direct URL, for work that must not leave session state. The caller ends it. */
   openConnection(): ReturnType<typeof openConnection>
   stop(): Promise<void>
 }

@@ -13,7 +13,7 @@ export type Done = (error: PgError | AppError | null, flight?: Flight) => void
 export type PoolRequest = {
   readonly side: Side
   readonly kind: 'read' | 'write' | 'slow'
-  /** The statement that says what it does. */
+  /** The main statement of the request. */
   readonly text: string
   /** Milliseconds that each statement may take. */
   readonly timeoutMs: number

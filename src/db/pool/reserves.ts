@@ -2,8 +2,8 @@
 export type Side = 'own' | 'callers'
 
 /**
- * `read`: short and repeatable; shares a connection with others.
- * `probe`: a read of which nothing is known; alone on a connection, so that nothing waits behind it.
+ * `read`: short and repeatable; shares a connection with other reads.
+ * `probe`: a read of unknown duration; alone on a connection, so that no flight waits for it.
  * `write`: may wait for a lock, and happens once; alone.
  * `slow`: may take long; alone.
  */

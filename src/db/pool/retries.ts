@@ -17,7 +17,7 @@ import { MAX_RETRIES, RETRY_SPREAD_MS } from './tuning.ts'
 export function isWorthRetrying(error: unknown, tries: number, sessionStep?: number): boolean {
   if (tries > MAX_RETRIES) return false
   if (isRolledBack(error) || isUnprepared(error) || isOutdatedPlan(error) || isCanceledByRequest(error)) return true
-  // A function left its own statement_timeout behind.
+  // A function left its own statement_timeout in the session.
   const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
   return isCanceled(error) && sessionStep !== undefined && cause?.statementIndex === sessionStep
 }

@@ -118,7 +118,7 @@ test('those who write to one row hold one connection between them', async () => 
   // Once more if it was cut short.
   assert.ok((await begun(api)) <= 2, `${await begun(api)} began`)
   await api.sql('insert into gate values (true)')
-  // 503: nobody waits for a row longer than for a lock.
+  // 503: a request waits for a row no longer than for a lock.
   for (const { status } of await Promise.all(stuck)) assert.ok([200, 204, 404, 503].includes(status), `${status}`)
 })
 
@@ -192,7 +192,7 @@ test('calls whose client left while they waited never run', async () => {
   await others() // what was sent before them has arrived
   leave.abort()
   await Promise.all(calls)
-  await others() // and so has the news that nobody waits for it
+  await others() // and so has the disconnect of its client
   await api.sql('insert into gate values (true)')
   assert.equal((await first).status, 204)
   assert.equal((await api.call('POST /api/rpc/slow', { json: { seconds: 0 } })).status, 204) // the last in the queue

@@ -73,10 +73,10 @@ const LANES = [...SIDES.map((side) => ({ side, kind: 'read' as const })), ...ALO
  * | a connection is | because | until |
  * |---|---|---|
  * | opening | a request waits that `Reserves` admits, and there are fewer than `max` | it is logged in, then resting |
- * | resting | nothing is on it | work comes; 60 s pass; the other login needs its place |
+ * | resting | nothing is on it | work comes; 60 s pass; the other login needs its slot |
  * | shared | reads are on it | the last one is answered |
  * | alone | a probe, a write, slow work or a transaction is on it | that is done |
- * | closing | it rested too long, its session failed, or the pool ends | its socket is closed: its place is free |
+ * | closing | it rested too long, its session failed, or the pool ends | its socket is closed: its slot is free |
  */
 export class ConnectionScheduler {
   readonly #options: SchedulerOptions
@@ -153,7 +153,7 @@ export class ConnectionScheduler {
     await Promise.all(this.#slots.map(({ connection }) => connection.close()))
   }
 
-  /** A read that was cut once is not sent among others again. */
+  /** A read that was cut once does not share a connection again. */
   #kindOf({ kind, text }: PoolRequest, wasCut = false): Kind {
     if (kind !== 'read' || (!wasCut && this.#timings.isKnownFast(text))) return kind
     return this.#timings.isKnownSlow(text, this.#options.clock.now()) ? 'slow' : 'probe'
@@ -265,7 +265,7 @@ export class ConnectionScheduler {
     slot.restsSince = this.#options.clock.now()
   }
 
-  /** Reads first, which take no connection from others; then each kind of the others in turn. */
+  /** Reads first, which can share connections; then each other kind in turn. */
   #serve(): void {
     for (const side of SIDES) while (this.#serveNext(side, 'read'));
     for (let tried = 0; tried < ALONE.length; tried++) {

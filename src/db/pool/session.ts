@@ -31,10 +31,10 @@ const SETTINGS = [
 const TEXT = `select where pg_catalog.num_nulls(${SETTINGS.map((setting) => `pg_catalog.set_config(${setting},true)`).join(',')})\
  operator(pg_catalog.>) 0`
 
-/** Where in a flight the step that sets the identity stands. */
+/** The index in a flight of the step that sets the identity. */
 export const SESSION_STEP = 0
 
-/** Rides behind a flight that ran user code, in the same write, so that it costs no round trip. */
+/** Sent after a flight that ran user code, in the same write, so that it costs no round trip. */
 export const tidying = (onDone: (error: Error | null) => void): Flight =>
   new Flight({ steps: [{ text: 'select svc.tidy_session()', values: [] }], role: '' }, onDone)
 

@@ -32,7 +32,7 @@ export class StatementTimings {
     this.#fast.add(text)
   }
 
-  /** It was cut on a connection to itself; among others that may be an accident of a busy machine. */
+  /** It was cut on a connection of its own; on a shared one the cause may be a busy machine. */
   tooLong(text: string, now: number): void {
     if (this.#fast.delete(text)) this.#fastBytes -= text.length
     if (this.#slow.size >= MAX_KNOWN_SLOW) this.#slow.clear()

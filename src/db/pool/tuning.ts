@@ -1,4 +1,4 @@
-/** Every constant of the pool, with what chose it. Milliseconds where the name says so. */
+/** Every constant of the pool, with its reason. Milliseconds where the name ends in MS. */
 
 /**
  * Reads on the wire of one connection. With sixteen instead of four PostgreSQL and the server go to sleep less often:
@@ -39,7 +39,7 @@ export const MAX_RETRIES = 3
 export const RETRY_SPREAD_MS = 20
 
 export const PING_EVERY_MS = 1_000
-/** Silence is counted in turns of the event loop: while this process stood still it could receive no answer. */
+/** Silence is counted in turns of the event loop, because a blocked process cannot receive a reply. */
 export const SILENCE_TICK_MS = 250
 /** /health turns after this many without an answer: 2.5 s. */
 export const UNREACHABLE_TICKS = 10

@@ -84,7 +84,7 @@ export class Connection {
     else this.#write(flight)
   }
 
-  /** Ends the flight in PostgreSQL, if it is at work. What waits behind it on the wire may be hit in its place. */
+  /** Ends the flight in PostgreSQL, if it is at work. The cancel may hit a later flight on the connection instead. */
   async cancel(flight: Flight): Promise<void> {
     if (this.#isCancelling || this.#sent[0] !== flight) return
     this.#isCancelling = true
@@ -119,7 +119,7 @@ export class Connection {
     }
   }
 
-  /** Flights of one turn of the event loop leave with one system call. */
+  /** Flights of one turn of the event loop are sent with one system call. */
   #write(flight: Flight): void {
     flight.write(this.#outbox, this.#statements)
     if (this.#isGathering) return
@@ -157,7 +157,7 @@ export class Connection {
         case EMPTY_QUERY:
           head?.complete(bytes, end, end)
           break
-        case COPY_IN: // which swallows the Sync that was sent behind it
+        case COPY_IN: // which discards the Sync that was sent after it
         case COPY_OUT:
           head?.end(badRequest('COPY from or to the client is not possible here'))
           this.destroy()

@@ -27,13 +27,13 @@ export function rowReader(onRow: OnRow): (messages: Buffer) => void {
   }
 }
 
-/** As bytes if it is long and bytes are wanted: longer than a read, its message has a buffer of its own. */
+/** As bytes if it is long and bytes are requested: longer than a read, its message has a buffer of its own. */
 function cellAt(bytes: Buffer, at: number, length: number, asBytes: boolean): Relayed | null {
   if (length < 0) return null
   return asBytes && length > READ_BYTES ? bytes.subarray(at, at + length) : bytes.toString('utf8', at, at + length)
 }
 
-/** The first cell of the DataRow whose number of cells stands at `at`. */
+/** The first cell of the DataRow whose number of cells is at `at`. */
 export const firstCell = (bytes: Buffer, at: number, asBytes: boolean): Relayed | null =>
   bytes.readUInt16BE(at) === 0 ? null : cellAt(bytes, at + 6, bytes.readInt32BE(at + 2), asBytes)
 

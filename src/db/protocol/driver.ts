@@ -3,7 +3,7 @@
  * connecting, TLS, authentication, the end of a connection, and its parser for messages that are rare.
  *
  * - `client.connection.attachListeners`: the bytes of the socket go through wholeMessages before pg's parser.
- * - `client.connection.stream`: replaced before connecting by a socket that reads to one place, and written to directly.
+ * - `client.connection.stream`: replaced before connecting by a socket that reads into one buffer, and written to directly.
  * - `client.connection` events `errorMessage`, `rowDescription`: handled here instead of by pg's queue of queries.
  * - `client.processID`, `client.secretKey`, `connection.cancel`: to cancel what a backend is running.
  */
@@ -59,7 +59,7 @@ export async function openConnection(options: ConnectOptions): Promise<pg.Client
 /** Drops the socket without waiting. */
 export const destroy = (client: pg.Client): unknown => insideOf(client).stream.destroy()
 
-/** A logged-in connection whose messages are written and read by others than pg. */
+/** A logged-in connection whose messages are written and read by our own code, not by pg. */
 export class DriverSocket {
   readonly #client: pg.Client
   readonly #options: ConnectOptions
@@ -144,7 +144,7 @@ function makeClient(options: ConnectOptions): pg.Client {
     connectionTimeoutMillis: options.connectTimeoutMs ?? 5_000,
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
-    // Values stay the text PostgreSQL sent; db/values.ts converts where an object is wanted.
+    // Values stay the text PostgreSQL sent; db/values.ts converts where an object is needed.
     types: { getTypeParser: () => (value: string) => value },
   } as pg.ClientConfig)
   client.on('error', () => {}) // a lost connection is noticed by its queries and by `end`
@@ -170,7 +170,7 @@ function nameStatements(client: pg.Client): void {
   client.query = named as typeof client.query
 }
 
-/** Gives pg's parser, or `handlers` in its place, whole messages. */
+/** Passes whole messages to `handlers`, or to pg's parser. */
 function feedWholeMessages(
   client: pg.Client,
   receiving: ReceiveBuffers,

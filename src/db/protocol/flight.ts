@@ -34,7 +34,7 @@ export type OnDone = (error: PgError | AppError | null, flight: Flight) => void
 
 /**
  * Several statements and one Sync: one network round trip and one implicit transaction, all or nothing.
- * After an error PostgreSQL skips to the Sync, so flights behind this one on the same connection are whole.
+ * After an error PostgreSQL skips to the Sync, so later flights on the same connection are not affected.
  */
 export class Flight {
   readonly plan: FlightPlan
@@ -49,7 +49,7 @@ export class Flight {
   #value: Relayed | null = null
   #hasValue = false
   #isOver = false
-  /** Names that had to be parsed, in order; ParseComplete tells how many of them PostgreSQL knows. */
+  /** Names that had to be parsed, in order; the number of ParseComplete messages shows which of them PostgreSQL has. */
   #parsed: string[] | undefined
   #parsedCount = 0
 
@@ -60,7 +60,7 @@ export class Flight {
     this.#maxBytes = plan.maxBytes ?? budgets.responseBytes
   }
 
-  /** The first column of the first row of each statement; texts, unless bytes were wanted. */
+  /** The first column of the first row of each statement; texts, unless bytes were requested. */
   get values(): readonly (Relayed | null)[] {
     return this.#values
   }
@@ -79,7 +79,7 @@ export class Flight {
     return Number(/(\d+)$/.exec(this.#tag)?.[1] ?? 0)
   }
 
-  /** What still comes is dropped. */
+  /** Further messages are dropped. */
   get isOver(): boolean {
     return this.#isOver
   }
@@ -132,7 +132,7 @@ export class Flight {
     return this.#bytes + bytes <= this.#maxBytes
   }
 
-  /** A DataRow whose number of cells stands at `at`. */
+  /** A DataRow whose number of cells is at `at`. */
   row(bytes: Buffer, at: number, end: number): void {
     this.#bytes += end - at
     if (this.plan.wantsRows) this.#rows.push(cellsOf(bytes, at, this.#asBytes))

@@ -1,7 +1,7 @@
 const FIRST_SIZE = 16 * 1024
 /** What a large statement made it grow to is given back. */
 const LARGEST_KEPT = 256 * 1024
-/** Longer texts are measured before they are written; for others room for the worst is quicker. */
+/** Longer texts are measured before they are written; for shorter ones it is quicker to reserve the maximum. */
 const LONG_TEXT = 256
 
 /**
@@ -94,7 +94,7 @@ export class Outbox {
 
   #value(value: string | null): void {
     const start = this.#end
-    this.#int32(-1) // null, unless a length comes in its place
+    this.#int32(-1) // null, unless overwritten by a length
     if (value === null) return
     this.#write(value)
     this.#bytes.writeInt32BE(this.#end - start - 4, start)

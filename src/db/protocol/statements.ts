@@ -31,7 +31,7 @@ export class StatementNames {
   }
 }
 
-/** A batch of a thousand shapes leaves no more than this many statements behind. */
+/** Statements that one flight may newly prepare, so that a batch of a thousand shapes does not keep them all. */
 const MAX_NEW_IN_A_FLIGHT = 32
 
 /**

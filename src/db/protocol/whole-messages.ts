@@ -1,4 +1,4 @@
-/** One byte says what a message is, four how long it is, themselves included. */
+/** One byte for the type of a message, four for its length, which includes these four. */
 const TYPE = 1
 const HEADER = 5
 /** PostgreSQL sends nothing longer; a length beyond it is no length. */

@@ -73,7 +73,7 @@ test('changes of every writer are in the trail, with what the row was and is, an
       [{ a: 1, b: 'x' }, 'admin'],
     ],
   )
-  // A bare name means the table of every schema, and the trail tells them apart.
+  // A bare name means the table of every schema, and the entries name the schema.
   const [foreign] = await entriesOf(audited, 'table=shop.notes', 1)
   assert.deepEqual([foreign?.['target'], foreign?.['record_id']], ['shop.notes', { id: 7 }])
   assert.equal((await trail(audited, 'table=notes&operation=insert')).length, 2)

@@ -8,7 +8,7 @@ import { signJwt } from './jwt.ts'
 import { signingKeys } from './keys.ts'
 import { endedBy, type Revocations } from './revocations.ts'
 
-/** The clock and the generation that the cache depends on, under the test's control. */
+/** The database and the revocations, under the test's control. */
 function setup() {
   const state = { queries: 0, down: false, fresh: true, now: 1_800_000_000_000, duringQuery: () => {} }
   const listeners: ((ends: (who: Identity) => boolean) => void)[] = []

@@ -22,7 +22,7 @@ import { AppError } from '../../core/errors.ts'
 import type { Names } from './names.ts'
 import type { Compilation } from './query.ts'
 import { type SelectedField, selectionOf } from './selection.ts'
-import { TimeSlice, stringifyInSlices } from './time-slice.ts'
+import { stringifyInSlices, TimeSlice } from './time-slice.ts'
 import { type Roots, TypeSystem } from './type-system.ts'
 
 /**
@@ -79,7 +79,13 @@ class SchemaDescription {
   readonly #schema: GraphQLSchema
   #length = 0
 
-  constructor(all: AllTypes, compilation: IntrospectionRequest, document: DocumentNode, isActive: () => boolean, slice: TimeSlice) {
+  constructor(
+    all: AllTypes,
+    compilation: IntrospectionRequest,
+    document: DocumentNode,
+    isActive: () => boolean,
+    slice: TimeSlice,
+  ) {
     this.#all = all
     this.#compilation = compilation
     this.#fragments = document.definitions.filter(({ kind }) => kind === Kind.FRAGMENT_DEFINITION)

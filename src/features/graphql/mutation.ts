@@ -12,7 +12,7 @@ import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../../db/sql.ts'
 import { inputJson } from './input-json.ts'
 import type { NamedTable } from './names.ts'
 import { conflictArgument } from './on-conflict.ts'
-import { argumentsOf, type Compilation, whereContext, requireAllowed, selectList } from './query.ts'
+import { argumentsOf, type Compilation, requireAllowed, selectList, whereContext } from './query.ts'
 import { meaningOf, type SelectedField, selectionOf } from './selection.ts'
 import { parameter, type WhereInput, whereClause } from './where.ts'
 
@@ -132,7 +132,12 @@ function deleted(write: Write, args: WhereInput): Sql {
   return deleteRows(target, { where, also: visible(target) }, log)
 }
 
-function answer({ table, target, c, log }: Write, selected: SelectedField, made: Sql, action: 'upsert' | ChangeAction): Sql {
+function answer(
+  { table, target, c, log }: Write,
+  selected: SelectedField,
+  made: Sql,
+  action: 'upsert' | ChangeAction,
+): Sql {
   const type = getNamedType(selected.field?.type) as GraphQLObjectType
   const fields = selectionOf(selected.inner, type, c.operation, c.variables).map((field) => {
     const kind = field.field && meaningOf(field.field).kind

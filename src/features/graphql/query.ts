@@ -1,15 +1,15 @@
 import { type GraphQLObjectType, getArgumentValues, getNamedType } from 'graphql'
 import { AppError, badRequest, type ErrorCode } from '../../core/errors.ts'
 import type { Appender } from '../../db/changes/append.ts'
-import { keysetPage } from '../../db/rows/keyset-page.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
+import { keysetPage } from '../../db/rows/keyset-page.ts'
 import { type Order, orderBy, orderKeys, roundedUp } from '../../db/rows/order.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import { joined } from '../../db/schema/filter/build.ts'
 import { columnJson } from '../../db/schema/row-json.ts'
 import type { Schema } from '../../db/schema/snapshot.ts'
 import { columnsFor, isAllowed, notAllowed, type Viewer } from '../../db/schema/viewer.ts'
-import { type Candidates, unionOf, candidateBranches, withTables } from '../../db/search/candidates.ts'
+import { type Candidates, candidateBranches, unionOf, withTables } from '../../db/search/candidates.ts'
 import { COMMA, EMPTY, Ident, integerLiteral, join, type Sql, sql } from '../../db/sql.ts'
 import type { CursorMarks } from './cursor-marks.ts'
 import type { Operation } from './document/document.ts'
@@ -69,7 +69,7 @@ function listOf(selected: SelectedField, rows: RowSource, c: Compilation, belong
   c.conditions.add(1 + ((args['order_by'] ?? []) as unknown[]).length)
   const window = listWindow(args, table, targetOf(table, c), c.cursors)
   const { order, limit, offset, after } = window
-  // rowsBehind repeats all conditions for up to two ranges per sort key.
+  // keysetPage repeats all conditions for up to two ranges per sort key.
   if (after) c.conditions.add(2 * order.length * (c.conditions.count - before))
   return sql`select ${selectList(selected, { ...rows, order }, c)}
     from ${fromOf(rows, c, conditions, regions.candidates, window)}${orderBy(orderKeys(order, row))}

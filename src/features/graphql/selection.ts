@@ -90,4 +90,5 @@ function isIncluded(node: SelectionNode, variables: Variables): boolean {
   return getDirectiveValues(GraphQLIncludeDirective, node, variables)?.['if'] !== false
 }
 
-export const meaningOf = (field: GraphQLField<unknown, unknown>): FieldMeaning => field.extensions as unknown as FieldMeaning
+export const meaningOf = (field: GraphQLField<unknown, unknown>): FieldMeaning =>
+  field.extensions as unknown as FieldMeaning

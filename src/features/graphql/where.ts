@@ -48,7 +48,13 @@ export function whereClause(input: unknown, table: NamedTable, row: Ident, conte
 }
 
 /** A boolean expression over the row; undefined if there are no conditions. */
-export function buildWhere(input: WhereInput, table: NamedTable, row: Ident, context: WhereContext, depth = 1): Sql | undefined {
+export function buildWhere(
+  input: WhereInput,
+  table: NamedTable,
+  row: Ident,
+  context: WhereContext,
+  depth = 1,
+): Sql | undefined {
   const all = Object.entries(input).flatMap(([key, value]): Sql[] => {
     if (value === undefined) return []
     if (value === null) throw badRequest(`where.${key} must not be null`, 'invalid_filter')
@@ -76,7 +82,14 @@ function conditionOn(
   return related(key, value as WhereInput, table, row, context, depth)
 }
 
-function related(key: string, value: WhereInput, table: NamedTable, row: Ident, context: WhereContext, depth: number): Sql {
+function related(
+  key: string,
+  value: WhereInput,
+  table: NamedTable,
+  row: Ident,
+  context: WhereContext,
+  depth: number,
+): Sql {
   const step = table.relations.get(key)
   if (!step) throw badRequest(`unknown relation: ${key}`, 'unknown_relation')
   const { to, isAllowed } = context.follow(table, key)

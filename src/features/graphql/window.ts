@@ -1,6 +1,6 @@
 import { badRequest } from '../../core/errors.ts'
-import type { SortValue } from '../../db/rows/keyset-page.ts'
 import { type Cursors, requireKey } from '../../db/rows/cursors.ts'
+import type { SortValue } from '../../db/rows/keyset-page.ts'
 import { type Order, orderWithKey } from '../../db/rows/order.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import type { NamedTable } from './names.ts'

@@ -63,7 +63,7 @@ export const listJobs = (query: {
       ${query.type === undefined ? EMPTY : sql`and j.type = ${query.type}`}
     order by j.created_at desc, j.id desc limit ${query.limit}::int offset ${query.offset}::bigint) page`
 
-/** Each count reads its own index; completed jobs are counted by subtraction, with an index-only scan. */
+/** Each count reads its own index; completed jobs are counted by subtraction, so that the many finished ones need an index-only scan. */
 export const countJobs: Sql = sql`
   with queued as (select count(*) as jobs, min(j.created_at) as oldest from svc.jobs j where ${IS_QUEUED}),
   ended as (select count(*) as jobs from svc.jobs j where j.finished_at is not null),

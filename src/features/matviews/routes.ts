@@ -24,7 +24,7 @@ const registration = t.object({
 const refreshMode = t.string({ description: 'standard (the default) or concurrent' })
 const params = { id: t.id('matview') }
 
-/** Works without the job queue, which only adds refreshes that nobody waits for. */
+/** Works without the job queue, which only adds refreshes in the background. */
 export function createMatviews({ db, observe }: { db: Db; observe: Observe }): Feature {
   const views = new MatViews({ db, observe })
   const routes = [
@@ -110,7 +110,7 @@ const refreshJob =
       )
       log(`refreshed in ${durationMs} ms`)
     } catch (error) {
-      // The job's record is the operator's to read, so it says what PostgreSQL said.
+      // Only the operator reads the record of a job, so it may contain PostgreSQL's message.
       if (hasStatus(error, 500) && error.cause instanceof Error) {
         throw new Error(`${error.message}: ${error.cause.message}`)
       }

@@ -14,7 +14,7 @@ export const allViews: Sql = sql`
 
 export const oneView = (id: string): Sql => sql`select ${RECORD}::text from svc.matviews m where m.id = ${id}::uuid`
 
-/** Returns nothing when the view is registered already. */
+/** Returns no row if the view is registered already. */
 export const addView = (view: { schema: string; name: string }, mode: RefreshMode): Sql => sql`
   insert into svc.matviews as m (schema_name, view_name, refresh_mode) values (${view.schema}, ${view.name}, ${mode})
   on conflict (schema_name, view_name) do nothing returning ${RECORD}::text as record`
@@ -27,7 +27,7 @@ export const removeView = (id: string): Sql => sql`delete from svc.matviews wher
 export const modeOf = (schema: string, name: string): Sql =>
   sql`select refresh_mode as mode from svc.matviews where schema_name = ${schema} and view_name = ${name}`
 
-/** The view as PostgreSQL knows it; REFRESH … CONCURRENTLY needs a unique index over all rows on plain columns. */
+/** REFRESH … CONCURRENTLY needs a unique index on plain columns over all rows. */
 export const findView = (schema: string, name: string): Sql => sql`
   select c.oid::text as oid, n.nspname as schema, c.relname as name, c.relispopulated as "isPopulated",
     exists (select from pg_catalog.pg_index i where i.indrelid = c.oid and i.indisunique and i.indisvalid
@@ -37,7 +37,7 @@ export const findView = (schema: string, name: string): Sql => sql`
 
 export const lockRefresh = (oid: string): Sql => sql`select svc.lock_refresh(${oid}::oid)`
 
-/** Names as `findView` returned them. */
+/** `schema` and `name` come from `findView`. */
 export const refresh = (schema: string, name: string, mode: RefreshMode): Sql =>
   mode === 'concurrent'
     ? sql`refresh materialized view concurrently ${new Ident(schema, name)}`

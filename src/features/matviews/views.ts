@@ -23,12 +23,12 @@ import {
 } from './sql.ts'
 
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_$]{0,62}$/
-/** A view worth refreshing by hand may be large. */
+/** Materialized views may be large. */
 const TIMEOUT_MS = 1_800_000
-/** Refreshes of this process at a time: each has a connection of its own. */
+/** Concurrent refreshes of this process; each holds a connection. */
 const MAX_AT_ONCE = 4
 
-type Found = { oid: string; schema: string; name: string; isPopulated: boolean; hasUniqueIndex: boolean }
+type MatView = { oid: string; schema: string; name: string; isPopulated: boolean; hasUniqueIndex: boolean }
 export type Refreshed = { durationMs: number; registration: string | null }
 
 export class MatViews {
@@ -52,9 +52,9 @@ export class MatViews {
   async register(schema: string, name: string, mode: RefreshMode, act: AuditSource): Promise<string> {
     checkName(schema)
     checkName(name)
-    const found = await this.#find(schema, name)
-    if (!found) throw notFound('materialized view not found in database', 'view_not_found')
-    const made = await this.#db.fly(SYSTEM, audited(act.audit(), addView(found, mode), MADE_RECORD))
+    const view = await this.#find(schema, name)
+    if (!view) throw notFound('materialized view not found in database', 'view_not_found')
+    const made = await this.#db.fly(SYSTEM, audited(act.audit(), addView(view, mode), MADE_RECORD))
     if (made === null) throw new AppError('already_exists', 'materialized view already registered')
     return made
   }
@@ -77,7 +77,7 @@ export class MatViews {
     return this.#refresh(schemaName, viewName, refreshMode, signal, auditStatement(act.audit()))
   }
 
-  /** Needs no registration; where there is one, its mode counts and it is told the outcome. */
+  /** Needs no registration. If there is one, its mode is used and the outcome recorded in it. */
   async refreshNamed(schema: string, name: string, signal: AbortSignal): Promise<Refreshed> {
     const [registration] = await this.#db.rows<{ mode: RefreshMode }>(SYSTEM, modeOf(schema, name))
     return this.#refresh(schema, name, registration?.mode ?? 'standard', signal)
@@ -90,21 +90,21 @@ export class MatViews {
     signal: CancelSignal,
     ...entry: Sql[]
   ): Promise<Refreshed> {
-    const found = await this.#find(schema, name)
-    if (!found) throw notFound('materialized view no longer exists in database', 'view_not_found')
+    const view = await this.#find(schema, name)
+    if (!view) throw notFound('materialized view no longer exists in database', 'view_not_found')
     if (mode === 'concurrent') {
-      if (!found.hasUniqueIndex) {
+      if (!view.hasUniqueIndex) {
         throw new AppError('wrong_state', 'concurrent refresh requires a unique index on the materialized view')
       }
-      if (!found.isPopulated) {
+      if (!view.isPopulated) {
         throw new AppError('wrong_state', 'concurrent refresh requires a populated materialized view')
       }
     }
     const startedAt = performance.now()
-    const failure = await this.#run(found, mode, signal, entry)
+    const failure = await this.#run(view, mode, signal, entry)
     const durationMs = Math.round(performance.now() - startedAt)
     const error = failure && (databaseReason(failure) ?? failure.message)
-    const registration = await this.#db.fly(SYSTEM, recordRefresh(found, { durationMs, error: error ?? null }))
+    const registration = await this.#db.fly(SYSTEM, recordRefresh(view, { durationMs, error: error ?? null }))
     if (failure) {
       this.#observe({ message: 'materialized view not refreshed', attrs: { schema, name, error } })
       throw new AppError('internal', 'failed to refresh materialized view', { cause: failure })
@@ -112,10 +112,15 @@ export class MatViews {
     return { durationMs, registration }
   }
 
-  /** What went wrong, if something did. A refresh that runs already is no outcome of this one, and recorded by nobody. */
-  async #run(found: Found, mode: RefreshMode, signal: CancelSignal, entry: readonly Sql[]): Promise<Error | undefined> {
+  /** Returns the error of a failed refresh. If another refresh is running, it throws, so that nothing is recorded. */
+  async #run(
+    view: MatView,
+    mode: RefreshMode,
+    signal: CancelSignal,
+    entry: readonly Sql[],
+  ): Promise<Error | undefined> {
     if (this.#refreshes.isFull) throw new AppError('server_busy', 'server busy', { headers: { 'Retry-After': '1' } })
-    const statements: [Sql, ...Sql[]] = [lockRefresh(found.oid), refresh(found.schema, found.name, mode), ...entry]
+    const statements: [Sql, ...Sql[]] = [lockRefresh(view.oid), refresh(view.schema, view.name, mode), ...entry]
     const options: FlyOptions = { kind: 'apart', timeoutMs: TIMEOUT_MS, signal }
     try {
       await this.#refreshes.run(() => this.#db.run(SYSTEM, statements, options))
@@ -126,13 +131,13 @@ export class MatViews {
     }
   }
 
-  async #find(schema: string, name: string): Promise<Found | undefined> {
-    const [found] = await this.#db.rows<Found>(SYSTEM, findView(schema, name))
-    return found
+  async #find(schema: string, name: string): Promise<MatView | undefined> {
+    const [view] = await this.#db.rows<MatView>(SYSTEM, findView(schema, name))
+    return view
   }
 }
 
-/** What PostgreSQL said, which an AppError keeps from clients; only the operator reads a registration. */
+/** PostgreSQL's message, which an AppError hides from clients; only the operator reads a registration. */
 const databaseReason = (error: Error): string | undefined =>
   error.cause instanceof Error ? error.cause.message : undefined
 

@@ -40,7 +40,7 @@ export function errorBody(error: AppError): unknown {
   return error.toJSON()
 }
 
-/** At the token and revocation endpoints there is no session, so every other failure is `invalid_request`. */
+/** At the token and revocation endpoints there is no session, so all other failures use the protocol's format too. */
 export function tokenErrorBody(error: AppError): unknown {
   if (error instanceof OAuthError || error.status === 503 || error.status === 404 || error.status === 405) {
     return errorBody(error)

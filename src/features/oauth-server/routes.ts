@@ -221,7 +221,7 @@ function exchange(grants: Grants, grantType: string, client: Client, form: FormF
   }
 }
 
-/** Only a person can agree to anything, and only one who could be asked again. */
+/** Only users with an account of their own can consent, not anonymous ones or keys. */
 function personOf(who: Identity): string {
   if (who.kind !== 'user' || who.isAnonymous) throw unauthorized('not authenticated')
   return who.id

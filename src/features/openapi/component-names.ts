@@ -2,18 +2,18 @@ import type { JsonSchema } from '../../core/json-type.ts'
 
 export type ComponentKind = 'Row' | 'Create' | 'Update' | 'Enum'
 
-/** Names of components are `[A-Za-z0-9._-]+`; those of tables are anything. Different things never share a name. */
+/** Turns any name into a unique component name, `[A-Za-z0-9._-]+`. */
 export class ComponentNames {
   readonly #taken = new Map<string, string>()
 
   of(kind: ComponentKind, name: string): string {
     const whole = `${kind}.${name.replace(/[^A-Za-z0-9._-]/g, '_')}`
     for (let n = 1; ; n++) {
-      const wanted = n === 1 ? whole : `${whole}-${n}`
-      const owner = this.#taken.get(wanted)
+      const candidate = n === 1 ? whole : `${whole}-${n}`
+      const owner = this.#taken.get(candidate)
       if (owner !== undefined && owner !== name) continue
-      this.#taken.set(wanted, name)
-      return wanted
+      this.#taken.set(candidate, name)
+      return candidate
     }
   }
 }

@@ -1,7 +1,7 @@
 import { escapeHtml, htmlDocument } from '../../http/html/document.ts'
 import type { Reply } from '../../http/route.ts'
 
-/** The reference as a page: drawn in the browser from the document that programs read, with nothing from elsewhere. */
+/** The API reference as a page, rendered in the browser from the OpenAPI document without external resources. */
 export const docsPage = (appName: string): Promise<Reply> =>
   htmlDocument({
     page: 'docs',

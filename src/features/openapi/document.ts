@@ -18,10 +18,10 @@ export type DocumentInput = {
   server: string
 }
 
-/** How many tables or functions are described before other requests get their turn. */
+/** Tables or functions described before yielding to other requests. */
 const AT_ONCE = 20
 
-/** The OpenAPI 3.1 document as JSON text, in pieces: a large schema is many small steps. */
+/** The OpenAPI 3.1 document as JSON text. Yields to other requests on a large schema. */
 export async function openApiDocument({ routes, schema, viewer, info, server }: DocumentInput): Promise<string> {
   const paths = new Map<string, string>()
   const components = new Map<string, string>([['Failure', JSON.stringify(t.failure)]])
@@ -80,7 +80,7 @@ function* visibleTables(schema: Schema, viewer: Viewer): Generator<Table> {
   }
 }
 
-/** A key that is limited to tables may call no function. */
+/** An API key limited to tables cannot call functions. */
 function* functionItems(schema: Schema, viewer: Viewer, names: ComponentNames): Generator<[string, object]> {
   if (viewer.allowedTables.length > 0) return
   for (const overloads of schema.functions.values()) {
@@ -89,7 +89,7 @@ function* functionItems(schema: Schema, viewer: Viewer, names: ComponentNames): 
   }
 }
 
-/** What the paths of tables share: a parameter means the same wherever its name stands. */
+/** Components that the paths of all tables share. */
 function restOf(routes: readonly Route[]): string {
   const queries = Object.assign({}, ...routes.map(({ contract }) => contract.query)) as t.Fields
   const id = routes.flatMap(({ contract }) => contract.params?.['id'] ?? [])[0] ?? t.string()

@@ -14,7 +14,7 @@ export type ApiOperation = {
 
 export const failures = { default: { $ref: '#/components/responses/Failure' } }
 
-/** A route of the server as OpenAPI says it. */
+/** A route as an OpenAPI operation. */
 export const operationOf = (route: Route): ApiOperation => ({
   tags: [tagOf(route.path)],
   summary: route.contract.summary,
@@ -29,7 +29,7 @@ export const operationOf = (route: Route): ApiOperation => ({
 
 const asIs = (type: t.JsonSchema): t.JsonSchema => type
 
-/** `typed` says more about a type than the route does. */
+/** `typed` replaces the general types of the route by more specific ones. */
 export const responsesOf = ({ contract: { answers } }: Route, typed = asIs): Record<string, object> =>
   Object.fromEntries(Object.entries(answers).map(([status, answer]) => [status, response(answer, typed)]))
 
@@ -44,11 +44,11 @@ const tagOf = (path: string): string => {
   return first === 'admin' && second ? `admin: ${second}` : first
 }
 
-const NOBODY: readonly object[] = []
+const NO_SECURITY: readonly object[] = []
 const BEARER: readonly object[] = [{ bearer: [] }]
 const EITHER: readonly object[] = [{}, ...BEARER]
 const SECURITY: Readonly<Record<Route['auth'], readonly object[]>> = {
-  none: NOBODY,
+  none: NO_SECURITY,
   lenient: EITHER,
   optional: EITHER,
   user: BEARER,
@@ -104,7 +104,7 @@ function response(answer: ResponseBody, typed: typeof asIs): object {
 
 export const jsonContent = (type: t.JsonSchema): object => ({ 'application/json': { schema: plain(type) } })
 
-/** Without what is ours alone. */
+/** Without our own extensions of JSON Schema. */
 function plain({ refusal: _, properties, items, anyOf, ...rest }: t.JsonSchema): t.JsonSchema {
   return {
     ...rest,

@@ -11,38 +11,38 @@ import { openApiDocument } from './document.ts'
 
 export type OpenApiDeps = {
   schema: Pick<SchemaCache, 'read'>
-  /** Everything the server answers beside what is here. */
+  /** All routes of the server except those of this feature. */
   routes: readonly Route[]
-  /** Whether callers without a bearer are told of tables and functions. */
+  /** Whether callers without a token see tables and functions. */
   anonymousSeesSchema: boolean
   appName: string
   version: string
   publicBaseUrl: () => string
 }
 
-type Made = { content: Buffer; etag: string; modifiedAt: Date }
+type CachedDocument = { content: Buffer; etag: string; modifiedAt: Date }
 
-/** Each API key with a table list of its own has a document of its own; the ones everybody reads stay by being used. */
+/** There is a document per table list of an API key; the LRU order keeps the common ones. */
 const MAX_DOCUMENTS = 20
 
 export function createOpenApi(deps: OpenApiDeps): { routes: Route[] } {
-  const perSnapshot = new WeakMap<Schema, LRUCache<string, Promise<Made>>>()
+  const perSnapshot = new WeakMap<Schema, LRUCache<string, Promise<CachedDocument>>>()
 
-  const documentFor = (who: Identity): Promise<Made> => {
+  const documentFor = (who: Identity): Promise<CachedDocument> => {
     const snapshot = deps.schema.read()
-    const isBlind = who.kind === 'anonymous' && !deps.anonymousSeesSchema
+    const hidesSchema = who.kind === 'anonymous' && !deps.anonymousSeesSchema
     const viewer = viewerOf(who)
-    const documents = perSnapshot.get(snapshot) ?? new LRUCache<string, Promise<Made>>({ max: MAX_DOCUMENTS })
+    const documents = perSnapshot.get(snapshot) ?? new LRUCache<string, Promise<CachedDocument>>({ max: MAX_DOCUMENTS })
     perSnapshot.set(snapshot, documents)
-    const key = JSON.stringify([isBlind, viewer.role, [...viewer.allowedTables].sort()])
-    const made = documents.get(key) ?? make(isBlind ? undefined : snapshot, viewer, snapshot.builtAt)
+    const key = JSON.stringify([hidesSchema, viewer.role, [...viewer.allowedTables].sort()])
+    const made = documents.get(key) ?? make(hidesSchema ? undefined : snapshot, viewer, snapshot.builtAt)
     documents.set(key, made)
-    // A failure must not be remembered.
+    // Failures are not cached.
     made.catch(() => documents.delete(key))
     return made
   }
 
-  const make = async (schema: Schema | undefined, viewer: Viewer, modifiedAt: Date): Promise<Made> => {
+  const make = async (schema: Schema | undefined, viewer: Viewer, modifiedAt: Date): Promise<CachedDocument> => {
     const text = await openApiDocument({
       routes: [...deps.routes, ...routes],
       schema,

@@ -11,10 +11,10 @@ import { type ComponentNames, ref } from './component-names.ts'
 import { type ApiOperation, failures, requestBody, responsesOf } from './operation.ts'
 import { columnType } from './value-type.ts'
 
-/** A table as one role sees it, in OpenAPI's words. */
+/** The OpenAPI entries of a table for one role. */
 export type TableEntries = { components: [string, t.JsonSchema][]; paths: [string, object][] }
 
-/** As a client would call it: bare where that means this table. */
+/** The name that clients use: without the schema if that is unambiguous. */
 export const nameOf = (schema: Schema, table: Table): string =>
   findTable(schema, table.name) === table ? table.name : `${table.schema}.${table.name}`
 
@@ -69,15 +69,15 @@ const canUpdate = (table: Table, role: DatabaseRole): boolean =>
 const canDelete = (table: Table, role: DatabaseRole): boolean =>
   table.updatable && mayDo(table, role, 'delete') && hasKey(table, role)
 
-type Described = {
+type TableContext = {
   readonly name: string
   readonly table: Table
   readonly role: DatabaseRole
   readonly types: Readonly<Record<'row' | 'create' | 'update', t.JsonSchema>>
 }
 
-/** What the general routes of collections say, with the columns of this table and no more than it can do. */
-function paths(routes: readonly Route[], described: Described): Map<string, object> {
+/** The collection routes with the columns of this table, without those that it does not support. */
+function paths(routes: readonly Route[], described: TableContext): Map<string, object> {
   const items = new Map<string, object>()
   for (const route of routes) {
     if (!isOffered(route, described)) continue
@@ -87,13 +87,13 @@ function paths(routes: readonly Route[], described: Described): Map<string, obje
   return items
 }
 
-function isOffered({ method, path }: Route, { table, role }: Described): boolean {
+function isOffered({ method, path }: Route, { table, role }: TableContext): boolean {
   if (method === 'GET') return mayDo(table, role, 'select') && (!path.endsWith('/{id}') || hasKey(table, role))
   if (method === 'PATCH') return canUpdate(table, role)
   return method === 'DELETE' ? canDelete(table, role) : canCreate(table, role)
 }
 
-function operation(route: Route, described: Described): ApiOperation {
+function operation(route: Route, described: TableContext): ApiOperation {
   const { name, types } = described
   const written = route.path.endsWith('/batch')
     ? { anyOf: [types.create, ...(canUpdate(described.table, described.role) ? [types.update] : [])] }
@@ -113,13 +113,13 @@ function operation(route: Route, described: Described): ApiOperation {
   }
 }
 
-type Has = (columns: readonly Column[]) => boolean
-const text: Has = (columns) => textColumns(columns).length > 0
-const vectors: Has = (columns) => columns.some(holdsVectors)
-const spatial: Has = (columns) => columns.some(isSpatial)
+type ColumnTest = (columns: readonly Column[]) => boolean
+const text: ColumnTest = (columns) => textColumns(columns).length > 0
+const vectors: ColumnTest = (columns) => columns.some(holdsVectors)
+const spatial: ColumnTest = (columns) => columns.some(isSpatial)
 
-/** Parameters that mean nothing without a column of their kind. */
-const NEEDED: Readonly<Record<string, Has>> = {
+/** Parameters that need a column of a certain kind. */
+const NEEDED: Readonly<Record<string, ColumnTest>> = {
   search: text,
   fuzzy: text,
   typo_threshold: text,
@@ -135,13 +135,13 @@ const NEEDED: Readonly<Record<string, Has>> = {
   bbox: spatial,
 }
 
-function isUseful(parameter: string, { table, role }: Described): boolean {
+function isUseful(parameter: string, { table, role }: TableContext): boolean {
   if (parameter === 'cursor') return hasKey(table, role)
   if (parameter === 'onConflict' || parameter === 'merge') return table.uniqueKeys.length > 0
   return NEEDED[parameter]?.(columnsFor(table, role)) ?? true
 }
 
-/** The general routes say `t.row` where a row of the table stands. */
+/** Replaces `t.row` of the general routes by the row of the table. */
 function withRow(type: t.JsonSchema, row: t.JsonSchema): t.JsonSchema {
   if (type.additionalProperties === t.row.additionalProperties && !type.properties) return row
   const { properties, items, anyOf } = type

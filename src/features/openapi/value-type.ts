@@ -23,7 +23,7 @@ const byName: Readonly<Record<string, t.JsonSchema>> = {
   record: t.row,
 }
 
-/** Arrays of PostgreSQL may hold NULL. That they may have any number of dimensions is not said: hardly any has two. */
+/** PostgreSQL arrays may contain NULL. Further dimensions are not described because they are rare. */
 const listOf = (item: t.JsonSchema): t.JsonSchema => t.array(t.nullable(item))
 
 const named = (name: string): t.JsonSchema => {
@@ -46,7 +46,7 @@ export function columnType(column: Column, enumRef: (column: Column) => t.JsonSc
 export const parameterType = ({ baseType, isArray }: Parameter): t.JsonSchema =>
   isArray ? listOf(named(baseType.replace(/^_/, ''))) : named(baseType)
 
-/** As PostgreSQL formats the type of a result. */
+/** Names written by format_type, with their pg_type.typname. */
 const formatted: Readonly<Record<string, string>> = {
   boolean: 'bool',
   smallint: 'int2',

@@ -5,7 +5,7 @@ import { startServer } from '../../../test/kit/kit.ts'
 import { overhearStatements } from '../../../test/kit/statements.ts'
 import { Decoy } from './webauthn/decoy.ts'
 
-// Whoever asks for the passkey of an address learns nothing about the address.
+// A request for the passkey of an address reveals nothing about the address.
 
 // The key of decoys comes from this secret, so that what is drawn here is drawn again the next time.
 const config = { ...passkeyConfig, 'auth.jwt_secret': 'ab'.repeat(32) }

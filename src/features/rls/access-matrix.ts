@@ -6,13 +6,13 @@ import { rowJsonb } from '../../db/schema/row-json.ts'
 import type { Schema, Table } from '../../db/schema/snapshot.ts'
 import { COMMA, join, ROW, type Sql, sql } from '../../db/sql.ts'
 import { missingGrants } from './grants.ts'
-import { groupExpression, type PolicyCommand, checksFor } from './policy-checks.ts'
+import { checksFor, groupExpression, type PolicyCommand } from './policy-checks.ts'
 import * as q from './sql.ts'
 
 const OPERATIONS: readonly PolicyCommand[] = ['select', 'insert', 'update', 'delete']
 const SAMPLE = 20
 const TIMEOUT_MS = 30_000
-/** The server's own role on the search path of requests. */
+/** The server's own role, with the search path of requests. */
 const SERVER: Identity = { kind: 'admin', tokenId: '', expiresAt: 0 }
 
 type Subject = { label: string; who: Identity }
@@ -20,7 +20,7 @@ type SampleRow = { id: string; row: unknown }
 
 /**
  * Who may do what with the first rows of every table: one line per table, identity and operation, for version control.
- * Policies are asked over the rows as they are, read-only; nothing is tried.
+ * Policies are evaluated on the existing rows, read-only; no operation is executed.
  */
 export async function accessMatrix(db: Db, schema: Schema, users: readonly string[]): Promise<string> {
   const subjects: Subject[] = [{ label: 'visitor', who: ANONYMOUS }]
@@ -37,11 +37,10 @@ export async function accessMatrix(db: Db, schema: Schema, users: readonly strin
   return `${lines.join('\n')}\n`
 }
 
-/** The users a snapshot was made for, so that the next one asks about the same. */
+/** The users of a snapshot, so that the next one has the same. */
 export const usersOf = (snapshot: string): string[] =>
   (/^# users: (.*)$/m.exec(snapshot)?.[1] ?? '').split(', ').filter((name) => name !== '')
 
-/** Whoever signed up first. */
 export async function oldestUsers(db: Db, count: number): Promise<string[]> {
   const rows = await db.rows<{ name: string }>(SYSTEM, q.selectOldestUsers(count))
   return rows.map(({ name }) => name)
@@ -104,8 +103,8 @@ async function allowed(
     const ids = numbers.map((n) => rows[n - 1]?.id ?? '')
     return `${ids.length} of ${rows.length}${ids.length > 0 ? `: ${ids.join(' ')}` : ''}`
   } catch (error) {
-    const said = databaseMessage(error)
-    if (said === undefined) throw error
-    return `error: ${said}`
+    const message = databaseMessage(error)
+    if (message === undefined) throw error
+    return `error: ${message}`
   }
 }

@@ -8,7 +8,7 @@ import { rowJsonb } from '../../db/schema/row-json.ts'
 import type { Schema, SchemaCache, Table } from '../../db/schema/snapshot.ts'
 import { AND, COMMA, catalogueExpression, join, type Sql, sql } from '../../db/sql.ts'
 import { hiddenColumns, missingGrants } from './grants.ts'
-import { type CheckGroup, type PolicyCommand, type PolicyCheck, checksFor } from './policy-checks.ts'
+import { type CheckGroup, checksFor, type PolicyCheck, type PolicyCommand } from './policy-checks.ts'
 import * as q from './sql.ts'
 
 export type ExplainRequest = {
@@ -20,36 +20,35 @@ export type ExplainRequest = {
   row?: Readonly<Record<string, unknown>> | undefined
 }
 
-type Truth = true | false | null | 'error'
-type Answered = PolicyCheck & { verdict: Truth; error?: string }
+type CheckOutcome = true | false | null | 'error'
+type CheckResult = PolicyCheck & { verdict: CheckOutcome; error?: string }
 
 const TIMEOUT_MS = 5_000
 
-/** "Why can this user (not) see or write this row?" Nothing is executed but the policies' own expressions. */
+/** Explains why a user can or cannot read or write a row. Only the policies' expressions are executed. */
 export function createExplain({ db, schema: cache }: { db: Db; schema: SchemaCache }) {
-  return async (admin: Identity, wish: ExplainRequest) => {
+  return async (admin: Identity, request: ExplainRequest) => {
     const schema = await cache.refreshIfStale()
-    const table = findTable(schema, wish.table)
+    const table = findTable(schema, request.table)
     if (!table) throw notFound('table not found', 'table_not_found')
-    const who = await identityOf(db, wish)
+    const who = await identityOf(db, request)
     const { role } = databaseSession(who)
     const { rls, policies } = JSON.parse((await db.fly(SYSTEM, q.policiesFor(table, role))) ?? '{}') as q.RowSecurity
-    const images = await imagesFor(db, admin, schema, table, wish)
-    const groups = rls ? checksFor(wish.operation, policies) : []
-    const answered = new Map<string, Answered>()
-    for (const question of groups.flatMap((group) => group.checks)) {
-      if (!answered.has(keyOf(question)))
-        answered.set(keyOf(question), await ask(db, who, schema, table, question, images))
+    const images = await imagesFor(db, admin, schema, table, request)
+    const groups = rls ? checksFor(request.operation, policies) : []
+    const results = new Map<string, CheckResult>()
+    for (const check of groups.flatMap((group) => group.checks)) {
+      if (!results.has(keyOf(check))) results.set(keyOf(check), await runCheck(db, who, schema, table, check, images))
     }
-    const lacking = missingGrants(table, role, wish.operation, Object.keys(wish.row ?? {}))
-    const decision = decide(groups, answered, rls, role, lacking)
+    const lacking = missingGrants(table, role, request.operation, Object.keys(request.row ?? {}))
+    const decision = decide(groups, results, rls, role, lacking)
     const hidden = hiddenColumns(table, role)
     return {
       table: `${table.schema}.${table.name}`,
-      operation: wish.operation,
+      operation: request.operation,
       rlsEnabled: rls,
       ...decision,
-      policies: [...answered.values()].map(({ policy, part, expression, verdict, error }) => ({
+      policies: [...results.values()].map(({ policy, part, expression, verdict, error }) => ({
         policyName: policy.name,
         command: policy.command,
         permissive: policy.permissive,
@@ -80,7 +79,7 @@ async function identityOf(db: Db, { userId, claims }: ExplainRequest): Promise<I
   }
 }
 
-/** The row as it is, and as it shall be, as JSON texts. */
+/** The current and the new row, as JSON texts. */
 type Images = { using: string; check: string }
 
 async function imagesFor(
@@ -103,7 +102,7 @@ async function imagesFor(
   return { using: now, check: next ?? now }
 }
 
-/** Says what is wrong with a value before every policy fails over it. */
+/** Reports an invalid value once, before every policy fails on it. */
 const requireRow = (db: Db, admin: Identity, schema: Schema, table: Table, image: string): Promise<unknown> =>
   db.fly(admin, sql`select 1 from ${rowImage({ schema, table }, sql`${image}::jsonb`)}`)
 
@@ -134,23 +133,23 @@ async function stored(db: Db, admin: Identity, schema: Schema, table: Table, key
 
 const keyOf = ({ policy, part, expression }: PolicyCheck): string => `${part} ${policy.name} ${expression}`
 
-async function ask(
+async function runCheck(
   db: Db,
   who: Identity,
   schema: Schema,
   table: Table,
-  question: PolicyCheck,
+  check: PolicyCheck,
   images: Images,
-): Promise<Answered> {
-  const row = rowImage({ schema, table }, sql`${images[question.part]}::jsonb`)
-  const statement = sql`select (${catalogueExpression(question.expression)})::text from ${row}`
+): Promise<CheckResult> {
+  const row = rowImage({ schema, table }, sql`${images[check.part]}::jsonb`)
+  const statement = sql`select (${catalogueExpression(check.expression)})::text from ${row}`
   try {
     const [, text] = await db.fly(who, [q.readOnly, statement], { kind: 'slow', timeoutMs: TIMEOUT_MS })
-    return { ...question, verdict: text === null ? null : text === 'true' }
+    return { ...check, verdict: text === null ? null : text === 'true' }
   } catch (error) {
-    const said = databaseMessage(error)
-    if (said === undefined) throw error
-    return { ...question, verdict: 'error', error: said }
+    const message = databaseMessage(error)
+    if (message === undefined) throw error
+    return { ...check, verdict: 'error', error: message }
   }
 }
 
@@ -158,21 +157,21 @@ type Decision = { allowed: boolean; decidedBy: string[]; reason: string }
 
 function decide(
   groups: readonly CheckGroup[],
-  answered: ReadonlyMap<string, Answered>,
+  results: ReadonlyMap<string, CheckResult>,
   rls: boolean,
   role: string,
   lacking: readonly string[],
 ): Decision {
-  const denied = (reason: string, by: readonly Answered[] = []): Decision => ({
+  const denied = (reason: string, by: readonly CheckResult[] = []): Decision => ({
     allowed: false,
     decidedBy: [...new Set(by.map(({ policy }) => policy.name))],
     reason,
   })
   if (lacking.length > 0) return denied(`${role} lacks ${lacking.join(', ')}`)
   if (!rls) return { allowed: true, decidedBy: [], reason: 'row-level security is not enabled on the table' }
-  const allowing: Answered[] = []
+  const allowing: CheckResult[] = []
   for (const { part, checks } of groups) {
-    const answers = checks.flatMap((question) => answered.get(keyOf(question)) ?? [])
+    const answers = checks.flatMap((check) => results.get(keyOf(check)) ?? [])
     const broken = answers.filter(({ verdict }) => verdict === 'error')
     if (broken.length > 0) return denied(`${names(broken)} ${broken.length > 1 ? 'raise' : 'raises'} an error`, broken)
     const restrictive = answers.filter(({ policy, verdict }) => !policy.permissive && verdict !== true)
@@ -191,12 +190,12 @@ function decide(
   }
 }
 
-const names = (answers: readonly Answered[]): string => {
+const names = (answers: readonly CheckResult[]): string => {
   const quoted = [...new Set(answers.map(({ policy }) => `"${policy.name}"`))]
   return `${quoted.length > 1 ? 'policies' : 'policy'} ${quoted.join(', ')}`
 }
 
-/** What PostgreSQL expects reading the table to cost under this identity's policies; null where it may not be read. */
+/** The planner's cost of reading the table under this identity's policies; null if it may not read it. */
 async function planCost(db: Db, who: Identity, table: Table): Promise<number | null> {
   const explain = sql`explain (format json) select 1 from ${table.ident}`
   const answers = await db

@@ -1,11 +1,11 @@
 import { badRequest } from '../../core/errors.ts'
 
-/** Statements, comments and NUL have no place in an expression, not even inside quotes. */
+/** Semicolons, comments and NUL are refused, even inside quotes. */
 const FORBIDDEN = /;|--|\/\*|\*\/|\0/
 
 /**
- * A policy's expression is the operator's own SQL and stands between parentheses of ours. It must not close them:
- * everything else that is wrong with it PostgreSQL says itself.
+ * A policy's expression is the operator's own SQL inside of our parentheses, which it must not close. PostgreSQL reports all
+ * other errors.
  */
 export function checkExpression(text: string | undefined, clause: 'USING' | 'WITH CHECK'): void {
   if (text !== undefined && (FORBIDDEN.test(text) || text.trim() === '' || !isBalanced(text))) throw invalid(clause)

@@ -3,13 +3,13 @@ import { mayDo } from '../../db/schema/lookup.ts'
 import type { Table } from '../../db/schema/snapshot.ts'
 import type { PolicyCommand } from './policy-checks.ts'
 
-/** Columns that exist for nobody of this role. */
+/** Columns that the role cannot read. */
 export const hiddenColumns = (table: Table, role: DatabaseRole): string[] =>
   role === 'none'
     ? []
     : [...table.columns.values()].filter(({ privileges }) => !privileges[role].has('select')).map(({ name }) => name)
 
-/** As the API asks: a write names its columns, and every answer shows the row. */
+/** Privileges that the role lacks for the operation. Writes name their columns, and every response shows the row. */
 export function missingGrants(
   table: Table,
   role: DatabaseRole,

@@ -1,4 +1,4 @@
-import type { AuditSource, AuditEntry } from '../../core/audit-entry.ts'
+import type { AuditEntry, AuditSource } from '../../core/audit-entry.ts'
 import { badRequest, notFound } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { auditStatement } from '../../db/audit.ts'
@@ -27,11 +27,11 @@ export type PolicyInput = {
 
 const isName = (text: string): boolean => NAME.test(text) && text.length <= MAX_NAME_BYTES
 
-/** Row security of the exposed tables, as the operator changes it; PostgreSQL decides what is right. */
+/** Administration of row security on the exposed tables. */
 export function createPolicies(deps: {
   db: Db
   schemas: readonly string[]
-  /** DDL was committed: requests that follow see it. */
+  /** Called after DDL is committed, so that later requests see it. */
   changed: () => Promise<void>
 }) {
   const { db, schemas, changed } = deps
@@ -56,13 +56,13 @@ export function createPolicies(deps: {
     return table
   }
 
-  /** On the search path of requests, so that an expression finds the operator's functions as a request would. */
+  /** Runs with the search path of requests, so that expressions resolve functions as requests do. */
   async function change(what: string, statement: Sql, entry: AuditEntry): Promise<void> {
     try {
       await db.run(entry.who, [statement, auditStatement(entry)])
     } catch (error) {
-      const said = databaseMessage(error)
-      throw said === undefined ? error : badRequest(`failed to ${what}: ${said}`, 'sql_error')
+      const message = databaseMessage(error)
+      throw message === undefined ? error : badRequest(`failed to ${what}: ${message}`, 'sql_error')
     }
     await changed()
   }
@@ -91,21 +91,21 @@ export function createPolicies(deps: {
       return status
     },
 
-    async create(wish: PolicyInput, act: AuditSource): Promise<void> {
-      const { table, name, using, withCheck, permissive = true } = wish
+    async create(input: PolicyInput, act: AuditSource): Promise<void> {
+      const { table, name, using, withCheck, permissive = true } = input
       if (!isName(table)) throw badRequest('invalid table name')
-      if (wish.schema !== undefined && !(isName(wish.schema) && isExposed(wish.schema))) {
+      if (input.schema !== undefined && !(isName(input.schema) && isExposed(input.schema))) {
         throw badRequest('invalid schema name')
       }
       if (!isName(name)) throw badRequest('invalid policy name')
-      const command = (wish.command ?? 'ALL').toUpperCase()
+      const command = (input.command ?? 'ALL').toUpperCase()
       if (!COMMANDS.includes(command)) throw badRequest(`command must be one of: ${COMMANDS.join(', ')}`)
-      const roles = wish.roles ?? []
+      const roles = input.roles ?? []
       for (const role of roles) if (!isName(role)) throw badRequest(`invalid role name: ${role}`)
-      const entry = act.audit({ target: name, newValues: wish })
+      const entry = act.audit({ target: name, newValues: input })
       await requireExpression(entry.who, using, 'USING')
       await requireExpression(entry.who, withCheck, 'WITH CHECK')
-      const schema = wish.schema ?? (await bare(table)).schema
+      const schema = input.schema ?? (await bare(table)).schema
       const policy = { name, command: command as q.PolicyCommandRow, permissive, roles, using, withCheck }
       await change('create policy', q.createPolicy(new Ident(schema, table), policy), entry)
     },

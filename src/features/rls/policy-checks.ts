@@ -4,17 +4,20 @@ import type { StoredPolicy } from './sql.ts'
 
 export type PolicyCommand = 'select' | 'insert' | 'update' | 'delete'
 
-/** One question that PostgreSQL asks a policy about the row as it is (`using`) or as it shall be (`check`). */
-export type PolicyCheck = { readonly policy: StoredPolicy; readonly part: 'using' | 'check'; readonly expression: string }
-/** Questions that are combined: one permissive policy must hold, and every restrictive one. */
+/** One policy expression that PostgreSQL evaluates on the current row (`using`) or the new row (`check`). */
+export type PolicyCheck = {
+  readonly policy: StoredPolicy
+  readonly part: 'using' | 'check'
+  readonly expression: string
+}
+/** Checks that are combined: one permissive policy and every restrictive one must hold. */
 export type CheckGroup = { readonly part: 'using' | 'check'; readonly checks: readonly PolicyCheck[] }
 
 type Kind = 'SELECT' | 'INSERT' | 'UPDATE' | 'DELETE'
 
 /**
- * What PostgreSQL asks for an operation as the API performs it (get_row_security_policies in rowsecurity.c): every
- * write is found by its key and returned, so that SELECT policies count too. A policy without an expression for the
- * question is not asked.
+ * The checks of an operation as the API performs it (get_row_security_policies in rowsecurity.c). Every write finds its row
+ * by key and returns it, so that SELECT policies apply too. Policies without an expression for the part are left out.
  */
 export function checksFor(operation: PolicyCommand, policies: readonly StoredPolicy[]): CheckGroup[] {
   const group = (part: 'using' | 'check', kind: Kind): CheckGroup => ({
@@ -22,7 +25,7 @@ export function checksFor(operation: PolicyCommand, policies: readonly StoredPol
     checks: policies
       .filter(({ command }) => command === kind || command === 'ALL')
       .flatMap((policy) => {
-        // A row that is written must stay visible: SELECT policies are asked by their USING, whatever their command.
+        // The new row must stay visible, so SELECT policies apply with their USING expression.
         const expression = part === 'check' && kind !== 'SELECT' ? (policy.check ?? policy.using) : policy.using
         return expression === null ? [] : [{ policy, part, expression }]
       }),
@@ -39,6 +42,6 @@ export function checksFor(operation: PolicyCommand, policies: readonly StoredPol
   }
 }
 
-/** The answer of a group as one boolean expression over the row; never null. */
+/** The result of a group as one boolean expression over the row; never null. */
 export const groupExpression = ({ checks }: CheckGroup): Sql =>
   sql`coalesce(${policyRule(checks.map(({ policy, expression }) => ({ permissive: policy.permissive, expression })))}, false)`

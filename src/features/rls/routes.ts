@@ -92,7 +92,7 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
     route('POST /api/admin/rls/explain', {
       summary: 'Why somebody can or cannot see or write a row',
       auth: 'admin',
-      // It answers a question and changes nothing, but who asked about whom is worth keeping.
+      // It changes nothing, but is audited because it reveals what another user can access.
       audit: 'rls.explain',
       body: question,
       answers: { 200: explanation },

@@ -71,8 +71,8 @@ export const switchRls = (table: Ident, on: boolean): Sql =>
   sql`alter table ${table} ${on ? sql`enable` : sql`disable`} row level security`
 
 /**
- * Parsed and never run: whether this is one expression is the grammar's question, before any name is looked up. It
- * stands where neither a query nor a clause that follows one may stand.
+ * Parses the text without running it. At this position the grammar accepts only one expression, neither a query nor a
+ * further clause.
  */
 export const parseExpression = (expression: string): Sql => sql`explain select true and ${operatorSql(expression)}, 1`
 
@@ -107,10 +107,10 @@ export const userNamed = (name: string): Sql => sql`
 export const selectOldestUsers = (count: number): Sql => sql`
   select coalesce(email, id::text) as name from svc.users order by created_at, id limit ${count}`
 
-/** Policies may call functions of anybody: whatever those try to write is refused. */
+/** Policies may call any function, so writes are refused. */
 export const readOnly: Sql = sql`select pg_catalog.set_config('transaction_read_only', 'on', true)`
 
-/** Of a deleted row only the log remembers anything. */
+/** The last image of a deleted row, from the change log. */
 export const lastImage = (table: Table, pk: Sql): Sql => sql`
   select coalesce(old_record, record)::text
   from svc.changes_of(${table.oid}::oid, svc.key_of(${pk}, ${table.primaryKey.map(({ name }) => name)}::text[]))

@@ -6,7 +6,7 @@ import type { Fn, Parameter, Schema, Table } from '../../db/schema/snapshot.ts'
 import { fromGeoJson, isSpatial } from '../../db/schema/spatial/convert.ts'
 import { COMMA, EMPTY, Ident, join, ROW, type Slot, type Sql, sql } from '../../db/sql.ts'
 
-/** What the caller says about the returned rows. The database looks whether it is so before it is logged. */
+/** The caller's claim about the returned rows. The database verifies it before it is logged. */
 export type ChangeNotice = {
   readonly table: Table
   readonly action: ChangeAction
@@ -17,7 +17,7 @@ export type ChangeNotice = {
 const ARGUMENTS = new Ident('svc_in')
 const CALLED = new Ident('svc_called')
 
-/** `args` is the JSON object of the client, `given` the parameters it has. Answers the result as JSON text. */
+/** `args` is the client's JSON object, `given` the parameters in it. The statement returns the result as JSON text. */
 export function buildCall(
   schema: Schema,
   fn: Fn,
@@ -32,7 +32,7 @@ export function buildCall(
     }),
     COMMA,
   )})`
-  // Typed by PostgreSQL from the client's own text, so that no digit is lost.
+  // PostgreSQL parses the client's own text, so that no digit is lost.
   const definitions = given.map(
     (parameter) => sql`${parameter.ident} ${isSpatial(parameter) ? JSON_TYPE : parameter.castType}`,
   )
@@ -58,10 +58,10 @@ function argument(schema: Schema, parameter: Parameter): Sql {
 
 /** One row per result, as JSON. */
 function resultOf(schema: Schema, fn: Fn, call: Sql, input: Sql): Sql {
-  // A record that has no columns before it is called can only be called in the select list.
+  // A function that returns an anonymous record can only be called in the select list.
   const isAnonymousRecord = fn.returnType === 'SETOF record'
   if (!fn.returnsSet || isAnonymousRecord) {
-    // Called once (`offset 0`), though each of its columns is asked for.
+    // `offset 0` keeps PostgreSQL from calling it once per column.
     const once = sql`(select ${call} as v${input} offset 0) as svc_result`
     const converted = convertedResult(schema, fn, ROW)
     if (fn.returnsRow && converted) {
@@ -72,14 +72,14 @@ function resultOf(schema: Schema, fn: Fn, call: Sql, input: Sql): Sql {
     const value = fn.resultForm ? valueJson(schema, fn.resultForm, sql`svc_result.v`) : sql`svc_result.v`
     return sql`select pg_catalog.to_json(${value}) as svc_value from ${once}`
   }
-  // In FROM the columns get the names the function declared; a plain scalar gets that of the function.
+  // In FROM, columns get the names that the function declares; a scalar gets the name of the function.
   const alias = new Ident(fn.name)
   const shown = convertedResult(schema, fn, alias) ?? { select: sql`${alias}.*`, alias: sql`${alias}` }
   const from = input === EMPTY ? sql` from ${call} as ${shown.alias}` : sql`${input}, lateral ${call} as ${shown.alias}`
   return sql`select pg_catalog.to_json(svc_result.*) as svc_value from (select ${shown.select}${from}) as svc_result`
 }
 
-/** The columns of a result in their JSON form, and how to call the row they are read from; undefined when they have it. */
+/** The columns of a result in their JSON form, and the alias of its row; undefined if no column needs conversion. */
 function convertedResult(schema: Schema, fn: Fn, row: Ident): { select: Sql; alias: Sql } | undefined {
   if (fn.rowOf) {
     const select = convertedRow(schema, fn.rowOf, row)
@@ -88,7 +88,7 @@ function convertedResult(schema: Schema, fn: Fn, row: Ident): { select: Sql; ali
   const scalar = fn.resultForm && !fn.returnsRow ? [{ name: fn.name, ...fn.resultForm }] : []
   const columns = fn.columns.length > 0 ? fn.columns : scalar
   if (!columns.some(isConverted)) return undefined
-  // By position: a function may leave its columns without names.
+  // By position, because columns of a function may have no names.
   const at = columns.map((_, i) => new Ident(`svc_c${i + 1}`))
   const select = columns.map((column, i) => {
     const value = valueJson(schema, column, sql`${row}.${at[i] ?? row}`)
@@ -102,8 +102,8 @@ const NOTED = new Ident('svc_noted')
 const GIVEN = new Ident('svc_given')
 
 /**
- * The returned rows of which the notice is true. Made or changed: this transaction wrote the row, and the caller may see
- * it. Gone: it is there no more, and the caller saw it in the snapshot of this statement, which is older than the call.
+ * Verifies the notice for each returned row. Created or updated: this transaction wrote the row, and the caller may see
+ * it. Deleted: it no longer exists, and the caller saw it in this statement's snapshot, which is older than the call.
  */
 function noted(schema: Schema, { table, action, role, log }: ChangeNotice): Sql {
   const key = table.primaryKey.map(

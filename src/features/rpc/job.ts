@@ -9,17 +9,17 @@ import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { buildCall } from './build-call.ts'
 import { explainFailure } from './failure.ts'
-import { suppliedParameters, resolveOverload } from './resolve.ts'
+import { resolveOverload, suppliedParameters } from './resolve.ts'
 import { requireGeoJson } from './spatial-arguments.ts'
 
 export type RpcDeps = {
   db: Db
   schema: SchemaCache
-  /** Its reader is woken when something may have been written. */
+  /** Its reader is woken after calls that may write. */
   log: Pick<ChangeLog, 'appender' | 'wake'>
 }
 
-/** Far beyond a request's time: what people put into a nightly function may take a while. */
+/** Much longer than for a request, because scheduled functions may take long. */
 const TIMEOUT_MS = 1_800_000
 const LOGGED_CHARACTERS = 200
 
@@ -27,8 +27,8 @@ const LOGGED_CHARACTERS = 200
 export const sqlJob =
   ({ db, schema, log: changes }: RpcDeps): JobHandler =>
   async ({ id, payload, signal, log }) => {
-    const { name, args, role } = wishOf(payload)
-    const { who, isOthers } = callerOf(role, id)
+    const { name, args, role } = parsePayload(payload)
+    const { who, isOtherRole } = callerOf(role, id)
     const found = await findOrRefresh(schema, (snapshot) => {
       const candidates = findFunctions(snapshot, name)
       return candidates.length > 0 ? { snapshot, candidates } : undefined
@@ -39,7 +39,7 @@ export const sqlJob =
     requireGeoJson(fn, args as Readonly<Record<string, unknown>>)
     const call = buildCall(snapshot, fn, JSON.stringify(args), suppliedParameters(fn, Object.keys(args)), undefined)
     const answers = await db
-      .fly(who, isOthers ? [becomeRole(role), call] : [call], { kind: 'apart', signal, timeoutMs: TIMEOUT_MS })
+      .fly(who, isOtherRole ? [becomeRole(role), call] : [call], { kind: 'apart', signal, timeoutMs: TIMEOUT_MS })
       .catch((error: unknown) => {
         throw explainFailure(error, fn.name)
       })
@@ -47,22 +47,22 @@ export const sqlJob =
     log(fn.isVoid ? 'called' : `answered ${(answers.at(-1) ?? 'null').slice(0, LOGGED_CHARACTERS)}`)
   }
 
-/** The roles of requests run on callers' connections, which lead nowhere else; another role is become from the server's. */
-function callerOf(role: string, jobId: string): { who: Identity; isOthers: boolean } {
+/** Request roles run on request connections, which cannot change to other roles; other roles are set from the server's own. */
+function callerOf(role: string, jobId: string): { who: Identity; isOtherRole: boolean } {
   const name = `job ${jobId}`
-  if (role === 'svc_anon') return { who: ANONYMOUS, isOthers: false }
-  if (role !== 'svc_authenticated') return { who: { kind: 'admin', tokenId: name, expiresAt: 0 }, isOthers: true }
+  if (role === 'svc_anon') return { who: ANONYMOUS, isOtherRole: false }
+  if (role !== 'svc_authenticated') return { who: { kind: 'admin', tokenId: name, expiresAt: 0 }, isOtherRole: true }
   const grant = { scope: '*', tables: [], appId: null } as const
   const who: Identity = { kind: 'key', via: 'oauth', keyId: name, userId: null, email: '', grant, expiresAt: null }
-  return { who, isOthers: false }
+  return { who, isOtherRole: false }
 }
 
-/** Until the end of the flight, and PostgreSQL decides whether the server may. */
+/** Lasts until the end of the flight. PostgreSQL checks whether the server may set the role. */
 const becomeRole = (role: string): Sql => sql`select pg_catalog.set_config('role', ${role}, true)`
 
-function wishOf({ function: name, args = {}, role }: JobRun['payload']) {
+function parsePayload({ function: name, args = {}, role }: JobRun['payload']) {
   if (typeof name !== 'string' || name === '') throw new GiveUp('function is required')
-  // `none` is not a role: it would be the server's own.
+  // `none` would reset the role to the server's own.
   if (typeof role !== 'string' || role === '' || role.toLowerCase() === 'none') throw new GiveUp('role is required')
   if (typeof args !== 'object' || args === null || Array.isArray(args)) throw new GiveUp('args must be an object')
   return { name, args, role }

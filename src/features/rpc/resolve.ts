@@ -2,7 +2,7 @@ import { badRequest } from '../../core/errors.ts'
 import type { Fn, Parameter } from '../../db/schema/snapshot.ts'
 
 /**
- * The overload a call means. `candidates` are the functions of one name that the caller may execute, fewest
+ * Resolves the overload of a call. `candidates` are the functions of one name that the caller may execute, fewest
  * parameters first, and never empty; `supplied` are the names of the arguments.
  */
 export function resolveOverload(candidates: readonly Fn[], supplied: readonly string[]): Fn {
@@ -23,10 +23,10 @@ export const suppliedParameters = (fn: Fn, supplied: readonly string[]): Paramet
 
 export const ambiguous = (name: string) => badRequest(`ambiguous call to function "${name}"`, 'invalid_arguments')
 
-/** Speaks of the overload that knows most of the arguments. */
+/** The error of the overload with the fewest unknown arguments. */
 function mismatch(candidates: readonly Fn[], supplied: readonly string[]): Error {
-  const strangers = (fn: Fn) => supplied.filter((name) => !knows(fn, name)).length
-  const [closest] = [...candidates].sort((a, b) => strangers(a) - strangers(b))
+  const unknownCount = (fn: Fn) => supplied.filter((name) => !hasParameter(fn, name)).length
+  const [closest] = [...candidates].sort((a, b) => unknownCount(a) - unknownCount(b))
   if (!closest) throw new TypeError('no candidates')
   const absent = missing(closest, supplied)
   return absent === undefined
@@ -37,9 +37,10 @@ function mismatch(candidates: readonly Fn[], supplied: readonly string[]): Error
     : badRequest(`missing required argument "${absent}" for function "${closest.name}"`, 'invalid_arguments')
 }
 
-const knows = (fn: Fn, name: string): boolean => fn.parameters.some((parameter) => parameter.name === name)
+const hasParameter = (fn: Fn, name: string): boolean => fn.parameters.some((parameter) => parameter.name === name)
 
 const missing = (fn: Fn, supplied: readonly string[]): string | undefined =>
   fn.parameters.find(({ name, hasDefault }) => !hasDefault && !supplied.includes(name))?.name
 
-const unknown = (fn: Fn, supplied: readonly string[]): string | undefined => supplied.find((name) => !knows(fn, name))
+const unknown = (fn: Fn, supplied: readonly string[]): string | undefined =>
+  supplied.find((name) => !hasParameter(fn, name))

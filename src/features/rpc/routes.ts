@@ -5,7 +5,7 @@ import type { Appender, ChangeAction } from '../../db/changes/append.ts'
 import { nameRequest } from '../../db/changes/sql.ts'
 import type { AsBytes, FlyOptions, Relayed } from '../../db/db.ts'
 import { SqlCache } from '../../db/rows/sql-cache.ts'
-import { findFunctions, findTable, findOrRefresh, mayDo, mayExecute } from '../../db/schema/lookup.ts'
+import { findFunctions, findOrRefresh, findTable, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema } from '../../db/schema/snapshot.ts'
 import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 import { Slots } from '../../db/sql.ts'
@@ -14,14 +14,14 @@ import { type Call, jsonText, noContent, type Reply, route } from '../../http/ro
 import { buildCall, type ChangeNotice } from './build-call.ts'
 import { explainFailure } from './failure.ts'
 import { type RpcDeps, sqlJob } from './job.ts'
-import { suppliedParameters, resolveOverload } from './resolve.ts'
+import { resolveOverload, suppliedParameters } from './resolve.ts'
 import { requireGeoJson } from './spatial-arguments.ts'
 
 /**
- * PostgreSQL itself takes the liberty to call an immutable function once more, or once less. A stable one cannot write,
- * but may take long, and may leave settings and locks in its session; see docs/decisions/access.md.
+ * An immutable function may be retried like a read, since PostgreSQL itself may call it any number of times. A stable one
+ * cannot write, but may take long, and may leave settings and locks in its session; see docs/decisions/access.md.
  */
-const manner = ({ volatility }: Fn, signal: CancelSignal): FlyOptions & AsBytes => ({
+const flyOptions = ({ volatility }: Fn, signal: CancelSignal): FlyOptions & AsBytes => ({
   kind: volatility === 'immutable' ? 'read' : 'slow',
   signal,
   as: 'bytes',
@@ -36,17 +36,19 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
     const fn = resolveOverload(candidates, supplied)
     requireGeoJson(fn, args)
     const mayWrite = fn.volatility === 'volatile'
-    // Calls with arguments of the same names share a statement; what they hold, and who calls, are values.
+    // Calls with the same argument names share a statement; arguments and caller are values.
     const slots = new Slots()
     const body = slots.put(call.bodyText)
     const notice = mayWrite
       ? noticeOf(call, snapshot, fn, log.appender(call.who, call.requestId).within(slots))
       : undefined
     const shape = `${supplied.join('\0')} ${notice?.action} ${notice?.role}`
-    const statement = statements.about(fn, shape, () => buildCall(snapshot, fn, body, suppliedParameters(fn, supplied), notice))
+    const statement = statements.about(fn, shape, () =>
+      buildCall(snapshot, fn, body, suppliedParameters(fn, supplied), notice),
+    )
     const filled = statement.fill(slots.values)
     const isLogged = mayWrite && hasWatched(snapshot)
-    const options = manner(fn, call.cancelSignal)
+    const options = flyOptions(fn, call.cancelSignal)
     const answers: readonly (Relayed | null)[] = await db
       .fly(call.who, isLogged ? [nameRequest(call.requestId), filled] : [filled], options)
       .catch((error: unknown) => {
@@ -85,7 +87,7 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
 
 const known = new WeakMap<Schema, boolean>()
 
-/** Whether a function may write a table whose trigger logs it. */
+/** Whether there is a table whose trigger logs writes. */
 function hasWatched(schema: Schema): boolean {
   const watched = known.get(schema) ?? [...schema.tables.values()].some((table) => table.watched)
   known.set(schema, watched)
@@ -108,7 +110,7 @@ const PRIVILEGE: ReadonlyMap<string, Privilege> = new Map([
   ['delete', 'delete'],
 ])
 
-/** The headers are a hint: what makes no sense is ignored, and nobody announces a change they could not make. */
+/** The headers are a hint: invalid ones, and changes that the caller may not make, are ignored. */
 function noticeOf({ headers, who }: Call, schema: Schema, fn: Fn, log: Appender): ChangeNotice | undefined {
   const action = headers['x-notify-action'] ?? ''
   const privilege = PRIVILEGE.get(action)

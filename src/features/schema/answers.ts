@@ -1,6 +1,6 @@
 import * as t from '../../core/json-type.ts'
 
-/** The answer of GET /api/schema; made by document.ts. */
+/** The contract of GET /api/schema; document.ts makes the response. */
 
 const column = t.object({
   name: t.string(),

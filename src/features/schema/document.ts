@@ -2,13 +2,13 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { findTable } from '../../db/schema/lookup.ts'
 import type { Column, Fn, Relation, Schema, Table } from '../../db/schema/snapshot.ts'
 
-/** Who reads the document: `admin` sees policies and every column, `tables` limits an API key to what it may touch. */
+/** The reader of the document: `admin` sees policies and every column; `tables` are those of a limited API key. */
 export type Audience = { admin: boolean; tables: readonly string[] }
 
-/** Tables described before others get their turn: a thousand wide ones take a good part of a second. */
+/** Tables described before yielding to other requests; a thousand wide ones take much of a second. */
 const SLICE = 20
 
-/** The answer of GET /api/schema as JSON text, made in slices. */
+/** The response of GET /api/schema as JSON text. Yields between slices. */
 export async function schemaDocument(schema: Schema, audience: Audience): Promise<string> {
   const listed = listedTables(schema, audience)
   const tables: string[] = []
@@ -19,7 +19,7 @@ export async function schemaDocument(schema: Schema, audience: Audience): Promis
     if (tables.length % SLICE === 0) await nextTurn()
   }
   const rest = JSON.stringify({
-    // A key that is limited to tables may call no function.
+    // An API key limited to tables cannot call functions.
     functions: audience.tables.length > 0 ? {} : functionEntries(schema),
     schemas: schema.schemas,
     hasPostGIS: schema.postGIS !== undefined,
@@ -31,12 +31,12 @@ export async function schemaDocument(schema: Schema, audience: Audience): Promis
   return `{"tables":{${tables.join(',')}},${rest.slice(1)}`
 }
 
-type Listed = { table: Table; columns: ReadonlyMap<string, Column>; hidden: readonly string[]; admin: boolean }
+type ListedTable = { table: Table; columns: ReadonlyMap<string, Column>; hidden: readonly string[]; admin: boolean }
 
-/** Tables and columns on which a request role holds a privilege. What is not listed is not named anywhere either. */
-function listedTables(schema: Schema, { admin, tables: allowed }: Audience): Map<string, Listed> {
+/** Tables and columns on which a request role has a privilege. No other name appears in the document. */
+function listedTables(schema: Schema, { admin, tables: allowed }: Audience): Map<string, ListedTable> {
   const limit = allowed.length > 0 ? new Set(allowed.map((name) => findTable(schema, name))) : undefined
-  const listed = new Map<string, Listed>()
+  const listed = new Map<string, ListedTable>()
   for (const [key, table] of schema.tables) {
     if (!isHeld(table.privileges) || (limit && !limit.has(table))) continue
     const columns = [...table.columns].filter(([, column]) => admin || isHeld(column.privileges))
@@ -50,20 +50,20 @@ function listedTables(schema: Schema, { admin, tables: allowed }: Audience): Map
 const isHeld = (privileges: { svc_anon: ReadonlySet<unknown>; svc_authenticated: ReadonlySet<unknown> }): boolean =>
   privileges.svc_anon.size + privileges.svc_authenticated.size > 0
 
-function describe(entry: Listed, listed: ReadonlyMap<string, Listed>): object {
+function describe(entry: ListedTable, listed: ReadonlyMap<string, ListedTable>): object {
   const { table, columns, hidden, admin } = entry
-  const knows = (at: Listed | undefined, names: readonly string[]) =>
+  const shows = (at: ListedTable | undefined, names: readonly string[]) =>
     at !== undefined && names.every((name) => at.columns.has(name))
-  const saysNothingHidden = ({ definition }: { definition: string }) =>
+  const namesNoHiddenColumn = ({ definition }: { definition: string }) =>
     !hidden.some((name) => definition.includes(name))
 
   const foreignKeys = table.foreignKeys.filter(
     (key) =>
-      knows(entry, key.columns) &&
-      (admin || knows(listed.get(`${key.referencedSchema}.${key.referencedTable}`), key.referencedColumns)),
+      shows(entry, key.columns) &&
+      (admin || shows(listed.get(`${key.referencedSchema}.${key.referencedTable}`), key.referencedColumns)),
   )
   const relationships = table.relations
-    .filter(({ fromColumns, to, toColumns }) => knows(entry, fromColumns) && knows(listed.get(to), toColumns))
+    .filter(({ fromColumns, to, toColumns }) => shows(entry, fromColumns) && shows(listed.get(to), toColumns))
     .map((relation) => relationship(table, relation, listed))
   return {
     schema: table.schema,
@@ -73,15 +73,15 @@ function describe(entry: Listed, listed: ReadonlyMap<string, Listed>): object {
     columns: [...columns.values()].map(columnEntry),
     primaryKey: table.primaryKey.map(({ name }) => name).filter((name) => columns.has(name)),
     foreignKeys: unlessEmpty(foreignKeys),
-    checkConstraints: unlessEmpty(table.checkConstraints.filter(saysNothingHidden)),
-    indexes: unlessEmpty(table.indexes.filter(saysNothingHidden)),
+    checkConstraints: unlessEmpty(table.checkConstraints.filter(namesNoHiddenColumn)),
+    indexes: unlessEmpty(table.indexes.filter(namesNoHiddenColumn)),
     relationships: unlessEmpty(relationships),
     rlsEnabled: table.rlsEnabled,
     rlsPolicies: admin ? unlessEmpty(table.rlsPolicies) : undefined,
   }
 }
 
-/** JSON.stringify leaves out what is undefined. */
+/** JSON.stringify omits undefined. */
 const unlessEmpty = <T>(list: readonly T[]): readonly T[] | undefined => (list.length === 0 ? undefined : list)
 
 const columnEntry = (column: Column): object => ({
@@ -103,7 +103,7 @@ const columnEntry = (column: Column): object => ({
   enumValues: column.enumValues,
 })
 
-function relationship(from: Table, relation: Relation, listed: ReadonlyMap<string, Listed>): object {
+function relationship(from: Table, relation: Relation, listed: ReadonlyMap<string, ListedTable>): object {
   const to = listed.get(relation.to)?.table
   return {
     name: relation.constraint,

@@ -7,26 +7,26 @@ import { jsonText, type Route, route } from '../../http/route.ts'
 import { schemaAnswer } from './answers.ts'
 import { type Audience, schemaDocument } from './document.ts'
 
-type Made = { text: string; etag: string; modifiedAt: Date }
+type CachedDocument = { text: string; etag: string; modifiedAt: Date }
 
-/** Each API key with a table list of its own has a document of its own; the two everybody reads stay by being used. */
+/** There is a document per table list of an API key; the LRU order keeps the common ones. */
 const MAX_DOCUMENTS = 20
 
 export function createSchemaFeature({ schema }: { schema: Pick<SchemaCache, 'read'> }): { routes: Route[] } {
-  const perSnapshot = new WeakMap<Schema, LRUCache<string, Promise<Made>>>()
+  const perSnapshot = new WeakMap<Schema, LRUCache<string, Promise<CachedDocument>>>()
 
-  const documentFor = (snapshot: Schema, audience: Audience): Promise<Made> => {
-    const documents = perSnapshot.get(snapshot) ?? new LRUCache<string, Promise<Made>>({ max: MAX_DOCUMENTS })
+  const documentFor = (snapshot: Schema, audience: Audience): Promise<CachedDocument> => {
+    const documents = perSnapshot.get(snapshot) ?? new LRUCache<string, Promise<CachedDocument>>({ max: MAX_DOCUMENTS })
     perSnapshot.set(snapshot, documents)
     const key = JSON.stringify(audience)
     const made = documents.get(key) ?? make(snapshot, audience)
     documents.set(key, made)
-    // A failure must not be remembered.
+    // Failures are not cached.
     made.catch(() => documents.delete(key))
     return made
   }
 
-  const make = async (snapshot: Schema, audience: Audience): Promise<Made> => {
+  const make = async (snapshot: Schema, audience: Audience): Promise<CachedDocument> => {
     const text = await schemaDocument(snapshot, audience)
     return { text, etag: `"${createHash('sha256').update(text).digest('base64url')}"`, modifiedAt: snapshot.builtAt }
   }

@@ -3,8 +3,8 @@ import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
-import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { requireTable } from '../../db/schema/require-table.ts'
+import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import {
   fullTextKey,
   hasGinIndex,
@@ -26,7 +26,7 @@ export type IndexesDeps = {
   schema: SchemaCache
   indexes: ConcurrentIndexes
   textSearchConfig: TextSearchConfig
-  /** Makes pg_trgm part of the database, or throws. */
+  /** Installs pg_trgm, or throws. */
   needTrigrams: () => Promise<void>
 }
 
@@ -37,25 +37,25 @@ export function createTextIndexes({ db, schema, indexes, textSearchConfig, needT
       return (await db.fly(SYSTEM, allTextIndexes(schemas))) ?? ''
     },
 
-    async build({ method, ...asked }: TextIndexInput, act: AuditSource) {
+    async build({ method, ...input }: TextIndexInput, act: AuditSource) {
       if (method === 'trigram') await needTrigrams()
-      // An index of that name may have come or gone a moment ago.
+      // The snapshot may be older than an index of that name.
       await schema.refreshIfStale()
-      const table = await requireTable(schema, asked.table, asked.schema)
+      const table = await requireTable(schema, input.table, input.schema)
       if (textColumns(table.columns.values()).length === 0) throw badRequest('table has no text columns')
-      const name = indexName(asked.index_name, [table.name, method])
+      const name = indexName(input.index_name, [table.name, method])
       const key = method === 'fulltext' ? fullTextKey(textSearchConfig, table) : trigramKeys(schema.read(), table)
-      const isSame = hasGinIndex({ indexes: table.indexes.filter((index) => index.name === name) }, key)
-      const wanted = {
+      const isSame = hasGinIndex({ indexes: table.indexes.filter((existing) => existing.name === name) }, key)
+      const index = {
         table,
         name,
         using: method === 'fulltext' ? sql`using gin ((${key}))` : sql`using gin (${key})`,
         isSame: sql`${isSame}::boolean`,
       }
       const made = { index_name: name, method, table: table.name }
-      // No transaction holds CONCURRENTLY, here and below.
-      await auditedEffect(db, act.audit({ target: name, newValues: made }), () => indexes.build(wanted))
-      // Of an expression PostgreSQL knows how often its values occur only when it has looked.
+      // CONCURRENTLY cannot run in a transaction with the audit entry, here and below.
+      await auditedEffect(db, act.audit({ target: name, newValues: made }), () => indexes.build(index))
+      // PostgreSQL has statistics of an indexed expression only after ANALYZE.
       await db.run(SYSTEM, sql`analyze ${table.ident}`, { kind: 'apart' }).catch((error: unknown) => {
         if (!(error instanceof AppError)) throw error
       })

@@ -1,6 +1,6 @@
 import { type Sql, sql } from '../../db/sql.ts'
 
-/** Indexes that serve searches, and which kind they are of. */
+/** Indexes that serve searches, with their method. */
 const SEARCH_INDEX = sql`(
   select i.indexrelid, i.indisvalid, c.relname::text as name, n.nspname::text as schema, t.relname::text as "table",
     d.definition,

@@ -16,7 +16,7 @@ import {
   lockSite,
   makeLive,
   oneDeploy,
-  putFile,
+  putSiteFile,
   recount,
   supersedeLive,
 } from './sql.ts'
@@ -108,7 +108,7 @@ export class Deploys {
       if ((await this.#statusIn(tx, siteId, id)) !== 'uploading') throw closed()
       await tx.run(this.#deps.addBlob(blob))
       const counted = requireFound(await tx.fly(countFile(id, path, blob.size)), 'deploy')
-      await tx.run(putFile(id, { path, contentType: contentTypeOf(path, declaredType), blobId: blob.id }))
+      await tx.run(putSiteFile(id, { path, contentType: contentTypeOf(path, declaredType), blobId: blob.id }))
       return counted
     })
   }

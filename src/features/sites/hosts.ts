@@ -3,8 +3,8 @@ const SLUG = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
 export const isSlug = (text: string): boolean => SLUG.test(text)
 
 /**
- * `<slug>.<host of the public base URL>` and `<slug>.localhost` → slug; any port. The last host is
- * compared first, because consecutive requests mostly name the same one.
+ * `<slug>.<host of the public base URL>` and `<slug>.localhost` → slug; any port. The last host
+ * without slug is compared first, because consecutive requests mostly name the same host.
  */
 export class SiteHosts {
   readonly #suffixes: () => readonly string[]

@@ -8,7 +8,7 @@ const api = await startServer()
 
 type Seen = { status: number; text: string; headers: IncomingHttpHeaders }
 
-/** As a browser asks: the host name decides. */
+/** A request as browsers send it, with the site in the host name. */
 const visit = (server: TestServer, host: string, path: string, headers = {}, method = 'GET'): Promise<Seen> =>
   new Promise((resolve, reject) => {
     const { hostname, port } = new URL(server.url)

@@ -71,7 +71,7 @@ export const failDeploy = (id: string, errorMessage: string | null): Sql => sql`
   update svc.site_deploys d set status = 'failed', error_message = ${errorMessage}, updated_at = now()
   where d.id = ${id}::uuid and d.status = 'uploading' returning ${DEPLOY}::text`
 
-export const putFile = (deployId: string, file: { path: string; contentType: string; blobId: string }): Sql => sql`
+export const putSiteFile = (deployId: string, file: { path: string; contentType: string; blobId: string }): Sql => sql`
   insert into svc.site_files (deploy_id, path, content_type, blob_id)
   values (${deployId}::uuid, ${file.path}, ${file.contentType}, ${file.blobId}::uuid)
   on conflict (deploy_id, path) do update set content_type = excluded.content_type, blob_id = excluded.blob_id`

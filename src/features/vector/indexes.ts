@@ -3,8 +3,8 @@ import { badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
-import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { requireTable } from '../../db/schema/require-table.ts'
+import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { type ConcurrentIndexes, indexName } from '../../db/setup/concurrent-index.ts'
 import { EMPTY, Ident, integerLiteral, type Sql, sql } from '../../db/sql.ts'
 import { vectorColumnOf } from './embed/columns.ts'
@@ -36,26 +36,26 @@ export function createVectorIndexes({ db, schema, indexes }: Deps) {
       return (await db.fly(SYSTEM, allVectorIndexes(schema.read().schemas))) ?? ''
     },
 
-    async build(asked: VectorIndexInput, act: AuditSource) {
-      const { method, metric, lists } = asked
-      const table = await requireTable(schema, asked.table, asked.schema)
-      const column = vectorColumnOf(table, asked.column)
+    async build(input: VectorIndexInput, act: AuditSource) {
+      const { method, metric, lists } = input
+      const table = await requireTable(schema, input.table, input.schema)
+      const column = vectorColumnOf(table, input.column)
       const pgVector = schema.read().pgVector
-      // Arrays are searched without an index, and without any extension.
+      // Array columns are searched without pgvector and cannot be indexed.
       if (!column.isVector || !pgVector) throw badRequest(`column "${column.name}" is not a vector column`)
-      const name = indexName(asked.index_name, [table.name, column.name, method])
+      const name = indexName(input.index_name, [table.name, column.name, method])
       const operators = `${column.baseType}_${opclass[metric]}`
       const options =
         method === 'ivfflat' && lists !== undefined ? sql` with (lists = ${integerLiteral(lists)})` : EMPTY
-      const wanted = {
+      const index = {
         table,
         name,
         using: sql`${using[method]} (${column.ident} ${new Ident(pgVector.schema, operators)})${options}`,
         isSame: hasOperators(column, method, operators),
       }
       const made = { index_name: name, method, metric, table: table.name, column: column.name }
-      // No transaction holds CONCURRENTLY, here and below.
-      await auditedEffect(db, act.audit({ target: name, newValues: made }), () => indexes.build(wanted))
+      // CONCURRENTLY cannot run in a transaction with the audit entry, here and below.
+      await auditedEffect(db, act.audit({ target: name, newValues: made }), () => indexes.build(index))
       await schema.refreshIfStale()
       return made
     },

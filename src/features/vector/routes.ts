@@ -9,8 +9,8 @@ import { ConcurrentIndexes } from '../../db/setup/concurrent-index.ts'
 import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, jsonText, noContent, route } from '../../http/route.ts'
-import { createEmbeddings } from './embed/embeddings.ts'
 import { startEmbedWorker } from './embed/embed-worker.ts'
+import { createEmbeddings } from './embed/embeddings.ts'
 import { type AiConfig, cachedEmbed, createEmbeddingProvider } from './embedding/embedder.ts'
 import { createVectorIndexes, INDEX_METRICS, VECTOR_INDEX_METHODS } from './indexes.ts'
 
@@ -48,7 +48,7 @@ type Deps = {
 }
 
 type Vectors = Feature & {
-  /** The vector of a question; undefined without a provider. */
+  /** Embeds a search text; undefined without a provider. */
   embed: ReturnType<typeof cachedEmbed> | undefined
 }
 

@@ -1,7 +1,7 @@
 import type { Column } from '../../db/schema/snapshot.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 
-/** Indexes over vectors that the caller of the endpoints may name; those under construction are not there yet. */
+/** Indexes over vectors, with their table, schema and method. */
 const VECTOR_INDEX = sql`pg_catalog.pg_index i
   join pg_catalog.pg_class c on c.oid = i.indexrelid
   join pg_catalog.pg_am m on m.oid = c.relam and m.amname in ('hnsw', 'ivfflat')
@@ -20,7 +20,7 @@ export const schemaOfVectorIndex = (name: string, schemas: readonly string[]): S
   where c.relname = ${name} and n.nspname = any(${schemas}::text[])
   order by array_position(${schemas}::text[], n.nspname::text) limit 1`
 
-/** Is the index `i` over this column alone, for these operators? */
+/** Whether the index `i` is on this column alone, with these operators. */
 export const hasOperators = (column: Column, method: string, operators: string): Sql => sql`
   i.indnkeyatts = 1 and i.indpred is null
   and exists (select from pg_catalog.pg_attribute a

@@ -1,5 +1,5 @@
 import type { Call, Reply } from '../route.ts'
-import { type ByteRange, isNotModified, rangeOf, type ResourceVersion } from './conditions.ts'
+import { type ByteRange, isNotModified, type ResourceVersion, rangeOf } from './conditions.ts'
 import type { ByteSource } from './source.ts'
 
 export type StoredContent = ResourceVersion & {

@@ -24,7 +24,9 @@ export function backupCodesSection(): Section {
     }
     const question = `New codes replace the ${backup_codes} you have. Go on?`
     if (backup_codes > 0 && !(await confirmed(question, 'Replace codes'))) return
-    const { codes } = await withSecondFactor(() => session.call<{ codes: string[] }>('POST', '/api/auth/mfa/backup/generate'))
+    const { codes } = await withSecondFactor(() =>
+      session.call<{ codes: string[] }>('POST', '/api/auth/mfa/backup/generate'),
+    )
     showCodes(shown, codes.join('\n'))
     await fill()
   }

@@ -11,7 +11,7 @@ function openDialog(label: string, oncancel: () => void, ...children: Child[]): 
   return dialog
 }
 
-/** A question in a dialog; resolves to whether the answer was yes. */
+/** Asks in a dialog; resolves to true if the user confirms. */
 export function confirmed(question: string, yes: string): Promise<boolean> {
   return new Promise((resolve) => {
     const close = (answer: boolean) => () => {
@@ -23,7 +23,7 @@ export function confirmed(question: string, yes: string): Promise<boolean> {
   })
 }
 
-/** Work that may need a second factor: asks for it when the server does, and tries again. */
+/** Runs `work`; if the server requires a second factor, the user signs in with it and `work` runs again. */
 export async function withSecondFactor<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()
@@ -52,7 +52,7 @@ function signInAgain(): Promise<void> {
     )
     const onSignedIn = () => {
       dialog.remove()
-      // The session of before has no use any more; if it cannot be ended now, it expires.
+      // Ends the previous session; if that fails, it expires.
       send('POST', '/api/auth/logout', { body: { refreshToken } }).catch(() => {})
       resolve()
     }

@@ -1,7 +1,7 @@
 const BROWSERS = { 'Edg/': 'Edge', 'OPR/': 'Opera', 'Firefox/': 'Firefox', 'Chrome/': 'Chrome', 'Safari/': 'Safari' }
 const SYSTEMS = ['Android', 'iPhone', 'iPad', 'Windows', 'Mac', 'Linux']
 
-/** What people call a browser, from what it calls itself. */
+/** A readable browser and system name from a User-Agent header. */
 export function deviceName(userAgent: string): string {
   const browser = Object.entries(BROWSERS).find(([mark]) => userAgent.includes(mark))?.[1]
   const system = SYSTEMS.find((name) => userAgent.includes(name))

@@ -35,7 +35,7 @@ export function passkeysSection(onChange: () => Promise<void>): Section {
     const node: HTMLLIElement = el(
       'li',
       {},
-      // Names may be written from right to left: bdi keeps that to themselves.
+      // bdi isolates names in right-to-left scripts.
       el('div', {}, el('bdi', {}, name), el('div', { class: 'soft' }, `Added ${formatTime(one.created_at)}, ${used}`)),
       el('div', {}, renameButton, ' ', deleteButton),
     )
@@ -65,7 +65,7 @@ export function passkeysSection(onChange: () => Promise<void>): Section {
     input.select()
   }
 
-  // The server refuses to delete the last one, so there is nothing to confirm.
+  // Without others there is nothing to confirm, because the server refuses to delete the last passkey.
   const remove = async (one: Credential, hasOthers: boolean) => {
     const question = one.display_name ? `Delete the passkey ${one.display_name}?` : 'Delete this passkey?'
     if (hasOthers && !(await confirmed(question, 'Delete'))) return

@@ -1,9 +1,9 @@
 import { encode } from 'uqr'
 
-/** Light modules around the code, which readers need (ISO/IEC 18004, section 9.1). */
+/** Light modules around the code, required by ISO/IEC 18004, section 9.1. */
 const QUIET_ZONE = 4
 
-/** A QR code as an image; undefined when the text is too long for one. */
+/** A QR code as an image; undefined when the text is too long. */
 export function qrImage(text: string, label: string): SVGElement | undefined {
   const modules = modulesOf(text)
   if (!modules) return undefined

@@ -1,4 +1,4 @@
-/** A part of the account page: what it shows, and how that is read from the server. */
+/** A section of the account page; `fill` loads its content from the server. */
 export type Section = { node: HTMLElement; fill(): Promise<void> }
 
 export const formatTime = (time: string): string =>

@@ -1,10 +1,10 @@
-import type { Of } from '../../core/json-type.ts'
+import type { TypeOf } from '../../core/json-type.ts'
 import type { user } from '../../core/user.ts'
 import type { RequestOptions } from './passkeys.ts'
 
-/** What the API answers to pages: the parts of it that pages read. */
+/** The parts of API responses that pages read. */
 
-export type User = Of<typeof user>
+export type User = TypeOf<typeof user>
 
 export type SignedIn = { token: string; refreshToken: string; user: User }
 

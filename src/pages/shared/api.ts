@@ -1,10 +1,10 @@
 export type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE'
 type Failure = { message?: string; error_description?: string; data?: { aal?: string } }
 
-/** A refusal, in the server's own words. */
+/** An error response, with the server's message. */
 export class ApiError extends Error {
   readonly status: number
-  /** The assurance level that the call needs, if the session's is too low. */
+  /** The required assurance level, if the session's is too low. */
   readonly aal: string | undefined
 
   constructor(status: number, { message, error_description, data }: Failure = {}) {
@@ -14,7 +14,7 @@ export class ApiError extends Error {
   }
 }
 
-/** One call of the public API. */
+/** Calls the public API. */
 export async function send<Answer = void>(
   method: Method,
   path: string,

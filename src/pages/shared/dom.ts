@@ -1,10 +1,10 @@
 import type { PageData, PageName } from './page-data.ts'
 
-/** `false` is no child: what a condition leaves out. */
+/** `false` is skipped, so that children can be conditional. */
 export type Child = Node | string | false
 export type Props = Readonly<Record<string, string | boolean | undefined | ((event: Event) => void)>>
 
-/** el('p', { class: 'soft' }, 'text', node): text is always text, never HTML. */
+/** Creates an element: el('p', { class: 'soft' }, 'text', node). Strings become text, never HTML. */
 export function el<Tag extends keyof HTMLElementTagNameMap>(tag: Tag, props: Props = {}, ...children: Child[]) {
   const node = document.createElement(tag)
   for (const [name, value] of Object.entries(props)) {
@@ -25,10 +25,12 @@ export const statusLine = (props: Props = {}, ...children: Child[]) =>
 export const replace = (container: HTMLElement, ...children: Child[]) =>
   container.replaceChildren(...children.filter((child) => child !== false))
 
-/** Replaces what a container shows, and takes keyboards and screen readers there. */
+/** Replaces the content of a container and moves the focus there. */
 export function show(container: HTMLElement, ...children: Child[]): void {
   replace(container, ...children)
-  focusOn(container.querySelector<HTMLElement>('input:not([readonly])') ?? container.querySelector<HTMLElement>('h1, h2'))
+  focusOn(
+    container.querySelector<HTMLElement>('input:not([readonly])') ?? container.querySelector<HTMLElement>('h1, h2'),
+  )
 }
 
 export function focusOn(node: HTMLElement | null): void {
@@ -36,12 +38,12 @@ export function focusOn(node: HTMLElement | null): void {
   node?.focus()
 }
 
-/** An element of the page as the server sent it. */
+/** Finds an element of the page that the server sent. */
 export function find<Tag extends keyof HTMLElementTagNameMap>(tag: Tag): HTMLElementTagNameMap[Tag] {
   const node = document.querySelector(tag)
   if (!node) throw new Error(`the page has no ${tag}`)
   return node
 }
 
-/** What the server passed to this page. */
+/** The data that the server passed to this page. */
 export const pageData = <Name extends PageName>() => document.body.dataset as PageData[Name]

@@ -7,7 +7,7 @@ export const passwordField = (label: string, props: Props) =>
 
 type Values = Readonly<Record<string, string>>
 
-/** A form that shows what went wrong and cannot be sent twice at once. */
+/** A form that shows errors and cannot be submitted twice at once. */
 export function form(send: (values: Values) => unknown, ...children: Child[]): HTMLFormElement {
   const alert = alertLine()
   const onsubmit = (event: Event) => {
@@ -19,10 +19,10 @@ export function form(send: (values: Values) => unknown, ...children: Child[]): H
   return node
 }
 
-/** The button that sends its form. */
+/** The submit button of a form. */
 export const submit = (label: string) => el('button', {}, label)
 
-/** A button that works on its own. */
+/** A button with its own action. */
 export function button(label: string, work: () => unknown, kind: 'main' | 'plain' | 'quiet' | 'danger' = 'plain') {
   const ownAlert = el('span', { role: 'alert' })
   const onclick = () => void attempt([node], alertNear(node, ownAlert), work)
@@ -30,7 +30,7 @@ export function button(label: string, work: () => unknown, kind: 'main' | 'plain
   return node
 }
 
-/** Where a failure is shown: the alert of the surrounding form or section, else one behind the button. */
+/** The alert of the surrounding form or section, else one after the button. */
 function alertNear(node: HTMLElement, otherwise: HTMLElement): HTMLElement {
   const found = node.closest('form, section, dialog')?.querySelector<HTMLElement>('[role=alert]')
   if (!found) node.after(otherwise)

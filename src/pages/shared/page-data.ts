@@ -1,6 +1,6 @@
 type Switch = 'on' | 'off'
 
-/** What the server passes to the script of each page, as attributes of the body. */
+/** The data that the server passes to each page's script, as attributes of the body. */
 export type PageData = {
   account: { passkeys: Switch; totp: Switch; minPassword: string }
   consent: { passkeys: Switch; app: string }

@@ -1,4 +1,4 @@
-/** Passkeys between the API's JSON and the browser's buffers. */
+/** Converts passkeys between the API's JSON and the browser's buffers. */
 
 export type CreationOptions = Omit<PublicKeyCredentialCreationOptionsJSON, 'extensions'>
 export type RequestOptions = Omit<PublicKeyCredentialRequestOptionsJSON, 'extensions'>
@@ -44,7 +44,7 @@ const jsonOf = (credential: PublicKeyCredential, response: object): object => ({
   response: { clientDataJSON: textOf(credential.response.clientDataJSON), ...response },
 })
 
-/** What browsers say is for developers. */
+/** Replaces the browsers' messages, which are for developers. */
 const ERROR_MESSAGES = new Map([
   ['NotAllowedError', 'The passkey was not used: cancelled, or it took too long.'],
   ['InvalidStateError', 'This device already has a passkey of this account.'],
@@ -63,7 +63,7 @@ async function completed(ceremony: Promise<Credential | null>): Promise<PublicKe
 const descriptorsOf = (list: readonly PublicKeyCredentialDescriptorJSON[] = []) =>
   list.map((one) => ({ ...one, id: bytesOf(one.id) }))
 
-/** Base64url, as WebAuthn has it in JSON. */
+/** Base64url, as in WebAuthn's JSON. */
 const bytesOf = (text: string) =>
   Uint8Array.from(atob(text.replaceAll('-', '+').replaceAll('_', '/')), (char) => char.charCodeAt(0))
 

@@ -1,11 +1,11 @@
-import type { SignedIn, User } from './api-types.ts'
 import { ApiError, type Method, send } from './api.ts'
+import type { SignedIn, User } from './api-types.ts'
 
-/** Who is signed in on this page. In memory alone, so that closing the page forgets it. */
+/** The signed-in user's session. Kept only in memory, so that closing the page ends it. */
 class Session {
   #open: SignedIn | undefined
   #renewal: Promise<void> | undefined
-  /** Called when the session is over and cannot be renewed. */
+  /** Called when the session ends or cannot be renewed. */
   onEnd = (): void => {}
 
   open(answer: SignedIn): void {
@@ -25,7 +25,7 @@ class Session {
     return this.#current.refreshToken
   }
 
-  /** As the signed-in user; an access token that is over is renewed once. */
+  /** Calls the API as the signed-in user; renews an expired access token once. */
   async call<Answer = void>(method: Method, path: string, body?: unknown): Promise<Answer> {
     try {
       return await send<Answer>(method, path, { body, bearer: this.#current.token })
@@ -36,7 +36,7 @@ class Session {
     return send<Answer>(method, path, { body, bearer: this.#current.token })
   }
 
-  /** Calls that find the token over at the same time share one renewal. */
+  /** Concurrent calls share one renewal. */
   async #renew(): Promise<void> {
     this.#renewal ??= send<SignedIn>('POST', '/api/auth/refresh', { body: { refreshToken: this.refreshToken } })
       .then((answer) => this.open(answer))

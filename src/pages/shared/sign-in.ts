@@ -1,14 +1,14 @@
-import type { Factors, PasskeyRequest, SecondFactorPending, SignedIn } from './api-types.ts'
 import { send } from './api.ts'
+import type { Factors, PasskeyRequest, SecondFactorPending, SignedIn } from './api-types.ts'
 import { buttons, el, pageData, show, soft, statusLine } from './dom.ts'
 import { button, field, form, labelled, passwordField, submit } from './form.ts'
 import { hasPasskeys, usePasskey } from './passkeys.ts'
 import { session } from './session.ts'
 
-/** `reauthEmail`: the address of a user who signs in once more, with both factors. A passkey alone is aal1, so none is offered. */
+/** `reauthEmail`: the address of a user who signs in again with both factors. A passkey alone is aal1, so none is offered. */
 type SignIn = { container: HTMLElement; onSignedIn: () => unknown; reauthEmail?: string }
 
-/** Password or passkey, then a second factor if the account has one. Ends with an open session. */
+/** Sign-in by password or passkey, then a second factor if the account has one. Opens the session. */
 export function showSignIn(signIn: SignIn): void {
   const { container, reauthEmail } = signIn
   const known = reauthEmail === undefined ? {} : { value: reauthEmail, readonly: true }
@@ -50,7 +50,7 @@ function proceed(signIn: SignIn, answer: SignedIn | SecondFactorPending): unknow
   return signIn.onSignedIn()
 }
 
-/** Any of the account's second factors; the one at hand first, the others a button away. */
+/** Shows the first of the account's second factors, and buttons for the remaining ones. */
 async function showSecondFactor(signIn: SignIn, bearer: string): Promise<void> {
   const call = <Answer>(path: string, body?: unknown) => send<Answer>('POST', `/api/auth/mfa/${path}`, { bearer, body })
   const { factors, webauthn, backup_codes } = await send<Factors>('GET', '/api/auth/mfa/factors', { bearer })
@@ -97,7 +97,7 @@ async function showSecondFactor(signIn: SignIn, bearer: string): Promise<void> {
       others.length > 0 && soft('Or use another way:'),
       buttons(
         ...others.map((one) => button(one.title, () => present(one))),
-        button('Start reauthEmail', () => showSignIn(signIn)),
+        button('Start again', () => showSignIn(signIn)),
       ),
     )
   }

@@ -9,9 +9,9 @@ import { requireWritable } from '../target/find-table.ts'
 import { explainWrite } from '../write/errors.ts'
 import { explainUpsert } from '../write/upsert.ts'
 import type { WriteDeps } from '../write/write-rows.ts'
+import { groupOfEachStatement, groupOperations, type OperationGroup, splitGroup } from './operation-groups.ts'
 import { type BatchMethod, type BatchOperation, blame, parseBatch } from './parse.ts'
-import { groupOperations, groupOfEachStatement, type OperationGroup, splitGroup } from './operation-groups.ts'
-import { lockStatement, resultsOf, groupStatements } from './statements.ts'
+import { groupStatements, lockStatement, resultsOf } from './statements.ts'
 
 /** A batch with more operations counts as slow, so that reads do not queue behind it on its connection. */
 const MANY = 50

@@ -1,6 +1,6 @@
 import type { Appender, ChangeAction } from '../../../db/changes/append.ts'
-import { equals } from '../../../db/rows/keys.ts'
 import { logAll, MADE } from '../../../db/rows/change-logging.ts'
+import { equals } from '../../../db/rows/keys.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import { assignments, definitions, deleteRows, INPUT, insertRows, updateRows } from '../../../db/rows/write.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'

@@ -39,4 +39,5 @@ const isSameConflict = (one: Conflict, other: Conflict | undefined): boolean =>
 export const groupOfEachStatement = (groups: readonly OperationGroup[]): OperationGroup[] =>
   groups.flatMap((group) => (group[0].conflict?.merged.length === 0 ? [group, group] : [group]))
 
-export const splitGroup = (group: OperationGroup): OperationGroup[] => group.map((operation): OperationGroup => [operation])
+export const splitGroup = (group: OperationGroup): OperationGroup[] =>
+  group.map((operation): OperationGroup => [operation])

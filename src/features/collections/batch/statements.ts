@@ -4,14 +4,19 @@ import type { SqlCache } from '../../../db/rows/sql-cache.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import { mayDo } from '../../../db/schema/lookup.ts'
 import { type Slot, Slots, type Sql } from '../../../db/sql.ts'
-import { RECORD_SEPARATOR, upsertResult, upsertStatements } from '../write/upsert.ts'
 import { shapeOf } from '../write/statements.ts'
-import { buildLocks, buildGroup, type GroupKind } from './build.ts'
-import type { BatchOperation } from './parse.ts'
+import { RECORD_SEPARATOR, upsertResult, upsertStatements } from '../write/upsert.ts'
+import { buildGroup, buildLocks, type GroupKind } from './build.ts'
 import type { OperationGroup } from './operation-groups.ts'
+import type { BatchOperation } from './parse.ts'
 
 /** The statements of a group, built once per method and set of columns. */
-export function groupStatements(sqlCache: SqlCache, target: TableView, group: OperationGroup, log: Appender): readonly Sql[] {
+export function groupStatements(
+  sqlCache: SqlCache,
+  target: TableView,
+  group: OperationGroup,
+  log: Appender,
+): readonly Sql[] {
   const [{ method, columns, conflict }] = group
   const bodies = group.map(({ body }) => body)
   if (conflict) return upsertStatements(sqlCache, target, { columns, bodies, conflict, log })

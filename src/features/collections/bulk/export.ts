@@ -46,7 +46,9 @@ export function exportRows(
   const { response } = call.raw
   return new Promise<Reply>((resolve, reject) => {
     const work = async (tx: Tx): Promise<void> => {
-      const [exceeds, dateStyle = ''] = ((await tx.fly(buildPrecheck(plan, maxRows).fill(slots.values))) ?? '').split(' ')
+      const [exceeds, dateStyle = ''] = ((await tx.fly(buildPrecheck(plan, maxRows).fill(slots.values))) ?? '').split(
+        ' ',
+      )
       if (exceeds === 't') throw new AppError('response_too_large', `more than ${maxRows} rows to export`)
       const isIso = dateStyle.startsWith('ISO')
       const rows = selectRows(plan, target.schema, format, isIso)

@@ -14,7 +14,15 @@ import { conflictOf } from '../write/conflict.ts'
 import { explainWrite } from '../write/errors.ts'
 import { bodyText } from './body-text.ts'
 import { bodiesInput, cellsInput, inputOf } from './input.ts'
-import { type BodyRow, bodyOf, type CellsRow, type ParsedRow, type RowReader, readerOf, UnreadableError } from './records.ts'
+import {
+  type BodyRow,
+  bodyOf,
+  type CellsRow,
+  type ParsedRow,
+  type RowReader,
+  readerOf,
+  UnreadableError,
+} from './records.ts'
 
 export type ImportDeps = { readonly db: Db; readonly maxBytes: number }
 

@@ -7,7 +7,7 @@ import type { Column } from '../../../db/schema/snapshot.ts'
 import { columnFor } from '../../../db/schema/viewer.ts'
 import { withTables } from '../../../db/search/candidates.ts'
 import { COMMA, EMPTY, Ident, join, ROW, type Slots, type Sql, sql } from '../../../db/sql.ts'
-import { rowsOf, totalOf, branchesOf } from './build.ts'
+import { branchesOf, rowsOf, totalOf } from './build.ts'
 import { type ListQuery, names, parseList, parseSort, type SortKey } from './parse.ts'
 import type { ListPlan } from './plan.ts'
 
@@ -21,7 +21,17 @@ export type AggregateQuery = ListQuery & {
 }
 
 /** Parameters that apply to rows, not to groups. */
-const INCOMPATIBLE = ['expand', 'fields', 'search', 'cursor', 'facets', 'highlight', 'nearest', 'semantic_query', 'semantic']
+const INCOMPATIBLE = [
+  'expand',
+  'fields',
+  'search',
+  'cursor',
+  'facets',
+  'highlight',
+  'nearest',
+  'semantic_query',
+  'semantic',
+]
 const MAX_AGGREGATES = 20
 
 export function parseAggregate(query: Query, slots: Slots, target: TableView): AggregateQuery {

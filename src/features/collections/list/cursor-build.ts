@@ -1,11 +1,11 @@
 import { badRequest } from '../../../core/errors.ts'
-import { keysetPage } from '../../../db/rows/keyset-page.ts'
 import { sortKeys } from '../../../db/rows/cursors.ts'
+import { keysetPage } from '../../../db/rows/keyset-page.ts'
 import { orderBy, orderKeys } from '../../../db/rows/order.ts'
 import type { Schema } from '../../../db/schema/snapshot.ts'
 import { unionOf, withTables } from '../../../db/search/candidates.ts'
 import { COMMA, EMPTY, Ident, integerLiteral, join, ROW, type Sql, sql } from '../../../db/sql.ts'
-import { rowSelect, rowsOf, selectOf, totalOf, branchesOf } from './build.ts'
+import { branchesOf, rowSelect, rowsOf, selectOf, totalOf } from './build.ts'
 import type { CursorQuery } from './cursor.ts'
 import type { ListPlan } from './plan.ts'
 

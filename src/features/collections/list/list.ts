@@ -80,7 +80,12 @@ export async function listAggregates(
   return text ?? ''
 }
 
-function cursorStatement({ sqlCache, listDeps, cursors }: ListReader, query: Query, target: TableView, estimate?: number) {
+function cursorStatement(
+  { sqlCache, listDeps, cursors }: ListReader,
+  query: Query,
+  target: TableView,
+  estimate?: number,
+) {
   const slots = new Slots()
   const listQuery = parseCursor(query, slots, target, cursors, estimate)
   const shape = `cursor ${JSON.stringify(listQuery)}`

@@ -2,7 +2,7 @@ import { AppError, notFound } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import { isMissingTable, isOutdated } from '../../../db/pg-errors.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
-import { findTable, isVisible, findOrRefresh } from '../../../db/schema/lookup.ts'
+import { findOrRefresh, findTable, isVisible } from '../../../db/schema/lookup.ts'
 import type { Schema, SchemaCache } from '../../../db/schema/snapshot.ts'
 import { isAllowed, type Viewer, viewerOf } from '../../../db/schema/viewer.ts'
 

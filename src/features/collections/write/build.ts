@@ -1,6 +1,6 @@
 import type { Appender } from '../../../db/changes/append.ts'
-import { keyIs } from '../../../db/rows/keys.ts'
 import { logOne, MADE } from '../../../db/rows/change-logging.ts'
+import { keyIs } from '../../../db/rows/keys.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import { assignments, definitions, deleteRows, INPUT, insertRows, updateRows } from '../../../db/rows/write.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'

@@ -11,8 +11,8 @@ import { keyFromPath } from '../target/key.ts'
 import { writtenColumns } from './body.ts'
 import { conflictOf } from './conflict.ts'
 import { explainWrite } from './errors.ts'
-import { explainUpsert, upsertResult, upsertStatements } from './upsert.ts'
 import { createStatement, deleteStatement, updateStatement } from './statements.ts'
+import { explainUpsert, upsertResult, upsertStatements } from './upsert.ts'
 
 export type WriteDeps = {
   readonly db: Db

@@ -100,7 +100,9 @@ class Reader {
     }
     coerceInputValue(given, type, onError, this.#hideSuggestions)
     const path = this.#path.map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`)).join('')
-    throw new GraphQLError(`Variable "$${this.#variable}" got an invalid value at "${this.#variable}${path}"; ${message}`)
+    throw new GraphQLError(
+      `Variable "$${this.#variable}" got an invalid value at "${this.#variable}${path}"; ${message}`,
+    )
   }
 }
 

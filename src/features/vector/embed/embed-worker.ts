@@ -3,11 +3,12 @@ import { SYSTEM } from '../../../core/identity.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import { type Queue, RetryIn } from '../../../db/queue/queue.ts'
-import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import { requireTable } from '../../../db/schema/require-table.ts'
+import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import { vectorText } from '../../../db/search/vectors.ts'
 import { Ident, sql } from '../../../db/sql.ts'
 import { type EmbeddingProvider, NO_PROVIDER, RefusedText } from '../embedding/provider.ts'
+import { textColumnOf, vectorColumnOf } from './columns.ts'
 import {
   anyEmbedding,
   EMBEDDING_KIND,
@@ -24,24 +25,23 @@ import {
   rowsToEmbed,
   writeVectors,
 } from './sql.ts'
-import { textColumnOf, vectorColumnOf } from './columns.ts'
 
 const LEASE_SECONDS = 15
 const CONCURRENCY = 4
 const LONGEST_WAIT_SECONDS = 300
-const FIRST_PLACE = '0 (0,0)'
+const FIRST_POSITION = '0 (0,0)'
 
 type Deps = { db: Db; schema: SchemaCache; log: ChangeLog; queue: Queue; provider: EmbeddingProvider | undefined }
-/** Rows that changed; without keys it is a pass over the whole table. */
+/** The keys of changed rows; without them, the whole table is filled. */
 type Payload = { embedding: string; keys?: string[] }
 type Row = { key: string; text: string; vector: string | null }
 
 /**
- * Changes become queue rows in the reader's statement, queue rows become vectors: nothing is only in memory. A provider
- * that is away for long loses nothing, its work waits.
+ * The log reader turns changes into queue items, and the worker turns those into vectors. Nothing is only in memory: while
+ * the provider is unavailable, the items wait.
  */
 export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): void {
-  /** Throws where a table or column is away: it may come back, and what was written meanwhile waits for it. */
+  /** Throws if a table or column is missing, so that the item is retried: it may be created again. */
   async function targetOf({ schema: space, table: name, columns, vector_column }: Embedding): Promise<EmbeddingTarget> {
     const table = await requireTable(schema, name, space)
     const sources = columns.map((column) => textColumnOf(table, column))
@@ -61,7 +61,7 @@ export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): vo
     return vectors.map((vector) => vectorText(target.vector, vector))
   }
 
-  /** One text that a provider refuses must not keep the others from their vectors. */
+  /** If the provider refuses a batch, each text is tried alone, so that one bad text does not block the others. */
   async function embedEach(
     target: EmbeddingTarget,
     sources: readonly EmbeddingSource[],
@@ -95,7 +95,7 @@ export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): vo
     const written = [...rows, ...blank.map(({ key, text }) => ({ key, text, vector: null }))]
     let embedded = 0
     if (written.length > 0) {
-      // Triggers of the operator's find their tables as they do elsewhere.
+      // The operator's triggers need the search path of requests.
       const path = schema.read().schemas.map((name) => new Ident(name).quoted)
       const search = sql`select pg_catalog.set_config('search_path', ${path.join()}, true)`
       const made = await db.rows<{ isFilled: boolean }>(SYSTEM, [search, writeVectors(target, written)], {
@@ -109,7 +109,7 @@ export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): vo
     return progress
   }
 
-  /** Passes go on until one has nothing to do: rows may move while it is under way. A trigger may keep them as they are. */
+  /** Repeats until a pass fills nothing, because rows may move during a pass. Rows that a trigger keeps unfilled do not count. */
   async function fillAll(
     id: string,
     target: EmbeddingTarget,
@@ -118,13 +118,13 @@ export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): vo
   ): Promise<void> {
     for (let embedded = 1; embedded > 0; ) {
       embedded = 0
-      for (let place = FIRST_PLACE; ; ) {
+      for (let position = FIRST_POSITION; ; ) {
         if (signal.aborted) throw new Error('interrupted')
-        const found = await db.rows<EmbeddingSource>(SYSTEM, rowsAfter(target, place), { kind: 'slow' })
+        const found = await db.rows<EmbeddingSource>(SYSTEM, rowsAfter(target, position), { kind: 'slow' })
         const last = found.at(-1)
         if (!last) break
         embedded += (await fill(id, target, found, give)).embedded
-        place = last.position
+        position = last.position
       }
     }
     await db.run(SYSTEM, recordFilled(id))

@@ -4,27 +4,27 @@ import { SYSTEM } from '../../../core/identity.ts'
 import { auditStatement } from '../../../db/audit.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Queue } from '../../../db/queue/queue.ts'
-import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import { requireTable } from '../../../db/schema/require-table.ts'
+import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import { NO_PROVIDER } from '../embedding/provider.ts'
-import { addEmbedding, allEmbeddings, EMBEDDING_KIND, removeEmbedding, watch } from './sql.ts'
 import { textColumnOf, vectorColumnOf } from './columns.ts'
+import { addEmbedding, allEmbeddings, EMBEDDING_KIND, removeEmbedding, watch } from './sql.ts'
 
 export type EmbeddingInput = { table: string; columns: string[]; vector_column: string; schema?: string }
 type Audit = (note?: AuditNote) => AuditEntry
 type Deps = { db: Db; schema: SchemaCache; queue: Queue; hasProvider: boolean }
 
-/** What the operator says about vector columns that are kept filled. */
+/** Administration of vector columns that are kept filled. */
 export function createEmbeddings({ db, schema, queue, hasProvider }: Deps) {
   return {
     all: async (): Promise<string> => (await db.fly(SYSTEM, allEmbeddings)) ?? '',
 
-    async add(asked: EmbeddingInput, audit: Audit): Promise<string> {
-      const table = await requireTable(schema, asked.table, asked.schema)
-      const columns = [...new Set(asked.columns)]
+    async add(input: EmbeddingInput, audit: Audit): Promise<string> {
+      const table = await requireTable(schema, input.table, input.schema)
+      const columns = [...new Set(input.columns)]
       if (columns.length === 0) throw badRequest('columns is required')
       for (const name of columns) textColumnOf(table, name)
-      const vector = vectorColumnOf(table, asked.vector_column)
+      const vector = vectorColumnOf(table, input.vector_column)
       if (table.kind !== 'table' && table.kind !== 'partitioned_table')
         throw badRequest('only tables can be kept filled')
       if (table.primaryKey.length === 0) throw badRequest('table has no primary key', 'no_primary_key')

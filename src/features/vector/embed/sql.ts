@@ -17,10 +17,10 @@ export const allEmbeddings: Sql = sql`
   select json_build_object('embeddings', coalesce(json_agg(${RECORD} order by e.created_at, e.id), '[]'))::text
   from svc.embeddings e`
 
-/** Asked for again it begins anew, perhaps with other columns. */
-export const addEmbedding = (asked: Omit<Embedding, 'id'>): Sql => sql`
+/** An existing embedding starts again, possibly with other columns. */
+export const addEmbedding = (input: Omit<Embedding, 'id'>): Sql => sql`
   insert into svc.embeddings as e (schema_name, table_name, columns, vector_column)
-  values (${asked.schema}, ${asked.table}, ${asked.columns}::text[], ${asked.vector_column})
+  values (${input.schema}, ${input.table}, ${input.columns}::text[], ${input.vector_column})
   on conflict (schema_name, table_name, vector_column)
   do update set columns = excluded.columns, filled = false, last_error = null
   returning ${RECORD}::text`
@@ -46,12 +46,12 @@ export const recordFilled = (id: string): Sql => sql`update svc.embeddings set f
 
 export const anyEmbedding: Sql = sql`exists (select from svc.embeddings)`
 
-/** Rows that one item of the queue is about: as many as a provider takes at once. */
+/** Rows per queue item, and texts per request to the provider. */
 const CHUNK = 50
 
 /**
- * Which rows of the reader's batch want a vector: those without one, and those whose text changed while the vector did
- * not. A client that writes both knows better; what the server writes itself changes no text.
+ * The rows of the reader's batch that need a vector: those without one, and those whose text changed while the vector did
+ * not. Vectors written by a client together with the text are kept; the server's own writes change no text.
  */
 export const rowsToEmbed: Sql = sql`
   select id::text as group_key, jsonb_build_object('embedding', id, 'keys', jsonb_agg(distinct pk::text)) as payload
@@ -65,7 +65,7 @@ export const rowsToEmbed: Sql = sql`
     )
   ) wanted group by id, chunk`
 
-/** A text as long as most models read; more would be refused or cut off by them. */
+/** Most models refuse or truncate longer texts. */
 const MAX_CHARACTERS = 8_000
 const GIVEN = new Ident('svc_given')
 
@@ -89,22 +89,22 @@ const keysFrom = (table: Table, key: Sql): Sql =>
   sql`pg_catalog.jsonb_to_record(${key}::jsonb) as ${GIVEN}(${definitions(table.primaryKey)})`
 
 export type EmbeddingTarget = { table: Table; sources: readonly Column[]; vector: Column }
-/** `place` is where in the table it is, for the next page. */
+/** `position` is the physical location of the row, from which the next page starts. */
 export type EmbeddingSource = { key: string; text: string; isNull: boolean; position: string }
 
 const SELECT = ({ table, sources, vector }: EmbeddingTarget): Sql => sql`
   select ${keyOf(table)} as key, ${textOf(sources)} as text, ${ROW}.${vector.ident} is null as "isNull",
-    ${ROW}.tableoid::text || ' ' || ${ROW}.ctid::text as place`
+    ${ROW}.tableoid::text || ' ' || ${ROW}.ctid::text as position`
 
 export const rowsByKey = (target: EmbeddingTarget, keys: readonly string[]): Sql => sql`
   ${SELECT(target)} from unnest(${keys}::text[]) as svc_keys(key)
   cross join lateral ${keysFrom(target.table, sql`svc_keys.key`)}
   join ${target.table.ident} as ${ROW} on ${isGiven(target.table)}`
 
-/** The next rows without a vector in the order of their places, which costs the same however far the pass is. */
-export function rowsAfter(target: EmbeddingTarget, place: string): Sql {
+/** The next rows without a vector in physical order, so that every page costs the same. */
+export function rowsAfter(target: EmbeddingTarget, position: string): Sql {
   const { table, sources, vector } = target
-  const [oid = '0', tid = '(0,0)'] = place.split(' ')
+  const [oid = '0', tid = '(0,0)'] = position.split(' ')
   const isAfter =
     table.kind === 'partitioned_table'
       ? sql`(${ROW}.tableoid, ${ROW}.ctid) > (${oid}::oid, ${tid}::tid)`
@@ -114,7 +114,7 @@ export function rowsAfter(target: EmbeddingTarget, place: string): Sql {
     order by ${table.kind === 'partitioned_table' ? sql`${ROW}.tableoid, ${ROW}.ctid` : sql`${ROW}.ctid`} limit ${integerLiteral(CHUNK)}`
 }
 
-/** A text that changed meanwhile has its own place in the queue. `vector` null: there is nothing to embed any more. */
+/** Rows whose text changed meanwhile are skipped: they have a queue item of their own. `vector` null clears the column. */
 export const writeVectors = (
   { table, sources, vector }: EmbeddingTarget,
   rows: readonly { key: string; text: string; vector: string | null }[],

@@ -1,8 +1,8 @@
 import { unavailable } from '../../../core/errors.ts'
 
 /**
- * Who fails again and again is left alone for a while: callers hear it at once instead of waiting for one more timeout.
- * Afterwards one call finds out whether it is back.
+ * Circuit breaker: after repeated failures calls fail at once for a while, instead of waiting for another timeout. Then a
+ * single call probes whether the provider has recovered.
  */
 export class Breaker {
   readonly #threshold: number
@@ -18,7 +18,7 @@ export class Breaker {
     this.#now = options.now ?? (() => performance.now())
   }
 
-  /** `isFailure` says which errors count against the one who is called. */
+  /** `isFailure` decides which errors count. */
   async run<T>(work: () => Promise<T>, isFailure: (error: unknown) => boolean): Promise<T> {
     const isOpen = this.#failures >= this.#threshold
     const waitMs = this.#openUntil - this.#now()

@@ -1,21 +1,21 @@
 import type { Outgoing, OutgoingResponse } from '../../../http/out/outgoing.ts'
 
-/** One way to ask a server for vectors. */
+/** The protocol of an embedding server. */
 export type Dialect = {
   url: string
   headers: Record<string, string>
   body(texts: readonly string[]): object
-  /** The vectors in the order of the texts; whatever is missing is checked afterwards. */
+  /** The vectors in the order of the texts, not yet checked. */
   vectors(answer: unknown): unknown
 }
 
-/** Of the answer for each text: the longest vector, its numbers written as decimals. */
+/** Response bytes per text: the longest vector with its numbers as decimals. */
 const MAX_BYTES = 640 * 1024
 const MAX_DIMENSIONS = 16_000
 
 const at = (base: string, path: string): string => base.replace(/\/+$/, '') + path
 
-/** OpenAI, and what speaks like it: vLLM, llama.cpp, Ollama under /v1 and many more. */
+/** OpenAI and compatible servers: vLLM, llama.cpp, Ollama under /v1 and others. */
 export const openAi = (config: { base_url: string; api_key: string }, model: string): Dialect => ({
   url: at(config.base_url, '/embeddings'),
   headers: config.api_key === '' ? {} : { Authorization: `Bearer ${config.api_key}` },
@@ -34,7 +34,7 @@ export const ollama = (config: { base_url: string }, model: string): Dialect => 
   vectors: (answer) => (answer as { embeddings?: unknown } | null)?.embeddings,
 })
 
-/** One attempt. */
+/** Sends one request, without retries. */
 export const requestVectors = (
   outgoing: Outgoing,
   dialect: Dialect,
@@ -50,7 +50,7 @@ export const requestVectors = (
     maxBytes: MAX_BYTES * texts.length,
   })
 
-/** Undefined: not an answer to this question. */
+/** Undefined if the response is not one vector per text. */
 export function readVectors(dialect: Dialect, answer: OutgoingResponse, count: number): number[][] | undefined {
   const vectors = dialect.vectors(parsed(answer.body))
   return Array.isArray(vectors) && vectors.length === count && vectors.every(isVector) ? vectors : undefined

@@ -1,9 +1,9 @@
 import { LRUCache } from 'lru-cache'
 import type { Observe } from '../../../core/observe.ts'
 import type { Outgoing } from '../../../http/out/outgoing.ts'
+import { ollama, openAi } from './dialects.ts'
 import { hashProvider } from './hash.ts'
 import type { EmbeddingProvider } from './provider.ts'
-import { ollama, openAi } from './dialects.ts'
 import { RemoteProvider } from './remote-provider.ts'
 
 export type AiConfig = {
@@ -18,7 +18,7 @@ export type AiConfig = {
 
 type Deps = { config: AiConfig; outgoing: Outgoing; observe: Observe }
 
-/** Bytes of recent questions and their vectors. */
+/** Bytes of cached texts and their vectors. */
 const CACHE_BYTES = 16 * 1024 * 1024
 const CACHE_SECONDS = 3600
 
@@ -31,7 +31,7 @@ export function createEmbeddingProvider({ config, outgoing, observe }: Deps): Em
   return new RemoteProvider({ outgoing, dialect, timeout, maxRetries, breaker, observe })
 }
 
-/** Questions are asked again and again; the vectors of recent ones are kept, failures are not. */
+/** Embeds search texts and caches the vectors of recent ones, because searches repeat. Failures are not cached. */
 export function cachedEmbed(provider: EmbeddingProvider) {
   const known = new LRUCache<string, readonly number[]>({ maxSize: CACHE_BYTES, ttl: CACHE_SECONDS * 1000 })
   return async (text: string, dimensions: number | undefined): Promise<readonly number[]> => {

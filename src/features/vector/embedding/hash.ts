@@ -5,9 +5,9 @@ const GRAM = 3
 const GRAM_WEIGHT = 0.5
 
 /**
- * The built-in provider: words and the groups of three letters in them, each hashed to a place and a sign ("feature
- * hashing"). It knows no meaning, but spelling: texts with the same or similar words are near. The same text is the same
- * vector on every machine and in every version, since vectors are stored.
+ * The built-in provider: words and their trigrams, each hashed to an index and a sign ("feature hashing"). It compares
+ * spelling, not meaning. The same text must give the same vector on every machine and in every version, because vectors
+ * are stored.
  */
 export const hashProvider: EmbeddingProvider = {
   embed: async (texts, dimensions = DIMENSIONS) => texts.map((text) => hashed(text, dimensions)),
@@ -32,7 +32,7 @@ function hashed(text: string, dimensions: number): number[] {
   return length === 0 ? vector : vector.map((n) => n / length)
 }
 
-/** FNV-1a, 32 bits, over UTF-8, with a last stir so that the low bits depend on all others. */
+/** FNV-1a, 32 bits, over UTF-8, with a final mix so that the low bits depend on all others. */
 function fnv1a(text: string): number {
   let hash = 0x81_1c_9d_c5
   for (const byte of Buffer.from(text)) hash = Math.imul(hash ^ byte, 0x01_00_01_93)

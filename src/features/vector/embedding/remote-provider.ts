@@ -6,8 +6,8 @@ import type { Observe } from '../../../core/observe.ts'
 import { type Outgoing, OutgoingError } from '../../../http/out/outgoing.ts'
 import { retryAfterOf } from '../../../http/out/retry-after.ts'
 import { Breaker } from './breaker.ts'
+import { type Dialect, readVectors, requestVectors } from './dialects.ts'
 import { type EmbeddingProvider, RefusedText } from './provider.ts'
-import { requestVectors, type Dialect, readVectors } from './dialects.ts'
 
 type Options = {
   outgoing: Outgoing
@@ -19,12 +19,12 @@ type Options = {
   observe: Observe
 }
 
-/** Requests of this process at a time; a provider that hangs must not gather all callers. */
+/** Concurrent requests of this process, so that a hanging provider does not hold all callers. */
 const MAX_AT_ONCE = 32
 const FIRST_WAIT_MS = 100
 const LONGEST_WAIT_MS = 2_000
 
-/** A provider that is asked over the network, may be slow, and may be away. */
+/** A provider over the network, with retries and a circuit breaker. */
 export class RemoteProvider implements EmbeddingProvider {
   readonly #options: Options
   readonly #breaker: Breaker
@@ -57,7 +57,7 @@ export class RemoteProvider implements EmbeddingProvider {
     }
   }
 
-  /** The vectors, or why not and in how many seconds it may be tried again. */
+  /** The vectors, or the error and, if it can be retried, after how many seconds. */
   async #tryOnce(texts: readonly string[]): Promise<number[][] | { error: AppError; again?: number }> {
     const { outgoing, dialect, timeout } = this.#options
     try {
@@ -90,5 +90,5 @@ const overLimit = (cause: string, seconds: number): AppError =>
     headers: { 'Retry-After': String(Math.max(1, seconds)) },
   })
 
-/** Being over a limit, or asked for something impossible, is no sign of being away. */
+/** Rate limits and rejected texts do not mean that the provider is down. */
 const isFailure = (error: unknown): boolean => !hasStatus(error, 429) && !(error instanceof RefusedText)

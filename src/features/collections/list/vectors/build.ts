@@ -2,7 +2,7 @@ import { orderKeys } from '../../../../db/rows/order.ts'
 import type { Schema } from '../../../../db/schema/snapshot.ts'
 import { unionOf, withTables } from '../../../../db/search/candidates.ts'
 import { COMMA, integerLiteral, join, ROW, type Sql, sql } from '../../../../db/sql.ts'
-import { listConditions, rowSelect, branchesOf } from '../build.ts'
+import { branchesOf, listConditions, rowSelect } from '../build.ts'
 import type { ListPlan } from '../plan.ts'
 import { distanceOf, type Vector } from './distance.ts'
 

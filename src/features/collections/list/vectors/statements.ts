@@ -13,7 +13,7 @@ import type { Vector } from './distance.ts'
 import { buildHybrid } from './hybrid.ts'
 import type { VectorQuery } from './parse.ts'
 import { fillsInFirstScan, isIndexed, scanSettings } from './scan.ts'
-import { fitToColumn, fitEmbedding, vectorColumn } from './vector-column.ts'
+import { fitEmbedding, fitToColumn, vectorColumn } from './vector-column.ts'
 
 /** Embeds a text, with the dimensions that the column declares, if any. */
 export type Embed = (text: string, dimensions: number | undefined) => Promise<readonly number[]>
