@@ -130,7 +130,6 @@ async function postgres(
   if (database.url !== '') return { url: database.url, announce: () => {}, secretFile: undefined }
   const secretFile = rootSecretFile(dataDir)
   if (embeddedUrl !== undefined) return { url: embeddedUrl, announce: () => {}, secretFile }
-  const binDir = database.embedded_bin_dir
-  const cluster = lifecycle.own(await startEmbedded({ dataDir, ...(binDir && { binDir }), log }))
+  const cluster = lifecycle.own(await startEmbedded({ dataDir, binDir: database.embedded_bin_dir, log }))
   return { url: cluster.url, announce: cluster.lock.announce, secretFile }
 }

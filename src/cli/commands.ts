@@ -1,178 +1,120 @@
 import type { Command } from './command/command.ts'
 
 /** Each command is loaded when it runs, so that `svc version` does not load the server. */
-export const commands: ReadonlyMap<string, Command> = new Map<string, Command>([
-  [
-    'start',
-    {
-      usage: 'start [--detach]',
-      summary: 'run the server, in the background with --detach',
-      flags: { detach: 'boolean' },
-      run: async (context) => {
-        if (context.flag('detach')) return (await import('./detach.ts')).detach(context)
-        return (await import('./start.ts')).start(context)
-      },
+const byName: Readonly<Record<string, Command>> = {
+  start: {
+    usage: 'start [--detach]',
+    summary: 'run the server, in the background with --detach',
+    flags: { detach: 'boolean' },
+    run: async (context) => {
+      if (context.flag('detach')) return (await import('./detach.ts')).detach(context)
+      return (await import('./start.ts')).start(context)
     },
-  ],
-  [
-    'stop',
-    {
-      usage: 'stop',
-      summary: 'stop the server of this data directory',
-      run: async (context) => (await import('./stop.ts')).stop(context),
+  },
+  stop: {
+    usage: 'stop',
+    summary: 'stop the server of this data directory',
+    run: async (context) => (await import('./stop.ts')).stop(context),
+  },
+  status: {
+    usage: 'status',
+    summary: 'pid, URL and health; exit code 1 when it is down',
+    run: async (context) => (await import('./status.ts')).status(context),
+  },
+  sql: {
+    usage: 'sql "<query>"',
+    summary: 'run SQL through the server; - reads it from stdin',
+    run: async (context) => (await import('./sql.ts')).sqlCommand(context),
+  },
+  'migrate up': {
+    usage: 'migrate up',
+    summary: 'apply the migrations that are not applied yet',
+    run: async (context) => (await import('./migrate.ts')).up(context),
+  },
+  'migrate create': {
+    usage: 'migrate create <name>',
+    summary: 'make an empty migration file',
+    run: async (context) => (await import('./migrate.ts')).create(context),
+  },
+  'migrate status': {
+    usage: 'migrate status',
+    summary: 'which migrations are applied',
+    run: async (context) => (await import('./migrate.ts')).migrationStatus(context),
+  },
+  'admin reset-password': {
+    usage: 'admin reset-password',
+    summary: 'make a new admin password; all admin tokens end',
+    run: async (context) => (await import('./reset-password.ts')).resetPassword(context),
+  },
+  'secrets reencrypt': {
+    usage: 'secrets reencrypt',
+    summary: 'encrypt anew what an old auth.encryption_key encrypted; exit code 1 when something cannot be read',
+    run: async (context) => (await import('./reencrypt.ts')).reencrypt(context),
+  },
+  cleanup: {
+    usage: 'cleanup <name>',
+    summary: 'remove what is expired or abandoned; without a name, list what there is',
+    run: async (context) => (await import('./cleanup.ts')).cleanup(context),
+  },
+  types: {
+    usage: 'types [--out <file>]',
+    summary: 'write TypeScript types of the tables, enums and functions of the database',
+    flags: { out: 'string' },
+    run: async (context) => (await import('./typescript/write-types.ts')).writeTypes(context),
+  },
+  export: {
+    usage: 'export <table> [<file>] [--format csv|json|ndjson] [--filter --sort --fields]',
+    summary: 'write the rows of a table to a file, or to stdout',
+    flags: { format: 'string', filter: 'string', sort: 'string', fields: 'string' },
+    run: async (context) => (await import('./files/bulk.ts')).exportTable(context),
+  },
+  import: {
+    usage: 'import <table> <file> [--format] [--on-conflict <columns>] [--dry-run]',
+    summary: 'send a CSV, JSON or NDJSON file into a table: all rows or none',
+    flags: { format: 'string', 'on-conflict': 'string', 'dry-run': 'boolean' },
+    run: async (context) => (await import('./files/bulk.ts')).importTable(context),
+  },
+  'rls snapshot': {
+    usage: 'rls snapshot [<file>] [--users <a,b>]',
+    summary: 'write who may do what with a sample of every table, for version control',
+    flags: { users: 'string' },
+    run: async (context) => (await import('./rls.ts')).snapshot(context),
+  },
+  'rls diff': {
+    usage: 'rls diff [<file>]',
+    summary: 'what changed since that snapshot; exit code 1 when anything did',
+    run: async (context) => (await import('./rls.ts')).diff(context),
+  },
+  'sites deploy': {
+    usage: 'sites deploy <dir> --site <slug>',
+    summary: 'upload what changed in a folder and make it live',
+    flags: { site: 'string' },
+    run: async (context) => (await import('./files/deploy.ts')).deploy(context),
+  },
+  'storage ls': {
+    usage: 'storage ls <bucket> [<prefix>]',
+    summary: 'list files of a bucket',
+    run: async (context) => (await import('./files/storage.ts')).listFiles(context),
+  },
+  'storage get': {
+    usage: 'storage get <bucket>/<name> [<file>]',
+    summary: 'download a file; - writes it to stdout',
+    run: async (context) => (await import('./files/storage.ts')).getFile(context),
+  },
+  'storage put': {
+    usage: 'storage put <file> <bucket>[/<name>]',
+    summary: 'upload a file',
+    run: async (context) => (await import('./files/storage.ts')).putFile(context),
+  },
+  version: {
+    usage: 'version',
+    summary: 'print the version',
+    run: async (context) => {
+      const { version } = await import('../core/version.ts')
+      context.print(context.json ? JSON.stringify({ version }) : version)
+      return 0
     },
-  ],
-  [
-    'status',
-    {
-      usage: 'status',
-      summary: 'pid, URL and health; exit code 1 when it is down',
-      run: async (context) => (await import('./status.ts')).status(context),
-    },
-  ],
-  [
-    'sql',
-    {
-      usage: 'sql "<query>"',
-      summary: 'run SQL through the server; - reads it from stdin',
-      run: async (context) => (await import('./sql.ts')).sqlCommand(context),
-    },
-  ],
-  [
-    'migrate up',
-    {
-      usage: 'migrate up',
-      summary: 'apply the migrations that are not applied yet',
-      run: async (context) => (await import('./migrate.ts')).up(context),
-    },
-  ],
-  [
-    'migrate create',
-    {
-      usage: 'migrate create <name>',
-      summary: 'make an empty migration file',
-      run: async (context) => (await import('./migrate.ts')).create(context),
-    },
-  ],
-  [
-    'migrate status',
-    {
-      usage: 'migrate status',
-      summary: 'which migrations are applied',
-      run: async (context) => (await import('./migrate.ts')).migrationStatus(context),
-    },
-  ],
-  [
-    'admin reset-password',
-    {
-      usage: 'admin reset-password',
-      summary: 'make a new admin password; all admin tokens end',
-      run: async (context) => (await import('./reset-password.ts')).resetPassword(context),
-    },
-  ],
-  [
-    'secrets reencrypt',
-    {
-      usage: 'secrets reencrypt',
-      summary: 'encrypt anew what an old auth.encryption_key encrypted; exit code 1 when something cannot be read',
-      run: async (context) => (await import('./reencrypt.ts')).reencrypt(context),
-    },
-  ],
-  [
-    'cleanup',
-    {
-      usage: 'cleanup <name>',
-      summary: 'remove what is expired or abandoned; without a name, list what there is',
-      run: async (context) => (await import('./cleanup.ts')).cleanup(context),
-    },
-  ],
-  [
-    'types',
-    {
-      usage: 'types [--out <file>]',
-      summary: 'write TypeScript types of the tables, enums and functions of the database',
-      flags: { out: 'string' },
-      run: async (context) => (await import('./typescript/write-types.ts')).writeTypes(context),
-    },
-  ],
-  [
-    'export',
-    {
-      usage: 'export <table> [<file>] [--format csv|json|ndjson] [--filter --sort --fields]',
-      summary: 'write the rows of a table to a file, or to stdout',
-      flags: { format: 'string', filter: 'string', sort: 'string', fields: 'string' },
-      run: async (context) => (await import('./files/bulk.ts')).exportTable(context),
-    },
-  ],
-  [
-    'import',
-    {
-      usage: 'import <table> <file> [--format] [--on-conflict <columns>] [--dry-run]',
-      summary: 'send a CSV, JSON or NDJSON file into a table: all rows or none',
-      flags: { format: 'string', 'on-conflict': 'string', 'dry-run': 'boolean' },
-      run: async (context) => (await import('./files/bulk.ts')).importTable(context),
-    },
-  ],
-  [
-    'rls snapshot',
-    {
-      usage: 'rls snapshot [<file>] [--users <a,b>]',
-      summary: 'write who may do what with a sample of every table, for version control',
-      flags: { users: 'string' },
-      run: async (context) => (await import('./rls.ts')).snapshot(context),
-    },
-  ],
-  [
-    'rls diff',
-    {
-      usage: 'rls diff [<file>]',
-      summary: 'what changed since that snapshot; exit code 1 when anything did',
-      run: async (context) => (await import('./rls.ts')).diff(context),
-    },
-  ],
-  [
-    'sites deploy',
-    {
-      usage: 'sites deploy <dir> --site <slug>',
-      summary: 'upload what changed in a folder and make it live',
-      flags: { site: 'string' },
-      run: async (context) => (await import('./files/deploy.ts')).deploy(context),
-    },
-  ],
-  [
-    'storage ls',
-    {
-      usage: 'storage ls <bucket> [<prefix>]',
-      summary: 'list files of a bucket',
-      run: async (context) => (await import('./files/storage.ts')).listFiles(context),
-    },
-  ],
-  [
-    'storage get',
-    {
-      usage: 'storage get <bucket>/<name> [<file>]',
-      summary: 'download a file; - writes it to stdout',
-      run: async (context) => (await import('./files/storage.ts')).getFile(context),
-    },
-  ],
-  [
-    'storage put',
-    {
-      usage: 'storage put <file> <bucket>[/<name>]',
-      summary: 'upload a file',
-      run: async (context) => (await import('./files/storage.ts')).putFile(context),
-    },
-  ],
-  [
-    'version',
-    {
-      usage: 'version',
-      summary: 'print the version',
-      run: async (context) => {
-        const { version } = await import('../core/version.ts')
-        context.print(context.json ? JSON.stringify({ version }) : version)
-        return 0
-      },
-    },
-  ],
-])
+  },
+}
+
+export const commands: ReadonlyMap<string, Command> = new Map(Object.entries(byName))

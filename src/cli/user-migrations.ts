@@ -1,22 +1,20 @@
-import { createHash } from 'node:crypto'
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import type pg from 'pg'
 import { packageRoot } from '../core/package-root.ts'
-import { inTransaction, migrate, withMigrationLock } from '../db/setup/migrate.ts'
+import { inTransaction, type Migration, migrate, readMigrations, withMigrationLock } from '../db/setup/migrate.ts'
 
 /** The server's own migrations, which `svc migrate` must not apply as the user's. */
 const SYSTEM_FOLDER = `${packageRoot}migrations`
 const FILE_NAME = /^\d{14}_[A-Za-z0-9_-]+\.sql$/
 
-type MigrationFile = { name: string; text: string; checksum: string }
 export type MigrationState = {
   name: string
   state: 'applied' | 'pending' | 'changed' | 'missing'
   appliedAt: string | null
 }
 
-async function readFolder(folder: string): Promise<MigrationFile[]> {
+async function readFolder(folder: string): Promise<Migration[]> {
   if (resolve(folder) === resolve(SYSTEM_FOLDER)) {
     throw new Error(`database.migrations_dir is the server's own folder: ${folder}`)
   }
@@ -27,12 +25,7 @@ async function readFolder(folder: string): Promise<MigrationFile[]> {
   const names = all.filter((name) => name.endsWith('.sql')).sort()
   const odd = names.find((name) => !FILE_NAME.test(name))
   if (odd !== undefined) throw new Error(`not a migration name: ${odd} (expected <yyyymmddhhmmss>_<name>.sql)`)
-  return Promise.all(
-    names.map(async (name) => {
-      const text = await readFile(join(folder, name), 'utf8')
-      return { name, text, checksum: createHash('sha256').update(text).digest('hex') }
-    }),
-  )
+  return readMigrations(folder, names)
 }
 
 type Applied = { name: string; checksum: string; applied_at: string }
@@ -80,7 +73,7 @@ export async function applyAll(client: pg.Client, folder: string, applied: (name
   })
 }
 
-async function applyOne(client: pg.Client, { name, text, checksum }: MigrationFile): Promise<void> {
+async function applyOne(client: pg.Client, { name, text, checksum }: Migration): Promise<void> {
   try {
     await inTransaction(client, async () => {
       await client.query(`select set_config('svc.migration', $1, true)`, [name])

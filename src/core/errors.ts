@@ -192,6 +192,11 @@ export class AppError extends Error {
 export const badRequest = (message: string, code: CodeOf<400> = 'validation_failed'): AppError =>
   new AppError(code, message)
 export const notFound = (message: string, code: CodeOf<404> = 'not_found'): AppError => new AppError(code, message)
+/** The value, or 404 if there is none. */
+export function found<T>(value: T | null | undefined, message: string, code: CodeOf<404>): T {
+  if (value === null || value === undefined) throw notFound(message, code)
+  return value
+}
 export const unauthorized = (message: string, code: CodeOf<401> = 'unauthorized'): AppError =>
   new AppError(code, message, { headers: { 'WWW-Authenticate': 'Bearer' } })
 export const unavailable = (

@@ -2,25 +2,9 @@
 export const MASK = '***'
 
 /** Parameters of URLs and forms. */
-const SECRET_PARAMETERS = [
-  'token',
-  'code',
-  'state',
-  'sig',
-  'signature',
-  'refreshToken',
-  'refresh_token',
-  'access_token',
-  'id_token',
-  'mfa_token',
-  'client_secret',
-  'code_verifier',
-  'assertion',
-  'password',
-  'secret',
-  'api_key',
-  'apikey',
-]
+const SECRET_PARAMETERS =
+  'token|code|state|sig|signature|refreshToken|refresh_token|access_token|id_token|mfa_token|' +
+  'client_secret|code_verifier|assertion|password|secret|api_key|apikey'
 
 /** Fields of the server's own records. */
 export const SECRET_FIELD: RegExp = /passw|secret|token|credential|private|(^|_)key$|apiKey$|(^|_)hash$/i
@@ -28,7 +12,7 @@ export const SECRET_FIELD: RegExp = /passw|secret|token|credential|private|(^|_)
 /** Columns of the user's tables. */
 export const SECRET_COLUMN: RegExp = /password|secret|token/i
 
-const PARAMETER = new RegExp(`(^|[?&;#\\s"])(${SECRET_PARAMETERS.join('|')})=[^&;#\\s"']*`, 'gi')
+const PARAMETER = new RegExp(`(^|[?&;#\\s"])(${SECRET_PARAMETERS})=[^&;#\\s"']*`, 'gi')
 const BEARER = /\b(bearer|basic) +[\w.~+/=-]+/gi
 const URL_PASSWORD = /(:\/\/[^\s/:@]*):[^\s/@]+@/g
 

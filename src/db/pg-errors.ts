@@ -24,26 +24,28 @@ export function failedStatement(error: unknown): number | undefined {
   return cause?.statementIndex
 }
 
-/** The SQLSTATE behind an error, if PostgreSQL raised it. */
-function sqlStateOf(error: unknown): string | undefined {
-  const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
-  // Errors of the socket have codes too (EPIPE looks like a SQLSTATE); only PostgreSQL's have a severity.
-  return cause?.severity === undefined ? undefined : cause.code
+const causeOf = (error: unknown): PgError | undefined =>
+  (error instanceof AppError ? error.cause : error) as PgError | undefined
+
+/** Errors of the socket have codes too (EPIPE looks like a SQLSTATE); only PostgreSQL's have a severity. */
+const raisedBy = (error: unknown): PgError | undefined => {
+  const cause = causeOf(error)
+  return cause?.severity === undefined ? undefined : cause
 }
 
+/** The SQLSTATE behind an error, if PostgreSQL raised it. */
+const sqlStateOf = (error: unknown): string | undefined => raisedBy(error)?.code
+
 /** PostgreSQL's own message, for the author of the statement. */
-export function databaseMessage(error: unknown): string | undefined {
-  const cause = (error instanceof AppError ? error.cause : error) as PgError | undefined
-  return cause?.severity === undefined ? undefined : cause.message
-}
+export const databaseMessage = (error: unknown): string | undefined => raisedBy(error)?.message
 
 const MAX_SHOWN = 200
 
 /** What PostgreSQL refused and why, in one line for the operator. */
 export function databaseRefusal(error: unknown): string | undefined {
-  const message = databaseMessage(error)
-  if (message === undefined) return undefined
-  const { statement = '', position } = (error instanceof AppError ? error.cause : error) as PgError
+  const cause = raisedBy(error)
+  if (cause === undefined) return undefined
+  const { message, statement = '', position } = cause
   const from = Math.max(0, Number(position ?? 1) - 1 - MAX_SHOWN / 2)
   const text = statement
     .slice(from, from + MAX_SHOWN)
@@ -57,8 +59,7 @@ export function databaseRefusal(error: unknown): string | undefined {
 /** Marks an error that closed a connection or kept it from opening; the error itself does not show it. */
 export const asConnectionError = <E extends Error>(error: E): E => Object.assign(error, { isConnectionError: true })
 
-const isConnectionError = (error: unknown): boolean =>
-  ((error instanceof AppError ? error.cause : error) as PgError | undefined)?.isConnectionError === true
+const isConnectionError = (error: unknown): boolean => causeOf(error)?.isConnectionError === true
 
 /** SQLSTATEs of a lost connection, a shutdown and too many clients. */
 const LOST = /^(?:08|57P0|53300)/
@@ -149,6 +150,21 @@ const constraintFailures: Readonly<Record<string, [code: ErrorCode, message: str
   '23503': ['foreign_key_violation', 'foreign key violation'],
 }
 
+const TOO_COMPLEX: [code: ErrorCode, message: string] = ['query_too_complex', 'query is too complex']
+const refusals: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
+  '42501': ['insufficient_privilege', 'insufficient permissions'],
+  '42703': ['unknown_column', 'unknown column'],
+  '42P01': ['collection_not_found', 'collection not found'],
+  '54000': TOO_COMPLEX,
+  '54001': TOO_COMPLEX, // stack depth
+  '54011': TOO_COMPLEX,
+  '54023': TOO_COMPLEX,
+  '57014': ['statement_timeout', 'query timed out'],
+}
+
+/** Serialisation failure, deadlock and lock_timeout. */
+const CONFLICTS = new Set(['40001', '40P01', '55P03'])
+
 /** Another transaction held the row for too long. */
 export const lockedOut = (cause?: PgError): AppError =>
   unavailable('transaction conflict, please retry', 1, 'transaction_conflict', cause)
@@ -175,32 +191,11 @@ function fromState(error: PgError, state: string): AppError {
   if (LOST.test(state)) return databaseUnavailable(error)
   const named = conditions[state]
   if (named) return refused(named, error.message)
-  switch (state) {
-    case '42501':
-      return refused('insufficient_privilege', 'insufficient permissions')
-    case '40001':
-    case '40P01':
-    case '55P03': // lock_timeout
-      return lockedOut(error)
-    case '57014':
-      return refused('statement_timeout', 'query timed out')
-    case '54001': // statement too complex (stack depth)
-    case '54000':
-    case '54011':
-    case '54023':
-      return refused('query_too_complex', 'query is too complex')
-    case '42P01':
-      return refused('collection_not_found', 'collection not found')
-    case '42703':
-      return refused('unknown_column', 'unknown column')
-    case 'XX000': // PostGIS has no SQLSTATE of its own for a geometry it cannot read, transform or compare
-      if (POSTGIS_SOURCE.test(error.file ?? '')) {
-        return refused('invalid_geometry', 'geometry cannot be read, transformed or compared')
-      }
-      return refused('internal', 'internal error')
-    default:
-      return refused('internal', 'internal error')
-  }
+  if (CONFLICTS.has(state)) return lockedOut(error)
+  // PostGIS has no SQLSTATE of its own for a geometry it cannot read, transform or compare.
+  const isGeometry = state === 'XX000' && POSTGIS_SOURCE.test(error.file ?? '')
+  if (isGeometry) return refused('invalid_geometry', 'geometry cannot be read, transformed or compared')
+  return refused(...(refusals[state] ?? ['internal', 'internal error']))
 }
 
 function constraintFailure(error: PgError, [code, message]: [ErrorCode, string]): AppError {

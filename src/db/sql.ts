@@ -44,7 +44,7 @@ export class Sql {
   }
 
   /** Flat, because nested statements are written recursively and many would overflow the stack. */
-  static join(items: readonly Sql[], glue: Sql): Sql {
+  static join(items: readonly Sql[], glue: Sql = COMMA): Sql {
     const args = items.flatMap((item, i) => (i === 0 ? [item] : [glue, item]))
     return new Sql(Array<string>(args.length + 1).fill(''), args)
   }
@@ -119,7 +119,8 @@ export class Ident {
 export const sql = Sql.tag
 export const EMPTY: Sql = sql``
 
-export const join: (items: readonly Sql[], glue: Sql) => Sql = Sql.join
+/** Separated by commas, unless another glue is given. */
+export const join: (items: readonly Sql[], glue?: Sql) => Sql = Sql.join
 
 export const COMMA: Sql = sql`, `
 export const AND: Sql = sql` and `

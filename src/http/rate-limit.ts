@@ -1,7 +1,7 @@
 import { AppError, unavailable } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
 import { addressSubject } from './wire/client-address.ts'
-import type { FlatHeaders } from './wire/headers.ts'
+import { type FlatHeaders, flatOf } from './wire/headers.ts'
 
 /** At most `max` requests in `seconds`, counted from the first request of a subject. */
 export type RateLimit = { readonly max: number; readonly seconds: number }
@@ -81,7 +81,7 @@ export const limitHeaders = (
 })
 
 export const pushLimitHeaders = (flat: FlatHeaders, allowance: Allowance, prefix: LimitPrefix): void =>
-  void flat.push(...Object.entries(limitHeaders(allowance, prefix)).flat())
+  void flat.push(...flatOf(limitHeaders(allowance, prefix)))
 
 export const tooMany = (
   allowance: Allowance,

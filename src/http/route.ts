@@ -141,19 +141,9 @@ type ParamNames<Path extends string> = Path extends `${string}{${infer Name}}${i
   ? (Name extends `${infer Bare}...` ? Bare : Name) | ParamNames<Rest>
   : never
 
+type Derived = 'method' | 'path' | 'contract' | 'check' | 'run'
+
 export type RouteDefinition<At extends string, Body> = Omit<Contract, 'body'> & {
-  auth: Auth
-  access?: Access
-  openToVisitors?: true
-  tokenInQuery?: true
-  upgrade?: true
-  limit?: LimitName
-  audit?: string
-  bodyKind?: BodyKind
-  bodyLimit?: number
-  anyOrigin?: true
-  wrongType?: () => AppError
-  errorBody?: (error: AppError) => unknown
   /** Checked before the handler runs, which receives only the declared fields. */
   body?: JsonType<Body>
   /** As `body`, for a handler that reads call.body or call.bodyText itself. */
@@ -161,7 +151,8 @@ export type RouteDefinition<At extends string, Body> = Omit<Contract, 'body'> & 
   /** Throws while the feature is disabled. */
   requires?: () => void
   handle: (call: Call<Body, Readonly<Record<ParamNames<At>, string>>>) => Reply | Promise<Reply>
-}
+} & Pick<Route, 'auth'> &
+  Partial<Omit<Route, Derived>>
 
 /** Paths use `{name}` for one segment and `{name...}` for the rest, or the rest before a last segment. */
 export function route<const At extends `${HttpMethod} /${string}`, Body = unknown>(
@@ -198,6 +189,11 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
 
 /** Assigns in place, because a copy would evaluate all lazy getters of the call. */
 const withBody = <Body>(call: Call, body: Body): Call<Body> => Object.assign(call as Call<Body>, { body })
+
+/** A `requires` of routes whose feature may be switched off. */
+export const requireEnabled = (isEnabled: boolean, refusal: () => AppError) => (): void => {
+  if (!isEnabled) throw refusal()
+}
 
 export const json = (status: number, body: unknown): Reply => ({ status, body })
 export const jsonText = (status: number, text: JsonText): Reply => ({ status, json: text })

@@ -1,3 +1,4 @@
+import { getOrCreate } from '../core/get-or-create.ts'
 import type { Route } from './route.ts'
 
 /** The result of a lookup; `wrong method` is for 405 and OPTIONS. */
@@ -37,10 +38,9 @@ export function createRouter(routes: readonly Route[]) {
 
   for (const route of routes) {
     add(root, route)
-    if (!route.path.includes('{')) {
-      const methods = direct.get(route.path) ?? new Map<string, Match>()
-      direct.set(route.path, methods.set(route.method, { kind: 'found', route, names: NO_PARAMS, raw: NO_PARAMS }))
-    }
+    if (route.path.includes('{')) continue
+    const methods = getOrCreate(direct, route.path, () => new Map())
+    methods.set(route.method, { kind: 'found', route, names: NO_PARAMS, raw: NO_PARAMS })
   }
 
   return {
@@ -74,7 +74,7 @@ function add(root: Node, route: Route): void {
       put(restLeaf(node, route.path, segments.slice(i + 1)), route)
       return
     }
-    node = segment.startsWith('{') ? paramChild(node) : staticChild(node, segment)
+    node = segment.startsWith('{') ? paramChild(node) : getOrCreate(node.statics, segment, newNode)
   }
   node.leaf ??= new Map()
   put(node.leaf, route)
@@ -86,9 +86,7 @@ function restLeaf(node: Node, path: string, [word, ...more]: string[]): Leaf {
     node.rest ??= new Map()
     return node.rest
   }
-  const leaf = node.restBefore.get(word) ?? new Map()
-  node.restBefore.set(word, leaf)
-  return leaf
+  return getOrCreate(node.restBefore, word, () => new Map())
 }
 
 function put(leaf: Leaf, route: Route): void {
@@ -100,12 +98,6 @@ function put(leaf: Leaf, route: Route): void {
 function paramChild(node: Node): Node {
   node.param ??= newNode()
   return node.param
-}
-
-function staticChild(node: Node, segment: string): Node {
-  const child = node.statics.get(segment) ?? newNode()
-  node.statics.set(segment, child)
-  return child
 }
 
 /** Continues when a path exists without the method, and collects its methods in `offered` for `Allow`. */

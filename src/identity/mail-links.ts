@@ -19,15 +19,10 @@ export type QueueMail = (template: string, to: string, variables: Record<string,
  */
 export type MakeMailLink = (purpose: MailPurpose, email: string, userId: string | null) => { store: Sql; mail: Sql }
 
-const templates: Readonly<Record<MailPurpose, string>> = {
-  verify: 'auth.email_verification',
-  reset: 'auth.password_reset',
-  magic_link: 'auth.magic_link',
-}
-const failures: Readonly<Record<MailPurpose, string>> = {
-  verify: 'invalid or expired verification token',
-  reset: 'invalid or expired reset token',
-  magic_link: 'invalid or expired magic link token',
+const purposes: Readonly<Record<MailPurpose, { template: string; failure: string }>> = {
+  verify: { template: 'auth.email_verification', failure: 'invalid or expired verification token' },
+  reset: { template: 'auth.password_reset', failure: 'invalid or expired reset token' },
+  magic_link: { template: 'auth.magic_link', failure: 'invalid or expired magic link token' },
 }
 
 export function createMailLinks(deps: {
@@ -36,14 +31,12 @@ export function createMailLinks(deps: {
   queueMail: QueueMail
 }): MakeMailLink {
   const { config } = deps
+  const page = (name: string): string => `${deps.publicBaseUrl()}/auth/${name}`
   // URLs come from the configuration, because a client can forge the Host header.
   const pages: Readonly<Record<MailPurpose, { seconds: number; url: () => string }>> = {
-    verify: { seconds: 86_400, url: () => config.verify_url || `${deps.publicBaseUrl()}/auth/verify` },
-    reset: { seconds: 3_600, url: () => config.reset_url || `${deps.publicBaseUrl()}/auth/reset` },
-    magic_link: {
-      seconds: config.magic_link_duration,
-      url: () => config.magic_link_url || `${deps.publicBaseUrl()}/auth/magic-link`,
-    },
+    verify: { seconds: 86_400, url: () => config.verify_url || page('verify') },
+    reset: { seconds: 3_600, url: () => config.reset_url || page('reset') },
+    magic_link: { seconds: config.magic_link_duration, url: () => config.magic_link_url || page('magic-link') },
   }
 
   return (purpose, email, userId) => {
@@ -55,7 +48,7 @@ export function createMailLinks(deps: {
         values (${sha256(token)}, ${purpose}, ${email}, ${userId}::uuid, now() + make_interval(secs => ${seconds}::float8))
         on conflict (purpose, email) do update
         set hash = excluded.hash, user_id = excluded.user_id, expires_at = excluded.expires_at`,
-      mail: deps.queueMail(templates[purpose], email, { ActionURL: withToken(url(), token) }),
+      mail: deps.queueMail(purposes[purpose].template, email, { ActionURL: withToken(url(), token) }),
     }
   }
 }
@@ -68,7 +61,7 @@ export const spendMailToken = (purpose: MailPurpose, token: string): Sql => sql`
 export const isMailTokenGood = (purpose: MailPurpose, token: string): Sql => sql`
   select 1 from svc.mail_tokens where hash = ${sha256(token)} and purpose = ${purpose} and expires_at > now()`
 
-export const badMailToken = (purpose: MailPurpose) => badRequest(failures[purpose], 'invalid_link')
+export const badMailToken = (purpose: MailPurpose) => badRequest(purposes[purpose].failure, 'invalid_link')
 
 function withToken(url: string, token: string): string {
   const [page = '', fragment] = url.split('#')

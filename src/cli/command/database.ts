@@ -21,12 +21,8 @@ async function withDatabaseUrl<T>(config: Config, work: (url: string) => Promise
     const dir = running.socketDir.startsWith('/proc/') ? join(config.data_dir, 'run') : running.socketDir
     return work(isSocket ? socketUrl(dir) : tcpUrl(config.data_dir, running.port))
   }
-  const { embedded_bin_dir } = config.database
-  const cluster = await startEmbedded({
-    dataDir: config.data_dir,
-    ...(embedded_bin_dir && { binDir: embedded_bin_dir }),
-    log: () => {},
-  })
+  const { embedded_bin_dir: binDir } = config.database
+  const cluster = await startEmbedded({ dataDir: config.data_dir, binDir, log: () => {} })
   try {
     return await work(cluster.url)
   } finally {

@@ -46,10 +46,7 @@ export class Cluster implements Server {
     { argv, observe, progress }: { argv: readonly string[]; observe: Observe; progress: (line: string) => void },
   ): Promise<Cluster> {
     const { url, embedded_bin_dir: binDir } = config.database
-    const embedded =
-      url === ''
-        ? await startEmbedded({ dataDir: config.data_dir, ...(binDir && { binDir }), log: progress })
-        : undefined
+    const embedded = url === '' ? await startEmbedded({ dataDir: config.data_dir, binDir, log: progress }) : undefined
     nodeCluster.setupPrimary({ exec: process.argv[1] ?? '', args: [...argv], silent: true })
     const server = new Cluster(config, observe, embedded)
     try {

@@ -107,10 +107,12 @@ class PostgresPool implements Pool {
     this.#session = createSessionStep(options)
     // Each side needs one.
     const max = Math.max(2, options.maxConns)
+    const nearby = isNearby(options.url)
     this.#scheduler = new ConnectionScheduler({
       max,
       min: { own: 1, callers: Math.max(1, options.minConns - 1) },
-      crowd: isNearby(options.url) ? Math.max(2, availableParallelism()) : Math.ceil(max / 3),
+      crowd: nearby ? Math.max(2, availableParallelism()) : Math.ceil(max / 3),
+      isNearby: nearby,
       acquireTimeoutMs: options.acquireTimeoutMs,
       clock,
       open: (side, events) => this.#open(side, options.preparedStatements, events),

@@ -77,7 +77,13 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 
 type Asked = { outcome: 'waits' | 'answered' | Error; limits: number[]; at: FakeConnection | undefined; leave(): void }
 
-function start({ max = 25, crowd = 2, min = { own: 0, callers: 0 }, isAway = (): boolean => false } = {}) {
+function start({
+  max = 25,
+  crowd = 2,
+  isNearby = false,
+  min = { own: 0, callers: 0 },
+  isAway = (): boolean => false,
+} = {}) {
   const clock = new FakeClock()
   const all: FakeConnection[] = []
   const failures: Side[] = []
@@ -85,6 +91,7 @@ function start({ max = 25, crowd = 2, min = { own: 0, callers: 0 }, isAway = ():
     max,
     min,
     crowd,
+    isNearby,
     acquireTimeoutMs: 10_000,
     clock,
     open: async (side, events) => {
@@ -167,6 +174,20 @@ test('reads are put on as many connections as the crowd, sixteen on each; more o
   busy()[0]?.answer()
   assert.deepEqual(reads[32]?.limits, [50])
   assert.equal(started(reads), 33)
+})
+
+test('short reads on our own machine leave a core to this process, longer ones have them all', async () => {
+  const { know, many, busy, clock, answerAll } = start({ isNearby: true })
+  await know()
+  many(20, 'read')
+  await turn()
+  assert.equal(busy().length, 1)
+  await clock.advance(50) // for the first of them
+  await answerAll()
+  many(20, 'read')
+  await turn()
+  many(1, 'read')
+  assert.equal(busy().length, 2)
 })
 
 test('an unknown read has a connection to itself, and 50 ms of it', async () => {

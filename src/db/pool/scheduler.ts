@@ -10,8 +10,10 @@ import {
   PIPELINE_DEPTH,
   PIPELINE_SPREAD,
   READ_LIMIT_MS,
+  READS_AVERAGED,
   REBALANCE_IDLE_MS,
   RESERVED_WRITE_LIMIT_MS,
+  SHORT_READ_MS,
   TICK_MS,
   TRIM_EVERY_MS,
 } from './tuning.ts'
@@ -23,6 +25,8 @@ export type SchedulerOptions = {
   min: Readonly<Record<Side, number>>
   /** Connections of one side that reads are put on before they wait. */
   crowd: number
+  /** PostgreSQL is on the machine of this process. */
+  isNearby: boolean
   acquireTimeoutMs: number
   clock: SchedulerClock
   open(side: Side, events: ConnectionEvents): Promise<PooledConnection>
@@ -50,6 +54,8 @@ type Slot = {
   /** Requests on it. */
   load: number
   restsSince: number
+  /** When it began with the read now at work. */
+  readSince: number
 }
 
 const SIDES: readonly Side[] = ['own', 'callers']
@@ -88,6 +94,8 @@ export class ConnectionScheduler {
   /** Texts of the probes at work. */
   readonly #probing = new Set<string>()
   #slots: Slot[] = []
+  /** Milliseconds between two answers of a busy shared connection, as a moving average. */
+  #readMs = 0
   /** Which of ALONE is next. */
   #turn = 0
   /** While anything waits. */
@@ -189,11 +197,23 @@ export class ConnectionScheduler {
     return this.#slots.find((slot) => slot.side === side && !slot.work && slot.connection.isIdle)
   }
 
+  /** Short reads keep this process busy: on its own machine, PostgreSQL then has one core fewer. */
+  get #crowd(): number {
+    const { crowd, isNearby } = this.#options
+    return isNearby && this.#readMs < SHORT_READ_MS ? Math.max(1, crowd - 1) : crowd
+  }
+
+  #countRead(slot: Slot): void {
+    const now = this.#options.clock.now()
+    this.#readMs += (now - slot.readSince - this.#readMs) / READS_AVERAGED
+    slot.readSince = now
+  }
+
   /** The least busy of as few connections as suffice. */
   #findShared(side: Side): Slot | undefined {
     let reads = 0
     for (const slot of this.#slots) if (slot.side === side && slot.work?.kind === 'read') reads += slot.load
-    const enough = Math.min(this.#options.crowd, Math.ceil((reads + 1) / PIPELINE_SPREAD))
+    const enough = Math.min(this.#crowd, Math.ceil((reads + 1) / PIPELINE_SPREAD))
     const mayTake = this.#reserves.admit(side, 'read', this.#busy) !== undefined
     let best: Slot | undefined
     let seen = 0
@@ -212,12 +232,14 @@ export class ConnectionScheduler {
       slot.work = { kind, share }
       this.#busy[share]++
     }
+    if (kind === 'read' && slot.load === 0) slot.readSince = this.#options.clock.now()
     slot.load++
     if (kind === 'probe') this.#probing.add(request.text)
     const limitMs = limitOf(kind, share)
     const isLimited = limitMs < request.timeoutMs
     const flight = request.start(slot.connection, Math.min(limitMs, request.timeoutMs), (error, done) => {
       slot.load--
+      if (kind === 'read') this.#countRead(slot)
       this.#onDone(waiter, isLimited && isCanceled(error) && !isCanceledByRequest(error), error, done)
       if (!done) this.#onRoom(slot) // for a flight the connection says so
     })
@@ -297,11 +319,11 @@ export class ConnectionScheduler {
 
   /** Opens a connection for work that would be admitted, or makes room for one. */
   #grow(side: Side, kind: Kind): void {
-    const { max, crowd, clock } = this.#options
+    const { max, clock } = this.#options
     const forReads = (slot: Slot): boolean => slot.side === side && (slot.work?.kind ?? 'read') === 'read'
     const isEnough =
       kind === 'read'
-        ? this.#slots.filter(forReads).length + this.#opening[side] >= crowd
+        ? this.#slots.filter(forReads).length + this.#opening[side] >= this.#crowd
         : this.#opening[side] >= this.#queues[side][kind].length || this.#findResting(side)
     if (isEnough || this.#isClosed) return
     // What is on its way counts as taken.
@@ -328,7 +350,7 @@ export class ConnectionScheduler {
         onClosed: () => slot && this.#onClosed(slot),
       })
       if (this.#isClosed) return void connection.close()
-      slot = { side, connection, work: undefined, load: 0, restsSince: clock.now() }
+      slot = { side, connection, work: undefined, load: 0, restsSince: clock.now(), readSince: 0 }
       this.#slots.push(slot)
     } catch (error) {
       onOpenFailed(side, error as Error)

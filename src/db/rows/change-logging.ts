@@ -2,7 +2,7 @@ import type { Appender, ChangeAction, ChangedRows } from '../changes/append.ts'
 import { rowJson } from '../schema/row-json.ts'
 import type { Column, Table } from '../schema/snapshot.ts'
 import { columnsFor, keyFor } from '../schema/viewer.ts'
-import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../sql.ts'
+import { EMPTY, Ident, join, ROW, type Sql, sql } from '../sql.ts'
 import type { TableView } from './table-view.ts'
 
 /** The rows that a statement inserted, updated or deleted, as its RETURNING lists them; see `returningList`. */
@@ -32,10 +32,7 @@ const newImage = (target: TableView, log: Appender): Sql =>
   seesWholeRow(target) ? safeJson(target.table, sql`${MADE}.svc_json`) : log.wholeRow(target.table, sql`${MADE}.svc_pk`)
 
 const keyObject = ({ primaryKey }: Table): Sql =>
-  sql`pg_catalog.jsonb_build_object(${join(
-    primaryKey.map(({ name, ident }) => sql`${name}::text, ${ROW}.${ident}`),
-    COMMA,
-  )})`
+  sql`pg_catalog.jsonb_build_object(${join(primaryKey.map(({ name, ident }) => sql`${name}::text, ${ROW}.${ident}`))})`
 
 /** Types whose text equals their JSON and is short. */
 const SHORT_KEYS = new Set(['int2', 'int4', 'int8', 'uuid', 'bool'])
@@ -45,7 +42,7 @@ function keyText([first, ...others]: readonly Column[]): Sql {
   if (!first) return sql`null::text`
   if (others.length > 0) {
     const parts = [first, ...others].map(({ ident }) => sql`${ROW}.${ident}`)
-    return sql`svc.key_text(pg_catalog.jsonb_build_array(${join(parts, COMMA)})::text)`
+    return sql`svc.key_text(pg_catalog.jsonb_build_array(${join(parts)})::text)`
   }
   const column = sql`${ROW}.${first.ident}`
   if (SHORT_KEYS.has(first.baseType)) return sql`${column}::text`

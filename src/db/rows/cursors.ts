@@ -1,7 +1,7 @@
 import { badRequest } from '../../core/errors.ts'
 import { SecretBox } from '../../core/secret-box.ts'
 import { keyFor } from '../schema/viewer.ts'
-import { COMMA, type Ident, join, type Sql, sql } from '../sql.ts'
+import { type Ident, join, type Sql, sql } from '../sql.ts'
 import type { Order } from './order.ts'
 import type { TableView } from './table-view.ts'
 
@@ -42,10 +42,7 @@ export function requireKey({ table, viewer }: TableView): void {
 
 /** The content of a cursor: a JSON array of texts and nulls. */
 export const sortKeys = (order: readonly Order[], row: Ident): Sql =>
-  sql`pg_catalog.json_build_array(${join(
-    order.map(({ column }) => sql`${row}.${column.ident}::text`),
-    COMMA,
-  )})`
+  sql`pg_catalog.json_build_array(${join(order.map(({ column }) => sql`${row}.${column.ident}::text`))})`
 
 /** A cursor is valid for one table and one order, including the key. */
 function contextOf({ table }: TableView, order: readonly Order[]): string {

@@ -1,6 +1,6 @@
 import type { Column } from '../schema/snapshot.ts'
 import { keyFor } from '../schema/viewer.ts'
-import { COMMA, EMPTY, type Ident, join, type Sql, sql } from '../sql.ts'
+import { EMPTY, type Ident, join, type Sql, sql } from '../sql.ts'
 import type { TableView } from './table-view.ts'
 
 export type Order = { readonly column: Column; readonly descending: boolean }
@@ -16,7 +16,7 @@ export function orderWithKey(requested: readonly Order[], { table, viewer }: Tab
 export const orderKeys = (order: readonly Order[], row: Ident): Sql[] =>
   order.map(({ column, descending }) => (descending ? sql`${row}.${column.ident} desc` : sql`${row}.${column.ident}`))
 
-export const orderBy = (keys: readonly Sql[]): Sql => (keys.length > 0 ? sql` order by ${join(keys, COMMA)}` : EMPTY)
+export const orderBy = (keys: readonly Sql[]): Sql => (keys.length > 0 ? sql` order by ${join(keys)}` : EMPTY)
 
 /** Rounds up to 1, 2 or 5 times a power of ten, so that limits in the text of a statement make few statements. */
 export function roundedUp(rows: number): number {

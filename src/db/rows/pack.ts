@@ -1,7 +1,7 @@
 import type { Appender } from '../changes/append.ts'
 import type { Column } from '../schema/snapshot.ts'
 import { columnsFor } from '../schema/viewer.ts'
-import { COMMA, Ident, join, ROW, type Sql, sql } from '../sql.ts'
+import { Ident, join, ROW, type Sql, sql } from '../sql.ts'
 import { isJsonbSafe, MADE } from './change-logging.ts'
 import type { TableView } from './table-view.ts'
 import { insertInto } from './write.ts'
@@ -20,7 +20,7 @@ export function insertPacked(target: TableView, columns: readonly Column[], inpu
   const returned = all.map(({ ident }) => sql`${ROW}.${ident}`)
   const cells = all.map(({ ident }) => sql`pg_catalog.json_agg(${MADE}.${ident}) as ${ident}`)
   const append = log.appendCreates(table, sql`${COUNTED}.made`, sql`pg_catalog.to_json(${PACKED}.*)`)
-  return sql`with ${MADE} as (${insertInto(target, columns, input)} returning ${join(returned, COMMA)})
+  return sql`with ${MADE} as (${insertInto(target, columns, input)} returning ${join(returned)})
     select ${COUNTED}.made::text, ${append} from (select pg_catalog.count(*) as made from ${MADE}) as ${COUNTED},
-      (select ${join(cells, COMMA)} from ${MADE}) as ${PACKED}`
+      (select ${join(cells)} from ${MADE}) as ${PACKED}`
 }

@@ -1,7 +1,7 @@
 import type { Appender } from '../changes/append.ts'
 import { databaseMessage } from '../pg-errors.ts'
 import type { Column, Table } from '../schema/snapshot.ts'
-import { COMMA, Ident, join, type Sql, sql } from '../sql.ts'
+import { Ident, join, type Sql, sql } from '../sql.ts'
 import { oldImage } from './change-logging.ts'
 import type { TableView } from './table-view.ts'
 
@@ -34,7 +34,7 @@ export function onConflictClause(target: TableView, { on, merged }: Conflict, lo
   const clause = sql` on conflict (${names(on)}) do`
   if (merged.length === 0) return sql`${clause} nothing`
   const set = merged.map(({ ident }) => sql`${ident} = ${EXCLUDED}.${ident}`)
-  return sql`${clause} update set ${join(set, COMMA)} where svc.note_replaced(${oldImage(target, log)})`
+  return sql`${clause} update set ${join(set)} where svc.note_replaced(${oldImage(target, log)})`
 }
 
 /** The image of the existing row; null for a new one. */
@@ -44,8 +44,4 @@ export const replaced = (conflict: Conflict | undefined): Sql =>
 /** Raised by svc.require_seen when retries of the flight did not help. */
 export const isHiddenConflict = (error: unknown): boolean => databaseMessage(error) === 'conflicting row is not visible'
 
-const names = (columns: readonly Column[]): Sql =>
-  join(
-    columns.map(({ ident }) => sql`${ident}`),
-    COMMA,
-  )
+const names = (columns: readonly Column[]): Sql => join(columns.map(({ ident }) => sql`${ident}`))

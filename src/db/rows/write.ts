@@ -1,7 +1,7 @@
 import type { Appender } from '../changes/append.ts'
 import type { Column, Schema, Table } from '../schema/snapshot.ts'
 import { fromGeoJson, isSpatial } from '../schema/spatial/convert.ts'
-import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../sql.ts'
+import { EMPTY, Ident, join, ROW, type Sql, sql } from '../sql.ts'
 import { MADE, oldImage, returningList, seesWholeRow } from './change-logging.ts'
 import { equals } from './keys.ts'
 import type { TableView } from './table-view.ts'
@@ -36,7 +36,7 @@ export function insertInto({ schema, table }: TableView, columns: readonly Colum
   if (columns.length === 0) return sql`${into} default values`
   const names = columns.map(({ ident }) => sql`${ident}`)
   const values = columns.map((column) => inputValue(schema, column))
-  return sql`${into} (${join(names, COMMA)}) select ${join(values, COMMA)} from ${input}`
+  return sql`${into} (${join(names)}) select ${join(values)} from ${input}`
 }
 
 export type RowSelection = {
@@ -57,12 +57,12 @@ export function updateRows(
   const update = sql`update ${table.ident} as ${ROW} set ${set}`
   // Without a key the old row cannot be matched with the new one, so it is not logged.
   if (table.primaryKey.length === 0) {
-    const tables = from.length > 0 ? sql` from ${join(from, COMMA)}` : EMPTY
+    const tables = from.length > 0 ? sql` from ${join(from)}` : EMPTY
     return sql`${MADE} as (${update}${tables}${selection.where} returning ${returningList(target)}, ${replaced(undefined)}${and(selection.also)})`
   }
   const sameNumber = selection.isNumbered ? sql` and ${BEFORE}.svc_n = ${INPUT}.svc_n` : EMPTY
   return sql`${before(target, selection, sql`no key update`, log)}, ${MADE} as (
-      ${update} from ${join([...from, sql`${BEFORE}`], COMMA)}
+      ${update} from ${join([...from, sql`${BEFORE}`])}
       where ${sameKey(table)}${sameNumber}
       returning ${number(BEFORE, selection)}${returningList(target)}, ${BEFORE}.svc_old${and(selection.also)}
     )`
@@ -88,7 +88,7 @@ function before(target: TableView, selection: RowSelection, lock: Sql, log: Appe
   const keys = primaryKey.map((column, i) => sql`${ROW}.${column.ident} as ${oldKey(i)}`)
   const from = selection.isNumbered ? sql`${INPUT}, ${ident} as ${ROW}` : sql`${ident} as ${ROW}`
   return sql`${BEFORE} as (
-      select ${number(INPUT, selection)}${oldImage(target, log)} as svc_old, ${join(keys, COMMA)}
+      select ${number(INPUT, selection)}${oldImage(target, log)} as svc_old, ${join(keys)}
       from ${from}${selection.where} for ${lock} of ${ROW}
     )`
 }
@@ -106,18 +106,12 @@ const and = (also: Sql | undefined): Sql => (also ? sql`, ${also}` : EMPTY)
 
 /** The column definitions of INPUT for json_to_record; PostgreSQL's types parse the values. */
 export const definitions = (columns: readonly Column[]): Sql =>
-  join(
-    columns.map((column) => sql`${column.ident} ${isSpatial(column) ? JSON_TYPE : column.castType}`),
-    COMMA,
-  )
+  join(columns.map((column) => sql`${column.ident} ${isSpatial(column) ? JSON_TYPE : column.castType}`))
 
 const JSON_TYPE = new Ident('pg_catalog', 'json')
 
 export const assignments = (schema: Schema, columns: readonly Column[]): Sql =>
-  join(
-    columns.map((column) => sql`${column.ident} = ${inputValue(schema, column)}`),
-    COMMA,
-  )
+  join(columns.map((column) => sql`${column.ident} = ${inputValue(schema, column)}`))
 
 function inputValue(schema: Schema, column: Column): Sql {
   const value = sql`${INPUT}.${column.ident}`

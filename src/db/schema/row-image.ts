@@ -1,4 +1,4 @@
-import { COMMA, Ident, join, type Sql, sql } from '../sql.ts'
+import { Ident, join, type Sql, sql } from '../sql.ts'
 import type { Schema, Table } from './snapshot.ts'
 import { fromGeoJson, isSpatial } from './spatial/convert.ts'
 
@@ -20,7 +20,6 @@ export function rowImage({ schema, table }: TableInSchema, json: Sql): Sql {
     columns.map((column) =>
       isSpatial(column) ? fromGeoJson(schema, column, memberText(json, column.name)) : sql`null`,
     ),
-    COMMA,
   )
   const names = spatial.map((column) => column.name)
   return sql`pg_catalog.jsonb_populate_record(row(${base})::${table.ident}, (${json}) - ${names}::text[]) as ${rowAlias(table)}`

@@ -1,5 +1,5 @@
 import type { DatabaseRole } from '../../core/identity.ts'
-import { COMMA, type Ident, join, type Sql, sql } from '../sql.ts'
+import { type Ident, join, type Sql, sql } from '../sql.ts'
 import type { Column, JsonForm, Schema, Table } from './snapshot.ts'
 import { isSpatial, toGeoJson } from './spatial/convert.ts'
 import { columnsFor } from './viewer.ts'
@@ -25,10 +25,7 @@ const jsonColumn = (schema: Schema, column: Column, alias: Ident): Sql => {
 }
 
 export const jsonColumns = (schema: Schema, columns: readonly Column[], alias: Ident): Sql =>
-  join(
-    columns.map((column) => jsonColumn(schema, column, alias)),
-    COMMA,
-  )
+  join(columns.map((column) => jsonColumn(schema, column, alias)))
 
 /** All columns of a row in their JSON form; undefined when that is PostgreSQL's own. */
 export function convertedRow(schema: Schema, table: Table, alias: Ident): Sql | undefined {

@@ -55,10 +55,23 @@ export type Table = {
   readonly runsUserCode: boolean
 }
 
-export type Column = {
+export type Column = ColumnType & {
   readonly name: string
   readonly ident: Ident
   readonly position: number
+  readonly nullable: boolean
+  readonly default: string | undefined
+  readonly comment: string | undefined
+  readonly isPrimaryKey: boolean
+  /** GENERATED ALWAYS (stored, virtual or identity): PostgreSQL refuses explicit values. */
+  readonly isGenerated: boolean
+  /** GENERATED … AS IDENTITY of either kind. */
+  readonly isIdentity: boolean
+  readonly privileges: Privileges<'select' | 'insert' | 'update'>
+}
+
+/** What depends on the type of a column alone. */
+export type ColumnType = {
   /** Formatted SQL type, e.g. `character varying(20)`, `integer[]`. */
   readonly type: string
   /** Schema-qualified type name without modifiers, usable in a cast; domains keep their own name. */
@@ -68,14 +81,6 @@ export type Column = {
   /** pg_type.typtype of the base type: b base, e enum, c composite, r range, m multirange. */
   readonly typeKind: string
   readonly isArray: boolean
-  readonly nullable: boolean
-  readonly default: string | undefined
-  readonly comment: string | undefined
-  readonly isPrimaryKey: boolean
-  /** GENERATED ALWAYS (stored, virtual or identity): PostgreSQL refuses explicit values. */
-  readonly isGenerated: boolean
-  /** GENERATED … AS IDENTITY of either kind. */
-  readonly isIdentity: boolean
   /** text, varchar, char (or a domain over one): searched by full-text search. */
   readonly isText: boolean
   readonly isGeometry: boolean
@@ -87,7 +92,6 @@ export type Column = {
   readonly coordDimension: number | undefined
   readonly jsonType: 'boolean' | 'integer' | 'number' | 'object' | 'array' | 'string'
   readonly enumValues: readonly string[] | undefined
-  readonly privileges: Privileges<'select' | 'insert' | 'update'>
 }
 
 /** What decides the JSON form of a type. */

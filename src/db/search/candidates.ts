@@ -1,5 +1,5 @@
 import type { Table } from '../schema/snapshot.ts'
-import { AND, COMMA, EMPTY, Ident, join, type Sql, sql } from '../sql.ts'
+import { AND, EMPTY, Ident, join, type Sql, sql } from '../sql.ts'
 
 /** Most row addresses (ctid) per set; with more, the whole table is read. */
 const MAX_TIDS = 100_000
@@ -62,5 +62,4 @@ export const unionOf = (branches: CandidateBranches['branches'], select: (condit
   join(branches.map(select), sql` union all `)
 
 /** A WITH of these tables, or nothing. */
-export const withTables = (tables: readonly Sql[]): Sql =>
-  tables.length > 0 ? sql`with ${join(tables, COMMA)} ` : EMPTY
+export const withTables = (tables: readonly Sql[]): Sql => (tables.length > 0 ? sql`with ${join(tables)} ` : EMPTY)

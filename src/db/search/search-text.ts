@@ -1,5 +1,5 @@
 import type { Column, Schema, Table } from '../schema/snapshot.ts'
-import { COMMA, EMPTY, Ident, join, nameLiteral, type Sql, sql } from '../sql.ts'
+import { EMPTY, Ident, join, nameLiteral, type Sql, sql } from '../sql.ts'
 
 /** Characters searched of each text column, so that one large row does not fail the search. */
 const MAX_CHARS = sql`200000`
@@ -40,7 +40,6 @@ export const trigramKeys = (schema: Schema, table: Table): Sql =>
     textColumns(table.columns.values()).map(
       (column) => sql`(${searchedText(column)}) ${trigram(schema, 'gin_trgm_ops')}`,
     ),
-    COMMA,
   )
 
 /** Whether the table has an index of this key, compared without what PostgreSQL adds or omits in a definition. */

@@ -6,12 +6,12 @@ import type pg from 'pg'
 /** The lock for changes of schema svc, so that of several starting processes one migrates. */
 const LOCK_ID = 0x53_56_43_01
 
-type Migration = { name: string; text: string; checksum: string }
+export type Migration = { name: string; text: string; checksum: string }
 
 const namesIn = async (folder: string): Promise<string[]> =>
   (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort()
 
-async function readMigrations(folder: string, names: readonly string[]): Promise<Migration[]> {
+export async function readMigrations(folder: string, names: readonly string[]): Promise<Migration[]> {
   return Promise.all(
     names.map(async (name) => {
       const text = await readFile(join(folder, name), 'utf8')

@@ -1,28 +1,20 @@
 import { randomUUID } from 'node:crypto'
 import { SYSTEM } from '../../core/identity.ts'
-import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
-import type { ProveAddress } from '../../identity/email-ownership.ts'
+import type { IdentityDeps } from '../../identity/deps.ts'
 import { invalidToken, orEmailTaken } from '../../identity/errors.ts'
-import { badMailToken, isMailTokenGood, type MakeMailLink, spendMailToken } from '../../identity/mail-links.ts'
-import type { Passwords } from '../../identity/password-hashing.ts'
-import type { AuthResponse, Device, StartSession } from '../../identity/session.ts'
+import { badMailToken, isMailTokenGood, spendMailToken } from '../../identity/mail-links.ts'
+import type { AuthResponse, Device } from '../../identity/session.ts'
 import { idByEmail, insertUser } from '../../identity/users.ts'
 import * as q from './sql.ts'
 
 export type Accounts = ReturnType<typeof accountsOf>
 
-export type AccountDeps = {
-  db: Db
-  passwords: Pick<Passwords, 'hash'>
-  startSession: StartSession
-  mailLink: MakeMailLink
-  wakeMail: () => void
-  proveAddress: ProveAddress
+type Needed = 'db' | 'passwords' | 'startSession' | 'mailLink' | 'wakeMail' | 'proveAddress' | 'onRevoked'
+
+export type AccountDeps = Pick<IdentityDeps, Needed> & {
   /** Statements that end sessions and grants of the old password, and reset its failed attempts. */
   endAccess: (userId: string) => readonly Sql[]
-  /** Ends a user's cached tokens in this process at once. */
-  onRevoked: (userId: string) => void
 }
 
 export function accountsOf(deps: AccountDeps) {

@@ -4,10 +4,10 @@ import { userIdOf, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { user } from '../../core/user.ts'
 import { json, jsonText, noContent, noContentAfter, type Route, route } from '../../http/route.ts'
+import type { IdentityDeps } from '../../identity/deps.ts'
 import { checkPasswordRules } from '../../identity/password-rules.ts'
 import { signedIn } from '../../identity/responses.ts'
 import { deviceOf } from '../../identity/session.ts'
-import type { AuthSettings } from '../../identity/settings.ts'
 import { accountPageRoute } from './account-page/page.ts'
 import { type AccountDeps, type Accounts, accountsOf } from './accounts.ts'
 import { pageRoutes } from './pages.ts'
@@ -17,11 +17,8 @@ const password = t.string({ format: 'password' })
 const credentials = t.object({ email, password })
 const mailToken = t.object({ token: t.string({ description: 'from the link in the mail, good once' }) })
 
-type Deps = AccountDeps & {
-  config: { oauth_redirect_url: string; min_password_length: number }
-  appName: string
-  settings: () => AuthSettings
-}
+type Deps = AccountDeps &
+  Pick<IdentityDeps, 'appName' | 'settings'> & { config: { oauth_redirect_url: string; min_password_length: number } }
 
 /** Registration, verification and password reset, and the account page. */
 export function createAccounts(deps: Deps): { routes: Route[] } {

@@ -3,7 +3,7 @@ import * as t from '../../core/json-type.ts'
 import type { LogEntry, Observe } from '../../core/observe.ts'
 import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
-import { json, jsonText, type Route, route } from '../../http/route.ts'
+import { json, jsonText, type Route, requireEnabled, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { type AuditTrail, auditableQuery, createAudit } from './audit.ts'
 import { type AdminPasswords, type PasswordNote, syncPassword } from './password.ts'
@@ -50,9 +50,7 @@ export function createAdmin(deps: AdminDeps): Admin {
       summary: 'Sign in as the admin',
       auth: 'none',
       limit: 'admin_login',
-      requires: () => {
-        if (!config.enabled) throw notFound('admin auth not configured', 'feature_disabled')
-      },
+      requires: requireEnabled(config.enabled, () => notFound('admin auth not configured', 'feature_disabled')),
       body: t.object({ password: t.string({ format: 'password' }) }),
       answers: { 200: t.object({ token: t.string() }) },
       handle: async ({ body }) => json(200, { token: await tokens.login(body.password) }),

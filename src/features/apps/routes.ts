@@ -1,4 +1,4 @@
-import { badRequest, notFound } from '../../core/errors.ts'
+import { badRequest, found, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { pageEnvelope, pageQuery, parsePage } from '../../core/page.ts'
@@ -43,7 +43,7 @@ const appFields = {
   rateLimitWindowSeconds: t.optional(t.integer({ maximum: MAX_WINDOW })),
 }
 const change = t.object(appFields)
-const byId = { id: t.id('app') }
+const one = { auth: 'admin', params: { id: t.id('app') } } as const
 
 export type Apps = {
   routes: Route[]
@@ -59,10 +59,7 @@ export function createApps(deps: {
   const { db, endWithApp = () => [] } = deps
   const limits = createAppLimits(db)
 
-  const requireApp = ([app]: AppRow[]): AppRow => {
-    if (!app) throw notFound('app not found', 'app_not_found')
-    return app
-  }
+  const requireApp = ([app]: AppRow[]): AppRow => found(app, 'app not found', 'app_not_found')
 
   const routes = [
     route('GET /api/admin/apps', {
@@ -94,16 +91,14 @@ export function createApps(deps: {
     }),
     route('GET /api/admin/apps/{id}', {
       summary: 'One app',
-      auth: 'admin',
-      params: byId,
+      ...one,
       answers: { 200: app },
       handle: async ({ params }) => json(200, requireApp(await db.rows<AppRow>(SYSTEM, appById(params.id)))),
     }),
     route('PUT /api/admin/apps/{id}', {
       summary: 'Replace all fields of an app but its owner',
-      auth: 'admin',
+      ...one,
       audit: 'app.update',
-      params: byId,
       body: change,
       answers: { 200: app },
       handle: async (call) => {
@@ -116,9 +111,8 @@ export function createApps(deps: {
     }),
     route('DELETE /api/admin/apps/{id}', {
       summary: 'Delete an app; its API keys are revoked',
-      auth: 'admin',
+      ...one,
       audit: 'app.delete',
-      params: byId,
       answers: { 204: null },
       handle: async (call) => {
         const { id } = call.params

@@ -164,29 +164,21 @@ export class Revocations {
 
 /** Whether one of these revocations ends an identity. */
 export function endedBy(batch: readonly Revocation[]): Ends {
-  const of = (kind: Revocation['kind']): Set<string> =>
-    new Set(batch.filter((item) => item.kind === kind).map((item) => item.subject))
-  const [sessions, users, keys, oauthTokens, admins] = [
-    of('session'),
-    of('user'),
-    of('key'),
-    of('oauth_token'),
-    of('admin'),
-  ]
+  const revoked = new Set(batch.map(({ kind, subject }) => `${kind} ${subject}`))
+  const has = (kind: Revocation['kind'], subject: string): boolean => revoked.has(`${kind} ${subject}`)
   const allUsers = batch.some((item) => item.kind === 'all_users')
 
   return (who) => {
     switch (who.kind) {
       case 'user':
-        return allUsers || sessions.has(who.sessionId) || users.has(who.id)
+        return allUsers || has('session', who.sessionId) || has('user', who.id)
       case 'mfa':
-        return allUsers || users.has(who.id)
+        return allUsers || has('user', who.id)
       case 'key':
-        return (
-          (who.via === 'oauth' ? oauthTokens : keys).has(who.keyId) || (who.userId !== null && users.has(who.userId))
-        )
+        if (has(who.via === 'oauth' ? 'oauth_token' : 'key', who.keyId)) return true
+        return who.userId !== null && has('user', who.userId)
       case 'admin':
-        return admins.has(who.tokenId) || admins.has('')
+        return has('admin', who.tokenId) || has('admin', '')
       default:
         return false
     }

@@ -97,11 +97,12 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
         device,
       }),
     )
-    if (won !== null) {
-      const current = JSON.parse(won) as Current
-      return { token: accessToken(current.user, current), refreshToken: successor, user: current.user }
-    }
-    return reused(refreshToken, hash)
+    return won === null ? reused(refreshToken, hash) : renewed(won, successor)
+  }
+
+  function renewed(session: string, refreshToken: string): AuthResponse {
+    const current = JSON.parse(session) as Current
+    return { token: accessToken(current.user, current), refreshToken, user: current.user }
   }
 
   async function reused(refreshToken: string, hash: string): Promise<AuthResponse> {
@@ -110,14 +111,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     type Used = { session: string; stolen: boolean; sealed: string | null; current: string }
     const used = text === null ? undefined : (JSON.parse(text) as Used)
     if (used?.stolen) await end(q.endSession(used.session))
-    if (used?.sealed) {
-      const current = JSON.parse(used.current) as Current
-      return {
-        token: accessToken(current.user, current),
-        refreshToken: unsealWith(refreshToken, used.sealed),
-        user: current.user,
-      }
-    }
+    if (used?.sealed) return renewed(used.current, unsealWith(refreshToken, used.sealed))
     throw unauthorized('invalid or expired refresh token', 'invalid_refresh_token')
   }
 

@@ -46,7 +46,7 @@ const saved = t.object({
   updatedAt: t.time(),
 })
 const variables = t.optional(t.record(t.any(), { description: 'values for the placeholders' }))
-const byKey = { key: t.string({ description: 'such as `auth.password_reset`' }) }
+const ofKey = { auth: 'admin', params: { key: t.string({ description: 'such as `auth.password_reset`' }) } } as const
 
 export type Email = {
   routes: Route[]
@@ -82,26 +82,23 @@ export function createEmail(deps: {
     }),
     route('GET /api/admin/email/templates/{key}', {
       summary: 'The template a mail of this key is made from now',
-      auth: 'admin',
-      params: byKey,
+      ...ofKey,
       answers: { 200: effective },
       handle: async ({ params }) => json(200, await templates.effective(templateKey(params.key))),
     }),
     route('PUT /api/admin/email/templates/{key}', {
       summary: 'Write a template over a built-in one, or beside them',
-      auth: 'admin',
+      ...ofKey,
       audit: 'email_template.update',
       bodyLimit: BODY_LIMIT,
-      params: byKey,
       body: t.object(source),
       answers: { 200: saved },
       handle: async (call) => json(200, await templates.save(templateKey(call.params.key), sourceOf(call.body), call)),
     }),
     route('PATCH /api/admin/email/templates/{key}', {
       summary: 'Switch an override on or off',
-      auth: 'admin',
+      ...ofKey,
       audit: 'email_template.toggle',
-      params: byKey,
       body: t.object({ enabled: t.optional(t.boolean({ description: 'required' })) }),
       answers: { 200: t.object({ templateKey: t.string(), enabled: t.boolean() }) },
       handle: async (call) => {
@@ -114,18 +111,16 @@ export function createEmail(deps: {
     }),
     route('DELETE /api/admin/email/templates/{key}', {
       summary: 'Remove an override',
-      auth: 'admin',
+      ...ofKey,
       audit: 'email_template.delete',
-      params: byKey,
       answers: { 204: null },
       handle: (call) => noContentAfter(templates.remove(templateKey(call.params.key), call)),
     }),
     route('POST /api/admin/email/templates/{key}/preview', {
       summary: 'Render a template without saving it',
-      auth: 'admin',
+      ...ofKey,
       audit: 'email_template.preview',
       bodyLimit: BODY_LIMIT,
-      params: byKey,
       body: t.object({ ...source, variables }),
       answers: { 200: t.object({ subject: t.string(), html: t.string(), text: t.string() }) },
       handle: async ({ params, body }) => {

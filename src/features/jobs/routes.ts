@@ -1,5 +1,5 @@
 import type { AuditSource } from '../../core/audit-entry.ts'
-import { AppError, badRequest, notFound, reasonOf } from '../../core/errors.ts'
+import { AppError, badRequest, found, notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { JobHandler } from '../../core/job.ts'
 import * as t from '../../core/json-type.ts'
@@ -14,7 +14,7 @@ import type { Sql } from '../../db/sql.ts'
 import { sweep } from '../../db/sweep.ts'
 import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
-import { jsonText, type Route, route } from '../../http/route.ts'
+import { jsonText, type Route, requireEnabled, route } from '../../http/route.ts'
 import { httpJob } from './http-job.ts'
 import { job } from './job-schema.ts'
 import { Runner } from './runner.ts'
@@ -104,9 +104,7 @@ export function createJobs(deps: {
     () => STATES.map((state) => ({ labels: [state], value: counted[state] ?? 0 })),
     'max',
   )
-  const requires = (): void => {
-    if (!config.enabled) throw new AppError('service_disabled', 'job queue is not enabled')
-  }
+  const requires = requireEnabled(config.enabled, () => new AppError('service_disabled', 'job queue is not enabled'))
   return {
     routes: [
       ...jobRoutes({ db, runner, requires, maxAttempts: config.max_attempts }),
@@ -139,7 +137,8 @@ export function createJobs(deps: {
 
 function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAttempts: number }): Route[] {
   const { db, runner, requires } = deps
-  const params = { id: t.id('job') }
+  const admin = { auth: 'admin', requires } as const
+  const one = { ...admin, params: { id: t.id('job') } }
   /** Changes a job and returns it; 409 with `wrongState` if its state does not allow it. */
   const change = (act: AuditSource, statement: Sql, wrongState: string): Promise<string> =>
     changeAudited(
@@ -156,8 +155,7 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
   return [
     route('GET /api/admin/jobs', {
       summary: 'Jobs, newest first',
-      auth: 'admin',
-      requires,
+      ...admin,
       query: { state: t.string(), type: t.string(), limit: t.string(), offset: t.string() },
       answers: { 200: t.object({ items: t.array(job), count: t.integer() }) },
       handle: async ({ query }) => {
@@ -165,16 +163,15 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
         if (query['state'] && !state) {
           throw badRequest(`invalid state filter; must be one of: ${STATES.join(', ')}`)
         }
-        const page = limitOf({ limit: query['limit'], offset: query['offset'] }, { limit: 50, maxLimit: 500 })
+        const page = limitOf(query, { limit: 50, maxLimit: 500 })
         const filter = { state: state satisfies JobState | undefined, type: query['type'] || undefined, ...page }
         return jsonText(200, (await db.fly(SYSTEM, listJobs(filter))) ?? '')
       },
     }),
     route('POST /api/admin/jobs', {
       summary: 'Queue a job; a key that was used before answers the job it made',
-      auth: 'admin',
+      ...admin,
       audit: 'job.create',
-      requires,
       body: newJob,
       answers: { 201: job, 200: job },
       handle: async (call) => {
@@ -185,15 +182,9 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
           throw badRequest('invalid runAt format')
         }
         const idempotencyKey = body.idempotencyKey || undefined
-        const maxAttempts = body.maxAttempts ?? deps.maxAttempts
-        const input = {
-          type: body.type,
-          payload: JSON.stringify(body.payload ?? {}),
-          maxAttempts,
-          runAt,
-          idempotencyKey,
-        }
-        const entry = call.audit({ newValues: { type: body.type } })
+        const { type, payload = {}, maxAttempts = deps.maxAttempts } = body
+        const input = { type, payload: JSON.stringify(payload), maxAttempts, runAt, idempotencyKey }
+        const entry = call.audit({ newValues: { type } })
         const addition = audited(entry, addJob(input), { target: MADE_RECORD.target })
         const [made, before] = await db.fly(SYSTEM, [addition, jobByKey(idempotencyKey ?? '')])
         if (!made) return jsonText(200, before ?? '')
@@ -203,29 +194,21 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
     }),
     route('GET /api/admin/jobs/stats', {
       summary: 'How many jobs there are, by state',
-      auth: 'admin',
-      requires,
+      ...admin,
       answers: { 200: counts },
       handle: async () => jsonText(200, (await db.fly(SYSTEM, countJobs)) ?? ''),
     }),
     route('GET /api/admin/jobs/{id}', {
       summary: 'One job, with its log and progress',
-      auth: 'admin',
-      requires,
-      params,
+      ...one,
       answers: { 200: job },
-      handle: async ({ params: { id } }) => {
-        const found = await db.fly(SYSTEM, jobById(id))
-        if (found === null) throw notFound('job not found', 'job_not_found')
-        return jsonText(200, found)
-      },
+      handle: async ({ params }) =>
+        jsonText(200, found(await db.fly(SYSTEM, jobById(params.id)), 'job not found', 'job_not_found')),
     }),
     route('POST /api/admin/jobs/{id}/retry', {
       summary: 'Queue a failed job again',
-      auth: 'admin',
+      ...one,
       audit: 'job.retry',
-      requires,
-      params,
       answers: { 200: job },
       handle: async (call) => {
         const after = await change(call, retryJob(call.params.id), 'job is not failed')
@@ -235,10 +218,8 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
     }),
     route('POST /api/admin/jobs/{id}/cancel', {
       summary: 'Cancel a queued job',
-      auth: 'admin',
+      ...one,
       audit: 'job.cancel',
-      requires,
-      params,
       answers: { 200: job },
       handle: async (call) => jsonText(200, await change(call, cancelJob(call.params.id), 'job is not queued')),
     }),

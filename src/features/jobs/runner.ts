@@ -14,28 +14,22 @@ const LONGEST_RUN_MS = 3_600_000
 /** Seconds before the next attempt: 5, 10, 20, … at most five minutes, plus up to one for jitter. */
 const backOff = (attempt: number): number => Math.min(5 * 2 ** (attempt - 1), 300) + Math.random()
 
+type Deps = {
+  db: Db
+  queue: Queue
+  config: { worker_concurrency: number; lease_duration: number }
+  /** Called for each run, successful or not. */
+  onRun: () => void
+  longestRunMs?: number
+}
+
 /** Runs jobs in this process with the handlers of the features. */
 export class Runner {
-  readonly #db: Db
-  readonly #queue: Queue
-  readonly #config: { worker_concurrency: number; lease_duration: number }
-  readonly #onRun: () => void
-  readonly #longestRunMs: number
+  readonly #deps: Deps
   #handlers: ReadonlyMap<string, JobHandler> = new Map()
 
-  constructor(deps: {
-    db: Db
-    queue: Queue
-    config: { worker_concurrency: number; lease_duration: number }
-    /** Called for each run, successful or not. */
-    onRun: () => void
-    longestRunMs?: number
-  }) {
-    this.#onRun = deps.onRun
-    this.#longestRunMs = deps.longestRunMs ?? LONGEST_RUN_MS
-    this.#db = deps.db
-    this.#queue = deps.queue
-    this.#config = deps.config
+  constructor(deps: Deps) {
+    this.#deps = deps
   }
 
   knows(type: string): boolean {
@@ -43,13 +37,13 @@ export class Runner {
   }
 
   wake(): void {
-    this.#queue.wake(KIND)
+    this.#deps.queue.wake(KIND)
   }
 
   work(handlers: Readonly<Record<string, JobHandler>>): void {
     this.#handlers = new Map(Object.entries(handlers))
-    const { worker_concurrency: concurrency, lease_duration: leaseSeconds } = this.#config
-    this.#queue.work(
+    const { worker_concurrency: concurrency, lease_duration: leaseSeconds } = this.#deps.config
+    this.#deps.queue.work(
       KIND,
       {
         concurrency,
@@ -65,11 +59,12 @@ export class Runner {
   }
 
   async #run(item: Item, signal: AbortSignal): Promise<void> {
-    this.#onRun()
+    const { db, onRun, longestRunMs = LONGEST_RUN_MS } = this.#deps
+    onRun()
     const handler = this.#handlers.get(item.group)
     if (!handler) throw new GiveUp(`no handler for job type: ${item.group}`)
-    const notes = new Notes(this.#db, item)
-    const limit = new TimeLimit(signal, this.#longestRunMs)
+    const notes = new Notes(db, item)
+    const limit = new TimeLimit(signal, longestRunMs)
     try {
       await limit.race(
         handler({

@@ -43,14 +43,13 @@ export function scheduleRoutes(deps: {
   onQueued: () => void
 }): Route[] {
   const { schedules, requires } = deps
-  const params = { id: t.id('schedule') }
+  const admin = { auth: 'admin', requires } as const
+  const one = { ...admin, params: { id: t.id('schedule') } }
   const switchTo = (action: 'enable' | 'disable'): Route =>
     route(`POST /api/admin/schedules/{id}/${action}`, {
       summary: action === 'enable' ? 'Run it from now on' : 'Run it no more',
-      auth: 'admin',
+      ...one,
       audit: `schedule.${action}`,
-      requires,
-      params,
       answers: { 200: schedule },
       handle: async (call) =>
         jsonText(200, await schedules.change(call.params.id, { enabled: action === 'enable' }, call)),
@@ -59,40 +58,30 @@ export function scheduleRoutes(deps: {
   return [
     route('GET /api/admin/schedules', {
       summary: 'All schedules, by name',
-      auth: 'admin',
-      requires,
+      ...admin,
       answers: { 200: t.object({ items: t.array(schedule), count: t.integer() }) },
       handle: async () => jsonText(200, await schedules.all()),
     }),
     route('POST /api/admin/schedules', {
       summary: 'Make a schedule',
-      auth: 'admin',
+      ...admin,
       audit: 'schedule.create',
-      requires,
       body: newSchedule,
       answers: { 201: schedule },
       handle: async (call) => {
         const { body } = call
         const name = body.name.trim()
         if (name === '') throw badRequest('name is required')
-        const input = {
-          name,
-          jobType: body.jobType,
-          cronExpr: body.cronExpr,
-          timezone: body.timezone || 'UTC',
-          payload: JSON.stringify(body.payload ?? {}),
-          enabled: body.enabled ?? true,
-          maxAttempts: body.maxAttempts ?? DEFAULT_ATTEMPTS,
-        }
+        const { jobType, cronExpr, enabled = true, maxAttempts = DEFAULT_ATTEMPTS } = body
+        const payload = JSON.stringify(body.payload ?? {})
+        const input = { name, jobType, cronExpr, timezone: body.timezone || 'UTC', payload, enabled, maxAttempts }
         return jsonText(201, await schedules.create(input, call))
       },
     }),
     route('PUT /api/admin/schedules/{id}', {
       summary: 'Change a schedule; what is absent stays',
-      auth: 'admin',
+      ...one,
       audit: 'schedule.update',
-      requires,
-      params,
       body: t.object(change),
       answers: { 200: schedule },
       handle: async (call) => {
@@ -109,10 +98,8 @@ export function scheduleRoutes(deps: {
     }),
     route('DELETE /api/admin/schedules/{id}', {
       summary: 'Remove a schedule; its jobs stay',
-      auth: 'admin',
+      ...one,
       audit: 'schedule.delete',
-      requires,
-      params,
       answers: { 204: null },
       handle: (call) => noContentAfter(schedules.remove(call.params.id, call)),
     }),
@@ -120,10 +107,8 @@ export function scheduleRoutes(deps: {
     switchTo('disable'),
     route('POST /api/admin/schedules/{id}/run', {
       summary: 'Run it now, besides its times',
-      auth: 'admin',
+      ...one,
       audit: 'schedule.run',
-      requires,
-      params,
       answers: { 201: job },
       handle: async (call) => {
         const made = await schedules.run(call.params.id, call)

@@ -72,12 +72,8 @@ export class JobScheduler {
       const due = await tx.rows<DueSchedule>(dueSchedules(SLICE))
       if (due.length === 0) return 0
       const ids = due.map(({ id }) => id)
-      await tx.run(
-        startDue(
-          ids,
-          due.map((schedule) => this.#nextRun(schedule)),
-        ),
-      )
+      const nextRuns = due.map((schedule) => this.#nextRun(schedule))
+      await tx.run(startDue(ids, nextRuns))
       return due.length
     })
   }

@@ -1,8 +1,8 @@
 import type { AuditSource } from '../../core/audit-entry.ts'
-import { AppError, notFound } from '../../core/errors.ts'
+import { AppError, found, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { audited, changeAudited, MADE_RECORD } from '../../db/audit.ts'
-import type { Db } from '../../db/db.ts'
+import type { Db, Tx } from '../../db/db.ts'
 import {
   addDefaultSchedule,
   addSchedule,
@@ -61,10 +61,9 @@ export class Schedules {
     const changed = await changeAudited(
       this.#db,
       async (tx) => {
-        const [found] = await tx.rows<Schedule & { now: Date }>(lockSchedule(id))
-        if (!found) throw notFound('schedule not found', 'schedule_not_found')
-        const next = { ...found, ...change }
-        return tx.fly(changeSchedule(next, nextRun(next, found.now)))
+        const { now, ...before } = await locked(tx, id)
+        const next = { ...before, ...change }
+        return tx.fly(changeSchedule(next, nextRun(next, now)))
       },
       () => act.audit(),
     )
@@ -82,9 +81,7 @@ export class Schedules {
     const job = await changeAudited(
       this.#db,
       async (tx) => {
-        const [found] = await tx.rows<Schedule>(lockSchedule(id))
-        if (!found) throw notFound('schedule not found', 'schedule_not_found')
-        const { jobType: type, payload, maxAttempts } = found
+        const { jobType: type, payload, maxAttempts } = await locked(tx, id)
         return tx.fly(addJob({ type, payload, maxAttempts, scheduleId: id }))
       },
       () => act.audit(),
@@ -108,6 +105,11 @@ export class Schedules {
     const [row] = await this.#db.rows<{ now: Date }>(SYSTEM, databaseNow)
     return row?.now ?? new Date()
   }
+}
+
+async function locked(tx: Tx, id: string): Promise<Schedule & { now: Date }> {
+  const [schedule] = await tx.rows<Schedule & { now: Date }>(lockSchedule(id))
+  return found(schedule, 'schedule not found', 'schedule_not_found')
 }
 
 /** Also validates expression and time zone, even if disabled. */

@@ -5,7 +5,7 @@ import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
 import { GiveUp } from '../../db/queue/queue.ts'
 import type { Feature } from '../../http/feature.ts'
-import { json, jsonText, noContent, route } from '../../http/route.ts'
+import { json, jsonText, noContentAfter, route } from '../../http/route.ts'
 import { MODES, type RefreshMode } from './sql.ts'
 import { MatViews } from './views.ts'
 
@@ -22,7 +22,7 @@ const registration = t.object({
   updatedAt: t.time(),
 })
 const refreshMode = t.string({ description: 'standard (the default) or concurrent' })
-const params = { id: t.id('matview') }
+const one = { auth: 'admin', params: { id: t.id('matview') } } as const
 
 /** Works without the job queue, which only adds refreshes in the background. */
 export function createMatviews({ db, observe }: { db: Db; observe: Observe }): Feature {
@@ -47,16 +47,14 @@ export function createMatviews({ db, observe }: { db: Db; observe: Observe }): F
     }),
     route('GET /api/admin/matviews/{id}', {
       summary: 'One registration',
-      auth: 'admin',
-      params,
+      ...one,
       answers: { 200: registration },
       handle: async (call) => jsonText(200, await views.one(call.params.id)),
     }),
     route('PUT /api/admin/matviews/{id}', {
       summary: 'Change how it is refreshed',
-      auth: 'admin',
+      ...one,
       audit: 'matview.update',
-      params,
       body: t.object({ refreshMode: t.optional(refreshMode) }),
       answers: { 200: registration },
       handle: async (call) =>
@@ -64,27 +62,19 @@ export function createMatviews({ db, observe }: { db: Db; observe: Observe }): F
     }),
     route('DELETE /api/admin/matviews/{id}', {
       summary: 'Forget the registration; the view stays',
-      auth: 'admin',
+      ...one,
       audit: 'matview.delete',
-      params,
       answers: { 204: null },
-      handle: async (call) => {
-        await views.remove(call.params.id, call)
-        return noContent
-      },
+      handle: (call) => noContentAfter(views.remove(call.params.id, call)),
     }),
     route('POST /api/admin/matviews/{id}/refresh', {
       summary: 'Refresh it now and wait for the end',
-      auth: 'admin',
+      ...one,
       audit: 'matview.refresh',
-      params,
       answers: { 200: t.object({ registration, durationMs: t.integer() }) },
       handle: async (call) => {
-        const refreshed = await views.refreshRegistered(call.params.id, call.signal, call)
-        return json(200, {
-          registration: JSON.parse(refreshed.registration ?? 'null'),
-          durationMs: refreshed.durationMs,
-        })
+        const { registration: text, durationMs } = await views.refreshRegistered(call.params.id, call.signal, call)
+        return json(200, { registration: JSON.parse(text ?? 'null'), durationMs })
       },
     }),
   ]
@@ -103,11 +93,8 @@ const refreshJob =
     const { schema, view_name: name } = payload
     if (typeof name !== 'string' || name === '') throw new GiveUp('view_name is required')
     try {
-      const { durationMs } = await views.refreshNamed(
-        typeof schema === 'string' && schema ? schema : 'public',
-        name,
-        signal,
-      )
+      const schemaName = typeof schema === 'string' && schema ? schema : 'public'
+      const { durationMs } = await views.refreshNamed(schemaName, name, signal)
       log(`refreshed in ${durationMs} ms`)
     } catch (error) {
       // Only the operator reads the record of a job, so it may contain PostgreSQL's message.

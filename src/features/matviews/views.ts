@@ -1,6 +1,6 @@
 import type { AuditSource } from '../../core/audit-entry.ts'
 import type { CancelSignal } from '../../core/cancel-signal.ts'
-import { AppError, badRequest, notFound, reasonOf } from '../../core/errors.ts'
+import { AppError, badRequest, found, notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { Semaphore } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -52,8 +52,7 @@ export class MatViews {
   async register(schema: string, name: string, mode: RefreshMode, act: AuditSource): Promise<string> {
     checkName(schema)
     checkName(name)
-    const view = await this.#find(schema, name)
-    if (!view) throw notFound('materialized view not found in database', 'view_not_found')
+    const view = await this.#find(schema, name, 'materialized view not found in database')
     const made = await this.#db.fly(SYSTEM, audited(act.audit(), addView(view, mode), MADE_RECORD))
     if (made === null) throw new AppError('already_exists', 'materialized view already registered')
     return made
@@ -90,8 +89,7 @@ export class MatViews {
     signal: CancelSignal,
     ...entry: Sql[]
   ): Promise<Refreshed> {
-    const view = await this.#find(schema, name)
-    if (!view) throw notFound('materialized view no longer exists in database', 'view_not_found')
+    const view = await this.#find(schema, name, 'materialized view no longer exists in database')
     if (mode === 'concurrent') {
       if (!view.hasUniqueIndex) {
         throw new AppError('wrong_state', 'concurrent refresh requires a unique index on the materialized view')
@@ -131,9 +129,9 @@ export class MatViews {
     }
   }
 
-  async #find(schema: string, name: string): Promise<MatView | undefined> {
+  async #find(schema: string, name: string, missing: string): Promise<MatView> {
     const [view] = await this.#db.rows<MatView>(SYSTEM, findView(schema, name))
-    return view
+    return found(view, missing, 'view_not_found')
   }
 }
 
@@ -141,10 +139,7 @@ export class MatViews {
 const databaseReason = (error: Error): string | undefined =>
   error.cause instanceof Error ? error.cause.message : undefined
 
-function registered(text: string | null): string {
-  if (text === null) throw notFound('registration not found', 'view_not_found')
-  return text
-}
+const registered = (text: string | null): string => found(text, 'registration not found', 'view_not_found')
 
 function checkName(name: string): void {
   if (!IDENTIFIER.test(name)) throw badRequest(`invalid identifier: ${name.slice(0, 100)}`)

@@ -2,7 +2,7 @@ import { notFound, unauthorized } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import { exposition, type Metrics, type Sample } from '../../core/metrics.ts'
 import { equalInConstantTime } from '../../core/secret.ts'
-import { type Route, route } from '../../http/route.ts'
+import { type Route, requireEnabled, route } from '../../http/route.ts'
 import { measureProcess } from './process.ts'
 
 export type MetricsDeps = {
@@ -55,17 +55,12 @@ export function createMetricsFeature(deps: MetricsDeps): { routes: Route[]; requ
       route('GET /metrics', {
         summary: 'Figures for Prometheus; takes the admin token or `metrics.auth_token`',
         auth: 'none',
-        requires: () => {
-          if (!config.enabled) throw notFound('metrics are not enabled', 'feature_disabled')
-        },
+        requires: requireEnabled(config.enabled, () => notFound('metrics are not enabled', 'feature_disabled')),
         answers: { 200: { content: 'text/plain' } },
         handle: async ({ headers }) => {
           await admit(headers['authorization'])
-          return {
-            status: 200,
-            headers: { 'Content-Type': CONTENT_TYPE },
-            content: exposition(await deps.samplesOfAll()),
-          }
+          const content = exposition(await deps.samplesOfAll())
+          return { status: 200, headers: { 'Content-Type': CONTENT_TYPE }, content }
         },
       }),
     ],

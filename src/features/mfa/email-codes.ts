@@ -1,14 +1,14 @@
 import { AppError, unauthorized } from '../../core/errors.ts'
 import type { Tx } from '../../db/db.ts'
+import type { IdentityDeps } from '../../identity/deps.ts'
 import { tooManyFailures } from '../../identity/errors.ts'
-import type { QueueMail } from '../../identity/mail-links.ts'
 import type { CodeChannel } from './sent-codes.ts'
 import * as q from './sql.ts'
 
 const SECONDS = 600
 const MAX_MAILS = 3
 
-export function emailChannel(deps: { queueMail: QueueMail; wakeMail: () => void }): CodeChannel {
+export function emailChannel(deps: Pick<IdentityDeps, 'queueMail' | 'wakeMail'>): CodeChannel {
   const expired = () => new AppError('code_expired', 'email MFA code expired')
   return {
     method: 'email',

@@ -2,14 +2,12 @@ import { normalisePhone } from '../../core/contact/phone.ts'
 import { pendingOf, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { SecretBox } from '../../core/secret-box.ts'
-import type { Db } from '../../db/db.ts'
-import type { Sql } from '../../db/sql.ts'
 import { json, type Route, route } from '../../http/route.ts'
-import type { QueueMail } from '../../identity/mail-links.ts'
+import type { IdentityDeps } from '../../identity/deps.ts'
 import { message, signedIn } from '../../identity/responses.ts'
 import { enrollerOf } from '../../identity/second-factor.ts'
-import { deviceOf, type StartSession } from '../../identity/session.ts'
-import { type AuthSettings, requireSetting } from '../../identity/settings.ts'
+import { deviceOf } from '../../identity/session.ts'
+import { requireSetting } from '../../identity/settings.ts'
 import type { SmsCodeConfig } from '../../identity/sms-code.ts'
 import { createBackupCodeKey } from './backup-code-key.ts'
 import { backupCodeRoutes, createBackupCodes } from './backup-codes.ts'
@@ -22,20 +20,14 @@ import { smsChannel } from './sms-codes.ts'
 import { createTotp, type Totp } from './totp.ts'
 import { createVerification, type Verification } from './verification.ts'
 
-export type MfaDeps = {
-  db: Db
+type Needed = 'db' | 'settings' | 'appName' | 'startSession' | 'queueMail' | 'wakeMail' | 'queueSms' | 'wakeSms'
+
+export type MfaDeps = Pick<IdentityDeps, Needed> & {
   config: SmsCodeConfig
-  settings: () => AuthSettings
-  appName: string
   /** Key for the HMACs of short-lived codes. */
   codeKey: Buffer
   /** For secrets at rest. */
   box: SecretBox
-  startSession: StartSession
-  queueMail: QueueMail
-  wakeMail: () => void
-  queueSms: (to: string, body: string) => Sql
-  wakeSms: () => void
 }
 
 /** Authenticator apps show codes in groups, so spaces are removed. */

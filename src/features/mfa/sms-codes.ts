@@ -1,16 +1,12 @@
 import { unauthorized } from '../../core/errors.ts'
-import type { Sql } from '../../db/sql.ts'
+import type { IdentityDeps } from '../../identity/deps.ts'
 import { codeMessage, type SmsCodeConfig } from '../../identity/sms-code.ts'
 import { challengeNotFound } from './challenges.ts'
 import type { CodeChannel } from './sent-codes.ts'
 
-export function smsChannel(deps: {
-  config: SmsCodeConfig
-  appName: string
-  queueSms: (to: string, body: string) => Sql
-  wakeSms: () => void
-}): CodeChannel {
-  const { config, appName } = deps
+type Deps = Pick<IdentityDeps, 'appName' | 'queueSms' | 'wakeSms'> & { config: SmsCodeConfig }
+
+export function smsChannel({ config, appName, queueSms, wakeSms }: Deps): CodeChannel {
   const wrong = () => unauthorized('invalid or expired code', 'invalid_code')
   return {
     method: 'sms',
@@ -18,8 +14,8 @@ export function smsChannel(deps: {
     seconds: config.sms_code_expiry,
     maxWrong: config.sms_max_attempts,
     fixedCode: (to) => config.sms_test_phone_numbers[to],
-    message: (to, code) => deps.queueSms(to, codeMessage(appName, code)),
-    wake: deps.wakeSms,
+    message: (to, code) => queueSms(to, codeMessage(appName, code)),
+    wake: wakeSms,
     // The sending routes have a rate limit, and SMS has a daily limit.
     spendMessage: async () => {},
     failures: { wrong, expiredEnrolment: wrong, expiredChallenge: challengeNotFound },

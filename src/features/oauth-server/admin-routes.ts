@@ -20,35 +20,32 @@ const client = t.object({
   lastTokenIssuedAt: t.nullable(t.time()),
 })
 
-const input = t.object({
-  name: t.string(),
+const change = {
   redirectUris: t.optional(t.array(t.string())),
   scopes: t.optional(t.array(t.string({ description: 'readonly, readwrite or *' }))),
-})
+}
 const newClient = t.object({
   name: t.string(),
   appId: t.uuid({ refusal: 'invalid appId format' }),
   clientType: t.optional(t.string({ description: 'confidential (default) or public' })),
-  redirectUris: t.optional(t.array(t.string())),
-  scopes: t.optional(t.array(t.string({ description: 'readonly, readwrite or *' }))),
+  ...change,
 })
-const clientId = t.string({ description: '`svc_cid_…`' })
 
 export function clientRoutes(clients: Clients, requires: () => void): Route[] {
+  const admin = { auth: 'admin', requires } as const
+  const one = { ...admin, params: { clientId: t.string({ description: '`svc_cid_…`' }) } }
   return [
     route('GET /api/admin/oauth/clients', {
       summary: 'OAuth clients, newest first',
-      auth: 'admin',
-      requires,
+      ...admin,
       query: pageQuery,
       answers: { 200: t.pageOf(client) },
       handle: async ({ query }) => jsonText(200, await clients.page(parsePage(query))),
     }),
     route('POST /api/admin/oauth/clients', {
       summary: 'Register an OAuth client; its secret is shown once',
-      auth: 'admin',
+      ...admin,
       audit: 'oauth_client.create',
-      requires,
       body: newClient,
       answers: { 201: t.object({ clientSecret: t.optional(t.string()), client }) },
       handle: async (call) => {
@@ -58,19 +55,15 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
     }),
     route('GET /api/admin/oauth/clients/{clientId}', {
       summary: 'An OAuth client',
-      auth: 'admin',
-      requires,
-      params: { clientId },
+      ...one,
       answers: { 200: client },
       handle: async ({ params }) => jsonText(200, await clients.one(params.clientId)),
     }),
     route('PUT /api/admin/oauth/clients/{clientId}', {
       summary: 'Change name, redirect URIs and scopes',
-      auth: 'admin',
+      ...one,
       audit: 'oauth_client.update',
-      requires,
-      params: { clientId },
-      body: input,
+      body: t.object({ name: t.string(), ...change }),
       answers: { 200: client },
       handle: async (call) => {
         const { name, redirectUris = [], scopes = [] } = call.body
@@ -79,20 +72,16 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
     }),
     route('DELETE /api/admin/oauth/clients/{clientId}', {
       summary: 'Revoke a client; its tokens end everywhere',
-      auth: 'admin',
+      ...one,
       audit: 'oauth_client.revoke',
-      requires,
-      params: { clientId },
       answers: { 204: null },
       handle: (call) => noContentAfter(clients.revoke(call.params.clientId, call)),
     }),
     route('POST /api/admin/oauth/clients/{clientId}/rotate-secret', {
       summary: 'Replace the secret; the old one is refused at once',
-      auth: 'admin',
+      ...one,
       audit: 'oauth_client.rotate_secret',
-      requires,
       bodyKind: 'none',
-      params: { clientId },
       answers: { 200: t.object({ clientSecret: t.string() }) },
       handle: async (call) => json(200, { clientSecret: await clients.rotateSecret(call.params.clientId, call) }),
     }),

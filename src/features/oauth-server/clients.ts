@@ -1,5 +1,5 @@
 import type { AuditSource } from '../../core/audit-entry.ts'
-import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { AppError, badRequest, found } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { randomHex, sha256 } from '../../core/secret.ts'
 import { changeAudited } from '../../db/audit.ts'
@@ -96,16 +96,14 @@ export class Clients {
   }
 }
 
-const requireClient = (text: string | null): string => {
-  if (text === null) throw notFound('oauth client not found', 'oauth_client_not_found')
-  return text
-}
+const requireClient = <T>(client: T | null | undefined): T =>
+  found(client, 'oauth client not found', 'oauth_client_not_found')
 
 const clientIn = async (tx: Tx, clientId: string): Promise<string> => requireClient(await tx.fly(q.oneClient(clientId)))
 
 async function livingIn(tx: Tx, clientId: string): Promise<q.Client> {
-  const [client] = await tx.rows<q.Client>(q.clientNamed(clientId))
-  if (!client) throw notFound('oauth client not found', 'oauth_client_not_found')
+  const [row] = await tx.rows<q.Client>(q.clientNamed(clientId))
+  const client = requireClient(row)
   if (client.revokedAt) throw badRequest('oauth client has been revoked')
   return client
 }

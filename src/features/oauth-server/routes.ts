@@ -3,7 +3,7 @@ import { type Identity, SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Db } from '../../db/db.ts'
 import type { Feature } from '../../http/feature.ts'
-import { type Call, json, type Reply, type Route, route } from '../../http/route.ts'
+import { type Call, json, type Reply, type Route, requireEnabled, route } from '../../http/route.ts'
 import { clientRoutes } from './admin-routes.ts'
 import { type AuthorizationRequest, type FormFields, requestOfBody, requestOfQuery } from './authorization-request.ts'
 import { runChecks } from './authorize-checks.ts'
@@ -54,14 +54,24 @@ const parameters = {
   code_challenge: t.string(),
   code_challenge_method: t.string({ description: '`S256`' }),
 }
+const credentials = { client_id: t.optional(t.string()), client_secret: t.optional(t.string()) }
 const NO_STORE = { 'Cache-Control': 'no-store', Pragma: 'no-cache' }
 
 export function createOAuthServer(deps: OAuthServerDeps): Feature {
   const { db, grants } = deps
   const clients = new Clients(db)
-  const requires = (): void => {
-    if (!deps.enabled) throw notFound('OAuth provider mode is not enabled', 'feature_disabled')
-  }
+  const requires = requireEnabled(deps.enabled, () =>
+    notFound('OAuth provider mode is not enabled', 'feature_disabled'),
+  )
+  /** Clients send forms, with credentials in them or in the header. */
+  const clientForm = {
+    auth: 'none',
+    bodyKind: 'form',
+    anyOrigin: true,
+    requires,
+    errorBody: tokenErrorBody,
+    wrongType: () => refuse('invalid_request', 'the body must be application/x-www-form-urlencoded'),
+  } as const
 
   async function clientOf(clientId: string | undefined): Promise<Client> {
     const [client] = clientId ? await db.rows<Client>(SYSTEM, clientNamed(clientId)) : []
@@ -138,10 +148,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
 
     route('POST /api/auth/token', {
       summary: 'Exchange a code, client credentials or a refresh token for tokens',
-      auth: 'none',
-      bodyKind: 'form',
-      anyOrigin: true,
-      requires,
+      ...clientForm,
       accepts: t.object({
         grant_type: t.oneOf(['authorization_code', 'client_credentials', 'refresh_token']),
         code: t.optional(t.string()),
@@ -150,11 +157,8 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
         refresh_token: t.optional(t.string()),
         scope: t.optional(t.string()),
         allowed_tables: t.optional(t.string()),
-        client_id: t.optional(t.string()),
-        client_secret: t.optional(t.string()),
+        ...credentials,
       }),
-      errorBody: tokenErrorBody,
-      wrongType: () => refuse('invalid_request', 'the body must be application/x-www-form-urlencoded'),
       answers: { 200: tokens },
       handle: async (call) => {
         refuseRepeated(call)
@@ -167,18 +171,8 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
 
     route('POST /api/auth/revoke', {
       summary: 'End a token, or with a refresh token its whole grant',
-      auth: 'none',
-      bodyKind: 'form',
-      anyOrigin: true,
-      requires,
-      accepts: t.object({
-        token: t.string(),
-        token_type_hint: t.optional(t.string()),
-        client_id: t.optional(t.string()),
-        client_secret: t.optional(t.string()),
-      }),
-      errorBody: tokenErrorBody,
-      wrongType: () => refuse('invalid_request', 'the body must be application/x-www-form-urlencoded'),
+      ...clientForm,
+      accepts: t.object({ token: t.string(), token_type_hint: t.optional(t.string()), ...credentials }),
       answers: { 200: null },
       handle: async (call) => {
         refuseRepeated(call)
@@ -203,9 +197,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
     ...clientRoutes(clients, requires),
   ]
 
-  return {
-    routes,
-  }
+  return { routes }
 }
 
 function exchange(grants: Grants, grantType: string, client: Client, form: FormFields) {

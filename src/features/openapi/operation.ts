@@ -105,13 +105,16 @@ function response(answer: ResponseBody, typed: typeof asIs): object {
 export const jsonContent = (type: t.JsonSchema): object => ({ 'application/json': { schema: plain(type) } })
 
 /** Without our own extensions of JSON Schema. */
-function plain({ refusal: _, properties, items, anyOf, ...rest }: t.JsonSchema): t.JsonSchema {
+const plain = ({ refusal: _, ...type }: t.JsonSchema): t.JsonSchema => withInner(type, plain)
+
+export function withInner(type: t.JsonSchema, replaced: (inner: t.JsonSchema) => t.JsonSchema): t.JsonSchema {
+  const { properties, items, anyOf } = type
   return {
-    ...rest,
+    ...type,
     ...(properties && {
-      properties: Object.fromEntries(Object.entries(properties).map(([name, inner]) => [name, plain(inner)])),
+      properties: Object.fromEntries(Object.entries(properties).map(([name, inner]) => [name, replaced(inner)])),
     }),
-    ...(items && { items: plain(items) }),
-    ...(anyOf && { anyOf: anyOf.map(plain) }),
+    ...(items && { items: replaced(items) }),
+    ...(anyOf && { anyOf: anyOf.map(replaced) }),
   }
 }

@@ -8,7 +8,7 @@ import { textColumns } from '../../db/search/search-text.ts'
 import { holdsVectors } from '../../db/search/vectors.ts'
 import type { Route } from '../../http/route.ts'
 import { type ComponentNames, ref } from './component-names.ts'
-import { type ApiOperation, failures, requestBody, responsesOf } from './operation.ts'
+import { type ApiOperation, failures, requestBody, responsesOf, withInner } from './operation.ts'
 import { columnType } from './value-type.ts'
 
 /** The OpenAPI entries of a table for one role. */
@@ -144,13 +144,5 @@ function isUseful(parameter: string, { table, role }: TableContext): boolean {
 /** Replaces `t.row` of the general routes by the row of the table. */
 function withRow(type: t.JsonSchema, row: t.JsonSchema): t.JsonSchema {
   if (type.additionalProperties === t.row.additionalProperties && !type.properties) return row
-  const { properties, items, anyOf } = type
-  return {
-    ...type,
-    ...(properties && {
-      properties: Object.fromEntries(Object.entries(properties).map(([name, inner]) => [name, withRow(inner, row)])),
-    }),
-    ...(items && { items: withRow(items, row) }),
-    ...(anyOf && { anyOf: anyOf.map((each) => withRow(each, row)) }),
-  }
+  return withInner(type, (inner) => withRow(inner, row))
 }

@@ -1,11 +1,11 @@
 import type { Sql } from '../../db/sql.ts'
-import type { QueueMail } from '../../identity/mail-links.ts'
+import type { IdentityDeps } from '../../identity/deps.ts'
 
 /** Statements that queue a mail to the account's owner about a change of a passkey, in its transaction. */
 export type PasskeyNotice = (email: string, displayName: string, whatHappened: string) => Sql[]
 
 export const passkeyNotice =
-  (deps: { queueMail: QueueMail; appName: string }): PasskeyNotice =>
+  (deps: Pick<IdentityDeps, 'queueMail' | 'appName'>): PasskeyNotice =>
   (email, displayName, whatHappened) => {
     // An account that signed up by phone has no address.
     if (email === '') return []

@@ -1,9 +1,7 @@
-import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Route } from '../../http/route.ts'
-import type { QueueMail } from '../../identity/mail-links.ts'
-import type { StartSession } from '../../identity/session.ts'
-import { type AuthSettings, requireSetting } from '../../identity/settings.ts'
+import type { IdentityDeps } from '../../identity/deps.ts'
+import { requireSetting } from '../../identity/settings.ts'
 import { createCredentials } from './credentials.ts'
 import { createPasskeyFactor, type PasskeyVerification } from './factor.ts'
 import { factorRoutes } from './factor-routes.ts'
@@ -12,20 +10,15 @@ import { createPasskeySignIn } from './sign-in.ts'
 import { signInRoutes } from './sign-in-routes.ts'
 import { relyingPartyOf } from './webauthn/relying-party.ts'
 
-export type PasskeyDeps = {
-  db: Db
+type Needed = 'db' | 'settings' | 'appName' | 'publicBaseUrl' | 'startSession' | 'queueMail' | 'wakeMail'
+
+export type PasskeyDeps = Pick<IdentityDeps, Needed> & {
   config: { webauthn_origins: readonly string[] }
-  settings: () => AuthSettings
-  appName: string
-  publicBaseUrl: () => string
   decoyKey: Buffer
-  startSession: StartSession
   verification: PasskeyVerification
   endOtherSessions: (userId: string, keep: string) => Sql
   /** Drops the sessions from this process's cache at once. */
   onSessionsEnded: (ids: readonly string[]) => void
-  queueMail: QueueMail
-  wakeMail: () => void
 }
 
 /** Passkeys, for sign-in and as a second factor. */

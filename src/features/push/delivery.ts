@@ -27,13 +27,7 @@ type ToSend = {
  * The job type `push_delivery`. A stopping server lets it finish, and a sent delivery is never sent again, to avoid
  * duplicate notifications.
  */
-export function deliveryJob({
-  db,
-  providers,
-}: {
-  db: Db
-  providers: Record<PushProviderName, PushProvider>
-}): JobHandler {
+export function deliveryJob(db: Db, providers: Record<PushProviderName, PushProvider>): JobHandler {
   const deliver = async ({ payload, log }: JobRun): Promise<void> => {
     const id = payload['delivery_id']
     if (typeof id !== 'string' || !isUuid(id)) throw new GiveUp('delivery_id is required')

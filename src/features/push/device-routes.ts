@@ -34,6 +34,7 @@ const deviceFields = {
   token: t.string({ maxLength: MAX_TOKEN }),
   device_name: t.optional(t.string({ maxLength: MAX_NAME })),
 }
+const newDevice = t.object({ app_id: t.uuid(), ...deviceFields })
 const params = { id: t.id('device') }
 const devices = t.object({ items: t.array(device) })
 
@@ -53,6 +54,8 @@ export function uuidIn(query: Readonly<Record<string, string>>, name: string): s
 }
 
 export function deviceRoutes({ db, requires }: { db: Db; requires: () => void }): Route[] {
+  const admin = { auth: 'admin', requires } as const
+  const user = { auth: 'user', requires } as const
   const registered = (text: string | null) => requireOwners<{ device: { id: string } }>(text).device
   const revoked = (count: number) => {
     if (count === 0) throw notFound('device token not found', 'device_not_found')
@@ -61,8 +64,7 @@ export function deviceRoutes({ db, requires }: { db: Db; requires: () => void })
   return [
     route('GET /api/admin/push/devices', {
       summary: 'Devices, newest first',
-      auth: 'admin',
-      requires,
+      ...admin,
       query: {
         app_id: t.string(),
         user_id: t.string(),
@@ -76,16 +78,15 @@ export function deviceRoutes({ db, requires }: { db: Db; requires: () => void })
           appId: uuidIn(query, 'app_id'),
           userId: uuidIn(query, 'user_id'),
           includeInactive: query['include_inactive'] === 'true',
-          ...limitOf({ limit: query['limit'], offset: query['offset'] }, PAGE),
+          ...limitOf(query, PAGE),
         }
         return jsonText(200, (await db.fly(SYSTEM, listDevices(filter))) ?? '')
       },
     }),
     route('POST /api/admin/push/devices', {
       summary: 'Register a device of a user',
-      auth: 'admin',
+      ...admin,
       audit: 'push_device.create',
-      requires,
       body: t.object({ app_id: t.uuid(), user_id: t.uuid(), ...deviceFields }),
       answers: { 201: device },
       handle: async (call) => {
@@ -100,26 +101,23 @@ export function deviceRoutes({ db, requires }: { db: Db; requires: () => void })
     }),
     route('DELETE /api/admin/push/devices/{id}', {
       summary: 'Send to it no more',
-      auth: 'admin',
+      ...admin,
       audit: 'push_device.delete',
-      requires,
       params,
       answers: { 204: null },
       handle: async (call) => revoked(await db.run(SYSTEM, audited(call.audit(), revokeDevice(call.params.id)))),
     }),
     route('POST /api/push/devices', {
       summary: "Register one of the caller's devices",
-      auth: 'user',
-      requires,
-      body: t.object({ app_id: t.uuid(), ...deviceFields }),
+      ...user,
+      body: newDevice,
       answers: { 201: device },
       handle: async (call) =>
         json(201, registered(await db.fly(SYSTEM, registerDevice(deviceOf(call.body, callerOf(call)))))),
     }),
     route('GET /api/push/devices', {
       summary: "The caller's active devices of an app",
-      auth: 'user',
-      requires,
+      ...user,
       query: { app_id: t.string() },
       answers: { 200: devices },
       handle: async (call) => {
@@ -131,8 +129,7 @@ export function deviceRoutes({ db, requires }: { db: Db; requires: () => void })
     }),
     route('DELETE /api/push/devices/{id}', {
       summary: "Send to one of the caller's devices no more",
-      auth: 'user',
-      requires,
+      ...user,
       params,
       answers: { 204: null },
       handle: async (call) => revoked(await db.run(SYSTEM, revokeDevice(call.params.id, callerOf(call)))),
@@ -140,27 +137,13 @@ export function deviceRoutes({ db, requires }: { db: Db; requires: () => void })
   ]
 }
 
-type DeviceBody = {
-  app_id: string
-  provider?: string
-  platform?: string
-  token: string
-  device_name?: string
-}
-
-function deviceOf(body: DeviceBody, userId: string): PushDevice {
+function deviceOf(body: t.TypeOf<typeof newDevice>, userId: string): PushDevice {
   const provider = PROVIDERS.find((one) => one === body.provider)
   if (!provider) throw badRequest('provider must be fcm or apns')
   const platform = PLATFORMS.find((one) => one === body.platform)
   if (!platform) throw badRequest('platform must be android or ios')
-  return {
-    appId: body.app_id,
-    userId,
-    provider,
-    platform,
-    token: body.token,
-    deviceName: body.device_name || undefined,
-  }
+  const { app_id: appId, token, device_name: deviceName } = body
+  return { appId, userId, provider, platform, token, deviceName: deviceName || undefined }
 }
 
 /** The guard let only users through. */

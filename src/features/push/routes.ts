@@ -1,4 +1,4 @@
-import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { AppError, badRequest, found } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { JobHandler } from '../../core/job.ts'
 import * as t from '../../core/json-type.ts'
@@ -11,7 +11,7 @@ import type { Sql } from '../../db/sql.ts'
 import { sweep } from '../../db/sweep.ts'
 import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
-import { json, jsonText, type Route, route } from '../../http/route.ts'
+import { json, jsonText, type Route, requireEnabled, route } from '../../http/route.ts'
 import { Apns } from './apns.ts'
 import { apnsCredentials, fcmCredentials } from './credentials.ts'
 import { deliveryJob } from './delivery.ts'
@@ -93,14 +93,14 @@ const message = {
 
 export function createPush(deps: Deps): Feature {
   const { db, observe, config, retentionSeconds, isUnderWay } = deps
-  const requires = (): void => {
-    if (!config.enabled) throw new AppError('service_disabled', 'push notifications are not enabled')
-  }
-  const routes = [...deviceRoutes({ db, requires }), ...sendRoutes(deps, requires), ...deliveryRoutes(db, requires)]
+  const disabled = (): AppError => new AppError('service_disabled', 'push notifications are not enabled')
+  const requires = requireEnabled(config.enabled, disabled)
+  const admin: AdminOnly = { auth: 'admin', requires }
+  const routes = [...deviceRoutes({ db, requires }), ...sendRoutes(deps, admin), ...deliveryRoutes(db, admin)]
   if (!config.enabled) return { routes }
   const providers = providersOf(deps)
   let sweeping: Loop | undefined
-  const jobs: Record<string, JobHandler> = { [JOB]: deliveryJob({ db, providers }) }
+  const jobs: Record<string, JobHandler> = { [JOB]: deliveryJob(db, providers) }
   return {
     routes,
     jobs,
@@ -124,26 +124,22 @@ function providersOf({
 }: Deps): Record<PushProviderName, PushProvider> {
   const fcm = fcmCredentials(config.fcm.credentials_file)
   const apns = apnsCredentials(config.apns)
+  const endpoint = config.apns.endpoint || APPLE[config.apns.environment]
   return {
     fcm: fcm ? new Fcm({ credentials: fcm, outgoing, endpoint: config.fcm.endpoint, timeoutMs }) : logProvider(observe),
-    apns: apns
-      ? new Apns({
-          credentials: apns,
-          endpoint: config.apns.endpoint || APPLE[config.apns.environment],
-          timeoutMs,
-        })
-      : logProvider(observe),
+    apns: apns ? new Apns({ credentials: apns, endpoint, timeoutMs }) : logProvider(observe),
   }
 }
 
-function sendRoutes({ db, queueJobs, wakeJobs }: Deps, requires: () => void): Route[] {
+type AdminOnly = { auth: 'admin'; requires: () => void }
+
+function sendRoutes({ db, queueJobs, wakeJobs }: Deps, admin: AdminOnly): Route[] {
   const queueEach: QueueEach = (rows) => queueJobs(JOB, rows, MAX_ATTEMPTS)
   return [
     route('POST /api/admin/push/send', {
       summary: 'Send to every active device of a user',
-      auth: 'admin',
+      ...admin,
       audit: 'push.send',
-      requires,
       body: t.object({ app_id: t.uuid(), user_id: t.uuid(), ...message }),
       answers: { 200: t.object({ deliveries: t.array(delivery) }) },
       handle: async (call) => {
@@ -160,9 +156,8 @@ function sendRoutes({ db, queueJobs, wakeJobs }: Deps, requires: () => void): Ro
     }),
     route('POST /api/admin/push/send-to-token', {
       summary: 'Send to one device',
-      auth: 'admin',
+      ...admin,
       audit: 'push.send',
-      requires,
       body: t.object({ token_id: t.uuid(), ...message }),
       answers: { 200: delivery },
       handle: async (call) => {
@@ -170,11 +165,7 @@ function sendRoutes({ db, queueJobs, wakeJobs }: Deps, requires: () => void): Ro
         const sending = sendToDevice(target, messageOf(call.body), queueEach)
         const sent = await changeAudited(
           db,
-          async (tx) => {
-            const text = await tx.fly(sending)
-            if (text === null) throw notFound('device token not found', 'device_not_found')
-            return text
-          },
+          async (tx) => found(await tx.fly(sending), 'device token not found', 'device_not_found'),
           () => call.audit({ target }),
         )
         wakeJobs()
@@ -184,15 +175,7 @@ function sendRoutes({ db, queueJobs, wakeJobs }: Deps, requires: () => void): Ro
   ]
 }
 
-function messageOf({
-  title,
-  body,
-  data,
-}: {
-  title: string
-  body: string
-  data?: Record<string, unknown>
-}): PushContent {
+function messageOf({ title, body, data }: t.ObjectOf<typeof message>): PushContent {
   const values = Object.entries(data ?? {})
   if (values.some(([, value]) => typeof value !== 'string')) throw badRequest('data values must be strings')
   // APNs reserves the key `aps` for its own part of a message.
@@ -204,33 +187,30 @@ function messageOf({
   return { title, body, data: texts }
 }
 
-function deliveryRoutes(db: Db, requires: () => void): Route[] {
+function deliveryRoutes(db: Db, admin: AdminOnly): Route[] {
   return [
     route('GET /api/admin/push/deliveries', {
       summary: 'Deliveries, newest first',
-      auth: 'admin',
-      requires,
+      ...admin,
       query: { app_id: t.string(), user_id: t.string(), status: t.string(), limit: t.string(), offset: t.string() },
       answers: { 200: t.object({ items: t.array(delivery) }) },
       handle: async ({ query }) => {
         const name = query['status']?.toLowerCase()
         const status = STATUSES.find((one) => one === name)
         if (name && !status) throw badRequest('invalid status filter')
-        const page = limitOf({ limit: query['limit'], offset: query['offset'] }, { limit: 50, maxLimit: 500 })
+        const page = limitOf(query, { limit: 50, maxLimit: 500 })
         const filter = { appId: uuidIn(query, 'app_id'), userId: uuidIn(query, 'user_id'), status, ...page }
         return jsonText(200, (await db.fly(SYSTEM, listDeliveries(filter))) ?? '')
       },
     }),
     route('GET /api/admin/push/deliveries/{id}', {
       summary: 'One delivery',
-      auth: 'admin',
-      requires,
+      ...admin,
       params: { id: t.id('delivery') },
       answers: { 200: delivery },
       handle: async ({ params }) => {
-        const one = await db.fly(SYSTEM, onePushDelivery(params.id))
-        if (one === null) throw notFound('delivery not found', 'delivery_not_found')
-        return jsonText(200, one)
+        const text = await db.fly(SYSTEM, onePushDelivery(params.id))
+        return jsonText(200, found(text, 'delivery not found', 'delivery_not_found'))
       },
     }),
   ]

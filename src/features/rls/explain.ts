@@ -1,4 +1,4 @@
-import { badRequest, notFound } from '../../core/errors.ts'
+import { badRequest, found } from '../../core/errors.ts'
 import { ANONYMOUS, databaseSession, type Identity, SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { databaseMessage } from '../../db/pg-errors.ts'
@@ -29,8 +29,7 @@ const TIMEOUT_MS = 5_000
 export function createExplain({ db, schema: cache }: { db: Db; schema: SchemaCache }) {
   return async (admin: Identity, request: ExplainRequest) => {
     const schema = await cache.refreshIfStale()
-    const table = findTable(schema, request.table)
-    if (!table) throw notFound('table not found', 'table_not_found')
+    const table = found(findTable(schema, request.table), 'table not found', 'table_not_found')
     const who = await identityOf(db, request)
     const { role } = databaseSession(who)
     const { rls, policies } = JSON.parse((await db.fly(SYSTEM, q.policiesFor(table, role))) ?? '{}') as q.RowSecurity
@@ -95,8 +94,8 @@ async function imagesFor(
     await requireRow(db, admin, schema, table, given)
     return { using: given, check: given }
   }
-  const now = await stored(db, admin, schema, table, keyParts(table, id))
-  if (now === null) throw notFound('record not found', 'record_not_found')
+  const image = await stored(db, admin, schema, table, keyParts(table, id))
+  const now = found(image, 'record not found', 'record_not_found')
   const next = given === undefined ? now : await db.fly(SYSTEM, sql`select (${now}::jsonb || ${given}::jsonb)::text`)
   if (given !== undefined) await requireRow(db, admin, schema, table, next ?? now)
   return { using: now, check: next ?? now }

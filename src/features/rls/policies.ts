@@ -1,5 +1,5 @@
 import type { AuditEntry, AuditSource } from '../../core/audit-entry.ts'
-import { badRequest, notFound } from '../../core/errors.ts'
+import { badRequest, found } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { auditStatement } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
@@ -46,8 +46,8 @@ export function createPolicies(deps: {
   }
 
   async function bare(name: string): Promise<TableName> {
-    const [found] = await db.rows<{ schema: string }>(SYSTEM, q.schemaOf(schemas, name))
-    return { schema: found?.schema ?? schemas[0] ?? 'public', name }
+    const [row] = await db.rows<{ schema: string }>(SYSTEM, q.schemaOf(schemas, name))
+    return { schema: row?.schema ?? schemas[0] ?? 'public', name }
   }
 
   async function exposedTable(text: string): Promise<TableName> {
@@ -87,8 +87,7 @@ export function createPolicies(deps: {
     async status(text: string): Promise<string> {
       const { schema, name } = await tableNamed(text)
       const status = isExposed(schema) ? await db.fly(SYSTEM, q.rlsStatus(schema, name)) : null
-      if (status === null) throw notFound('table not found', 'table_not_found')
-      return status
+      return found(status, 'table not found', 'table_not_found')
     },
 
     async create(input: PolicyInput, act: AuditSource): Promise<void> {
@@ -116,9 +115,9 @@ export function createPolicies(deps: {
       await change('drop policy', q.dropPolicy(new Ident(schema, name), policy), act.audit())
     },
 
-    async switch(text: string, on: boolean, act: AuditSource): Promise<void> {
+    async switch(text: string, action: 'enable' | 'disable', act: AuditSource): Promise<void> {
       const { schema, name } = await exposedTable(text)
-      await change(`${on ? 'enable' : 'disable'} RLS`, q.switchRls(new Ident(schema, name), on), act.audit())
+      await change(`${action} RLS`, q.switchRls(new Ident(schema, name), action === 'enable'), act.audit())
     },
   }
 }

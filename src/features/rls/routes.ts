@@ -3,7 +3,7 @@ import * as t from '../../core/json-type.ts'
 import type { Db } from '../../db/db.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Feature } from '../../http/feature.ts'
-import { json, jsonText, noContent, route } from '../../http/route.ts'
+import { json, jsonText, noContentAfter, type Route, route } from '../../http/route.ts'
 import { createExplain } from './explain.ts'
 import { createPolicies } from './policies.ts'
 
@@ -71,6 +71,19 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
   const policies = createPolicies({ db, schemas, changed: async () => void (await schema.reload()) })
   const explain = createExplain({ db, schema })
 
+  const switchTo = (action: 'enable' | 'disable'): Route =>
+    route(`POST /api/admin/rls/{table}/${action}`, {
+      summary: `Switch row-level security ${action === 'enable' ? 'on' : 'off'}`,
+      auth: 'admin',
+      audit: `rls.${action}`,
+      bodyKind: 'none',
+      answers: { 200: message },
+      handle: async (call) => {
+        await policies.switch(call.params.table, action, call)
+        return json(200, { message: `RLS ${action}d on ${call.params.table}` })
+      },
+    })
+
   const routes = [
     route('GET /api/admin/rls', {
       summary: 'All policies of the exposed tables',
@@ -118,37 +131,14 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
       answers: { 200: t.object({ rlsEnabled: t.boolean(), forceRls: t.boolean() }) },
       handle: async ({ params }) => jsonText(200, await policies.status(params.table)),
     }),
-    route('POST /api/admin/rls/{table}/enable', {
-      summary: 'Switch row-level security on',
-      auth: 'admin',
-      audit: 'rls.enable',
-      bodyKind: 'none',
-      answers: { 200: message },
-      handle: async (call) => {
-        await policies.switch(call.params.table, true, call)
-        return json(200, { message: `RLS enabled on ${call.params.table}` })
-      },
-    }),
-    route('POST /api/admin/rls/{table}/disable', {
-      summary: 'Switch row-level security off',
-      auth: 'admin',
-      audit: 'rls.disable',
-      bodyKind: 'none',
-      answers: { 200: message },
-      handle: async (call) => {
-        await policies.switch(call.params.table, false, call)
-        return json(200, { message: `RLS disabled on ${call.params.table}` })
-      },
-    }),
+    switchTo('enable'),
+    switchTo('disable'),
     route('DELETE /api/admin/rls/{table}/{policy}', {
       summary: 'Drop a policy',
       auth: 'admin',
       audit: 'rls_policy.delete',
       answers: { 204: null },
-      handle: async (call) => {
-        await policies.drop(call.params.table, call.params.policy, call)
-        return noContent
-      },
+      handle: (call) => noContentAfter(policies.drop(call.params.table, call.params.policy, call)),
     }),
   ]
   return { routes }

@@ -3,7 +3,7 @@ import type { Db } from '../../db/db.ts'
 import type { Pool } from '../../db/pool/pool.ts'
 import { ConcurrentIndexes } from '../../db/setup/concurrent-index.ts'
 import type { Feature } from '../../http/feature.ts'
-import { json, jsonText, noContent, route } from '../../http/route.ts'
+import { json, jsonText, noContentAfter, route } from '../../http/route.ts'
 import { createTextIndexes, type IndexesDeps, TEXT_INDEX_METHODS } from './indexes.ts'
 
 const index = t.object({
@@ -52,10 +52,7 @@ export function createSearch(deps: Deps): Feature {
       audit: 'search_index.delete',
       params: { name: t.string() },
       answers: { 204: null },
-      handle: async (call) => {
-        await indexes.drop(call.params.name, call)
-        return noContent
-      },
+      handle: (call) => noContentAfter(indexes.drop(call.params.name, call)),
     }),
   ]
   return { routes, stop: () => concurrent.stop() }

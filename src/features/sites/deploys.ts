@@ -1,5 +1,5 @@
 import type { AuditSource } from '../../core/audit-entry.ts'
-import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { AppError, badRequest, found, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { audited, changeAudited, MADE_RECORD } from '../../db/audit.ts'
 import type { Db, Tx } from '../../db/db.ts'
@@ -41,16 +41,14 @@ export class Deploys {
   }
 
   async page(siteId: string, page: Page): Promise<string> {
-    const [found] = await this.#deps.db.rows<{ exists: boolean; body: string }>(SYSTEM, deploysPage(siteId, page))
-    if (!found?.exists) throw notFound('site not found', 'site_not_found')
-    return found.body
+    const [row] = await this.#deps.db.rows<{ exists: boolean; body: string }>(SYSTEM, deploysPage(siteId, page))
+    return requireFound(row?.exists ? row.body : null, 'site')
   }
 
   async one(siteId: string, id: string): Promise<string> {
-    const [found] = await this.#deps.db.rows<{ exists: boolean; deploy: string | null }>(SYSTEM, oneDeploy(siteId, id))
-    if (!found?.exists) throw notFound('site not found', 'site_not_found')
-    if (found.deploy === null) throw notFound('deploy not found', 'deploy_not_found')
-    return found.deploy
+    const [row] = await this.#deps.db.rows<{ exists: boolean; deploy: string | null }>(SYSTEM, oneDeploy(siteId, id))
+    if (!row?.exists) throw notFound('site not found', 'site_not_found')
+    return requireFound(row.deploy, 'deploy')
   }
 
   async create(siteId: string, act: AuditSource): Promise<string> {
@@ -148,8 +146,8 @@ export class Deploys {
   }
 
   async #statusIn(tx: Tx, siteId: string, id: string): Promise<string> {
-    const [found] = await tx.rows<{ status: string }>(lockDeploy(siteId, id))
-    if (found) return found.status
+    const [locked] = await tx.rows<{ status: string }>(lockDeploy(siteId, id))
+    if (locked) return locked.status
     // Throws 404 for the site or for the deploy.
     await this.one(siteId, id)
     throw notFound('deploy not found', 'deploy_not_found')
@@ -158,7 +156,5 @@ export class Deploys {
 
 const closed = (): AppError => new AppError('wrong_state', 'deploy is not accepting file uploads')
 
-function requireFound(text: string | null, what: 'site' | 'deploy'): string {
-  if (text === null) throw notFound(`${what} not found`, `${what}_not_found`)
-  return text
-}
+const requireFound = (text: string | null, what: 'site' | 'deploy'): string =>
+  found(text, `${what} not found`, `${what}_not_found`)

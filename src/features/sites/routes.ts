@@ -1,4 +1,4 @@
-import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { AppError, badRequest, found, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { parsePage } from '../../core/page.ts'
@@ -54,8 +54,8 @@ const deploy = t.object({
 })
 const counts = { totalCount: t.integer(), page: t.integer(), perPage: t.integer() }
 const paging = { page: t.integer(), perPage: t.integer() }
-const ofSite = { siteId: t.id('site') }
-const ofDeploy = { siteId: t.id('site'), deployId: t.id('deploy') }
+const ofSite = { auth: 'admin', params: { siteId: t.id('site') } } as const
+const ofDeploy = { auth: 'admin', params: { siteId: t.id('site'), deployId: t.id('deploy') } } as const
 
 export type Sites = Feature & { hosted: HostedSites }
 
@@ -75,10 +75,7 @@ export function createSites(deps: Deps): Sites {
 }
 
 function siteRoutes(db: Db): Route[] {
-  const requireSite = (text: string | null): string => {
-    if (text === null) throw notFound('site not found', 'site_not_found')
-    return text
-  }
+  const requireSite = (text: string | null): string => found(text, 'site not found', 'site_not_found')
   return [
     route('GET /api/admin/sites', {
       summary: 'Sites, newest first',
@@ -98,9 +95,8 @@ function siteRoutes(db: Db): Route[] {
       }),
       answers: { 201: site },
       handle: async (call) => {
-        const { body } = call
-        const name = siteName(body.name ?? '')
-        const { slug = '', spaMode = false } = body
+        const { slug = '', spaMode = false } = call.body
+        const name = siteName(call.body.name ?? '')
         if (slug === '') throw badRequest('site slug is required')
         if (!isSlug(slug)) throw badRequest('invalid site slug')
         const made = await db.fly(SYSTEM, audited(call.audit(), addSite({ name, slug, spaMode }), MADE_RECORD))
@@ -110,16 +106,14 @@ function siteRoutes(db: Db): Route[] {
     }),
     route('GET /api/admin/sites/{siteId}', {
       summary: 'One site',
-      auth: 'admin',
-      params: ofSite,
+      ...ofSite,
       answers: { 200: site },
       handle: async ({ params }) => jsonText(200, requireSite(await db.fly(SYSTEM, oneSite(params.siteId)))),
     }),
     route('PUT /api/admin/sites/{siteId}', {
       summary: 'Rename a site, or switch its fallback for single-page apps',
-      auth: 'admin',
+      ...ofSite,
       audit: 'site.update',
-      params: ofSite,
       body: t.object({ name: t.optional(t.string()), spaMode: t.optional(t.boolean()) }),
       answers: { 200: site },
       handle: async (call) => {
@@ -131,9 +125,8 @@ function siteRoutes(db: Db): Route[] {
     }),
     route('DELETE /api/admin/sites/{siteId}', {
       summary: 'Delete a site with its deploys and files',
-      auth: 'admin',
+      ...ofSite,
       audit: 'site.delete',
-      params: ofSite,
       answers: { 204: null },
       handle: async (call) => {
         const deletion = audited(call.audit(), deleteSite(call.params.siteId))
@@ -156,42 +149,37 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
   return [
     route(`GET ${at}`, {
       summary: 'Deploys of a site, newest first',
-      auth: 'admin',
-      params: ofSite,
+      ...ofSite,
       query: paging,
       answers: { 200: t.object({ deploys: t.array(deploy), ...counts }) },
       handle: async ({ params, query }) => jsonText(200, await deploys.page(params.siteId, parsePage(query))),
     }),
     route(`POST ${at}`, {
       summary: 'Begin a deploy',
-      auth: 'admin',
+      ...ofSite,
       audit: 'deploy.create',
-      params: ofSite,
       bodyKind: 'none',
       answers: { 201: deploy },
       handle: async (call) => jsonText(201, await deploys.create(call.params.siteId, call)),
     }),
     route(`POST ${at}/rollback`, {
       summary: 'Make the previous live deploy live again',
-      auth: 'admin',
+      ...ofSite,
       audit: 'deploy.rollback',
-      params: ofSite,
       bodyKind: 'none',
       answers: { 200: deploy },
       handle: async (call) => jsonText(200, await deploys.rollback(call.params.siteId, call)),
     }),
     route(`GET ${at}/{deployId}`, {
       summary: 'One deploy',
-      auth: 'admin',
-      params: ofDeploy,
+      ...ofDeploy,
       answers: { 200: deploy },
       handle: async ({ params }) => jsonText(200, await deploys.one(params.siteId, params.deployId)),
     }),
     route(`POST ${at}/{deployId}/files`, {
       summary: 'Upload one file of a deploy; the same path again replaces it',
-      auth: 'admin',
+      ...ofDeploy,
       audit: 'deploy.upload',
-      params: ofDeploy,
       requires: deps.requiresStorage,
       bodyKind: 'raw',
       accepts: t.object({ file: t.string({ format: 'binary' }), name: t.optional(t.string()) }),
@@ -200,9 +188,8 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
     }),
     route(`POST ${at}/{deployId}/manifest`, {
       summary: 'Tell which files belong to a deploy; those the site has already are taken over, the missing ones named',
-      auth: 'admin',
+      ...ofDeploy,
       audit: 'deploy.manifest',
-      params: ofDeploy,
       requires: deps.requiresStorage,
       body: t.object({
         files: t.array(t.object({ path: t.string(), sha256: t.string() }), { maxItems: MAX_LISTED }),
@@ -215,18 +202,16 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
     }),
     route(`POST ${at}/{deployId}/promote`, {
       summary: 'Make a deploy live',
-      auth: 'admin',
+      ...ofDeploy,
       audit: 'deploy.promote',
-      params: ofDeploy,
       bodyKind: 'none',
       answers: { 200: deploy },
       handle: async (call) => jsonText(200, await deploys.promote(call.params.siteId, call.params.deployId, call)),
     }),
     route(`POST ${at}/{deployId}/fail`, {
       summary: 'Give a deploy up',
-      auth: 'admin',
+      ...ofDeploy,
       audit: 'deploy.fail',
-      params: ofDeploy,
       body: t.object({ errorMessage: t.optional(t.string({ maxLength: MAX_ERROR })) }),
       answers: { 200: deploy },
       handle: async (call) => {

@@ -1,4 +1,4 @@
-import { AppError, notFound } from '../../core/errors.ts'
+import { AppError, found, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { audited, auditStatement, MADE_RECORD } from '../../db/audit.ts'
@@ -26,19 +26,18 @@ export function bucketRoutes(deps: {
   requires: () => void
 }): Route[] {
   const { db, purgeBucket, wakePurge, requires } = deps
+  const admin = { auth: 'admin', requires } as const
   return [
     route('GET /api/admin/storage/buckets', {
       summary: 'Buckets with settings of their own',
-      auth: 'admin',
-      requires,
+      ...admin,
       answers: { 200: t.object({ items: t.array(bucket) }) },
       handle: async () => jsonText(200, (await db.fly(SYSTEM, allBuckets)) ?? ''),
     }),
     route('POST /api/admin/storage/buckets', {
       summary: 'Set a bucket up',
-      auth: 'admin',
+      ...admin,
       audit: 'bucket.create',
-      requires,
       body: t.object({ name: t.string(), public: t.optional(t.boolean()), inline: t.optional(t.boolean()) }),
       answers: { 201: bucket },
       handle: async (call) => {
@@ -55,9 +54,8 @@ export function bucketRoutes(deps: {
     }),
     route('PUT /api/admin/storage/buckets/{name}', {
       summary: 'Change the settings of a bucket',
-      auth: 'admin',
+      ...admin,
       audit: 'bucket.update',
-      requires,
       body: t.object({ public: t.optional(t.boolean()), inline: t.optional(t.boolean()) }),
       answers: { 200: bucket },
       handle: async (call) => {
@@ -68,17 +66,16 @@ export function bucketRoutes(deps: {
         const change = audited(call.audit({ target: name }), changeBucket(name, body), {
           newValues: MADE_RECORD.newValues,
         })
-        const [changed = null] = await db.fly(SYSTEM, [change, ...purges])
-        if (changed === null) throw notFound('bucket not found', 'bucket_not_found')
+        const [text] = await db.fly(SYSTEM, [change, ...purges])
+        const changed = found(text, 'bucket not found', 'bucket_not_found')
         wakePurge()
         return jsonText(200, changed)
       },
     }),
     route('DELETE /api/admin/storage/buckets/{name}', {
       summary: 'Forget the settings of a bucket, with force its objects too',
-      auth: 'admin',
+      ...admin,
       audit: 'bucket.delete',
-      requires,
       query: { force: t.boolean() },
       answers: { 204: null },
       handle: async (call) => {

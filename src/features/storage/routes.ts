@@ -41,6 +41,8 @@ export function objectRoutes(deps: {
   requires: () => void
 }): Route[] {
   const { objects, blobs, uploads, signatures, requires } = deps
+  const reads = { auth: 'optional', access: 'read', limit: 'api', requires } as const
+  const writes = { ...reads, access: 'write' } as const
 
   /** A bad bearer is an error only where one is needed. */
   async function readable(
@@ -79,10 +81,7 @@ export function objectRoutes(deps: {
   return [
     route('GET /api/storage/{bucket}', {
       summary: 'Objects of a bucket, by name',
-      auth: 'optional',
-      access: 'read',
-      limit: 'api',
-      requires,
+      ...reads,
       query: { prefix: t.string(), limit: t.integer({ default: 100, maximum: 500 }), offset: t.integer() },
       answers: { 200: t.object({ items: t.array(storageObject), totalItems: t.integer() }) },
       handle: async ({ params, query, who }) => {
@@ -93,10 +92,7 @@ export function objectRoutes(deps: {
     }),
     route('POST /api/storage/{bucket}', {
       summary: 'Upload a file; the same name again overwrites it',
-      auth: 'optional',
-      access: 'write',
-      limit: 'api',
-      requires,
+      ...writes,
       bodyKind: 'raw',
       accepts: t.object({ file: t.string({ format: 'binary' }), name: t.optional(t.string()) }),
       answers: { 201: storageObject },
@@ -127,20 +123,14 @@ export function objectRoutes(deps: {
     }),
     route('DELETE /api/storage/{bucket}/{name...}', {
       summary: 'Delete a file',
-      auth: 'optional',
-      access: 'write',
-      limit: 'api',
-      requires,
+      ...writes,
       answers: { 204: null },
       handle: ({ params, headers, who }) =>
         noContentAfter(objects.remove(who, bucketName(params.bucket), objectName(params.name), headers)),
     }),
     route('POST /api/storage/{bucket}/{name...}/sign', {
       summary: 'A URL that opens one file for a while',
-      auth: 'optional',
-      access: 'read',
-      limit: 'api',
-      requires,
+      ...reads,
       body: t.object({ expiresIn: t.optional(t.integer({ description: 'seconds', default: DEFAULT_EXPIRY })) }),
       answers: { 200: t.object({ url: t.string() }) },
       handle: async ({ params, body, who }) => {

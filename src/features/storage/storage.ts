@@ -5,6 +5,7 @@ import type { Queue } from '../../db/queue/queue.ts'
 import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import type { Allowance } from '../../http/rate-limit.ts'
+import { requireEnabled } from '../../http/route.ts'
 import { Blobs } from './blobs/blobs.ts'
 import { LocalStore } from './blobs/local-store.ts'
 import { S3Store } from './blobs/s3-store.ts'
@@ -60,9 +61,7 @@ export function createStorage(deps: Deps): Storage {
   const purges = new Purges(provider, queue)
   const baseUrl = (): string => config.cdn_url || `${deps.publicBaseUrl()}/api/storage`
   const objects = new Objects({ db, baseUrl, purge: purges.one, wakePurge: purges.wake })
-  const requires = (): void => {
-    if (!config.enabled) throw notFound('storage is not enabled', 'feature_disabled')
-  }
+  const requires = requireEnabled(config.enabled, () => notFound('storage is not enabled', 'feature_disabled'))
   const purgeBucket = (bucket: string) => purges.each(urlsOfBucket(bucket, baseUrl()))
   return {
     store,

@@ -11,7 +11,7 @@ import type { Db } from '../../db/db.ts'
 import { Loop } from '../../db/loop.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Feature } from '../../http/feature.ts'
-import { json, jsonText, route } from '../../http/route.ts'
+import { json, jsonText, requireEnabled, route } from '../../http/route.ts'
 import { granularityOf, groupOf, metricOf, orderOf, usageRange, usageWindow } from './query.ts'
 import * as q from './sql.ts'
 
@@ -50,9 +50,7 @@ export function createUsage(deps: {
   const node = randomUUID()
   let loops: Loop[] = []
 
-  const requires = (): void => {
-    if (!enabled) throw unavailable('usage service not configured', 1, 'service_disabled')
-  }
+  const requires = requireEnabled(enabled, () => unavailable('usage service not configured', 1, 'service_disabled'))
   const fly = async (statement: Sql): Promise<string> => (await db.fly(SYSTEM, statement)) ?? ''
 
   /** A batch that cannot be written is kept; only a killed process loses its unwritten batch. */
@@ -68,27 +66,25 @@ export function createUsage(deps: {
   }
   const regularly = (failure: ObservedMessage, everyMs: number, work: () => Promise<unknown>): Loop =>
     new Loop({
-      step: async () => {
-        await work()
-        return undefined
-      },
+      step: async () => void (await work()),
       everyMs,
       firstMs: everyMs,
       onFailure: (error) => observe({ message: failure, attrs: { error: reasonOf(error) } }),
     })
 
-  async function requireTenant(id: string): Promise<void> {
-    const [found] = await db.rows<{ yes: boolean }>(SYSTEM, q.isTenant(id))
+  async function usedBy(tenantId: string, when: q.UsageRange): Promise<{ totals: Record<string, number> }> {
+    const [found] = await db.rows<{ yes: boolean }>(SYSTEM, q.isTenant(tenantId))
     if (!found?.yes) throw notFound('tenant not found', 'tenant_not_found')
+    return JSON.parse(await fly(q.usageOfTenant(tenantId, when)))
   }
 
-  const tenant = { tenant_id: t.uuid({ refusal: 'invalid tenant_id format' }) }
+  const admin = { auth: 'admin', requires } as const
+  const ofTenant = { ...admin, params: { tenant_id: t.uuid({ refusal: 'invalid tenant_id format' }) }, query: range }
 
   const routes = [
     route('GET /api/admin/usage', {
       summary: 'What each tenant used',
-      auth: 'admin',
-      requires,
+      ...admin,
       query: { ...range, sort: t.string(), limit: t.integer({ default: 50, maximum: 500 }), offset: t.integer() },
       answers: {
         200: t.object({
@@ -114,8 +110,7 @@ export function createUsage(deps: {
     }),
     route('GET /api/admin/usage/trends', {
       summary: 'A figure over time',
-      auth: 'admin',
-      requires,
+      ...admin,
       query: { ...range, metric: t.string(), granularity: t.string() },
       answers: { 200: t.object({ metric: t.string(), granularity: t.string(), items: points }) },
       handle: async ({ query }) => {
@@ -127,8 +122,7 @@ export function createUsage(deps: {
     }),
     route('GET /api/admin/usage/breakdown', {
       summary: 'A figure by tenant, endpoint or status',
-      auth: 'admin',
-      requires,
+      ...admin,
       query: { ...range, metric: t.string(), group_by: t.string(), limit: t.integer({ default: 10, maximum: 100 }) },
       answers: { 200: t.object({ metric: t.string(), groupBy: t.string(), items: parts }) },
       handle: async ({ query }) => {
@@ -143,10 +137,7 @@ export function createUsage(deps: {
     }),
     route('GET /api/admin/usage/{tenant_id}', {
       summary: 'What one tenant used, by day',
-      auth: 'admin',
-      requires,
-      params: tenant,
-      query: range,
+      ...ofTenant,
       answers: {
         200: t.object({
           tenantId: t.uuid(),
@@ -159,18 +150,14 @@ export function createUsage(deps: {
       },
       handle: async ({ params, query }) => {
         const { period, ...when } = usageRange(query, clock.now())
-        await requireTenant(params.tenant_id)
-        const used = JSON.parse(await fly(q.usageOfTenant(params.tenant_id, when)))
+        const used = await usedBy(params.tenant_id, when)
         const tenantId = params.tenant_id.toLowerCase()
         return json(200, { tenantId, period, ...used, limits: UNLIMITED, plan: 'unlimited' })
       },
     }),
     route('GET /api/admin/usage/{tenant_id}/limits', {
       summary: 'What one tenant may use',
-      auth: 'admin',
-      requires,
-      params: tenant,
-      query: range,
+      ...ofTenant,
       answers: {
         200: t.object({
           plan: t.string(),
@@ -180,11 +167,7 @@ export function createUsage(deps: {
         }),
       },
       handle: async ({ params, query }) => {
-        const when = usageRange(query, clock.now())
-        await requireTenant(params.tenant_id)
-        const { totals } = JSON.parse(await fly(q.usageOfTenant(params.tenant_id, when))) as {
-          totals: Record<string, number>
-        }
+        const { totals } = await usedBy(params.tenant_id, usageRange(query, clock.now()))
         const figure = (used: number | undefined) => ({ limit: null, used: used ?? 0, remaining: null })
         return json(200, {
           plan: 'unlimited',

@@ -6,7 +6,8 @@ import { user } from '../../core/user.ts'
 import { changeAudited } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
-import { jsonText, noContent, type Route, route } from '../../http/route.ts'
+import { authDisabled } from '../../http/guard.ts'
+import { jsonText, noContent, type Route, requireEnabled, route } from '../../http/route.ts'
 import { listUsers } from './sql.ts'
 
 export function createUsers(deps: {
@@ -18,26 +19,22 @@ export function createUsers(deps: {
   onRevoked: (userId: string) => void
 }): { routes: Route[] } {
   const { db } = deps
-  const requireAuth = (): void => {
-    if (!deps.authEnabled) throw notFound('auth is not enabled', 'feature_disabled')
-  }
+  const admin = { auth: 'admin', requires: requireEnabled(deps.authEnabled, authDisabled) } as const
   const routes = [
     route('GET /api/admin/users', {
       summary: 'Users, newest first',
-      auth: 'admin',
-      requires: requireAuth,
+      ...admin,
       query: { ...pageQuery, search: t.string({ description: 'part of the address, in any case' }) },
       answers: { 200: t.pageOf(user) },
       handle: async ({ query }) => {
-        const list = listUsers(parsePage({ page: query['page'], perPage: query['perPage'] }), query['search'] ?? '')
+        const list = listUsers(parsePage(query), query['search'] ?? '')
         return jsonText(200, (await db.fly(SYSTEM, list)) ?? '')
       },
     }),
     route('DELETE /api/admin/users/{id}', {
       summary: 'Delete a user and all that hangs on it',
-      auth: 'admin',
+      ...admin,
       audit: 'user.delete',
-      requires: requireAuth,
       params: { id: t.id('user') },
       answers: { 204: null },
       handle: async (call) => {

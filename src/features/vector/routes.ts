@@ -8,7 +8,7 @@ import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { ConcurrentIndexes } from '../../db/setup/concurrent-index.ts'
 import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
-import { json, jsonText, noContent, route } from '../../http/route.ts'
+import { json, jsonText, noContentAfter, route } from '../../http/route.ts'
 import { startEmbedWorker } from './embed/embed-worker.ts'
 import { createEmbeddings } from './embed/embeddings.ts'
 import { type AiConfig, cachedEmbed, createEmbeddingProvider } from './embedding/embedder.ts'
@@ -94,10 +94,7 @@ export function createVector({ db, schema, log, queue, outgoing, config, observe
       audit: 'vector_index.delete',
       params: { name: t.string() },
       answers: { 204: null },
-      handle: async (call) => {
-        await indexes.drop(call.params.name, call)
-        return noContent
-      },
+      handle: (call) => noContentAfter(indexes.drop(call.params.name, call)),
     }),
     route('GET /api/admin/vector/embed', {
       summary: 'Vector columns that are kept filled, oldest first, and how far they are',
@@ -116,7 +113,7 @@ export function createVector({ db, schema, log, queue, outgoing, config, observe
         schema: t.optional(t.string()),
       }),
       answers: { 202: embedding },
-      handle: async (call) => jsonText(202, await embeddings.add(call.body, (note) => call.audit(note))),
+      handle: async (call) => jsonText(202, await embeddings.add(call.body, call)),
     }),
     route('DELETE /api/admin/vector/embed/{id}', {
       summary: 'Keep it filled no longer; vectors stay',
@@ -124,10 +121,7 @@ export function createVector({ db, schema, log, queue, outgoing, config, observe
       audit: 'embedding.delete',
       params: { id: t.id('embedding') },
       answers: { 204: null },
-      handle: async (call) => {
-        await embeddings.remove(call.params.id, (note) => call.audit(note))
-        return noContent
-      },
+      handle: (call) => noContentAfter(embeddings.remove(call.params.id, call)),
     }),
   ]
   return {

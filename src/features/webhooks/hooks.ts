@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { AuditSource } from '../../core/audit-entry.ts'
-import { badRequest, notFound } from '../../core/errors.ts'
+import { badRequest, found, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { pageEnvelope } from '../../core/page.ts'
@@ -58,10 +58,7 @@ type Deps = {
 
 export function createHooks({ db, box, assertAllowedUrl, clearQueue }: Deps): Hooks {
   const { context } = webhookSecrets
-  const requireHook = (text: string | null): string => {
-    if (text === null) throw notFound('webhook not found', 'webhook_not_found')
-    return text
-  }
+  const requireHook = (text: string | null): string => found(text, 'webhook not found', 'webhook_not_found')
 
   /** Absent and empty mean the same for the URL and the secret; null clears the secret. */
   function valuesOf(input: HookInput, id: string) {
@@ -118,8 +115,7 @@ export function createHooks({ db, box, assertAllowedUrl, clearQueue }: Deps): Ho
       const text = await db.fly(SYSTEM, oneWebhookDelivery(id, deliveryId))
       const { exists, delivery } = JSON.parse(text ?? '{}') as { exists: boolean; delivery: unknown }
       if (!exists) throw notFound('webhook not found', 'webhook_not_found')
-      if (delivery === null) throw notFound('delivery not found', 'delivery_not_found')
-      return delivery
+      return found(delivery, 'delivery not found', 'delivery_not_found')
     },
   }
 }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { notFound, reasonOf } from '../../core/errors.ts'
+import { found, reasonOf } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -61,7 +61,7 @@ const delivered = t.object({
   responseBody: t.string({ description: 'its first 1 KB' }),
   deliveredAt: t.time(),
 })
-const byId = { id: t.id('webhook') }
+const one = { auth: 'admin', params: { id: t.id('webhook') } } as const
 
 const TEST_BODY = JSON.stringify({ action: 'test', table: '_svc_test', record: { message: 'Test event from Savanna' } })
 
@@ -108,16 +108,14 @@ export function createWebhooks(deps: Deps): Feature {
     }),
     route('GET /api/webhooks/{id}', {
       summary: 'One webhook',
-      auth: 'admin',
-      params: byId,
+      ...one,
       answers: { 200: hook },
       handle: async ({ params }) => jsonText(200, await hooks.one(params.id)),
     }),
     route('PATCH /api/webhooks/{id}', {
       summary: 'Change a webhook; what is left out stays',
-      auth: 'admin',
+      ...one,
       audit: 'webhook.update',
-      params: byId,
       body: hookChange,
       answers: { 200: hook },
       handle: async (call) => {
@@ -128,22 +126,19 @@ export function createWebhooks(deps: Deps): Feature {
     }),
     route('DELETE /api/webhooks/{id}', {
       summary: 'Delete a webhook with its history',
-      auth: 'admin',
+      ...one,
       audit: 'webhook.delete',
-      params: byId,
       answers: { 204: null },
       handle: (call) => noContentAfter(hooks.remove(call.params.id, call)),
     }),
     route('POST /api/webhooks/{id}/test', {
       summary: 'Send a test event now',
-      auth: 'admin',
+      ...one,
       audit: 'webhook.test',
-      params: byId,
       bodyKind: 'none',
       answers: { 200: t.object(outcome) },
       handle: async (call) => {
-        const target = await hooks.target(call.params.id)
-        if (!target) throw notFound('webhook not found', 'webhook_not_found')
+        const target = found(await hooks.target(call.params.id), 'webhook not found', 'webhook_not_found')
         const message = { deliveryId: randomUUID(), eventId: randomUUID(), action: 'test', body: TEST_BODY }
         // A sent request cannot be rolled back, so its audit entry is written first.
         const { success, statusCode, durationMs, error } = await auditedEffect(db, call.audit(), () =>
@@ -154,8 +149,7 @@ export function createWebhooks(deps: Deps): Feature {
     }),
     route('GET /api/webhooks/{id}/deliveries', {
       summary: 'Attempts of a webhook, newest first',
-      auth: 'admin',
-      params: byId,
+      ...one,
       query: { ...pageQuery, failed_only: t.boolean({ default: false }) },
       answers: { 200: t.pageOf(delivered) },
       handle: async ({ params, query }) => {
@@ -166,7 +160,7 @@ export function createWebhooks(deps: Deps): Feature {
     route('GET /api/webhooks/{id}/deliveries/{deliveryId}', {
       summary: 'One attempt',
       auth: 'admin',
-      params: { ...byId, deliveryId: t.id('delivery') },
+      params: { ...one.params, deliveryId: t.id('delivery') },
       answers: { 200: delivered },
       handle: async ({ params }) => json(200, await hooks.delivery(params.id, params.deliveryId)),
     }),

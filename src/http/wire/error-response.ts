@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { AppError } from '../../core/errors.ts'
-import { type FlatHeaders, headerLines } from './headers.ts'
+import { type FlatHeaders, flatOf, headerLines } from './headers.ts'
 
 /** Any thrown value as a client may see it: unexpected errors become `internal error`. */
 export const toAppError = (thrown: unknown): AppError =>
@@ -40,14 +40,8 @@ export function parserError(code: string | undefined): AppError {
 /** Writes an error response to a socket that has no request, and closes it. */
 export function refuseSocket(socket: Socket, error: AppError, headers: FlatHeaders): void {
   const body = JSON.stringify(error)
-  const own = [
-    'Content-Type',
-    'application/json',
-    'Content-Length',
-    String(Buffer.byteLength(body)),
-    'Connection',
-    'close',
-  ]
+  const length = String(Buffer.byteLength(body))
+  const own = flatOf({ 'Content-Type': 'application/json', 'Content-Length': length, Connection: 'close' })
   const lines = headerLines([...headers, ...own])
   socket.on('error', () => socket.destroy())
   socket.end(`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? ''}\r\n${lines}\r\n${body}`)

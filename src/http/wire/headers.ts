@@ -3,30 +3,19 @@ import { randomBytes } from 'node:crypto'
 /** Header names and values alternating, which `writeHead` accepts without an object. */
 export type FlatHeaders = string[]
 
-const EXPOSED = [
-  'X-Request-Id',
-  'Retry-After',
-  'ETag',
-  'Content-Range',
-  'Accept-Ranges',
-  'Content-Disposition',
-  'X-RateLimit-Limit',
-  'X-RateLimit-Remaining',
-  'X-RateLimit-Reset',
-  'X-App-RateLimit-Limit',
-  'X-App-RateLimit-Remaining',
-  'X-App-RateLimit-Reset',
-  'Server-Timing',
-].join(', ')
+const EXPOSED =
+  'X-Request-Id, Retry-After, ETag, Content-Range, Accept-Ranges, Content-Disposition, ' +
+  'X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, ' +
+  'X-App-RateLimit-Limit, X-App-RateLimit-Remaining, X-App-RateLimit-Reset, Server-Timing'
 
-const PREFLIGHT: FlatHeaders = [
-  'Access-Control-Allow-Methods',
-  'GET, POST, PUT, PATCH, DELETE, OPTIONS',
-  'Access-Control-Allow-Headers',
-  'Content-Type, Authorization, X-Request-Id, X-Timing, Last-Event-ID, X-Notify-Table, X-Notify-Action, Range, If-Match, If-None-Match, If-Modified-Since',
-  'Access-Control-Max-Age',
-  '86400',
-]
+export const flatOf = (headers: Readonly<Record<string, string>>): FlatHeaders => Object.entries(headers).flat()
+
+const PREFLIGHT = flatOf({
+  'Access-Control-Allow-Methods': 'GET, POST, PUT, PATCH, DELETE, OPTIONS',
+  'Access-Control-Allow-Headers':
+    'Content-Type, Authorization, X-Request-Id, X-Timing, Last-Event-ID, X-Notify-Table, X-Notify-Action, Range, If-Match, If-None-Match, If-Modified-Since',
+  'Access-Control-Max-Age': '86400',
+})
 
 export type HeaderConfig = { publicBaseUrl: string; corsOrigins: readonly string[] }
 
@@ -34,19 +23,15 @@ export type HeaderConfig = { publicBaseUrl: string; corsOrigins: readonly string
 export function createHeaders({ publicBaseUrl, corsOrigins }: HeaderConfig) {
   const anyOrigin = corsOrigins.includes('*')
   const listed = new Set(corsOrigins)
-  const always: FlatHeaders = [
-    'X-Content-Type-Options',
-    'nosniff',
-    'X-Frame-Options',
-    'DENY',
-    'Referrer-Policy',
-    'strict-origin-when-cross-origin',
-    'Permissions-Policy',
-    'camera=(), microphone=(), geolocation=()',
-    ...(publicBaseUrl.startsWith('https:') ? ['Strict-Transport-Security', 'max-age=31536000'] : []),
-    ...(anyOrigin ? ['Access-Control-Allow-Origin', '*'] : []),
-    ...(anyOrigin || listed.size === 0 ? [] : ['Vary', 'Origin']),
-  ]
+  const always = flatOf({
+    'X-Content-Type-Options': 'nosniff',
+    'X-Frame-Options': 'DENY',
+    'Referrer-Policy': 'strict-origin-when-cross-origin',
+    'Permissions-Policy': 'camera=(), microphone=(), geolocation=()',
+    ...(publicBaseUrl.startsWith('https:') && { 'Strict-Transport-Security': 'max-age=31536000' }),
+    ...(anyOrigin && { 'Access-Control-Allow-Origin': '*' }),
+    ...(!anyOrigin && listed.size > 0 && { Vary: 'Origin' }),
+  })
   const open = commonOf(always)
   const secret = commonOf([...always, 'Cache-Control', 'no-store'])
   const allows = (origin: string | undefined): boolean => anyOrigin || (origin !== undefined && listed.has(origin))

@@ -1,26 +1,8 @@
 import { Ident } from '../../sql.ts'
-import type { Column, Privilege, Privileges } from '../snapshot.ts'
+import type { Column, ColumnType, Privilege, Privileges } from '../snapshot.ts'
 import type { Catalog, CatalogColumn, CatalogType, PrivilegeBits } from './catalogue.ts'
 
-/** The properties that depend on the type alone; shared by every column of that type. */
-export type TypeFacts = Pick<
-  Column,
-  | 'type'
-  | 'castType'
-  | 'baseType'
-  | 'typeKind'
-  | 'isArray'
-  | 'isText'
-  | 'isGeometry'
-  | 'isGeography'
-  | 'isVector'
-  | 'vectorDim'
-  | 'geometryType'
-  | 'srid'
-  | 'coordDimension'
-  | 'jsonType'
-  | 'enumValues'
-> & { readonly notNull: boolean }
+export type TypeFacts = ColumnType & { readonly notNull: boolean }
 
 const TEXT_TYPES = new Set(['text', 'varchar', 'bpchar'])
 
@@ -57,45 +39,28 @@ export function typeFacts(type: CatalogType, extensions: Catalog['extensions']):
 function jsonType(type: CatalogType, isBuiltIn: boolean): Column['jsonType'] {
   if (type.baseKind === 'c') return 'object'
   if (!isBuiltIn) return 'string'
-  switch (type.baseName) {
-    case 'bool':
-      return 'boolean'
-    case 'int2':
-    case 'int4':
-    case 'int8':
-    case 'oid':
-      return 'integer'
-    case 'float4':
-    case 'float8':
-    case 'numeric':
-      return 'number'
-    case 'json':
-    case 'jsonb':
-    case 'record':
-      return 'object'
-    default:
-      return 'string'
-  }
+  return JSON_TYPES.get(type.baseName) ?? 'string'
 }
 
-const GEOMETRY_TYPES = [
-  'Geometry',
-  'Point',
-  'LineString',
-  'Polygon',
-  'MultiPoint',
-  'MultiLineString',
-  'MultiPolygon',
-  'GeometryCollection',
-  'CircularString',
-  'CompoundCurve',
-  'CurvePolygon',
-  'MultiCurve',
-  'MultiSurface',
-  'PolyhedralSurface',
-  'Triangle',
-  'Tin',
-]
+const JSON_TYPES = new Map<string, Column['jsonType']>([
+  ['bool', 'boolean'],
+  ['int2', 'integer'],
+  ['int4', 'integer'],
+  ['int8', 'integer'],
+  ['oid', 'integer'],
+  ['float4', 'number'],
+  ['float8', 'number'],
+  ['numeric', 'number'],
+  ['json', 'object'],
+  ['jsonb', 'object'],
+  ['record', 'object'],
+])
+
+/** By the number of the type in PostGIS. */
+const GEOMETRY_TYPES = (
+  'Geometry Point LineString Polygon MultiPoint MultiLineString MultiPolygon GeometryCollection ' +
+  'CircularString CompoundCurve CurvePolygon MultiCurve MultiSurface PolyhedralSurface Triangle Tin'
+).split(' ')
 
 /**
  * PostGIS packs srid (21 bits, signed), type (6), Z and M (1 each) into the type modifier (liblwgeom.h, TYPMOD_GET_*).

@@ -1,6 +1,6 @@
 import { Ident, integerLiteral, join, OR, type Sql, sql } from '../../sql.ts'
 import type { Column, Schema } from '../snapshot.ts'
-import { postGis, WGS84 } from './convert.ts'
+import { isInDegrees, postGis, WGS84 } from './convert.ts'
 import type { BoxArgs, SpatialArg, SpatialFilter, SpatialName } from './parse.ts'
 
 const SYSTEM = sql`4326`
@@ -20,7 +20,8 @@ export class SpatialSql {
   /** Whether the row fulfils the filter: a condition for the index, and an exact one unless the first is exact. */
   conditions(filter: SpatialFilter): Sql[] {
     const indexed = this.candidates(filter)
-    const isExact = filter.name === 'near' ? this.#column.isGeography : filter.name === 'bbox' && this.#isFlat
+    const isExact =
+      filter.name === 'near' ? this.#column.isGeography : filter.name === 'bbox' && isInDegrees(this.#column)
     if (indexed && isExact) return [indexed]
     return [...(indexed ? [indexed] : []), this.#exact(filter)]
   }
@@ -51,13 +52,10 @@ export class SpatialSql {
           filter.boxes.map((box) => this.#envelope(box)),
         )
       case 'within':
-        return this.#comparable(
-          sql`${this.#fn('st_coveredby')}(${this.#inDegrees}, ${this.#requested(filter.name, first)})`,
-        )
-      case 'intersects':
-        return this.#comparable(
-          sql`${this.#fn('st_intersects')}(${this.#inDegrees}, ${this.#requested(filter.name, first)})`,
-        )
+      case 'intersects': {
+        const compare = this.#fn(filter.name === 'within' ? 'st_coveredby' : 'st_intersects')
+        return this.#comparable(sql`${compare}(${this.#inDegrees}, ${this.#requested(filter.name, first)})`)
+      }
     }
   }
 
@@ -94,17 +92,11 @@ export class SpatialSql {
 
   /** The box in the column's reference system, its edges divided into degrees because they become curves. */
   #indexBox(box: BoxArgs): Sql {
-    if (this.#isFlat) return this.#envelope(box)
+    if (isInDegrees(this.#column)) return this.#envelope(box)
     const stepped = sql`${this.#fn('st_segmentize')}(${this.#envelope(box)}, 1)`
     return this.#column.isGeography
       ? sql`${stepped}::${this.#fn('geography')}`
       : sql`${this.#fn('st_transform')}(${stepped}, ${integerLiteral(this.#column.srid)})`
-  }
-
-  /** The coordinates of the column are those of GeoJSON. */
-  get #isFlat(): boolean {
-    const { isGeometry, srid } = this.#column
-    return isGeometry && (srid === WGS84 || srid === 0)
   }
 
   get #inDegrees(): Sql {

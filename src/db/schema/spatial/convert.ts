@@ -9,6 +9,10 @@ export const isSpatial = (type: Pick<Form, 'isGeometry' | 'isGeography'>): boole
 /** The reference system of GeoJSON (RFC 7946 §4). */
 export const WGS84 = 4326
 
+/** The coordinates of the column are those of GeoJSON. */
+export const isInDegrees = ({ isGeometry, srid }: Pick<Form, 'isGeometry' | 'srid'>): boolean =>
+  isGeometry && (srid === WGS84 || srid === 0)
+
 /** A function or type of PostGIS, with the schema it is installed in. */
 export const postGis = (schema: Schema, name: string): Ident => new Ident(schema.postGIS?.schema ?? 'public', name)
 

@@ -2,7 +2,7 @@ import { badRequest } from '../../../core/errors.ts'
 import type { Slot, Sql, Value } from '../../sql.ts'
 import type { Column, Schema } from '../snapshot.ts'
 import { type Box, boundsOf, boxesAround, boxesBetween, isOnEarth, widened } from './box.ts'
-import { isSpatial, WGS84 } from './convert.ts'
+import { isInDegrees, isSpatial } from './convert.ts'
 import { isGeoJson } from './geojson.ts'
 
 export const SPATIAL_NAMES = ['near', 'within', 'intersects', 'bbox'] as const
@@ -45,8 +45,8 @@ export function parseSpatial(
   put: (value: string | number) => SpatialArg,
 ): SpatialFilter {
   const putBox = ({ west, south, east, north }: Box): BoxArgs => [west, south, east, north].map(put)
-  const isFlat = column.isGeometry && (column.srid === WGS84 || column.srid === 0)
-  const candidates = (boxes: readonly Box[]): BoxArgs[] => (isFlat ? boxes : (widened(boxes) ?? [])).map(putBox)
+  const candidates = (boxes: readonly Box[]): BoxArgs[] =>
+    (isInDegrees(column) ? boxes : (widened(boxes) ?? [])).map(putBox)
   // Coordinates without a reference system need not be degrees.
   const requireOnEarth = (box: Box): void => {
     if ((column.isGeography || column.srid !== 0) && !isOnEarth(box)) throw invalid(name, OFF_EARTH)

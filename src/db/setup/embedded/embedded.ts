@@ -18,7 +18,7 @@ import { supervise } from './supervise.ts'
 
 export type EmbeddedOptions = {
   dataDir: string
-  /** `bin` folder of an installed PostgreSQL to run instead of the one from npm. */
+  /** `bin` folder of an installed PostgreSQL to run instead of the one from npm; empty = none. */
   binDir?: string
   log(line: string): void
   /** More server settings, as `name: value` of postgresql.conf; an adopted PostgreSQL keeps its own. */

@@ -1,8 +1,8 @@
 import { escapeHtml, htmlDocument } from '../../../http/html/document.ts'
 import { type Route, route } from '../../../http/route.ts'
-import type { AuthSettings } from '../../../identity/settings.ts'
+import type { IdentityDeps } from '../../../identity/deps.ts'
 
-type Deps = { appName: string; settings: () => AuthSettings; minPasswordLength: number }
+type Deps = Pick<IdentityDeps, 'appName' | 'settings'> & { minPasswordLength: number }
 
 /** The page where users manage their account, through the public API only. */
 export const accountPageRoute = ({ appName, settings, minPasswordLength }: Deps): Route =>

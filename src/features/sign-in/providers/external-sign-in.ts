@@ -2,15 +2,15 @@ import { randomUUID } from 'node:crypto'
 import { AppError, badRequest, hasStatus } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import { randomToken, sha256 } from '../../../core/secret.ts'
-import type { Db, Tx } from '../../../db/db.ts'
+import type { Tx } from '../../../db/db.ts'
 import { type Sql, sql } from '../../../db/sql.ts'
-import type { ProveAddress } from '../../../identity/email-ownership.ts'
+import type { IdentityDeps } from '../../../identity/deps.ts'
 import { EMAIL_TAKEN, orEmailTaken } from '../../../identity/errors.ts'
-import type { AuthResponse, Device, StartSession } from '../../../identity/session.ts'
+import type { AuthResponse, Device } from '../../../identity/session.ts'
 import { idByEmail, insertUser } from '../../../identity/users.ts'
 import { browserCookie, browserOf } from './browser-cookie.ts'
 import type { Profile } from './profile.ts'
-import { providerFailed, signInRefused } from './provider.ts'
+import { type AuthorizeParams, providerFailed, signInRefused } from './provider.ts'
 import type { Providers } from './registry.ts'
 import { type ReturnConfig, returnTo } from './return-to.ts'
 
@@ -18,24 +18,14 @@ const STATE_SECONDS = 600
 
 export type ExternalSignIn = ReturnType<typeof createExternalSignIn>
 
-type Deps = {
-  db: Db
-  startSession: StartSession
-  proveAddress: ProveAddress
-  onRevoked: (userId: string) => void
+type Deps = Pick<IdentityDeps, 'db' | 'startSession' | 'proveAddress' | 'onRevoked' | 'publicBaseUrl'> & {
   providers: Providers
   config: ReturnConfig
-  publicBaseUrl: () => string
 }
 
-const storeState = (s: {
-  state: string
-  provider: string
-  codeVerifier: string
-  nonce: string
-  returnTo: string
-  browser: string
-}): Sql => sql`
+type SignInState = Omit<AuthorizeParams, 'callbackUrl'> & { provider: string; returnTo: string; browser: string }
+
+const storeState = (s: SignInState): Sql => sql`
   insert into svc.oauth_states (state_hash, provider, code_verifier, nonce, return_to, browser_hash, expires_at)
   values (${sha256(s.state)}, ${s.provider}, ${s.codeVerifier}, ${s.nonce}, ${s.returnTo}, ${sha256(s.browser)},
     now() + make_interval(secs => ${STATE_SECONDS}))`

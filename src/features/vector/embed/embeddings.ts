@@ -1,4 +1,4 @@
-import type { AuditEntry, AuditNote } from '../../../core/audit-entry.ts'
+import type { AuditSource } from '../../../core/audit-entry.ts'
 import { badRequest, notFound } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import { auditStatement } from '../../../db/audit.ts'
@@ -11,7 +11,6 @@ import { textColumnOf, vectorColumnOf } from './columns.ts'
 import { addEmbedding, allEmbeddings, EMBEDDING_KIND, removeEmbedding, watch } from './sql.ts'
 
 export type EmbeddingInput = { table: string; columns: string[]; vector_column: string; schema?: string }
-type Audit = (note?: AuditNote) => AuditEntry
 type Deps = { db: Db; schema: SchemaCache; queue: Queue; hasProvider: boolean }
 
 /** Administration of vector columns that are kept filled. */
@@ -19,7 +18,7 @@ export function createEmbeddings({ db, schema, queue, hasProvider }: Deps) {
   return {
     all: async (): Promise<string> => (await db.fly(SYSTEM, allEmbeddings)) ?? '',
 
-    async add(input: EmbeddingInput, audit: Audit): Promise<string> {
+    async add(input: EmbeddingInput, act: AuditSource): Promise<string> {
       const table = await requireTable(schema, input.table, input.schema)
       const columns = [...new Set(input.columns)]
       if (columns.length === 0) throw badRequest('columns is required')
@@ -35,18 +34,18 @@ export function createEmbeddings({ db, schema, queue, hasProvider }: Deps) {
         const added = (await tx.fly(addEmbedding(made))) ?? ''
         const { id } = JSON.parse(added) as { id: string }
         await tx.run(queue.push(EMBEDDING_KIND, { embedding: id }, { group: id }))
-        await tx.run(auditStatement(audit({ target: id, newValues: made })))
+        await tx.run(auditStatement(act.audit({ target: id, newValues: made })))
         return added
       })
       queue.wake(EMBEDDING_KIND)
       return text
     },
 
-    async remove(id: string, audit: Audit): Promise<void> {
+    async remove(id: string, act: AuditSource): Promise<void> {
       await db.tx(SYSTEM, async (tx) => {
         if ((await tx.run(removeEmbedding(id))) === 0) throw notFound('embedding not found', 'embedding_not_found')
         await tx.run(queue.clear(EMBEDDING_KIND, id))
-        await tx.run(auditStatement(audit()))
+        await tx.run(auditStatement(act.audit()))
       })
     },
   }

@@ -1,0 +1,25 @@
+import type { Db } from '../db/db.ts'
+import type { Sql } from '../db/sql.ts'
+import type { ProveAddress } from './email-ownership.ts'
+import type { MakeMailLink, QueueMail } from './mail-links.ts'
+import type { Passwords } from './password-hashing.ts'
+import type { StartSession } from './session.ts'
+import type { AuthSettings } from './settings.ts'
+
+/** What features of accounts need of other features; each picks its part. */
+export type IdentityDeps = {
+  db: Db
+  settings: () => AuthSettings
+  appName: string
+  publicBaseUrl: () => string
+  passwords: Passwords
+  startSession: StartSession
+  mailLink: MakeMailLink
+  proveAddress: ProveAddress
+  /** Ends a user's cached tokens in this process at once. */
+  onRevoked: (userId: string) => void
+  queueMail: QueueMail
+  wakeMail: () => void
+  queueSms: (to: string, body: string) => Sql
+  wakeSms: () => void
+}
