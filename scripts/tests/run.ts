@@ -78,6 +78,9 @@ const forTests = {
   full_page_writes: 'off',
   synchronous_commit: 'off',
   shared_buffers: '256MB',
+  autovacuum_naptime: '1h',
+  max_wal_size: '8GB',
+  jit: 'off',
 }
 
 /** Helper programs that tests start. */
