@@ -17,15 +17,8 @@ export async function sqlCommand(context: Context): Promise<number> {
 
 function human({ columns, rows, rowCount, message }: Result): string {
   const count = `(${rowCount} ${rowCount === 1 ? 'row' : 'rows'})`
-  const table =
-    columns.length > 0
-      ? [
-          textTable(
-            columns,
-            rows.map((row) => row.map(cell)),
-          ),
-        ]
-      : []
+  const cells = rows.map((row) => row.map(cell))
+  const table = columns.length > 0 ? [textTable(columns, cells)] : []
   return [...table, count, ...(message === undefined ? [] : [message])].join('\n')
 }
 

@@ -1,3 +1,5 @@
+import { getOrCreate } from './get-or-create.ts'
+
 /** Label values in the order of the metric's label names. */
 type LabelValues = readonly string[]
 
@@ -85,13 +87,7 @@ export function createMetrics(): Metrics {
       add(name, { type: 'gauge', help, merge, series })
     },
     samples: () =>
-      [...metrics].map(([name, { type, help, merge = 'sum', series }]) => ({
-        name,
-        type,
-        help,
-        merge,
-        series: series(),
-      })),
+      [...metrics].map(([name, { merge = 'sum', series, ...rest }]) => ({ name, ...rest, merge, series: series() })),
   }
 }
 
@@ -99,9 +95,7 @@ export function createMetrics(): Metrics {
 export function exposition(processes: readonly (readonly Sample[])[]): string {
   const merged = new Map<string, { sample: Sample; values: Map<string, number> }>()
   for (const sample of processes.flat()) {
-    const metric = merged.get(sample.name) ?? { sample, values: new Map<string, number>() }
-    merged.set(sample.name, metric)
-    const { values } = metric
+    const { values } = getOrCreate(merged, sample.name, () => ({ sample, values: new Map() }))
     for (const [series, value] of sample.series) {
       const before = values.get(series)
       values.set(

@@ -1,3 +1,5 @@
+import { getOrCreate } from './get-or-create.ts'
+
 /** The tenant of requests that use no app's key. */
 export const NO_TENANT = '00000000-0000-0000-0000-000000000000'
 
@@ -61,10 +63,7 @@ export class UsageMeter {
   restore({ tenants, endpoints }: UsageBatch): void {
     for (const [tenant, lost] of tenants) {
       const used = this.#of(tenant)
-      used.requests += lost.requests
-      used.bandwidth += lost.bandwidth
-      used.functions += lost.functions
-      used.jobRuns += lost.jobRuns
+      for (const figure of ['requests', 'bandwidth', 'functions', 'jobRuns'] as const) used[figure] += lost[figure]
       used.streamPeak = Math.max(used.streamPeak, lost.streamPeak)
     }
     for (const [key, lost] of endpoints) {
@@ -75,10 +74,6 @@ export class UsageMeter {
   }
 
   #of(tenant: string): TenantUsage {
-    const known = this.#batch.tenants.get(tenant)
-    if (known) return known
-    const made = noUsage()
-    this.#batch.tenants.set(tenant, made)
-    return made
+    return getOrCreate(this.#batch.tenants, tenant, noUsage)
   }
 }

@@ -1,7 +1,8 @@
 import { AppError } from '../core/errors.ts'
-import { type Identity, type UserIdentity, userOf } from '../core/identity.ts'
+import { type Identity, type PendingIdentity, type UserIdentity, userOf } from '../core/identity.ts'
 import type { Tx } from '../db/db.ts'
 import { type Sql, sql } from '../db/sql.ts'
+import type { AuthResponse, Device } from './session.ts'
 
 /** Boolean expression: the user has a second factor. Backup codes alone do not count. */
 export const hasSecondFactor = (userId: Sql): Sql => sql`(
@@ -10,6 +11,22 @@ export const hasSecondFactor = (userId: Sql): Sql => sql`(
 
 /** One row when the user has a second factor, else none. */
 export const enrolledUser = (userId: string): Sql => sql`select where ${hasSecondFactor(sql`${userId}::uuid`)}`
+
+/** The second-factor flow that all methods share, with lockout and session. */
+export type Verification = {
+  /** For a challenge: runs `work` with the account locked, unless it is locked out. */
+  prepare<T>(userId: string, work: (tx: Tx) => Promise<T>): Promise<T>
+  /**
+   * One try at a second factor. `check` resolves to undefined if the factor is proven, and to the error to report after a
+   * wrong guess, which is counted. It throws if nothing was guessed; then nothing is counted or changed.
+   */
+  attempt(
+    who: PendingIdentity,
+    second: 'totp' | 'email' | 'sms' | 'webauthn' | 'backup_code',
+    device: Device,
+    check: (tx: Tx) => Promise<AppError | undefined>,
+  ): Promise<AuthResponse>
+}
 
 /** For actions that a stolen first factor must not allow. */
 export function requireAal2(who: { aal: 'aal1' | 'aal2' }): void {

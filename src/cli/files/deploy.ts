@@ -63,10 +63,8 @@ async function missingOf(context: Context, at: string, files: readonly LocalFile
 }
 
 async function sendAll(context: Context, at: string, files: readonly LocalFile[]): Promise<void> {
-  const progress = new Progress(
-    files.reduce((sum, { size }) => sum + size, 0),
-    files.length,
-  )
+  const bytes = files.reduce((sum, { size }) => sum + size, 0)
+  const progress = new Progress(bytes, files.length)
   try {
     await inParallel(files, SENT_AT_ONCE, async (file) => {
       await sendOne(context, at, file, progress)

@@ -1,3 +1,4 @@
+import { getOrCreate } from '../../core/get-or-create.ts'
 import type { DatabaseRole } from '../../core/identity.ts'
 import type { Column, Fn, Privilege, Relation, Schema, SchemaCache, Table } from './snapshot.ts'
 
@@ -8,9 +9,8 @@ const byOid = new WeakMap<Schema, ReadonlyMap<number, Table>>()
 
 /** A table by its oid, also after a rename. */
 export function tableByOid(schema: Schema, oid: number): Table | undefined {
-  const tables = byOid.get(schema) ?? new Map([...schema.tables.values()].map((table) => [table.oid, table]))
-  byOid.set(schema, tables)
-  return tables.get(oid)
+  const index = () => new Map([...schema.tables.values()].map((table) => [table.oid, table]))
+  return getOrCreate(byOid, schema, index).get(oid)
 }
 
 /** Every overload of `name` or `schema.name`, fewest parameters first; empty when there is none. */

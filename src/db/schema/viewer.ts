@@ -1,4 +1,5 @@
 import { AppError } from '../../core/errors.ts'
+import { getOrCreate } from '../../core/get-or-create.ts'
 import { type DatabaseRole, databaseSession, type Identity } from '../../core/identity.ts'
 import { findRelation, findTable, isVisible, visibleColumns } from './lookup.ts'
 import type { Column, Relation, Schema, Table } from './snapshot.ts'
@@ -25,11 +26,8 @@ export function viewerOf(who: Identity): Viewer {
 function oncePerRole<T>(make: (table: Table, role: DatabaseRole) => T): (table: Table, role: DatabaseRole) => T {
   const cached = new WeakMap<Table, Map<DatabaseRole, T>>()
   return (table, role) => {
-    const roles = cached.get(table) ?? new Map<DatabaseRole, T>()
-    cached.set(table, roles)
-    const made = roles.get(role) ?? make(table, role)
-    roles.set(role, made)
-    return made
+    const roles = getOrCreate(cached, table, () => new Map())
+    return getOrCreate(roles, role, () => make(table, role))
   }
 }
 

@@ -7,18 +7,7 @@ import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { json, noContent, type Route, route } from '../../http/route.ts'
 import { type AppLimit, createAppLimits } from './app-limit.ts'
-import {
-  type AppFields,
-  type AppRow,
-  appById,
-  appsPage,
-  countApps,
-  deleteApp,
-  insertApp,
-  lockApp,
-  revokeKeysOfApp,
-  updateApp,
-} from './sql.ts'
+import * as q from './sql.ts'
 
 const MAX_NAME = 255
 const MAX_DESCRIPTION = 10_000
@@ -59,7 +48,7 @@ export function createApps(deps: {
   const { db, endWithApp = () => [] } = deps
   const limits = createAppLimits(db)
 
-  const requireApp = ([app]: AppRow[]): AppRow => found(app, 'app not found', 'app_not_found')
+  const requireApp = ([app]: q.AppRow[]): q.AppRow => found(app, 'app not found', 'app_not_found')
 
   const routes = [
     route('GET /api/admin/apps', {
@@ -70,8 +59,8 @@ export function createApps(deps: {
       handle: async ({ query }) => {
         const { page, perPage, offset } = parsePage(query)
         const [items, [count]] = await Promise.all([
-          db.rows<AppRow>(SYSTEM, appsPage(perPage, offset)),
-          db.rows<{ total: number }>(SYSTEM, countApps),
+          db.rows<q.AppRow>(SYSTEM, q.appsPage(perPage, offset)),
+          db.rows<{ total: number }>(SYSTEM, q.countApps),
         ])
         return json(200, pageEnvelope(items, page, perPage, count?.total ?? 0))
       },
@@ -83,8 +72,8 @@ export function createApps(deps: {
       body: t.object({ ...appFields, ownerUserId: t.uuid() }),
       answers: { 201: app },
       handle: async (call) => {
-        const insertion = insertApp(call.body.ownerUserId, fieldsOf(call.body))
-        const [made] = await db.rows<AppRow>(SYSTEM, audited(call.audit(), insertion, MADE_ROW))
+        const insertion = q.insertApp(call.body.ownerUserId, fieldsOf(call.body))
+        const [made] = await db.rows<q.AppRow>(SYSTEM, audited(call.audit(), insertion, MADE_ROW))
         if (!made) throw badRequest('owner user not found', 'unknown_reference')
         return json(201, made)
       },
@@ -93,7 +82,7 @@ export function createApps(deps: {
       summary: 'One app',
       ...one,
       answers: { 200: app },
-      handle: async ({ params }) => json(200, requireApp(await db.rows<AppRow>(SYSTEM, appById(params.id)))),
+      handle: async ({ params }) => json(200, requireApp(await db.rows<q.AppRow>(SYSTEM, q.appById(params.id)))),
     }),
     route('PUT /api/admin/apps/{id}', {
       summary: 'Replace all fields of an app but its owner',
@@ -103,8 +92,8 @@ export function createApps(deps: {
       answers: { 200: app },
       handle: async (call) => {
         const { id } = call.params
-        const update = audited(call.audit(), updateApp(id, fieldsOf(call.body)), MADE_ROW)
-        const changed = requireApp(await db.rows<AppRow>(SYSTEM, update))
+        const update = audited(call.audit(), q.updateApp(id, fieldsOf(call.body)), MADE_ROW)
+        const changed = requireApp(await db.rows<q.AppRow>(SYSTEM, update))
         limits.forget(id)
         return json(200, changed)
       },
@@ -116,8 +105,8 @@ export function createApps(deps: {
       answers: { 204: null },
       handle: async (call) => {
         const { id } = call.params
-        const deletion = audited(call.audit(), deleteApp(id))
-        const gone = await db.run(SYSTEM, [lockApp(id), revokeKeysOfApp(id), ...endWithApp(id), deletion])
+        const deletion = audited(call.audit(), q.deleteApp(id))
+        const gone = await db.run(SYSTEM, [q.lockApp(id), q.revokeKeysOfApp(id), ...endWithApp(id), deletion])
         if (gone === 0) throw notFound('app not found', 'app_not_found')
         limits.forget(id)
         return noContent
@@ -128,7 +117,7 @@ export function createApps(deps: {
 }
 
 /** All fields of an app except its owner, with defaults for absent ones. */
-function fieldsOf(given: t.TypeOf<typeof change>): AppFields {
+function fieldsOf(given: t.TypeOf<typeof change>): q.AppFields {
   const { description = '', rateLimitRps = 0, rateLimitWindowSeconds = 0 } = given
   const name = given.name.trim()
   if (name === '') throw badRequest('name is required')

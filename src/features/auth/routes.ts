@@ -6,11 +6,11 @@ import type { Db } from '../../db/db.ts'
 import type { Loop } from '../../db/loop.ts'
 import { json, jsonText, noContent, noContentAfter, type Route, route } from '../../http/route.ts'
 import { signedIn } from '../../identity/responses.ts'
-import { deviceOf, type StartSession } from '../../identity/session.ts'
+import { deviceOf } from '../../identity/session.ts'
 import type { AuthSettings } from '../../identity/settings.ts'
 import { authAdminRoutes } from './admin-routes.ts'
 import { type Expired, sweepExpired } from './cleanups.ts'
-import { createIdentify, type IdentifyBearer, type IdentifyDeps } from './identify.ts'
+import { createIdentify, type IdentifyDeps } from './identify.ts'
 import { keysOfSalt, rotateKeys } from './keys.ts'
 import type { Revocations } from './revocations.ts'
 import { createSessions, type SessionConfig, type Sessions } from './sessions.ts'
@@ -27,17 +27,8 @@ export type AuthDeps = Pick<IdentifyDeps, 'resolveApiKey' | 'resolveAdminToken' 
   observe: Observe
 }
 
-export type AuthFeature = {
-  routes: Route[]
-  identify: IdentifyBearer
-  settings(): AuthSettings
-  startSession: StartSession
-  start(): void
-  stop(): Promise<void>
-}
-
 /** Issues, identifies, renews and ends tokens and sessions. */
-export function createAuth(deps: AuthDeps): AuthFeature {
+export function createAuth(deps: AuthDeps) {
   const { db, revocations, config } = deps
   const keys = keysOfSalt(deps.rootSecret, () => revocations.salt())
   const settings = createSettings({ db, configured: config, stored: revocations })

@@ -21,20 +21,7 @@ import { Runner } from './runner.ts'
 import { scheduleRoutes } from './schedule-routes.ts'
 import { JobScheduler } from './scheduler.ts'
 import { Schedules } from './schedules.ts'
-import {
-  addJob,
-  addJobs,
-  cancelJob,
-  countJobs,
-  isUnderWay,
-  type JobState,
-  jobById,
-  jobByKey,
-  listJobs,
-  pruneJobs,
-  retryJob,
-  STATES,
-} from './sql.ts'
+import * as q from './sql.ts'
 
 type JobsConfig = {
   enabled: boolean
@@ -101,7 +88,7 @@ export function createJobs(deps: {
     'svc_jobs',
     'Jobs that are kept, by state.',
     ['state'],
-    () => STATES.map((state) => ({ labels: [state], value: counted[state] ?? 0 })),
+    () => q.STATES.map((state) => ({ labels: [state], value: counted[state] ?? 0 })),
     'max',
   )
   const requires = requireEnabled(config.enabled, () => new AppError('service_disabled', 'job queue is not enabled'))
@@ -111,22 +98,22 @@ export function createJobs(deps: {
       ...scheduleRoutes({ schedules, requires, onQueued: () => runner.wake() }),
     ],
     jobs: { http: httpJob(deps) },
-    queueEach: addJobs,
+    queueEach: q.addJobs,
     wake: () => runner.wake(),
-    isUnderWay,
+    isUnderWay: q.isUnderWay,
     async work(handlers) {
       if (!config.enabled) return
       runner.work(handlers)
       await schedules.createDefaults((type) => runner.knows(type))
       if (config.scheduler_enabled) scheduler.start()
       const count = async (): Promise<undefined> => {
-        counted = JSON.parse((await db.fly(SYSTEM, countJobs)) ?? '{}')
+        counted = JSON.parse((await db.fly(SYSTEM, q.countJobs)) ?? '{}')
       }
       const notCounted = (error: unknown): void =>
         observe({ message: 'jobs not counted', attrs: { error: reasonOf(error) } })
       loops.push(
         new Loop({ step: count, everyMs: COUNT_EVERY_MS, onFailure: notCounted }),
-        sweep({ db, observe, what: 'finished jobs', remove: [(limit) => pruneJobs(config.retention, limit)] }),
+        sweep({ db, observe, what: 'finished jobs', remove: [(limit) => q.pruneJobs(config.retention, limit)] }),
       )
     },
     async stop() {
@@ -159,13 +146,13 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
       query: { state: t.string(), type: t.string(), limit: t.string(), offset: t.string() },
       answers: { 200: t.object({ items: t.array(job), count: t.integer() }) },
       handle: async ({ query }) => {
-        const state = STATES.find((one) => one === query['state'])
+        const state = q.STATES.find((one) => one === query['state'])
         if (query['state'] && !state) {
-          throw badRequest(`invalid state filter; must be one of: ${STATES.join(', ')}`)
+          throw badRequest(`invalid state filter; must be one of: ${q.STATES.join(', ')}`)
         }
         const page = limitOf(query, { limit: 50, maxLimit: 500 })
-        const filter = { state: state satisfies JobState | undefined, type: query['type'] || undefined, ...page }
-        return jsonText(200, (await db.fly(SYSTEM, listJobs(filter))) ?? '')
+        const filter = { state: state satisfies q.JobState | undefined, type: query['type'] || undefined, ...page }
+        return jsonText(200, (await db.fly(SYSTEM, q.listJobs(filter))) ?? '')
       },
     }),
     route('POST /api/admin/jobs', {
@@ -185,8 +172,8 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
         const { type, payload = {}, maxAttempts = deps.maxAttempts } = body
         const input = { type, payload: JSON.stringify(payload), maxAttempts, runAt, idempotencyKey }
         const entry = call.audit({ newValues: { type } })
-        const addition = audited(entry, addJob(input), { target: MADE_RECORD.target })
-        const [made, before] = await db.fly(SYSTEM, [addition, jobByKey(idempotencyKey ?? '')])
+        const addition = audited(entry, q.addJob(input), { target: MADE_RECORD.target })
+        const [made, before] = await db.fly(SYSTEM, [addition, q.jobByKey(idempotencyKey ?? '')])
         if (!made) return jsonText(200, before ?? '')
         runner.wake()
         return jsonText(201, made)
@@ -196,14 +183,14 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
       summary: 'How many jobs there are, by state',
       ...admin,
       answers: { 200: counts },
-      handle: async () => jsonText(200, (await db.fly(SYSTEM, countJobs)) ?? ''),
+      handle: async () => jsonText(200, (await db.fly(SYSTEM, q.countJobs)) ?? ''),
     }),
     route('GET /api/admin/jobs/{id}', {
       summary: 'One job, with its log and progress',
       ...one,
       answers: { 200: job },
       handle: async ({ params }) =>
-        jsonText(200, found(await db.fly(SYSTEM, jobById(params.id)), 'job not found', 'job_not_found')),
+        jsonText(200, found(await db.fly(SYSTEM, q.jobById(params.id)), 'job not found', 'job_not_found')),
     }),
     route('POST /api/admin/jobs/{id}/retry', {
       summary: 'Queue a failed job again',
@@ -211,7 +198,7 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
       audit: 'job.retry',
       answers: { 200: job },
       handle: async (call) => {
-        const after = await change(call, retryJob(call.params.id), 'job is not failed')
+        const after = await change(call, q.retryJob(call.params.id), 'job is not failed')
         runner.wake()
         return jsonText(200, after)
       },
@@ -221,7 +208,7 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
       ...one,
       audit: 'job.cancel',
       answers: { 200: job },
-      handle: async (call) => jsonText(200, await change(call, cancelJob(call.params.id), 'job is not queued')),
+      handle: async (call) => jsonText(200, await change(call, q.cancelJob(call.params.id), 'job is not queued')),
     }),
   ]
 }

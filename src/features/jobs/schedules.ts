@@ -3,18 +3,7 @@ import { AppError, found, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import { audited, changeAudited, MADE_RECORD } from '../../db/audit.ts'
 import type { Db, Tx } from '../../db/db.ts'
-import {
-  addDefaultSchedule,
-  addSchedule,
-  changeSchedule,
-  databaseNow,
-  knownDefaults,
-  listSchedules,
-  lockSchedule,
-  type NewSchedule,
-  removeSchedule,
-  type Schedule,
-} from './schedule-sql.ts'
+import * as q from './schedule-sql.ts'
 import { timesOf } from './scheduler.ts'
 import { addJob } from './sql.ts'
 
@@ -31,7 +20,7 @@ const DEFAULTS: readonly { name: string; jobType: string; cronExpr: string }[] =
 ]
 const DEFAULT_ATTEMPTS = 3
 
-export type ScheduleChange = Partial<Pick<Schedule, 'cronExpr' | 'timezone' | 'payload' | 'enabled' | 'maxAttempts'>>
+export type ScheduleChange = Partial<Pick<q.Schedule, 'cronExpr' | 'timezone' | 'payload' | 'enabled' | 'maxAttempts'>>
 
 export class Schedules {
   readonly #db: Db
@@ -43,11 +32,11 @@ export class Schedules {
   }
 
   async all(): Promise<string> {
-    return (await this.#db.fly(SYSTEM, listSchedules)) ?? ''
+    return (await this.#db.fly(SYSTEM, q.listSchedules)) ?? ''
   }
 
-  async create(schedule: NewSchedule, act: AuditSource): Promise<string> {
-    const addition = addSchedule(schedule, nextRun(schedule, await this.#now()))
+  async create(schedule: q.NewSchedule, act: AuditSource): Promise<string> {
+    const addition = q.addSchedule(schedule, nextRun(schedule, await this.#now()))
     const { name, jobType, cronExpr, timezone, enabled } = schedule
     const entry = act.audit({ newValues: { name, jobType, cronExpr, timezone, enabled } })
     const made = await this.#db.fly(SYSTEM, audited(entry, addition, { target: MADE_RECORD.target }))
@@ -63,7 +52,7 @@ export class Schedules {
       async (tx) => {
         const { now, ...before } = await locked(tx, id)
         const next = { ...before, ...change }
-        return tx.fly(changeSchedule(next, nextRun(next, now)))
+        return tx.fly(q.changeSchedule(next, nextRun(next, now)))
       },
       () => act.audit(),
     )
@@ -72,7 +61,7 @@ export class Schedules {
   }
 
   async remove(id: string, act: AuditSource): Promise<void> {
-    const removal = audited(act.audit(), removeSchedule(id))
+    const removal = audited(act.audit(), q.removeSchedule(id))
     if ((await this.#db.run(SYSTEM, removal)) === 0) throw notFound('schedule not found', 'schedule_not_found')
   }
 
@@ -90,30 +79,30 @@ export class Schedules {
   }
 
   async createDefaults(hasType: (type: string) => boolean): Promise<void> {
-    const [known] = await this.#db.rows<{ now: Date; names: string[] }>(SYSTEM, knownDefaults)
+    const [known] = await this.#db.rows<{ now: Date; names: string[] }>(SYSTEM, q.knownDefaults)
     const missing = DEFAULTS.filter(({ name, jobType }) => hasType(jobType) && !known?.names.includes(name))
     const now = known?.now ?? new Date()
     const statements = missing.map((one) => {
       const schedule = { ...one, timezone: 'UTC', payload: '{}', enabled: true, maxAttempts: DEFAULT_ATTEMPTS }
-      return addDefaultSchedule(schedule, nextRun(schedule, now))
+      return q.addDefaultSchedule(schedule, nextRun(schedule, now))
     })
     const [first, ...rest] = statements
     if (first) await this.#db.run(SYSTEM, [first, ...rest])
   }
 
   async #now(): Promise<Date> {
-    const [row] = await this.#db.rows<{ now: Date }>(SYSTEM, databaseNow)
+    const [row] = await this.#db.rows<{ now: Date }>(SYSTEM, q.databaseNow)
     return row?.now ?? new Date()
   }
 }
 
-async function locked(tx: Tx, id: string): Promise<Schedule & { now: Date }> {
-  const [schedule] = await tx.rows<Schedule & { now: Date }>(lockSchedule(id))
+async function locked(tx: Tx, id: string): Promise<q.Schedule & { now: Date }> {
+  const [schedule] = await tx.rows<q.Schedule & { now: Date }>(q.lockSchedule(id))
   return found(schedule, 'schedule not found', 'schedule_not_found')
 }
 
 /** Also validates expression and time zone, even if disabled. */
-function nextRun({ cronExpr, timezone, enabled }: NewSchedule, now: Date): Date | null {
+function nextRun({ cronExpr, timezone, enabled }: q.NewSchedule, now: Date): Date | null {
   const times = timesOf(cronExpr, timezone)
   return enabled ? (times.next(now) ?? null) : null
 }

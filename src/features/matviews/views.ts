@@ -8,19 +8,7 @@ import { audited, auditStatement, MADE_RECORD } from '../../db/audit.ts'
 import type { Db, FlyOptions } from '../../db/db.ts'
 import { isRefreshing } from '../../db/pg-errors.ts'
 import type { Sql } from '../../db/sql.ts'
-import {
-  addView,
-  allViews,
-  changeMode,
-  findView,
-  lockRefresh,
-  modeOf,
-  oneView,
-  type RefreshMode,
-  recordRefresh,
-  refresh,
-  removeView,
-} from './sql.ts'
+import * as q from './sql.ts'
 
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_$]{0,62}$/
 /** Materialized views may be large. */
@@ -42,28 +30,28 @@ export class MatViews {
   }
 
   async all(): Promise<string> {
-    return (await this.#db.fly(SYSTEM, allViews)) ?? ''
+    return (await this.#db.fly(SYSTEM, q.allViews)) ?? ''
   }
 
   async one(id: string): Promise<string> {
-    return registered(await this.#db.fly(SYSTEM, oneView(id)))
+    return registered(await this.#db.fly(SYSTEM, q.oneView(id)))
   }
 
-  async register(schema: string, name: string, mode: RefreshMode, act: AuditSource): Promise<string> {
+  async register(schema: string, name: string, mode: q.RefreshMode, act: AuditSource): Promise<string> {
     checkName(schema)
     checkName(name)
     const view = await this.#find(schema, name, 'materialized view not found in database')
-    const made = await this.#db.fly(SYSTEM, audited(act.audit(), addView(view, mode), MADE_RECORD))
+    const made = await this.#db.fly(SYSTEM, audited(act.audit(), q.addView(view, mode), MADE_RECORD))
     if (made === null) throw new AppError('already_exists', 'materialized view already registered')
     return made
   }
 
-  async changeMode(id: string, mode: RefreshMode, act: AuditSource): Promise<string> {
-    return registered(await this.#db.fly(SYSTEM, audited(act.audit(), changeMode(id, mode), MADE_RECORD)))
+  async changeMode(id: string, mode: q.RefreshMode, act: AuditSource): Promise<string> {
+    return registered(await this.#db.fly(SYSTEM, audited(act.audit(), q.changeMode(id, mode), MADE_RECORD)))
   }
 
   async remove(id: string, act: AuditSource): Promise<void> {
-    if ((await this.#db.run(SYSTEM, audited(act.audit(), removeView(id)))) === 0)
+    if ((await this.#db.run(SYSTEM, audited(act.audit(), q.removeView(id)))) === 0)
       throw notFound('registration not found', 'view_not_found')
   }
 
@@ -71,21 +59,21 @@ export class MatViews {
     const { schemaName, viewName, refreshMode } = JSON.parse(await this.one(id)) as {
       schemaName: string
       viewName: string
-      refreshMode: RefreshMode
+      refreshMode: q.RefreshMode
     }
     return this.#refresh(schemaName, viewName, refreshMode, signal, auditStatement(act.audit()))
   }
 
   /** Needs no registration. If there is one, its mode is used and the outcome recorded in it. */
   async refreshNamed(schema: string, name: string, signal: AbortSignal): Promise<Refreshed> {
-    const [registration] = await this.#db.rows<{ mode: RefreshMode }>(SYSTEM, modeOf(schema, name))
+    const [registration] = await this.#db.rows<{ mode: q.RefreshMode }>(SYSTEM, q.modeOf(schema, name))
     return this.#refresh(schema, name, registration?.mode ?? 'standard', signal)
   }
 
   async #refresh(
     schema: string,
     name: string,
-    mode: RefreshMode,
+    mode: q.RefreshMode,
     signal: CancelSignal,
     ...entry: Sql[]
   ): Promise<Refreshed> {
@@ -102,7 +90,7 @@ export class MatViews {
     const failure = await this.#run(view, mode, signal, entry)
     const durationMs = Math.round(performance.now() - startedAt)
     const error = failure && (databaseReason(failure) ?? failure.message)
-    const registration = await this.#db.fly(SYSTEM, recordRefresh(view, { durationMs, error: error ?? null }))
+    const registration = await this.#db.fly(SYSTEM, q.recordRefresh(view, { durationMs, error: error ?? null }))
     if (failure) {
       this.#observe({ message: 'materialized view not refreshed', attrs: { schema, name, error } })
       throw new AppError('internal', 'failed to refresh materialized view', { cause: failure })
@@ -113,12 +101,12 @@ export class MatViews {
   /** Returns the error of a failed refresh. If another refresh is running, it throws, so that nothing is recorded. */
   async #run(
     view: MatView,
-    mode: RefreshMode,
+    mode: q.RefreshMode,
     signal: CancelSignal,
     entry: readonly Sql[],
   ): Promise<Error | undefined> {
     if (this.#refreshes.isFull) throw new AppError('server_busy', 'server busy', { headers: { 'Retry-After': '1' } })
-    const statements: [Sql, ...Sql[]] = [lockRefresh(view.oid), refresh(view.schema, view.name, mode), ...entry]
+    const statements: [Sql, ...Sql[]] = [q.lockRefresh(view.oid), q.refresh(view.schema, view.name, mode), ...entry]
     const options: FlyOptions = { kind: 'apart', timeoutMs: TIMEOUT_MS, signal }
     try {
       await this.#refreshes.run(() => this.#db.run(SYSTEM, statements, options))
@@ -130,7 +118,7 @@ export class MatViews {
   }
 
   async #find(schema: string, name: string, missing: string): Promise<MatView> {
-    const [view] = await this.#db.rows<MatView>(SYSTEM, findView(schema, name))
+    const [view] = await this.#db.rows<MatView>(SYSTEM, q.findView(schema, name))
     return found(view, missing, 'view_not_found')
   }
 }

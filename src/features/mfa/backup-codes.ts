@@ -7,11 +7,10 @@ import type { Db } from '../../db/db.ts'
 import { sql } from '../../db/sql.ts'
 import { type Call, json, type Route, route } from '../../http/route.ts'
 import { signedIn } from '../../identity/responses.ts'
-import { requireAal2 } from '../../identity/second-factor.ts'
+import { requireAal2, type Verification } from '../../identity/second-factor.ts'
 import { type AuthResponse, type Device, deviceOf } from '../../identity/session.ts'
 import { lockAccount } from '../../identity/users.ts'
 import * as q from './sql.ts'
-import type { Verification } from './verification.ts'
 
 /** Without letters and digits that are easily confused on paper. */
 const ALPHABET = 'abcdefghjkmnpqrstuvwxyz23456789'

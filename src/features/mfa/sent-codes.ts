@@ -4,11 +4,11 @@ import type { PendingIdentity, UserIdentity } from '../../core/identity.ts'
 import { equalInConstantTime, hmacSha256, randomDigits } from '../../core/secret.ts'
 import type { Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
+import type { Verification } from '../../identity/second-factor.ts'
 import type { AuthResponse, Device } from '../../identity/session.ts'
 import { openChallenge, requireFactor } from './challenges.ts'
 import type { Enrolment } from './enrolment.ts'
 import * as q from './sql.ts'
-import type { Verification } from './verification.ts'
 
 /** The differences between codes by mail and codes by SMS. */
 export type CodeChannel = {

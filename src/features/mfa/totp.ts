@@ -5,12 +5,12 @@ import type { SecretBox } from '../../core/secret-box.ts'
 import type { Tx } from '../../db/db.ts'
 import type { SealedColumn } from '../../db/sealed.ts'
 import { sql } from '../../db/sql.ts'
+import type { Verification } from '../../identity/second-factor.ts'
 import type { AuthResponse, Device } from '../../identity/session.ts'
 import { challengeNotFound, openChallenge, requireFactor } from './challenges.ts'
 import type { Enrolment } from './enrolment.ts'
 import * as q from './sql.ts'
 import { base32, newSecret, otpauthUri, stepAt, timeStep } from './totp-code.ts'
-import type { Verification } from './verification.ts'
 
 const CHALLENGE_SECONDS = 300
 

@@ -107,10 +107,11 @@ export const jsonContent = (type: t.JsonSchema): object => ({ 'application/json'
 /** Without our own extensions of JSON Schema. */
 const plain = ({ refusal: _, ...type }: t.JsonSchema): t.JsonSchema => withInner(type, plain)
 
+/** The type with its inner types replaced. */
 export function withInner(type: t.JsonSchema, replaced: (inner: t.JsonSchema) => t.JsonSchema): t.JsonSchema {
-  const { properties, items, anyOf } = type
+  const { properties, items, anyOf, ...rest } = type
   return {
-    ...type,
+    ...rest,
     ...(properties && {
       properties: Object.fromEntries(Object.entries(properties).map(([name, inner]) => [name, replaced(inner)])),
     }),

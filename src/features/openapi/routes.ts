@@ -1,8 +1,8 @@
 import * as t from '../../core/json-type.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { viewerOf } from '../../db/schema/viewer.ts'
+import { SnapshotDocuments } from '../../http/files/snapshot-documents.ts'
 import { type Call, type Reply, type Route, route } from '../../http/route.ts'
-import { SchemaDocuments } from '../../http/schema-documents.ts'
 import { docsPage } from './docs-page.ts'
 import { openApiDocument } from './document.ts'
 
@@ -18,7 +18,7 @@ export type OpenApiDeps = {
 }
 
 export function createOpenApi(deps: OpenApiDeps): { routes: Route[] } {
-  const documents = new SchemaDocuments()
+  const documents = new SnapshotDocuments()
 
   function documentReply({ who, headers }: Call): Promise<Reply> {
     const schema = deps.schema.read()

@@ -2,7 +2,7 @@ import { AppError, badRequest, notFound, unauthorized } from '../../core/errors.
 import { type PendingIdentity, SYSTEM, type UserIdentity } from '../../core/identity.ts'
 import { isUuid } from '../../core/uuid.ts'
 import type { Db, Tx } from '../../db/db.ts'
-import { requireOwnFactor } from '../../identity/second-factor.ts'
+import { requireOwnFactor, type Verification } from '../../identity/second-factor.ts'
 import type { AuthResponse, Device } from '../../identity/session.ts'
 import { lockAccount } from '../../identity/users.ts'
 import type { PasskeyNotice } from './notices.ts'
@@ -15,18 +15,6 @@ import * as q from './webauthn/sql.ts'
 /** Bounded, because all are sent to the browser at every enrolment and sign-in. */
 const MAX_PASSKEYS = 50
 
-/** The second-factor flow that all methods share, with lockout and session. */
-export type PasskeyVerification = {
-  prepare<T>(userId: string, work: (tx: Tx) => Promise<T>): Promise<T>
-  /** `check` resolves to undefined if the factor is proven, else to the error, which is counted. */
-  attempt(
-    who: PendingIdentity,
-    second: 'webauthn',
-    device: Device,
-    check: (tx: Tx) => Promise<AppError | undefined>,
-  ): Promise<AuthResponse>
-}
-
 export type PasskeyFactor = ReturnType<typeof createPasskeyFactor>
 
 const challengeNotFound = () => notFound('challenge not found or expired', 'challenge_not_found')
@@ -34,7 +22,7 @@ const challengeNotFound = () => notFound('challenge not found or expired', 'chal
 /** Passkeys as second factor; any one of a user's passkeys is enough. */
 export function createPasskeyFactor(deps: {
   db: Db
-  verification: PasskeyVerification
+  verification: Verification
   relyingParty: () => RelyingParty
   notice: PasskeyNotice
   wakeMail: () => void

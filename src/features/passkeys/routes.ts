@@ -1,9 +1,10 @@
 import type { Sql } from '../../db/sql.ts'
 import type { Route } from '../../http/route.ts'
 import type { IdentityDeps } from '../../identity/deps.ts'
+import type { Verification } from '../../identity/second-factor.ts'
 import { requireSetting } from '../../identity/settings.ts'
 import { createCredentials } from './credentials.ts'
-import { createPasskeyFactor, type PasskeyVerification } from './factor.ts'
+import { createPasskeyFactor } from './factor.ts'
 import { factorRoutes } from './factor-routes.ts'
 import { passkeyNotice } from './notices.ts'
 import { createPasskeySignIn } from './sign-in.ts'
@@ -15,7 +16,7 @@ type Needed = 'db' | 'settings' | 'appName' | 'publicBaseUrl' | 'startSession' |
 export type PasskeyDeps = Pick<IdentityDeps, Needed> & {
   config: { webauthn_origins: readonly string[] }
   decoyKey: Buffer
-  verification: PasskeyVerification
+  verification: Verification
   endOtherSessions: (userId: string, keep: string) => Sql
   /** Drops the sessions from this process's cache at once. */
   onSessionsEnded: (ids: readonly string[]) => void

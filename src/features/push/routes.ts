@@ -18,17 +18,7 @@ import { deliveryJob } from './delivery.ts'
 import { deviceRoutes, requireOwners, uuidIn } from './device-routes.ts'
 import { Fcm } from './fcm.ts'
 import { logProvider, type PushProvider } from './provider.ts'
-import {
-  listDeliveries,
-  onePushDelivery,
-  type PushContent,
-  type PushProviderName,
-  pruneDeliveries,
-  type QueueEach,
-  STATUSES,
-  sendToDevice,
-  sendToUser,
-} from './sql.ts'
+import * as q from './sql.ts'
 
 type PushConfig = {
   enabled: boolean
@@ -76,7 +66,7 @@ const delivery = t.object({
   title: t.string(),
   body: t.string(),
   data: t.optional(t.record(t.string())),
-  status: t.oneOf(STATUSES),
+  status: t.oneOf(q.STATUSES),
   error_code: t.optional(t.string({ description: "the service's own" })),
   error_message: t.optional(t.string()),
   provider_message_id: t.optional(t.string()),
@@ -105,7 +95,7 @@ export function createPush(deps: Deps): Feature {
     routes,
     jobs,
     start() {
-      const remove = (limit: number): Sql => pruneDeliveries(retentionSeconds, isUnderWay, limit)
+      const remove = (limit: number): Sql => q.pruneDeliveries(retentionSeconds, isUnderWay, limit)
       sweeping = sweep({ db, observe, what: 'push deliveries', remove: [remove] })
     },
     async stop() {
@@ -121,7 +111,7 @@ function providersOf({
   outgoing,
   observe,
   timeoutMs = TIMEOUT_MS,
-}: Deps): Record<PushProviderName, PushProvider> {
+}: Deps): Record<q.PushProviderName, PushProvider> {
   const fcm = fcmCredentials(config.fcm.credentials_file)
   const apns = apnsCredentials(config.apns)
   const endpoint = config.apns.endpoint || APPLE[config.apns.environment]
@@ -134,7 +124,7 @@ function providersOf({
 type AdminOnly = { auth: 'admin'; requires: () => void }
 
 function sendRoutes({ db, queueJobs, wakeJobs }: Deps, admin: AdminOnly): Route[] {
-  const queueEach: QueueEach = (rows) => queueJobs(JOB, rows, MAX_ATTEMPTS)
+  const queueEach: q.QueueEach = (rows) => queueJobs(JOB, rows, MAX_ATTEMPTS)
   return [
     route('POST /api/admin/push/send', {
       summary: 'Send to every active device of a user',
@@ -144,7 +134,7 @@ function sendRoutes({ db, queueJobs, wakeJobs }: Deps, admin: AdminOnly): Route[
       answers: { 200: t.object({ deliveries: t.array(delivery) }) },
       handle: async (call) => {
         const { app_id: appId, user_id: userId } = call.body
-        const sending = sendToUser(appId, userId, messageOf(call.body), queueEach)
+        const sending = q.sendToUser(appId, userId, messageOf(call.body), queueEach)
         const { deliveries } = await changeAudited(
           db,
           async (tx) => requireOwners<{ deliveries: unknown[] }>(await tx.fly(sending)),
@@ -162,7 +152,7 @@ function sendRoutes({ db, queueJobs, wakeJobs }: Deps, admin: AdminOnly): Route[
       answers: { 200: delivery },
       handle: async (call) => {
         const { token_id: target } = call.body
-        const sending = sendToDevice(target, messageOf(call.body), queueEach)
+        const sending = q.sendToDevice(target, messageOf(call.body), queueEach)
         const sent = await changeAudited(
           db,
           async (tx) => found(await tx.fly(sending), 'device token not found', 'device_not_found'),
@@ -175,7 +165,7 @@ function sendRoutes({ db, queueJobs, wakeJobs }: Deps, admin: AdminOnly): Route[
   ]
 }
 
-function messageOf({ title, body, data }: t.ObjectOf<typeof message>): PushContent {
+function messageOf({ title, body, data }: t.ObjectOf<typeof message>): q.PushContent {
   const values = Object.entries(data ?? {})
   if (values.some(([, value]) => typeof value !== 'string')) throw badRequest('data values must be strings')
   // APNs reserves the key `aps` for its own part of a message.
@@ -196,11 +186,11 @@ function deliveryRoutes(db: Db, admin: AdminOnly): Route[] {
       answers: { 200: t.object({ items: t.array(delivery) }) },
       handle: async ({ query }) => {
         const name = query['status']?.toLowerCase()
-        const status = STATUSES.find((one) => one === name)
+        const status = q.STATUSES.find((one) => one === name)
         if (name && !status) throw badRequest('invalid status filter')
         const page = limitOf(query, { limit: 50, maxLimit: 500 })
         const filter = { appId: uuidIn(query, 'app_id'), userId: uuidIn(query, 'user_id'), status, ...page }
-        return jsonText(200, (await db.fly(SYSTEM, listDeliveries(filter))) ?? '')
+        return jsonText(200, (await db.fly(SYSTEM, q.listDeliveries(filter))) ?? '')
       },
     }),
     route('GET /api/admin/push/deliveries/{id}', {
@@ -209,7 +199,7 @@ function deliveryRoutes(db: Db, admin: AdminOnly): Route[] {
       params: { id: t.id('delivery') },
       answers: { 200: delivery },
       handle: async ({ params }) => {
-        const text = await db.fly(SYSTEM, onePushDelivery(params.id))
+        const text = await db.fly(SYSTEM, q.onePushDelivery(params.id))
         return jsonText(200, found(text, 'delivery not found', 'delivery_not_found'))
       },
     }),

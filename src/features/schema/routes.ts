@@ -1,12 +1,12 @@
 import type { Identity } from '../../core/identity.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
+import { SnapshotDocuments } from '../../http/files/snapshot-documents.ts'
 import { type Route, route } from '../../http/route.ts'
-import { SchemaDocuments } from '../../http/schema-documents.ts'
 import { schemaAnswer } from './answers.ts'
 import { type Audience, schemaDocument } from './document.ts'
 
 export function createSchemaFeature({ schema }: { schema: Pick<SchemaCache, 'read'> }): { routes: Route[] } {
-  const documents = new SchemaDocuments()
+  const documents = new SnapshotDocuments()
   return {
     routes: [
       route('GET /api/schema', {

@@ -5,21 +5,7 @@ import { audited, changeAudited, MADE_RECORD } from '../../db/audit.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { contentTypeOf } from '../../http/files/content-type.ts'
-import {
-  addDeploy,
-  adoptFiles,
-  countFile,
-  deploysPage,
-  failDeploy,
-  lastSuperseded,
-  lockDeploy,
-  lockSite,
-  makeLive,
-  oneDeploy,
-  putSiteFile,
-  recount,
-  supersedeLive,
-} from './sql.ts'
+import * as q from './sql.ts'
 
 /** Durable bytes; the transaction that refers to them adds their row. */
 export type StoredBytes = { id: string; size: number; sha256: string }
@@ -41,38 +27,38 @@ export class Deploys {
   }
 
   async page(siteId: string, page: Page): Promise<string> {
-    const [row] = await this.#deps.db.rows<{ exists: boolean; body: string }>(SYSTEM, deploysPage(siteId, page))
+    const [row] = await this.#deps.db.rows<{ exists: boolean; body: string }>(SYSTEM, q.deploysPage(siteId, page))
     return requireFound(row?.exists ? row.body : null, 'site')
   }
 
   async one(siteId: string, id: string): Promise<string> {
-    const [row] = await this.#deps.db.rows<{ exists: boolean; deploy: string | null }>(SYSTEM, oneDeploy(siteId, id))
+    const [row] = await this.#deps.db.rows<{ exists: boolean; deploy: string | null }>(SYSTEM, q.oneDeploy(siteId, id))
     if (!row?.exists) throw notFound('site not found', 'site_not_found')
     return requireFound(row.deploy, 'deploy')
   }
 
   async create(siteId: string, act: AuditSource): Promise<string> {
-    return requireFound(await this.#deps.db.fly(SYSTEM, audited(act.audit(), addDeploy(siteId), MADE_RECORD)), 'site')
+    return requireFound(await this.#deps.db.fly(SYSTEM, audited(act.audit(), q.addDeploy(siteId), MADE_RECORD)), 'site')
   }
 
   promote(siteId: string, id: string, act: AuditSource): Promise<string> {
     return this.#change(act, async (tx) => {
-      if ((await tx.run(lockSite(siteId))) === 0) throw notFound('site not found', 'site_not_found')
+      if ((await tx.run(q.lockSite(siteId))) === 0) throw notFound('site not found', 'site_not_found')
       const status = await this.#statusIn(tx, siteId, id)
       if (status !== 'uploading' && status !== 'superseded') throw wrongTransition('promote', status)
-      await tx.run(supersedeLive(siteId))
-      return requireFound(await tx.fly(makeLive(id)), 'deploy')
+      await tx.run(q.supersedeLive(siteId))
+      return requireFound(await tx.fly(q.makeLive(id)), 'deploy')
     })
   }
 
   rollback(siteId: string, act: AuditSource): Promise<string> {
     return this.#change(act, async (tx) => {
-      if ((await tx.run(lockSite(siteId))) === 0) throw notFound('site not found', 'site_not_found')
+      if ((await tx.run(q.lockSite(siteId))) === 0) throw notFound('site not found', 'site_not_found')
       // Read before the live deploy is superseded, so that a second rollback undoes the first.
-      const [previous] = await tx.rows<{ id: string }>(lastSuperseded(siteId))
+      const [previous] = await tx.rows<{ id: string }>(q.lastSuperseded(siteId))
       if (!previous) throw new AppError('wrong_state', 'no superseded deploy to rollback to')
-      await tx.run(supersedeLive(siteId))
-      return requireFound(await tx.fly(makeLive(previous.id)), 'deploy')
+      await tx.run(q.supersedeLive(siteId))
+      return requireFound(await tx.fly(q.makeLive(previous.id)), 'deploy')
     })
   }
 
@@ -80,13 +66,13 @@ export class Deploys {
     return this.#change(act, async (tx) => {
       const status = await this.#statusIn(tx, siteId, id)
       if (status !== 'uploading') throw wrongTransition('fail', status)
-      return requireFound(await tx.fly(failDeploy(id, errorMessage ?? null)), 'deploy')
+      return requireFound(await tx.fly(q.failDeploy(id, errorMessage ?? null)), 'deploy')
     })
   }
 
   /** Fails the deploy after a file could not be stored, so that no incomplete deploy is promoted. */
   async failUpload(id: string): Promise<void> {
-    await this.#deps.db.run(SYSTEM, failDeploy(id, 'a file could not be stored'))
+    await this.#deps.db.run(SYSTEM, q.failDeploy(id, 'a file could not be stored'))
   }
 
   async requireUploading(siteId: string, id: string): Promise<void> {
@@ -105,8 +91,8 @@ export class Deploys {
     return this.#change(act, async (tx) => {
       if ((await this.#statusIn(tx, siteId, id)) !== 'uploading') throw closed()
       await tx.run(this.#deps.addBlob(blob))
-      const counted = requireFound(await tx.fly(countFile(id, path, blob.size)), 'deploy')
-      await tx.run(putSiteFile(id, { path, contentType: contentTypeOf(path, declaredType), blobId: blob.id }))
+      const counted = requireFound(await tx.fly(q.countFile(id, path, blob.size)), 'deploy')
+      await tx.run(q.putSiteFile(id, { path, contentType: contentTypeOf(path, declaredType), blobId: blob.id }))
       return counted
     })
   }
@@ -124,8 +110,8 @@ export class Deploys {
       this.#deps.db,
       async (tx) => {
         if ((await this.#statusIn(tx, siteId, id)) !== 'uploading') throw closed()
-        const missing = (await tx.fly(adoptFiles(siteId, id, entries))) ?? '[]'
-        return `{"missing":${missing},"deploy":${requireFound(await tx.fly(recount(id)), 'deploy')}}`
+        const missing = (await tx.fly(q.adoptFiles(siteId, id, entries))) ?? '[]'
+        return `{"missing":${missing},"deploy":${requireFound(await tx.fly(q.recount(id)), 'deploy')}}`
       },
       () => act.audit({ target: id, newValues: { files: files.length } }),
     )
@@ -146,7 +132,7 @@ export class Deploys {
   }
 
   async #statusIn(tx: Tx, siteId: string, id: string): Promise<string> {
-    const [locked] = await tx.rows<{ status: string }>(lockDeploy(siteId, id))
+    const [locked] = await tx.rows<{ status: string }>(q.lockDeploy(siteId, id))
     if (locked) return locked.status
     // Throws 404 for the site or for the deploy.
     await this.one(siteId, id)

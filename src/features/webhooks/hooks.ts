@@ -10,16 +10,7 @@ import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Receiver } from './attempt.ts'
 import { webhookSecrets } from './sealed.ts'
-import {
-  addHook,
-  allHooks,
-  changeHook,
-  deliveriesOf,
-  hookTarget,
-  oneHook,
-  oneWebhookDelivery,
-  removeHook,
-} from './sql.ts'
+import * as q from './sql.ts'
 
 export const EVENTS = ['create', 'update', 'delete'] as const
 const MAX_SECRET = 1_024
@@ -76,43 +67,43 @@ export function createHooks({ db, box, assertAllowedUrl, clearQueue }: Deps): Ho
   }
 
   return {
-    all: async () => (await db.fly(SYSTEM, allHooks)) ?? '[]',
-    one: async (id) => requireHook(await db.fly(SYSTEM, oneHook(id))),
+    all: async () => (await db.fly(SYSTEM, q.allHooks)) ?? '[]',
+    one: async (id) => requireHook(await db.fly(SYSTEM, q.oneHook(id))),
 
     async create(input, act) {
       const id = randomUUID()
       const { url, secret = null, events = EVENTS, tables = [], enabled = true } = valuesOf(input, id)
       if (url === undefined) throw badRequest('url is required')
-      const added = addHook(id, { url, secret, events, tables, enabled })
+      const added = q.addHook(id, { url, secret, events, tables, enabled })
       return requireHook(await db.fly(SYSTEM, audited(act.audit({ target: id }), added, MADE_RECORD)))
     },
 
     async change(id, input, act) {
-      const change = audited(act.audit({ target: id }), changeHook(id, valuesOf(input, id)), MADE_RECORD)
+      const change = audited(act.audit({ target: id }), q.changeHook(id, valuesOf(input, id)), MADE_RECORD)
       const answers = await db.fly(SYSTEM, input.enabled === false ? [clearQueue(id), change] : [change])
       return requireHook(answers.at(-1) ?? null)
     },
 
     async remove(id, act) {
-      const removal = audited(act.audit({ target: id }), removeHook(id))
+      const removal = audited(act.audit({ target: id }), q.removeHook(id))
       if ((await db.run(SYSTEM, [clearQueue(id), removal])) === 0)
         throw notFound('webhook not found', 'webhook_not_found')
     },
 
     async target(id) {
-      const [row] = await db.rows<{ url: string; secret: string | null; enabled: boolean }>(SYSTEM, hookTarget(id))
+      const [row] = await db.rows<{ url: string; secret: string | null; enabled: boolean }>(SYSTEM, q.hookTarget(id))
       return row && { ...row, secret: () => (row.secret === null ? undefined : box.open(row.secret, context(id))) }
     },
 
     async deliveries(id, { failedOnly, page, perPage, offset }) {
-      const text = await db.fly(SYSTEM, deliveriesOf(id, { failedOnly, limit: perPage, offset }))
+      const text = await db.fly(SYSTEM, q.deliveriesOf(id, { failedOnly, limit: perPage, offset }))
       const { exists, total, items } = JSON.parse(text ?? '{}') as { exists: boolean; total: number; items: unknown[] }
       if (!exists) throw notFound('webhook not found', 'webhook_not_found')
       return pageEnvelope(items, page, perPage, total)
     },
 
     async delivery(id, deliveryId) {
-      const text = await db.fly(SYSTEM, oneWebhookDelivery(id, deliveryId))
+      const text = await db.fly(SYSTEM, q.oneWebhookDelivery(id, deliveryId))
       const { exists, delivery } = JSON.parse(text ?? '{}') as { exists: boolean; delivery: unknown }
       if (!exists) throw notFound('webhook not found', 'webhook_not_found')
       return found(delivery, 'delivery not found', 'delivery_not_found')

@@ -1,12 +1,11 @@
 import type * as OpenId from 'openid-client'
 import type { Outgoing } from '../../../http/out/outgoing.ts'
 import { jwtClaims, requireAudience, requireAudienceAtGoogle } from './audience.ts'
-import { type Profile, profileOf } from './profile.ts'
+import { profileOf } from './profile.ts'
 import {
   authorizeAddress,
-  fetchJson,
+  fetchClaims,
   foreignToken,
-  isObject,
   MAX_PROVIDER_BYTES,
   type ProviderContext,
   providerFailed,
@@ -41,20 +40,15 @@ export function oidcProvider(
 
   async function userinfo({ metadata }: Discovery, accessToken: string) {
     if (!metadata.userinfo_endpoint) throw providerFailed()
-    const headers = { authorization: `Bearer ${accessToken}` }
-    return fetchJson(outgoing, { method: 'GET', url: metadata.userinfo_endpoint, headers })
+    return fetchClaims(outgoing, metadata.userinfo_endpoint, accessToken)
   }
 
   /** Addresses may be in the ID token or only at the userinfo endpoint (OpenID Connect Core, 5.4). */
-  async function addressOf(
-    provider: Discovery,
-    claims: OpenId.IDToken,
-    accessToken: string,
-  ): Promise<Profile | undefined> {
+  async function addressOf(provider: Discovery, claims: OpenId.IDToken, accessToken: string) {
     if (claims['email'] !== undefined || !provider.metadata.userinfo_endpoint) return profileOf(name, claims)
-    const { status, body } = await userinfo(provider, accessToken)
-    if (status !== 200 || !isObject(body) || body['sub'] !== claims.sub) throw providerFailed()
-    return profileOf(name, { ...body, sub: claims.sub })
+    const more = await userinfo(provider, accessToken)
+    if (more['sub'] !== claims.sub) throw providerFailed()
+    return profileOf(name, { ...more, sub: claims.sub })
   }
 
   async function requireIntrospected(provider: Discovery, accessToken: string): Promise<void> {
@@ -95,9 +89,8 @@ export function oidcProvider(
 
     async profileOfToken(accessToken) {
       const provider = await discovery()
-      const { status, body } = await userinfo(provider, accessToken)
-      if (status !== 200 || !isObject(body)) throw providerFailed()
-      requireAudience(config.client_id, body)
+      const claims = await userinfo(provider, accessToken)
+      requireAudience(config.client_id, claims)
       requireAudience(config.client_id, jwtClaims(accessToken))
       await requireIntrospected(provider, accessToken)
       if (name === 'google' && provider.metadata.token_endpoint) {
@@ -110,7 +103,7 @@ export function oidcProvider(
           builtIn: new URL(tokenUrl).host.endsWith('.googleapis.com'),
         })
       }
-      const profile = profileOf(name, body)
+      const profile = profileOf(name, claims)
       if (!profile) throw providerFailed()
       return profile
     },
@@ -132,13 +125,8 @@ async function discover(outgoing: Outgoing, config: ProviderContext['config']): 
     ],
   }
   try {
-    const configuration = await openid.discovery(
-      issuer,
-      config.client_id,
-      config.client_secret,
-      secretAuth(openid, config),
-      options,
-    )
+    const auth = secretAuth(openid, config)
+    const configuration = await openid.discovery(issuer, config.client_id, config.client_secret, auth, options)
     return { openid, configuration, metadata: configuration.serverMetadata() }
   } catch (error) {
     throw providerFailed(error)

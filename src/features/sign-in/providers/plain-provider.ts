@@ -2,6 +2,8 @@ import { jwtClaims, requireAudience, requireAudienceAtGitHub, requireAudienceAtG
 import { type Profile, profileOf } from './profile.ts'
 import {
   authorizeAddress,
+  bearer,
+  fetchClaims,
   fetchJson,
   isObject,
   type ProviderContext,
@@ -11,31 +13,21 @@ import {
 
 export type Endpoints = { authorize: string; token: string; userinfo: string; builtIn: boolean }
 
-const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
-
 /** OAuth 2.0 without OpenID Connect: the access token is used only to read the user's profile. */
 export function plainProvider({ outgoing, name, config }: ProviderContext, endpoints: Endpoints): SignInProvider {
   async function whose(accessToken: string): Promise<Profile> {
-    const { status, body } = await fetchJson(outgoing, {
-      method: 'GET',
-      url: endpoints.userinfo,
-      headers: bearer(accessToken),
-    })
-    if (status !== 200 || !isObject(body)) throw providerFailed()
-    requireAudience(config.client_id, body)
-    const claims = name === 'github' ? { ...body, ...(await gitHubAddress(accessToken)) } : body
-    const profile = profileOf(name, claims)
+    const claims = await fetchClaims(outgoing, endpoints.userinfo, accessToken)
+    requireAudience(config.client_id, claims)
+    const address = name === 'github' ? await gitHubAddress(accessToken) : {}
+    const profile = profileOf(name, { ...claims, ...address })
     if (!profile) throw providerFailed()
     return profile
   }
 
   /** The profile shows an address of the user's choice; only this list has the primary, verified one. */
   async function gitHubAddress(accessToken: string): Promise<{ email?: unknown; email_verified: boolean }> {
-    const { status, body } = await fetchJson(outgoing, {
-      method: 'GET',
-      url: `${endpoints.userinfo}/emails`,
-      headers: bearer(accessToken),
-    })
+    const url = `${endpoints.userinfo}/emails`
+    const { status, body } = await fetchJson(outgoing, { method: 'GET', url, headers: bearer(accessToken) })
     if (status !== 200 || !Array.isArray(body)) return { email_verified: false }
     const addresses = body.filter(isObject)
     const best = addresses.find((one) => one['primary'] === true) ?? addresses[0]

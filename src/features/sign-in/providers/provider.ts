@@ -82,6 +82,15 @@ export async function fetchJson(
   }
 }
 
+export const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
+
+/** The claims about a user that the provider returns for the user's access token. */
+export async function fetchClaims(outgoing: Outgoing, url: string, accessToken: string): Promise<Json> {
+  const { status, body } = await fetchJson(outgoing, { method: 'GET', url, headers: bearer(accessToken) })
+  if (status !== 200 || !isObject(body)) throw providerFailed()
+  return body
+}
+
 export const isObject = (value: unknown): value is Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 

@@ -9,22 +9,7 @@ import { vectorText } from '../../../db/search/vectors.ts'
 import { Ident, sql } from '../../../db/sql.ts'
 import { type EmbeddingProvider, NO_PROVIDER, RefusedText } from '../embedding/provider.ts'
 import { textColumnOf, vectorColumnOf } from './columns.ts'
-import {
-  anyEmbedding,
-  EMBEDDING_KIND,
-  type Embedding,
-  type EmbeddingProgress,
-  type EmbeddingSource,
-  type EmbeddingTarget,
-  oneEmbedding,
-  recordFailure,
-  recordFilled,
-  recordProgress,
-  rowsAfter,
-  rowsByKey,
-  rowsToEmbed,
-  writeVectors,
-} from './sql.ts'
+import * as q from './sql.ts'
 
 const LEASE_SECONDS = 15
 const CONCURRENCY = 4
@@ -42,14 +27,19 @@ type Row = { key: string; text: string; vector: string | null }
  */
 export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): void {
   /** Throws if a table or column is missing, so that the item is retried: it may be created again. */
-  async function targetOf({ schema: space, table: name, columns, vector_column }: Embedding): Promise<EmbeddingTarget> {
+  async function targetOf({
+    schema: space,
+    table: name,
+    columns,
+    vector_column,
+  }: q.Embedding): Promise<q.EmbeddingTarget> {
     const table = await requireTable(schema, name, space)
     const sources = columns.map((column) => textColumnOf(table, column))
     return { table, sources, vector: vectorColumnOf(table, vector_column) }
   }
 
   const embed = async (
-    target: EmbeddingTarget,
+    target: q.EmbeddingTarget,
     texts: readonly string[],
     give: EmbeddingProvider,
   ): Promise<readonly string[]> => {
@@ -63,8 +53,8 @@ export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): vo
 
   /** If the provider refuses a batch, each text is tried alone, so that one bad text does not block the others. */
   async function embedEach(
-    target: EmbeddingTarget,
-    sources: readonly EmbeddingSource[],
+    target: q.EmbeddingTarget,
+    sources: readonly q.EmbeddingSource[],
     give: EmbeddingProvider,
   ): Promise<Row[]> {
     try {
@@ -85,10 +75,10 @@ export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): vo
 
   async function fill(
     id: string,
-    target: EmbeddingTarget,
-    found: readonly EmbeddingSource[],
+    target: q.EmbeddingTarget,
+    found: readonly q.EmbeddingSource[],
     give: EmbeddingProvider,
-  ): Promise<EmbeddingProgress> {
+  ): Promise<q.EmbeddingProgress> {
     const sources = found.filter(({ text }) => text !== '')
     const blank = found.filter(({ text, isNull }) => text === '' && !isNull)
     const rows = sources.length > 0 ? await embedEach(target, sources, give) : []
@@ -98,21 +88,21 @@ export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): vo
       // The operator's triggers need the search path of requests.
       const path = schema.read().schemas.map((name) => new Ident(name).quoted)
       const search = sql`select pg_catalog.set_config('search_path', ${path.join()}, true)`
-      const made = await db.rows<{ isFilled: boolean }>(SYSTEM, [search, writeVectors(target, written)], {
+      const made = await db.rows<{ isFilled: boolean }>(SYSTEM, [search, q.writeVectors(target, written)], {
         kind: 'slow',
       })
       embedded = made.filter(({ isFilled }) => isFilled).length
       log.wake()
     }
     const progress = { embedded, refused: sources.length - rows.length }
-    await db.run(SYSTEM, recordProgress(id, progress))
+    await db.run(SYSTEM, q.recordProgress(id, progress))
     return progress
   }
 
   /** Repeats until a pass fills nothing, because rows may move during a pass. Rows that a trigger keeps unfilled do not count. */
   async function fillAll(
     id: string,
-    target: EmbeddingTarget,
+    target: q.EmbeddingTarget,
     give: EmbeddingProvider,
     signal: AbortSignal,
   ): Promise<void> {
@@ -120,32 +110,32 @@ export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): vo
       embedded = 0
       for (let position = FIRST_POSITION; ; ) {
         if (signal.aborted) throw new Error('interrupted')
-        const found = await db.rows<EmbeddingSource>(SYSTEM, rowsAfter(target, position), { kind: 'slow' })
+        const found = await db.rows<q.EmbeddingSource>(SYSTEM, q.rowsAfter(target, position), { kind: 'slow' })
         const last = found.at(-1)
         if (!last) break
         embedded += (await fill(id, target, found, give)).embedded
         position = last.position
       }
     }
-    await db.run(SYSTEM, recordFilled(id))
+    await db.run(SYSTEM, q.recordFilled(id))
   }
 
   async function work({ embedding: id, keys }: Payload, signal: AbortSignal): Promise<void> {
-    const [embedding] = await db.rows<Embedding>(SYSTEM, oneEmbedding(id))
+    const [embedding] = await db.rows<q.Embedding>(SYSTEM, q.oneEmbedding(id))
     if (!embedding) return
     try {
       if (!provider) throw new RetryIn(LONGEST_WAIT_SECONDS, NO_PROVIDER)
       const target = await targetOf(embedding)
       if (!keys) return await fillAll(id, target, provider, signal)
-      await fill(id, target, await db.rows<EmbeddingSource>(SYSTEM, rowsByKey(target, keys)), provider)
+      await fill(id, target, await db.rows<q.EmbeddingSource>(SYSTEM, q.rowsByKey(target, keys)), provider)
     } catch (error) {
-      if (!signal.aborted) await db.run(SYSTEM, recordFailure(id, reasonOf(error)))
+      if (!signal.aborted) await db.run(SYSTEM, q.recordFailure(id, reasonOf(error)))
       throw error
     }
   }
 
   queue.work(
-    EMBEDDING_KIND,
+    q.EMBEDDING_KIND,
     {
       concurrency: CONCURRENCY,
       leaseSeconds: LEASE_SECONDS,
@@ -154,8 +144,8 @@ export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): vo
     ({ payload }, signal) => work(payload as Payload, signal),
   )
   log.followDurably('embeddings', {
-    wanted: anyEmbedding,
-    effect: queue.pushEach(EMBEDDING_KIND, rowsToEmbed),
-    onBatch: () => queue.wake(EMBEDDING_KIND),
+    wanted: q.anyEmbedding,
+    effect: queue.pushEach(q.EMBEDDING_KIND, q.rowsToEmbed),
+    onBatch: () => queue.wake(q.EMBEDDING_KIND),
   })
 }
