@@ -2,7 +2,7 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
 import { errorCatalogue } from '../../src/core/errors.ts'
 import { failure, type JsonSchema } from '../../src/core/json-type.ts'
-import { type ResponseBody, json, type Route, route } from '../../src/http/route.ts'
+import { json, type ResponseBody, type Route, route } from '../../src/http/route.ts'
 import { createRouter } from '../../src/http/router.ts'
 import { splitTarget } from '../../src/http/wire/target.ts'
 

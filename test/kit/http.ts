@@ -4,7 +4,7 @@ import { unauthorized } from '../../src/core/errors.ts'
 import type { Identity } from '../../src/core/identity.ts'
 import type { Observation } from '../../src/core/observe.ts'
 import { createLimiter } from '../../src/http/rate-limit.ts'
-import { type RouteDefinition, route as declared, type HttpMethod, type Route } from '../../src/http/route.ts'
+import { route as declared, type HttpMethod, type Route, type RouteDefinition } from '../../src/http/route.ts'
 import { createHttpServer, type HttpServer, type HttpServerConfig, type RequestInfo } from '../../src/http/server.ts'
 import { atEnd } from './at-end.ts'
 

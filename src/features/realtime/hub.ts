@@ -1,7 +1,7 @@
 import type { Clock } from '../../core/clock.ts'
 import { AppError, reasonOf } from '../../core/errors.ts'
-import type { Observe } from '../../core/observe.ts'
 import { getOrCreate } from '../../core/get-or-create.ts'
+import type { Observe } from '../../core/observe.ts'
 import type { Change, Follower, Position } from '../../db/changes/log.ts'
 import { catchUp } from './deliver/catch-up.ts'
 import { CheckLoop } from './deliver/check-loop.ts'

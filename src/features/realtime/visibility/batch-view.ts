@@ -1,7 +1,7 @@
 import { AppError, reasonOf } from '../../../core/errors.ts'
+import { getOrCreate } from '../../../core/get-or-create.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import type { Observe } from '../../../core/observe.ts'
-import { getOrCreate } from '../../../core/get-or-create.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import { tableByOid } from '../../../db/schema/lookup.ts'

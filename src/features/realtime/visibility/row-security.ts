@@ -1,7 +1,7 @@
 import { AppError } from '../../../core/errors.ts'
+import { getOrCreate } from '../../../core/get-or-create.ts'
 import type { DatabaseRole, DatabaseSession, Identity } from '../../../core/identity.ts'
 import { inParallel } from '../../../core/limits.ts'
-import { getOrCreate } from '../../../core/get-or-create.ts'
 import type { Db } from '../../../db/db.ts'
 import { policyRule } from '../../../db/schema/policy-rule.ts'
 import { keyFor } from '../../../db/schema/viewer.ts'
