@@ -1,5 +1,3 @@
-import { getOrCreate } from './get-or-create.ts'
-
 /** The tenant of requests that use no app's key. */
 export const NO_TENANT = '00000000-0000-0000-0000-000000000000'
 
@@ -74,6 +72,11 @@ export class UsageMeter {
   }
 
   #of(tenant: string): TenantUsage {
-    return getOrCreate(this.#batch.tenants, tenant, noUsage)
+    // Runs for every request: a lookup of its own, because a shared function would see maps of many kinds.
+    const known = this.#batch.tenants.get(tenant)
+    if (known) return known
+    const made = noUsage()
+    this.#batch.tenants.set(tenant, made)
+    return made
   }
 }

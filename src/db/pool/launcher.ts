@@ -35,7 +35,8 @@ export class Launcher {
     const { signal, timeoutMs = this.#deps.statementTimeoutMs, lockTimeoutMs, plain } = options
     const { role } = databaseSession(who)
     const steps = statements instanceof Sql ? [stepOf(statements)] : statements.map(stepOf)
-    const form = { role, wantsRows, asBytes: options.as === 'bytes', maxBytes: options.maxBytes }
+    const asBytes = options.as === 'bytes'
+    const { maxBytes } = options
     const isApart = options.kind === 'apart'
     const kind = kindOf(who, options)
     const isTidied = kind !== 'read' && who.kind !== 'system' && plain !== true
@@ -49,7 +50,7 @@ export class Launcher {
       timeoutMs,
       start: (connection, limitMs, onDone) => {
         const { step } = this.#deps.session(who, limitMs, lockTimeoutMs)
-        const flight = new Flight({ ...form, steps: [step, ...steps] }, (error, done) => {
+        const flight = new Flight({ steps: [step, ...steps], role, wantsRows, asBytes, maxBytes }, (error, done) => {
           // A caller before left the session in a bad state.
           if (failedStep(error) === SESSION_STEP) void connection.close()
           onDone(error, done)

@@ -289,13 +289,17 @@ export class ConnectionScheduler {
 
   /** Reads first, which can share connections; then each other kind in turn. */
   #serve(): void {
-    for (const side of SIDES) while (this.#serveNext(side, 'read'));
+    for (const side of SIDES) {
+      while (this.#serveNext(side, 'read'));
+      if (this.#queues[side].read.length > 0) this.#grow(side, 'read')
+    }
+    if (!ALONE.some(({ side, kind }) => this.#queues[side][kind].length > 0)) return
     for (let tried = 0; tried < ALONE.length; tried++) {
       const { side, kind } = ALONE[this.#turn] as (typeof ALONE)[number]
       this.#turn = (this.#turn + 1) % ALONE.length
       if (this.#serveNext(side, kind)) tried = -1
     }
-    for (const { side, kind } of LANES) if (this.#queues[side][kind].length > 0) this.#grow(side, kind)
+    for (const { side, kind } of ALONE) if (this.#queues[side][kind].length > 0) this.#grow(side, kind)
   }
 
   /** Whether a waiter left the queue: it was started, was over, or is known by now to be of another kind. */

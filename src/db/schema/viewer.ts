@@ -22,12 +22,15 @@ export function viewerOf(who: Identity): Viewer {
   return who.kind === 'key' && who.grant.tables.length > 0 ? { role, allowedTables: who.grant.tables } : byRole[role]
 }
 
+const newRoles = <T>(): Map<DatabaseRole, T> => new Map()
+
 /** Caches a value per table and role, as long as the snapshot of the table lives. */
 function oncePerRole<T>(make: (table: Table, role: DatabaseRole) => T): (table: Table, role: DatabaseRole) => T {
   const cached = new WeakMap<Table, Map<DatabaseRole, T>>()
   return (table, role) => {
-    const roles = getOrCreate(cached, table, () => new Map())
-    return getOrCreate(roles, role, () => make(table, role))
+    const roles = getOrCreate(cached, table, newRoles<T>)
+    const known = roles.get(role)
+    return known ?? getOrCreate(roles, role, () => make(table, role))
   }
 }
 
