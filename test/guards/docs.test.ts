@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { routesInSources } from '../../scripts/routes.ts'
 import { startServer } from '../kit/kit.ts'
@@ -63,4 +63,16 @@ test('an admin route answers 401 to everybody but an admin', async () => {
       })
     }
   }
+})
+
+test('every file that docs/architecture.md names is there', () => {
+  const architecture = readFileSync('docs/architecture.md', 'utf8')
+  const named = [
+    ...architecture.matchAll(/`((?:src|core|config|db|http|identity|features|app|cli|pages)\/[\w/.-]+\.ts)`/g),
+  ]
+  const missing = named
+    .map(([, path = '']) => (path.startsWith('src/') ? path : `src/${path}`))
+    .filter((path) => !existsSync(path))
+  assert.ok(named.length > 20)
+  assert.deepEqual(missing, [])
 })

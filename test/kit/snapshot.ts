@@ -1,4 +1,4 @@
-import { openSchemaCache } from '../../src/db/schema/cache.ts'
+import { openSchemaCache } from '../../src/db/schema/introspect/cache.ts'
 import type { Schema } from '../../src/db/schema/snapshot.ts'
 import { poolOn } from './pool.ts'
 

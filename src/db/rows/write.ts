@@ -1,6 +1,6 @@
 import type { Appender } from '../changes/append.ts'
 import type { Column, Schema, Table } from '../schema/snapshot.ts'
-import { fromGeoJson, isSpatial } from '../schema/spatial/convert.ts'
+import { fromGeoJson, isSpatial } from '../schema/spatial-conversion.ts'
 import { EMPTY, Ident, join, ROW, type Sql, sql } from '../sql.ts'
 import { MADE, oldImage, returningList, seesWholeRow } from './change-logging.ts'
 import { equals } from './keys.ts'

@@ -1,6 +1,6 @@
 import { Ident, join, type Sql, sql } from '../sql.ts'
 import type { Schema, Table } from './snapshot.ts'
-import { fromGeoJson, isSpatial } from './spatial/convert.ts'
+import { fromGeoJson, isSpatial } from './spatial-conversion.ts'
 
 /** Policies and filters refer to the row by its table's name, as pg_get_expr writes it. */
 export const rowAlias = (table: Table): Ident => new Ident(table.name)

@@ -1,7 +1,7 @@
 import type { DatabaseRole } from '../../core/identity.ts'
 import { type Ident, join, type Sql, sql } from '../sql.ts'
 import type { Column, JsonForm, Schema, Table } from './snapshot.ts'
-import { isSpatial, toGeoJson } from './spatial/convert.ts'
+import { isSpatial, toGeoJson } from './spatial-conversion.ts'
 import { columnsFor } from './viewer.ts'
 
 /** Whether our JSON of this type differs from PostgreSQL's. */

@@ -3,7 +3,7 @@ import type { Appender, ChangeAction } from '../../db/changes/append.ts'
 import { operator } from '../../db/schema/filter/operators.ts'
 import { convertedRow, isConverted, rowJsonb, valueJson } from '../../db/schema/row-json.ts'
 import type { Fn, Parameter, Schema, Table } from '../../db/schema/snapshot.ts'
-import { fromGeoJson, isSpatial } from '../../db/schema/spatial/convert.ts'
+import { fromGeoJson, isSpatial } from '../../db/schema/spatial-conversion.ts'
 import { COMMA, EMPTY, Ident, join, ROW, type Slot, type Sql, sql } from '../../db/sql.ts'
 
 /** The caller's claim about the returned rows. The database verifies it before it is logged. */

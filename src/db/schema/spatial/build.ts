@@ -1,6 +1,6 @@
 import { Ident, integerLiteral, join, OR, type Sql, sql } from '../../sql.ts'
 import type { Column, Schema } from '../snapshot.ts'
-import { isInDegrees, postGis, WGS84 } from './convert.ts'
+import { isInDegrees, postGis, WGS84 } from '../spatial-conversion.ts'
 import type { BoxArgs, SpatialArg, SpatialFilter, SpatialName } from './parse.ts'
 
 const SYSTEM = sql`4326`

@@ -1,8 +1,8 @@
 import { badRequest } from '../../../core/errors.ts'
 import type { Slot, Sql, Value } from '../../sql.ts'
 import type { Column, Schema } from '../snapshot.ts'
+import { isInDegrees, isSpatial } from '../spatial-conversion.ts'
 import { type Box, boundsOf, boxesAround, boxesBetween, isOnEarth, widened } from './box.ts'
-import { isInDegrees, isSpatial } from './convert.ts'
 import { isGeoJson } from './geojson.ts'
 
 export const SPATIAL_NAMES = ['near', 'within', 'intersects', 'bbox'] as const

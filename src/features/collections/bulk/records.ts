@@ -1,7 +1,7 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
-import { isSpatial } from '../../../db/schema/spatial/convert.ts'
 import { isGeoJson } from '../../../db/schema/spatial/geojson.ts'
+import { isSpatial } from '../../../db/schema/spatial-conversion.ts'
 import { columnFinder, isFields } from '../write/body.ts'
 import { CsvError, CsvReader, type CsvRow } from './csv.ts'
 import { isJsonCell } from './export.ts'

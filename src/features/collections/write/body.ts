@@ -1,7 +1,7 @@
 import { badRequest } from '../../../core/errors.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
-import { isSpatial } from '../../../db/schema/spatial/convert.ts'
 import { invalidGeoJson, isGeoJson } from '../../../db/schema/spatial/geojson.ts'
+import { isSpatial } from '../../../db/schema/spatial-conversion.ts'
 
 export type BodyFields = Readonly<Record<string, unknown>>
 

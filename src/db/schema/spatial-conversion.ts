@@ -1,5 +1,5 @@
-import { Ident, type Sql, sql } from '../../sql.ts'
-import type { JsonForm, Schema } from '../snapshot.ts'
+import { Ident, type Sql, sql } from '../sql.ts'
+import type { JsonForm, Schema } from './snapshot.ts'
 
 type Form = Pick<JsonForm, 'isGeometry' | 'isGeography' | 'srid' | 'castType'>
 

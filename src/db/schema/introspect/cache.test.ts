@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { eventually } from '../../../test/kit/kit.ts'
-import { AppError } from '../../core/errors.ts'
-import type { Observation } from '../../core/observe.ts'
+import { eventually } from '../../../../test/kit/kit.ts'
+import { AppError } from '../../../core/errors.ts'
+import type { Observation } from '../../../core/observe.ts'
+import type { Schema } from '../snapshot.ts'
 import { FollowedSchema } from './cache.ts'
-import type { Schema } from './snapshot.ts'
 
 /** A database whose shape is a number; loads wait for `finish` when `hold` is set. */
 function setUp({ pollMs = 60_000 } = {}) {

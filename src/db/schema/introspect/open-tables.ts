@@ -1,6 +1,6 @@
-import type { Observe } from '../../core/observe.ts'
-import { listed } from './introspect/warnings.ts'
-import type { Schema, SchemaCache } from './snapshot.ts'
+import type { Observe } from '../../../core/observe.ts'
+import type { Schema, SchemaCache } from '../snapshot.ts'
+import { listed } from './warnings.ts'
 
 const WRITES = ['insert', 'update', 'delete'] as const
 

@@ -1,12 +1,12 @@
-import { reasonOf, unavailable } from '../../core/errors.ts'
-import type { ObservedMessage } from '../../core/observations.ts'
-import type { Observe } from '../../core/observe.ts'
-import type { Db, Notifications } from '../db.ts'
-import { clamp, Loop } from '../loop.ts'
-import { databaseRefusal } from '../pg-errors.ts'
-import { createFingerprint, createIntrospection, type LoadedSchema } from './introspect/introspect.ts'
-import type { Schema, SchemaCache } from './snapshot.ts'
-import { SCHEMA_CHANNEL } from './trigger.ts'
+import { reasonOf, unavailable } from '../../../core/errors.ts'
+import type { ObservedMessage } from '../../../core/observations.ts'
+import type { Observe } from '../../../core/observe.ts'
+import type { Db, Notifications } from '../../db.ts'
+import { clamp, Loop } from '../../loop.ts'
+import { databaseRefusal } from '../../pg-errors.ts'
+import type { Schema, SchemaCache } from '../snapshot.ts'
+import { SCHEMA_CHANNEL } from '../trigger.ts'
+import { createFingerprint, createIntrospection, type LoadedSchema } from './introspect.ts'
 
 type FollowedSchemaOptions = {
   /** Reads the fingerprint before the schema, so that a change between the two makes the next check load again. */
