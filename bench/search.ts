@@ -1,6 +1,6 @@
 /**
  * npm run bench search [text | nearest] [--quick]
- * Searches through the built server, against the SQL that somebody would write by hand for the very same answer, in
+ * Searches through the built server, against SQL written by hand for the very same answer, in
  * turns, 32 at once; and the same searches by a user whose policy leaves one row in a hundred.
  */
 const parts: Readonly<Record<string, () => Promise<unknown>>> = {

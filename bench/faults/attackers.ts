@@ -58,7 +58,7 @@ const storm: Readonly<Record<string, Attack>> = {
       stream.destroy()
     })
   },
-  /** Four streams with a dear filter, opened again as soon as they are cut off, and a long text each second. */
+  /** Four streams with an expensive filter, opened again as soon as they are cut off, and a long text each second. */
   async dearFilters({ port, stop }) {
     const dear = (n: number) => encodeURIComponent(`body~'%${'a'.repeat(4_000)}${n}%'`)
     const streams = Promise.all(

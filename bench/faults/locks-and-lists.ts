@@ -1,6 +1,6 @@
 /**
  * npm run bench faults [-- --quick]
- * Nobody waits for somebody else's statement: writes to other rows while one row is locked, and reads while strangers
+ * No request waits for another's statement: writes to other rows while one row is locked, and reads while strangers
  * ask for slow lists and slow functions.
  */
 import { openConnection } from '../../src/db/protocol/driver.ts'

@@ -1,5 +1,5 @@
 /**
- * Somebody else's request, over and over: how long it waits is how long the server was kept from everything else. A
+ * Another client's request, over and over: how long it waits is how long the server was kept from everything else. A
  * process of its own, so that it is not held up itself. Each line on standard input is answered with the longest wait
  * since the last one, in milliseconds.
  */

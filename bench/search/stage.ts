@@ -4,7 +4,7 @@ import { type Stage, startBuilt } from '../kit/processes.ts'
 
 export const AT_ONCE = 32
 
-/** A PostgreSQL, the built server on it, connections for whoever asks by hand, and a user. */
+/** A PostgreSQL, the built server on it, connections for SQL by hand, and a user. */
 export type SearchStage = {
   server: Stage
   pool: pg.Pool

@@ -50,11 +50,11 @@ export async function enrollTotp(api: TestServer, token: string, userId: string)
   return app
 }
 
-/** As if the codes of this minute had not been used: nobody wants to wait for the next one. */
+/** As if the codes of this minute had not been used, so that tests need not wait for the next one. */
 export const forgetSteps = (api: TestServer, userId: string) =>
   api.sql(`update svc.mfa_factors set last_step = -1 where user_id = $1`, [userId])
 
-/** The first factor of somebody who has a second; resolves to the MFA token. */
+/** The first factor of a user who has a second; resolves to the MFA token. */
 export async function firstFactor(api: TestServer, email: string): Promise<string> {
   const { status, body } = await api.call('POST /api/auth/login', { json: { email, password: 'long enough password' } })
   if (status !== 200 || body.mfa_pending !== true) throw new Error(`login answered ${status} ${JSON.stringify(body)}`)

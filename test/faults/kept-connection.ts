@@ -13,7 +13,7 @@ export const get = (url: string, agent: Agent): Promise<Outcome> =>
       answer.once('error', (error) => resolve(`cut off: ${error.message}`))
     })
     asked.once('error', (error: NodeJS.ErrnoException) => {
-      // A new connection that waits at a listener while it closes is reset by the kernel: nobody was there any more.
+      // A new connection that waits at a listener while it closes is reset by the kernel.
       if (CUT.has(error.code ?? '')) resolve(asked.reusedSocket ? get(url, agent) : 'ECONNREFUSED')
       else resolve(error.code ?? error.message)
     })

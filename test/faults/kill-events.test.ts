@@ -106,7 +106,7 @@ test('kill -9 of servers and of PostgreSQL loses no event and invents none', {
       const n = next++
       const { call } = servers[(worker + n) % 2] as SpawnedServer
       try {
-        // Every fifth is a batch that fails after its first row: it must be told to nobody.
+        // Every fifth is a batch that fails after its first row: no reader may get it.
         if (n % 5 === 4) {
           await call('POST /api/collections/events/batch', {
             json: {

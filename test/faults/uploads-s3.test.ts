@@ -11,7 +11,7 @@ const MEGABYTE = 1024 * 1024
 
 test('s3: a server killed in the middle of uploads: what is listed is whole, and the rest is swept', async () => {
   const s3 = await startS3()
-  // More than one part, so that a kill leaves uploads that nobody will finish.
+  // More than one part, so that a kill leaves unfinished uploads.
   const server = await killDuringUploads({ ...s3.config, 'storage.max_file_size': '100MB' }, { megabytes: 17 })
   const store = new S3Store({ ...s3.store, abandonedMs: 60_000 })
   s3.age()

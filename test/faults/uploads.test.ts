@@ -38,7 +38,7 @@ test('a server killed in the middle of uploads: what is listed is whole, and wha
   const config = { 'storage.local_path': root, 'storage.max_file_size': '100MB' }
   const server = await killDuringUploads(config, { megabytes: 8 })
 
-  // What nobody has touched for a while is nobody's; the clock is moved instead of waited for.
+  // An untouched temporary file is removed after a while; the clock is moved instead of waited for.
   for (const name of names(join(root, 'tmp'))) age(join(root, 'tmp', name))
   await eventually(() => assert.deepEqual(names(join(root, 'tmp')), []))
   await server.stop()

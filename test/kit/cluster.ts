@@ -74,7 +74,7 @@ async function onCluster<T>(url: string, work: (client: pg.Client) => Promise<T>
 
 const templates = new Map<string, Promise<string>>()
 
-/** A migrated database to clone from, made once per cluster and set of migrations, whoever comes first. */
+/** A migrated database to clone from, made once per cluster and set of migrations. */
 function templateOf(url: string): Promise<string> {
   const known = templates.get(url)
   if (known) return known

@@ -4,7 +4,7 @@ const FIRST = 20_000
 const COUNT = 12_000
 
 /**
- * A port that nobody listens on, for a server that starts in a moment. Below the range from which the system serves
+ * A free port, for a server that starts in a moment. Below the range from which the system serves
  * listen(0) and outgoing connections, so that none of those gets it meanwhile.
  */
 export async function freePort(): Promise<number> {

@@ -188,7 +188,7 @@ export async function spawnServer(
   return { ...api, child, output: () => output, kill, stop: () => kill('SIGTERM') }
 }
 
-/** Calls against a server at `url`, whoever runs it. */
+/** Calls against any server at `url`. */
 export function client(url: string, databaseUrl: string, check: CheckAnswer = () => {}): Omit<TestServer, 'stop'> {
   let admin: Promise<string> | undefined
   let superuser: Promise<pg.Client> | undefined

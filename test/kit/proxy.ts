@@ -2,7 +2,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
 /**
  * What happens to connections, old ones included:
- * `pass` as if it were not there; `refuse` nobody listens; `reset` accepted and cut at once; `blackhole` accepted and
+ * `pass` as if it were not there; `refuse` nothing listens; `reset` accepted and cut at once; `blackhole` accepted and
  * never answered; `delayMs` every piece waits that long, each way; `cutAfterBytes` of answer, then cut.
  */
 export type Fault = 'pass' | 'refuse' | 'reset' | 'blackhole' | { delayMs: number } | { cutAfterBytes: number }

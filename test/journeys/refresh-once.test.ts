@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { startServer } from '../kit/kit.ts'
 
 const api = await startServer()
-/** Nobody notifies any more, so that the server learns of a change only by looking. */
+/** No trigger notifies, so that the server learns of a change only by polling. */
 await api.sql('drop event trigger svc_schema_ddl')
 await api.sql('drop event trigger svc_schema_drop')
 
