@@ -11,6 +11,7 @@ const keep = (api: TestServer, json: object) => api.call('POST /api/admin/vector
 const kept = async (api: TestServer) => (await api.call('GET /api/admin/vector/embed', asAdmin)).body.embeddings
 const missing = async (api: TestServer) =>
   Number((await api.sql('select count(*) as n from notes where meaning is null'))[0].n)
+const schemaOf = async (api: TestServer) => JSON.stringify((await api.call('GET /api/schema', asAdmin)).body)
 const asked = { table: 'notes', columns: ['title', 'body'], vector_column: 'meaning' }
 const vectorOf = async (api: TestServer, id: number): Promise<string | null> =>
   (await api.sql('select meaning::text as v from notes where id = $1', [id]))[0].v
@@ -101,7 +102,10 @@ test('rows written while a column is missing or of another type get their vector
     [2, 'alter title type int using null', 'alter title type text', 'column "title" is not a text column'],
     [3, 'rename meaning to sense', 'rename sense to meaning', 'column "meaning" is not a vector column'],
   ] as const) {
+    const before = await schemaOf(api)
     await api.sql(`alter table notes ${away}`)
+    // The server knows of it: before that, a number would be taken for a text.
+    await eventually(async () => assert.notEqual(await schemaOf(api), before))
     await api.sql(`insert into notes (id, body) values (${id}, 'words')`)
     await eventually(async () => {
       const [one] = await kept(api)
