@@ -25,6 +25,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
   await watchTables({ db, schema, observe }, config.realtime.watch)
   const vector = createVector({ db, schema, log: changeLog, queue, outgoing: gateways, config: config.ai, observe })
   const listDeps = { candidates, textSearchConfig }
+  const timeoutMs = config.api.statement_timeout * 1000
   return {
     features: [
       createSchemaFeature({ schema }),
@@ -36,6 +37,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         listDeps,
         trigrams,
         embed: vector.embed,
+        timeoutMs,
       }),
       createBulk({
         db,
@@ -57,6 +59,8 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         config: config.graphql,
         isLocal: isLoopbackHost(config.server.host),
         anonymousMayWrite: config.api.anonymous === 'all',
+        timeoutMs,
+        observe,
       }),
       createMatviews({ db, observe }),
       vector,
