@@ -67,7 +67,8 @@ function table(schema: string, name: string, more: Partial<Table> = {}): Table {
     insertable: true,
     updatable: true,
     watched: false,
-    runsUserCode: false,
+    hasRules: false,
+  runsUserCode: false,
     ...more,
   }
 }
