@@ -2,6 +2,7 @@ import { AppError, badRequest, notFound, unauthorized } from '../../core/errors.
 import type { Identity } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
+import { TimeSlice } from '../../core/time-slice.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
@@ -11,7 +12,6 @@ import type { Feature } from '../../http/feature.ts'
 import { jsonText, route } from '../../http/route.ts'
 import { parseExactly } from './document/exact-numbers.ts'
 import type { GraphEngine, GraphqlRequest } from './engine.ts'
-import { TimeSlice } from './time-slice.ts'
 
 export type GraphqlConfig = {
   enabled: boolean

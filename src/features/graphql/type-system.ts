@@ -13,6 +13,7 @@ import {
   GraphQLSchema,
   GraphQLString,
 } from 'graphql'
+import type { TimeSlice } from '../../core/time-slice.ts'
 import { isIncomparable, isSortable } from '../../db/schema/filter/operators.ts'
 import type { Column } from '../../db/schema/snapshot.ts'
 import { SPATIAL_NAMES } from '../../db/schema/spatial/parse.ts'
@@ -20,7 +21,6 @@ import { isSpatial } from '../../db/schema/spatial-conversion.ts'
 import { CURSOR, enumLabels, type NamedTable, type Names } from './names.ts'
 import { hasUniqueKeys, onConflictType } from './on-conflict.ts'
 import { JsonScalar, scalarOf } from './scalars.ts'
-import type { TimeSlice } from './time-slice.ts'
 
 /** What a field stands for. It is stored in the field's extensions and read by the compiler. */
 export type FieldMeaning =
