@@ -12,7 +12,9 @@ import {
   adoptChanges,
   CHANNEL,
   type ChangeRow,
+  type CommittedRow,
   changesAfter,
+  committedNow,
   durableStep,
   headOfLog,
   isKnownPoint,
@@ -34,11 +36,20 @@ export type Change = {
   readonly action: 'create' | 'update' | 'delete'
   /** The oid of the table, which a rename does not change. */
   readonly oid: number
+  /** Of svc.change_shapes: which columns the table had. */
+  readonly shape: string
   readonly schema: string
   readonly name: string
   /** JSON texts as PostgreSQL wrote them. */
   readonly pk: string
   readonly record: Relayed | null
+}
+
+/** What was committed at a moment. */
+export type LogMoment = {
+  includes(position: Position): boolean
+  /** Whether everything that it includes is at or before this position. */
+  isOver(position: Position): boolean
 }
 
 export type Follower = {
@@ -135,6 +146,8 @@ export class ChangeLog {
   readonly #timers = new Set<NodeJS.Timeout>()
   #settling: Loop | undefined
   #telling: Loop | undefined
+  #lastMoment: Promise<unknown> = Promise.resolve()
+  #nextMoment: Promise<LogMoment> | undefined
   #stopped = false
   #unlisten: (() => Promise<void>) | undefined
   #lag = 0
@@ -196,6 +209,34 @@ export class ChangeLog {
     for (let looks = 1; looks < HEAD_LOOKS && !this.#settled.hasReached(seen); looks++) await this.#settling?.next()
     const [point] = await this.#db.rows<LogPoint>(SYSTEM, headOfLog(this.#settled.upTo))
     return point ? positionOf(point) : '0-0'
+  }
+
+  /** What is committed now. All who ask while PostgreSQL is being asked share the next answer. */
+  moment(): Promise<LogMoment> {
+    const next =
+      this.#nextMoment ??
+      this.#lastMoment.then(() => {
+        const read = this.#readMoment()
+        this.#lastMoment = read.catch(() => undefined)
+        this.#nextMoment = undefined
+        return read
+      })
+    this.#nextMoment = next
+    return next
+  }
+
+  async #readMoment(): Promise<LogMoment> {
+    const [row] = await this.#db.rows<CommittedRow>(SYSTEM, committedNow, { kind: 'read' })
+    const { xmin, xmax, running, last } = row as CommittedRow
+    const [from, to, after] = [BigInt(xmin), BigInt(xmax), BigInt(last)]
+    const isRunning = new Set(running)
+    return {
+      includes: (position) => {
+        const xid = pointOf(position)?.xid ?? xmax
+        return BigInt(xid) < from || (BigInt(xid) < to && !isRunning.has(xid))
+      },
+      isOver: (position) => BigInt(pointOf(position)?.id ?? 0) >= after,
+    }
   }
 
   async isKnown(position: Position): Promise<boolean> {

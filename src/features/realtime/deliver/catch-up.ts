@@ -47,9 +47,9 @@ export async function catchUp(subscription: Subscription, feed: LogFeed, on: On)
     const last = changes.at(-1)
     if (!last) return false
     const asked = part ? interestOf(interest.who, intersect(interest.wanted, part)) : interest
-    const verdict = (await feed.check(changes, [asked])).get(asked)
+    const verdict = (await feed.check(changes, [asked], true)).get(asked)
     if (verdict instanceof AppError) on.fail(verdict)
-    const list = verdict instanceof EncodedChanges ? verdict.list : []
+    const list = verdict instanceof EncodedChanges ? subscription.newIn(verdict).list : []
     const isStillTrue = (): boolean => !client.closed && subscription.interest === interest && feed.life === life
     for (let i = 0; i < list.length && isStillTrue(); i += CHANGES_PER_WRITE) {
       const some = list.slice(i, i + CHANGES_PER_WRITE)

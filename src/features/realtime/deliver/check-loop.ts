@@ -6,6 +6,8 @@ import type { LogFeed } from './log-feed.ts'
 import type { SubscriberGroup } from './subscription.ts'
 
 type On = {
+  /** The loop of those who are slow; undefined when each member of this one may take its time. */
+  tooSlow: ((group: SubscriberGroup) => void) | undefined
   deliver: (group: SubscriberGroup, verdict: Verdict, end: Position) => void
   /** These groups cannot go on. */
   abandon: (groups: readonly SubscriberGroup[], error: unknown) => void
@@ -70,13 +72,13 @@ export class CheckLoop {
     const end = changes.at(-1)?.position ?? here
     const round = groups.filter(({ members, position }) => members.size > 0 && isBefore(position, end))
     const interests = round.map((group) => group.interest)
-    const verdicts = await feed.check(changes, interests)
+    const verdicts = await feed.check(changes, interests, this.#on.tooSlow === undefined)
     for (const group of feed.life === life ? round : []) {
       const verdict = verdicts.get(group.interest)
       const isFailed = verdict instanceof AppError
-      if (isFailed) this.#groups.delete(group)
-      if (verdict)
-        this.#on.deliver(group, isFailed || group.position === from ? verdict : verdict.after(group.position), end)
+      if (isFailed || !verdict) this.#groups.delete(group)
+      if (!verdict) this.#on.tooSlow?.(group)
+      else this.#on.deliver(group, isFailed || group.position === from ? verdict : verdict.after(group.position), end)
     }
     // A group that is level again goes on with the pages that come.
     for (const group of groups) {

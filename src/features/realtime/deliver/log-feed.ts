@@ -1,12 +1,19 @@
 import { sleep } from '../../../core/clock.ts'
-import { type Change, type ChangeLog, type Follower, isBefore, type Position } from '../../../db/changes/log.ts'
+import {
+  type Change,
+  type ChangeLog,
+  type Follower,
+  isBefore,
+  type LogMoment,
+  type Position,
+} from '../../../db/changes/log.ts'
 import type { Interest } from '../subscribe/interest.ts'
 import type { Verdict, View } from '../visibility/batch-view.ts'
 import { isTransient } from '../visibility/table-changes.ts'
 import { RecentChanges } from './recent-changes.ts'
 
 export type FeedDeps = {
-  log: Pick<ChangeLog, 'follow' | 'head' | 'read' | 'isKnown'>
+  log: Pick<ChangeLog, 'follow' | 'head' | 'read' | 'isKnown' | 'moment'>
   /** What these interests may see of the changes. */
   view: (changes: readonly Change[], interests: readonly Interest[]) => Promise<View>
 }
@@ -66,6 +73,12 @@ export class LogFeed {
     return this.#recent.has(position) || this.#deps.log.isKnown(position)
   }
 
+  /** What is committed now, where this process has not read all of it; else undefined. */
+  async unreadCommits(): Promise<LogMoment | undefined> {
+    const moment = await this.#deps.log.moment()
+    return moment.isOver(this.#here) ? undefined : moment
+  }
+
   /** Some of what came between a position and the present; nothing when that is all. */
   async after(position: Position): Promise<readonly Change[]> {
     const recent = this.#recent.after(position)
@@ -78,8 +91,13 @@ export class LogFeed {
     return this.retry(() => this.#deps.view(changes, interests))
   }
 
-  check(changes: readonly Change[], interests: readonly Interest[]): Promise<ReadonlyMap<Interest, Verdict>> {
-    return this.retry(async () => (await this.#deps.view(changes, interests)).check(interests))
+  /** Without a verdict are those who take long, unless `isPatient`. */
+  check(
+    changes: readonly Change[],
+    interests: readonly Interest[],
+    isPatient: boolean,
+  ): Promise<ReadonlyMap<Interest, Verdict>> {
+    return this.retry(async () => (await this.#deps.view(changes, interests)).check(interests, isPatient))
   }
 
   /** While the database is away the changes stay in the log, so PostgreSQL is asked when it is back. */

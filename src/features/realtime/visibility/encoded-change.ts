@@ -8,6 +8,8 @@ export type Encode = (change: EncodedChange) => Buffer
 /** One change as it is sent to all that see the same of it. */
 export type EncodedChange = {
   readonly position: Position
+  /** Of its table, as interests name it. */
+  readonly key: string
   readonly action: Change['action']
   readonly table: string
   /** JSON as PostgreSQL wrote it. */
@@ -34,7 +36,11 @@ export class EncodedChanges {
   }
 
   after(position: Position): EncodedChanges {
-    return new EncodedChanges(this.list.filter((change) => isBefore(position, change.position)))
+    return this.only((change) => isBefore(position, change.position))
+  }
+
+  only(isWanted: (change: EncodedChange) => boolean): EncodedChanges {
+    return new EncodedChanges(this.list.filter(isWanted))
   }
 }
 

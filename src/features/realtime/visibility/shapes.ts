@@ -1,0 +1,54 @@
+import { LRUCache } from 'lru-cache'
+import type { DatabaseRole } from '../../../core/identity.ts'
+import type { Table } from '../../../db/schema/snapshot.ts'
+import type { ColumnState, Survey } from './sql.ts'
+
+/** Which column had which number and name when a change was logged. */
+export type Shape = readonly (readonly [number: number, name: string])[]
+export type Shapes = ReadonlyMap<string, Shape>
+
+/** An id is a digest of its shape, so that what is known of it stays true. */
+export const newShapeCache = (): LRUCache<string, Shape> =>
+  new LRUCache({ maxSize: 100_000, sizeCalculation: (shape) => shape.length + 1 })
+export type ShapeCache = ReturnType<typeof newShapeCache>
+
+/** Names of then and of now, of the columns that stay. */
+export type Names = ReadonlyMap<string, string>
+
+const mayReadColumn = ([, , anon, authenticated]: ColumnState, role: DatabaseRole): boolean =>
+  role === 'none' || (role === 'svc_anon' ? anon : authenticated)
+
+/**
+ * What stays of an image: the columns that are still there and that the role may read now, by their numbers, under the
+ * names they have now. Undefined: all of it, as it is. Of a shape that is not known nothing stays.
+ */
+export function staying(
+  shape: Shape | undefined,
+  columns: readonly ColumnState[],
+  role: DatabaseRole,
+): Names | undefined {
+  const readable = new Map(
+    columns.filter((column) => mayReadColumn(column, role)).map(([number, name]) => [number, name]),
+  )
+  const names = new Map<string, string>()
+  for (const [number, then] of shape ?? []) {
+    const now = readable.get(number)
+    if (now !== undefined) names.set(then, now)
+  }
+  const isWhole = shape !== undefined && shape.length > 0 && names.size === shape.length
+  return isWhole && [...names].every(([then, now]) => then === now) ? undefined : names
+}
+
+/** Whether the snapshot knows a table as the catalogue has it: its name, its columns and who may read them. */
+export const agrees = ({ schema, name, columns }: Table, now: Survey[string]): boolean =>
+  schema === now.schema &&
+  name === now.name &&
+  columns.size === now.columns.length &&
+  now.columns.every(([number, column, anon, authenticated]) => {
+    const known = columns.get(column)
+    return (
+      known?.position === number &&
+      known.privileges.svc_anon.has('select') === anon &&
+      known.privileges.svc_authenticated.has('select') === authenticated
+    )
+  })
