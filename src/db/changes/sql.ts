@@ -195,3 +195,20 @@ export const nameRequest = (requestId: string): Sql => sql`
 export const notifyReaders = (sender: string): Sql => sql`select pg_notify(${CHANNEL}, ${sender})`
 
 export const CHANNEL = 'svc_changes'
+export const READERS_CHANNEL = 'svc_change_readers'
+
+export const tellOfReaders = (message: string): Sql => sql`select pg_notify(${READERS_CHANNEL}, ${message})`
+
+/** A transaction that others wait for. */
+export type Holder = { what: string; role: string | null; name: string | null; state: string | null; seconds: number }
+
+/** The transactions of this database that have written and are open for so long, the oldest first. */
+export const oldestWriters = (seconds: number): Sql => sql`
+  select w.what, w.role, w.name, w.state, extract(epoch from clock_timestamp() - w.since)::int as seconds
+  from (
+    select 'process ' || a.pid as what, a.usename::text as role, a.application_name as name, a.state, a.xact_start as since
+    from pg_stat_activity a where a.datname = current_database() and a.backend_xid is not null
+    union all
+    select 'a prepared transaction', p.owner::text, p.gid, 'prepared', p.prepared
+    from pg_prepared_xacts p where p.database = current_database()
+  ) w where w.since < clock_timestamp() - make_interval(secs => ${seconds}) order by w.since limit 3`

@@ -79,6 +79,8 @@ export class Conversation {
   async #answer(text: string): Promise<void> {
     if (--this.#waiting === 0) this.#client.setPaused(false)
     if (this.#client.closed) return
+    // While messages wait here nothing is read, its pongs neither.
+    this.#client.markAlive()
     const message = parseMessage(text)
     if (!message) return this.#onMistake()
     const { ref } = message
@@ -160,10 +162,10 @@ export class Conversation {
     const wanted = plus(this.#wanted, more)
     const interest = interestOf(who, wanted)
     if (interest.isFiltered) filters.requireBudget(interest.payer)
-    const { from, isReset, moment } = await hub.startAt(lastId)
-    if (client.closed) return
     const added = newTo(more, this.#wanted)
-    const known = moment && !isNothing(added) ? { moment, wanted: added } : undefined
+    const { from, isReset, moment } = await hub.startAt(lastId, !isNothing(added))
+    if (client.closed) return
+    const known = moment && { moment, wanted: added }
     this.#wanted = wanted
     const isPast = lastId !== undefined && !isReset
     if (this.#subscription) {

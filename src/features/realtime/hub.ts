@@ -2,7 +2,9 @@ import type { Clock } from '../../core/clock.ts'
 import { AppError, reasonOf } from '../../core/errors.ts'
 import { getOrCreate } from '../../core/get-or-create.ts'
 import type { Observe } from '../../core/observe.ts'
-import type { Change, Follower, LogMoment, Position } from '../../db/changes/log.ts'
+import type { Change, Follower } from '../../db/changes/log.ts'
+import type { LogMoment } from '../../db/changes/moments.ts'
+import type { Position } from '../../db/changes/position.ts'
 import { catchUp } from './deliver/catch-up.ts'
 import { CheckLoop } from './deliver/check-loop.ts'
 import type { RealtimeClient } from './deliver/client.ts'
@@ -49,13 +51,13 @@ export class Hub {
 
   /**
    * Where a subscription begins: at the position its client asks for, if the log knows that one, else at the present.
-   * `moment`: what is committed already and has yet to be read.
+   * `moment`: what is committed already and has yet to be read; looked up unless nothing `isNew`.
    */
-  async startAt(position: Position | undefined): Promise<Start> {
+  async startAt(position: Position | undefined, isNew = true): Promise<Start> {
     await this.#follow()
     const isKnown = position !== undefined && (await this.#feed.isKnown(position))
     if (isKnown) return { from: position, isReset: false, moment: undefined }
-    const moment = await this.#feed.unreadCommits()
+    const moment = isNew ? await this.#feed.unreadCommits() : undefined
     return { from: this.#feed.here, isReset: position !== undefined, moment }
   }
 

@@ -63,3 +63,14 @@ test('a thousand subscriptions to the past are a few replays, and the rest is re
   await eventually(async () => assert.equal((await talk.ask({ type: 'subscribe', tables: ['more'] })).status, 'ok'))
   talk.close()
 })
+
+test('messages that could be requests count as requests', async () => {
+  const config = { 'auth.enabled': false, 'rate_limit.api_anonymous': '3/hour' }
+  const limited = await startServer({ on: api, config })
+  const talk = await talkTo(limited.url)
+  const subscribe = async () => (await talk.ask({ type: 'subscribe', tables: ['posts'] })).error
+  assert.deepEqual([await subscribe(), await subscribe(), await subscribe()], [undefined, undefined, 'rate_limited'])
+  assert.equal((await talk.ask({ type: 'ping' })).status, 'ok')
+  talk.close()
+  await limited.stop()
+})

@@ -1,6 +1,6 @@
 import { type Clock, sleep } from '../../../core/clock.ts'
 import { AppError } from '../../../core/errors.ts'
-import { isBefore, type Position } from '../../../db/changes/log.ts'
+import { isBefore, type Position } from '../../../db/changes/position.ts'
 import type { Verdict } from '../visibility/batch-view.ts'
 import type { LogFeed } from './log-feed.ts'
 import type { SubscriberGroup } from './subscription.ts'
@@ -68,11 +68,12 @@ export class CheckLoop {
     const feed = this.#feed
     const { here, life } = feed
     const from = earliest(groups.map((group) => group.position))
-    const changes = await feed.after(from)
+    const isOfOnePayer = this.#on.tooSlow === undefined
+    const changes = await feed.after(from, (isOfOnePayer && groups[0]?.interest.payer) || '')
     const end = changes.at(-1)?.position ?? here
     const round = groups.filter(({ members, position }) => members.size > 0 && isBefore(position, end))
     const interests = round.map((group) => group.interest)
-    const verdicts = await feed.check(changes, interests, this.#on.tooSlow === undefined)
+    const verdicts = await feed.check(changes, interests, isOfOnePayer)
     for (const group of feed.life === life ? round : []) {
       const verdict = verdicts.get(group.interest)
       const isFailed = verdict instanceof AppError

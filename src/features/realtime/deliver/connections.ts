@@ -2,7 +2,7 @@ import type { Clock } from '../../../core/clock.ts'
 import { AppError, hasStatus, unauthorized, unavailable } from '../../../core/errors.ts'
 import { type Identity, ownerOf } from '../../../core/identity.ts'
 import { KeyedLimit } from '../../../core/limits.ts'
-import type { Position } from '../../../db/changes/log.ts'
+import type { Position } from '../../../db/changes/position.ts'
 import { expiryOf, type RealtimeClient } from './client.ts'
 
 type Deps = {

@@ -1,4 +1,5 @@
-import { isBefore, type LogMoment, type Position } from '../../../db/changes/log.ts'
+import type { LogMoment } from '../../../db/changes/moments.ts'
+import { isBefore, type Position } from '../../../db/changes/position.ts'
 import type { Interest } from '../subscribe/interest.ts'
 import { plus, type Wanted, wants } from '../subscribe/wanted.ts'
 import type { EncodedChanges } from '../visibility/encoded-change.ts'

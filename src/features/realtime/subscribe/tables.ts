@@ -16,7 +16,7 @@ export type Selection = { tables: readonly string[] | undefined; filter?: string
 export const namesIn = (tables: string | readonly string[]): string[] =>
   (typeof tables === 'string' ? tables.split(',') : tables).map((name) => name.trim()).filter(Boolean)
 
-const MAX_ACCEPTED = 1_000
+const MAX_ACCEPTED = 100
 
 /** The tables that callers name, in a snapshot of the schema that may be a moment old. */
 export class Tables {

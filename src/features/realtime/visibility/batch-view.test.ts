@@ -111,7 +111,8 @@ function database(changes: readonly Change[]) {
     return JSON.stringify(numbers.map((n) => [n, `${changes[n]?.record} without secret`, '{}']))
   }
   const flyAll = (statements: readonly Sql[]): (string | null)[] => {
-    if (statements[0]?.render().text.includes('relrowsecurity')) return [flyOne(statements[0]), JSON.stringify(SHAPES)]
+    const survey = statements.find((sql) => sql.render().text.includes('relrowsecurity'))
+    if (survey) return [JSON.stringify(SHAPES), flyOne(survey)].slice(-statements.length)
     asked.flights++
     let current: unknown
     return statements.map((sql, statementIndex) => {

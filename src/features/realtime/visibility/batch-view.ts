@@ -12,7 +12,7 @@ import { filterOn } from '../subscribe/wanted.ts'
 import type { CallerQueue } from './caller-queue.ts'
 import { type EncodedChange, EncodedChanges } from './encoded-change.ts'
 import { type SecurityDeps, type Viewing, visibleTo } from './row-security.ts'
-import { agrees, type Shape, type ShapeCache, type Shapes } from './shapes.ts'
+import { hasColumns, isCalled, type Shape, type ShapeCache, type Shapes } from './shapes.ts'
 import { BOTH, formOf, NEITHER, readSides, type Sides, type SidesByNumber, type SidesOrError } from './sides.ts'
 import { matchesOf, type NamesByShape, type Numbered, type Survey, shapesWith, surveyTables, whatStays } from './sql.ts'
 import { CHECK, isTransient, type TableChanges, tableChanges } from './table-changes.ts'
@@ -54,7 +54,7 @@ type Sight = {
 }
 
 const FILTER = { ...CHECK, timeoutMs: 1_000 } as const
-/** The schema may change again and again while it is read. */
+/** The schema may change again and again while it is read: then other columns are put up with, another name is not. */
 const ATTEMPTS = 5
 
 /**
@@ -67,7 +67,7 @@ export async function viewOf(
   interests: readonly Interest[],
 ): Promise<View> {
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
-    const view = await layOut(deps, changes, interests)
+    const view = await layOut(deps, changes, interests, attempt > 1)
     if (view) return view
   }
   throw unavailable('the schema is changing')
@@ -78,6 +78,7 @@ async function layOut(
   deps: ViewDeps,
   changes: readonly Change[],
   interests: readonly Interest[],
+  mayHaveOtherColumns: boolean,
 ): Promise<View | undefined> {
   const schema = deps.schema.read()
   const laid = new Map<string, Laid>()
@@ -97,7 +98,8 @@ async function layOut(
   for (const oid of oids) {
     const [found, table] = [survey[oid], tableByOid(schema, oid)]
     // A table that is gone is judged by none.
-    const isKnown = found === undefined || (table && agrees(table, found))
+    const isKnown =
+      found === undefined || (table && isCalled(table, found) && (mayHaveOtherColumns || hasColumns(table, found)))
     if (!isKnown && !(await deps.schema.isCurrent(schema, JSON.stringify([oid, found])))) return undefined
   }
   const onUnreadable = ({ position, name }: Change, error: unknown): void =>
@@ -126,12 +128,13 @@ async function lookUp(deps: ViewDeps, oids: readonly number[], heard: readonly L
   }
   const unknown = [...ids].filter((id) => !shapes.has(id))
   const ask = surveyTables(oids)
-  const texts = await deps.db.fly(SYSTEM, unknown.length > 0 ? [ask, shapesWith(unknown)] : [ask])
-  for (const [id, shape] of Object.entries(JSON.parse(texts[1] ?? '{}') as Record<string, Shape>)) {
+  const texts = await deps.db.fly(SYSTEM, unknown.length > 0 ? [shapesWith(unknown), ask] : [ask])
+  const found = unknown.length > 0 ? texts[0] : undefined
+  for (const [id, shape] of Object.entries(JSON.parse(found ?? '{}') as Record<string, Shape>)) {
     deps.shapes.set(id, shape)
     shapes.set(id, shape)
   }
-  return { survey: JSON.parse(texts[0] ?? '{}') as Survey, shapes }
+  return { survey: JSON.parse(texts.at(-1) ?? '{}') as Survey, shapes }
 }
 
 class BatchView implements View {

@@ -1,5 +1,6 @@
 import { getOrCreate } from '../../../core/get-or-create.ts'
-import { type Change, isBefore, type Position } from '../../../db/changes/log.ts'
+import type { Change } from '../../../db/changes/log.ts'
+import { isBefore, type Position } from '../../../db/changes/position.ts'
 import type { Relayed } from '../../../db/db.ts'
 
 /** Writes a change in the format of one transport. */

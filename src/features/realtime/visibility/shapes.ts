@@ -39,13 +39,14 @@ export function staying(
   return isWhole && [...names].every(([then, now]) => then === now) ? undefined : names
 }
 
-/** Whether the snapshot knows a table as the catalogue has it: its name, its columns and who may read them. */
-export const agrees = ({ schema, name, columns }: Table, now: Survey[string]): boolean =>
-  schema === now.schema &&
-  name === now.name &&
+export const isCalled = ({ schema, name }: Table, now: Survey[string]): boolean =>
+  schema === now.schema && name === now.name
+
+/** Whether the snapshot knows the columns of a table, and who may read them, as the catalogue has them. */
+export const hasColumns = ({ columns }: Table, now: Survey[string]): boolean =>
   columns.size === now.columns.length &&
-  now.columns.every(([number, column, anon, authenticated]) => {
-    const known = columns.get(column)
+  now.columns.every(([number, name, anon, authenticated]) => {
+    const known = columns.get(name)
     return (
       known?.position === number &&
       known.privileges.svc_anon.has('select') === anon &&
