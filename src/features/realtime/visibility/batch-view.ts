@@ -12,7 +12,7 @@ import { filterOn } from '../subscribe/wanted.ts'
 import type { CallerQueue } from './caller-queue.ts'
 import { type EncodedChange, EncodedChanges } from './encoded-change.ts'
 import { type SecurityDeps, type Viewing, visibleTo } from './row-security.ts'
-import { hasColumns, isCalled, type Shape, type ShapeCache, type Shapes } from './shapes.ts'
+import { hasColumns, isCalled, type LoggedShape, type ShapeCache, type Shapes } from './shapes.ts'
 import { BOTH, formOf, NEITHER, readSides, type Sides, type SidesByNumber, type SidesOrError } from './sides.ts'
 import { matchesOf, type NamesByShape, type Numbered, type Survey, shapesWith, surveyTables, whatStays } from './sql.ts'
 import { CHECK, isTransient, type TableChanges, tableChanges } from './table-changes.ts'
@@ -119,7 +119,7 @@ type Found = { survey: Survey; shapes: Shapes }
 
 /** The state of the tables, in one flight with the shapes that are not known yet. */
 async function lookUp(deps: ViewDeps, oids: readonly number[], heard: readonly Laid[]): Promise<Found> {
-  const shapes = new Map<string, Shape>()
+  const shapes = new Map<string, LoggedShape>()
   if (oids.length === 0) return { survey: {}, shapes }
   const ids = new Set(heard.flatMap(({ items }) => items.map(({ change }) => change.shape)))
   for (const id of ids) {
@@ -130,7 +130,7 @@ async function lookUp(deps: ViewDeps, oids: readonly number[], heard: readonly L
   const ask = surveyTables(oids)
   const texts = await deps.db.fly(SYSTEM, unknown.length > 0 ? [shapesWith(unknown), ask] : [ask])
   const found = unknown.length > 0 ? texts[0] : undefined
-  for (const [id, shape] of Object.entries(JSON.parse(found ?? '{}') as Record<string, Shape>)) {
+  for (const [id, shape] of Object.entries(JSON.parse(found ?? '{}') as Record<string, LoggedShape>)) {
     deps.shapes.set(id, shape)
     shapes.set(id, shape)
   }

@@ -1,19 +1,16 @@
 import { LRUCache } from 'lru-cache'
 import type { DatabaseRole } from '../../../core/identity.ts'
 import type { Table } from '../../../db/schema/snapshot.ts'
-import type { ColumnState, Survey } from './sql.ts'
+import type { ColumnNames, ColumnState, Survey } from './sql.ts'
 
 /** Which column had which number and name when a change was logged. */
-export type Shape = readonly (readonly [number: number, name: string])[]
-export type Shapes = ReadonlyMap<string, Shape>
+export type LoggedShape = readonly (readonly [number: number, name: string])[]
+export type Shapes = ReadonlyMap<string, LoggedShape>
 
 /** An id is a digest of its shape, so that what is known of it stays true. */
-export const newShapeCache = (): LRUCache<string, Shape> =>
+export const newShapeCache = (): LRUCache<string, LoggedShape> =>
   new LRUCache({ maxSize: 100_000, sizeCalculation: (shape) => shape.length + 1 })
 export type ShapeCache = ReturnType<typeof newShapeCache>
-
-/** Names of then and of now, of the columns that stay. */
-export type Names = ReadonlyMap<string, string>
 
 const mayReadColumn = ([, , anon, authenticated]: ColumnState, role: DatabaseRole): boolean =>
   role === 'none' || (role === 'svc_anon' ? anon : authenticated)
@@ -23,10 +20,10 @@ const mayReadColumn = ([, , anon, authenticated]: ColumnState, role: DatabaseRol
  * names they have now. Undefined: all of it, as it is. Of a shape that is not known nothing stays.
  */
 export function staying(
-  shape: Shape | undefined,
+  shape: LoggedShape | undefined,
   columns: readonly ColumnState[],
   role: DatabaseRole,
-): Names | undefined {
+): ColumnNames | undefined {
   const readable = new Map(
     columns.filter((column) => mayReadColumn(column, role)).map(([number, name]) => [number, name]),
   )

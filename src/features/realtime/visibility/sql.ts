@@ -5,7 +5,6 @@ import { operator } from '../../../db/schema/filter/operators.ts'
 import { rowAlias, rowImage, type TableInSchema } from '../../../db/schema/row-image.ts'
 import type { Table } from '../../../db/schema/snapshot.ts'
 import { AND, Ident, join, type Sql, sql } from '../../../db/sql.ts'
-import type { Names } from './shapes.ts'
 
 export type PolicyState = { permissive: boolean; expression: string }
 /** `anon`, `authenticated`: whether that role may read it. */
@@ -87,8 +86,10 @@ export type Images = {
   readonly old: RowImages
 }
 
-/** By the id of a shape: the names of its columns then → now. Shapes whose images stay as they are are missing. */
-export type NamesByShape = ReadonlyMap<string, Names>
+/** Names of then and of now, of the columns that stay. */
+export type ColumnNames = ReadonlyMap<string, string>
+/** By the id of a shape. Shapes whose images stay as they are are missing. */
+export type NamesByShape = ReadonlyMap<string, ColumnNames>
 
 /** An image `c.…` of a change under the names of now. */
 function renamed(image: Sql, names: NamesByShape): Sql {
