@@ -30,7 +30,7 @@ import type { Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
 import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
 import { type CreateSession, createSessionStep } from './session.ts'
-import { LOCK_TIMEOUT_MS, WARMING } from './tuning.ts'
+import { LOCK_TIMEOUT_MS, WARMING, WRITERS_PER_CORE } from './tuning.ts'
 import { runTransaction } from './tx.ts'
 
 export type PoolOptions = {
@@ -112,6 +112,7 @@ class PostgresPool implements Pool {
       max,
       min: { own: 1, callers: Math.max(1, options.minConns - 1) },
       crowd: nearby ? Math.max(2, availableParallelism()) : Math.ceil(max / 3),
+      writers: nearby ? Math.max(2, availableParallelism()) * WRITERS_PER_CORE : max,
       isNearby: nearby,
       acquireTimeoutMs: options.acquireTimeoutMs,
       clock,
