@@ -66,6 +66,26 @@ export function databaseSession(who: Identity): DatabaseSession {
   }
 }
 
+/** The settings by which policies know a caller, besides its role. */
+export const CALLER_SETTINGS: { readonly [Field in Exclude<keyof DatabaseSession, 'role'>]: string } = {
+  userId: 'svc.user_id',
+  email: 'svc.user_email',
+  aal: 'svc.aal',
+}
+
+/**
+ * The key of everything that is shared between callers who are alike. It holds what policies and guards can read of a
+ * caller: all of the identity, whatever is added to it, but what only names the bearer.
+ */
+export function callerKey(who: Identity): string {
+  const bearer = { expiresAt: undefined, sessionId: undefined, keyId: undefined, tokenId: undefined }
+  return JSON.stringify([databaseSession(who), { ...who, ...bearer }])
+}
+
+/** On whom a caller's connections and the cost of its checks are counted; undefined for visitors and the operator. */
+export const ownerOf = (who: Identity): string | undefined =>
+  userIdOf(who) ?? (who.kind === 'key' ? who.keyId : undefined)
+
 export type UserIdentity = Extract<Identity, { kind: 'user' }>
 
 /** Narrows the type on routes whose guard admits only users. */

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import { viewerKey } from '../schema/viewer.ts'
 import type { Sql } from '../sql.ts'
 import type { TableView } from './table-view.ts'
 
@@ -16,8 +17,7 @@ export class SqlCache {
   #lastNumber = 0
 
   get({ table, viewer }: TableView, shape: string, make: () => Sql): Sql {
-    const tables = viewer.allowedTables.length === 0 ? '' : JSON.stringify(viewer.allowedTables)
-    return this.about(table, `${viewer.role} ${tables} ${shape}`, make)
+    return this.about(table, `${viewerKey(viewer)} ${shape}`, make)
   }
 
   /** `subject` is a table or function of a snapshot; `shape` includes the viewer where that matters. */
