@@ -1,13 +1,5 @@
 import { unauthorized } from './errors.ts'
-
-/** The rights of an API key or OAuth token. */
-export type Grant = {
-  scope: 'readonly' | 'readwrite' | '*'
-  /** Unqualified or schema-qualified table names; empty = all tables. */
-  tables: readonly string[]
-  /** App whose rate limit and usage count this token's requests. */
-  appId: string | null
-}
+import type { Grant } from './scope.ts'
 
 /** The caller of a request. Made only by features/auth/identify.ts; used by the route guard and by db.fly. */
 export type Identity =
