@@ -136,6 +136,7 @@ export async function createIdentity(
   })
   const oauthServer = createOAuthServer({
     db,
+    schema,
     grants,
     enabled: isOAuthServer,
     appName,

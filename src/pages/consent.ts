@@ -1,3 +1,4 @@
+import { grantOf } from '../core/scope.ts'
 import { alertLine, buttons, el, find, pageData, show, soft } from './shared/dom.ts'
 import { button, form, messageOf, submit } from './shared/form.ts'
 import { session } from './shared/session.ts'
@@ -43,11 +44,16 @@ function showConsent(consent: ConsentRequest): void {
   )
 }
 
-const termsOf = ({ scope, allowed_tables: tables }: Terms): string[] => [
-  scope === 'readonly' ? 'read data as you' : 'read and change data as you',
-  tables ? `in these tables only: ${tables.join(', ')}` : 'in all tables that you can reach',
-  'until you change your password or the access is revoked',
-]
+function termsOf({ scope, allowed_tables: tables = [] }: Terms): string[] {
+  const { scope: data, files } = grantOf(scope, tables, null)
+  const actions = [...(files.read ? ['read'] : []), ...(files.write ? ['upload, replace and delete'] : [])]
+  return [
+    data === 'readonly' ? 'read data as you' : 'read and change data as you',
+    tables.length > 0 ? `in these tables only: ${tables.join(', ')}` : 'in all tables that you can reach',
+    actions.length > 0 ? `${actions.join(', ')} files as you` : 'not reach your files',
+    'until you change your password or the access is revoked',
+  ]
+}
 
 async function decide({ requires_consent, client_name, ...request }: ConsentRequest, decision: 'approve' | 'deny') {
   const body = { ...request, response_type: 'code', decision }

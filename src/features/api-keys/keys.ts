@@ -2,6 +2,7 @@ import type { AuditSource } from '../../core/audit-entry.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import { pageEnvelope } from '../../core/page.ts'
+import { grantOf } from '../../core/scope.ts'
 import { randomHex, sha256 } from '../../core/secret.ts'
 import { audited, auditStatement, MADE_ROW } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
@@ -14,7 +15,7 @@ type KeyRow = {
   id: string
   userId: string
   email: string
-  scope: q.Scope
+  scope: string
   tables: string[]
   appId: string | null
   expiresAt: Date | null
@@ -66,7 +67,7 @@ export function createKeys(db: Db) {
         keyId: id,
         userId,
         email,
-        grant: { scope, tables, appId },
+        grant: grantOf(scope, tables, appId),
         expiresAt: expiresAt && Math.floor(expiresAt.getTime() / 1000),
       }
     },

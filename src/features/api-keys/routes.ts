@@ -3,22 +3,22 @@ import { AppError, badRequest } from '../../core/errors.ts'
 import { type Identity, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { pageQuery, parsePage } from '../../core/page.ts'
+import { parseScope, scopeText } from '../../core/scope.ts'
 import type { Db } from '../../db/db.ts'
 import { readBody } from '../../http/contract.ts'
 import { json, noContent, type Reply, type Route, route } from '../../http/route.ts'
 import { createKeys, type KeyInput } from './keys.ts'
 import { createLastUsed } from './last-used.ts'
-import type { Scope } from './sql.ts'
 
-const SCOPES = ['*', 'readonly', 'readwrite'] as const satisfies readonly Scope[]
 const MAX_NAME = 255
+const SCOPE = '*, readonly or readwrite, and besides it storage:read, storage:write'
 
 const apiKey = t.object({
   id: t.uuid(),
   userId: t.uuid(),
   name: t.string(),
   keyPrefix: t.string({ description: 'the first characters of the key' }),
-  scope: t.oneOf(SCOPES),
+  scope: t.string({ description: SCOPE }),
   allowedTables: t.array(t.string(), { description: 'empty = all' }),
   appId: t.nullable(t.uuid()),
   lastUsedAt: t.nullable(t.time()),
@@ -30,7 +30,7 @@ const madeKey = t.object({ key: t.string({ description: 'shown once' }), apiKey 
 
 const rights = {
   name: t.string({ description: `at most ${MAX_NAME} characters` }),
-  scope: t.optional(t.oneOf(SCOPES, { default: '*', refusal: 'invalid scope: must be *, readonly, or readwrite' })),
+  scope: t.optional(t.string({ default: '*', description: SCOPE })),
   allowedTables: t.optional(t.array(t.string(), { description: 'empty = all' })),
 }
 const ownInput = t.object({ ...rights, appId: t.optional(t.any({ description: 'not allowed here' })) })
@@ -133,5 +133,7 @@ function rightsOf({ name, scope = '*', allowedTables = [] }: Pick<t.TypeOf<typeo
   const trimmed = name.trim()
   if (trimmed === '') throw badRequest('name is required')
   if (trimmed.length > MAX_NAME) throw badRequest(`name must be at most ${MAX_NAME} characters`)
-  return { name: trimmed, scope, allowedTables }
+  const parsed = parseScope(scope)
+  if (!parsed) throw badRequest('invalid scope: must be *, readonly, or readwrite')
+  return { name: trimmed, scope: scopeText(parsed), allowedTables }
 }

@@ -1,14 +1,12 @@
 import { type Sql, sql } from '../../db/sql.ts'
 
-export type Scope = '*' | 'readonly' | 'readwrite'
-
 /** A key as the API shows it; its secret is shown only in the answer that creates it. */
 export type KeyRecord = {
   id: string
   userId: string
   name: string
   keyPrefix: string
-  scope: Scope
+  scope: string
   allowedTables: string[]
   appId: string | null
   lastUsedAt: Date | null
@@ -32,7 +30,7 @@ export const countKeys: Sql = sql`select count(*) as total from svc.api_keys`
 export type NewKey = {
   userId: string
   name: string
-  scope: Scope
+  scope: string
   allowedTables: readonly string[]
   appId: string | null
   hash: string

@@ -5,7 +5,7 @@ import { randomHex, sha256 } from '../../core/secret.ts'
 import { changeAudited } from '../../db/audit.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
-import { isRegistrable, isScope } from './authorize-checks.ts'
+import { isRegistrable, isScopeWord } from './authorize-checks.ts'
 import * as q from './sql.ts'
 
 const MAX_NAME = 255
@@ -126,7 +126,7 @@ function check({ name, redirectUris, scopes }: ClientInput): {
   const wrong = redirectUris.find((uri) => !isRegistrable(uri))
   if (wrong !== undefined) throw new AppError('validation_failed', `invalid redirect URI: ${wrong.slice(0, 200)}`)
   if (scopes.length === 0) throw badRequest('at least one scope is required')
-  const strange = scopes.find((scope) => !isScope(scope))
+  const strange = scopes.find((scope) => !isScopeWord(scope))
   if (strange !== undefined) throw badRequest(`invalid scope: ${strange.slice(0, 100)}`)
   return { name: trimmed, redirectUris: [...new Set(redirectUris)], scopes: [...new Set(scopes)] }
 }

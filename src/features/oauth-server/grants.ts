@@ -1,9 +1,10 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
+import { grantOf } from '../../core/scope.ts'
 import { equalInConstantTime, randomHex, sha256 } from '../../core/secret.ts'
 import type { Db, Tx } from '../../db/db.ts'
-import { type AuthorizationRequest, tableList } from './authorization-request.ts'
-import { isVerifier, mayGrant, type OAuthScope } from './authorize-checks.ts'
+import { type AuthorizationRequest, orderedScope, tableList } from './authorization-request.ts'
+import { isVerifier, mayGrant } from './authorize-checks.ts'
 import { invalidClient, refuse } from './errors.ts'
 import * as q from './sql.ts'
 
@@ -80,7 +81,7 @@ export class Grants {
   /** RFC 6749, section 4.4. */
   async forClient(client: q.Client, form: Form): Promise<TokenAnswer> {
     if (client.clientType === 'public') throw refuse('unauthorized_client', 'public clients cannot act for themselves')
-    const scope = required(form, 'scope')
+    const scope = orderedScope(required(form, 'scope'))
     if (!mayGrant(client, scope)) throw refuse('invalid_scope', 'scope is not one that this client may ask for')
     const tables = tableList(form['allowed_tables'])
     const grant = { id: randomUUID(), client: client.id, userId: null, scope, tables }
@@ -90,7 +91,7 @@ export class Grants {
   /** RFC 6749, section 6; every use rotates (RFC 9700, section 4.14.2). */
   async refresh(client: q.Client, form: Form): Promise<TokenAnswer> {
     const hash = sha256(required(form, 'refresh_token'))
-    const scope = form['scope'] || undefined
+    const scope = form['scope'] ? orderedScope(form['scope']) : undefined
     return this.#exchange(async (tx) => {
       const [found] = await tx.rows<q.RefreshToken>(q.lockRefreshToken(hash))
       if (!found || found.client !== client.id) throw invalidGrant('unknown or expired refresh token')
@@ -120,7 +121,7 @@ export class Grants {
       id: string
       userId: string | null
       email: string
-      scope: OAuthScope
+      scope: string
       tables: string[]
       appId: string | null
       expiresAt: Date
@@ -128,7 +129,7 @@ export class Grants {
     const [found] = await this.#deps.db.rows<TokenRow>(SYSTEM, q.tokenByHash(sha256(token)))
     if (!found) return undefined
     const { id: keyId, userId, email, scope, tables, appId, expiresAt } = found
-    const grant = { scope, tables, appId }
+    const grant = grantOf(scope, tables, appId)
     return { kind: 'key', via: 'oauth', keyId, userId, email, grant, expiresAt: Math.floor(expiresAt.getTime() / 1000) }
   }
 

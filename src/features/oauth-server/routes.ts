@@ -2,6 +2,8 @@ import { notFound, unauthorized } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Db } from '../../db/db.ts'
+import { findOrRefresh, findTable, isVisible } from '../../db/schema/lookup.ts'
+import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Feature } from '../../http/feature.ts'
 import { type Call, json, type Reply, type Route, requireEnabled, route } from '../../http/route.ts'
 import { clientRoutes } from './admin-routes.ts'
@@ -17,6 +19,7 @@ import { type Client, clientNamed } from './sql.ts'
 
 export type OAuthServerDeps = {
   db: Db
+  schema: SchemaCache
   grants: Grants
   /** auth.oauth_provider.enabled */
   enabled: boolean
@@ -49,7 +52,7 @@ const parameters = {
   response_type: t.string({ description: '`code`' }),
   client_id: t.string(),
   redirect_uri: t.string(),
-  scope: t.string({ description: 'readonly, readwrite or *' }),
+  scope: t.string({ description: 'readonly, readwrite or *, and besides it storage:read, storage:write' }),
   state: t.string(),
   code_challenge: t.string(),
   code_challenge_method: t.string({ description: '`S256`' }),
@@ -83,6 +86,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
   async function checked(fields: FormFields, request: AuthorizationRequest): Promise<Client> {
     const client = await clientOf(fields['client_id'])
     runChecks(request, client)
+    await requireTables(deps.schema, request.tables)
     return client
   }
 
@@ -211,6 +215,16 @@ function exchange(grants: Grants, grantType: string, client: Client, form: FormF
     default:
       throw refuse('unsupported_grant_type', `grant_type ${grantType.slice(0, 50)} is not supported`)
   }
+}
+
+/** Users see what they approve: names that mean no table now could mean another one later. */
+async function requireTables(cache: SchemaCache, names: readonly string[]): Promise<void> {
+  const isKnown = (schema: Schema) => (name: string) => {
+    const table = findTable(schema, name)
+    return table !== undefined && isVisible(table, 'svc_authenticated')
+  }
+  const areKnown = await findOrRefresh(cache, (schema) => names.every(isKnown(schema)) || undefined)
+  if (!areKnown) throw refuse('invalid_request', 'allowed_tables names a table that does not exist')
 }
 
 /** Only users with an account of their own can consent, not anonymous ones or keys. */
