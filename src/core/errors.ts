@@ -79,6 +79,7 @@ const specific = {
   file_not_found: 404,
   user_not_found: 404,
   session_not_found: 404,
+  grant_not_found: 404,
   challenge_not_found: 404,
   factor_not_found: 404,
   enrolment_not_found: 404,

@@ -64,6 +64,7 @@ export const observations = {
   'revocations cannot be read': 'warn',
   'secrets encrypted anew': 'info',
   'secrets not encrypted anew': 'warn',
+  'passkey refused': 'info',
   // messages
   mail: 'info',
   'mail sent': 'debug',

@@ -192,6 +192,8 @@ function fromState(error: PgError, state: string): AppError {
   const named = conditions[state]
   if (named) return refused(named, error.message)
   if (CONFLICTS.has(state)) return lockedOut(error)
+  // A standby, or a database that its operator closed for writes.
+  if (state === '25006') return unavailable('database takes no writes', 1, 'database_unavailable', error)
   // PostGIS has no SQLSTATE of its own for a geometry it cannot read, transform or compare.
   const isGeometry = state === 'XX000' && POSTGIS_SOURCE.test(error.file ?? '')
   if (isGeometry) return refused('invalid_geometry', 'geometry cannot be read, transformed or compared')

@@ -49,6 +49,7 @@ export function createAuth(deps: AuthDeps) {
     identify: createIdentify({ ...deps, authEnabled: config.enabled, keys }),
     settings: settings.current,
     startSession: sessions.start,
+    stepUp: sessions.stepUp,
     start: () => {
       sweeping = sweepExpired(deps)
     },

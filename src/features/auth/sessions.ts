@@ -6,7 +6,8 @@ import type { Db } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { invalidToken } from '../../identity/errors.ts'
 import { hasSecondFactor } from '../../identity/second-factor.ts'
-import type { AuthResponse, Device, NewSession, StartSession, UserJson } from '../../identity/session.ts'
+import type { AuthResponse, Device, NewSession, StartSession, StepUp, UserJson } from '../../identity/session.ts'
+import { lockOwner } from '../../identity/users.ts'
 import { type Keys, signJwt } from './jwt.ts'
 import type { Revocations } from './revocations.ts'
 import * as q from './sql.ts'
@@ -51,7 +52,11 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     )
   }
 
-  function mfaToken(user: UserJson, jti: string, amr: readonly string[]): string {
+  function mfaToken(
+    user: Pick<UserJson, 'id' | 'email' | 'is_anonymous'>,
+    jti: string,
+    amr: readonly string[],
+  ): string {
     const iat = nowSeconds()
     const exp = iat + MFA_SECONDS
     const { id: sub, email, is_anonymous } = user
@@ -80,23 +85,29 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
       if (pending) return { mfa_pending: true, mfa_token: mfaToken(user, pendingId, amr) }
       return { token: accessToken(user, session), refreshToken, user }
     }
-    return { statement, finish, open: async (tx, refused) => finish(await tx.fly(statement), refused) }
+    const lock = lockOwner(sql`${userId}::uuid`)
+    const open: NewSession['open'] = async (tx, refused) => finish((await tx.fly([lock, statement]))[1], refused)
+    return { lock, statement, finish, open }
+  }
+
+  const stepUp: StepUp = async (tx, { id, email, isAnonymous, sessionId, amr }) => {
+    const [pendingId, first] = [randomUUID(), amr.slice(0, 1)]
+    await tx.run(q.parkSession({ pendingId, userId: id, sessionId, amr: first, mfaSeconds: MFA_SECONDS }))
+    return mfaToken({ id, email, is_anonymous: isAnonymous }, pendingId, first)
   }
 
   type Current = { user: UserJson; sessionId: string; aal: 'aal1' | 'aal2'; amr: string[] }
 
   async function refresh(refreshToken: string, device: Device): Promise<AuthResponse> {
     const [hash, successor] = [sha256(refreshToken), randomToken()]
-    const won = await db.fly(
-      SYSTEM,
-      q.rotateRefreshToken({
-        hash,
-        successorHash: sha256(successor),
-        successorSealed: config.refresh_grace_seconds > 0 ? sealWith(refreshToken, successor) : null,
-        refreshSeconds: config.refresh_token_duration,
-        device,
-      }),
-    )
+    const rotation = q.rotateRefreshToken({
+      hash,
+      successorHash: sha256(successor),
+      successorSealed: config.refresh_grace_seconds > 0 ? sealWith(refreshToken, successor) : null,
+      refreshSeconds: config.refresh_token_duration,
+      device,
+    })
+    const [, won] = await db.fly(SYSTEM, [lockOwner(q.ownerOfToken(hash)), rotation])
     return won === null ? reused(refreshToken, hash) : renewed(won, successor)
   }
 
@@ -110,32 +121,35 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     const text = await db.fly(SYSTEM, q.usedRefreshToken(hash, Math.max(HARMLESS_REUSE_SECONDS, grace), grace))
     type Used = { session: string; stolen: boolean; sealed: string | null; current: string }
     const used = text === null ? undefined : (JSON.parse(text) as Used)
-    if (used?.stolen) await end(q.endSession(used.session))
+    if (used?.stolen) await end(q.ownerOfSession(used.session), q.endSession(used.session))
     if (used?.sealed) return renewed(used.current, unsealWith(refreshToken, used.sealed))
     throw unauthorized('invalid or expired refresh token', 'invalid_refresh_token')
   }
 
   /** Runs a statement that ends sessions, and drops them from this process's cache before the answer is sent. */
-  async function end(statement: Sql): Promise<void> {
-    const ended = await db.rows<{ id: string }>(SYSTEM, statement)
+  async function end(owner: Sql, statement: Sql): Promise<void> {
+    const ended = await db.rows<{ id: string }>(SYSTEM, [lockOwner(owner), statement])
     revocations.apply(ended.map(({ id }) => ({ kind: 'session', subject: id })))
   }
 
   return {
     start,
+    stepUp,
     refresh,
-    logout: (refreshToken: string): Promise<void> => end(q.endSessionOfToken(sha256(refreshToken))),
+    logout: (refreshToken: string): Promise<void> =>
+      end(q.ownerOfToken(sha256(refreshToken)), q.endSessionOfToken(sha256(refreshToken))),
     list: async (userId: string, current: string): Promise<string> =>
       (await db.fly(SYSTEM, q.listSessions(userId, current))) ?? '[]',
 
     async revoke(userId: string, sessionId: string): Promise<void> {
-      const [found] = await db.rows<{ owner: string }>(SYSTEM, q.ownerOfSession(sessionId))
-      if (!found) throw notFound('session not found', 'session_not_found')
-      if (found.owner !== userId) throw new AppError('forbidden', "cannot revoke another user's session")
-      await end(q.endSession(sessionId))
+      const owner = await db.fly(SYSTEM, q.ownerOfSession(sessionId))
+      if (owner === null) throw notFound('session not found', 'session_not_found')
+      if (owner !== userId) throw new AppError('forbidden', "cannot revoke another user's session")
+      await end(q.ownerOfSession(sessionId), q.endSession(sessionId))
     },
 
-    revokeOthers: (userId: string, keep: string): Promise<void> => end(q.endOtherSessions(userId, keep)),
+    revokeOthers: (userId: string, keep: string): Promise<void> =>
+      end(sql`${userId}::uuid`, q.endOtherSessions(userId, keep)),
   }
 }
 
