@@ -4,6 +4,7 @@ import type { Db, Tx } from '../../../db/db.ts'
 import { isAborted, isBadRow } from '../../../db/pg-errors.ts'
 import { IS_NEW, logUpserts, MADE } from '../../../db/rows/change-logging.ts'
 import { canPack, insertPacked } from '../../../db/rows/pack.ts'
+import { SqlCache } from '../../../db/rows/sql-cache.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import type { Conflict } from '../../../db/rows/upsert.ts'
 import { insertRows } from '../../../db/rows/write.ts'
@@ -32,6 +33,8 @@ type RowFault = { line: number; message: string }
 const CHUNK_ROWS = 500
 const CHUNK_CHARACTERS = 256 * 1024
 const MAX_FAULTS = 20
+/** Characters of the statements an import keeps: rows with other columns need another statement. */
+const KEPT_STATEMENTS = 512 * 1024
 /** Up to this many rows an import logs one entry per row; after that, one entry per chunk. */
 const LOGGED_SINGLY = 2000
 
@@ -79,7 +82,7 @@ class ImportRun {
   readonly #reader: RowReader
   readonly #counts: Counts = { created: 0, updated: 0, skipped: 0 }
   readonly #faults: RowFault[] = []
-  readonly #statements = new Map<string, Sql>()
+  readonly #statements = new SqlCache(KEPT_STATEMENTS)
   readonly #canPack: boolean
   #chunk: ValidRow[] = []
   /** The last chunk that was sent, and the one before it. */
@@ -198,12 +201,10 @@ class ImportRun {
     const isPacked = this.#canPack && !conflict && rows.length > 1 && this.#rows > LOGGED_SINGLY
     const { form, values } = inputOf(rows)
     const key = `${form} ${isPacked} ${columns.map(({ position }) => position).join()}`
-    let statement = this.#statements.get(key)
-    if (!statement) {
+    const statement = this.#statements.get(target, key, () => {
       const input = form === 'cells' ? cellsInput(columns) : bodiesInput(columns, this.#reader.hasJsonAsText)
-      statement = buildImport({ target, columns, input, conflict, log: this.#log, isPacked })
-      this.#statements.set(key, statement)
-    }
+      return buildImport({ target, columns, input, conflict, log: this.#log, isPacked })
+    })
     return { statement, values }
   }
 
