@@ -163,8 +163,8 @@ const refusals: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   // Of svc.claim_answer().
   SVK01: ['in_progress', 'still in progress'],
   SVK02: ['already_done', 'already done'],
-  SVK03: ['rate_limited', 'too many kept answers, please retry later'],
-  SVK04: ['rate_limited', 'too many kept answers, please retry later'],
+  SVK03: ['rate_limited', 'too many answers are kept'],
+  SVK04: ['rate_limited', 'too many answers are kept'],
 }
 
 /** Serialisation failure, deadlock and lock_timeout. */
