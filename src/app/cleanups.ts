@@ -4,6 +4,7 @@ import type { Db } from '../db/db.ts'
 import { sweepAll } from '../db/sweep.ts'
 import { oldAudit } from '../features/audit/sql.ts'
 import { createCleanups, type Expired, expiredOfAuth } from '../features/auth/cleanups.ts'
+import { expiredAnswers } from '../features/idempotency/sql.ts'
 import { dropAbandonedTotp, expiredOfMfa } from '../features/mfa/sql.ts'
 import { dropExpiredGrants } from '../features/oauth-server/expired-grants.ts'
 import { expiredOfPasskeys } from '../features/passkeys/webauthn/sql.ts'
@@ -38,6 +39,7 @@ export const cleanupsOf = (
   }),
   unverified_totp_cleanup: () => db.run(SYSTEM, dropAbandonedTotp),
   expired_oauth_cleanup: () => dropExpiredGrants(db),
+  kept_answer_cleanup: () => sweepAll(db, ...expiredAnswers(config.api.idempotency_retention)),
   audit_log_retention: () => sweepAll(db, oldAudit(config.audit.retention_days)),
   change_log_trim: trimLog,
   webhook_delivery_prune: () => sweepAll(db, oldDeliveries(config.webhooks.delivery_retention)),

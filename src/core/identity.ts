@@ -1,13 +1,5 @@
 import { unauthorized } from './errors.ts'
-
-/** The rights of an API key or OAuth token. */
-export type Grant = {
-  scope: 'readonly' | 'readwrite' | '*'
-  /** Unqualified or schema-qualified table names; empty = all tables. */
-  tables: readonly string[]
-  /** App whose rate limit and usage count this token's requests. */
-  appId: string | null
-}
+import type { Grant } from './scope.ts'
 
 /** The caller of a request. Made only by features/auth/identify.ts; used by the route guard and by db.fly. */
 export type Identity =
@@ -30,6 +22,8 @@ export type Identity =
       kind: 'key'
       via: 'api_key' | 'oauth'
       keyId: string
+      /** What the tokens of an OAuth grant have in common; undefined for API keys. */
+      grantId?: string
       userId: string | null
       email: string
       grant: Grant
@@ -38,11 +32,16 @@ export type Identity =
     }
   /** The operator's admin token: the server's own database role, RLS bypassed. */
   | { kind: 'admin'; tokenId: string; expiresAt: number }
-  /** The server itself: its own tables and background work. */
-  | { kind: 'system' }
+  /** The server itself: its own tables and background work. `for`: what callers cause, which gives way to the server's own. */
+  | { kind: 'system'; for?: 'callers' }
 
 export const ANONYMOUS: Identity = { kind: 'anonymous' }
 export const SYSTEM: Identity = { kind: 'system' }
+/** As SYSTEM, for what callers cause at routes without a table of their own: files, sites, OAuth. */
+export const ON_BEHALF: Identity = { kind: 'system', for: 'callers' }
+
+/** The server, at work for a caller; for the operator as for itself. */
+export const onBehalfOf = (who: Identity): Identity => (who.kind === 'admin' ? SYSTEM : ON_BEHALF)
 
 /** The database roles that requests run under; the server's own role is `none` (SET ROLE NONE). */
 export type DatabaseRole = 'svc_anon' | 'svc_authenticated' | 'none'

@@ -44,12 +44,10 @@ export async function authenticate(db: Db, credentials: ClientCredentials | unde
   if (!credentials) throw invalidClient('client authentication is required')
   const [client] = await db.rows<Client>(SYSTEM, clientNamed(credentials.clientId))
   const matches = equalInConstantTime(sha256(credentials.secret ?? ''), client?.secretHash ?? NO_HASH)
-  if (!client || client.revokedAt) throw invalidClient()
-  if (client.clientType === 'public') {
-    if (credentials.secret !== undefined && credentials.secret !== '')
-      throw invalidClient('public clients have no secret')
-    return client
+  const isPublic = client?.clientType === 'public'
+  // One refusal for all: it tells neither which clients exist nor of which type they are.
+  if (!client || client.revokedAt || (isPublic ? credentials.secret : !credentials.secret || !matches)) {
+    throw invalidClient()
   }
-  if (!credentials.secret || !matches) throw invalidClient('wrong client credentials')
   return client
 }

@@ -41,7 +41,7 @@ export function objectRoutes(deps: {
   requires: () => void
 }): Route[] {
   const { objects, blobs, uploads, signatures, requires } = deps
-  const reads = { auth: 'optional', access: 'read', limit: 'api', requires } as const
+  const reads = { auth: 'optional', access: 'read', files: true, limit: 'api', requires } as const
   const writes = { ...reads, access: 'write' } as const
 
   /** A bad bearer is an error only where one is needed. */
@@ -104,11 +104,9 @@ export function objectRoutes(deps: {
     }),
     route('GET /api/storage/{bucket}/{name...}', {
       summary: 'The bytes of a file',
+      ...reads,
       auth: 'lenient',
-      access: 'read',
       openToVisitors: true,
-      limit: 'api',
-      requires,
       query: { exp: t.string(), sig: t.string({ description: 'of a signed URL' }) },
       answers: { 200: { content: '*/*' }, 206: { content: '*/*' }, 304: null },
       handle: async (call) => {

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto'
+import { type Hash, randomUUID } from 'node:crypto'
 import { type FileHandle, open, unlink } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { tmpdir } from 'node:os'
@@ -31,7 +31,7 @@ export class Spools {
   }
 
   /** `reader` sees the first piece, so that a wrong header is refused at once; of an endless line no more is taken. */
-  async receive(request: IncomingMessage, address: string, reader: RowReader): Promise<SpooledBody> {
+  async receive(request: IncomingMessage, address: string, reader: RowReader, digest?: Hash): Promise<SpooledBody> {
     const evicted = new AbortController()
     const reservation = this.#budget.reserve(address, () => evicted.abort(serverBusy()))
     const spool = new Spool()
@@ -44,6 +44,7 @@ export class Spools {
       let lineBytes = 0
       for await (const piece of bodyBytes(request, this.#maxBytes, { signal: evicted.signal })) {
         reservation.grow(piece.length)
+        digest?.update(piece)
         const isReadable = !spool.isEmpty || canRead(reader, piece)
         await spool.write(piece)
         const end = piece.lastIndexOf(NEWLINE)
