@@ -5,7 +5,7 @@ import type { Observe } from '../../core/observe.ts'
 import type { Change, Follower, Position } from '../../db/changes/log.ts'
 import { catchUp } from './deliver/catch-up.ts'
 import { CheckLoop } from './deliver/check-loop.ts'
-import type { RealtimeClient } from './deliver/client.ts'
+import type { Listener } from './deliver/client.ts'
 import { type FeedDeps, LogFeed } from './deliver/log-feed.ts'
 import { type MissedPart, SubscriberGroup, Subscription } from './deliver/subscription.ts'
 import type { Interest } from './subscribe/interest.ts'
@@ -46,7 +46,7 @@ export class Hub {
     return { from: isKnown ? position : this.#feed.here, isReset: !isKnown }
   }
 
-  subscribe(client: RealtimeClient, interest: Interest, from: Position): Subscription {
+  subscribe(client: Listener, interest: Interest, from: Position): Subscription {
     clearTimeout(this.#idleTimer)
     const subscription = new Subscription(client, interest, from)
     this.#subscriptions.add(subscription)
