@@ -1,6 +1,7 @@
 import { type CallOptions, type Core, type Method, queryText, randomText, segment, sleep } from './core.ts'
 import { ApiError, SessionEnded } from './errors.ts'
-import { defaultStore, type Session, type User } from './session.ts'
+import { defaultStore } from './session.ts'
+import type { Session, User } from './session-store.ts'
 
 type Tokens = { token: string; refreshToken: string; user: User }
 type Answer = Tokens & { mfa_pending?: boolean; mfa_token?: string }

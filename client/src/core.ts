@@ -1,6 +1,6 @@
 import { ApiError, NetworkError, SessionEnded } from './errors.ts'
 import { type Numbers, parseJson, toJson } from './json.ts'
-import type { SessionStore } from './session.ts'
+import type { SessionStore } from './session-store.ts'
 
 /** The last argument of every call. */
 export type CallOptions = {
@@ -12,13 +12,26 @@ export type CallOptions = {
   retry?: number
 }
 
+/** What is used of a WebSocket. */
+export type SocketType = new (
+  url: string,
+) => {
+  readonly readyState: number
+  send(text: string): void
+  close(): void
+  onopen: (() => void) | null
+  onmessage: ((event: { data: unknown }) => void) | null
+  onerror: (() => void) | null
+  onclose: (() => void) | null
+}
+
 export type Options = {
   /** An API key, or any bearer, for calls without a session. */
   key?: string
   /** Where the session is kept: `localStorage` in browsers, else in memory. */
   session?: SessionStore
   fetch?: (input: string, init: RequestInit) => Promise<Response>
-  WebSocket?: new (url: string) => WebSocket
+  WebSocket?: SocketType
   headers?: Readonly<Record<string, string>>
   /** 30,000 */
   timeout?: number
@@ -135,7 +148,7 @@ export function createCore(url: string, options: Options = {}): Core {
     const init = {
       method,
       headers,
-      body: isJson ? toJson(body) : (body as BodyInit | undefined),
+      body: isJson ? toJson(body) : body,
       ...(isStream && { duplex: 'half' }),
     }
     const attempts = repeat && !isStream ? retry : 0

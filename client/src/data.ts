@@ -350,4 +350,3 @@ export const createClient = <DB = AnyDatabase>(url: string, options?: Options): 
 
 export { ApiError, NetworkError, SessionEnded } from './errors.ts'
 export { where } from './filter.ts'
-export { cookies, memory } from './session.ts'

@@ -119,7 +119,9 @@ export type FilterObject<DB, T> = {
   and?: readonly (FilterObject<DB, T> | Filter)[]
 }
 
-export type FilterOf<DB, T> = Filter | FilterObject<DB, T>
+export type FilterOf<DB, T> =
+  | Filter
+  | (object & (string extends Column<DB, T> ? { [name: string]: unknown } : FilterObject<DB, T>))
 
 /** A column, ascending, or descending after a minus; several in an array or separated by commas. */
 type SortColumn<C extends string> = C | `-${C}` | `+${C}`

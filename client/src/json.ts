@@ -1,7 +1,7 @@
 /** What happens to integers that a double does not hold: a `bigint`, or the text of their digits. */
 export type Numbers = 'exact' | 'text'
 
-const INEXACT = /[\d.]{17}|\de[+-]?\d{3}/i
+const INEXACT = /[\d.]{16}|\de[+-]?\d{3}/i
 const TOKENS = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g
 
 /** A text that no one else writes, before the digits that JSON has no type for. */
@@ -17,6 +17,9 @@ function digitsOf(number: string): string {
   )
 }
 
+const isKept = (token: string): boolean =>
+  /^-?\d+$/.test(token) ? Number.isSafeInteger(Number(token)) : digitsOf(token) === digitsOf(String(Number(token)))
+
 /**
  * As JSON.parse, but no digit is lost: integers beyond 2^53 become bigints, other numbers that a double does not give back
  * stay text. `JSON.parse` with the source text of numbers would do, but Node 20 has none.
@@ -24,11 +27,7 @@ function digitsOf(number: string): string {
 export function parseJson(text: string, numbers: Numbers = 'exact'): unknown {
   if (!INEXACT.test(text)) return JSON.parse(text)
   const tag = mark()
-  const marked = text.replace(TOKENS, (token) =>
-    token[0] === '"' || token.length < 6 || digitsOf(token) === digitsOf(String(Number(token)))
-      ? token
-      : `"${tag}${token}"`,
-  )
+  const marked = text.replace(TOKENS, (token) => (token[0] === '"' || isKept(token) ? token : `"${tag}${token}"`))
   return JSON.parse(marked, (_, value) => {
     if (typeof value !== 'string' || !value.startsWith(tag)) return value
     const digits = value.slice(tag.length)

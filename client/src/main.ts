@@ -98,6 +98,7 @@ export type { Collection, CursorPage, DataClient, Imported, Page } from './data.
 export type { AnyDatabase, DatabaseType, Insert, Row, TextNumbers, Update } from './database.ts'
 export { ApiError, NetworkError, SessionEnded } from './errors.ts'
 export { type Filter, where } from './filter.ts'
-export { cookies, memory, type Session, type SessionStore, type User } from './session.ts'
+export { cookies, memory } from './session.ts'
+export type { Session, SessionStore, User } from './session-store.ts'
 export type { Storage, StoredFile } from './storage.ts'
 export type { Change, Status } from './subscription.ts'

@@ -4,8 +4,9 @@ export type OnProgress = (sent: number, total: number) => void
 export const countingFetch =
   (onProgress: OnProgress) =>
   async (url: string, init: RequestInit): Promise<Response> => {
+    const { XMLHttpRequest } = globalThis as unknown as { XMLHttpRequest?: new () => Xhr }
     // Browsers know no such thing as the progress of a fetch.
-    if (typeof XMLHttpRequest === 'function') return byXmlHttpRequest(url, init, onProgress)
+    if (XMLHttpRequest) return byXhr(new XMLHttpRequest(), url, init, onProgress)
     const whole = new Response(init.body)
     const type = whole.headers.get('content-type')
     const blob = await whole.blob()
@@ -18,15 +19,28 @@ export const countingFetch =
       },
     })
     const headers = { ...(type && { 'content-type': type }), ...(init.headers as Record<string, string>) }
-    return fetch(url, { ...init, headers, body: blob.stream().pipeThrough(counted), duplex: 'half' } as RequestInit)
+    const body = blob.stream().pipeThrough(counted as never)
+    return fetch(url, { ...init, headers, body, duplex: 'half' } as RequestInit)
   }
 
-const byXmlHttpRequest = (url: string, { method, headers, body, signal }: RequestInit, onProgress: OnProgress) =>
+type Xhr = {
+  open(method: string, url: string): void
+  setRequestHeader(name: string, value: string): void
+  getAllResponseHeaders(): string
+  send(body: unknown): void
+  abort(): void
+  readonly upload: { onprogress: (event: { loaded: number; total: number }) => void }
+  readonly status: number
+  readonly responseText: string
+  onload: () => void
+  onerror: () => void
+  onabort: () => void
+}
+
+const byXhr = (xhr: Xhr, url: string, { method, headers, body, signal }: RequestInit, onProgress: OnProgress) =>
   new Promise<Response>((resolve, reject) => {
-    const xhr = new XMLHttpRequest()
     xhr.open(method ?? 'POST', url)
-    for (const [name, value] of Object.entries(headers ?? {})) xhr.setRequestHeader(name, value)
-    xhr.responseType = 'text'
+    for (const [name, value] of Object.entries(headers ?? {})) xhr.setRequestHeader(name, String(value))
     xhr.upload.onprogress = ({ loaded, total }) => onProgress(loaded, total)
     xhr.onload = () => {
       const { status, responseText } = xhr
@@ -37,5 +51,5 @@ const byXmlHttpRequest = (url: string, { method, headers, body, signal }: Reques
     xhr.onerror = () => reject(new TypeError('no answer'))
     xhr.onabort = () => reject(signal?.reason)
     signal?.addEventListener('abort', () => xhr.abort())
-    xhr.send(body as XMLHttpRequestBodyInit)
+    xhr.send(body)
   })

@@ -1,4 +1,4 @@
-import { backOff, type Core } from './core.ts'
+import { backOff, type Core, type SocketType } from './core.ts'
 import { ApiError } from './errors.ts'
 import { hear, type Listen, type Message, refuse, type Subscription, setStatus } from './subscription.ts'
 
@@ -11,12 +11,12 @@ const refusal = ({ error, message }: Message, status = 400): ApiError =>
 /** All subscriptions over one WebSocket. */
 export function listenBySocket(
   core: Core,
-  Socket: new (url: string) => WebSocket,
+  Socket: SocketType,
   subscriptions: ReadonlyMap<string, Subscription>,
 ): Listen {
   const { caller } = core
   const all = (): Subscription[] => [...subscriptions.values()]
-  let socket: WebSocket | undefined
+  let socket: InstanceType<SocketType> | undefined
   /** Whether the server knows the caller, so that subscriptions can be sent. */
   let isReady = false
   let isHeard = true

@@ -87,7 +87,7 @@ const forTests = {
 const PROGRAM = /-(owner|process|victim)\.ts$/
 
 const filesIn = (root: string, pattern: RegExp): string[] =>
-  ['src', 'test']
+  ['src', 'test', 'client']
     .flatMap((folder) =>
       readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((f) => join(folder, f)),
     )
