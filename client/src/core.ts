@@ -1,5 +1,6 @@
 import { ApiError, NetworkError, SessionEnded } from './errors.ts'
 import { type Numbers, parseJson, toJson } from './json.ts'
+import type { OnProgress } from './progress.ts'
 import type { SessionStore } from './session-store.ts'
 
 /** The last argument of every call. */
@@ -79,6 +80,8 @@ export type Core = {
   caller: Caller
   send<T = unknown>(method: Method, path: string, request?: Request, call?: CallOptions): Promise<T>
   parse(text: string): unknown
+  /** A `fetch` that reports how much of the body has gone out, if an entry with files is there. */
+  counting?: (onProgress: OnProgress) => NonNullable<Options['fetch']>
 }
 
 /** 32 characters: what a key needs of a caller that is not signed in. */
@@ -125,10 +128,10 @@ export function createCore(url: string, options: Options = {}): Core {
     } catch {
       // A page of a proxy.
     }
-    const { error, message = body.error_description, data } = body
+    const { error = '', message = body.error_description, data } = body
     const retryAfter = Number.parseFloat(header('retry-after') ?? '')
-    return new ApiError({
-      ...{ status: response.status, method, path, error, message, data, requestId: header('x-request-id') },
+    return new ApiError(message, {
+      ...{ status: response.status, method, path, error, data, requestId: header('x-request-id') },
       retryAfter: retryAfter >= 0 ? retryAfter : undefined,
     })
   }

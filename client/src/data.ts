@@ -18,7 +18,7 @@ import type {
 } from './database.ts'
 import { ApiError } from './errors.ts'
 import { filterText } from './filter.ts'
-import { countingFetch } from './progress.ts'
+import type { OnProgress } from './progress.ts'
 
 export type Page<Item> = {
   items: Item[]
@@ -92,7 +92,8 @@ type Upsert<DB, T> = {
 type ImportOptions<DB, T> = Partial<Upsert<DB, T>> & {
   format?: Format
   dryRun?: boolean
-  onProgress?: (sent: number, total: number) => void
+  /** Of clients that have files. */
+  onProgress?: OnProgress
 }
 export type Imported = { created: number; updated: number; skipped: number; dry_run: boolean }
 
@@ -291,11 +292,7 @@ export function rowsOf(core: Core, table: string) {
         { ...query, vector_column: column, semantic_query: text, nearest: vector && JSON.stringify(vector) } as Query,
         call,
       ),
-    async import(
-      rows: unknown,
-      options: Query & { onProgress?: (sent: number, total: number) => void } = {},
-      call?: CallOptions,
-    ) {
+    async import(rows: unknown, options: Query & { onProgress?: OnProgress } = {}, call?: CallOptions) {
       const { format, dryRun, onProgress, ...query } = options
       const isRows = Array.isArray(rows)
       const { type, name = '' } = rows as { type?: string; name?: string }
@@ -305,7 +302,7 @@ export function rowsOf(core: Core, table: string) {
         ...(!isRows && { type: TYPES[named] ?? (type || TYPES.csv) }),
         query: { ...query, dry_run: dryRun },
         repeat: 'key',
-        fetch: onProgress && countingFetch(onProgress),
+        fetch: onProgress && core.counting?.(onProgress),
       } as const
       return core.send('POST', `${path}/import`, request, call)
     },
@@ -330,14 +327,11 @@ export function dataOf<DB>(core: Core): DataClient<DB> {
       const { data, errors } = await core.send<Answer>('POST', '/api/graphql', request, call)
       const [first] = errors ?? []
       if (!first) return data
-      const { code: status = 400, error } = first.extensions ?? {}
-      throw new ApiError({
-        status,
-        error,
-        message: first.message,
-        data: { errors, data },
-        method: 'POST',
-        path: '/api/graphql',
+      const { code: status = 400, error = '' } = first.extensions ?? {}
+      throw new ApiError(first.message, {
+        ...{ status, error, data: { errors, data }, method: 'POST', path: '/api/graphql' },
+        requestId: undefined,
+        retryAfter: undefined,
       })
     },
     request: (method, path, request, call) => core.send(method, path, request, call),

@@ -1,7 +1,7 @@
-/** What the server refused. `error` is the code that programs compare; see docs/errors.md. */
-export class ApiError extends Error {
-  override readonly name: string = 'ApiError'
+/** What the server said of a refusal. */
+type Refusal = {
   readonly status: number
+  /** The code that programs compare; see docs/errors.md. Empty when the answer was not the server's own. */
   readonly error: string
   /** By field or constraint. */
   readonly data: Readonly<Record<string, unknown>> | undefined
@@ -10,25 +10,18 @@ export class ApiError extends Error {
   readonly retryAfter: number | undefined
   readonly method: string
   readonly path: string
+}
 
-  constructor(given: {
-    status: number
-    method: string
-    path: string
-    message?: string | undefined
-    error?: string | undefined
-    data?: Readonly<Record<string, unknown>> | undefined
-    requestId?: string | undefined
-    retryAfter?: number | undefined
-  }) {
-    super(given.message || `${given.method} ${given.path} answered ${given.status}`)
-    this.status = given.status
-    this.error = given.error ?? ''
-    this.data = given.data
-    this.requestId = given.requestId
-    this.retryAfter = given.retryAfter
-    this.method = given.method
-    this.path = given.path
+export interface ApiError extends Refusal {}
+
+/** What the server refused. */
+// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: the constructor assigns all of it
+export class ApiError extends Error {
+  override readonly name: string = 'ApiError'
+
+  constructor(message: string | undefined, refusal: Refusal) {
+    super(message || `${refusal.method} ${refusal.path} answered ${refusal.status}`)
+    Object.assign(this, refusal)
   }
 
   /** Whether this is the refusal `code`, and, if `name` is given, of that field, column or constraint. */

@@ -5,8 +5,11 @@ import { hear, type Listen, type Message, refuse, type Subscription, setStatus }
 const BEAT_MS = 25_000
 const OPEN = 1
 
-const refusal = ({ error, message }: Message, status = 400): ApiError =>
-  new ApiError({ status, error, message, method: 'GET', path: '/api/realtime/ws' })
+const refusal = ({ error = '', message }: Message, status = 400): ApiError =>
+  new ApiError(message, {
+    ...{ status, error, method: 'GET', path: '/api/realtime/ws' },
+    ...{ data: undefined, requestId: undefined, retryAfter: undefined },
+  })
 
 /** All subscriptions over one WebSocket. */
 export function listenBySocket(

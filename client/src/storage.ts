@@ -21,6 +21,7 @@ export type Storage = ReturnType<typeof createStorage>
 
 /** Files in buckets. */
 export function createStorage(core: Core) {
+  core.counting = countingFetch
   function bucket(name: string) {
     const path = `/api/storage/${segment(name)}`
     const pathOf = (file: string): string => `${path}/${file.split('/').map(segment).join('/')}`
