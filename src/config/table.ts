@@ -166,6 +166,10 @@ export const table = {
     text_search_config: str('english', 'full-text configuration'),
     export_max_rows: int(1_000_000, 'rows of one export, more is 413', { min: 1 }),
     import_max_size: size('100MB', 'largest body of an import'),
+    idempotency_retention: duration(86_400, 'how long the answer of a request with an `Idempotency-Key` is kept', {
+      min: 60,
+    }),
+    idempotency_size: size('1GB', 'kept answers in all; more is 429'),
     statement_timeout: duration(30, 'time a data request may take in the database, then 504'),
   },
   rate_limit: {

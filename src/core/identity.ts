@@ -30,6 +30,8 @@ export type Identity =
       kind: 'key'
       via: 'api_key' | 'oauth'
       keyId: string
+      /** What the tokens of an OAuth grant have in common; undefined for API keys. */
+      grantId?: string
       userId: string | null
       email: string
       grant: Grant

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { AppError, notFound, unauthorized } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import type { Once, OnceAnswer } from '../../core/once.ts'
 import { hmacSha256, randomToken, sha256 } from '../../core/secret.ts'
-import type { Db } from '../../db/db.ts'
+import type { Db, Relayed } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { invalidToken } from '../../identity/errors.ts'
 import { hasSecondFactor } from '../../identity/second-factor.ts'
@@ -85,19 +86,35 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
 
   type Current = { user: UserJson; sessionId: string; aal: 'aal1' | 'aal2'; amr: string[] }
 
-  async function refresh(refreshToken: string, device: Device): Promise<AuthResponse> {
+  async function refresh(refreshToken: string, device: Device, once?: Once): Promise<AuthResponse> {
     const [hash, successor] = [sha256(refreshToken), randomToken()]
-    const won = await db.fly(
-      SYSTEM,
-      q.rotateRefreshToken({
-        hash,
-        successorHash: sha256(successor),
-        successorSealed: config.refresh_grace_seconds > 0 ? sealWith(refreshToken, successor) : null,
-        refreshSeconds: config.refresh_token_duration,
-        device,
-      }),
-    )
+    const rotation = q.rotateRefreshToken({
+      hash,
+      successorHash: sha256(successor),
+      successorSealed: config.refresh_grace_seconds > 0 ? sealWith(refreshToken, successor) : null,
+      refreshSeconds: config.refresh_token_duration,
+      device,
+    })
+    if (once) return refreshOnce(rotation, successor, once).then((answer) => answer ?? reused(refreshToken, hash))
+    const won = await db.fly(SYSTEM, rotation)
     return won === null ? reused(refreshToken, hash) : renewed(won, successor)
+  }
+
+  /** The answer is kept with the rotation, so that one that is lost on the way can be had again with its key. */
+  async function refreshOnce(rotation: Sql, successor: string, once: Once): Promise<AuthResponse | undefined> {
+    once.rights = []
+    const refused = refusedToken()
+    let response: AuthResponse | undefined
+    const answer = ([won]: readonly (Relayed | null)[]): OnceAnswer => {
+      if (won == null) throw refused
+      response = renewed(String(won), successor)
+      const { user, sessionId } = JSON.parse(String(won)) as Current
+      return { status: 200, body: JSON.stringify(response), account: `user ${user.id}`, sessionId }
+    }
+    await db.fly(SYSTEM, rotation, { once: { key: once, answer } }).catch((error: unknown) => {
+      if (error !== refused) throw error
+    })
+    return response
   }
 
   function renewed(session: string, refreshToken: string): AuthResponse {
@@ -112,7 +129,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     const used = text === null ? undefined : (JSON.parse(text) as Used)
     if (used?.stolen) await end(q.endSession(used.session))
     if (used?.sealed) return renewed(used.current, unsealWith(refreshToken, used.sealed))
-    throw unauthorized('invalid or expired refresh token', 'invalid_refresh_token')
+    throw refusedToken()
   }
 
   /** Runs a statement that ends sessions, and drops them from this process's cache before the answer is sent. */
@@ -138,6 +155,8 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     revokeOthers: (userId: string, keep: string): Promise<void> => end(q.endOtherSessions(userId, keep)),
   }
 }
+
+const refusedToken = (): AppError => unauthorized('invalid or expired refresh token', 'invalid_refresh_token')
 
 /** A one-time pad from the old token, so that the database alone does not reveal the new one. */
 const sealWith = (oldToken: string, newToken: string): string =>

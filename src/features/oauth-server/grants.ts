@@ -118,6 +118,7 @@ export class Grants {
   async resolve(token: string): Promise<(Identity & { kind: 'key' }) | undefined> {
     type TokenRow = {
       id: string
+      grantId: string
       userId: string | null
       email: string
       scope: OAuthScope
@@ -127,9 +128,10 @@ export class Grants {
     }
     const [found] = await this.#deps.db.rows<TokenRow>(SYSTEM, q.tokenByHash(sha256(token)))
     if (!found) return undefined
-    const { id: keyId, userId, email, scope, tables, appId, expiresAt } = found
+    const { id: keyId, grantId, userId, email, scope, tables, appId } = found
     const grant = { scope, tables, appId }
-    return { kind: 'key', via: 'oauth', keyId, userId, email, grant, expiresAt: Math.floor(expiresAt.getTime() / 1000) }
+    const expiresAt = Math.floor(found.expiresAt.getTime() / 1000)
+    return { kind: 'key', via: 'oauth', keyId, grantId, userId, email, grant, expiresAt }
   }
 
   /** Commits the end of a stolen grant before throwing the refusal. */

@@ -14,6 +14,7 @@ export async function* bodyText(
   request: IncomingMessage,
   maxBytes: number,
   { graceMs, bytesPerSecond } = budgets.incomingPace as ArrivalPace,
+  onChunk: (chunk: Buffer) => void = () => {},
 ): AsyncGenerator<string> {
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge()
   const decode = utf8Decoder()
@@ -28,6 +29,7 @@ export async function* bodyText(
     if (done) break
     bytes += value.length
     if (bytes > maxBytes) throw tooLarge()
+    onChunk(value)
     yield decode(value)
   }
   if (!request.complete) throw badRequest('request body was cut off', 'invalid_body')

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Appender } from '../../../db/changes/append.ts'
 import type { Db, Tx } from '../../../db/db.ts'
@@ -9,7 +10,9 @@ import type { Conflict } from '../../../db/rows/upsert.ts'
 import { insertRows } from '../../../db/rows/write.ts'
 import type { Column } from '../../../db/schema/snapshot.ts'
 import { type Sql, sql } from '../../../db/sql.ts'
-import type { Call } from '../../../http/route.ts'
+import { keepReply } from '../../../http/once.ts'
+import { type Call, json, type Reply } from '../../../http/route.ts'
+import { rightsOn } from '../target/rights.ts'
 import { conflictOf } from '../write/conflict.ts'
 import { explainWrite } from '../write/errors.ts'
 import { bodyText } from './body-text.ts'
@@ -42,29 +45,41 @@ export async function importRows(
   call: Call,
   target: TableView,
   log: Appender,
-): Promise<Counts & { dry_run: boolean }> {
-  const isDry = call.query['dry_run'] === 'true'
+): Promise<Reply> {
+  const { who, query, once, cancelSignal: signal } = call
+  const isDry = query['dry_run'] === 'true'
   const reader = readerOf(call.headers['content-type'] ?? '', target.table)
-  const text = bodyText(call.raw.request, maxBytes)
-  let counts: Counts | undefined
-  const work = async (tx: Tx): Promise<void> => {
-    const run = new ImportRun({ tx, target, query: call.query, log, reader })
+  const digest = once && createHash('sha256')
+  const text = bodyText(call.raw.request, maxBytes, undefined, (chunk) => digest?.update(chunk))
+  const work = async (tx: Tx): Promise<Counts> => {
+    const run = new ImportRun({ tx, target, query, log, reader })
     await run.read(text)
-    counts = await run.finish()
-    if (isDry) throw new DryRun()
+    if (once && digest) once.body = digest.digest()
+    const counts = await run.finish()
+    if (isDry) throw new DryRun(counts)
+    return counts
   }
-  await db.tx(call.who, work, { apart: true, signal: call.cancelSignal }).catch((error: unknown) => {
+  const options = { apart: true, signal, once: once && keepReply(once, rightsOf(target), imported) } as const
+  return db.tx(who, work, options).then(imported, (error: unknown) => {
     if (!(error instanceof DryRun)) throw error
+    return json(200, { ...error.counts, dry_run: true })
   })
-  return { ...(counts ?? { created: 0, updated: 0, skipped: 0 }), dry_run: isDry }
 }
+
+const imported = (counts: Counts): Reply => json(200, { ...counts, dry_run: false })
 
 /** Thrown to roll back a successful dry run. */
 class DryRun extends AppError {
-  constructor() {
+  readonly counts: Counts
+  constructor(counts: Counts) {
     super('internal', 'dry run')
+    this.counts = counts
   }
 }
+
+/** The answer shows no values, and which columns the rows name is not known yet. */
+const rightsOf = (target: TableView): string[] =>
+  rightsOn(target, ['insert', 'update'], []).filter((right) => !right.startsWith('select'))
 
 class ImportRun {
   readonly #tx: Tx

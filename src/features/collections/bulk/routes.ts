@@ -5,7 +5,7 @@ import type { TableView } from '../../../db/rows/table-view.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import type { Trigrams } from '../../../db/search/trigrams.ts'
 import { AddressShares } from '../../../http/address-shares.ts'
-import { type Call, json, type Route, route } from '../../../http/route.ts'
+import { type Call, type Route, route } from '../../../http/route.ts'
 import * as answers from '../answers.ts'
 import { needsTrigrams } from '../list/stages/search/parse.ts'
 import type { ListDeps } from '../list/stages/stage.ts'
@@ -70,6 +70,7 @@ export function createBulk({ db, schema, log, listDeps, trigrams, maxRows, maxBy
       access: 'write',
       limit: 'api',
       bodyKind: 'raw',
+      once: 'caller',
       accepts: t.array(t.row),
       consumes: IMPORTED_TYPES,
       params: { table: answers.tableParam },
@@ -78,11 +79,11 @@ export function createBulk({ db, schema, log, listDeps, trigrams, maxRows, maxBy
       handle: (call) =>
         at(call, async (target) => {
           requireWritable(target, 'insertable')
-          const counts = await shares.run(call.ip, () =>
+          const reply = await shares.run(call.ip, () =>
             importRows({ db, maxBytes }, call, target, log.appender(call.who, call.requestId)),
           )
           log.wake()
-          return json(200, counts)
+          return reply
         }),
     }),
   ]
