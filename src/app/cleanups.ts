@@ -6,6 +6,7 @@ import { oldAudit } from '../features/audit/sql.ts'
 import { createCleanups, type Expired, expiredOfAuth } from '../features/auth/cleanups.ts'
 import { dropAbandonedTotp, expiredOfMfa } from '../features/mfa/sql.ts'
 import { dropExpiredGrants } from '../features/oauth-server/expired-grants.ts'
+import { expiredInvites } from '../features/organizations/sql.ts'
 import { expiredOfPasskeys } from '../features/passkeys/webauthn/sql.ts'
 import { deactivateStaleDevices } from '../features/push/stale-devices.ts'
 import { expiredOfSignIn } from '../features/sign-in/sql.ts'
@@ -19,6 +20,7 @@ export const expiredOfIdentity: readonly Expired[] = [
   ...expiredOfSignIn,
   ...expiredOfMfa,
   ...expiredOfPasskeys,
+  expiredInvites,
 ]
 
 type CleanupDeps = { db: Db; store: Store; trimLog: () => Promise<number> }

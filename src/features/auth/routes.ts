@@ -49,6 +49,7 @@ export function createAuth(deps: AuthDeps) {
     identify: createIdentify({ ...deps, authEnabled: config.enabled, keys }),
     settings: settings.current,
     startSession: sessions.start,
+    tokenOf: sessions.tokenOf,
     start: () => {
       sweeping = sweepExpired(deps)
     },

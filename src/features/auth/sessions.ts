@@ -30,7 +30,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
 
   function accessToken(
     user: UserJson,
-    session: { sessionId: string; aal: 'aal1' | 'aal2'; amr: readonly string[] },
+    session: { sessionId: string; aal: 'aal1' | 'aal2'; amr: readonly string[]; org?: string | null },
   ): string {
     const iat = nowSeconds()
     return signJwt(
@@ -45,6 +45,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
         aal: session.aal,
         amr: session.amr,
         is_anonymous: user.is_anonymous,
+        ...(session.org != null && { org: session.org }),
         mfa_pending: false,
       },
       deps.keys(),
@@ -83,7 +84,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     return { statement, finish, open: async (tx, refused) => finish(await tx.fly(statement), refused) }
   }
 
-  type Current = { user: UserJson; sessionId: string; aal: 'aal1' | 'aal2'; amr: string[] }
+  type Current = { user: UserJson; sessionId: string; aal: 'aal1' | 'aal2'; amr: string[]; org: string | null }
 
   async function refresh(refreshToken: string, device: Device): Promise<AuthResponse> {
     const [hash, successor] = [sha256(refreshToken), randomToken()]
@@ -124,6 +125,13 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
   return {
     start,
     refresh,
+    /** An access token of a session, with its claims of now. */
+    async tokenOf(sessionId: string): Promise<string> {
+      const text = await db.fly(SYSTEM, q.currentSession(sessionId))
+      if (text === null) throw invalidToken()
+      const current = JSON.parse(text) as Current
+      return accessToken(current.user, current)
+    },
     logout: (refreshToken: string): Promise<void> => end(q.endSessionOfToken(sha256(refreshToken))),
     list: async (userId: string, current: string): Promise<string> =>
       (await db.fly(SYSTEM, q.listSessions(userId, current))) ?? '[]',

@@ -45,7 +45,11 @@ export const openSession = (s: SessionValues): Sql => sql`
   )
   select json_build_object('user', svc.user_json(account), 'pending', pending)::text from subject`
 
-const sessionJson: Sql = sql`json_build_object('user', svc.user_json(u), 'sessionId', s.id, 'aal', s.aal, 'amr', s.amr)::text`
+const sessionJson: Sql = sql`json_build_object('user', svc.user_json(u), 'sessionId', s.id, 'aal', s.aal, 'amr', s.amr,
+  'org', s.org_id)::text`
+
+export const currentSession = (sessionId: string): Sql =>
+  sql`select ${sessionJson} from svc.sessions s join svc.users u on u.id = s.user_id where s.id = ${sessionId}::uuid`
 
 /** Of parallel calls with one token exactly one gets a row: the rest wait and then find rotated_at set. */
 export const rotateRefreshToken = (r: {
