@@ -50,6 +50,7 @@ export function createAuth(deps: AuthDeps) {
     settings: settings.current,
     startSession: sessions.start,
     stepUp: sessions.stepUp,
+    tokenOf: sessions.tokenOf,
     start: () => {
       sweeping = sweepExpired(deps)
     },

@@ -32,7 +32,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
 
   function accessToken(
     user: UserJson,
-    session: { sessionId: string; aal: 'aal1' | 'aal2'; amr: readonly string[] },
+    session: { sessionId: string; aal: 'aal1' | 'aal2'; amr: readonly string[]; org?: string | null },
   ): string {
     const iat = nowSeconds()
     return signJwt(
@@ -47,6 +47,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
         aal: session.aal,
         amr: session.amr,
         is_anonymous: user.is_anonymous,
+        ...(session.org != null && { org: session.org }),
         mfa_pending: false,
       },
       deps.keys(),
@@ -97,7 +98,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     return mfaToken({ id, email, is_anonymous: isAnonymous }, pendingId, first)
   }
 
-  type Current = { user: UserJson; sessionId: string; aal: 'aal1' | 'aal2'; amr: string[] }
+  type Current = { user: UserJson; sessionId: string; aal: 'aal1' | 'aal2'; amr: string[]; org: string | null }
 
   async function refresh(refreshToken: string, device: Device, once?: Once): Promise<AuthResponse> {
     const [hash, successor] = [sha256(refreshToken), randomToken()]
@@ -157,6 +158,13 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     start,
     stepUp,
     refresh,
+    /** An access token of a session, with its claims of now. */
+    async tokenOf(sessionId: string): Promise<string> {
+      const text = await db.fly(SYSTEM, q.currentSession(sessionId))
+      if (text === null) throw invalidToken()
+      const current = JSON.parse(text) as Current
+      return accessToken(current.user, current)
+    },
     logout: (refreshToken: string): Promise<void> =>
       end(q.ownerOfToken(sha256(refreshToken)), q.endSessionOfToken(sha256(refreshToken))),
     list: async (userId: string, current: string): Promise<string> =>
