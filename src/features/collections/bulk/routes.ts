@@ -26,11 +26,11 @@ export type BulkDeps = {
   maxBytes: number
 }
 
-/** Exports and imports running at a time, in all and per address: each holds a connection. */
-const AT_ONCE = { all: 4, share: 2 }
+/** Exports and imports running at a time, in all and per address: each holds a connection. One more of the operator's. */
+const AT_ONCE = { all: 4, share: 2, operator: 1 }
 
 export function createBulk({ db, schema, log, listDeps, trigrams, maxRows, maxBytes }: BulkDeps): { routes: Route[] } {
-  const shares = new AddressShares(AT_ONCE)
+  const shares = new AddressShares({ ...AT_ONCE, client: 'reads' })
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     onTable(schema, call.params['table'] ?? '', call.who, work)
 
@@ -49,11 +49,12 @@ export function createBulk({ db, schema, log, listDeps, trigrams, maxRows, maxBy
           call,
           (target) =>
             new Promise((resolve, reject) => {
-              const work = () =>
+              const work = (signal: AbortSignal) =>
                 new Promise<void>((onEnd) => {
+                  signal.addEventListener('abort', () => call.raw.response.destroy(), { once: true })
                   exportRows({ db, listDeps, maxRows }, call, target, format, onEnd).then(resolve, reject)
                 })
-              shares.run(call.ip, work).catch(reject)
+              shares.run(call, work).catch(reject)
             }),
         )
       },
@@ -78,7 +79,7 @@ export function createBulk({ db, schema, log, listDeps, trigrams, maxRows, maxBy
       handle: (call) =>
         at(call, async (target) => {
           requireWritable(target, 'insertable')
-          const counts = await shares.run(call.ip, () =>
+          const counts = await shares.run(call, () =>
             importRows({ db, maxBytes }, call, target, log.appender(call.who, call.requestId)),
           )
           log.wake()
