@@ -21,6 +21,12 @@ export type Grant = {
   appId: string | null
 }
 
+/** Grants are kept for every caller, in memory too. */
+const [MAX_TABLES, MAX_TABLE_NAME] = [100, 128]
+export const FEW_TABLES = `at most ${MAX_TABLES} names of ${MAX_TABLE_NAME} characters`
+export const areFewTables = (names: readonly string[]): boolean =>
+  names.length <= MAX_TABLES && names.every((name) => name.length <= MAX_TABLE_NAME)
+
 /** Words separated by one space, in any order (RFC 6749, section 3.3); undefined for any other text. */
 export function parseScope(text: string): Scope | undefined {
   const words = text.split(' ')

@@ -28,7 +28,7 @@ const causeOf = (error: unknown): PgError | undefined =>
   (error instanceof AppError ? error.cause : error) as PgError | undefined
 
 /** Errors of the socket have codes too (EPIPE looks like a SQLSTATE); only PostgreSQL's have a severity. */
-const raisedBy = (error: unknown): PgError | undefined => {
+export const raisedBy = (error: unknown): PgError | undefined => {
   const cause = causeOf(error)
   return cause?.severity === undefined ? undefined : cause
 }
@@ -160,6 +160,11 @@ const refusals: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   '54011': TOO_COMPLEX,
   '54023': TOO_COMPLEX,
   '57014': ['statement_timeout', 'query timed out'],
+  // Of svc.claim_answer().
+  SVK01: ['in_progress', 'still in progress'],
+  SVK02: ['already_done', 'already done'],
+  SVK03: ['rate_limited', 'too many answers are kept'],
+  SVK04: ['rate_limited', 'too many answers are kept'],
 }
 
 /** Serialisation failure, deadlock and lock_timeout. */
@@ -192,6 +197,8 @@ function fromState(error: PgError, state: string): AppError {
   const named = conditions[state]
   if (named) return refused(named, error.message)
   if (CONFLICTS.has(state)) return lockedOut(error)
+  // A standby, or a database that its operator closed for writes.
+  if (state === '25006') return unavailable('database takes no writes', 1, 'database_unavailable', error)
   // PostGIS has no SQLSTATE of its own for a geometry it cannot read, transform or compare.
   const isGeometry = state === 'XX000' && POSTGIS_SOURCE.test(error.file ?? '')
   if (isGeometry) return refused('invalid_geometry', 'geometry cannot be read, transformed or compared')

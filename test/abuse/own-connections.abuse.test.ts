@@ -5,7 +5,7 @@ import { openConnection } from '../../src/db/protocol/driver.ts'
 import { atEnd } from '../kit/at-end.ts'
 import { startServer } from '../kit/kit.ts'
 
-const api = await startServer()
+const api = await startServer({ config: { 'auth.oauth_provider.enabled': true } })
 const ada = await api.signUp('ada@example.test')
 const locker = await openConnection({ url: api.databaseUrl })
 atEnd(() => locker.end())
@@ -18,10 +18,18 @@ const site = (path: string) =>
       response.resume().on('end', resolve),
     ).on('error', reject)
   })
+const basic = { authorization: `Basic ${btoa('svc_cid_x:y')}` }
+const authorize = 'GET /api/auth/authorize?client_id=svc_cid_x&response_type=code'
 const crowds: [string, string, () => Promise<unknown>][] = [
   ['lists of a bucket', 'svc.storage_objects', () => api.call('GET /api/storage/open?limit=1')],
   ['downloads', 'svc.storage_objects', () => api.call('GET /api/storage/open/x')],
   ['pages of a site', 'svc.sites', () => site('/index.html')],
+  ['prompts for consent', 'svc.oauth_clients', () => api.call(authorize, { as: ada.token })],
+  [
+    'tokens for applications',
+    'svc.oauth_clients',
+    () => api.call('POST /api/auth/token', { form: { grant_type: 'client_credentials', scope: '*' }, headers: basic }),
+  ],
 ]
 
 for (const [what, table, call] of crowds) {

@@ -16,6 +16,7 @@ import {
   SHORT_READ_MS,
   TICK_MS,
   TRIM_EVERY_MS,
+  USUAL_WRITE_MS,
 } from './tuning.ts'
 
 export type SchedulerClock = { now(): number; every(ms: number, run: () => void): () => void }
@@ -25,6 +26,8 @@ export type SchedulerOptions = {
   min: Readonly<Record<LoginSide, number>>
   /** Connections of one side that reads are put on before they wait. */
   crowd: number
+  /** Usual writes of callers at work at the same time, on each login. */
+  writers: number
   /** PostgreSQL is on the machine of this process. */
   isNearby: boolean
   acquireTimeoutMs: number
@@ -38,8 +41,9 @@ type Waiter = {
   kind: Kind
   /** When it is refused; 0 until it has to wait. */
   deadline: number
-  /** While it is at work. */
-  cancel: (() => void) | undefined
+  /** Where it is at work. Fields and no closure: a closure kept the requests that follow on the slot from being freed young. */
+  slot: Slot | undefined
+  flight: Flight | undefined
   wasCut: boolean
   isLeft: boolean
   isOver: boolean
@@ -54,8 +58,8 @@ type Slot = {
   /** Requests on it. */
   load: number
   restsSince: number
-  /** When it began with the read now at work. */
-  readSince: number
+  /** When it began with what is at work now. */
+  since: number
 }
 
 const LOGINS: readonly LoginSide[] = ['own', 'callers']
@@ -131,7 +135,8 @@ export class ConnectionScheduler {
       request,
       kind,
       deadline: 0,
-      cancel: undefined,
+      slot: undefined,
+      flight: undefined,
       wasCut: false,
       isLeft: false,
       isOver: false,
@@ -194,6 +199,7 @@ export class ConnectionScheduler {
   #startNow(waiter: Waiter): boolean {
     const { kind, request } = waiter
     if (kind === 'probe' && this.#probing.has(request.text)) return false
+    if (kind === 'write' && this.#isCrowdedByWrites(request.side)) return false
     const slot = kind === 'read' ? this.#findShared(request.side) : this.#findResting(request.side)
     const share = slot?.work?.share ?? (slot && this.#reserves.admit(request.side, kind, this.#busy))
     if (slot && share) this.#start(waiter, slot, share)
@@ -211,10 +217,24 @@ export class ConnectionScheduler {
     return isNearby && this.#readMs < SHORT_READ_MS ? Math.max(1, crowd - 1) : crowd
   }
 
+  /**
+   * Callers' writes wait for each other; the server's own for none of them. Writes that take longer than usual, such as those
+   * that wait for a lock, do not count.
+   */
+  #isCrowdedByWrites(side: Side): boolean {
+    if (side === 'own') return false
+    const [login, young] = [loginOf(side), this.#options.clock.now() - USUAL_WRITE_MS]
+    let count = 0
+    for (const { work, since, login: other } of this.#slots) {
+      if (other === login && work?.kind === 'write' && work.share !== 'own' && since > young) count++
+    }
+    return count >= this.#options.writers
+  }
+
   #countRead(slot: Slot): void {
     const now = this.#options.clock.now()
-    this.#readMs += (now - slot.readSince - this.#readMs) / READS_AVERAGED
-    slot.readSince = now
+    this.#readMs += (now - slot.since - this.#readMs) / READS_AVERAGED
+    slot.since = now
   }
 
   /** The least busy of as few connections as suffice. */
@@ -240,7 +260,7 @@ export class ConnectionScheduler {
       slot.work = { kind, share }
       this.#busy[share]++
     }
-    if (kind === 'read' && slot.load === 0) slot.readSince = this.#options.clock.now()
+    if (slot.load === 0) slot.since = this.#options.clock.now()
     slot.load++
     if (kind === 'probe') this.#probing.add(request.text)
     const limitMs = limitOf(kind, share)
@@ -251,12 +271,14 @@ export class ConnectionScheduler {
       this.#onDone(waiter, isLimited && isCanceled(error) && !isCanceledByRequest(error), error, done)
       if (!done) this.#onRoom(slot) // for a flight the connection says so
     })
-    if (flight) waiter.cancel = () => void slot.connection.cancel(flight)
+    waiter.slot = slot
+    waiter.flight = flight
   }
 
   #onDone(waiter: Waiter, isCut: boolean, error: PgError | AppError | null, flight?: Flight): void {
     const { kind, request } = waiter
-    waiter.cancel = undefined
+    waiter.slot = undefined
+    waiter.flight = undefined
     if (kind === 'probe') {
       this.#probing.delete(request.text)
       if (!error) this.#timings.inTime(request.text)
@@ -274,7 +296,8 @@ export class ConnectionScheduler {
   #leave(waiter: Waiter): void {
     waiter.isLeft = true
     const isLimited = waiter.kind === 'read' || waiter.kind === 'probe'
-    if (waiter.cancel && !isLimited) waiter.cancel()
+    const { slot, flight } = waiter
+    if (slot && flight && !isLimited) void slot.connection.cancel(flight)
     else this.#finish(waiter, new AppError('request_timeout', 'request was aborted'))
   }
 
@@ -363,7 +386,7 @@ export class ConnectionScheduler {
         onClosed: () => slot && this.#onClosed(slot),
       })
       if (this.#isClosed) return void connection.close()
-      slot = { login, connection, work: undefined, load: 0, restsSince: clock.now(), readSince: 0 }
+      slot = { login, connection, work: undefined, load: 0, restsSince: clock.now(), since: 0 }
       this.#slots.push(slot)
     } catch (error) {
       onOpenFailed(login, error as Error)

@@ -1,4 +1,4 @@
-import { parseScope, scopeText } from '../../core/scope.ts'
+import { areFewTables, FEW_TABLES, parseScope, scopeText } from '../../core/scope.ts'
 import { refuse } from './errors.ts'
 
 /** What an application requests at authorize, or a user approves at consent. */
@@ -60,4 +60,8 @@ const PARAMETERS = new Set(
 export const tableList = (text: string | undefined): string[] =>
   sortedTables((text ?? '').split(',').map((name) => name.trim()))
 
-const sortedTables = (names: readonly string[]): string[] => [...new Set(names.filter((name) => name !== ''))].sort()
+function sortedTables(names: readonly string[]): string[] {
+  const tables = [...new Set(names.filter((name) => name !== ''))].sort()
+  if (areFewTables(tables)) return tables
+  throw refuse('invalid_request', `allowed_tables: ${FEW_TABLES}`)
+}

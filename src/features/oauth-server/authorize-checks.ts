@@ -25,7 +25,7 @@ const authorizeChecks: readonly Check[] = [
     return request.redirectUri === '' ? refuse('invalid_request', 'redirect_uri is required') : undefined
   },
   function redirectUriIsRegistered(request, client) {
-    return client.redirectUris.some((uri) => isSameUri(uri, request.redirectUri))
+    return isRedirectUri(client, request.redirectUri)
       ? undefined
       : refuse('invalid_request', 'redirect_uri is not registered')
   },
@@ -67,6 +67,9 @@ export function runChecks(request: AuthorizationRequest, client: Client): void {
     if (failure) throw failure
   }
 }
+
+export const isRedirectUri = ({ redirectUris }: Pick<Client, 'redirectUris'>, requested: string): boolean =>
+  redirectUris.some((uri) => isSameUri(uri, requested))
 
 /** Equal, except for the port of a loopback address, which the system picks (RFC 8252, section 7.3). */
 function isSameUri(registered: string, requested: string): boolean {
