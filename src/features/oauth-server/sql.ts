@@ -111,10 +111,16 @@ export const rememberConsent = (userId: string, client: Client, request: Authori
   values (${userId}::uuid, ${client.id}::uuid, ${request.redirectUri}, ${request.scope}, ${request.tables}::text[])
   on conflict (user_id, client, redirect_uri, scope, tables) do update set created_at = now()`
 
+const forgetOldest = (table: Sql, age: Sql, userId: string, keep: number): Sql => sql`
+  delete from ${table} where ctid = any(array(
+    select ctid from ${table} where user_id = ${userId}::uuid order by ${age} desc offset ${keep}::int))`
+
 /** A user keeps the latest ones; who is forgotten is asked again. */
-export const forgetConsents = (userId: string, keep: number): Sql => sql`
-  delete from svc.oauth_consents where ctid = any(array(
-    select ctid from svc.oauth_consents where user_id = ${userId}::uuid order by created_at desc offset ${keep}::int))`
+export const forgetConsents = (userId: string, keep: number): Sql =>
+  forgetOldest(sql`svc.oauth_consents`, sql`created_at`, userId, keep)
+
+export const forgetCodes = (userId: string, keep: number): Sql =>
+  forgetOldest(sql`svc.oauth_codes`, sql`expires_at`, userId, keep)
 
 export const insertCode = (
   hash: string,
@@ -227,7 +233,7 @@ export const grantOfRefreshToken = (hash: string, client: string | null): Sql =>
   where t.hash = ${hash} and (${client}::uuid is null or g.client = ${client}::uuid)`
 
 export const tokenByHash = (hash: string): Sql => sql`
-  select t.id::text, g.user_id::text as "userId", coalesce(u.email, '') as email, g.scope, g.tables,
+  select t.id::text, g.user_id::text as "userId", coalesce(u.email, '') as email, g.scope, g.tables, c.scopes,
     c.app_id::text as "appId", t.expires_at as "expiresAt"
   from svc.oauth_access_tokens t
   join svc.oauth_grants g on g.id = t.grant_id
