@@ -17,7 +17,7 @@ import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
 
 /** Features for the user's tables and functions. */
-export async function createData(config: Config, platform: Platform, { keyFor }: IdentityGroup) {
+export async function createData(config: Config, platform: Platform, { keyFor, identify }: IdentityGroup) {
   const { db, schema, changeLog, queue, candidates, gateways, observe } = platform
   const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)
   const trigrams = new Trigrams({ db, schema })
@@ -43,6 +43,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         log: changeLog,
         listDeps,
         trigrams,
+        identify,
         maxRows: config.api.export_max_rows,
         maxBytes: config.api.import_max_size,
       }),

@@ -30,11 +30,16 @@ export type Identity =
     }
   /** The operator's admin token: the server's own database role, RLS bypassed. */
   | { kind: 'admin'; tokenId: string; expiresAt: number }
-  /** The server itself: its own tables and background work. */
-  | { kind: 'system' }
+  /** The server itself: its own tables and background work. `for`: what callers cause, which gives way to the server's own. */
+  | { kind: 'system'; for?: 'callers' }
 
 export const ANONYMOUS: Identity = { kind: 'anonymous' }
 export const SYSTEM: Identity = { kind: 'system' }
+/** As SYSTEM, for what callers cause at routes without a table of their own: files, sites, OAuth. */
+export const ON_BEHALF: Identity = { kind: 'system', for: 'callers' }
+
+/** The server, at work for a caller; for the operator as for itself. */
+export const onBehalfOf = (who: Identity): Identity => (who.kind === 'admin' ? SYSTEM : ON_BEHALF)
 
 /** The database roles that requests run under; the server's own role is `none` (SET ROLE NONE). */
 export type DatabaseRole = 'svc_anon' | 'svc_authenticated' | 'none'
@@ -57,6 +62,26 @@ export function databaseSession(who: Identity): DatabaseSession {
       throw new TypeError('an identity with a pending second factor has no database session')
   }
 }
+
+/** The settings by which policies know a caller, besides its role. */
+export const CALLER_SETTINGS: { readonly [Field in Exclude<keyof DatabaseSession, 'role'>]: string } = {
+  userId: 'svc.user_id',
+  email: 'svc.user_email',
+  aal: 'svc.aal',
+}
+
+/**
+ * The key of everything that is shared between callers who are alike. It holds what policies and guards can read of a
+ * caller: all of the identity, whatever is added to it, but what only names the bearer.
+ */
+export function callerKey(who: Identity): string {
+  const bearer = { expiresAt: undefined, sessionId: undefined, keyId: undefined, tokenId: undefined }
+  return JSON.stringify([databaseSession(who), { ...who, ...bearer }])
+}
+
+/** On whom a caller's connections and the cost of its checks are counted; undefined for visitors and the operator. */
+export const ownerOf = (who: Identity): string | undefined =>
+  userIdOf(who) ?? (who.kind === 'key' ? who.keyId : undefined)
 
 export type UserIdentity = Extract<Identity, { kind: 'user' }>
 

@@ -32,6 +32,7 @@ export const observations = {
   'materialized view not refreshed': 'error',
   // change log and queue
   'change log: settling failed': 'warn',
+  'change log: held up': 'warn',
   'change log: notify failed': 'warn',
   'change log: read failed': 'warn',
   'change log: reader failed': 'warn',

@@ -1,6 +1,6 @@
 /** What a key or token may do with data: a scope has exactly one of these words. */
-export const DATA_SCOPES = ['readonly', 'readwrite', '*'] as const
-export type DataScope = (typeof DATA_SCOPES)[number]
+const DATA_SCOPES = ['readonly', 'readwrite', '*'] as const
+type DataScope = (typeof DATA_SCOPES)[number]
 
 /** What it may do with files, besides. */
 const STORAGE_SCOPES = ['storage:read', 'storage:write'] as const

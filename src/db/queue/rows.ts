@@ -11,6 +11,9 @@ export type ClaimedItem = {
 /** A claim is valid for one worker and one attempt, so a worker whose lease ran out cannot settle the item. */
 export type ItemClaim = { id: string; worker: string; attempt: number }
 
+/** The error of an item whose attempts are used up because each ended with its process. */
+export const DIED_IN_EVERY_ATTEMPT = 'the process died in every attempt'
+
 export type PushOptions = {
   delaySeconds?: number
   group?: string

@@ -31,6 +31,8 @@ export const saveOverride = (key: string, subject: string, html: string): Sql =>
 export const NEW_OVERRIDE = {
   newValues: sql`jsonb_build_object('subjectTemplate', svc_changed."subjectTemplate", 'enabled', svc_changed.enabled)`,
 }
+export const notedOverride = (key: string): Sql =>
+  sql`select subject_template as "subjectTemplate", enabled from svc.email_templates where template_key = ${key}`
 
 export const enableOverride = (key: string, enabled: boolean): Sql =>
   sql`update svc.email_templates set enabled = ${enabled}, updated_at = now() where template_key = ${key}

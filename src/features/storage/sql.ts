@@ -104,6 +104,9 @@ const BUCKET = sql`json_build_object('id', s.id, 'name', s.name, 'public', s.pub
 export const allBuckets: Sql = sql`
   select json_build_object('items', coalesce(json_agg(${BUCKET} order by s.name), '[]'))::text from svc.storage_buckets s`
 
+export const oneBucket = (name: string): Sql =>
+  sql`select ${BUCKET}::text from svc.storage_buckets s where s.name = ${name}`
+
 /** No row if the bucket exists already. */
 export const addBucket = (name: string, isOpen: boolean, inline: boolean): Sql => sql`
   insert into svc.storage_buckets as s (name, public, inline) values (${name}, ${isOpen}, ${inline})

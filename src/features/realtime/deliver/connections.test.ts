@@ -4,7 +4,7 @@ import { type TestContext, test } from 'node:test'
 import { type AppError, unauthorized } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
 import { grantOf } from '../../../core/scope.ts'
-import type { Position } from '../../../db/changes/log.ts'
+import type { Position } from '../../../db/changes/position.ts'
 import { RealtimeClient } from './client.ts'
 import { Connections } from './connections.ts'
 
