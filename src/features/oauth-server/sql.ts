@@ -1,4 +1,5 @@
 import { type Sql, sql } from '../../db/sql.ts'
+import type { RemoveSlice } from '../../db/sweep.ts'
 import type { AuthorizationRequest } from './authorization-request.ts'
 
 export type Client = {
@@ -241,14 +242,18 @@ export const tokenByHash = (hash: string): Sql => sql`
   left join svc.users u on u.id = g.user_id
   where t.hash = ${hash} and t.expires_at > now() and c.revoked_at is null`
 
-/** Passes over rows that others hold: nothing that ends access waits for a cleanup. */
-const dropUnheld = (table: Sql, isOver: Sql): Sql =>
-  sql`delete from ${table} where ctid = any(array(select ctid from ${table} g where ${isOver} for update skip locked))`
+/** In slices that pass over rows which others hold: nothing that ends access waits for a cleanup. */
+const dropUnheld =
+  (table: Sql, isOver: Sql): RemoveSlice =>
+  (limit) =>
+    sql`
+    delete from ${table} where ctid = any(array(
+      select ctid from ${table} g where ${isOver} limit ${limit}::int for update skip locked))`
 
 const isExpired = sql`g.expires_at < now()`
 
 /** Also removes grants without tokens; a new grant gets its tokens in the same transaction. */
-export const dropExpired: readonly Sql[] = [
+export const dropExpired: readonly RemoveSlice[] = [
   dropUnheld(sql`svc.oauth_codes`, isExpired),
   dropUnheld(sql`svc.oauth_access_tokens`, isExpired),
   dropUnheld(sql`svc.oauth_refresh_tokens`, isExpired),
