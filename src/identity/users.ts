@@ -49,5 +49,5 @@ export async function lockCaller(tx: Tx, user: UserIdentity): Promise<Account> {
 export const endSessionsOf = (userId: string): Sql => sql`
   with gone as (delete from svc.sessions where user_id = ${userId}::uuid),
   parked as (delete from svc.pending_logins where user_id = ${userId}::uuid),
-  mailed as (delete from svc.mail_tokens where user_id = ${userId}::uuid and purpose = 'reset')
+  mailed as (delete from svc.mail_tokens where user_id = ${userId}::uuid and purpose in ('reset', 'email_change'))
   select svc.revoke('user', ${userId})`
