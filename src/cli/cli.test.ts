@@ -231,6 +231,7 @@ test('cleanups are listed, run one by one, and unknown ones are refused', async 
       'anonymous_account_cleanup',
       'unverified_totp_cleanup',
       'expired_oauth_cleanup',
+      'kept_answer_cleanup',
       'audit_log_retention',
       'change_log_trim',
       'webhook_delivery_prune',

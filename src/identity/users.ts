@@ -14,6 +14,9 @@ export const insertUser = (u: {
   values (${u.id}::uuid, ${u.email ?? null}, ${u.passwordHash ?? null},
     case when ${u.emailVerified ?? false}::boolean then now() end, ${u.isAnonymous ?? false}::boolean)`
 
+export const userJson = (id: string): Sql =>
+  sql`select svc.user_json(u)::text from svc.users u where u.id = ${id}::uuid`
+
 export const idByEmail = (email: string): Sql => sql`select id::text from svc.users where email = ${email}`
 
 export type Account = { email: string; phone: string }

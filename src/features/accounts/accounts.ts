@@ -7,7 +7,7 @@ import { invalidToken, orEmailTaken } from '../../identity/errors.ts'
 import { badMailToken, type MailPurpose, ownerOfMailToken, spendMailToken } from '../../identity/mail-links.ts'
 import { requireOwnFactor } from '../../identity/second-factor.ts'
 import type { AuthResponse, Device } from '../../identity/session.ts'
-import { insertUser, lockAccount, lockCaller } from '../../identity/users.ts'
+import { insertUser, lockAccount, lockCaller, userJson } from '../../identity/users.ts'
 import * as q from './sql.ts'
 
 export type Accounts = ReturnType<typeof accountsOf>
@@ -43,7 +43,7 @@ export function accountsOf(deps: AccountDeps) {
     })
 
   async function me(userId: string): Promise<string> {
-    const user = await db.fly(SYSTEM, q.userJson(userId))
+    const user = await db.fly(SYSTEM, userJson(userId))
     if (user === null) throw invalidToken()
     return user
   }

@@ -19,9 +19,6 @@ export function listUsers({ page, perPage, offset }: Page, search: string): Sql 
     from matching`
 }
 
-export const userJson = (id: string): Sql =>
-  sql`select svc.user_json(u)::text from svc.users u where u.id = ${id}::uuid`
-
 /** What is undefined stays; metadata are JSON texts. */
 export const updateUser = (
   id: string,
@@ -41,7 +38,7 @@ export const setDisabled = (id: string, isDisabled: boolean): Sql => sql`
   update svc.users set disabled_at = case when ${isDisabled}::boolean then coalesce(disabled_at, now()) end,
     updated_at = now() where id = ${id}::uuid`
 
-export const setPassword = (id: string, hash: string): Sql =>
+export const setUserPassword = (id: string, hash: string): Sql =>
   sql`update svc.users set password_hash = ${hash}, updated_at = now() where id = ${id}::uuid`
 
 const ofUser = (id: string, list: Sql): Sql => sql`select (${list})::text from svc.users u where u.id = ${id}::uuid`

@@ -7,7 +7,7 @@ import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { IdentityDeps } from '../../identity/deps.ts'
 import { orEmailTaken } from '../../identity/errors.ts'
-import { endSessionsOf, insertUser, lockAccount } from '../../identity/users.ts'
+import { endSessionsOf, insertUser, lockAccount, userJson } from '../../identity/users.ts'
 import * as q from './sql.ts'
 
 export type UserDeps = Pick<IdentityDeps, 'passwords' | 'mailLink' | 'wakeMail' | 'onRevoked'> & {
@@ -56,7 +56,7 @@ export function createUserAdministration(deps: UserDeps) {
   }
 
   return {
-    get: (userId: string) => one(userId, q.userJson),
+    get: (userId: string) => one(userId, userJson),
     sessions: (userId: string) => one(userId, q.sessionsOf),
     factors: (userId: string) => one(userId, q.factorsOf),
 
@@ -73,14 +73,14 @@ export function createUserAdministration(deps: UserDeps) {
       }
       await changeAudited(db, work, () => act.audit({ target: id, newValues: { email, invited: isInvited } }))
       deps.wakeMail()
-      return one(id, q.userJson)
+      return one(id, userJson)
     },
 
     async update(userId: string, given: UserChange, act: AuditSource): Promise<string> {
       const newValues = { ...given }
       const work = (tx: Tx) => orEmailTaken(tx.run(q.updateUser(userId, given)), 'email already registered')
       await change(userId, act, work, { newValues })
-      return one(userId, q.userJson)
+      return one(userId, userJson)
     },
 
     /** Nothing opens a session, and no key or token counts, until the account is enabled. */
@@ -95,7 +95,7 @@ export function createUserAdministration(deps: UserDeps) {
     async setPassword(userId: string, password: string, act: AuditSource): Promise<void> {
       const hash = await deps.passwords.hash(password)
       await change(userId, act, async (tx) => {
-        await tx.run(q.setPassword(userId, hash))
+        await tx.run(q.setUserPassword(userId, hash))
         for (const statement of deps.endAccess(userId)) await tx.run(statement)
       })
     },
