@@ -6,6 +6,7 @@ import { Trigrams } from '../db/search/trigrams.ts'
 import { createBulk } from '../features/collections/bulk/routes.ts'
 import { createCollections } from '../features/collections/routes.ts'
 import { createGraphql } from '../features/graphql/routes.ts'
+import { createIdempotency } from '../features/idempotency/run-once.ts'
 import { createMatviews } from '../features/matviews/routes.ts'
 import { createRls } from '../features/rls/routes.ts'
 import { createRpc } from '../features/rpc/routes.ts'
@@ -24,6 +25,12 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
   const cursors = new Cursors(keyFor('cursors'))
   await watchTables({ db, schema, observe }, config.realtime.watch)
   const vector = createVector({ db, schema, log: changeLog, queue, outgoing: gateways, config: config.ai, observe })
+  const idempotency = createIdempotency({
+    db,
+    observe,
+    limits: { retention: config.api.idempotency_retention, size: config.api.idempotency_size },
+    waitMs: config.api.statement_timeout * 1000,
+  })
   const listDeps = { candidates, textSearchConfig }
   return {
     features: [
@@ -62,6 +69,8 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
       createMatviews({ db, observe }),
       vector,
       createRls({ db, schema, schemas: config.api.schemas }),
+      idempotency,
     ],
+    runOnce: idempotency.runOnce,
   }
 }

@@ -21,6 +21,7 @@ import { revokeClientsOfApp } from '../features/oauth-server/clients.ts'
 import { Grants } from '../features/oauth-server/grants.ts'
 import { createOAuthServer } from '../features/oauth-server/routes.ts'
 import { endGrantsOf } from '../features/oauth-server/sql.ts'
+import { createOrganizations } from '../features/organizations/routes.ts'
 import { createPasskeys } from '../features/passkeys/routes.ts'
 import { dropPasskeys } from '../features/passkeys/webauthn/sql.ts'
 import { createSignIn } from '../features/sign-in/routes.ts'
@@ -143,6 +144,7 @@ export async function createIdentity(
     observe,
     verification: mfa.verification,
   })
+  const organizations = createOrganizations({ ...shared, tokenOf: auth.tokenOf })
   const oauthServer = createOAuthServer({
     db,
     schema,
@@ -164,7 +166,7 @@ export async function createIdentity(
     keyFor,
     features: [
       ...[admin, secrets, auth, users, apiKeys, apps, oauthServer],
-      ...(config.auth.enabled ? [accounts, signIn, mfa, passkeys] : []),
+      ...(config.auth.enabled ? [accounts, signIn, mfa, passkeys, organizations] : []),
     ],
   }
 }

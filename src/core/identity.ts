@@ -12,6 +12,8 @@ export type Identity =
       amr: readonly string[]
       sessionId: string
       isAnonymous: boolean
+      /** The active organisation, as the token claims it; policies see it while the user is a member. */
+      org?: string
       /** Unix seconds at which the token that carried this identity expires. */
       expiresAt: number
     }
@@ -22,6 +24,8 @@ export type Identity =
       kind: 'key'
       via: 'api_key' | 'oauth'
       keyId: string
+      /** What the tokens of an OAuth grant have in common; undefined for API keys. */
+      grantId?: string
       userId: string | null
       email: string
       grant: Grant
@@ -44,20 +48,27 @@ export const onBehalfOf = (who: Identity): Identity => (who.kind === 'admin' ? S
 /** The database roles that requests run under; the server's own role is `none` (SET ROLE NONE). */
 export type DatabaseRole = 'svc_anon' | 'svc_authenticated' | 'none'
 
-export type DatabaseSession = { role: DatabaseRole; userId: string; email: string; aal: string }
+/** `claims`: further claims of the token as JSON, for svc.claims(); empty = none. */
+export type DatabaseSession = { role: DatabaseRole; userId: string; email: string; aal: string; claims: string }
 
 /** The role and session settings of an identity in PostgreSQL. */
 export function databaseSession(who: Identity): DatabaseSession {
   switch (who.kind) {
     case 'anonymous':
-      return { role: 'svc_anon', userId: '', email: '', aal: '' }
+      return { role: 'svc_anon', userId: '', email: '', aal: '', claims: '' }
     case 'user':
-      return { role: 'svc_authenticated', userId: who.id, email: who.email, aal: who.aal }
+      return {
+        role: 'svc_authenticated',
+        userId: who.id,
+        email: who.email,
+        aal: who.aal,
+        claims: who.org === undefined ? '' : `{"org":"${who.org}"}`,
+      }
     case 'key':
-      return { role: 'svc_authenticated', userId: who.userId ?? '', email: who.email, aal: 'aal1' }
+      return { role: 'svc_authenticated', userId: who.userId ?? '', email: who.email, aal: 'aal1', claims: '' }
     case 'admin':
     case 'system':
-      return { role: 'none', userId: '', email: '', aal: '' }
+      return { role: 'none', userId: '', email: '', aal: '', claims: '' }
     case 'mfa':
       throw new TypeError('an identity with a pending second factor has no database session')
   }
@@ -68,6 +79,7 @@ export const CALLER_SETTINGS: { readonly [Field in Exclude<keyof DatabaseSession
   userId: 'svc.user_id',
   email: 'svc.user_email',
   aal: 'svc.aal',
+  claims: 'svc.claims',
 }
 
 /**

@@ -55,6 +55,7 @@ export const observations = {
   // cleanup
   'expired sessions and codes not removed': 'warn',
   'finished jobs not removed': 'warn',
+  'kept answers not removed': 'warn',
   'old audit entries not removed': 'warn',
   'push deliveries not removed': 'warn',
   'webhook deliveries not removed': 'warn',

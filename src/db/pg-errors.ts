@@ -28,7 +28,7 @@ const causeOf = (error: unknown): PgError | undefined =>
   (error instanceof AppError ? error.cause : error) as PgError | undefined
 
 /** Errors of the socket have codes too (EPIPE looks like a SQLSTATE); only PostgreSQL's have a severity. */
-const raisedBy = (error: unknown): PgError | undefined => {
+export const raisedBy = (error: unknown): PgError | undefined => {
   const cause = causeOf(error)
   return cause?.severity === undefined ? undefined : cause
 }
@@ -160,6 +160,11 @@ const refusals: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   '54011': TOO_COMPLEX,
   '54023': TOO_COMPLEX,
   '57014': ['statement_timeout', 'query timed out'],
+  // Of svc.claim_answer().
+  SVK01: ['in_progress', 'still in progress'],
+  SVK02: ['already_done', 'already done'],
+  SVK03: ['rate_limited', 'too many answers are kept'],
+  SVK04: ['rate_limited', 'too many answers are kept'],
 }
 
 /** Serialisation failure, deadlock and lock_timeout. */

@@ -17,11 +17,16 @@ import { hasDotSegment } from './wire/target.ts'
 
 export type Audit = (entry: AuditEntry) => Promise<void>
 
+/** Runs the handler of a request with an Idempotency-Key, or answers what it answered before. */
+export type RunOnce = (route: Route, call: HttpCall) => Promise<Reply>
+
 export type PipelineDeps = {
   routes: readonly Route[]
   identify: Identify
   limiter: Limiter
   audit: Audit
+  /** Undefined: no request has an Idempotency-Key. */
+  runOnce?: RunOnce | undefined
   observe: Observe
   authEnabled: boolean
   bodyLimit: number
@@ -123,13 +128,18 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   route.check(call)
   if (route.bodyKind !== 'none') await receiveAndParse(deps, exchange, route, call)
   timing?.mark('body')
-  const reply = await (timing ? measure(timing, () => route.run(call)) : route.run(call))
+  const run = (route.once !== undefined && hasIdempotencyKey(exchange) && deps.runOnce) || runPlainly
+  const reply = await (timing ? measure(timing, () => run(route, call)) : run(route, call))
   timing?.mark('handler')
   if (route.audit !== undefined && !call.isAudited && reply.status < 400) {
     await writeAudit(deps, withTarget(call.audit(reply.audit), reply))
   }
   return reply
 }
+
+const hasIdempotencyKey = ({ request }: Exchange): boolean => request.headers['idempotency-key'] !== undefined
+
+const runPlainly = (route: Route, call: Call): Reply | Promise<Reply> => route.run(call)
 
 /** Only the admin may measure, because times reveal what is in a database. */
 function timingFor(exchange: Exchange): Timing | undefined {

@@ -1,6 +1,7 @@
 import { backupCodesSection } from './account/backup-codes.ts'
 import { factorsSection } from './account/factors.ts'
 import { grantsSection } from './account/grants.ts'
+import { invitationSection } from './account/invitation.ts'
 import { passkeysSection } from './account/passkeys.ts'
 import { sessionsSection } from './account/sessions.ts'
 import type { SignedIn } from './shared/api-types.ts'
@@ -31,7 +32,14 @@ async function showAccount(): Promise<void> {
   const sections = [passkeysSection(factors.fill), factors, backupCodesSection(), sessionsSection(), grantsSection()]
   await Promise.all(sections.map(({ fill }) => fill()))
   const greeting = greetingSection()
-  container.replaceChildren(greeting, ...sections.map(({ node }) => node), passwordSection(), deletionSection())
+  const invitation = invitationSection()
+  container.replaceChildren(
+    greeting,
+    ...(invitation ? [invitation] : []),
+    ...sections.map(({ node }) => node),
+    passwordSection(),
+    deletionSection(),
+  )
   focusOn(greeting.querySelector('h2'))
 }
 

@@ -205,7 +205,12 @@ export function client(url: string, databaseUrl: string, check: CheckAnswer = ()
         ...(form !== undefined && { 'content-type': 'application/x-www-form-urlencoded' }),
         ...headers,
       },
-      body: json !== undefined ? JSON.stringify(json) : form ? new URLSearchParams(form).toString() : (body ?? null),
+      body:
+        json !== undefined
+          ? JSON.stringify(json)
+          : form
+            ? new URLSearchParams(form).toString()
+            : ((body ?? null) as RequestInit['body'] & (string | null)),
       redirect: 'manual',
       ...(signal && { signal }),
     })

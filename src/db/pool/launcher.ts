@@ -5,7 +5,8 @@ import type { PgError } from '../pg-errors.ts'
 import type { Connection } from '../protocol/connection.ts'
 import { Flight, type Step, stepOf } from '../protocol/flight.ts'
 import { Sql } from '../sql.ts'
-import type { Done, PoolRequest } from './request.ts'
+import { flyOnce } from './once-flight.ts'
+import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import { type LoginSide, loginOf, type Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
 import type { ConnectionScheduler } from './scheduler.ts'
@@ -17,6 +18,8 @@ type Deps = {
   scheduler: ConnectionScheduler
   session: CreateSession
   statementTimeoutMs: number
+  /** See SessionSettings. */
+  logKey: string
   isAvailable(): boolean
   /** A connection outside the pool, on which nothing is prepared. */
   openApart(login: LoginSide): Promise<Connection>
@@ -32,7 +35,7 @@ export class Launcher {
 
   /** Flies until it is answered, refused for good, or its caller leaves. */
   launch(who: Identity, statements: Sql | Statements, options: LaunchOptions, wantsRows: boolean, settle: Done): void {
-    const { signal, timeoutMs = this.#deps.statementTimeoutMs, lockTimeoutMs, plain } = options
+    const { signal, timeoutMs = this.#deps.statementTimeoutMs, lockTimeoutMs, plain, once } = options
     const { role } = databaseSession(who)
     const steps = statements instanceof Sql ? [stepOf(statements)] : statements.map(stepOf)
     const asBytes = options.as === 'bytes'
@@ -50,13 +53,17 @@ export class Launcher {
       timeoutMs,
       start: (connection, limitMs, onDone) => {
         const { step } = this.#deps.session(who, limitMs, lockTimeoutMs)
+        if (once) {
+          const plan = { session: step, steps, role, asBytes, maxBytes, once, logKey: this.#deps.logKey }
+          return flyOnce(connection, plan, () => isTidied && tidy(connection), onDone)
+        }
         const flight = new Flight({ steps: [step, ...steps], role, wantsRows, asBytes, maxBytes }, (error, done) => {
           // A caller before left the session in a bad state.
           if (failedStep(error) === SESSION_STEP) void connection.close()
           onDone(error, done)
         })
         connection.send(flight)
-        if (isTidied) connection.send(tidying((error) => error && void connection.close()))
+        if (isTidied) tidy(connection)
         return flight
       },
       onDone: (error, flight) => {
@@ -99,6 +106,9 @@ export class Launcher {
     }
   }
 }
+
+const tidy = (connection: PooledConnection): void =>
+  connection.send(tidying((error) => error && void connection.close()))
 
 export function sideOf(who: Identity, role: DatabaseRole): Side {
   if (role !== 'none') return 'callers'

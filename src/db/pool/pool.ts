@@ -25,6 +25,7 @@ import { ReceiveBuffers } from '../protocol/whole-messages.ts'
 import { Sql } from '../sql.ts'
 import { aborted, Launcher, type LaunchOptions, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
+import { keepingIn, ONCE_STEPS } from './once-flight.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import { type LoginSide, loginOf, type Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
@@ -123,6 +124,7 @@ class PostgresPool implements Pool {
       scheduler: this.#scheduler,
       session: this.#session,
       statementTimeoutMs: options.statementTimeoutMs,
+      logKey: options.logKey ?? '',
       isAvailable: () => !this.#isDown && !this.#isClosed,
       openApart: (login) => this.#open(login, false),
     })
@@ -157,6 +159,7 @@ class PostgresPool implements Pool {
   ): Promise<Values<S, Relayed>>
   fly<const S extends Statements>(who: Identity, statements: S, options?: FlyOptions): Promise<Values<S, string>>
   fly(who: Identity, statements: Sql | Statements, options?: LaunchOptions): Promise<unknown> {
+    if (options?.once) return this.#fly(who, statements, options, false, valuesOnce(statements))
     // The first value is that of the session step.
     return this.#fly(who, statements, options, false, ({ values }) =>
       statements instanceof Sql ? (values[1] ?? null) : values.slice(1),
@@ -171,7 +174,7 @@ class PostgresPool implements Pool {
     return this.#fly(who, statements, options, false, ({ count }) => count)
   }
 
-  async tx<T>(who: Identity, work: (tx: Tx) => Promise<T>, options?: ApartOptions): Promise<T> {
+  async tx<T>(who: Identity, work: (tx: Tx) => Promise<T>, options?: ApartOptions<T>): Promise<T> {
     if (options) return this.#txApart(who, work, options)
     for (let tries = 1; ; tries++) {
       this.#requireDatabase()
@@ -200,7 +203,8 @@ class PostgresPool implements Pool {
     })
   }
 
-  async #txApart<T>(who: Identity, work: (tx: Tx) => Promise<T>, { signal, isSnapshot }: ApartOptions): Promise<T> {
+  async #txApart<T>(who: Identity, work: (tx: Tx) => Promise<T>, options: ApartOptions<T>): Promise<T> {
+    const { signal, isSnapshot, once } = options
     this.#requireDatabase()
     const session = this.#session(who)
     const connection = await this.#open(loginOf(sideOf(who, databaseSession(who).role)), true).catch(
@@ -212,7 +216,8 @@ class PostgresPool implements Pool {
     signal?.addEventListener('abort', leave, { once: true })
     try {
       if (signal?.aborted) throw aborted()
-      return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin')
+      const keeping = once && keepingIn(this.#options.logKey ?? '', once)
+      return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin', keeping)
     } catch (error) {
       throw fromPg(error)
     } finally {
@@ -285,6 +290,11 @@ class PostgresPool implements Pool {
     this.#scheduler.failWaiters(isRefused ? ['callers'] : undefined)
   }
 }
+
+const valuesOnce =
+  (statements: Sql | Statements) =>
+  ({ values }: Flight): unknown =>
+    statements instanceof Sql ? (values[ONCE_STEPS] ?? null) : values.slice(ONCE_STEPS, -1)
 
 const NO_OPTIONS: LaunchOptions = {}
 const NO_EVENTS: ConnectionEvents = { onRoom: () => {}, onClosed: () => {} }

@@ -85,6 +85,7 @@ export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
         amr: row.amr,
         sessionId: claims.sid,
         isAnonymous: row.is_anonymous,
+        ...(claims.org !== undefined && { org: claims.org }),
         expiresAt: claims.exp,
       }
     )

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { AppError, notFound, unauthorized } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import type { Once, OnceAnswer } from '../../core/once.ts'
 import { hmacSha256, randomToken, sha256 } from '../../core/secret.ts'
-import type { Db } from '../../db/db.ts'
+import type { Db, Relayed } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { invalidToken } from '../../identity/errors.ts'
 import { hasSecondFactor } from '../../identity/second-factor.ts'
@@ -31,7 +32,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
 
   function accessToken(
     user: UserJson,
-    session: { sessionId: string; aal: 'aal1' | 'aal2'; amr: readonly string[] },
+    session: { sessionId: string; aal: 'aal1' | 'aal2'; amr: readonly string[]; org?: string | null },
   ): string {
     const iat = nowSeconds()
     return signJwt(
@@ -46,6 +47,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
         aal: session.aal,
         amr: session.amr,
         is_anonymous: user.is_anonymous,
+        ...(session.org != null && { org: session.org }),
         mfa_pending: false,
       },
       deps.keys(),
@@ -96,9 +98,9 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     return mfaToken({ id, email, is_anonymous: isAnonymous }, pendingId, first)
   }
 
-  type Current = { user: UserJson; sessionId: string; aal: 'aal1' | 'aal2'; amr: string[] }
+  type Current = { user: UserJson; sessionId: string; aal: 'aal1' | 'aal2'; amr: string[]; org: string | null }
 
-  async function refresh(refreshToken: string, device: Device): Promise<AuthResponse> {
+  async function refresh(refreshToken: string, device: Device, once?: Once): Promise<AuthResponse> {
     const [hash, successor] = [sha256(refreshToken), randomToken()]
     const rotation = q.rotateRefreshToken({
       hash,
@@ -107,8 +109,28 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
       refreshSeconds: config.refresh_token_duration,
       device,
     })
-    const [, won] = await db.fly(SYSTEM, [lockOwner(q.ownerOfToken(hash)), rotation])
+    const lock = lockOwner(q.ownerOfToken(hash))
+    if (once)
+      return refreshOnce([lock, rotation], successor, once).then((answer) => answer ?? reused(refreshToken, hash))
+    const [, won] = await db.fly(SYSTEM, [lock, rotation])
     return won === null ? reused(refreshToken, hash) : renewed(won, successor)
+  }
+
+  /** The answer is kept with the rotation, so that one that is lost on the way can be had again with its key. */
+  async function refreshOnce(statements: [Sql, Sql], successor: string, once: Once): Promise<AuthResponse | undefined> {
+    once.rights = []
+    const refused = refusedToken()
+    let response: AuthResponse | undefined
+    const answer = ([, won]: readonly (Relayed | null)[]): OnceAnswer => {
+      if (won == null) throw refused
+      response = renewed(String(won), successor)
+      const { user, sessionId } = JSON.parse(String(won)) as Current
+      return { status: 200, body: JSON.stringify(response), account: `user ${user.id}`, sessionId }
+    }
+    await db.fly(SYSTEM, statements, { once: { key: once, answer } }).catch((error: unknown) => {
+      if (error !== refused) throw error
+    })
+    return response
   }
 
   function renewed(session: string, refreshToken: string): AuthResponse {
@@ -123,7 +145,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     const used = text === null ? undefined : (JSON.parse(text) as Used)
     if (used?.stolen) await end(q.ownerOfSession(used.session), q.endSession(used.session))
     if (used?.sealed) return renewed(used.current, unsealWith(refreshToken, used.sealed))
-    throw unauthorized('invalid or expired refresh token', 'invalid_refresh_token')
+    throw refusedToken()
   }
 
   /** Runs a statement that ends sessions, and drops them from this process's cache before the answer is sent. */
@@ -136,6 +158,13 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     start,
     stepUp,
     refresh,
+    /** An access token of a session, with its claims of now. */
+    async tokenOf(sessionId: string): Promise<string> {
+      const text = await db.fly(SYSTEM, q.currentSession(sessionId))
+      if (text === null) throw invalidToken()
+      const current = JSON.parse(text) as Current
+      return accessToken(current.user, current)
+    },
     logout: (refreshToken: string): Promise<void> =>
       end(q.ownerOfToken(sha256(refreshToken)), q.endSessionOfToken(sha256(refreshToken))),
     list: async (userId: string, current: string): Promise<string> =>
@@ -152,6 +181,8 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
       end(sql`${userId}::uuid`, q.endOtherSessions(userId, keep)),
   }
 }
+
+const refusedToken = (): AppError => unauthorized('invalid or expired refresh token', 'invalid_refresh_token')
 
 /** A one-time pad from the old token, so that the database alone does not reveal the new one. */
 const sealWith = (oldToken: string, newToken: string): string =>

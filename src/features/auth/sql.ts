@@ -55,7 +55,11 @@ export const parkSession = (
   on conflict (session_id) do update
   set id = excluded.id, amr = excluded.amr, expires_at = excluded.expires_at, used_at = null, created_at = now()`
 
-const sessionJson: Sql = sql`json_build_object('user', svc.user_json(u), 'sessionId', s.id, 'aal', s.aal, 'amr', s.amr)::text`
+const sessionJson: Sql = sql`json_build_object('user', svc.user_json(u), 'sessionId', s.id, 'aal', s.aal, 'amr', s.amr,
+  'org', s.org_id)::text`
+
+export const currentSession = (sessionId: string): Sql =>
+  sql`select ${sessionJson} from svc.sessions s join svc.users u on u.id = s.user_id where s.id = ${sessionId}::uuid`
 
 /** Of parallel calls with one token exactly one gets a row: the rest wait and then find rotated_at set. */
 export const rotateRefreshToken = (r: {

@@ -165,6 +165,7 @@ export class Grants {
   async resolve(token: string): Promise<(Identity & { kind: 'key' }) | undefined> {
     type TokenRow = {
       id: string
+      grantId: string
       userId: string | null
       email: string
       scope: string
@@ -176,9 +177,10 @@ export class Grants {
     }
     const [found] = await this.#deps.db.rows<TokenRow>(SYSTEM, q.tokenByHash(sha256(token)))
     if (!found || !mayGrant(found, found.scope)) return undefined
-    const { id: keyId, userId, email, scope, tables, appId, expiresAt } = found
+    const { id: keyId, grantId, userId, email, scope, tables, appId } = found
     const grant = grantOf(scope, tables, appId)
-    return { kind: 'key', via: 'oauth', keyId, userId, email, grant, expiresAt: Math.floor(expiresAt.getTime() / 1000) }
+    const expiresAt = Math.floor(found.expiresAt.getTime() / 1000)
+    return { kind: 'key', via: 'oauth', keyId, grantId, userId, email, grant, expiresAt }
   }
 
   /**

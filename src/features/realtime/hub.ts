@@ -7,7 +7,7 @@ import type { LogMoment } from '../../db/changes/moments.ts'
 import type { Position } from '../../db/changes/position.ts'
 import { catchUp } from './deliver/catch-up.ts'
 import { CheckLoop } from './deliver/check-loop.ts'
-import type { RealtimeClient } from './deliver/client.ts'
+import type { Listener } from './deliver/client.ts'
 import { type FeedDeps, LogFeed } from './deliver/log-feed.ts'
 import { type KnownBefore, type MissedPart, SubscriberGroup, Subscription } from './deliver/subscription.ts'
 import type { Interest } from './subscribe/interest.ts'
@@ -61,7 +61,7 @@ export class Hub {
     return { from: this.#feed.here, isReset: position !== undefined, moment }
   }
 
-  subscribe(client: RealtimeClient, interest: Interest, { from, moment }: Omit<Start, 'isReset'>): Subscription {
+  subscribe(client: Listener, interest: Interest, { from, moment }: Omit<Start, 'isReset'>): Subscription {
     clearTimeout(this.#idleTimer)
     const subscription = new Subscription(client, interest, from)
     if (moment) subscription.skip({ moment, wanted: EVERYTHING })

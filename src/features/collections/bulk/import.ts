@@ -10,7 +10,9 @@ import type { Conflict } from '../../../db/rows/upsert.ts'
 import { insertRows } from '../../../db/rows/write.ts'
 import type { Column, Table } from '../../../db/schema/snapshot.ts'
 import { type Sql, sql } from '../../../db/sql.ts'
-import type { Call } from '../../../http/route.ts'
+import { keepReply } from '../../../http/once.ts'
+import { type Call, json, type Reply } from '../../../http/route.ts'
+import { rightsOn } from '../target/rights.ts'
 import { conflictOf } from '../write/conflict.ts'
 import { explainWrite } from '../write/errors.ts'
 import { bodiesInput, cellsInput, inputOf } from './input.ts'
@@ -44,20 +46,22 @@ export async function importRows(
   call: Call,
   target: TableView,
   log: Appender,
-): Promise<Counts & { dry_run: boolean }> {
-  const isDry = call.query['dry_run'] === 'true'
+): Promise<Reply> {
+  const { who, query, once } = call
+  const isDry = query['dry_run'] === 'true'
   const reader = readerOf(call.headers['content-type'] ?? '', target.table)
-  let counts: Counts | undefined
-  const work = async (tx: Tx): Promise<void> => {
-    const run = new ImportRun({ tx, target, query: call.query, log, reader })
+  const work = async (tx: Tx): Promise<Counts> => {
+    const run = new ImportRun({ tx, target, query, log, reader })
     await run.read(text)
-    counts = await run.finish()
-    if (isDry) throw new DryRun()
+    const counts = await run.finish()
+    if (isDry) throw new DryRun(counts)
+    return counts
   }
-  await db.tx(call.who, work, { apart: true, signal }).catch((error: unknown) => {
+  const options = { apart: true, signal, once: once && keepReply(once, rightsOf(target), imported) } as const
+  return db.tx(who, work, options).then(imported, (error: unknown) => {
     if (!(error instanceof DryRun)) throw error
+    return json(200, { ...error.counts, dry_run: true })
   })
-  return { ...(counts ?? { created: 0, updated: 0, skipped: 0 }), dry_run: isDry }
 }
 
 /** Throws where the parameters do not fit the table, as if every row had all columns. */
@@ -67,12 +71,20 @@ export const requireImportable = (query: Call['query'], { table }: TableView): v
 const conflictIn = ({ onConflict, merge }: Call['query'], table: Table, columns: readonly Column[]) =>
   onConflict === undefined ? undefined : conflictOf(table, onConflict, merge, columns)
 
+const imported = (counts: Counts): Reply => json(200, { ...counts, dry_run: false })
+
 /** Thrown to roll back a successful dry run. */
 class DryRun extends AppError {
-  constructor() {
+  readonly counts: Counts
+  constructor(counts: Counts) {
     super('internal', 'dry run')
+    this.counts = counts
   }
 }
+
+/** The answer shows no values, and which columns the rows name is not known yet. */
+const rightsOf = (target: TableView): string[] =>
+  rightsOn(target, ['insert', 'update'], []).filter((right) => !right.startsWith('select'))
 
 class ImportRun {
   readonly #tx: Tx

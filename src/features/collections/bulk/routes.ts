@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { Identity } from '../../../core/identity.ts'
 import * as t from '../../../core/json-type.ts'
 import { KeyedMutex, Semaphore } from '../../../core/limits.ts'
@@ -8,7 +9,7 @@ import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import type { Trigrams } from '../../../db/search/trigrams.ts'
 import { AddressShares } from '../../../http/address-shares.ts'
 import { bearerOf } from '../../../http/guard.ts'
-import { type Call, json, type Route, route } from '../../../http/route.ts'
+import { type Call, type Route, route } from '../../../http/route.ts'
 import { addressSubject } from '../../../http/wire/client-address.ts'
 import * as answers from '../answers.ts'
 import { needsTrigrams } from '../list/stages/search/parse.ts'
@@ -88,6 +89,7 @@ export function createBulk(deps: BulkDeps): { routes: Route[] } {
       access: 'write',
       limit: 'api',
       bodyKind: 'raw',
+      once: 'caller',
       accepts: t.array(t.row),
       consumes: IMPORTED_TYPES,
       params: { table: answers.tableParam },
@@ -95,12 +97,15 @@ export function createBulk(deps: BulkDeps): { routes: Route[] } {
       answers: { 200: answers.imported },
       handle: async (call) => {
         const address = addressSubject(call.ip)
+        const digest = call.once && createHash('sha256')
         const spool = await at(call, (target) => {
           requireWritable(target, 'insertable')
           requireImportable(call.query, target)
-          return spools.receive(call.raw.request, address, readerOf(call.headers['content-type'] ?? '', target.table))
+          const reader = readerOf(call.headers['content-type'] ?? '', target.table)
+          return spools.receive(call.raw.request, address, reader, digest)
         })
         try {
+          if (call.once && digest) call.once.body = digest.digest()
           await stillKnown(call)
           const signal = AbortSignal.any([call.signal, spool.evicted])
           const wait = { signal, timeoutMs: IMPORT_WAIT_MS }
@@ -108,9 +113,9 @@ export function createBulk(deps: BulkDeps): { routes: Route[] } {
             requireWritable(target, 'insertable')
             return importRows({ db, text: spool.text(), signal }, call, target, log.appender(call.who, call.requestId))
           }
-          const counts = await importers.run(address, () => importing.run(() => at(call, run), wait), wait)
+          const reply = await importers.run(address, () => importing.run(() => at(call, run), wait), wait)
           log.wake()
-          return json(200, counts)
+          return reply
         } catch (error) {
           throw spool.evicted.aborted ? spool.evicted.reason : error
         } finally {

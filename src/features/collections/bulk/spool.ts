@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto'
+import { type Hash, randomUUID } from 'node:crypto'
 import { type FileHandle, open, unlink } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { tmpdir } from 'node:os'
@@ -30,7 +30,7 @@ export class Spools {
   }
 
   /** `reader` sees the text as it arrives: of a body that cannot be read to its end no more is taken. */
-  async receive(request: IncomingMessage, address: string, reader: RowReader): Promise<SpooledBody> {
+  async receive(request: IncomingMessage, address: string, reader: RowReader, digest?: Hash): Promise<SpooledBody> {
     const evicted = new AbortController()
     const reservation = this.#budget.reserve(address, () => evicted.abort(serverBusy()))
     const spool = new Spool()
@@ -43,6 +43,7 @@ export class Spools {
       const counted = async function* (bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
         for await (const piece of bytes) {
           reservation.grow(piece.length)
+          digest?.update(piece)
           await spool.write(piece)
           yield piece
         }

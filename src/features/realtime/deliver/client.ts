@@ -17,6 +17,9 @@ export type ClientOptions = { who: Identity; bufferSize: number; clock: Clock }
 
 const EXPIRY_NOTICE_MS = 60_000
 
+/** What a subscription needs of a client. */
+export type Listener = Pick<RealtimeClient, 'closed' | 'deliver' | 'reset' | 'drained' | 'drop' | 'fail'>
+
 /**
  * One open connection, whatever it speaks. It holds bytes for its client up to a limit; a client that reads slower than
  * that is dropped.

@@ -3,7 +3,7 @@ import { isBefore, type Position } from '../../../db/changes/position.ts'
 import type { Interest } from '../subscribe/interest.ts'
 import { plus, type Wanted, wants } from '../subscribe/wanted.ts'
 import type { EncodedChanges } from '../visibility/encoded-change.ts'
-import type { RealtimeClient } from './client.ts'
+import type { Listener } from './client.ts'
 
 /** A part of the past that a client asked for when its subscription was already further; read up to `position`. */
 export type MissedPart = { wanted: Wanted; position: Position }
@@ -13,7 +13,7 @@ export type KnownBefore = { readonly moment: LogMoment; readonly wanted: Wanted 
 
 /** The changes that one client wants. It is in a group, or on its way to the present. */
 export class Subscription {
-  readonly client: RealtimeClient
+  readonly client: Listener
   interest: Interest
   readonly missed: MissedPart[] = []
   #knownBefore: KnownBefore[] = []
@@ -23,7 +23,7 @@ export class Subscription {
   /** Whether its group is still on its way to where this one joined it. */
   #isAhead = false
 
-  constructor(client: RealtimeClient, interest: Interest, from: Position) {
+  constructor(client: Listener, interest: Interest, from: Position) {
     this.client = client
     this.interest = interest
     this.#position = from

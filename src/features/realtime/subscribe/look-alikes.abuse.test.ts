@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Identity } from '../../../core/identity.ts'
+import { grantOf } from '../../../core/scope.ts'
 import { interestOf } from './interest.ts'
 import { EVERYTHING } from './wanted.ts'
 
@@ -10,7 +11,7 @@ const USER: Extract<Identity, { kind: 'user' }> = {
 }
 const KEY: Extract<Identity, { kind: 'key' }> = {
   ...{ kind: 'key', via: 'api_key', keyId: 'k1', userId: 'ana', email: 'ana@x.test', expiresAt: null },
-  grant: { scope: 'readonly', tables: ['notes'], appId: null },
+  grant: grantOf('readonly', ['notes'], null),
 }
 const key = (who: Identity): string => interestOf(who, EVERYTHING).key
 

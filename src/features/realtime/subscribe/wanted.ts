@@ -65,6 +65,12 @@ export const filterOn = (wanted: Wanted, key: string): string | undefined => cho
 export const hasFilter = ({ tables }: Wanted): boolean =>
   [...tables.values()].some((choice) => typeof choice === 'string')
 
+/** Of one connection, under all names together. */
+export function requireFew(all: readonly Wanted[]): void {
+  const count = all.reduce((sum, { tables }) => sum + Math.max(1, tables.size), 0)
+  if (count > MAX_TABLES) throw tooManyTables()
+}
+
 function bounded(wanted: Wanted): Wanted {
   if (wanted.tables.size > MAX_TABLES) throw tooManyTables()
   return wanted
