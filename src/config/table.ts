@@ -213,6 +213,16 @@ export const table = {
     backend: choice(['local', 's3'], 'local', 'where files are kept'),
     local_path: path('', 'directory of backend `local`, shared by all nodes; empty = `<data_dir>/storage`'),
     max_file_size: size('50MB', 'largest file'),
+    disk_reserve: size(
+      '1GB',
+      'free space that uploads leave on the disk of `local_path`, at least 5 % of it; 0 = none',
+      {
+        min: 0,
+      },
+    ),
+    ownerless_quota: size('10GB', 'bytes of all files that no account owns, then 507; the operator’s do not count', {
+      min: 0,
+    }),
     upload_timeout: duration(300, 'time an upload may take, then 504'),
     s3_endpoint: str('', '`host[:port]` or URL of the service; empty = Amazon', {
       check: emptyOr(/^(?:https?:\/\/)?[^\s/]+\/?$/, 'expected host[:port] or a URL'),

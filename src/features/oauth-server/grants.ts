@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { notFound } from '../../core/errors.ts'
-import { type Identity, SYSTEM, type UserIdentity } from '../../core/identity.ts'
+import { type Identity, ON_BEHALF, SYSTEM, type UserIdentity } from '../../core/identity.ts'
 import { grantOf } from '../../core/scope.ts'
 import { equalInConstantTime, randomHex, sha256 } from '../../core/secret.ts'
 import type { Db, Tx } from '../../db/db.ts'
@@ -56,15 +56,15 @@ export class Grants {
     request: AuthorizationRequest,
   ): Promise<string | undefined> {
     const consent = q.isConsented(user.id, client, request)
-    if ((await this.#deps.db.run(SYSTEM, consent)) === 0) return undefined
-    return this.#deps.db.tx(SYSTEM, async (tx) => {
+    if ((await this.#deps.db.run(ON_BEHALF, consent)) === 0) return undefined
+    return this.#deps.db.tx(ON_BEHALF, async (tx) => {
       await lockCaller(tx, user)
       return (await tx.run(consent)) === 0 ? undefined : this.#issueCode(tx, user, client, request)
     })
   }
 
   async consent(user: UserIdentity, client: q.Client, request: AuthorizationRequest): Promise<string> {
-    return this.#deps.db.tx(SYSTEM, async (tx) => {
+    return this.#deps.db.tx(ON_BEHALF, async (tx) => {
       await lockCaller(tx, user)
       return this.#issueCode(tx, user, client, request)
     })
@@ -82,12 +82,12 @@ export class Grants {
   }
 
   async list(userId: string): Promise<string> {
-    return (await this.#deps.db.fly(SYSTEM, q.grantsOf(userId))) ?? '[]'
+    return (await this.#deps.db.fly(ON_BEHALF, q.grantsOf(userId))) ?? '[]'
   }
 
   /** By the user who granted it. */
   async withdraw(user: UserIdentity, id: string): Promise<void> {
-    const ended = await this.#deps.db.tx(SYSTEM, async (tx) => {
+    const ended = await this.#deps.db.tx(ON_BEHALF, async (tx) => {
       await lockCaller(tx, user)
       const client = await tx.fly(q.clientOfGrant(id, user.id))
       if (client === null) throw notFound('grant not found', 'grant_not_found')
@@ -152,7 +152,7 @@ export class Grants {
   /** RFC 7009: the whole grant of a refresh token, an access token alone. `client` null: any holder may revoke it. */
   async revoke(token: string, client: q.Client | null): Promise<void> {
     const hash = sha256(token)
-    const ended = await this.#deps.db.tx(SYSTEM, async (tx) => {
+    const ended = await this.#deps.db.tx(ON_BEHALF, async (tx) => {
       await tx.run(lockOwner(q.userOfRefreshToken(hash)))
       const gone = idsOf(await tx.rows(q.endAccessToken(hash, client?.id ?? null)))
       const [grant] = await tx.rows<{ id: string }>(q.grantOfRefreshToken(hash, client?.id ?? null))
@@ -192,7 +192,7 @@ export class Grants {
     user: Sql | undefined,
     work: (tx: Tx, rights: q.ClientRights) => Promise<Exchanged>,
   ): Promise<TokenAnswer> {
-    const { tokens, ended } = await this.#deps.db.tx(SYSTEM, async (tx) => {
+    const { tokens, ended } = await this.#deps.db.tx(ON_BEHALF, async (tx) => {
       if (user) await tx.run(lockOwner(user))
       const rights = await tx.fly(q.lockClient(client.id))
       if (rights === null) throw invalidClient()

@@ -1,5 +1,5 @@
 import { notFound, unauthorized } from '../../core/errors.ts'
-import { type Identity, SYSTEM, type UserIdentity } from '../../core/identity.ts'
+import { type Identity, ON_BEHALF, type UserIdentity } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Db } from '../../db/db.ts'
 import { findOrRefresh, findTable, isVisible } from '../../db/schema/lookup.ts'
@@ -96,7 +96,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
   } as const
 
   async function clientOf(clientId: string | undefined): Promise<Client> {
-    const [client] = clientId ? await db.rows<Client>(SYSTEM, clientNamed(clientId)) : []
+    const [client] = clientId ? await db.rows<Client>(ON_BEHALF, clientNamed(clientId)) : []
     if (!client || client.revokedAt) throw unknownClient()
     return client
   }

@@ -235,7 +235,8 @@ export const grantOfRefreshToken = (hash: string, client: string | null): Sql =>
 
 export const tokenByHash = (hash: string): Sql => sql`
   select t.id::text, g.id::text as "grantId", g.user_id::text as "userId", coalesce(u.email, '') as email, g.scope, g.tables,
-    c.scopes, c.app_id::text as "appId", t.expires_at as "expiresAt"
+    c.scopes,
+    c.app_id::text as "appId", t.expires_at as "expiresAt"
   from svc.oauth_access_tokens t
   join svc.oauth_grants g on g.id = t.grant_id
   join svc.oauth_clients c on c.id = g.client

@@ -33,15 +33,15 @@ export type BulkDeps = {
   maxBytes: number
 }
 
-/** Exports running at a time, in all and per address: each holds a connection. */
-const AT_ONCE = { all: 4, share: 2 }
+/** Exports running at a time, in all and per address: each holds a connection. One more of the operator's. */
+const AT_ONCE = { all: 4, share: 2, operator: 1 }
 /** Imports in PostgreSQL at a time, one of an address. They wait for statements alone, so others wait for them. */
 const IMPORTS_AT_ONCE = 2
 const IMPORT_WAIT_MS = 60_000
 
 export function createBulk(deps: BulkDeps): { routes: Route[] } {
   const { db, schema, log, listDeps, trigrams, maxRows, maxBytes } = deps
-  const shares = new AddressShares(AT_ONCE)
+  const shares = new AddressShares({ ...AT_ONCE, client: 'reads' })
   const spools = new Spools(maxBytes)
   const [importers, importing] = [new KeyedMutex(), new Semaphore(IMPORTS_AT_ONCE)]
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
@@ -68,11 +68,12 @@ export function createBulk(deps: BulkDeps): { routes: Route[] } {
           call,
           (target) =>
             new Promise((resolve, reject) => {
-              const work = () =>
+              const work = (signal: AbortSignal) =>
                 new Promise<void>((onEnd) => {
+                  signal.addEventListener('abort', () => call.raw.response.destroy(), { once: true })
                   exportRows({ db, listDeps, maxRows }, call, target, format, onEnd).then(resolve, reject)
                 })
-              shares.run(call.ip, work).catch(reject)
+              shares.run(call, work).catch(reject)
             }),
         )
       },
