@@ -32,6 +32,7 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
     waitMs: config.api.statement_timeout * 1000,
   })
   const listDeps = { candidates, textSearchConfig }
+  const timeoutMs = config.api.statement_timeout * 1000
   return {
     features: [
       createSchemaFeature({ schema }),
@@ -43,6 +44,7 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
         listDeps,
         trigrams,
         embed: vector.embed,
+        timeoutMs,
       }),
       createBulk({
         db,
@@ -65,6 +67,8 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
         config: config.graphql,
         isLocal: isLoopbackHost(config.server.host),
         anonymousMayWrite: config.api.anonymous === 'all',
+        timeoutMs,
+        observe,
       }),
       createMatviews({ db, observe }),
       vector,

@@ -87,7 +87,13 @@ export const CALLER_SETTINGS: { readonly [Field in Exclude<keyof DatabaseSession
  * caller: all of the identity, whatever is added to it, but what only names the bearer.
  */
 export function callerKey(who: Identity): string {
-  const bearer = { expiresAt: undefined, sessionId: undefined, keyId: undefined, tokenId: undefined }
+  const bearer = {
+    expiresAt: undefined,
+    sessionId: undefined,
+    keyId: undefined,
+    grantId: undefined,
+    tokenId: undefined,
+  }
   return JSON.stringify([databaseSession(who), { ...who, ...bearer }])
 }
 

@@ -82,7 +82,7 @@ export const attacks = (list: string): Readonly<Record<string, Attack>> => ({
   async slowImports({ port, stop }) {
     const head =
       'POST /api/collections/notes/import HTTP/1.1\r\nHost: x\r\nContent-Type: text/csv\r\nContent-Length: 90000000\r\n\r\n'
-    await again(stop, 50, () => void open(port, `${head}v\n${junk}\n`))
+    await again(stop, 50, () => void open(port, `${head}v\nx\n`))
   },
   async halfHeaders({ port, stop }) {
     await again(stop, 50, () => void open(port, 'GET /health HTTP/1.1\r\nHost: x\r\nX-A: '))

@@ -55,7 +55,7 @@ export const rows: Cases = {
     const svc = clientAt(place)
     const { user } = await svc.auth.register(newAccount())
     const lists = svc.from('lists')
-    const list = await lists.create({ name: `it's \\ "mine"` })
+    const list = await lists.create({ name: `it's \\ "mine" ${Math.random()}` })
     const notes = svc.from('notes')
     const ids = []
     for (const title of [`O'Hara`, 'back\\slash', '%'])

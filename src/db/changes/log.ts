@@ -200,16 +200,16 @@ export class ChangeLog {
     return this.#moments.now()
   }
 
-  async isKnown(position: Position): Promise<boolean> {
+  async isKnown(position: Position, who: Identity = SYSTEM): Promise<boolean> {
     const point = pointOf(position)
-    return point !== undefined && (await this.#db.fly(SYSTEM, isKnownPoint(point))) === 'true'
+    return point !== undefined && (await this.#db.fly(who, isKnownPoint(point))) === 'true'
   }
 
   /** The next page of what is settled. */
-  async read(from: Position): Promise<Change[]> {
+  async read(from: Position, who: Identity = SYSTEM): Promise<Change[]> {
     const point = pointOf(from)
     if (!point) throw new TypeError(`not a position: ${from}`)
-    const rows = await this.#db.rows<ChangeRow>(SYSTEM, changesAfter(point, this.#settled.upTo, PAGE), { as: 'bytes' })
+    const rows = await this.#db.rows<ChangeRow>(who, changesAfter(point, this.#settled.upTo, PAGE), { as: 'bytes' })
     return rows.map(({ xid, id, ...rest }) => ({ ...rest, position: positionOf({ xid, id }) }))
   }
 

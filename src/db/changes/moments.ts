@@ -1,4 +1,4 @@
-import { SYSTEM } from '../../core/identity.ts'
+import { ON_BEHALF } from '../../core/identity.ts'
 import type { Db } from '../db.ts'
 import { type Position, pointOf } from './position.ts'
 import { type CommittedRow, committedNow } from './sql.ts'
@@ -34,7 +34,7 @@ export class Moments {
   }
 
   async #read(): Promise<LogMoment> {
-    const [row] = await this.#db.rows<CommittedRow>(SYSTEM, committedNow, { kind: 'read' })
+    const [row] = await this.#db.rows<CommittedRow>(ON_BEHALF, committedNow, { kind: 'read' })
     const { xmin, xmax, running, last } = row as CommittedRow
     const [from, to, lastId] = [BigInt(xmin), BigInt(xmax), BigInt(last)]
     const isRunning = new Set(running)

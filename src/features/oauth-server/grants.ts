@@ -31,9 +31,8 @@ type Form = Readonly<Record<string, string>>
 /** The ids of tokens that ended; without new tokens, because a code or refresh token was used twice. */
 type Exchanged = { tokens?: TokenAnswer; ended: string[] }
 
-/** Remembered consents of a user, and grants of a user to one client; the oldest make room. */
-const MAX_CONSENTS = 100
-const MAX_GRANTS = 100
+/** Remembered consents and codes of a user, and grants of a user to one client; the oldest make room. */
+const [MAX_CONSENTS, MAX_CODES, MAX_GRANTS] = [100, 100, 100]
 
 type GrantDeps = {
   db: Db
@@ -77,6 +76,7 @@ export class Grants {
     const code = randomHex(32)
     await tx.run(q.rememberConsent(user.id, client, request))
     await tx.run(q.forgetConsents(user.id, MAX_CONSENTS))
+    await tx.run(q.forgetCodes(user.id, MAX_CODES - 1))
     await tx.run(q.insertCode(sha256(code), user.id, client, request, this.#deps.config.auth_code_duration))
     return code
   }
@@ -170,11 +170,13 @@ export class Grants {
       email: string
       scope: string
       tables: string[]
+      /** Of the client. */
+      scopes: string[]
       appId: string | null
       expiresAt: Date
     }
     const [found] = await this.#deps.db.rows<TokenRow>(SYSTEM, q.tokenByHash(sha256(token)))
-    if (!found) return undefined
+    if (!found || !mayGrant(found, found.scope)) return undefined
     const { id: keyId, grantId, userId, email, scope, tables, appId } = found
     const grant = grantOf(scope, tables, appId)
     const expiresAt = Math.floor(found.expiresAt.getTime() / 1000)

@@ -1,4 +1,5 @@
 import { type Sql, sql } from '../../db/sql.ts'
+import type { RemoveSlice } from '../../db/sweep.ts'
 import type { AuthorizationRequest } from './authorization-request.ts'
 
 export type Client = {
@@ -111,10 +112,16 @@ export const rememberConsent = (userId: string, client: Client, request: Authori
   values (${userId}::uuid, ${client.id}::uuid, ${request.redirectUri}, ${request.scope}, ${request.tables}::text[])
   on conflict (user_id, client, redirect_uri, scope, tables) do update set created_at = now()`
 
+const forgetOldest = (table: Sql, age: Sql, userId: string, keep: number): Sql => sql`
+  delete from ${table} where ctid = any(array(
+    select ctid from ${table} where user_id = ${userId}::uuid order by ${age} desc offset ${keep}::int))`
+
 /** A user keeps the latest ones; who is forgotten is asked again. */
-export const forgetConsents = (userId: string, keep: number): Sql => sql`
-  delete from svc.oauth_consents where ctid = any(array(
-    select ctid from svc.oauth_consents where user_id = ${userId}::uuid order by created_at desc offset ${keep}::int))`
+export const forgetConsents = (userId: string, keep: number): Sql =>
+  forgetOldest(sql`svc.oauth_consents`, sql`created_at`, userId, keep)
+
+export const forgetCodes = (userId: string, keep: number): Sql =>
+  forgetOldest(sql`svc.oauth_codes`, sql`expires_at`, userId, keep)
 
 export const insertCode = (
   hash: string,
@@ -228,6 +235,7 @@ export const grantOfRefreshToken = (hash: string, client: string | null): Sql =>
 
 export const tokenByHash = (hash: string): Sql => sql`
   select t.id::text, g.id::text as "grantId", g.user_id::text as "userId", coalesce(u.email, '') as email, g.scope, g.tables,
+    c.scopes,
     c.app_id::text as "appId", t.expires_at as "expiresAt"
   from svc.oauth_access_tokens t
   join svc.oauth_grants g on g.id = t.grant_id
@@ -235,14 +243,18 @@ export const tokenByHash = (hash: string): Sql => sql`
   left join svc.users u on u.id = g.user_id
   where t.hash = ${hash} and t.expires_at > now() and c.revoked_at is null`
 
-/** Passes over rows that others hold: nothing that ends access waits for a cleanup. */
-const dropUnheld = (table: Sql, isOver: Sql): Sql =>
-  sql`delete from ${table} where ctid = any(array(select ctid from ${table} g where ${isOver} for update skip locked))`
+/** In slices that pass over rows which others hold: nothing that ends access waits for a cleanup. */
+const dropUnheld =
+  (table: Sql, isOver: Sql): RemoveSlice =>
+  (limit) =>
+    sql`
+    delete from ${table} where ctid = any(array(
+      select ctid from ${table} g where ${isOver} limit ${limit}::int for update skip locked))`
 
 const isExpired = sql`g.expires_at < now()`
 
 /** Also removes grants without tokens; a new grant gets its tokens in the same transaction. */
-export const dropExpired: readonly Sql[] = [
+export const dropExpired: readonly RemoveSlice[] = [
   dropUnheld(sql`svc.oauth_codes`, isExpired),
   dropUnheld(sql`svc.oauth_access_tokens`, isExpired),
   dropUnheld(sql`svc.oauth_refresh_tokens`, isExpired),

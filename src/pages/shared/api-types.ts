@@ -10,8 +10,6 @@ export type SignedIn = { token: string; refreshToken: string; user: User }
 
 export type SecondFactorPending = { mfa_pending: true; mfa_token: string }
 
-export type StepUp = { mfa_token: string }
-
 export type Factors = {
   factors: { method: string; label: string; phone?: string; email?: string }[]
   webauthn: number

@@ -1,5 +1,5 @@
 import { ApiError, send } from './api.ts'
-import type { StepUp } from './api-types.ts'
+import type { SecondFactorPending } from './api-types.ts'
 import { buttons, type Child, el, soft } from './dom.ts'
 import { button } from './form.ts'
 import { session } from './session.ts'
@@ -37,7 +37,7 @@ export async function withSecondFactor<T>(work: () => Promise<T>): Promise<T> {
 
 async function stepUp(): Promise<void> {
   const { refreshToken } = session
-  const { mfa_token } = await session.call<StepUp>('POST', '/api/auth/mfa/step-up')
+  const { mfa_token } = await session.call<Pick<SecondFactorPending, 'mfa_token'>>('POST', '/api/auth/mfa/step-up')
   return new Promise((resolve, reject) => {
     const container = el('div')
     const cancel = () => {

@@ -8,7 +8,7 @@ import { eventually, type InProcessServer, startServer } from '../../../../test/
 
 let api: InProcessServer
 before(async () => {
-  api = await startServer({ config: { 'auth.enabled': false, 'api.import_max_size': '3MB' } })
+  api = await startServer({ config: { 'auth.enabled': false, 'api.import_max_size': '1MB' } })
   await api.sql(
     'create table people (id int primary key, name text); create table marks (id serial primary key, n int)',
   )
@@ -65,13 +65,13 @@ test('while the rows of an import arrive, no transaction is open and everyone he
 test('an import that is cut off, or refused on its way, leaves nothing on the disk', async () => {
   const cut = beginImport()
   cut.sending.write('id,name\n')
-  cut.sending.write(`20000,${'x'.repeat(1_000_000)}`)
+  cut.sending.write(`20000,${'x'.repeat(600_000)}`)
   await eventually(() => assert.equal(spooled(), 1))
   cut.sending.destroy()
   await eventually(() => assert.equal(spooled(), 0))
   const large = beginImport()
   large.sending.write('id,name\n')
-  for (let id = 0; id < 40_000 && !large.sending.destroyed; id++)
+  for (let id = 0; id < 12_000 && !large.sending.destroyed; id++)
     large.sending.write(`${30_000 + id},${'x'.repeat(100)}\n`)
   assert.equal((await large.answer).status, 413)
   await eventually(() => assert.equal(spooled(), 0))
@@ -82,7 +82,7 @@ test('what waits on the disk is bounded: of one address the oldest gives way', a
   const imports = Array.from({ length: 5 }, () => beginImport())
   for (const { sending } of imports) {
     sending.write('id,name\n')
-    for (let id = 0; id < 20_000; id++) sending.write(`${id},${'x'.repeat(100)}\n`)
+    for (let id = 0; id < 7_000; id++) sending.write(`${id},${'x'.repeat(100)}\n`)
     await eventually(() => assert.equal(sending.writableLength, 0))
   }
   const [first] = imports

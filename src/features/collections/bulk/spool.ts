@@ -13,6 +13,7 @@ export type SpooledBody = { text(): AsyncIterable<string>; readonly evicted: Abo
 
 const IN_MEMORY = 256 * 1024
 const READ_BYTES = 64 * 1024
+const NEWLINE = 0x0a
 /** Of the largest body: what all bodies and those of one address may take, and what each counts as at least. */
 const [TOTAL, PER_ADDRESS, AT_LEAST] = [4, 2, 1 / 16]
 
@@ -29,7 +30,7 @@ export class Spools {
     this.#budget = new Budget({ total: TOTAL * maxBytes, perKey: PER_ADDRESS * maxBytes })
   }
 
-  /** `reader` sees the text as it arrives: of a body that cannot be read to its end no more is taken. */
+  /** `reader` sees the first piece, so that a wrong header is refused at once; of an endless line no more is taken. */
   async receive(request: IncomingMessage, address: string, reader: RowReader, digest?: Hash): Promise<SpooledBody> {
     const evicted = new AbortController()
     const reservation = this.#budget.reserve(address, () => evicted.abort(serverBusy()))
@@ -40,24 +41,33 @@ export class Spools {
     }
     try {
       reservation.grow(this.#maxBytes * AT_LEAST)
-      const counted = async function* (bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-        for await (const piece of bytes) {
-          reservation.grow(piece.length)
-          digest?.update(piece)
-          await spool.write(piece)
-          yield piece
-        }
+      let lineBytes = 0
+      for await (const piece of bodyBytes(request, this.#maxBytes, { signal: evicted.signal })) {
+        reservation.grow(piece.length)
+        digest?.update(piece)
+        const isReadable = !spool.isEmpty || canRead(reader, piece)
+        await spool.write(piece)
+        const end = piece.lastIndexOf(NEWLINE)
+        lineBytes = end === -1 ? lineBytes + piece.length : piece.length - end - 1
+        // The import comes to the same place, and says so beside the faults before it.
+        if (!isReadable || lineBytes > reader.maxLineBytes) break
       }
-      const bytes = bodyBytes(request, this.#maxBytes, { signal: evicted.signal })
-      for await (const piece of textOf(counted(bytes))) reader.read(piece)
     } catch (error) {
-      // The import comes to the same place again, and says so beside the faults before it.
-      if (!(error instanceof UnreadableError)) {
-        await close()
-        throw error
-      }
+      await close()
+      throw error
     }
     return { text: () => textOf(spool.pieces()), evicted: evicted.signal, close }
+  }
+}
+
+/** Throws where the header is wrong. */
+function canRead(reader: RowReader, piece: Buffer): boolean {
+  try {
+    reader.read(piece.toString())
+    return true
+  } catch (error) {
+    if (error instanceof UnreadableError) return false
+    throw error
   }
 }
 
@@ -66,6 +76,10 @@ class Spool {
   #few: Buffer[] = []
   #bytes = 0
   #file: FileHandle | undefined
+
+  get isEmpty(): boolean {
+    return this.#bytes === 0
+  }
 
   async write(piece: Buffer): Promise<void> {
     this.#bytes += piece.length

@@ -1,4 +1,5 @@
 import { sleep } from '../../../core/clock.ts'
+import { ON_BEHALF } from '../../../core/identity.ts'
 import { KeyedMutex, Semaphore } from '../../../core/limits.ts'
 import type { Change, ChangeLog, Follower } from '../../../db/changes/log.ts'
 import type { LogMoment } from '../../../db/changes/moments.ts'
@@ -28,7 +29,7 @@ const PAST_READS = 4
 export class LogFeed {
   readonly #deps: FeedDeps
   readonly #recent = new RecentChanges()
-  /** The past is read for one payer at a time, and for few at once: it has connections of the server itself. */
+  /** The past is read for one payer at a time, and for few at once. */
   readonly #payers = new KeyedMutex()
   readonly #reads = new Semaphore(PAST_READS)
   #here: Position = '0-0'
@@ -70,7 +71,7 @@ export class LogFeed {
   }
 
   async isKnown(position: Position): Promise<boolean> {
-    return this.#recent.has(position) || this.#deps.log.isKnown(position)
+    return this.#recent.has(position) || this.#deps.log.isKnown(position, ON_BEHALF)
   }
 
   /** What is committed now, where this process has not read all of it; else undefined. */
@@ -83,7 +84,7 @@ export class LogFeed {
   async after(position: Position, payer: string): Promise<readonly Change[]> {
     const recent = this.#recent.after(position)
     if (recent) return recent
-    const read = (): Promise<readonly Change[]> => this.#deps.log.read(position)
+    const read = (): Promise<readonly Change[]> => this.#deps.log.read(position, ON_BEHALF)
     const page = await this.retry(() => this.#payers.run(payer, () => this.#reads.run(read)))
     return page.filter((change) => !isBefore(this.#here, change.position))
   }
