@@ -2,33 +2,35 @@ import * as t from '../../core/json-type.ts'
 import type { Column, Parameter } from '../../db/schema/snapshot.ts'
 
 /** PostgreSQL's types as JSON shows them (docs/api.md, "Types"), by pg_type.typname. What is not named is text. */
-const byName: Readonly<Record<string, t.JsonSchema>> = {
-  bool: t.boolean(),
-  int2: t.integer({ format: 'int32' }),
-  int4: t.integer({ format: 'int32' }),
-  int8: t.integer({ format: 'int64', description: 'with all its digits' }),
-  oid: t.integer({ format: 'int64' }),
-  float4: t.number(),
-  float8: t.number(),
-  numeric: t.number({ description: 'with all its digits' }),
-  json: t.any(),
-  jsonb: t.any(),
-  uuid: t.uuid(),
-  timestamptz: t.time(),
-  date: t.string({ format: 'date' }),
-  geometry: t.record(t.any(), { description: 'GeoJSON' }),
-  geography: t.record(t.any(), { description: 'GeoJSON' }),
-  vector: t.array(t.number()),
-  halfvec: t.array(t.number()),
-  record: t.row,
-}
+const byName: ReadonlyMap<string, t.JsonSchema> = new Map(
+  Object.entries({
+    bool: t.boolean(),
+    int2: t.integer({ format: 'int32' }),
+    int4: t.integer({ format: 'int32' }),
+    int8: t.integer({ format: 'int64', description: 'with all its digits' }),
+    oid: t.integer({ format: 'int64' }),
+    float4: t.number(),
+    float8: t.number(),
+    numeric: t.number({ description: 'with all its digits' }),
+    json: t.any(),
+    jsonb: t.any(),
+    uuid: t.uuid(),
+    timestamptz: t.time(),
+    date: t.string({ format: 'date' }),
+    geometry: t.record(t.any(), { description: 'GeoJSON' }),
+    geography: t.record(t.any(), { description: 'GeoJSON' }),
+    vector: t.array(t.number()),
+    halfvec: t.array(t.number()),
+    record: t.row,
+  }),
+)
 
 /** PostgreSQL arrays may contain NULL. Further dimensions are not described because they are rare. */
 const listOf = (item: t.JsonSchema): t.JsonSchema => t.array(t.nullable(item))
 
 const named = (name: string): t.JsonSchema => {
-  if (!name.startsWith('_')) return byName[name] ?? t.string()
-  return listOf(byName[name.slice(1)] ?? t.string())
+  if (!name.startsWith('_')) return byName.get(name) ?? t.string()
+  return listOf(byName.get(name.slice(1)) ?? t.string())
 }
 
 export function columnType(column: Column, enumRef: (column: Column) => t.JsonSchema): t.JsonSchema {
@@ -47,19 +49,21 @@ export const parameterType = ({ baseType, isArray }: Parameter): t.JsonSchema =>
   isArray ? listOf(named(baseType.replace(/^_/, ''))) : named(baseType)
 
 /** Names written by format_type, with their pg_type.typname. */
-const formatted: Readonly<Record<string, string>> = {
-  boolean: 'bool',
-  smallint: 'int2',
-  integer: 'int4',
-  bigint: 'int8',
-  real: 'float4',
-  'double precision': 'float8',
-  'timestamp with time zone': 'timestamptz',
-}
+const formatted: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    boolean: 'bool',
+    smallint: 'int2',
+    integer: 'int4',
+    bigint: 'int8',
+    real: 'float4',
+    'double precision': 'float8',
+    'timestamp with time zone': 'timestamptz',
+  }),
+)
 
 export function resultType(text: string): t.JsonSchema {
   const bare = text.replace(/^SETOF /, '')
   const name = bare.replace(/\[\]$/, '')
-  const type = named(formatted[name] ?? name)
+  const type = named(formatted.get(name) ?? name)
   return t.nullable(bare.endsWith('[]') ? listOf(type) : type)
 }
