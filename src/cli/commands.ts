@@ -59,9 +59,9 @@ const byName: Readonly<Record<string, Command>> = {
     run: async (context) => (await import('./cleanup.ts')).cleanup(context),
   },
   types: {
-    usage: 'types [--out <file>]',
+    usage: 'types [--out <file>] [--watch]',
     summary: 'write TypeScript types of the tables, enums and functions of the database',
-    flags: { out: 'string' },
+    flags: { out: 'string', watch: 'boolean' },
     usesServer: true,
     run: async (context) => (await import('./typescript/write-types.ts')).writeTypes(context),
   },

@@ -19,7 +19,7 @@ export async function fetchAdmin(context: Context, path: string, init: RequestIn
   const response = await fetch(url + path, { ...init, headers }).catch(() => {
     throw new Error(`no server answers at ${url}`)
   })
-  if (response.ok) return response
+  if (response.ok || response.status === 304) return response
   throw new Error(messageOf(await response.text()) ?? `the server at ${url} answered ${response.status}`)
 }
 

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import { viewerKey } from '../schema/viewer.ts'
 import type { Sql } from '../sql.ts'
 import type { TableView } from './table-view.ts'
 
@@ -20,8 +21,7 @@ export class SqlCache {
   }
 
   get({ table, viewer }: TableView, shape: string, make: () => Sql): Sql {
-    const tables = viewer.allowedTables.length === 0 ? '' : JSON.stringify(viewer.allowedTables)
-    return this.about(table, `${viewer.role} ${tables} ${shape}`, make)
+    return this.about(table, `${viewerKey(viewer)} ${shape}`, make)
   }
 
   /** `subject` is a table or function of a snapshot; `shape` includes the viewer where that matters. */

@@ -43,9 +43,11 @@ export type Apps = {
 export function createApps(deps: {
   db: Db
   /** Statements that end what belongs to an app, e.g. its OAuth clients; part of the same flight. */
-  endWithApp?: (appId: string) => readonly Sql[]
+  endWithApp: (appId: string) => readonly Sql[]
+  /** Drops what has ended from this process's caches. */
+  dropEnded: () => Promise<void>
 }): Apps {
-  const { db, endWithApp = () => [] } = deps
+  const { db, endWithApp, dropEnded } = deps
   const limits = createAppLimits(db)
 
   const requireApp = ([app]: q.AppRow[]): q.AppRow => found(app, 'app not found', 'app_not_found')
@@ -110,6 +112,7 @@ export function createApps(deps: {
         const gone = await db.run(SYSTEM, [q.lockApp(id), q.revokeKeysOfApp(id), ...endWithApp(id), deletion])
         if (gone === 0) throw notFound('app not found', 'app_not_found')
         limits.forget(id)
+        await dropEnded()
         return noContent
       },
     }),

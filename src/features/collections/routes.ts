@@ -30,14 +30,25 @@ export type CollectionsDeps = {
   embed: Embed | undefined
   /** Must have the same key in all processes. */
   cursors: Cursors
+  /** `api.statement_timeout` in milliseconds. */
+  timeoutMs: number
 }
 
-export function createCollections({ db, schema, log, listDeps, trigrams, embed, cursors }: CollectionsDeps): {
+export function createCollections({
+  db,
+  schema,
+  log,
+  listDeps,
+  trigrams,
+  embed,
+  cursors,
+  timeoutMs,
+}: CollectionsDeps): {
   routes: Route[]
 } {
   const sqlCache = new SqlCache()
   const reader = { db, sqlCache, listDeps, cursors, embed }
-  const writer = { db, sqlCache, log }
+  const writer = { db, sqlCache, log, timeoutMs }
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     onTable(schema, call.params['table'] ?? '', call.who, work)
 
@@ -67,6 +78,7 @@ export function createCollections({ db, schema, log, listDeps, trigrams, embed, 
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      once: 'caller',
       params: { table: answers.tableParam },
       query: answers.upsertQuery,
       accepts: t.row,
@@ -79,6 +91,7 @@ export function createCollections({ db, schema, log, listDeps, trigrams, embed, 
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      once: 'caller',
       params: { table: answers.tableParam },
       accepts: answers.batch,
       answers: { 200: answers.batchResults },
@@ -109,6 +122,7 @@ export function createCollections({ db, schema, log, listDeps, trigrams, embed, 
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      once: 'caller',
       params: answers.byKey,
       accepts: t.row,
       answers: { 200: t.row },
@@ -120,6 +134,7 @@ export function createCollections({ db, schema, log, listDeps, trigrams, embed, 
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      once: 'caller',
       params: answers.byKey,
       answers: { 204: null },
       handle: (call) => at(call, (target) => deleteRow(writer, call, target)),

@@ -13,6 +13,9 @@ export type Override = {
 const columns = sql`id::text as id, template_key as "templateKey", subject_template as "subjectTemplate",
   html_template as "htmlTemplate", enabled, created_at as "createdAt", updated_at as "updatedAt"`
 
+/** A row if the address has an account. */
+export const accountOf = (address: string): Sql => sql`select from svc.users where email = ${address}`
+
 export const allOverrides: Sql = sql`select ${columns} from svc.email_templates order by template_key`
 
 export const overrideOf = (key: string): Sql =>
