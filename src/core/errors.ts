@@ -195,6 +195,10 @@ export class AppError extends Error {
   }
 }
 
+/** A mistake of ours, to be passed on as it is: 500, its stack in the log. Libraries and the system give errors a code. */
+export const isMistake = (error: unknown): boolean =>
+  (error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError) && !('code' in error)
+
 /** By default: a field or parameter that is missing or has an invalid value. */
 export const badRequest = (message: string, code: CodeOf<400> = 'validation_failed'): AppError =>
   new AppError(code, message)

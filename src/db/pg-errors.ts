@@ -223,24 +223,27 @@ function constraintFailure(error: PgError, [code, message]: [ErrorCode, string])
 const safeDetail = (error: PgError): string =>
   error.detail && !error.detail.startsWith('Failing row') ? error.detail : error.message
 
-const expectations: Record<string, string> = {
-  uuid: 'expected xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx',
-  smallint: 'expected a whole number from -32768 to 32767',
-  integer: 'expected a whole number from -2147483648 to 2147483647',
-  bigint: 'expected a whole number of 64 bits',
-  numeric: 'expected a number',
-  real: 'expected a number',
-  'double precision': 'expected a number',
-  boolean: 'expected true or false',
-  date: 'expected YYYY-MM-DD',
-  'timestamp with time zone': 'expected an RFC 3339 date and time',
-  'timestamp without time zone': 'expected an RFC 3339 date and time',
-  timestamp: 'expected an RFC 3339 date and time',
-  'date/time': 'expected an RFC 3339 date and time',
-  json: 'expected JSON',
-  jsonb: 'expected JSON',
-  bytea: 'expected hexadecimal text starting with \\x',
-}
+/** A Map, because people choose the names of types. */
+const expectations: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    uuid: 'expected xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx',
+    smallint: 'expected a whole number from -32768 to 32767',
+    integer: 'expected a whole number from -2147483648 to 2147483647',
+    bigint: 'expected a whole number of 64 bits',
+    numeric: 'expected a number',
+    real: 'expected a number',
+    'double precision': 'expected a number',
+    boolean: 'expected true or false',
+    date: 'expected YYYY-MM-DD',
+    'timestamp with time zone': 'expected an RFC 3339 date and time',
+    'timestamp without time zone': 'expected an RFC 3339 date and time',
+    timestamp: 'expected an RFC 3339 date and time',
+    'date/time': 'expected an RFC 3339 date and time',
+    json: 'expected JSON',
+    jsonb: 'expected JSON',
+    bytea: 'expected hexadecimal text starting with \\x',
+  }),
+)
 
 /** `invalid <type> value` and what was expected; without the value itself. */
 function describeBadValue(error: PgError): string {
@@ -257,7 +260,7 @@ function describeBadValue(error: PgError): string {
     /^invalid (GeoJSON)/i.exec(message)?.[1] ??
     (message.includes('Unicode') || message.includes('byte sequence') ? 'text' : '')
   const outOfRange = error.code === '22003' || message.includes('out of range')
-  const expected = expectations[type.trim()]
+  const expected = expectations.get(type.trim())
   const hint = expected ?? (outOfRange ? 'out of range' : type === '' ? message : '')
   return `invalid${type ? ` ${type.trim()}` : ''} value${hint ? `: ${hint}` : ''}`
 }

@@ -5,14 +5,17 @@ import { isNotModified } from './conditions.ts'
 
 /** Of the schema. */
 type Snapshot = { readonly builtAt: Date }
+type KeptDocument = { readonly made: Promise<MadeDocument> }
 type MadeDocument = { json: Buffer; etag: string; modifiedAt: Date }
 
-/** There is a document per table list of an API key; the LRU order keeps the common ones. */
-const MAX_DOCUMENTS = 20
+/** Bytes of kept documents. There is one per table list of an API key; the LRU order keeps the common ones. */
+const MAX_BYTES = 16 * 2 ** 20
+/** What a document that is being made counts as. */
+const MAKING = 1024
 
 /** JSON documents about the schema, kept as long as their snapshot. */
 export class SnapshotDocuments {
-  readonly #perSnapshot = new WeakMap<Snapshot, LRUCache<string, Promise<MadeDocument>>>()
+  readonly #perSnapshot = new WeakMap<Snapshot, LRUCache<string, KeptDocument>>()
 
   /** `key` tells apart the readers of one snapshot. */
   async reply(headers: Call['headers'], snapshot: Snapshot, key: string, make: () => Promise<string>): Promise<Reply> {
@@ -23,12 +26,16 @@ export class SnapshotDocuments {
   }
 
   #documentFor(snapshot: Snapshot, key: string, make: () => Promise<string>): Promise<MadeDocument> {
-    const documents = this.#perSnapshot.get(snapshot) ?? new LRUCache({ max: MAX_DOCUMENTS })
+    const documents = this.#perSnapshot.get(snapshot) ?? new LRUCache({ maxSize: MAX_BYTES })
     this.#perSnapshot.set(snapshot, documents)
-    const made = documents.get(key) ?? make().then((text) => versioned(text, snapshot.builtAt))
-    documents.set(key, made)
-    // Failures are not cached.
-    made.catch(() => documents.delete(key))
+    const kept = documents.get(key)
+    if (kept) return kept.made
+    const made = make().then((text) => versioned(text, snapshot.builtAt))
+    documents.set(key, { made }, { size: MAKING + key.length })
+    made.then(
+      ({ json }) => documents.set(key, { made }, { size: json.length + key.length }),
+      () => documents.delete(key), // failures are not cached
+    )
     return made
   }
 }
