@@ -7,6 +7,7 @@ import { createCleanups, type Expired, expiredOfAuth } from '../features/auth/cl
 import { expiredAnswers } from '../features/idempotency/sql.ts'
 import { dropAbandonedTotp, expiredOfMfa } from '../features/mfa/sql.ts'
 import { dropExpiredGrants } from '../features/oauth-server/expired-grants.ts'
+import { expiredInvites } from '../features/organizations/sql.ts'
 import { expiredOfPasskeys } from '../features/passkeys/webauthn/sql.ts'
 import { deactivateStaleDevices } from '../features/push/stale-devices.ts'
 import { expiredOfSignIn } from '../features/sign-in/sql.ts'
@@ -20,6 +21,7 @@ export const expiredOfIdentity: readonly Expired[] = [
   ...expiredOfSignIn,
   ...expiredOfMfa,
   ...expiredOfPasskeys,
+  expiredInvites,
 ]
 
 type CleanupDeps = { db: Db; store: Store; trimLog: () => Promise<number> }
