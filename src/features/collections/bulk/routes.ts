@@ -107,7 +107,8 @@ export function createBulk(deps: BulkDeps): { routes: Route[] } {
             requireWritable(target, 'insertable')
             return importRows({ db, text: spool.text(), signal }, call, target, log.appender(call.who, call.requestId))
           }
-          const reply = await importers.run(address, () => importing.run(() => at(call, run), wait), wait)
+          const attempt = () => importers.run(address, () => importing.run(() => at(call, run), wait), wait)
+          const reply = await (call.once ? call.once.repeat(attempt) : attempt())
           log.wake()
           return reply
         } catch (error) {
