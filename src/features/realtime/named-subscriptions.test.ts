@@ -48,7 +48,12 @@ test('each name resumes where it was, and a reset names its subscription', async
   const after = await talkTo(api.url)
   await after.ask({ type: 'subscribe', tables: 'posts', sub: 'live' })
   await after.ask({ type: 'subscribe', tables: 'posts', filter: `kind = 'a'`, sub: '1', last_id: lastId })
-  await eventually(() => assert.deepEqual(heard(after).filter(([sub]) => sub === '1'), [['1', missed]]))
+  await eventually(() =>
+    assert.deepEqual(
+      heard(after).filter(([sub]) => sub === '1'),
+      [['1', missed]],
+    ),
+  )
   await after.ask({ type: 'subscribe', tables: 'notes', sub: 'lost', last_id: '1-1' })
   assert.equal((await after.until(({ type }) => type === 'reset')).sub, 'lost')
   after.close()
