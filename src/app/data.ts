@@ -18,7 +18,7 @@ import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
 
 /** Features for the user's tables and functions. */
-export async function createData(config: Config, platform: Platform, { keyFor }: IdentityGroup) {
+export async function createData(config: Config, platform: Platform, { keyFor, identify }: IdentityGroup) {
   const { db, schema, changeLog, queue, candidates, gateways, observe } = platform
   const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)
   const trigrams = new Trigrams({ db, schema })
@@ -32,6 +32,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
     waitMs: config.api.statement_timeout * 1000,
   })
   const listDeps = { candidates, textSearchConfig }
+  const timeoutMs = config.api.statement_timeout * 1000
   return {
     features: [
       createSchemaFeature({ schema }),
@@ -43,6 +44,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         listDeps,
         trigrams,
         embed: vector.embed,
+        timeoutMs,
       }),
       createBulk({
         db,
@@ -50,6 +52,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         log: changeLog,
         listDeps,
         trigrams,
+        identify,
         maxRows: config.api.export_max_rows,
         maxBytes: config.api.import_max_size,
       }),
@@ -64,6 +67,8 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         config: config.graphql,
         isLocal: isLoopbackHost(config.server.host),
         anonymousMayWrite: config.api.anonymous === 'all',
+        timeoutMs,
+        observe,
       }),
       createMatviews({ db, observe }),
       vector,

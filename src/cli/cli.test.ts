@@ -57,6 +57,7 @@ test('wrong usage is one sentence and exit code 2', async () => {
     [['migrate', 'sideways'], 'unknown command: migrate sideways (see svc --help)'],
     [['start', '--bogus'], "Unknown option '--bogus' (see svc --help)"],
     [['stop', '--detach'], '--detach does not belong to svc stop (see svc --help)'],
+    [['migrate', 'up', '--url', 'http://x.test'], '--url does not belong to svc migrate up (see svc --help)'],
     [['sql'], 'usage: svc sql "<query>"'],
     [['migrate', 'create', 'a b'], 'a migration name consists of letters, digits, _ and -'],
   ]

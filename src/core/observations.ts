@@ -32,6 +32,7 @@ export const observations = {
   'materialized view not refreshed': 'error',
   // change log and queue
   'change log: settling failed': 'warn',
+  'change log: held up': 'warn',
   'change log: notify failed': 'warn',
   'change log: read failed': 'warn',
   'change log: reader failed': 'warn',
@@ -64,6 +65,7 @@ export const observations = {
   'revocations cannot be read': 'warn',
   'secrets encrypted anew': 'info',
   'secrets not encrypted anew': 'warn',
+  'passkey refused': 'info',
   // messages
   mail: 'info',
   'mail sent': 'debug',

@@ -9,6 +9,7 @@ export type PgError = Error & {
   severity?: string
   /** Of PostgreSQL's source, or an extension's. */
   file?: string
+  routine?: string
   /** Position in the flight of the statement that failed; see failedStatement. */
   statementIndex?: number
   /** Its text, without values, and the position of the error in it, from 1. */
@@ -33,8 +34,14 @@ export const raisedBy = (error: unknown): PgError | undefined => {
   return cause?.severity === undefined ? undefined : cause
 }
 
+/** Raised by svc.answer_bytes, whose function has a SQLSTATE for dates. */
+const TOO_LARGE = 'SV413'
+
 /** The SQLSTATE behind an error, if PostgreSQL raised it. */
-const sqlStateOf = (error: unknown): string | undefined => raisedBy(error)?.code
+function sqlStateOf(error: unknown): string | undefined {
+  const cause = raisedBy(error)
+  return cause?.routine === 'date_pli' ? TOO_LARGE : cause?.code
+}
 
 /** PostgreSQL's own message, for the author of the statement. */
 export const databaseMessage = (error: unknown): string | undefined => raisedBy(error)?.message
@@ -163,8 +170,9 @@ const refusals: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   // Of svc.claim_answer().
   SVK01: ['in_progress', 'still in progress'],
   SVK02: ['already_done', 'already done'],
-  SVK03: ['rate_limited', 'too many kept answers, please retry later'],
-  SVK04: ['rate_limited', 'too many kept answers, please retry later'],
+  SVK03: ['rate_limited', 'too many answers are kept'],
+  SVK04: ['rate_limited', 'too many answers are kept'],
+  [TOO_LARGE]: ['response_too_large', 'response too large'],
 }
 
 /** Serialisation failure, deadlock and lock_timeout. */
@@ -197,6 +205,8 @@ function fromState(error: PgError, state: string): AppError {
   const named = conditions[state]
   if (named) return refused(named, error.message)
   if (CONFLICTS.has(state)) return lockedOut(error)
+  // A standby, or a database that its operator closed for writes.
+  if (state === '25006') return unavailable('database takes no writes', 1, 'database_unavailable', error)
   // PostGIS has no SQLSTATE of its own for a geometry it cannot read, transform or compare.
   const isGeometry = state === 'XX000' && POSTGIS_SOURCE.test(error.file ?? '')
   if (isGeometry) return refused('invalid_geometry', 'geometry cannot be read, transformed or compared')

@@ -1,5 +1,6 @@
 import { AppError, hasStatus, notFound, unauthorized } from '../core/errors.ts'
-import { ANONYMOUS, type Grant, type Identity } from '../core/identity.ts'
+import { ANONYMOUS, type Identity } from '../core/identity.ts'
+import type { Grant } from '../core/scope.ts'
 import type { Auth, Route } from './route.ts'
 
 export type Identify = (bearer: string) => Identity | Promise<Identity>
@@ -83,7 +84,12 @@ function admitVisitor({ access, openToVisitors }: Route, visitors: AnonymousAcce
 
 function admitKey(route: Route, grant: Grant): void {
   if (route.access === 'none') throw new AppError('insufficient_scope', 'API keys cannot be used here')
-  if (route.access === 'write' && grant.scope === 'readonly') {
+  const { tables, files } = grant
+  const isWrite = route.access === 'write'
+  if (route.files && tables.length > 0 && !(isWrite ? files.write : files.read)) {
+    throw new AppError('insufficient_scope', 'api key does not have access to files')
+  }
+  if (isWrite && !(route.files ? files.write : grant.scope !== 'readonly')) {
     throw new AppError('insufficient_scope', 'api key scope does not permit write operations')
   }
 }

@@ -54,6 +54,7 @@ export const isOwnPath = (path: string): boolean => path.startsWith('/api/') || 
 /** Handles a request from its headers to its reply. Cheap checks come first, so that a refusal costs little. */
 export function createPipeline(deps: PipelineDeps) {
   const router = createRouter(deps.routes)
+  const pages = new Set(deps.routes.filter(isPage))
   for (const { limit, path } of deps.routes) {
     if (limit !== undefined && deps.rateLimits[limit] === undefined) {
       throw new Error(`route ${path} names an unknown rate limit: ${limit}`)
@@ -74,6 +75,8 @@ export function createPipeline(deps: PipelineDeps) {
     exchange.route = route
     const call = new HttpCall(exchange, match.names, match.raw)
     if (!isUnguarded(route)) return guarded(deps, exchange, route, call)
+    // The scripts of a site have its host's origin, which no page of ours may share.
+    if (pages.has(route) && deps.sites?.slugOf(request.headers.host ?? '') !== undefined) throw notFound('not found')
     route.check(call)
     return route.run(call)
   }
@@ -93,6 +96,12 @@ function options(match: Match, headers: IncomingHttpHeaders): Reply {
   if (match.kind === 'wrong method') return { status: 204, headers: { Allow: match.allow } }
   if (headers['access-control-request-method'] === undefined) throw notFound('not found')
   return { status: 204 }
+}
+
+/** A document for people. */
+const isPage = ({ contract }: Route): boolean => {
+  const answer = contract.answers[200]
+  return answer !== null && answer !== undefined && 'content' in answer && answer.content === 'text/html'
 }
 
 /** Routes such as /health skip the guard, because there is nothing to check. */

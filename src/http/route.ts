@@ -98,6 +98,8 @@ export type Route = {
   readonly path: string
   readonly auth: Auth
   readonly access: Access
+  /** Reads or writes files in buckets, which a key limited to tables reaches with a storage scope only. */
+  readonly files?: true
   /** Ignores `api.anonymous`: for public resources and for routes that check access themselves. */
   readonly openToVisitors?: true
   /** The bearer may be the query parameter `token`, because a browser's EventSource cannot send headers. */

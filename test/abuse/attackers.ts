@@ -79,6 +79,11 @@ export const attacks = (list: string): Readonly<Record<string, Attack>> => ({
       for (const socket of sockets) socket.write('x')
     })
   },
+  async slowImports({ port, stop }) {
+    const head =
+      'POST /api/collections/notes/import HTTP/1.1\r\nHost: x\r\nContent-Type: text/csv\r\nContent-Length: 90000000\r\n\r\n'
+    await again(stop, 50, () => void open(port, `${head}v\nx\n`))
+  },
   async halfHeaders({ port, stop }) {
     await again(stop, 50, () => void open(port, 'GET /health HTTP/1.1\r\nHost: x\r\nX-A: '))
   },

@@ -41,6 +41,7 @@ test('docs/client.md: what the page installs and makes is what its program needs
   const program = ['ts', 'ts browser', 'tsx browser'].flatMap(blocks)
   writeFileSync(join(folder, 'program.tsx'), program.join('\n'))
   const root = process.cwd()
+  writeFileSync(join(folder, 'package.json'), JSON.stringify({ type: 'module' }))
   writeFileSync(
     join(folder, 'tsconfig.json'),
     JSON.stringify({

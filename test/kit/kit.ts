@@ -92,6 +92,7 @@ const testDefaults = {
   // Nor does a busy machine refuse a caller.
   'database.acquire_timeout': 60,
   'storage.local_path': storagePath,
+  'storage.disk_reserve': 0,
 }
 
 export type ServerOptions = {

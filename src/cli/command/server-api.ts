@@ -8,7 +8,7 @@ import { readToken } from './token-file.ts'
 export const serverUrl = (context: Context, config: Config): string =>
   context.url ?? (holderOf(config.data_dir)?.url || publicBaseUrl(config))
 
-type Sent = { method?: 'GET' | 'POST'; type?: string; body?: unknown }
+type Sent = { method?: 'GET' | 'POST'; type?: string; body?: unknown; headers?: Record<string, string> }
 
 /** A command lasts as long as it takes: an upload, an index. */
 const A_DAY_MS = 86_400_000
@@ -17,7 +17,7 @@ const A_DAY_MS = 86_400_000
 export async function fetchAdmin(
   context: Context,
   path: string,
-  { method = 'GET', ...sent }: Sent = {},
+  { method = 'GET', headers = {}, ...sent }: Sent = {},
 ): Promise<Response> {
   const { config } = context.config()
   const url = serverUrl(context, config)
@@ -27,9 +27,12 @@ export async function fetchAdmin(
   }
   const { core } = createClient(url, { key, retry: 0, timeout: A_DAY_MS })
   try {
-    return await core.send<Response>(method, path, { ...sent, as: 'response' })
+    return await core.send<Response>(method, path, { ...sent, as: 'response' }, { headers })
   } catch (error) {
     if (error instanceof NetworkError) throw new Error(`no server answers at ${url}`, { cause: error })
+    if (error instanceof ApiError && error.status === 304) {
+      return new Response(null, { status: 304, headers: { etag: headers['if-none-match'] ?? '' } })
+    }
     if (error instanceof ApiError) throw new Error(sentenceOf(error) ?? `the server at ${url} answered ${error.status}`)
     throw error
   }

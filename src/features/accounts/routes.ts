@@ -18,7 +18,9 @@ const credentials = t.object({ email, password })
 const mailToken = t.object({ token: t.string({ description: 'from the link in the mail, good once' }) })
 
 type Deps = AccountDeps &
-  Pick<IdentityDeps, 'appName' | 'settings'> & { config: { oauth_redirect_url: string; min_password_length: number } }
+  Pick<IdentityDeps, 'appName' | 'settings'> & {
+    config: { oauth_redirect_url: string; min_password_length: number; oauth_provider: { enabled: boolean } }
+  }
 
 /** Registration, verification and password reset, and the account page. */
 export function createAccounts(deps: Deps): { routes: Route[] } {
@@ -28,7 +30,7 @@ export function createAccounts(deps: Deps): { routes: Route[] } {
     routes: [
       ...accountRoutes(accountsOf(deps), minPasswordLength),
       ...pageRoutes(config),
-      accountPageRoute({ appName, settings, minPasswordLength }),
+      accountPageRoute({ appName, settings, minPasswordLength, hasGrants: config.oauth_provider.enabled }),
     ],
   }
 }
@@ -62,7 +64,7 @@ const accountRoutes = (accounts: Accounts, minPasswordLength: number): Route[] =
     summary: 'Delete the account and all that hangs on it',
     auth: 'user',
     answers: { 204: null },
-    handle: ({ who }) => noContentAfter(accounts.remove(userOf(who).id)),
+    handle: ({ who }) => noContentAfter(accounts.remove(userOf(who))),
   }),
   route('POST /api/auth/password-reset', {
     summary: 'Mail a reset link, if the address is known',

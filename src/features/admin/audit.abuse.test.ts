@@ -5,7 +5,11 @@ import { startServer } from '../../../test/kit/kit.ts'
 import { upload } from '../../../test/kit/upload.ts'
 
 /** These change nothing, so that nothing can happen without its entry; they are noted when the answer is known. */
-const NOTED_AFTERWARDS = ['POST /api/admin/rls/explain', 'POST /api/admin/email/templates/{key}/preview']
+const NOTED_AFTERWARDS = [
+  'POST /api/admin/rls/explain',
+  'POST /api/admin/rls/snapshot',
+  'POST /api/admin/email/templates/{key}/preview',
+]
 
 const api = await startServer({
   postgres: withoutExtensions ? 'embedded' : 'extensions',
@@ -143,6 +147,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['POST /api/admin/rls', 'POST /api/admin/rls', policy],
     ['POST /api/admin/rls/{table}/enable', 'POST /api/admin/rls/notes/enable'],
     ['POST /api/admin/rls/{table}/disable', 'POST /api/admin/rls/notes/disable'],
+    ['POST /api/admin/rls/snapshot', 'POST /api/admin/rls/snapshot', {}],
     [
       'POST /api/admin/rls/explain',
       'POST /api/admin/rls/explain',

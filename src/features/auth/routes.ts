@@ -49,6 +49,8 @@ export function createAuth(deps: AuthDeps) {
     identify: createIdentify({ ...deps, authEnabled: config.enabled, keys }),
     settings: settings.current,
     startSession: sessions.start,
+    stepUp: sessions.stepUp,
+    tokenOf: sessions.tokenOf,
     start: () => {
       sweeping = sweepExpired(deps)
     },

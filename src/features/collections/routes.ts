@@ -30,14 +30,25 @@ export type CollectionsDeps = {
   embed: Embed | undefined
   /** Must have the same key in all processes. */
   cursors: Cursors
+  /** `api.statement_timeout` in milliseconds. */
+  timeoutMs: number
 }
 
-export function createCollections({ db, schema, log, listDeps, trigrams, embed, cursors }: CollectionsDeps): {
+export function createCollections({
+  db,
+  schema,
+  log,
+  listDeps,
+  trigrams,
+  embed,
+  cursors,
+  timeoutMs,
+}: CollectionsDeps): {
   routes: Route[]
 } {
   const sqlCache = new SqlCache()
   const reader = { db, sqlCache, listDeps, cursors, embed }
-  const writer = { db, sqlCache, log }
+  const writer = { db, sqlCache, log, timeoutMs }
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     onTable(schema, call.params['table'] ?? '', call.who, work)
 

@@ -63,6 +63,19 @@ export const builtins: ReadonlyMap<string, Builtin> = new Map([
     ),
   ],
   [
+    'auth.org_invitation',
+    {
+      ...withLink(
+        'Invitation to {{.Organization}}',
+        '{{.Inviter}} invites you to {{.Organization}} on {{.AppName}}.',
+        'See the invitation',
+        'It is good once, for seven days, for the account of this address. If you do not know the sender, ignore this mail.',
+      ),
+      variables: ['AppName', 'ActionURL', 'Organization', 'Inviter'],
+      internal: true,
+    },
+  ],
+  [
     'auth.mfa_code',
     internal(
       'Your verification code',

@@ -3,11 +3,13 @@ import { LRUCache } from 'lru-cache'
 import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, hasStatus } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
+import type { Observe } from '../../core/observe.ts'
 import type { Appender } from '../../db/changes/append.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import { failedStatement } from '../../db/pg-errors.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
+import { TimeBudget } from '../../db/rows/time-budget.ts'
 import { findOrRefresh } from '../../db/schema/lookup.ts'
 import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { type Viewer, viewerOf } from '../../db/schema/viewer.ts'
@@ -53,6 +55,9 @@ export type EngineDeps = {
   /** Throws unless the caller may write at all. */
   requireWriter: (who: Identity) => void
   log: Pick<ChangeLog, 'appender'>
+  /** Milliseconds that a request may take in the database. */
+  timeoutMs: number
+  observe: Observe
 }
 
 const MAX_ROOT_FIELDS = 200
@@ -123,8 +128,9 @@ export class GraphEngine {
       const { candidates, cursors } = this.#deps
       const marks = new CursorMarks(cursors)
       const conditions = new Conditions()
-      const compilation = { schema, names, viewer, operation, variables, candidates, cursors, marks, conditions, log }
-      return { outcome: await this.#run(who, compilation, system, document, signal), isUnknown: false }
+      const time = new TimeBudget(this.#deps.timeoutMs)
+      const c = { schema, names, viewer, operation, variables, candidates, cursors, marks, conditions, log, time }
+      return { outcome: await this.#run(who, c, system, document, signal), isUnknown: false }
     } catch (error) {
       if (error instanceof AppError && error.status >= 401 && error.status !== 404) throw error
       return { outcome: refused([failureOf(error)]), isUnknown: false }
@@ -185,7 +191,7 @@ export class GraphEngine {
     return answered(selected, data, failures, false)
   }
 
-  /** All fields in one flight. If one fails, each is flown alone, so that the others are still answered. */
+  /** All fields in one flight. If one fails, each is flown alone in the time that is left, so that the others are answered. */
   async #query(
     who: Identity,
     selected: readonly SelectedField[],
@@ -201,14 +207,16 @@ export class GraphEngine {
       try {
         statements.push({ key: field.key, statement: compileRows(field, meaning.of, compilation) })
       } catch (error) {
+        // What is counted over all fields refuses all of them.
+        if (error instanceof AppError && error.errorCode === 'query_too_complex') throw error
         failures.push(failureOf(error, field.key))
       }
     }
     const [first, ...rest] = statements.map(({ statement }) => statement)
     if (!first) return failures
-    const options = { kind: 'slow', plain: true, signal } as const
     const slice = new TimeSlice()
     const fly = async (list: readonly [Sql, ...Sql[]]): Promise<string[]> => {
+      const options = { kind: 'slow', plain: true, signal, timeoutMs: compilation.time.left } as const
       const texts = await this.#deps.db.fly(who, list, options)
       const sealed: string[] = []
       for (const text of texts) sealed.push(await compilation.marks.seal(text ?? '[]', slice))
@@ -219,6 +227,7 @@ export class GraphEngine {
       for (const [i, { key }] of statements.entries()) data.set(key, texts[i] ?? '[]')
     } catch (error) {
       if (isOutage(error)) throw error
+      if (hasStatus(error, 504)) return [...failures, ...statements.map(({ key }) => failureOf(error, key))]
       if (statements.length === 1) return [...failures, failureOf(error, statements[0]?.key)]
       for (const { key, statement } of statements) {
         try {
@@ -255,7 +264,8 @@ export class GraphEngine {
       }
       const [first, ...rest] = statements
       if (!first) return answered(selected, data, [], false)
-      const options = { kind: 'slow', plain: !selected.some(runsUserCode), signal } as const
+      const plain = !selected.some(runsUserCode)
+      const options = { kind: 'slow', plain, signal, timeoutMs: compilation.time.left } as const
       const texts = await this.#deps.db.fly(who, [first, ...rest], options).catch((error) => {
         at = keys[failedStatement(error) ?? 0] ?? at
         throw error

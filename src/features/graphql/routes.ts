@@ -1,6 +1,7 @@
 import { AppError, badRequest, notFound, unauthorized } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
+import type { Observe } from '../../core/observe.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
@@ -29,6 +30,9 @@ export type GraphqlDeps = {
   isLocal: boolean
   /** Whether callers without a bearer may write. */
   anonymousMayWrite: boolean
+  /** `api.statement_timeout` in milliseconds. */
+  timeoutMs: number
+  observe: Observe
 }
 
 const failures = t.array(

@@ -37,8 +37,9 @@ type Field = GraphQLFieldConfig<unknown, unknown>
 const OrderBy = new GraphQLEnumType({ name: 'OrderBy', values: { ASC: {}, DESC: {} } })
 
 const CURSOR_FIELD: Field = {
-  type: new GraphQLNonNull(GraphQLString),
-  description: 'The place of the row in its list: give it as `after` to continue behind it.',
+  type: GraphQLString,
+  description:
+    'The place of the row in its list: give it as `after` to continue behind it. Null outside of lists of queries.',
   extensions: { kind: 'cursor' } satisfies FieldMeaning,
 }
 

@@ -15,7 +15,7 @@ import type { RunOnce } from '../../http/pipeline.ts'
 import type { Reply, Route } from '../../http/route.ts'
 import { type KeyLimits, type RequestKey, requestKeyOf } from './request-key.ts'
 import { openAnswer } from './sealed-answer.ts'
-import { expired, freeBytes } from './sql.ts'
+import { expiredAnswers, freeBytes } from './sql.ts'
 
 export type IdempotencyDeps = {
   db: Db
@@ -33,6 +33,8 @@ const POLL_MS = { first: 20, longest: 250 }
 const FREED_PART = 1 / 32
 
 const stillInProgress = (): AppError => new AppError('in_progress', 'still in progress')
+const tooManyKept = (): AppError =>
+  new AppError('rate_limited', 'too many answers are kept, please retry later', { headers: { 'Retry-After': '60' } })
 const alreadyDone = (): AppError => new AppError('already_done', 'already done')
 
 /** Writes with an Idempotency-Key happen once; their answers are kept with them, and given again. */
@@ -55,7 +57,7 @@ export function createIdempotency({ db, observe, limits, waitMs }: IdempotencyDe
   return {
     runOnce,
     start: () => {
-      sweeping = sweep({ db, observe, what: 'kept answers', remove: expired(limits.retention) })
+      sweeping = sweep({ db, observe, what: 'kept answers', remove: expiredAnswers(limits.retention) })
     },
     stop: async () => sweeping?.stop(),
   }
@@ -99,9 +101,9 @@ class Attempt {
       case 'busy':
         return this.#untilOver()
       case 'account full':
-        return this.#makeRoom(error, account, limits.account)
+        return this.#makeRoom(account, limits.account)
       case 'all full':
-        return this.#makeRoom(error, undefined, limits.all)
+        return this.#makeRoom(undefined, limits.all)
       default: {
         // A handler that refused before it planned a write says nothing about the write that was made.
         const mayBeKept = refusal === 'kept' || (isRefusal(error) && this.#key.once.rights === undefined)
@@ -128,9 +130,9 @@ class Attempt {
     throw stillInProgress()
   }
 
-  async #makeRoom(error: unknown, account: string | undefined, limit: number): Promise<undefined> {
+  async #makeRoom(account: string | undefined, limit: number): Promise<undefined> {
     const freed = await this.#db.run(SYSTEM, freeBytes(account, Math.ceil(limit * FREED_PART)), { kind: 'slow' })
-    if (freed === 0 || performance.now() > this.#deadline) throw error
+    if (freed === 0 || performance.now() > this.#deadline) throw tooManyKept()
   }
 
   async #replay({ body, answer }: KeptRow): Promise<Reply> {

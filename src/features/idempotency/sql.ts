@@ -33,7 +33,7 @@ const foldCounters: RemoveSlice = (limit) => sql`
   on conflict on constraint kept_bytes_pkey do update set bytes = b.bytes + excluded.bytes`
 
 /** What is no longer kept, by indexed conditions. */
-export const expired = (retention: number): readonly RemoveSlice[] => [
+export const expiredAnswers = (retention: number): readonly RemoveSlice[] => [
   removing(sql`created_at < now() - make_interval(secs => ${retention}::float8)`),
   removing(sql`session_id is not null and expires_at < now()`),
   foldCounters,

@@ -1,10 +1,11 @@
+import type { Clock } from '../../core/clock.ts'
 import { AppError, badRequest, unauthorized } from '../../core/errors.ts'
-import type { Identity } from '../../core/identity.ts'
+import { type Identity, ownerOf } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import { readBody } from '../../http/contract.ts'
 import { causesOf, stackOf, toAppError } from '../../http/wire/error-response.ts'
 import type { RealtimeContext } from './context.ts'
-import { ownerOf } from './deliver/connections.ts'
+import { COST, MessageBudget } from './deliver/message-budget.ts'
 import {
   authFields,
   CLOSE,
@@ -17,12 +18,15 @@ import type { Subscription } from './deliver/subscription.ts'
 import type { SocketClient } from './deliver/web-socket.ts'
 import { interestOf } from './subscribe/interest.ts'
 import { namesIn, type Selection } from './subscribe/tables.ts'
-import { minus, NOTHING, plus, requireFew, type Wanted } from './subscribe/wanted.ts'
+import { isNothing, minus, NOTHING, newTo, plus, requireFew, type Wanted } from './subscribe/wanted.ts'
 
 export type ConversationDeps = Omit<RealtimeContext, 'client' | 'requires'> & {
   identify: (bearer: string) => Identity | Promise<Identity>
   /** Throws unless such a caller may listen at all. */
   admit: (who: Identity) => void
+  /** Throws when the caller has used up its rate limit. */
+  countRequest: (who: Identity) => Promise<void>
+  clock: Clock
   observe: Observe
 }
 
@@ -37,6 +41,7 @@ const MAX_WAITING = 16
 export class Conversation {
   readonly #deps: ConversationDeps
   readonly #client: SocketClient
+  readonly #budget: MessageBudget
   #waiting = 0
   #answered: Promise<void> = Promise.resolve()
   /** By the name that the client gave, or none. */
@@ -50,6 +55,7 @@ export class Conversation {
   constructor(client: SocketClient, deps: ConversationDeps, release: (() => void) | undefined) {
     this.#client = client
     this.#deps = deps
+    this.#budget = new MessageBudget(deps.clock)
     this.#release = release
     if (release) return
     this.#authTimer = setTimeout(() => client.fail(unauthorized('authentication required')), AUTH_TIMEOUT_MS).unref()
@@ -73,6 +79,8 @@ export class Conversation {
   async #answer(text: string): Promise<void> {
     if (--this.#waiting === 0) this.#client.setPaused(false)
     if (this.#client.closed) return
+    // While messages wait here nothing is read, its pongs neither.
+    this.#client.markAlive()
     const message = parseMessage(text)
     if (!message) return this.#onMistake()
     const { ref } = message
@@ -100,11 +108,13 @@ export class Conversation {
       case 'ping':
         return reply()
       case 'auth':
+        await this.#count(COST.dear)
         await this.#authenticate(readBody(authFields, fields).token)
         reply()
         return this.#client.warnOfExpiry()
       case 'subscribe': {
         const { sub, tables, filter, last_id: lastId } = readBody(subscribeFields, fields)
+        await this.#count(filter || lastId ? COST.dear : COST.cheap)
         return this.#subscribe(
           sub,
           { tables: tables === undefined ? undefined : namesIn(tables), filter },
@@ -113,6 +123,7 @@ export class Conversation {
         )
       }
       case 'unsubscribe': {
+        this.#budget.spend(COST.cheap)
         const { sub, tables } = readBody(unsubscribeFields, fields)
         if (tables === undefined && sub === undefined) throw badRequest('tables is required', 'validation_failed')
         if (tables === undefined) this.#end(sub)
@@ -120,6 +131,12 @@ export class Conversation {
         return reply()
       }
     }
+  }
+
+  /** A message that could be a request of its own counts as one. */
+  async #count(cost: number): Promise<void> {
+    this.#budget.spend(cost)
+    await this.#deps.countRequest(this.#client.who)
   }
 
   async #authenticate(token: string): Promise<void> {
@@ -155,21 +172,23 @@ export class Conversation {
     const others = [...this.#subscriptions].flatMap(([other, { wanted }]) => (other === name ? [] : [wanted]))
     requireFew([...others, wanted])
     const interest = interestOf(who, wanted)
-    if (interest.isFiltered) filters.requireBudget(interest.sessionKey)
-    const { from, isReset } = await hub.startAt(lastId)
+    if (interest.isFiltered) filters.requireBudget(interest.payer)
+    const added = newTo(more, before)
+    const { from, isReset, moment } = await hub.startAt(lastId, !isNothing(added))
     if (client.closed) return
+    const known = moment && { moment, wanted: added }
     const listener = name === undefined ? client : client.named(name)
     const isPast = lastId !== undefined && !isReset
     if (subscription) {
       this.#subscriptions.set(name, { wanted, subscription })
       const missed = isPast ? { wanted: more, position: from } : undefined
-      const position = hub.change(subscription, interest, missed)
+      const position = hub.change(subscription, interest, { missed, known })
       reply({ position: isPast ? from : position })
       if (isReset) listener.reset(position)
     } else {
       reply({ position: from })
       if (isReset) listener.reset(from)
-      this.#subscriptions.set(name, { wanted, subscription: hub.subscribe(listener, interest, from) })
+      this.#subscriptions.set(name, { wanted, subscription: hub.subscribe(listener, interest, { from, moment }) })
     }
   }
 

@@ -25,6 +25,8 @@ type StorageConfig = {
   backend: 'local' | 's3'
   local_path: string
   max_file_size: number
+  disk_reserve: number
+  ownerless_quota: number
   upload_timeout: number
   s3_endpoint: string
   s3_bucket: string
@@ -60,7 +62,13 @@ export function createStorage(deps: Deps): Storage {
   const provider = createCdnProvider(config.cdn, deps.outgoing)
   const purges = new Purges(provider, queue)
   const baseUrl = (): string => config.cdn_url || `${deps.publicBaseUrl()}/api/storage`
-  const objects = new Objects({ db, baseUrl, purge: purges.one, wakePurge: purges.wake })
+  const objects = new Objects({
+    db,
+    baseUrl,
+    ownerlessQuota: config.ownerless_quota,
+    purge: purges.one,
+    wakePurge: purges.wake,
+  })
   const requires = requireEnabled(config.enabled, () => notFound('storage is not enabled', 'feature_disabled'))
   const purgeBucket = (bucket: string) => purges.each(urlsOfBucket(bucket, baseUrl()))
   return {
@@ -84,7 +92,7 @@ export function createStorage(deps: Deps): Storage {
 }
 
 export function createStore(config: StorageConfig): Store {
-  if (config.backend === 'local') return new LocalStore(config.local_path)
+  if (config.backend === 'local') return new LocalStore(config.local_path, config.disk_reserve)
   return new S3Store({
     endpoint: config.s3_endpoint,
     bucket: config.s3_bucket,

@@ -2,9 +2,10 @@ import { AppError, notFound } from '../../../core/errors.ts'
 import type { Relayed } from '../../../db/db.ts'
 import { failedStatement, isRowMissing } from '../../../db/pg-errors.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
+import { TimeBudget } from '../../../db/rows/time-budget.ts'
 import { isHiddenConflict } from '../../../db/rows/upsert.ts'
 import type { Privilege } from '../../../db/schema/snapshot.ts'
-import type { Sql } from '../../../db/sql.ts'
+import { type Sql, sql } from '../../../db/sql.ts'
 import { keepReply } from '../../../http/once.ts'
 import { type Call, type JsonText, jsonText, type Reply } from '../../../http/route.ts'
 import { requireWritable } from '../target/find-table.ts'
@@ -29,19 +30,19 @@ export async function writeBatch(deps: WriteDeps, call: Call, target: TableView)
 }
 
 async function runBatch(
-  { db, sqlCache, log: logs }: WriteDeps,
+  { db, sqlCache, log: logs, timeoutMs }: WriteDeps,
   { who, requestId, cancelSignal: signal, once: key }: Call,
   target: TableView,
   operations: readonly BatchOperation[],
 ): Promise<Reply> {
   const log = logs.appender(who, requestId)
   const kind = operations.length > MANY ? 'slow' : 'write'
+  const time = new TimeBudget(timeoutMs)
   const runWith = (preface: readonly Sql[]) => {
     const attempt = async (groups: readonly OperationGroup[]): Promise<Reply> => {
-      const statements = [...preface, ...groups.flatMap((group) => groupStatements(sqlCache, target, group, log))] as [
-        Sql,
-        ...Sql[],
-      ]
+      const ofEach = groups.map((group) => groupStatements(sqlCache, target, group, log))
+      const last = groups.length > 1 ? [sql`select ${time.remainder}`] : []
+      const statements = [...preface, ...ofEach.flatMap((some) => [...some, ...last])] as [Sql, ...Sql[]]
       const reply = (values: readonly (Relayed | null)[]): Reply => {
         const answers = values.slice(preface.length)
         const statementGroups = groupOfEachStatement(groups)
@@ -49,14 +50,15 @@ async function runBatch(
         return jsonText(200, listOf(results))
       }
       const once = key && keepReply(key, rightsOf(target, operations), reply)
-      const options = { kind, signal, plain: !target.table.runsUserCode, as: 'bytes', once } as const
+      const plain = !target.table.runsUserCode
+      const options = { kind, signal, plain, as: 'bytes', timeoutMs: time.left, once } as const
       return reply(await db.fly(who, statements, options))
     }
     return isolateFailure(groupOperations(operations), attempt, preface.length)
   }
   const locks = lockStatement(sqlCache, target, operations)
   if (!locks) return runWith([])
-  return runWith([locks]).catch((error: unknown) => {
+  return runWith([locks, sql`select ${time.remainder}`]).catch((error: unknown) => {
     // A malformed key fails the lock statement. Without locks the operation that has it fails and is named.
     if (failedStatement(error) === 0 && !isServerFailure(error)) return runWith([])
     throw error
@@ -104,7 +106,8 @@ async function isolateFailure(
   }
 }
 
-const SERVER_FAILURES: readonly number[] = [408, 503, 504]
+const SERVER_FAILURES: readonly number[] = [408, 413, 503, 504]
+/** Failures of the whole batch, not of one operation. */
 const isServerFailure = (error: unknown): boolean =>
   error instanceof AppError && SERVER_FAILURES.includes(error.status) && !isHiddenConflict(error)
 

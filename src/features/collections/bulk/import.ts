@@ -1,21 +1,20 @@
-import { createHash } from 'node:crypto'
 import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Appender } from '../../../db/changes/append.ts'
 import type { Db, Tx } from '../../../db/db.ts'
 import { isAborted, isBadRow } from '../../../db/pg-errors.ts'
 import { IS_NEW, logUpserts, MADE } from '../../../db/rows/change-logging.ts'
 import { canPack, insertPacked } from '../../../db/rows/pack.ts'
+import { SqlCache } from '../../../db/rows/sql-cache.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import type { Conflict } from '../../../db/rows/upsert.ts'
 import { insertRows } from '../../../db/rows/write.ts'
-import type { Column } from '../../../db/schema/snapshot.ts'
+import type { Column, Table } from '../../../db/schema/snapshot.ts'
 import { type Sql, sql } from '../../../db/sql.ts'
 import { keepReply } from '../../../http/once.ts'
 import { type Call, json, type Reply } from '../../../http/route.ts'
 import { rightsOn } from '../target/rights.ts'
 import { conflictOf } from '../write/conflict.ts'
 import { explainWrite } from '../write/errors.ts'
-import { bodyText } from './body-text.ts'
 import { bodiesInput, cellsInput, inputOf } from './input.ts'
 import {
   type BodyRow,
@@ -27,7 +26,7 @@ import {
   UnreadableError,
 } from './records.ts'
 
-export type ImportDeps = { readonly db: Db; readonly maxBytes: number }
+export type ImportDeps = { readonly db: Db; readonly text: AsyncIterable<string>; readonly signal: AbortSignal }
 
 type ValidRow = CellsRow | BodyRow
 type Counts = { created: number; updated: number; skipped: number }
@@ -36,25 +35,24 @@ type RowFault = { line: number; message: string }
 const CHUNK_ROWS = 500
 const CHUNK_CHARACTERS = 256 * 1024
 const MAX_FAULTS = 20
+/** Characters of the statements an import keeps: rows with other columns need another statement. */
+const KEPT_STATEMENTS = 512 * 1024
 /** Up to this many rows an import logs one entry per row; after that, one entry per chunk. */
 const LOGGED_SINGLY = 2000
 
-/** Imports all rows of the body or none, in one transaction that is open while they arrive. */
+/** Imports all rows of a body that has arrived, or none, in one transaction. */
 export async function importRows(
-  { db, maxBytes }: ImportDeps,
+  { db, text, signal }: ImportDeps,
   call: Call,
   target: TableView,
   log: Appender,
 ): Promise<Reply> {
-  const { who, query, once, cancelSignal: signal } = call
+  const { who, query, once } = call
   const isDry = query['dry_run'] === 'true'
   const reader = readerOf(call.headers['content-type'] ?? '', target.table)
-  const digest = once && createHash('sha256')
-  const text = bodyText(call.raw.request, maxBytes, undefined, (chunk) => digest?.update(chunk))
   const work = async (tx: Tx): Promise<Counts> => {
     const run = new ImportRun({ tx, target, query, log, reader })
     await run.read(text)
-    if (once && digest) once.body = digest.digest()
     const counts = await run.finish()
     if (isDry) throw new DryRun(counts)
     return counts
@@ -65,6 +63,13 @@ export async function importRows(
     return json(200, { ...error.counts, dry_run: true })
   })
 }
+
+/** Throws where the parameters do not fit the table, as if every row had all columns. */
+export const requireImportable = (query: Call['query'], { table }: TableView): void =>
+  void conflictIn(query, table, [...table.columns.values()])
+
+const conflictIn = ({ onConflict, merge }: Call['query'], table: Table, columns: readonly Column[]) =>
+  onConflict === undefined ? undefined : conflictOf(table, onConflict, merge, columns)
 
 const imported = (counts: Counts): Reply => json(200, { ...counts, dry_run: false })
 
@@ -89,7 +94,7 @@ class ImportRun {
   readonly #reader: RowReader
   readonly #counts: Counts = { created: 0, updated: 0, skipped: 0 }
   readonly #faults: RowFault[] = []
-  readonly #statements = new Map<string, Sql>()
+  readonly #statements = new SqlCache(KEPT_STATEMENTS)
   readonly #canPack: boolean
   #chunk: ValidRow[] = []
   /** The last chunk that was sent, and the one before it. */
@@ -108,8 +113,6 @@ class ImportRun {
     this.#log = log
     this.#reader = reader
     this.#canPack = canPack(target)
-    // Checked before the first row, as if every row had all columns.
-    this.#conflict([...target.table.columns.values()])
   }
 
   async read(pieces: AsyncIterable<string>): Promise<void> {
@@ -210,18 +213,15 @@ class ImportRun {
     const isPacked = this.#canPack && !conflict && rows.length > 1 && this.#rows > LOGGED_SINGLY
     const { form, values } = inputOf(rows)
     const key = `${form} ${isPacked} ${columns.map(({ position }) => position).join()}`
-    let statement = this.#statements.get(key)
-    if (!statement) {
+    const statement = this.#statements.get(target, key, () => {
       const input = form === 'cells' ? cellsInput(columns) : bodiesInput(columns, this.#reader.hasJsonAsText)
-      statement = buildImport({ target, columns, input, conflict, log: this.#log, isPacked })
-      this.#statements.set(key, statement)
-    }
+      return buildImport({ target, columns, input, conflict, log: this.#log, isPacked })
+    })
     return { statement, values }
   }
 
   #conflict(columns: readonly Column[]): Conflict | undefined {
-    const { onConflict, merge } = this.#query
-    return onConflict === undefined ? undefined : conflictOf(this.#target.table, onConflict, merge, columns)
+    return conflictIn(this.#query, this.#target.table, columns)
   }
 
   #blame(line: number, message: string): void {

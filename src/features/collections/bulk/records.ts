@@ -9,6 +9,8 @@ import { ElementReader } from './json-elements.ts'
 
 /** Characters of one row, which the server buffers before it can check the row. */
 const MAX_ROW = 8 * 2 ** 20
+/** A character of UTF-16 takes at most three bytes of UTF-8. */
+const MAX_LINE_BYTES = 3 * MAX_ROW + 2
 
 /** A row of an import: its columns with a text for each, or a JSON object. */
 export type CellsRow = RowHead & { readonly cells: readonly (string | null)[]; readonly length: number }
@@ -28,6 +30,8 @@ export const bodyOf = (row: CellsRow | BodyRow): string =>
 export interface RowReader {
   /** Values of json columns are texts that hold JSON. */
   readonly hasJsonAsText: boolean
+  /** A longer line is in no readable body. */
+  readonly maxLineBytes: number
   read(piece: string): ParsedRow[]
   end(): ParsedRow[]
 }
@@ -68,6 +72,7 @@ const headerCell = (column: Column, isFirst: boolean): HeaderCell => ({
 })
 
 class CsvRows implements RowReader {
+  readonly maxLineBytes = MAX_LINE_BYTES
   readonly hasJsonAsText = true
   readonly #table: Table
   readonly #csv = new CsvReader(MAX_ROW)
@@ -163,6 +168,7 @@ function jsonCell(column: Column, cell: string): string | undefined {
 
 /** Both forms of JSON have one text per row. */
 abstract class JsonReader implements RowReader {
+  abstract readonly maxLineBytes: number
   readonly hasJsonAsText = false
   readonly #columnsOf: ReturnType<typeof columnFinder>
 
@@ -186,6 +192,7 @@ abstract class JsonReader implements RowReader {
 }
 
 class JsonRows extends JsonReader {
+  readonly maxLineBytes = Number.POSITIVE_INFINITY
   readonly #elements = new ElementReader(MAX_ROW)
 
   read(piece: string): ParsedRow[] {
@@ -202,6 +209,7 @@ class JsonRows extends JsonReader {
 }
 
 class JsonLines extends JsonReader {
+  readonly maxLineBytes = MAX_LINE_BYTES
   #rest = ''
   #line = 0
 

@@ -21,6 +21,8 @@ export type WriteDeps = {
   readonly sqlCache: SqlCache
   /** Writes are appended to it; its reader is woken after the commit. */
   readonly log: Pick<ChangeLog, 'appender' | 'wake'>
+  /** Milliseconds that a request may take in the database. */
+  readonly timeoutMs: number
 }
 
 export async function createRow(deps: WriteDeps, call: Call, target: TableView): Promise<Reply> {

@@ -2,7 +2,7 @@ import type { Writable } from 'node:stream'
 import type { Clock } from '../../../core/clock.ts'
 import type { AppError } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
-import type { Position } from '../../../db/changes/log.ts'
+import type { Position } from '../../../db/changes/position.ts'
 import type { Encode, EncodedChanges } from '../visibility/encoded-change.ts'
 
 /** How messages become bytes. */

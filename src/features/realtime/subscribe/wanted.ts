@@ -21,6 +21,7 @@ export function boundedNames(names: readonly string[]): ReadonlySet<string> {
 }
 
 export const NOTHING: Wanted = { tables: new Map(), others: false }
+export const isNothing = ({ tables, others }: Wanted): boolean => !others && tables.size === 0
 export const EVERYTHING: Wanted = { tables: new Map(), others: true }
 
 export function wantedTables(keys: Iterable<string>, filter: string | undefined): Wanted {
@@ -40,6 +41,14 @@ export function minus({ tables, others }: Wanted, keys: readonly string[]): Want
     else left.delete(key)
   }
   return bounded({ tables: left, others })
+}
+
+/** Of the first, what the second does not have. */
+export function newTo(more: Wanted, known: Wanted): Wanted {
+  if (known.others) return NOTHING
+  const isNew = ([key]: [string, Choice]): boolean => !wants(known, key)
+  const excluded = more.others ? [...known.tables.keys()].map((key): [string, Choice] => [key, false]) : []
+  return { tables: new Map([...[...more.tables].filter(isNew), ...excluded]), others: more.others }
 }
 
 /** Of the first, what the second names. */

@@ -49,18 +49,21 @@ export class Blobs {
     const id = randomUUID()
     const hash = createHash('sha256')
     let size = 0
+    const { store } = this.#deps
     const meter = new Transform({
       transform(chunk: Buffer, _encoding, done) {
         hash.update(chunk)
         size += chunk.length
-        done(null, chunk)
+        const room = store.takeRoom?.(chunk.length)
+        if (room) room.then(() => done(null, chunk), done)
+        else done(null, chunk)
       },
     })
     // The source may fail before the store listens; the store then finds the stream destroyed.
     meter.on('error', () => {})
     source.once('error', (error) => meter.destroy(error))
     try {
-      await this.#deps.store.write(id, source.pipe(meter))
+      await store.write(id, source.pipe(meter))
     } catch (error) {
       throw storeFailure(source.errored ?? error)
     }
