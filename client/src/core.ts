@@ -220,7 +220,8 @@ export function createCore(url: string, options: Options = {}): Core {
       throw error
     } finally {
       clearTimeout(timer)
-      call.signal?.removeEventListener('abort', onAbort)
+      // What is still being read ends by its signal too.
+      if (!request.as) call.signal?.removeEventListener('abort', onAbort)
     }
   }
 

@@ -63,10 +63,10 @@ export async function importTable(context: Context): Promise<number> {
     }
   }
   const path = `/api/collections/${encodeURIComponent(table)}/import?${query}`
-  const headers = { 'content-type': TYPES.get(formatOf(context, file)) ?? '' }
-  const init = { method: 'POST', headers, body: Readable.from(sent()), duplex: 'half' } as unknown as RequestInit
+  const type = TYPES.get(formatOf(context, file)) ?? ''
   try {
-    const text = await (await fetchAdmin(context, path, init)).text()
+    const request = { method: 'POST', type, body: Readable.toWeb(Readable.from(sent())) } as const
+    const text = await (await fetchAdmin(context, path, request)).text()
     progress.fileDone()
     const { created, updated, skipped } = JSON.parse(text) as Record<string, number>
     context.print(context.json ? text : `${created} created, ${updated} updated, ${skipped} skipped`)
