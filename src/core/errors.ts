@@ -136,6 +136,7 @@ const specific = {
 
 /** Errors of PostgreSQL about the request's data keep their PostgreSQL condition name (appendix A of its manual). */
 const conditions = {
+  cardinality_violation: 400,
   data_exception: 400,
   string_data_right_truncation: 400,
   numeric_value_out_of_range: 400,

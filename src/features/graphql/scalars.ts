@@ -9,6 +9,7 @@ import {
   type ValueNode,
 } from 'graphql'
 import type { Column } from '../../db/schema/snapshot.ts'
+import { exactText } from './document/exact-numbers.ts'
 
 /**
  * Values of these types stay text for PostgreSQL, so that no digit is lost. Only input is coerced; output is JSON made by
@@ -65,13 +66,15 @@ const json = (name: string, description: string): GraphQLScalarType<Json> =>
   new GraphQLScalarType({
     name,
     description,
-    parseValue: (value) => new Json(JSON.stringify(value)),
+    parseValue: (value) => new Json(exactText(value)),
     parseLiteral: (node, variables) => new Json(literalText(node, variables ?? {})),
   })
 
 export const JsonScalar = json('JSON', 'Any JSON value.')
 const Geometry = json('Geometry', 'A GeoJSON geometry.')
 const Vector = json('Vector', 'An array of numbers.')
+
+export const isJsonScalar = (type: unknown): boolean => type === JsonScalar || type === Geometry || type === Vector
 
 /** A literal as JSON, with its numbers as written. */
 function literalText(node: ValueNode, variables: Readonly<Record<string, unknown>>): string {
