@@ -6,6 +6,7 @@ import { Trigrams } from '../db/search/trigrams.ts'
 import { createBulk } from '../features/collections/bulk/routes.ts'
 import { createCollections } from '../features/collections/routes.ts'
 import { createGraphql } from '../features/graphql/routes.ts'
+import { createIdempotency } from '../features/idempotency/run-once.ts'
 import { createMatviews } from '../features/matviews/routes.ts'
 import { createRls } from '../features/rls/routes.ts'
 import { createRpc } from '../features/rpc/routes.ts'
@@ -17,13 +18,19 @@ import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
 
 /** Features for the user's tables and functions. */
-export async function createData(config: Config, platform: Platform, { keyFor }: IdentityGroup) {
+export async function createData(config: Config, platform: Platform, { keyFor, identify }: IdentityGroup) {
   const { db, schema, changeLog, queue, candidates, gateways, observe } = platform
   const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)
   const trigrams = new Trigrams({ db, schema })
   const cursors = new Cursors(keyFor('cursors'))
   await watchTables({ db, schema, observe }, config.realtime.watch)
   const vector = createVector({ db, schema, log: changeLog, queue, outgoing: gateways, config: config.ai, observe })
+  const idempotency = createIdempotency({
+    db,
+    observe,
+    limits: { retention: config.api.idempotency_retention, size: config.api.idempotency_size },
+    waitMs: config.api.statement_timeout * 1000,
+  })
   const listDeps = { candidates, textSearchConfig }
   const timeoutMs = config.api.statement_timeout * 1000
   return {
@@ -45,6 +52,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         log: changeLog,
         listDeps,
         trigrams,
+        identify,
         maxRows: config.api.export_max_rows,
         maxBytes: config.api.import_max_size,
       }),
@@ -65,6 +73,8 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
       createMatviews({ db, observe }),
       vector,
       createRls({ db, schema, schemas: config.api.schemas }),
+      idempotency,
     ],
+    runOnce: idempotency.runOnce,
   }
 }

@@ -98,6 +98,13 @@ export async function openPlatform(
   }
   const counters = lifecycle.own(createCounters({ db }))
   metrics.gauge('svc_change_log_lag_seconds', 'Age of the oldest unread change.', [], () => changeLog.lastLag(), 'max')
+  metrics.gauge(
+    'svc_change_log_unsettled_seconds',
+    'How long the end of the change log has been waiting for an open transaction.',
+    [],
+    () => changeLog.unsettledSeconds(),
+    'max',
+  )
   return {
     observe,
     db,
@@ -115,7 +122,7 @@ export async function openPlatform(
     usage: new UsageMeter(),
     gateways,
     publicUrl: new PublicUrl(config),
-    warnings: () => [...warnings, ...schema.read().warnings, ...openness()],
+    warnings: () => [...warnings, ...schema.read().warnings, ...openness(), ...changeLog.warnings()],
     secretFile,
     announce,
   }

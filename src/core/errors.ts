@@ -39,6 +39,7 @@ const specific = {
   invalid_search: 400,
   invalid_cursor: 400,
   invalid_key: 400,
+  invalid_idempotency_key: 400,
   invalid_geometry: 400,
   invalid_vector: 400,
   invalid_arguments: 400,
@@ -79,6 +80,7 @@ const specific = {
   file_not_found: 404,
   user_not_found: 404,
   session_not_found: 404,
+  grant_not_found: 404,
   challenge_not_found: 404,
   factor_not_found: 404,
   enrolment_not_found: 404,
@@ -94,6 +96,9 @@ const specific = {
   template_not_found: 404,
   embedding_not_found: 404,
   tenant_not_found: 404,
+  organization_not_found: 404,
+  member_not_found: 404,
+  invitation_not_found: 404,
   site_not_found: 404,
   deploy_not_found: 404,
   view_not_writable: 405,
@@ -105,9 +110,11 @@ const specific = {
   limit_reached: 409,
   bucket_not_empty: 409,
   in_progress: 409,
+  already_done: 409,
   wrong_state: 409,
   code_expired: 410,
   import_failed: 422,
+  idempotency_key_reused: 422,
   payload_too_large: 413,
   response_too_large: 413,
   too_many_attempts: 429,
@@ -188,6 +195,10 @@ export class AppError extends Error {
     return data ? { code, error, message, data } : { code, error, message }
   }
 }
+
+/** A mistake of ours, to be passed on as it is: 500, its stack in the log. Libraries and the system give errors a code. */
+export const isMistake = (error: unknown): boolean =>
+  (error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError) && !('code' in error)
 
 /** By default: a field or parameter that is missing or has an invalid value. */
 export const badRequest = (message: string, code: CodeOf<400> = 'validation_failed'): AppError =>

@@ -31,7 +31,7 @@ const causeOf = (error: unknown): PgError | undefined =>
   (error instanceof AppError ? error.cause : error) as PgError | undefined
 
 /** Errors of the socket have codes too (EPIPE looks like a SQLSTATE); only PostgreSQL's have a severity. */
-const raisedBy = (error: unknown): PgError | undefined => {
+export const raisedBy = (error: unknown): PgError | undefined => {
   const cause = causeOf(error)
   return cause?.severity === undefined ? undefined : cause
 }
@@ -182,6 +182,11 @@ const refusals: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   '54011': TOO_COMPLEX,
   '54023': TOO_COMPLEX,
   '57014': ['statement_timeout', 'query timed out'],
+  // Of svc.claim_answer().
+  SVK01: ['in_progress', 'still in progress'],
+  SVK02: ['already_done', 'already done'],
+  SVK03: ['rate_limited', 'too many answers are kept'],
+  SVK04: ['rate_limited', 'too many answers are kept'],
   [TOO_LARGE]: ['response_too_large', 'response too large'],
 }
 
@@ -216,6 +221,8 @@ function fromState(error: PgError, state: string): AppError {
   const named = conditions[state]
   if (named) return refused(named, error.message)
   if (CONFLICTS.has(state)) return lockedOut(error)
+  // A standby, or a database that its operator closed for writes.
+  if (state === '25006') return unavailable('database takes no writes', 1, 'database_unavailable', error)
   // PostGIS has no SQLSTATE of its own for a geometry it cannot read, transform or compare.
   const isGeometry = state === 'XX000' && POSTGIS_SOURCE.test(error.file ?? '')
   if (isGeometry) return refused('invalid_geometry', 'geometry cannot be read, transformed or compared')
@@ -235,24 +242,27 @@ function constraintFailure(error: PgError, [code, message]: [ErrorCode, string])
 const safeDetail = ({ detail, message, where }: PgError): string =>
   detail && where === undefined && !detail.startsWith('Failing row') ? detail : message
 
-const expectations: Record<string, string> = {
-  uuid: 'expected xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx',
-  smallint: 'expected a whole number from -32768 to 32767',
-  integer: 'expected a whole number from -2147483648 to 2147483647',
-  bigint: 'expected a whole number of 64 bits',
-  numeric: 'expected a number',
-  real: 'expected a number',
-  'double precision': 'expected a number',
-  boolean: 'expected true or false',
-  date: 'expected YYYY-MM-DD',
-  'timestamp with time zone': 'expected an RFC 3339 date and time',
-  'timestamp without time zone': 'expected an RFC 3339 date and time',
-  timestamp: 'expected an RFC 3339 date and time',
-  'date/time': 'expected an RFC 3339 date and time',
-  json: 'expected JSON',
-  jsonb: 'expected JSON',
-  bytea: 'expected hexadecimal text starting with \\x',
-}
+/** A Map, because people choose the names of types. */
+const expectations: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    uuid: 'expected xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx',
+    smallint: 'expected a whole number from -32768 to 32767',
+    integer: 'expected a whole number from -2147483648 to 2147483647',
+    bigint: 'expected a whole number of 64 bits',
+    numeric: 'expected a number',
+    real: 'expected a number',
+    'double precision': 'expected a number',
+    boolean: 'expected true or false',
+    date: 'expected YYYY-MM-DD',
+    'timestamp with time zone': 'expected an RFC 3339 date and time',
+    'timestamp without time zone': 'expected an RFC 3339 date and time',
+    timestamp: 'expected an RFC 3339 date and time',
+    'date/time': 'expected an RFC 3339 date and time',
+    json: 'expected JSON',
+    jsonb: 'expected JSON',
+    bytea: 'expected hexadecimal text starting with \\x',
+  }),
+)
 
 /** `invalid <type> value` and what was expected; without the value itself. */
 function describeBadValue(error: PgError): string {
@@ -269,7 +279,7 @@ function describeBadValue(error: PgError): string {
     /^invalid (GeoJSON)/i.exec(message)?.[1] ??
     (message.includes('Unicode') || message.includes('byte sequence') ? 'text' : '')
   const outOfRange = error.code === '22003' || message.includes('out of range')
-  const expected = expectations[type.trim()]
+  const expected = expectations.get(type.trim())
   const hint = expected ?? (outOfRange ? 'out of range' : type === '' ? message : '')
   return `invalid${type ? ` ${type.trim()}` : ''} value${hint ? `: ${hint}` : ''}`
 }

@@ -5,6 +5,7 @@ import type { CancelSignal } from '../core/cancel-signal.ts'
 import type { AppError } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
 import type { Fields, JsonType } from '../core/json-type.ts'
+import type { Once } from '../core/once.ts'
 import { queryCheck, readBody, readParams } from './contract.ts'
 
 export type HttpMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
@@ -51,8 +52,12 @@ export type Call<Body = unknown, Params = Texts> = {
   audit(note?: AuditNote): AuditEntry
   /** Fires when the client disconnects, to cancel its statements. */
   readonly cancelSignal: CancelSignal
+  /** Of a request with an Idempotency-Key, on routes that take one; see http/once.ts. */
+  readonly once: Once | undefined
   /** As an AbortSignal; made on first use because creating one is slow. */
   readonly signal: AbortSignal
+  /** Path and query as they were sent. */
+  readonly target: string
   /** For streaming responses and uploads only; the common headers are already set on the response. */
   readonly raw: { readonly request: IncomingMessage; readonly response: ServerResponse }
   /** On routes with `upgrade`: hands the connection over to the handler. */
@@ -93,6 +98,8 @@ export type Route = {
   readonly path: string
   readonly auth: Auth
   readonly access: Access
+  /** Reads or writes files in buckets, which a key limited to tables reaches with a storage scope only. */
+  readonly files?: true
   /** Ignores `api.anonymous`: for public resources and for routes that check access themselves. */
   readonly openToVisitors?: true
   /** The bearer may be the query parameter `token`, because a browser's EventSource cannot send headers. */
@@ -106,6 +113,11 @@ export type Route = {
   readonly bodyKind: BodyKind
   /** Bytes; default server.body_limit. */
   readonly bodyLimit?: number
+  /**
+   * Takes an Idempotency-Key, which belongs to the caller or to the refresh token in the body. The handler passes
+   * `call.once` on to the transaction of its write.
+   */
+  readonly once?: 'caller' | 'refresh token'
   /** Ignores `server.cors_origins`: the protocol has its own credentials. */
   readonly anyOrigin?: true
   /** The error for a body of another type, where a protocol prescribes one. */

@@ -80,6 +80,7 @@ type Asked = { outcome: 'waits' | 'answered' | Error; limits: number[]; at: Fake
 function start({
   max = 25,
   crowd = 2,
+  writers = 25,
   isNearby = false,
   min = { own: 0, callers: 0 },
   isAway = (): boolean => false,
@@ -91,6 +92,7 @@ function start({
     max,
     min,
     crowd,
+    writers,
     isNearby,
     acquireTimeoutMs: 10_000,
     clock,
@@ -294,6 +296,18 @@ test('reads that wait while their text turns out slow are not sent to a shared c
     reads.slice(16).map(({ limits }) => limits),
     [[50], [TIMEOUT_MS], [TIMEOUT_MS], [TIMEOUT_MS]],
   )
+})
+
+test('no more writes are at work at once than the cores are good for; one that takes long does not count', async () => {
+  const { many, clock } = start({ writers: 2 })
+  const writes = many(5, 'write')
+  await turn()
+  assert.equal(started(writes), 2)
+  writes[0]?.at?.answer()
+  await turn()
+  assert.equal(started(writes), 3)
+  await clock.advance(100)
+  assert.equal(started(writes), 5)
 })
 
 test('a write has a connection to itself and its own timeout', async () => {

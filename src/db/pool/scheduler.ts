@@ -3,7 +3,7 @@ import { isCanceled, isCanceledByRequest, type PgError } from '../pg-errors.ts'
 import type { ConnectionEvents } from '../protocol/connection.ts'
 import type { Flight } from '../protocol/flight.ts'
 import type { PooledConnection, PoolRequest } from './request.ts'
-import { type Kind, Reserves, type Share, type Side } from './reserves.ts'
+import { type Kind, type LoginSide, loginOf, Reserves, type Share, type Side } from './reserves.ts'
 import { StatementTimings } from './statement-timings.ts'
 import {
   IDLE_CLOSE_MS,
@@ -16,21 +16,24 @@ import {
   SHORT_READ_MS,
   TICK_MS,
   TRIM_EVERY_MS,
+  USUAL_WRITE_MS,
 } from './tuning.ts'
 
 export type SchedulerClock = { now(): number; every(ms: number, run: () => void): () => void }
 
 export type SchedulerOptions = {
   max: number
-  min: Readonly<Record<Side, number>>
+  min: Readonly<Record<LoginSide, number>>
   /** Connections of one side that reads are put on before they wait. */
   crowd: number
+  /** Usual writes of callers at work at the same time, on each login. */
+  writers: number
   /** PostgreSQL is on the machine of this process. */
   isNearby: boolean
   acquireTimeoutMs: number
   clock: SchedulerClock
-  open(side: Side, events: ConnectionEvents): Promise<PooledConnection>
-  onOpenFailed(side: Side, error: Error): void
+  open(login: LoginSide, events: ConnectionEvents): Promise<PooledConnection>
+  onOpenFailed(login: LoginSide, error: Error): void
 }
 
 type Waiter = {
@@ -38,8 +41,9 @@ type Waiter = {
   kind: Kind
   /** When it is refused; 0 until it has to wait. */
   deadline: number
-  /** While it is at work. */
-  cancel: (() => void) | undefined
+  /** Where it is at work. Fields and no closure: a closure kept the requests that follow on the slot from being freed young. */
+  slot: Slot | undefined
+  flight: Flight | undefined
   wasCut: boolean
   isLeft: boolean
   isOver: boolean
@@ -47,18 +51,19 @@ type Waiter = {
 
 /** A connection as the scheduler sees it. */
 type Slot = {
-  readonly side: Side
+  readonly login: LoginSide
   readonly connection: PooledConnection
   /** What it is at work on, and what it counts as; undefined while it rests. */
   work: { readonly kind: Kind; readonly share: Share } | undefined
   /** Requests on it. */
   load: number
   restsSince: number
-  /** When it began with the read now at work. */
-  readSince: number
+  /** When it began with what is at work now. */
+  since: number
 }
 
-const SIDES: readonly Side[] = ['own', 'callers']
+const LOGINS: readonly LoginSide[] = ['own', 'callers']
+const SIDES: readonly Side[] = [...LOGINS, 'behalf']
 const queues = (): Record<Kind, Waiter[]> => ({ read: [], probe: [], write: [], slow: [] })
 const isWaiting = ({ isOver }: Waiter): boolean => !isOver
 const ALONE = (['write', 'probe', 'slow'] as const).flatMap((kind) => SIDES.map((side) => ({ side, kind })))
@@ -88,9 +93,13 @@ export class ConnectionScheduler {
   readonly #options: SchedulerOptions
   readonly #reserves: Reserves
   readonly #timings = new StatementTimings()
-  readonly #queues: Readonly<Record<Side, Record<Kind, Waiter[]>>> = { own: queues(), callers: queues() }
+  readonly #queues: Readonly<Record<Side, Record<Kind, Waiter[]>>> = {
+    own: queues(),
+    callers: queues(),
+    behalf: queues(),
+  }
   readonly #busy: Record<Share, number> = { own: 0, reads: 0, short: 0, long: 0 }
-  readonly #opening: Record<Side, number> = { own: 0, callers: 0 }
+  readonly #opening: Record<LoginSide, number> = { own: 0, callers: 0 }
   /** Texts of the probes at work. */
   readonly #probing = new Set<string>()
   #slots: Slot[] = []
@@ -115,8 +124,8 @@ export class ConnectionScheduler {
   get idle(): number {
     return this.#slots.filter(({ work }) => !work).length
   }
-  sizeOf(side: Side): number {
-    return this.#slots.filter((slot) => slot.side === side).length
+  sizeOf(login: LoginSide): number {
+    return this.#slots.filter((slot) => slot.login === login).length
   }
 
   /** Starts the request as soon as there is room for it. Answers what to call when its caller is gone. */
@@ -126,7 +135,8 @@ export class ConnectionScheduler {
       request,
       kind,
       deadline: 0,
-      cancel: undefined,
+      slot: undefined,
+      flight: undefined,
       wasCut: false,
       isLeft: false,
       isOver: false,
@@ -144,8 +154,10 @@ export class ConnectionScheduler {
 
   /** Opens the minimum. */
   async warm(): Promise<void> {
-    const missing = (side: Side): number => this.#options.min[side] - this.sizeOf(side) - this.#opening[side]
-    const opened = SIDES.flatMap((side) => Array.from({ length: Math.max(0, missing(side)) }, () => this.#open(side)))
+    const missing = (login: LoginSide): number => this.#options.min[login] - this.sizeOf(login) - this.#opening[login]
+    const opened = LOGINS.flatMap((login) =>
+      Array.from({ length: Math.max(0, missing(login)) }, () => this.#open(login)),
+    )
     await Promise.all(opened)
   }
 
@@ -187,6 +199,7 @@ export class ConnectionScheduler {
   #startNow(waiter: Waiter): boolean {
     const { kind, request } = waiter
     if (kind === 'probe' && this.#probing.has(request.text)) return false
+    if (kind === 'write' && this.#isCrowdedByWrites(request.side)) return false
     const slot = kind === 'read' ? this.#findShared(request.side) : this.#findResting(request.side)
     const share = slot?.work?.share ?? (slot && this.#reserves.admit(request.side, kind, this.#busy))
     if (slot && share) this.#start(waiter, slot, share)
@@ -194,7 +207,8 @@ export class ConnectionScheduler {
   }
 
   #findResting(side: Side): Slot | undefined {
-    return this.#slots.find((slot) => slot.side === side && !slot.work && slot.connection.isIdle)
+    const login = loginOf(side)
+    return this.#slots.find((slot) => slot.login === login && !slot.work && slot.connection.isIdle)
   }
 
   /** Short reads keep this process busy: on its own machine, PostgreSQL then has one core fewer. */
@@ -203,22 +217,36 @@ export class ConnectionScheduler {
     return isNearby && this.#readMs < SHORT_READ_MS ? Math.max(1, crowd - 1) : crowd
   }
 
+  /**
+   * Callers' writes wait for each other; the server's own for none of them. Writes that take longer than usual, such as those
+   * that wait for a lock, do not count.
+   */
+  #isCrowdedByWrites(side: Side): boolean {
+    if (side === 'own') return false
+    const [login, young] = [loginOf(side), this.#options.clock.now() - USUAL_WRITE_MS]
+    let count = 0
+    for (const { work, since, login: other } of this.#slots) {
+      if (other === login && work?.kind === 'write' && work.share !== 'own' && since > young) count++
+    }
+    return count >= this.#options.writers
+  }
+
   #countRead(slot: Slot): void {
     const now = this.#options.clock.now()
-    this.#readMs += (now - slot.readSince - this.#readMs) / READS_AVERAGED
-    slot.readSince = now
+    this.#readMs += (now - slot.since - this.#readMs) / READS_AVERAGED
+    slot.since = now
   }
 
   /** The least busy of as few connections as suffice. */
   #findShared(side: Side): Slot | undefined {
     let reads = 0
-    for (const slot of this.#slots) if (slot.side === side && slot.work?.kind === 'read') reads += slot.load
+    for (const slot of this.#slots) if (slot.login === side && slot.work?.kind === 'read') reads += slot.load
     const enough = Math.min(this.#crowd, Math.ceil((reads + 1) / PIPELINE_SPREAD))
     const mayTake = this.#reserves.admit(side, 'read', this.#busy) !== undefined
     let best: Slot | undefined
     let seen = 0
     for (const slot of this.#slots) {
-      if (slot.side !== side || (slot.work ? slot.work.kind !== 'read' : !mayTake || !slot.connection.isIdle)) continue
+      if (slot.login !== side || (slot.work ? slot.work.kind !== 'read' : !mayTake || !slot.connection.isIdle)) continue
       if (slot.load < (best?.load ?? PIPELINE_DEPTH)) best = slot
       if (++seen === enough) break
     }
@@ -232,7 +260,7 @@ export class ConnectionScheduler {
       slot.work = { kind, share }
       this.#busy[share]++
     }
-    if (kind === 'read' && slot.load === 0) slot.readSince = this.#options.clock.now()
+    if (slot.load === 0) slot.since = this.#options.clock.now()
     slot.load++
     if (kind === 'probe') this.#probing.add(request.text)
     const limitMs = limitOf(kind, share)
@@ -243,12 +271,14 @@ export class ConnectionScheduler {
       this.#onDone(waiter, isLimited && isCanceled(error) && !isCanceledByRequest(error), error, done)
       if (!done) this.#onRoom(slot) // for a flight the connection says so
     })
-    if (flight) waiter.cancel = () => void slot.connection.cancel(flight)
+    waiter.slot = slot
+    waiter.flight = flight
   }
 
   #onDone(waiter: Waiter, isCut: boolean, error: PgError | AppError | null, flight?: Flight): void {
     const { kind, request } = waiter
-    waiter.cancel = undefined
+    waiter.slot = undefined
+    waiter.flight = undefined
     if (kind === 'probe') {
       this.#probing.delete(request.text)
       if (!error) this.#timings.inTime(request.text)
@@ -266,7 +296,8 @@ export class ConnectionScheduler {
   #leave(waiter: Waiter): void {
     waiter.isLeft = true
     const isLimited = waiter.kind === 'read' || waiter.kind === 'probe'
-    if (waiter.cancel && !isLimited) waiter.cancel()
+    const { slot, flight } = waiter
+    if (slot && flight && !isLimited) void slot.connection.cancel(flight)
     else this.#finish(waiter, new AppError('request_timeout', 'request was aborted'))
   }
 
@@ -324,43 +355,44 @@ export class ConnectionScheduler {
   /** Opens a connection for work that would be admitted, or makes room for one. */
   #grow(side: Side, kind: Kind): void {
     const { max, clock } = this.#options
-    const forReads = (slot: Slot): boolean => slot.side === side && (slot.work?.kind ?? 'read') === 'read'
+    const login = loginOf(side)
+    const forReads = (slot: Slot): boolean => slot.login === login && (slot.work?.kind ?? 'read') === 'read'
     const isEnough =
       kind === 'read'
-        ? this.#slots.filter(forReads).length + this.#opening[side] >= this.#crowd
-        : this.#opening[side] >= this.#queues[side][kind].length || this.#findResting(side)
+        ? this.#slots.filter(forReads).length + this.#opening[login] >= this.#crowd
+        : this.#opening[login] >= this.#queues[side][kind].length || this.#findResting(side)
     if (isEnough || this.#isClosed) return
     // What is on its way counts as taken.
     const opening = this.#opening.own + this.#opening.callers
     if (!this.#reserves.admit(side, kind, { ...this.#busy, long: this.#busy.long + opening })) return
     if (this.#slots.length + opening < max) {
-      this.#open(side).catch(() => {}) // reported through onOpenFailed
+      this.#open(login).catch(() => {}) // reported through onOpenFailed
       return
     }
-    const others = this.#slots.filter((slot) => slot.side !== side)
+    const others = this.#slots.filter((slot) => slot.login !== login)
     const resting = others.filter(({ work }) => !work)
     const isClosing = resting.some(({ connection }) => !connection.isIdle)
     const rested = resting.find(({ restsSince }) => restsSince <= clock.now() - REBALANCE_IDLE_MS)
     if (rested && others.length > 1 && !isClosing) void rested.connection.close()
   }
 
-  async #open(side: Side): Promise<void> {
+  async #open(login: LoginSide): Promise<void> {
     const { open, onOpenFailed, clock } = this.#options
-    this.#opening[side]++
+    this.#opening[login]++
     let slot: Slot | undefined
     try {
-      const connection = await open(side, {
+      const connection = await open(login, {
         onRoom: () => slot && this.#onRoom(slot),
         onClosed: () => slot && this.#onClosed(slot),
       })
       if (this.#isClosed) return void connection.close()
-      slot = { side, connection, work: undefined, load: 0, restsSince: clock.now(), readSince: 0 }
+      slot = { login, connection, work: undefined, load: 0, restsSince: clock.now(), since: 0 }
       this.#slots.push(slot)
     } catch (error) {
-      onOpenFailed(side, error as Error)
+      onOpenFailed(login, error as Error)
       throw error
     } finally {
-      this.#opening[side]--
+      this.#opening[login]--
     }
     this.#serve()
   }
@@ -384,9 +416,9 @@ export class ConnectionScheduler {
 
   #trim(): void {
     const before = this.#options.clock.now() - IDLE_CLOSE_MS
-    for (const side of SIDES) {
-      const rested = this.#slots.filter((slot) => slot.side === side && !slot.work && slot.restsSince <= before)
-      const spare = Math.max(0, this.sizeOf(side) - this.#options.min[side])
+    for (const login of LOGINS) {
+      const rested = this.#slots.filter((slot) => slot.login === login && !slot.work && slot.restsSince <= before)
+      const spare = Math.max(0, this.sizeOf(login) - this.#options.min[login])
       for (const { connection } of rested.slice(0, spare)) void connection.close()
     }
   }

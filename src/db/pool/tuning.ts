@@ -31,8 +31,16 @@ export const MAX_KNOWN_SLOW = 1_000
 /** How long a flight waits for a lock, and for its turn to write to a row. */
 export const LOCK_TIMEOUT_MS = 8_000
 
-/** How often waiting flights are looked at while there are any. */
-export const TICK_MS = 100
+/**
+ * Writes at work at the same time for each core, where PostgreSQL is on the machine of this process. More backends than
+ * that only take turns: with 8 instead of 19 on two cores a create takes PostgreSQL 150 µs instead of 220.
+ */
+export const WRITERS_PER_CORE = 4
+/** A write that is at work for longer no longer counts as one of these: it may wait for a lock, and then needs no core. */
+export const USUAL_WRITE_MS = 20
+
+/** How often waiting flights are checked while there are any. */
+export const TICK_MS = 20
 /** A connection that rested for so long is closed when the other login needs room: to open one takes 5 to 20 ms. */
 export const REBALANCE_IDLE_MS = 100
 /** A connection that rested for so long is closed, down to `min_conns`. */

@@ -68,7 +68,7 @@ function table(schema: string, name: string, more: Partial<Table> = {}): Table {
     updatable: true,
     watched: false,
     hasRules: false,
-  runsUserCode: false,
+    runsUserCode: false,
     ...more,
   }
 }

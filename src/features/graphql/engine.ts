@@ -62,7 +62,8 @@ export type EngineDeps = {
 }
 
 const MAX_ROOT_FIELDS = 200
-const KEPT_SYSTEMS = 200
+/** Columns and relations of the kept type systems: callers choose which tables a document names, and each takes about 2 kB. */
+const KEPT_FIELDS = 10_000
 const MAX_ERRORS = 10
 
 /** Executes documents. Each root field is compiled to one statement, and all of them are one flight. */
@@ -70,7 +71,7 @@ export class GraphEngine {
   readonly #deps: EngineDeps
   readonly #documents = new Documents()
   readonly #names = new WeakMap<Schema, Map<string, Names>>()
-  readonly #systems = new LRUCache<string, TypeSystem>({ max: KEPT_SYSTEMS })
+  readonly #systems = new LRUCache<string, TypeSystem>({ maxSize: KEPT_FIELDS })
   readonly #numbers = new WeakMap<Names, number>()
   readonly #introspection = new Introspection()
   #lastNumber = 0
@@ -167,9 +168,13 @@ export class GraphEngine {
       .map(({ field }) => field)
       .sort()
       .join(' ')}`
-    const known = this.#systems.get(key) ?? new TypeSystem(names, tables)
-    this.#systems.set(key, known)
-    return known
+    const known = this.#systems.get(key)
+    if (known) return known
+    const made = new TypeSystem(names, tables)
+    this.#systems.set(key, made, {
+      size: [...tables].reduce((sum, { columns, relations }) => sum + columns.size + relations.size, 1),
+    })
+    return made
   }
 
   async #run(

@@ -104,21 +104,24 @@ function literalText(node: ValueNode, variables: Readonly<Record<string, unknown
   }
 }
 
-const BY_BASE_TYPE: Readonly<Record<string, GraphQLScalarType>> = {
-  bool: GraphQLBoolean,
-  int2: GraphQLInt,
-  int4: GraphQLInt,
-  int8: Big,
-  float4: GraphQLFloat,
-  float8: GraphQLFloat,
-  numeric: Numeric,
-  uuid: Uuid,
-  timestamptz: Timestamptz,
-  date: DateOnly,
-  json: JsonScalar,
-  jsonb: JsonScalar,
-  bytea: Bytea,
-}
+/** A Map, because people choose the names of types. */
+const BY_BASE_TYPE: ReadonlyMap<string, GraphQLScalarType> = new Map(
+  Object.entries({
+    bool: GraphQLBoolean,
+    int2: GraphQLInt,
+    int4: GraphQLInt,
+    int8: Big,
+    float4: GraphQLFloat,
+    float8: GraphQLFloat,
+    numeric: Numeric,
+    uuid: Uuid,
+    timestamptz: Timestamptz,
+    date: DateOnly,
+    json: JsonScalar,
+    jsonb: JsonScalar,
+    bytea: Bytea,
+  }),
+)
 
 /** The scalar of a column's type, or of the elements of its arrays. */
 export function scalarOf(column: Column): GraphQLScalarType {
@@ -127,5 +130,5 @@ export function scalarOf(column: Column): GraphQLScalarType {
   if (column.typeKind === 'c' && !column.isArray) return JsonScalar
   // PostgreSQL names an array type after its element type, with an underscore in front.
   const name = column.isArray ? column.baseType.replace(/^_/, '') : column.baseType
-  return BY_BASE_TYPE[name] ?? GraphQLString
+  return BY_BASE_TYPE.get(name) ?? GraphQLString
 }

@@ -5,7 +5,7 @@ import type { Schema, Table } from '../../db/schema/snapshot.ts'
 import { isAllowed, type Viewer } from '../../db/schema/viewer.ts'
 import type { Route } from '../../http/route.ts'
 import { ComponentNames } from './component-names.ts'
-import { functionPath } from './function.ts'
+import { type FunctionEntry, functionEntry } from './function.ts'
 import { jsonContent, operationOf, pathOf, queryParameter } from './operation.ts'
 import { tableEntries } from './table.ts'
 
@@ -35,12 +35,13 @@ export async function openApiDocument({ routes, schema, viewer, info, server }: 
   const ofTables = routes.filter(({ path }) => path.startsWith('/api/collections/{table}'))
   const names = new ComponentNames()
   for (const table of schema ? visibleTables(schema, viewer) : []) {
-    const made = tableEntries(schema as Schema, table, viewer.role, { names, routes: ofTables })
+    const made = tableEntries(schema as Schema, table, viewer, { names, routes: ofTables })
     for (const [name, component] of made.components) components.set(name, JSON.stringify(component))
     for (const [path, item] of made.paths) put(path, item)
     await slice.yieldIfOver()
   }
-  for (const [path, item] of schema ? functionItems(schema, viewer, names) : []) {
+  for (const { path, item, enums } of schema ? functionItems(schema, viewer, names) : []) {
+    for (const [name, component] of enums) components.set(name, JSON.stringify(component))
     put(path, item)
     await slice.yieldIfOver()
   }
@@ -84,11 +85,11 @@ function* visibleTables(schema: Schema, viewer: Viewer): Generator<Table> {
 }
 
 /** An API key limited to tables cannot call functions. */
-function* functionItems(schema: Schema, viewer: Viewer, names: ComponentNames): Generator<[string, object]> {
+function* functionItems(schema: Schema, viewer: Viewer, names: ComponentNames): Generator<FunctionEntry> {
   if (viewer.allowedTables.length > 0) return
   for (const overloads of schema.functions.values()) {
-    const item = functionPath(schema, overloads, viewer.role, names)
-    if (item) yield item
+    const entry = functionEntry(schema, overloads, viewer.role, names)
+    if (entry) yield entry
   }
 }
 

@@ -10,6 +10,7 @@ import type { Fn, Privilege, Schema } from '../../db/schema/snapshot.ts'
 import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 import { Slots } from '../../db/sql.ts'
 import type { Feature } from '../../http/feature.ts'
+import { keepReply } from '../../http/once.ts'
 import { type Call, jsonText, noContent, type Reply, route } from '../../http/route.ts'
 import { buildCall, type ChangeNotice } from './build-call.ts'
 import { explainFailure } from './failure.ts'
@@ -21,11 +22,20 @@ import { requireGeoJson } from './spatial-arguments.ts'
  * An immutable function may be retried like a read, since PostgreSQL itself may call it any number of times. A stable one
  * cannot write, but may take long, and may leave settings and locks in its session; see docs/decisions/access.md.
  */
-const flyOptions = ({ volatility }: Fn, signal: CancelSignal): FlyOptions & AsBytes => ({
-  kind: volatility === 'immutable' ? 'read' : 'slow',
+const flyOptions = ({ volatility }: Fn, signal: CancelSignal, once: FlyOptions['once']): FlyOptions & AsBytes => ({
+  // What is kept is written.
+  kind: volatility === 'immutable' && !once ? 'read' : 'slow',
   signal,
   as: 'bytes',
+  once,
 })
+
+/** Functions that the caller may not execute are not found. */
+const MAY_EXECUTE: readonly string[] = ['execute']
+
+type Answers = readonly (Relayed | null)[]
+const nothing = (_answers: Answers): Reply => noContent
+const result = (answers: Answers): Reply => jsonText(200, answers.at(-1) ?? 'null')
 
 export function createRpc({ db, schema, log }: RpcDeps): Feature {
   const statements = new SqlCache()
@@ -48,14 +58,19 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
     )
     const filled = statement.fill(slots.values)
     const isLogged = mayWrite && hasWatched(snapshot)
-    const options = flyOptions(fn, call.cancelSignal)
-    const answers: readonly (Relayed | null)[] = await db
-      .fly(call.who, isLogged ? [nameRequest(call.requestId), filled] : [filled], options)
+    const reply = fn.isVoid ? nothing : result
+    const once = call.once && keepReply(call.once, MAY_EXECUTE, reply)
+    const answers: Answers = await db
+      .fly(
+        call.who,
+        isLogged ? [nameRequest(call.requestId), filled] : [filled],
+        flyOptions(fn, call.cancelSignal, once),
+      )
       .catch((error: unknown) => {
         throw explainFailure(error, fn.name)
       })
     if (mayWrite) log.wake()
-    return fn.isVoid ? noContent : jsonText(200, answers.at(-1) ?? 'null')
+    return reply(answers)
   }
 
   const routes = [
@@ -64,6 +79,7 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      once: 'caller',
       params: { function: t.string({ description: '`name` or `schema.name`' }) },
       accepts: t.record(t.any(), { description: 'arguments by name' }),
       answers: { 200: t.any({ description: 'what the function returns' }), 204: null },

@@ -6,14 +6,17 @@ import { isNotModified } from './conditions.ts'
 
 /** Of the schema. */
 type Snapshot = { readonly builtAt: Date }
+type KeptDocument = { readonly made: Promise<MadeDocument> }
 type MadeDocument = { json: readonly Buffer[]; etag: string; modifiedAt: Date }
 
-/** There is a document per table list of an API key; the LRU order keeps the common ones. */
-const MAX_DOCUMENTS = 20
+/** Bytes of kept documents. There is one per table list of an API key; the LRU order keeps the common ones. */
+const MAX_BYTES = 16 * 2 ** 20
+/** What a document that is being made counts as. */
+const MAKING = 1024
 
 /** JSON documents about the schema, kept as long as their snapshot. */
 export class SnapshotDocuments {
-  readonly #perSnapshot = new WeakMap<Snapshot, LRUCache<string, Promise<MadeDocument>>>()
+  readonly #perSnapshot = new WeakMap<Snapshot, LRUCache<string, KeptDocument>>()
 
   /** `key` tells apart the readers of one snapshot; `make` returns the document in pieces. */
   async reply(
@@ -29,12 +32,17 @@ export class SnapshotDocuments {
   }
 
   #documentFor(snapshot: Snapshot, key: string, make: () => Promise<readonly string[]>): Promise<MadeDocument> {
-    const documents = this.#perSnapshot.get(snapshot) ?? new LRUCache({ max: MAX_DOCUMENTS })
+    const documents = this.#perSnapshot.get(snapshot) ?? new LRUCache({ maxSize: MAX_BYTES })
     this.#perSnapshot.set(snapshot, documents)
-    const made = documents.get(key) ?? make().then((pieces) => versioned(pieces, snapshot.builtAt))
-    documents.set(key, made)
-    // Failures are not cached.
-    made.catch(() => documents.delete(key))
+    const kept = documents.get(key)
+    if (kept) return kept.made
+    const made = make().then((pieces) => versioned(pieces, snapshot.builtAt))
+    documents.set(key, { made }, { size: MAKING + key.length })
+    made.then(
+      ({ json }) =>
+        documents.set(key, { made }, { size: key.length + json.reduce((sum, piece) => sum + piece.length, 1) }),
+      () => documents.delete(key), // failures are not cached
+    )
     return made
   }
 }

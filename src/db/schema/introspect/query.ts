@@ -73,9 +73,9 @@ const types = sql`
     coalesce(d.not_null, false) as "notNull", b.oid::pg_catalog.int8 as "baseOid", bn.nspname as "baseSchema",
     b.typname as "baseName", b.typtype as "baseKind", b.typcategory as "baseCategory",
     coalesce(d.modifier, u.modifier) as "baseModifier",
-    case when b.typtype = 'e' then (
+    case when b.typtype = 'e' or b.typcategory = 'A' then (
       select pg_catalog.json_agg(e.enumlabel order by e.enumsortorder)
-      from pg_catalog.pg_enum e where e.enumtypid = b.oid) end as labels
+      from pg_catalog.pg_enum e where e.enumtypid = case b.typtype when 'e' then b.oid else b.typelem end) end as labels
   from used_types u
   join pg_catalog.pg_type t on t.oid = u.oid
   join pg_catalog.pg_namespace n on n.oid = t.typnamespace
