@@ -67,7 +67,9 @@ for (const [way, options] of Object.entries(ways)) {
 }
 
 for (const [way, options] of Object.entries(ways)) {
-  test(`${way} that died without a word is noticed within a minute, and nothing is missed`, { timeout: 120_000 }, async () => {
+  test(`${way} that died without a word is noticed within a minute, and nothing is missed`, {
+    timeout: 120_000,
+  }, async () => {
     const api = await startServer()
     await api.call('POST /api/admin/sql', { as: 'admin', json: { query: SCHEMA } })
     const proxy = await startCuttingProxy(Number(new URL(api.url).port), 0)
