@@ -35,8 +35,8 @@ create index org_invites_expiry on svc.org_invites (expires_at);
 alter table svc.sessions add column org_id uuid references svc.organizations on delete set null;
 create index sessions_org on svc.sessions (org_id) where org_id is not null;
 
--- An account that is deleted may have been the last owner: then the longest-standing member of the highest role that is
--- left owns the organisation, and one without members is removed. svc.settings has no order of roles, so age decides.
+-- An account that is deleted may have been the last owner: then the longest-standing member owns the organisation, and one
+-- without members is removed. The order of roles is configuration, which the database does not know.
 create function svc.keep_organizations_owned() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin

@@ -48,6 +48,8 @@ const dropCredentials = (userId: string): Sql[] => [
 ]
 /** Statements that end all sessions and grants of a user. */
 const endAccess = (userId: string): Sql[] => [endSessionsOf(userId), endGrantsOf(userId)]
+/** The same, with the API keys that the user made, and its failed attempts forgotten. */
+const endOwnAccess = (userId: string): Sql[] => [...endAccess(userId), revokeOwnKeysOf(userId), forgiveFailures(userId)]
 
 /** Features that identify callers: accounts, sessions, keys and the admin. */
 export async function createIdentity(
@@ -134,7 +136,7 @@ export async function createIdentity(
   }
   const accounts = createAccounts({
     ...shared,
-    endAccess: (id) => [...endAccess(id), revokeOwnKeysOf(id), forgiveFailures(id)],
+    endAccess: endOwnAccess,
   })
   const signIn = createSignIn({ ...shared, smsCodeKey: keyFor('sms code'), outgoing: gateways, endAccess })
   const mfa = createMfa({ ...shared, stepUp: auth.stepUp, codeKey: keyFor('mfa code'), box })
@@ -155,7 +157,13 @@ export async function createIdentity(
     publicBaseUrl,
     hasPasskeys: () => auth.settings().webauthn_enabled,
   })
-  const users = createUsers({ db, authEnabled: config.auth.enabled, deleteUser, onRevoked: revoked('user') })
+  const users = createUsers({
+    ...shared,
+    authEnabled: config.auth.enabled,
+    minPasswordLength: config.auth.min_password_length,
+    deleteUser,
+    endAccess: endOwnAccess,
+  })
   return {
     admin,
     apps,

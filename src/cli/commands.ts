@@ -48,6 +48,12 @@ const byName: Readonly<Record<string, Command>> = {
     summary: 'make a new admin password; all admin tokens end',
     run: async (context) => (await import('./reset-password.ts')).resetPassword(context),
   },
+  users: {
+    usage: 'users <action> [<id or address>]',
+    summary: 'list, show, create, invite, disable, enable, password, sessions, end-sessions, export, delete users',
+    usesServer: true,
+    run: async (context) => (await import('./users.ts')).users(context),
+  },
   'secrets reencrypt': {
     usage: 'secrets reencrypt',
     summary: 'encrypt anew what an old auth.encryption_key encrypted; exit code 1 when something cannot be read',

@@ -136,6 +136,7 @@ const specific = {
 
 /** Errors of PostgreSQL about the request's data keep their PostgreSQL condition name (appendix A of its manual). */
 const conditions = {
+  cardinality_violation: 400,
   data_exception: 400,
   string_data_right_truncation: 400,
   numeric_value_out_of_range: 400,
@@ -194,6 +195,10 @@ export class AppError extends Error {
     return data ? { code, error, message, data } : { code, error, message }
   }
 }
+
+/** A mistake of ours, to be passed on as it is: 500, its stack in the log. Libraries and the system give errors a code. */
+export const isMistake = (error: unknown): boolean =>
+  (error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError) && !('code' in error)
 
 /** By default: a field or parameter that is missing or has an invalid value. */
 export const badRequest = (message: string, code: CodeOf<400> = 'validation_failed'): AppError =>

@@ -12,6 +12,11 @@ export type Once = {
   body: Buffer | undefined
   /** What the write and its answer need of the caller's rights; undefined until the handler has planned the write. */
   rights: readonly string[] | undefined
+  /**
+   * Repeats what was refused because another process makes the write, or until there is room for its answer. The handler is
+   * repeated as a whole, unless it reads a body that is streamed: then it repeats what comes after that.
+   */
+  repeat<T>(work: () => Promise<T>): Promise<T>
   /** The encrypted answer; null if it is too large to keep. */
   seal(answer: OnceAnswer): Buffer | null
 }

@@ -29,7 +29,7 @@ export const findKept = (id: Buffer): Sql => sql`
   select encode(body, 'hex') as body, encode(answer, 'base64') as answer from svc.kept_answers
   where id = ${bytea(id)}::bytea and expires_at > now()`
 
-export type ClaimRefusal = 'busy' | 'kept' | 'account full' | 'all full'
+type ClaimRefusal = 'busy' | 'kept' | 'account full' | 'all full'
 
 const REFUSALS: ReadonlyMap<string, ClaimRefusal> = new Map([
   ['SVK01', 'busy'],

@@ -1,7 +1,7 @@
 import { AppError, hasStatus, notFound, unauthorized } from '../core/errors.ts'
 import { ANONYMOUS, type Identity } from '../core/identity.ts'
 import type { Grant } from '../core/scope.ts'
-import type { Auth, Route } from './route.ts'
+import type { Auth, Call, Route } from './route.ts'
 
 export type Identify = (bearer: string) => Identity | Promise<Identity>
 
@@ -20,6 +20,12 @@ export function bearerOf(header: string | undefined, inQuery?: string): string |
   if (token === undefined) throw unauthorized(MISSING)
   if (inQuery !== undefined && inQuery !== token) throw unauthorized('invalid or expired token', 'invalid_token')
   return token
+}
+
+/** For work that a body took long to arrive for: throws when the bearer is good no more. */
+export async function requireStillKnown(identify: Identify, { headers }: Pick<Call, 'headers'>): Promise<void> {
+  const bearer = bearerOf(headers['authorization'])
+  if (bearer !== undefined) await identify(bearer)
 }
 
 /** Identifies the caller by the bearer; `admit` checks what the caller may do. */

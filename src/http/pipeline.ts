@@ -68,6 +68,7 @@ export function createPipeline(deps: PipelineDeps) {
     if (match.kind !== 'unknown') exchange.pattern = match.kind === 'found' ? match.route.path : match.pattern
     if (request.method === 'OPTIONS') return options(match, request.headers)
     if (match.kind === 'wrong method') {
+      match.route.requires?.()
       throw new AppError('method_not_allowed', 'method not allowed', { headers: { Allow: match.allow } })
     }
     if (match.kind === 'unknown' || match.raw.some(hasDotSegment)) throw notFound('not found')

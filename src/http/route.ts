@@ -126,6 +126,8 @@ export type Route = {
   readonly errorBody?: (error: AppError) => unknown
   /** The declared request and responses, for OpenAPI and for the tests, which check every response against it. */
   readonly contract: Contract
+  /** Throws while the feature is disabled. */
+  readonly requires?: () => void
   /** Runs before the body is read: refuses invalid parameters and disabled features. */
   readonly check: (call: Call) => void
   /** Synchronous handlers, such as /health, return no promise. */
@@ -160,8 +162,6 @@ export type RouteDefinition<At extends string, Body> = Omit<Contract, 'body'> & 
   body?: JsonType<Body>
   /** As `body`, for a handler that reads call.body or call.bodyText itself. */
   accepts?: JsonType
-  /** Throws while the feature is disabled. */
-  requires?: () => void
   handle: (call: Call<Body, Readonly<Record<ParamNames<At>, string>>>) => Reply | Promise<Reply>
 } & Pick<Route, 'auth'> &
   Partial<Omit<Route, Derived>>
@@ -172,7 +172,7 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
   definition: RouteDefinition<At, Body>,
 ): Route {
   const [method, path] = at.split(' ') as [HttpMethod, string]
-  const { summary, params, query, answers, body, accepts, consumes, requires, handle, ...rest } = definition
+  const { summary, params, query, answers, body, accepts, consumes, handle, ...rest } = definition
   const documented = body ?? accepts
   const checkQuery = query && queryCheck(query)
   return {
@@ -191,7 +191,7 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
     },
     check(call) {
       if (params) readParams(call.params as Record<string, string>, params)
-      requires?.()
+      rest.requires?.()
       checkQuery?.(call.query)
     },
     // The cast tells the compiler that the names in the path are the keys of `params`.

@@ -2,7 +2,7 @@ import { badRequest } from '../core/errors.ts'
 import { randomToken, sha256 } from '../core/secret.ts'
 import { type Sql, sql } from '../db/sql.ts'
 
-export type MailPurpose = 'verify' | 'reset' | 'magic_link'
+export type MailPurpose = 'verify' | 'reset' | 'magic_link' | 'email_change' | 'email_revert' | 'invite'
 
 export type MailLinkConfig = {
   verify_url: string
@@ -29,6 +29,9 @@ const purposes: Readonly<Record<MailPurpose, { template: string; failure: string
   verify: { template: 'auth.email_verification', failure: 'invalid or expired verification token' },
   reset: { template: 'auth.password_reset', failure: 'invalid or expired reset token' },
   magic_link: { template: 'auth.magic_link', failure: 'invalid or expired magic link token' },
+  email_change: { template: 'auth.email_change', failure: 'invalid or expired email change token' },
+  email_revert: { template: 'auth.email_changed', failure: 'invalid or expired email change token' },
+  invite: { template: 'auth.invitation', failure: 'invalid or expired invitation token' },
 }
 
 export function createMailLinks(deps: {
@@ -43,6 +46,10 @@ export function createMailLinks(deps: {
     verify: { seconds: 86_400, url: () => config.verify_url || page('verify') },
     reset: { seconds: 3_600, url: () => config.reset_url || page('reset') },
     magic_link: { seconds: config.magic_link_duration, url: () => config.magic_link_url || page('magic-link') },
+    email_change: { seconds: 86_400, url: () => page('email-change') },
+    email_revert: { seconds: 86_400, url: () => page('email-revert') },
+    // The page that sets a password; confirming a reset takes both tokens.
+    invite: { seconds: 7 * 86_400, url: () => config.reset_url || page('reset') },
   }
 
   return (purpose, email, userId) => {

@@ -14,6 +14,9 @@ export const insertUser = (u: {
   values (${u.id}::uuid, ${u.email ?? null}, ${u.passwordHash ?? null},
     case when ${u.emailVerified ?? false}::boolean then now() end, ${u.isAnonymous ?? false}::boolean)`
 
+export const userJson = (id: string): Sql =>
+  sql`select svc.user_json(u)::text from svc.users u where u.id = ${id}::uuid`
+
 export const idByEmail = (email: string): Sql => sql`select id::text from svc.users where email = ${email}`
 
 export type Account = { email: string; phone: string }
@@ -49,5 +52,5 @@ export async function lockCaller(tx: Tx, user: UserIdentity): Promise<Account> {
 export const endSessionsOf = (userId: string): Sql => sql`
   with gone as (delete from svc.sessions where user_id = ${userId}::uuid),
   parked as (delete from svc.pending_logins where user_id = ${userId}::uuid),
-  mailed as (delete from svc.mail_tokens where user_id = ${userId}::uuid and purpose = 'reset')
+  mailed as (delete from svc.mail_tokens where user_id = ${userId}::uuid and purpose in ('reset', 'email_change'))
   select svc.revoke('user', ${userId})`

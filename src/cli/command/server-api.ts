@@ -8,7 +8,7 @@ import { readToken } from './token-file.ts'
 export const serverUrl = (context: Context, config: Config): string =>
   context.url ?? (holderOf(config.data_dir)?.url || publicBaseUrl(config))
 
-type Sent = { method?: 'GET' | 'POST'; type?: string; body?: unknown; headers?: Record<string, string> }
+type Sent = { method?: 'GET' | 'POST' | 'DELETE'; type?: string; body?: unknown; headers?: Record<string, string> }
 
 /** A command lasts as long as it takes: an upload, an index. */
 const A_DAY_MS = 86_400_000

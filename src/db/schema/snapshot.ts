@@ -46,9 +46,10 @@ export type Table = {
   readonly rlsPolicies: readonly Policy[]
   /** Table-level or any column-level privilege. */
   readonly privileges: Privileges<Privilege>
-  /** False for materialized views and views PostgreSQL cannot update by itself. */
+  /** False for materialized views, views PostgreSQL cannot update by itself, and where rules return no rows. */
   readonly insertable: boolean
   readonly updatable: boolean
+  readonly hasRules: boolean
   /** A trigger of svc.watch() writes the change log, so the API must not append too. */
   readonly watched: boolean
   /** A write to it, or to rows that a foreign key changes with it, may run triggers or functions of the operator. */

@@ -7,7 +7,7 @@ import { invalidToken, orEmailTaken } from '../../identity/errors.ts'
 import { badMailToken, type MailPurpose, ownerOfMailToken, spendMailToken } from '../../identity/mail-links.ts'
 import { requireOwnFactor } from '../../identity/second-factor.ts'
 import type { AuthResponse, Device } from '../../identity/session.ts'
-import { insertUser, lockAccount, lockCaller } from '../../identity/users.ts'
+import { insertUser, lockAccount, lockCaller, userJson } from '../../identity/users.ts'
 import * as q from './sql.ts'
 
 export type Accounts = ReturnType<typeof accountsOf>
@@ -33,14 +33,20 @@ export function accountsOf(deps: AccountDeps) {
     purpose: MailPurpose,
     token: string,
     userId: string,
-    work: (tx: Tx, email: string) => Promise<void>,
+    work: (tx: Tx, email: string, emailBefore: string) => Promise<void>,
   ): Promise<void> =>
     db.tx(SYSTEM, async (tx) => {
-      await lockAccount(tx, userId, () => badMailToken(purpose))
+      const account = await lockAccount(tx, userId, () => badMailToken(purpose))
       const [spent] = await tx.rows<{ email: string }>(spendMailToken(purpose, token))
       if (!spent) throw badMailToken(purpose)
-      await work(tx, spent.email)
+      await work(tx, spent.email, account.email)
     })
+
+  async function me(userId: string): Promise<string> {
+    const user = await db.fly(SYSTEM, userJson(userId))
+    if (user === null) throw invalidToken()
+    return user
+  }
 
   return {
     async register(email: string, password: string, device: Device): Promise<AuthResponse> {
@@ -54,10 +60,42 @@ export function accountsOf(deps: AccountDeps) {
       return session.finish(answer)
     },
 
-    async me(userId: string): Promise<string> {
-      const user = await db.fly(SYSTEM, q.userJson(userId))
-      if (user === null) throw invalidToken()
-      return user
+    me,
+
+    /** A new address counts once the link mailed to it was opened. Metadata is replaced as a whole. */
+    async update(user: UserIdentity, { email, metadata }: { email?: string; metadata?: string }): Promise<string> {
+      await db.tx(SYSTEM, async (tx) => {
+        const account = await lockCaller(tx, user)
+        if (metadata !== undefined) await tx.run(q.setMetadata(user.id, metadata))
+        if (email === undefined || email === account.email) return
+        await requireOwnFactor(tx, user)
+        await tx.run(mailLink('email_change', email, user.id))
+      })
+      deps.wakeMail()
+      return me(user.id)
+    },
+
+    async confirmEmailChange(token: string): Promise<void> {
+      const userId = await ownerOf('email_change', token)
+      await spend('email_change', token, userId, async (tx, email, before) => {
+        await orEmailTaken(tx.run(q.setEmail(userId, email)), 'email already registered')
+        if (before !== '') await tx.run(mailLink('email_revert', before, userId))
+      })
+      deps.wakeMail()
+      deps.onRevoked(userId)
+    },
+
+    /** By who reads the mail of the former address: what the account was opened with meanwhile ends. */
+    async revertEmailChange(token: string): Promise<void> {
+      const userId = await ownerOf('email_revert', token)
+      await spend('email_revert', token, userId, async (tx, email) => {
+        await orEmailTaken(tx.run(q.setEmail(userId, email)), 'email already registered')
+        for (const statement of deps.endAccess(userId)) await tx.run(statement)
+        await tx.run(q.dropPassword(userId))
+        await tx.run(mailLink('reset', email))
+      })
+      deps.wakeMail()
+      deps.onRevoked(userId)
     },
 
     async remove(user: UserIdentity): Promise<void> {
@@ -76,9 +114,10 @@ export function accountsOf(deps: AccountDeps) {
 
     async confirmReset(token: string, password: string): Promise<void> {
       // Checked before the expensive hash, so that invented tokens cannot occupy the workers.
-      const userId = await ownerOf('reset', token)
+      const purpose = (await db.fly(SYSTEM, ownerOfMailToken('invite', token))) === null ? 'reset' : 'invite'
+      const userId = await ownerOf(purpose, token)
       const hash = await passwords.hash(password)
-      await spend('reset', token, userId, async (tx) => {
+      await spend(purpose, token, userId, async (tx) => {
         await deps.proveAddress(tx, userId)
         await tx.run(sql`update svc.users set password_hash = ${hash}, updated_at = now() where id = ${userId}::uuid`)
         for (const statement of deps.endAccess(userId)) await tx.run(statement)

@@ -28,7 +28,7 @@ type SessionValues = {
 export const openSession = (s: SessionValues): Sql => sql`
   with subject as materialized (
     select u as account, u.id, (${s.secondFactor}) as pending
-    from svc.users u where u.id = ${s.userId}::uuid and (${s.onlyIf})
+    from svc.users u where u.id = ${s.userId}::uuid and u.disabled_at is null and (${s.onlyIf})
   ), made as (
     insert into svc.sessions (id, user_id, aal, amr, user_agent, ip_address, expires_at)
     select ${s.sessionId}::uuid, id, ${s.aal}, ${s.amr}::text[], ${s.device.userAgent}, ${s.device.ip},

@@ -63,6 +63,42 @@ export const builtins: ReadonlyMap<string, Builtin> = new Map([
     ),
   ],
   [
+    'auth.email_change',
+    {
+      ...withLink(
+        'Confirm your new address',
+        'Please confirm that your {{.AppName}} account shall have this address.',
+        'Use this address',
+        'The link works once, for one day. If you did not ask for it, ignore this mail.',
+      ),
+      internal: true,
+    },
+  ],
+  [
+    'auth.email_changed',
+    {
+      ...withLink(
+        'Your address was changed',
+        'Your {{.AppName}} account has another address now, and this one no longer signs in.',
+        'Take it back',
+        'If you changed it, you need to do nothing. If not, take it back within a day: every session ends, and you set a new password.',
+      ),
+      internal: true,
+    },
+  ],
+  [
+    'auth.invitation',
+    {
+      ...withLink(
+        'Your {{.AppName}} account',
+        'An account on {{.AppName}} was made for you.',
+        'Choose a password',
+        'The link works once, for seven days.',
+      ),
+      internal: true,
+    },
+  ],
+  [
     'auth.org_invitation',
     {
       ...withLink(

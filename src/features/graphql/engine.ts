@@ -4,10 +4,11 @@ import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, hasStatus } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
+import { TimeSlice } from '../../core/time-slice.ts'
 import type { Appender } from '../../db/changes/append.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
-import { failedStatement } from '../../db/pg-errors.ts'
+import { failedStatement, isMissingOperator } from '../../db/pg-errors.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { TimeBudget } from '../../db/rows/time-budget.ts'
 import { findOrRefresh } from '../../db/schema/lookup.ts'
@@ -15,6 +16,7 @@ import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 import type { Candidates } from '../../db/search/candidates.ts'
 import type { Sql } from '../../db/sql.ts'
+import { causesOf, stackOf } from '../../http/wire/error-response.ts'
 import { CursorMarks } from './cursor-marks.ts'
 import {
   chooseOperation,
@@ -32,7 +34,6 @@ import { compileMutation } from './mutation.ts'
 import { type NamedTable, Names } from './names.ts'
 import { type Compilation, compileRows, type Failure, failureOf } from './query.ts'
 import { meaningOf, type SelectedField, selectionOf } from './selection.ts'
-import { TimeSlice } from './time-slice.ts'
 import { TypeSystem } from './type-system.ts'
 import { Conditions } from './where.ts'
 
@@ -61,7 +62,8 @@ export type EngineDeps = {
 }
 
 const MAX_ROOT_FIELDS = 200
-const KEPT_SYSTEMS = 200
+/** Columns and relations of the kept type systems: callers choose which tables a document names, and each takes about 2 kB. */
+const KEPT_FIELDS = 10_000
 const MAX_ERRORS = 10
 
 /** Executes documents. Each root field is compiled to one statement, and all of them are one flight. */
@@ -69,7 +71,7 @@ export class GraphEngine {
   readonly #deps: EngineDeps
   readonly #documents = new Documents()
   readonly #names = new WeakMap<Schema, Map<string, Names>>()
-  readonly #systems = new LRUCache<string, TypeSystem>({ max: KEPT_SYSTEMS })
+  readonly #systems = new LRUCache<string, TypeSystem>({ maxSize: KEPT_FIELDS })
   readonly #numbers = new WeakMap<Names, number>()
   readonly #introspection = new Introspection()
   #lastNumber = 0
@@ -78,11 +80,11 @@ export class GraphEngine {
     this.#deps = deps
   }
 
-  async answer({ who, requestId, cancelSignal }: Caller, request: GraphqlRequest): Promise<GraphqlResult> {
-    const log = this.#deps.log.appender(who, requestId)
+  async answer(caller: Caller, request: GraphqlRequest): Promise<GraphqlResult> {
+    const log = this.#deps.log.appender(caller.who, caller.requestId)
     let unknown: GraphqlResult | undefined
     const known = await findOrRefresh(this.#deps.schema, async (schema) => {
-      const { outcome, isUnknown } = await this.#attempt(who, request, log, cancelSignal, schema)
+      const { outcome, isUnknown } = await this.#attempt(caller, request, log, schema)
       unknown = outcome
       return isUnknown ? undefined : outcome
     })
@@ -90,12 +92,12 @@ export class GraphEngine {
   }
 
   async #attempt(
-    who: Identity,
+    caller: Caller,
     request: GraphqlRequest,
     log: Appender,
-    signal: CancelSignal,
     schema: Schema,
   ): Promise<{ outcome: GraphqlResult; isUnknown: boolean }> {
+    const { who } = caller
     const viewer = viewerOf(who)
     const slice = new TimeSlice()
     try {
@@ -130,10 +132,11 @@ export class GraphEngine {
       const conditions = new Conditions()
       const time = new TimeBudget(this.#deps.timeoutMs)
       const c = { schema, names, viewer, operation, variables, candidates, cursors, marks, conditions, log, time }
-      return { outcome: await this.#run(who, c, system, document, signal), isUnknown: false }
+      return { outcome: await this.#run(caller, c, system, document), isUnknown: false }
     } catch (error) {
-      if (error instanceof AppError && error.status >= 401 && error.status !== 404) throw error
-      return { outcome: refused([failureOf(error)]), isUnknown: false }
+      const failure = failureOf(error)
+      if (failure.extensions.code > 400 && failure.extensions.code !== 404) throw error
+      return { outcome: refused([failure]), isUnknown: false }
     }
   }
 
@@ -153,24 +156,30 @@ export class GraphEngine {
       tables.add(table)
       for (const [relation, { target }] of table.relations) if (words.has(relation)) add(names.of(target))
     }
-    for (const word of words) add(names.field(word) ?? names.field(word.replace(/^(insert|update|delete)_/, '')))
+    for (const word of words) {
+      add(names.field(word))
+      add(names.field(word.replace(/^(insert|update|delete)_/, '')))
+    }
     const number = this.#numbers.get(names) ?? ++this.#lastNumber
     this.#numbers.set(names, number)
     const key = `${number} ${[...tables]
       .map(({ field }) => field)
       .sort()
       .join(' ')}`
-    const known = this.#systems.get(key) ?? new TypeSystem(names, tables)
-    this.#systems.set(key, known)
-    return known
+    const known = this.#systems.get(key)
+    if (known) return known
+    const made = new TypeSystem(names, tables)
+    this.#systems.set(key, made, {
+      size: [...tables].reduce((sum, { columns, relations }) => sum + columns.size + relations.size, 1),
+    })
+    return made
   }
 
   async #run(
-    who: Identity,
+    caller: Caller,
     compilation: Compilation,
     system: TypeSystem,
     document: DocumentNode,
-    signal: CancelSignal,
   ): Promise<GraphqlResult> {
     const { operation, variables } = compilation
     if (operation.node.operation === 'subscription')
@@ -179,26 +188,31 @@ export class GraphEngine {
     const root = (isMutation ? system.schema.getMutationType() : system.schema.getQueryType()) as GraphQLObjectType
     const selected = selectionOf([operation.node.selectionSet], root, operation, variables)
     requireFewAtRoot(selected.map(({ key }) => key))
-    if (isMutation) return this.#mutate(who, selected, root, compilation, signal)
+    if (isMutation) return this.#mutate(caller, selected, root, compilation)
     const data = new Map<string, string>()
     for (const { key, field } of selected) if (!field) data.set(key, JSON.stringify(root.name))
     const introspected = selected.filter(({ node }) => isIntrospection(node))
     if (introspected.length > 0) {
-      const texts = await this.#introspection.answer(compilation, document, introspected, () => !signal.aborted)
+      const texts = await this.#introspection.answer(
+        compilation,
+        document,
+        introspected,
+        () => !caller.cancelSignal.aborted,
+      )
       for (const [key, text] of texts) data.set(key, text)
     }
-    const failures = await this.#query(who, selected, compilation, signal, data)
+    const failures = await this.#query(caller, selected, compilation, data)
     return answered(selected, data, failures, false)
   }
 
   /** All fields in one flight. If one fails, each is flown alone in the time that is left, so that the others are answered. */
   async #query(
-    who: Identity,
+    caller: Caller,
     selected: readonly SelectedField[],
     compilation: Compilation,
-    signal: CancelSignal,
     data: Map<string, string>,
   ): Promise<Failure[]> {
+    const { who, cancelSignal: signal } = caller
     const failures: Failure[] = []
     const statements: { key: string; statement: Sql }[] = []
     for (const field of selected) {
@@ -209,7 +223,7 @@ export class GraphEngine {
       } catch (error) {
         // What is counted over all fields refuses all of them.
         if (error instanceof AppError && error.errorCode === 'query_too_complex') throw error
-        failures.push(failureOf(error, field.key))
+        failures.push(this.#failure(caller, error, field.key))
       }
     }
     const [first, ...rest] = statements.map(({ statement }) => statement)
@@ -227,13 +241,13 @@ export class GraphEngine {
       for (const [i, { key }] of statements.entries()) data.set(key, texts[i] ?? '[]')
     } catch (error) {
       if (isOutage(error)) throw error
-      if (hasStatus(error, 504)) return [...failures, ...statements.map(({ key }) => failureOf(error, key))]
-      if (statements.length === 1) return [...failures, failureOf(error, statements[0]?.key)]
+      if (hasStatus(error, 504)) return [...failures, ...statements.map(({ key }) => this.#failure(caller, error, key))]
+      if (statements.length === 1) return [...failures, this.#failure(caller, error, statements[0]?.key)]
       for (const { key, statement } of statements) {
         try {
           data.set(key, (await fly([statement]))[0] ?? '[]')
         } catch (alone) {
-          failures.push(failureOf(alone, key))
+          failures.push(this.#failure(caller, alone, key))
         }
       }
     }
@@ -242,12 +256,12 @@ export class GraphEngine {
 
   /** All fields or none, in the order of the document. */
   async #mutate(
-    who: Identity,
+    caller: Caller,
     selected: readonly SelectedField[],
     root: GraphQLObjectType,
     compilation: Compilation,
-    signal: CancelSignal,
   ): Promise<GraphqlResult> {
+    const { who, cancelSignal: signal } = caller
     const data = new Map<string, string>()
     const keys: string[] = []
     const statements: Sql[] = []
@@ -274,8 +288,22 @@ export class GraphEngine {
       return answered(selected, data, [], true)
     } catch (error) {
       if (isOutage(error)) throw error
-      return refused([failureOf(error, at)])
+      return refused([this.#failure(caller, error, at)])
     }
+  }
+
+  /** The entry of a root field that failed. Failures of the server are logged, as those of other routes are. */
+  #failure({ requestId }: Caller, error: unknown, key: string | undefined): Failure {
+    if (isMissingOperator(error)) {
+      return failureOf(badRequest('operator is not supported by the column type', 'invalid_filter'), key)
+    }
+    const failure = failureOf(error, key)
+    const { code: status } = failure.extensions
+    if (status === 500) {
+      const attrs = { requestId, route: '/api/graphql', status, error: causesOf(error), stack: stackOf(error) }
+      this.#deps.observe({ message: 'request failed', attrs })
+    }
+    return failure
   }
 }
 

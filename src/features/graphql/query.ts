@@ -1,5 +1,5 @@
 import { type GraphQLObjectType, getArgumentValues, getNamedType } from 'graphql'
-import { AppError, badRequest, type ErrorCode } from '../../core/errors.ts'
+import { type AppError, badRequest, type ErrorCode } from '../../core/errors.ts'
 import type { Appender } from '../../db/changes/append.ts'
 import { boundedArray, partsInside, partsOfEach } from '../../db/rows/answer-size.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
@@ -13,6 +13,7 @@ import type { Column, Schema } from '../../db/schema/snapshot.ts'
 import { columnsFor, isAllowed, notAllowed, type Viewer } from '../../db/schema/viewer.ts'
 import { type Candidates, candidateBranches, unionOf, withTables } from '../../db/search/candidates.ts'
 import { COMMA, EMPTY, Ident, integerLiteral, join, type Sql, sql } from '../../db/sql.ts'
+import { toAppError } from '../../http/wire/error-response.ts'
 import type { CursorMarks } from './cursor-marks.ts'
 import type { Operation } from './document/document.ts'
 import type { Variables } from './document/variables.ts'
@@ -207,10 +208,10 @@ const invalidDocument = (message: string): AppError => badRequest(message, 'inva
 /** Messages quote the request, which may be a megabyte long. */
 const MAX_MESSAGE = 500
 
-/** Unexpected errors are thrown. */
+/** Unexpected errors are `internal error`. */
 export function failureOf(error: unknown, path?: string): Failure {
-  const known = error instanceof Error && error.name === 'GraphQLError' ? invalidDocument(error.message) : error
-  if (!(known instanceof AppError)) throw error
+  const known =
+    error instanceof Error && error.name === 'GraphQLError' ? invalidDocument(error.message) : toAppError(error)
   const { message, status: code, errorCode } = known
   const shown = message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
   return { message: shown, ...(path !== undefined && { path: [path] }), extensions: { code, error: errorCode } }

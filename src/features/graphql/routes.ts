@@ -2,6 +2,7 @@ import { AppError, badRequest, notFound, unauthorized } from '../../core/errors.
 import type { Identity } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
+import { TimeSlice } from '../../core/time-slice.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
@@ -9,8 +10,8 @@ import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Candidates } from '../../db/search/candidates.ts'
 import type { Feature } from '../../http/feature.ts'
 import { jsonText, route } from '../../http/route.ts'
+import { parseExactly } from './document/exact-numbers.ts'
 import type { GraphEngine, GraphqlRequest } from './engine.ts'
-import { TimeSlice } from './time-slice.ts'
 
 export type GraphqlConfig = {
   enabled: boolean
@@ -100,6 +101,7 @@ export function createGraphql(deps: GraphqlDeps): Feature {
       answers: { 200: t.object({ data: t.any(), errors: t.optional(failures) }) },
       handle: async (call) => {
         const input = requestOf(call.body)
+        if (Object.keys(input.variables).length > 0) input.variables = variablesIn(call.bodyText)
         if (call.bodyText.length > LONG_BODY) await new TimeSlice(0).yieldIfOver()
         const { text, wrote } = await (await started()).answer(call, input)
         if (wrote) deps.log.wake()
@@ -109,6 +111,10 @@ export function createGraphql(deps: GraphqlDeps): Feature {
   ]
   return { routes }
 }
+
+/** Of a body that was found valid. */
+const variablesIn = (bodyText: string): Record<string, unknown> =>
+  (parseExactly(bodyText) as { variables: Record<string, unknown> }).variables
 
 function requestOf(body: unknown): GraphqlRequest {
   const fields = (typeof body === 'object' && body !== null && !Array.isArray(body) ? body : {}) as Record<

@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { before, test } from 'node:test'
+import { oauthApplication } from '../../../test/fakes/oauth-application.ts'
 import { eventually, type InProcessServer, startServer } from '../../../test/kit/kit.ts'
 
 let api: InProcessServer
 let ann: { token: string; user: { id: string } }
 
 before(async () => {
-  api = await startServer()
+  api = await startServer({ config: { 'auth.oauth_provider.enabled': true } })
   await api.sql(`
     create table notes (id int generated always as identity primary key, title text not null, secret text default 'hush');
     create table other (id int primary key);
@@ -71,6 +72,26 @@ test('a key of one caller is nothing to another, not even to one with fewer righ
   const visitors = await create(key)
   assert.deepEqual([visitors.status, isReplayed(visitors)], [201, false])
   assert.ok(isReplayed(await create(key, full.key)))
+})
+
+test('tokens of one OAuth grant are one caller, those of another grant another', async () => {
+  const app = await oauthApplication(api, ann.user.id)
+  const { access, refresh } = await app.granted(ann.token)
+  const second = await app.granted(ann.token)
+  const key = newKey()
+  const first = await create(key, access)
+  assert.equal(first.status, 201, first.text)
+  const next = (await app.refresh(refresh)).body.access_token
+  const again = await create(key, next)
+  assert.deepEqual([again.text, isReplayed(again)], [first.text, true])
+  assert.equal(isReplayed(await create(key, second.access)), false)
+  const accounts = await api.sql(`select distinct account from svc.kept_answers where account <> $1`, [
+    `user ${ann.user.id}`,
+  ])
+  assert.ok(
+    accounts.every(({ account }) => account.startsWith('network ')),
+    'grants and keys count as their account',
+  )
 })
 
 test('of an answer over 1 MB is kept only that the call was made', async () => {
@@ -202,5 +223,15 @@ test('many at once with one key over two processes are one write', async () => {
     assert.equal(await count('notes'), before + 1)
   }
   await countsAreRight()
+
+  const { refreshToken } = await api.signUp('fay@x.test')
+  const headers = keyed(randomUUID())
+  const refreshes = await Promise.all(
+    Array.from({ length: 10 }, (_, i) =>
+      (i % 2 ? api : other).call('POST /api/auth/refresh', { json: { refreshToken }, headers }),
+    ),
+  )
+  assert.deepEqual([...new Set(refreshes.map(({ status, text }) => `${status} ${text}`))].length, 1)
+  assert.equal(refreshes[0]?.status, 200)
   await other.stop()
 })

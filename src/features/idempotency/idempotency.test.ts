@@ -195,6 +195,33 @@ test('while the first still runs, the same request waits for it and holds no con
   }
 })
 
+test('an import waits for the same import of another process, with the body it has read', async () => {
+  const held = await openConnection({ url: api.databaseUrl })
+  await held.query(`begin; insert into slugs values ('i1')`)
+  const options = {
+    as: ann.token,
+    body: 'slug,n\ni1,1\ni2,2\n',
+    headers: keyed(newKey(), { 'content-type': 'text/csv' }),
+  }
+  const first = api.call('POST /api/collections/slugs/import', options)
+  await eventually(async () => {
+    const waiting = await count('pg_stat_activity', `datname = current_database() and wait_event_type = 'Lock'`)
+    assert.equal(waiting, 1)
+  })
+  const second = other.call('POST /api/collections/slugs/import', options)
+  await eventually(async () => {
+    const [{ looks }] = await api.sql(`select count(*) as looks from pg_stat_activity
+      where datname = current_database() and query like '%pg_try_advisory_xact_lock_shared%' and pid <> pg_backend_pid()`)
+    assert.ok(Number(looks) > 0)
+  })
+  await held.query('rollback')
+  await held.end()
+  const [made, again] = await Promise.all([first, second])
+  assert.deepEqual([made.status, made.body.created], [200, 2], made.text)
+  assert.deepEqual([again.status, again.text, again.headers.get('idempotency-replayed')], [200, made.text, 'true'])
+  assert.equal(await count('slugs', `slug in ('i1', 'i2')`), 2)
+})
+
 test('a request waits no longer than a statement may take', async () => {
   const held = await openConnection({ url: api.databaseUrl })
   await held.query(`begin; insert into slugs values ('stuck')`)

@@ -1,5 +1,5 @@
 import { badRequest } from '../../core/errors.ts'
-import { type Identity, userIdOf } from '../../core/identity.ts'
+import { callerKey, type Identity, userIdOf } from '../../core/identity.ts'
 import type { Once } from '../../core/once.ts'
 import type { Call, Route } from '../../http/route.ts'
 import { networkOf } from '../../http/wire/client-address.ts'
@@ -36,6 +36,7 @@ export function requestKeyOf(route: Route, call: Call, { retention, size }: KeyL
     // The refresh token is part of the id, and nothing else in the body counts.
     body: route.bodyKind === 'raw' ? undefined : digestOf(isRefresh ? '' : call.bodyText),
     rights: undefined,
+    repeat: (work) => work(),
     seal: (answer) => sealAnswer(secret, id, once.rights ?? [], answer),
   }
   return { once, secret }
@@ -47,13 +48,8 @@ function refreshTokenOf({ body }: Call): string {
   return typeof token === 'string' ? token : ''
 }
 
-type Fleeting = { sessionId?: string; tokenId?: string; expiresAt?: number | null; keyId?: string; grantId?: string }
-
-/** All that a guard or a policy can read of the caller, without what the next token of the same caller changes. */
-function callerOf(who: Identity): unknown {
-  const { sessionId: _session, tokenId: _token, expiresAt: _expiry, keyId, ...claims } = who as Identity & Fleeting
-  return claims.grantId === undefined ? { ...claims, keyId } : claims
-}
+/** What a guard or a policy can read of the caller, and its key or grant; the next token of the same caller is the same. */
+const callerOf = (who: Identity): unknown => [callerKey(who), who.kind === 'key' ? (who.grantId ?? who.keyId) : '']
 
 function accountOf({ who, ip }: Call): string {
   const userId = userIdOf(who)

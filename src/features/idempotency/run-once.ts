@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { sleep } from '../../core/clock.ts'
 import { AppError } from '../../core/errors.ts'
-import { SYSTEM } from '../../core/identity.ts'
+import { type Identity, onBehalfOf } from '../../core/identity.ts'
 import { KeyedLimit, KeyedMutex } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
@@ -70,6 +70,8 @@ class Attempt {
   readonly #call: HttpCall
   readonly #key: RequestKey
   readonly #deadline: number
+  /** The server, at work for the caller. */
+  readonly #server: Identity
 
   constructor(db: Db, route: Route, call: HttpCall, key: RequestKey, deadline: number) {
     this.#db = db
@@ -77,61 +79,55 @@ class Attempt {
     this.#call = call
     this.#key = key
     this.#deadline = deadline
+    this.#server = onBehalfOf(call.who)
   }
 
   async run(): Promise<Reply> {
+    const [route, call] = [this.#route, this.#call]
+    const { once } = this.#key
+    call.once = once
+    const handle = async (): Promise<Reply> => route.run(call)
+    try {
+      if (route.bodyKind !== 'raw') return await this.#repeat(handle)
+      once.repeat = (work) => this.#repeat(work)
+      return await handle()
+    } catch (error) {
+      // A handler that refused before it planned a write says nothing about the write that was made.
+      const mayBeKept = claimRefusal(error) === 'kept' || (isRefusal(error) && once.rights === undefined)
+      const [kept] = mayBeKept ? await this.#db.rows<KeptRow>(this.#server, findKept(once.id), { kind: 'read' }) : []
+      if (kept) return this.#replay(kept)
+      throw error
+    }
+  }
+
+  async #repeat<T>(work: () => Promise<T>): Promise<T> {
     const { once } = this.#key
     for (;;) {
-      this.#call.once = once
       once.rights = undefined
       try {
-        return await this.#route.run(this.#call)
+        return await work()
       } catch (error) {
-        const reply = await this.#afterRefusal(error)
-        if (reply) return reply
+        const refusal = claimRefusal(error)
+        if (refusal === 'busy') await this.#untilOver()
+        else if (refusal === 'account full') await this.#makeRoom(once.account, once.limits.account)
+        else if (refusal === 'all full') await this.#makeRoom(undefined, once.limits.all)
+        else throw error
       }
     }
-  }
-
-  /** The kept answer, or nothing when the handler should run again. */
-  async #afterRefusal(error: unknown): Promise<Reply | undefined> {
-    const refusal = claimRefusal(error)
-    const { account, limits } = this.#key.once
-    switch (refusal) {
-      case 'busy':
-        return this.#untilOver()
-      case 'account full':
-        return this.#makeRoom(account, limits.account)
-      case 'all full':
-        return this.#makeRoom(undefined, limits.all)
-      default: {
-        // A handler that refused before it planned a write says nothing about the write that was made.
-        const mayBeKept = refusal === 'kept' || (isRefusal(error) && this.#key.once.rights === undefined)
-        const kept = mayBeKept ? await this.#find() : undefined
-        if (kept) return this.#replay(kept)
-        if (refusal === 'kept' && performance.now() < this.#deadline) return undefined
-        throw error
-      }
-    }
-  }
-
-  async #find(): Promise<KeptRow | undefined> {
-    const [kept] = await this.#db.rows<KeptRow>(SYSTEM, findKept(this.#key.once.id), { kind: 'read' })
-    return kept
   }
 
   /** Another process makes the write. No connection is held meanwhile. */
-  async #untilOver(): Promise<undefined> {
+  async #untilOver(): Promise<void> {
     for (let pause = POLL_MS.first; performance.now() < this.#deadline; pause = Math.min(pause * 2, POLL_MS.longest)) {
       await sleep(pause)
       if (this.#call.cancelSignal.aborted) throw new AppError('request_timeout', 'request was aborted')
-      if ((await this.#db.fly(SYSTEM, isOver(this.#key.once.id), { kind: 'read' })) === 'true') return
+      if ((await this.#db.fly(this.#server, isOver(this.#key.once.id), { kind: 'read' })) === 'true') return
     }
     throw stillInProgress()
   }
 
-  async #makeRoom(account: string | undefined, limit: number): Promise<undefined> {
-    const freed = await this.#db.run(SYSTEM, freeBytes(account, Math.ceil(limit * FREED_PART)), { kind: 'slow' })
+  async #makeRoom(account: string | undefined, limit: number): Promise<void> {
+    const freed = await this.#db.run(this.#server, freeBytes(account, Math.ceil(limit * FREED_PART)), { kind: 'slow' })
     if (freed === 0 || performance.now() > this.#deadline) throw tooManyKept()
   }
 
@@ -152,8 +148,13 @@ class Attempt {
 
 const isRefusal = (error: unknown): boolean => error instanceof AppError && error.status < 500
 
+/** Of a body that the handler refused to read; that of one which is cut off equals none. */
 async function digestOfStream(request: IncomingMessage): Promise<Buffer> {
   const hash = createHash('sha256')
-  for await (const chunk of request) hash.update(chunk as Buffer)
-  return hash.digest()
+  try {
+    for await (const chunk of request) hash.update(chunk as Buffer)
+    return hash.digest()
+  } catch {
+    return Buffer.alloc(0)
+  }
 }

@@ -7,7 +7,7 @@ const TAG_BYTES = 16
 /** Longer answers are not kept, only that they were given. */
 const MAX_BYTES = 1024 * 1024
 
-export type StoredAnswer = { status: number; rights: readonly string[]; body: Buffer }
+type StoredAnswer = { status: number; rights: readonly string[]; body: Buffer }
 
 export const digestOf = (text: string): Buffer => createHash('sha256').update(text).digest()
 

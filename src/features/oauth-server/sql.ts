@@ -235,13 +235,12 @@ export const grantOfRefreshToken = (hash: string, client: string | null): Sql =>
 
 export const tokenByHash = (hash: string): Sql => sql`
   select t.id::text, g.id::text as "grantId", g.user_id::text as "userId", coalesce(u.email, '') as email, g.scope, g.tables,
-    c.scopes,
-    c.app_id::text as "appId", t.expires_at as "expiresAt"
+    c.scopes, c.app_id::text as "appId", t.expires_at as "expiresAt"
   from svc.oauth_access_tokens t
   join svc.oauth_grants g on g.id = t.grant_id
   join svc.oauth_clients c on c.id = g.client
   left join svc.users u on u.id = g.user_id
-  where t.hash = ${hash} and t.expires_at > now() and c.revoked_at is null`
+  where t.hash = ${hash} and t.expires_at > now() and c.revoked_at is null and u.disabled_at is null`
 
 /** In slices that pass over rows which others hold: nothing that ends access waits for a cleanup. */
 const dropUnheld =

@@ -61,7 +61,7 @@ export function tableEntries(
 }
 
 /** What JSON Schema has no words for, as the extension `x-table` of a row: makers of clients need it. */
-export type TableFacts = {
+type TableFacts = {
   /** Columns of the primary key. */
   readonly key: readonly string[]
   /** Columns that `onConflict` takes, joined by commas. */

@@ -2,31 +2,33 @@ import * as t from '../../core/json-type.ts'
 import type { Column, ValueType } from '../../db/schema/snapshot.ts'
 
 /** PostgreSQL's types as JSON shows them (docs/api.md, "Types"), by pg_type.typname. What is not named is text. */
-const byName: Readonly<Record<string, t.JsonSchema>> = {
-  bool: t.boolean(),
-  int2: t.integer({ format: 'int32' }),
-  int4: t.integer({ format: 'int32' }),
-  int8: t.integer({ format: 'int64', description: 'with all its digits' }),
-  oid: t.integer({ format: 'int64' }),
-  float4: t.number(),
-  float8: t.number(),
-  numeric: t.number({ format: 'decimal', description: 'with all its digits' }),
-  json: t.any(),
-  jsonb: t.any(),
-  uuid: t.uuid(),
-  timestamptz: t.time(),
-  date: t.string({ format: 'date' }),
-  geometry: t.record(t.any(), { description: 'GeoJSON' }),
-  geography: t.record(t.any(), { description: 'GeoJSON' }),
-  vector: t.array(t.number()),
-  halfvec: t.array(t.number()),
-  record: t.row,
-}
+const byName: ReadonlyMap<string, t.JsonSchema> = new Map(
+  Object.entries({
+    bool: t.boolean(),
+    int2: t.integer({ format: 'int32' }),
+    int4: t.integer({ format: 'int32' }),
+    int8: t.integer({ format: 'int64', description: 'with all its digits' }),
+    oid: t.integer({ format: 'int64' }),
+    float4: t.number(),
+    float8: t.number(),
+    numeric: t.number({ format: 'decimal', description: 'with all its digits' }),
+    json: t.any(),
+    jsonb: t.any(),
+    uuid: t.uuid(),
+    timestamptz: t.time(),
+    date: t.string({ format: 'date' }),
+    geometry: t.record(t.any(), { description: 'GeoJSON' }),
+    geography: t.record(t.any(), { description: 'GeoJSON' }),
+    vector: t.array(t.number()),
+    halfvec: t.array(t.number()),
+    record: t.row,
+  }),
+)
 
 /** PostgreSQL arrays may contain NULL. Further dimensions are not described because they are rare. */
 const listOf = (item: t.JsonSchema): t.JsonSchema => t.array(t.nullable(item))
 
-const named = (name: string): t.JsonSchema => byName[name] ?? t.string()
+const named = (name: string): t.JsonSchema => byName.get(name) ?? t.string()
 
 type Described = Pick<ValueType, 'type' | 'baseType' | 'typeKind' | 'isArray' | 'enumValues' | 'isVector'>
 /** The reference to an enum, by a value of its type. */

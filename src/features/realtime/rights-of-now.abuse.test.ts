@@ -63,6 +63,16 @@ test('a column that is not readable stays so under its next name, and after it i
   await api.sql('alter table people rename full_name to name; alter table people drop ssn')
 })
 
+test('of an entry whose columns are a guess, as an older version left it, what is known alone is told', async () => {
+  const start = await now()
+  await api.sql(`
+    insert into svc.change_shapes (id, table_oid, schema_name, table_name, columns, key_columns)
+    select 77, 'people'::regclass, d.schema_name, d.table_name, d.columns, d.key_columns from svc.describe_table('people'::regclass) d;
+    insert into svc.change_log (shape, table_oid, action, key, record)
+    values (77, 'people'::regclass, 'c', '9', '{"id": 9, "name": "Eve", "ssn": "567-89"}')`)
+  assert.deepEqual(await toldSince(start), [{ action: 'create', table: 'people', record: { id: 9, name: 'Eve' } }])
+})
+
 test('a column that is added without a grant, and one whose grant is taken, are not told for a moment either', async () => {
   const start = await now()
   await blind()

@@ -121,6 +121,15 @@ test('a bucket that is deleted or made private during an upload takes nothing it
   })
 })
 
+test('an upload whose bearer was revoked meanwhile is not stored', async () => {
+  const json = { name: 'k' }
+  const { key, apiKey } = (await api.call('POST /api/auth/api-keys', { as: ada.token, json })).body
+  const { status } = await uploadDuring('vault', key, () =>
+    api.call(`DELETE /api/auth/api-keys/${apiKey.id}`, { as: ada.token }),
+  )
+  assert.equal(status, 401)
+})
+
 test('files may be called like properties of every object', async () => {
   for (const name of ['constructor', '__proto__', 'toString', 'a/b.constructor', 'hasOwnProperty']) {
     const { status, body } = await upload(api, '/api/storage/open', { name, content: name })

@@ -3,6 +3,7 @@ import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
 import type { Queue } from '../../db/queue/queue.ts'
 import type { Feature } from '../../http/feature.ts'
+import type { Identify } from '../../http/guard.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import type { Allowance } from '../../http/rate-limit.ts'
 import { requireEnabled } from '../../http/route.ts'
@@ -44,6 +45,7 @@ type Deps = {
   observe: Observe
   outgoing: Outgoing
   config: StorageConfig
+  identify: Identify
   publicBaseUrl: () => string
   /** For signed URLs only. */
   signingKey: Buffer
@@ -58,7 +60,11 @@ export function createStorage(deps: Deps): Storage {
   const timeoutMs = config.upload_timeout * 1000
   const store = createStore(config)
   const blobs = new Blobs({ db, store, queue, observe })
-  const uploads = new Uploads(blobs, { maxFileBytes: config.max_file_size, timeoutMs, maxParallel: store.maxWrites })
+  const uploads = new Uploads(blobs, deps.identify, {
+    maxFileBytes: config.max_file_size,
+    timeoutMs,
+    maxParallel: store.maxWrites,
+  })
   const provider = createCdnProvider(config.cdn, deps.outgoing)
   const purges = new Purges(provider, queue)
   const baseUrl = (): string => config.cdn_url || `${deps.publicBaseUrl()}/api/storage`

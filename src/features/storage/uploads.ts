@@ -2,6 +2,7 @@ import { budgets } from '../../core/budgets.ts'
 import { AppError } from '../../core/errors.ts'
 import { AddressShares } from '../../http/address-shares.ts'
 import { readForm } from '../../http/files/multipart.ts'
+import { type Identify, requireStillKnown } from '../../http/guard.ts'
 import type { Call } from '../../http/route.ts'
 import type { Blobs } from './blobs/blobs.ts'
 import type { Blob } from './blobs/store.ts'
@@ -20,12 +21,18 @@ const SHARE = 4
 /** Receives forms with a file into the store, with limits on time, size and parallel uploads. */
 export class Uploads {
   readonly #blobs: Blobs
+  readonly #identify: Identify
   readonly #maxFileBytes: number
   readonly #timeoutMs: number
   readonly #shares: AddressShares
 
-  constructor(blobs: Blobs, options: { maxFileBytes: number; timeoutMs: number; maxParallel: number }) {
+  constructor(
+    blobs: Blobs,
+    identify: Identify,
+    options: { maxFileBytes: number; timeoutMs: number; maxParallel: number },
+  ) {
     this.#blobs = blobs
+    this.#identify = identify
     this.#maxFileBytes = options.maxFileBytes
     this.#timeoutMs = options.timeoutMs
     const share = Math.max(1, options.maxParallel / SHARE)
@@ -46,12 +53,13 @@ export class Uploads {
       const upload = await this.#read(call, signal)
       try {
         signal.throwIfAborted()
+        await requireStillKnown(this.#identify, call)
         return await keep(upload)
       } catch (error) {
-        // A refusal was rolled back. After any other error the row may still be committed, e.g. if the connection was
-        // lost, so the bytes are left to the orphan sweep.
+        // A refusal was rolled back. After any other error the row may still be committed, e.g. if the connection was lost.
         const isRefusal = error instanceof AppError && (error.status < 500 || error.status === 507)
         if (isRefusal) await this.#blobs.discard(upload.blob)
+        else this.#blobs.discardUnlessKept(upload.blob)
         throw error
       }
     } finally {

@@ -24,6 +24,7 @@ const MANY = 50
 export async function writeBatch(deps: WriteDeps, call: Call, target: TableView): Promise<Reply> {
   requireWritable(target, 'insertable')
   const operations = parseBatch(target.table, call.body, call.bodyText)
+  if (operations.some(({ key }) => key.length > 0)) requireWritable(target, 'updatable')
   const reply = await runBatch(deps, call, target, operations)
   deps.log.wake()
   return reply

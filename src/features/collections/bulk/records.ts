@@ -5,7 +5,7 @@ import { isSpatial } from '../../../db/schema/spatial-conversion.ts'
 import { columnFinder, isFields } from '../write/body.ts'
 import { CsvError, CsvReader, type CsvRow } from './csv.ts'
 import { isJsonCell } from './export.ts'
-import { ElementReader } from './json-elements.ts'
+import { ElementReader, ElementTooLong } from './json-elements.ts'
 
 /** Characters of one row, which the server buffers before it can check the row. */
 const MAX_ROW = 8 * 2 ** 20
@@ -166,6 +166,14 @@ function jsonCell(column: Column, cell: string): string | undefined {
   }
 }
 
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
 /** Both forms of JSON have one text per row. */
 abstract class JsonReader implements RowReader {
   abstract readonly maxLineBytes: number
@@ -180,13 +188,15 @@ abstract class JsonReader implements RowReader {
   abstract end(): ParsedRow[]
 
   protected incoming(line: number, text: string): ParsedRow {
+    const row = parsed(text)
+    if (row === undefined) return { line, fault: 'invalid JSON' }
+    if (!isFields(row)) return { line, fault: 'expected a JSON object' }
     try {
-      const row: unknown = JSON.parse(text)
-      if (!isFields(row)) return { line, fault: 'expected a JSON object' }
       const columns = this.#columnsOf(row).filter(({ isGenerated }) => !isGenerated)
       return columns.length > 0 ? { line, columns, body: text } : { line, fault: 'no recognized columns' }
     } catch (error) {
-      return { line, fault: error instanceof AppError ? error.message : 'invalid JSON' }
+      if (!(error instanceof AppError)) throw error
+      return { line, fault: error.message }
     }
   }
 }
@@ -199,7 +209,7 @@ class JsonRows extends JsonReader {
     try {
       return this.#elements.read(piece).map(({ number, text }) => this.incoming(number, text))
     } catch (error) {
-      throw error instanceof RangeError ? new UnreadableError(Number(error.message), 'row is too long') : error
+      throw error instanceof ElementTooLong ? new UnreadableError(error.number, 'row is too long') : error
     }
   }
   end(): ParsedRow[] {

@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto'
-import type { Identity } from '../../../core/identity.ts'
 import * as t from '../../../core/json-type.ts'
 import { KeyedMutex, Semaphore } from '../../../core/limits.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
@@ -8,7 +7,7 @@ import type { TableView } from '../../../db/rows/table-view.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import type { Trigrams } from '../../../db/search/trigrams.ts'
 import { AddressShares } from '../../../http/address-shares.ts'
-import { bearerOf } from '../../../http/guard.ts'
+import { type Identify, requireStillKnown } from '../../../http/guard.ts'
 import { type Call, type Route, route } from '../../../http/route.ts'
 import { addressSubject } from '../../../http/wire/client-address.ts'
 import * as answers from '../answers.ts'
@@ -27,7 +26,7 @@ export type BulkDeps = {
   log: Pick<ChangeLog, 'appender' | 'wake'>
   listDeps: ListDeps
   trigrams: Trigrams
-  identify: (bearer: string) => Identity | Promise<Identity>
+  identify: Identify
   /** `api.export_max_rows`, `api.import_max_size` */
   maxRows: number
   maxBytes: number
@@ -46,12 +45,6 @@ export function createBulk(deps: BulkDeps): { routes: Route[] } {
   const [importers, importing] = [new KeyedMutex(), new Semaphore(IMPORTS_AT_ONCE)]
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     onTable(schema, call.params['table'] ?? '', call.who, work)
-
-  /** A body may take long to arrive: throws when the bearer is good no more. */
-  const stillKnown = async ({ headers }: Call): Promise<void> => {
-    const bearer = bearerOf(headers['authorization'], undefined)
-    if (bearer !== undefined) await deps.identify(bearer)
-  }
 
   const exporting = (format: FileFormat, content: string): Route =>
     route(`GET /api/collections/{table}/export.${format}`, {
@@ -107,14 +100,15 @@ export function createBulk(deps: BulkDeps): { routes: Route[] } {
         })
         try {
           if (call.once && digest) call.once.body = digest.digest()
-          await stillKnown(call)
+          await requireStillKnown(deps.identify, call)
           const signal = AbortSignal.any([call.signal, spool.evicted])
           const wait = { signal, timeoutMs: IMPORT_WAIT_MS }
           const run = (target: TableView) => {
             requireWritable(target, 'insertable')
             return importRows({ db, text: spool.text(), signal }, call, target, log.appender(call.who, call.requestId))
           }
-          const reply = await importers.run(address, () => importing.run(() => at(call, run), wait), wait)
+          const attempt = () => importers.run(address, () => importing.run(() => at(call, run), wait), wait)
+          const reply = await (call.once ? call.once.repeat(attempt) : attempt())
           log.wake()
           return reply
         } catch (error) {

@@ -47,6 +47,7 @@ export async function onTable<T>(
 
 export function requireWritable({ table }: TableView, how: 'insertable' | 'updatable'): void {
   if (!table[how]) {
-    throw new AppError('view_not_writable', 'write operations not allowed on view', { headers: { Allow: 'GET' } })
+    const what = table.hasRules ? 'table with rules' : 'view'
+    throw new AppError('view_not_writable', `write operations not allowed on ${what}`, { headers: { Allow: 'GET' } })
   }
 }

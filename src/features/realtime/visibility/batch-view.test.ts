@@ -48,14 +48,12 @@ const SCHEMA = {
 } as unknown as Schema
 
 /** By the name of the table. */
-const SHAPES = {
-  open: [[1, 'owner']],
-  secured: [[1, 'owner']],
-  cut: [
-    [1, 'owner'],
-    [2, 'secret'],
-  ],
-}
+const SHAPES = Object.fromEntries(
+  [...SCHEMA.tables.values()].map(({ name, columns }) => [
+    name,
+    { isCertain: true, columns: [...columns.values()].map(({ position, name }) => [position, name]) },
+  ]),
+)
 
 /** A page of creates; `record` is the owner of the row. */
 const page = (...rows: [table: string, owner: string][]): Change[] =>

@@ -88,7 +88,11 @@ export async function visibleTo<K>(
     } catch (error) {
       const at = culprit(group, error)
       const [key, viewing] = group[at] ?? []
-      if (!(error instanceof AppError) || isTransient(error) || key === undefined || !viewing) throw error
+      if (!(error instanceof AppError) || isTransient(error)) throw error
+      if (key === undefined || !viewing) {
+        if (hasStatus(error, 504)) return
+        throw error
+      }
       if (hasStatus(error, 504)) {
         policies.spend(viewing.payer, QUICK_MS)
         if (++slow > MAX_SLOW) return

@@ -3,13 +3,19 @@ import type { DatabaseRole } from '../../../core/identity.ts'
 import type { Table } from '../../../db/schema/snapshot.ts'
 import type { ColumnNames, ColumnState, Survey } from './sql.ts'
 
-/** Which column had which number and name when a change was logged. */
-export type LoggedShape = readonly (readonly [number: number, name: string])[]
+/**
+ * Which column had which number and name when a change was logged. Of entries that were taken over from an older version or
+ * another database that is a guess, and their images may hold more.
+ */
+export type LoggedShape = {
+  readonly isCertain: boolean
+  readonly columns: readonly (readonly [number: number, name: string])[]
+}
 export type Shapes = ReadonlyMap<string, LoggedShape>
 
 /** An id is a digest of its shape, so that what is known of it stays true. */
 export const newShapeCache = (): LRUCache<string, LoggedShape> =>
-  new LRUCache({ maxSize: 100_000, sizeCalculation: (shape) => shape.length + 1 })
+  new LRUCache({ maxSize: 100_000, sizeCalculation: ({ columns }) => columns.length + 1 })
 export type ShapeCache = ReturnType<typeof newShapeCache>
 
 const mayReadColumn = ([, , anon, authenticated]: ColumnState, role: DatabaseRole): boolean =>
@@ -28,11 +34,11 @@ export function staying(
     columns.filter((column) => mayReadColumn(column, role)).map(([number, name]) => [number, name]),
   )
   const names = new Map<string, string>()
-  for (const [number, then] of shape ?? []) {
+  for (const [number, then] of shape?.columns ?? []) {
     const now = readable.get(number)
     if (now !== undefined) names.set(then, now)
   }
-  const isWhole = shape !== undefined && shape.length > 0 && names.size === shape.length
+  const isWhole = shape?.isCertain && names.size === shape.columns.length && names.size > 0
   return isWhole && [...names].every(([then, now]) => then === now) ? undefined : names
 }
 

@@ -57,10 +57,13 @@ export const surveyTables = (oids: readonly number[]): Sql => sql`
   ), 'asked', ${ASKED_COLUMNS}, 'schema', n.nspname, 'name', c.relname, 'columns', ${COLUMNS})), '{}')::text
   from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = any(${oids}::oid[])`
 
-/** {id: [[number, name], …]}; one that is not kept is missing. */
+/** A LoggedShape for each id; one that is not kept is missing. The id of a shape that was kept with the change is its digest. */
 export const shapesWith = (ids: readonly string[]): Sql => sql`
-  select coalesce(json_object_agg(s.id, (select coalesce(json_agg(json_build_array(e -> 0, e -> 1)), '[]') from jsonb_array_elements(s.columns) e)), '{}')::text
-  from (select distinct on (id) id, columns from svc.change_shapes where id = any(${ids}::bigint[])) s`
+  select coalesce(json_object_agg(s.id, json_build_object(
+    'isCertain', s.id = hashtextextended(s.table_oid::text || row(s.schema_name, s.table_name, s.columns, s.key_columns)::text, 0)
+      & 9223372036854775807,
+    'columns', (select coalesce(json_agg(json_build_array(e -> 0, e -> 1)), '[]') from jsonb_array_elements(s.columns) e))), '{}')::text
+  from (select distinct on (id) * from svc.change_shapes where id = any(${ids}::bigint[])) s`
 
 const sameKey = (table: Table, a: Ident, b: Ident): Sql =>
   join(
