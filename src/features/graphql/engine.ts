@@ -8,7 +8,7 @@ import { TimeSlice } from '../../core/time-slice.ts'
 import type { Appender } from '../../db/changes/append.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
-import { failedStatement, isMissingOperator } from '../../db/pg-errors.ts'
+import { failedStatement, isMissingOperator, isOutdated } from '../../db/pg-errors.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { TimeBudget } from '../../db/rows/time-budget.ts'
 import { findOrRefresh } from '../../db/schema/lookup.ts'
@@ -135,6 +135,8 @@ export class GraphEngine {
       return { outcome: await this.#run(caller, c, system, document), isUnknown: false }
     } catch (error) {
       const failure = failureOf(error)
+      // The schema changed after the snapshot was read.
+      if (isOutdated(error)) return { outcome: refused([failure]), isUnknown: true }
       if (failure.extensions.code > 400 && failure.extensions.code !== 404) throw error
       return { outcome: refused([failure]), isUnknown: false }
     }
@@ -240,7 +242,7 @@ export class GraphEngine {
       const texts = await fly([first, ...rest])
       for (const [i, { key }] of statements.entries()) data.set(key, texts[i] ?? '[]')
     } catch (error) {
-      if (isOutage(error)) throw error
+      if (isOutage(error) || isOutdated(error)) throw error
       if (hasStatus(error, 504)) return [...failures, ...statements.map(({ key }) => this.#failure(caller, error, key))]
       if (statements.length === 1) return [...failures, this.#failure(caller, error, statements[0]?.key)]
       for (const { key, statement } of statements) {
@@ -287,7 +289,7 @@ export class GraphEngine {
       for (const [i, key] of keys.entries()) data.set(key, texts[i] ?? 'null')
       return answered(selected, data, [], true)
     } catch (error) {
-      if (isOutage(error)) throw error
+      if (isOutage(error) || isOutdated(error)) throw error
       return refused([this.#failure(caller, error, at)])
     }
   }

@@ -13,9 +13,8 @@ import {
   typeFromAST,
   type VariableDefinitionNode,
 } from 'graphql'
-
-import { isJsonScalar } from '../scalars.ts'
 import { exactText, isMarked, unmarked } from './exact-numbers.ts'
+import { isJsonScalar } from './scalars.ts'
 
 export type Variables = Readonly<Record<string, unknown>>
 

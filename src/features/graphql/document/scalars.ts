@@ -8,8 +8,8 @@ import {
   Kind,
   type ValueNode,
 } from 'graphql'
-import type { Column } from '../../db/schema/snapshot.ts'
-import { exactText } from './document/exact-numbers.ts'
+import type { Column } from '../../../db/schema/snapshot.ts'
+import { exactText } from './exact-numbers.ts'
 
 /**
  * Values of these types stay text for PostgreSQL, so that no digit is lost. Only input is coerced; output is JSON made by
