@@ -73,7 +73,7 @@ test('lists of one caller count names one after the other, and keep no other cal
   const atWork = async () => {
     const [{ count }] = await api.sql(`select count(*)::int as count from pg_stat_activity
       where wait_event_type = 'Lock' and datname = current_database()`)
-    return count
+    return Number(count)
   }
   const lists = [
     ...Array.from({ length: 10 }, () => listed('open?limit=1')),
