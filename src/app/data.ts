@@ -18,7 +18,7 @@ import type { Platform } from './platform.ts'
 
 /** Features for the user's tables and functions. */
 export async function createData(config: Config, platform: Platform, { keyFor }: IdentityGroup) {
-  const { db, schema, changeLog, queue, candidates, gateways, observe } = platform
+  const { db, schema, changeLog, dryRuns, queue, candidates, gateways, observe } = platform
   const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)
   const trigrams = new Trigrams({ db, schema })
   const cursors = new Cursors(keyFor('cursors'))
@@ -32,6 +32,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         db,
         schema,
         log: changeLog,
+        dryRuns,
         cursors,
         listDeps,
         trigrams,
@@ -41,17 +42,19 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         db,
         schema,
         log: changeLog,
+        dryRuns,
         listDeps,
         trigrams,
         maxRows: config.api.export_max_rows,
         maxBytes: config.api.import_max_size,
       }),
       createSearch({ db, schema, textSearchConfig, needTrigrams: () => trigrams.ensureInstalled() }),
-      createRpc({ db, schema, log: changeLog }),
+      createRpc({ db, schema, log: changeLog, dryRuns }),
       createGraphql({
         db,
         schema,
         log: changeLog,
+        dryRuns,
         candidates,
         cursors,
         config: config.graphql,

@@ -2,6 +2,7 @@ import { type Config, publicBaseUrl } from '../config/config.ts'
 import type { Metrics } from '../core/metrics.ts'
 import type { Observe } from '../core/observe.ts'
 import { UsageMeter } from '../core/usage-meter.ts'
+import { DryRuns } from '../db/changes/dry-run.ts'
 import { ChangeLog } from '../db/changes/log.ts'
 import { createCounters } from '../db/counters.ts'
 import type { Pool } from '../db/pool/pool.ts'
@@ -25,6 +26,7 @@ export type Platform = {
   schema: SchemaCache
   queue: Queue
   changeLog: ChangeLog
+  dryRuns: DryRuns
   candidates: Candidates
   limiter: Limiter
   metrics: Metrics
@@ -109,6 +111,7 @@ export async function openPlatform(
       finishMs: config.server.shutdown_timeout * 1000,
     }),
     changeLog,
+    dryRuns: new DryRuns({ db, schema, key: logKey }),
     candidates: new Candidates(logKey),
     limiter: createLimiter({ counters }),
     metrics,

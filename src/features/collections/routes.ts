@@ -1,5 +1,6 @@
 import { notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
+import type { DryRuns } from '../../db/changes/dry-run.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
@@ -7,7 +8,8 @@ import { SqlCache } from '../../db/rows/sql-cache.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Trigrams } from '../../db/search/trigrams.ts'
-import { type Call, jsonText, type Route, route } from '../../http/route.ts'
+import { dryRunReply, isDryRun } from '../../http/dry-run.ts'
+import { type Call, jsonText, type Reply, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { writeBatch } from './batch/batch.ts'
 import { listAggregates, listRows, readStatement } from './list/list.ts'
@@ -18,12 +20,14 @@ import { parseVectors } from './list/vectors/parse.ts'
 import type { Embed } from './list/vectors/statements.ts'
 import { onTable } from './target/find-table.ts'
 import { keyFromPath } from './target/key.ts'
-import { createRow, deleteRow, updateRow } from './write/write-rows.ts'
+import { createRow, deleteRow, updateRow, type WriteDeps } from './write/write-rows.ts'
+
 export type CollectionsDeps = {
   db: Db
   schema: SchemaCache
   /** Writes are appended to it; its reader is woken after the commit. */
   log: Pick<ChangeLog, 'appender' | 'wake'>
+  dryRuns: DryRuns
   listDeps: ListDeps
   trigrams: Trigrams
   /** Undefined: no provider is configured. */
@@ -32,14 +36,22 @@ export type CollectionsDeps = {
   cursors: Cursors
 }
 
-export function createCollections({ db, schema, log, listDeps, trigrams, embed, cursors }: CollectionsDeps): {
-  routes: Route[]
-} {
+export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
+  const { db, schema, log, dryRuns, listDeps, trigrams, embed, cursors } = deps
   const sqlCache = new SqlCache()
   const reader = { db, sqlCache, listDeps, cursors, embed }
   const writer = { db, sqlCache, log }
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     onTable(schema, call.params['table'] ?? '', call.who, work)
+
+  type Write = (deps: WriteDeps, call: Call, target: TableView) => Promise<Reply>
+  const write = (call: Call, work: Write): Promise<Reply> =>
+    isDryRun(call) ? tryOut(call, work) : at(call, (target) => work(writer, call, target))
+  const tryOut = async (call: Call, work: Write): Promise<Reply> => {
+    const run = dryRuns.start(call.who, call.cancelSignal)
+    const reply = await at(call, (target) => work({ ...writer, db: run.db }, call, target))
+    return dryRunReply(reply, run.told)
+  }
 
   const routes = [
     route('GET /api/collections/{table}', {
@@ -67,11 +79,12 @@ export function createCollections({ db, schema, log, listDeps, trigrams, embed, 
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      dryRun: 'wrapped',
       params: { table: answers.tableParam },
       query: answers.upsertQuery,
       accepts: t.row,
       answers: { 200: t.row, 201: t.row },
-      handle: (call) => at(call, (target) => createRow(writer, call, target)),
+      handle: (call) => write(call, createRow),
     }),
 
     route('POST /api/collections/{table}/batch', {
@@ -79,10 +92,11 @@ export function createCollections({ db, schema, log, listDeps, trigrams, embed, 
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      dryRun: 'wrapped',
       params: { table: answers.tableParam },
       accepts: answers.batch,
       answers: { 200: answers.batchResults },
-      handle: (call) => at(call, (target) => writeBatch(writer, call, target)),
+      handle: (call) => write(call, writeBatch),
     }),
 
     route('GET /api/collections/{table}/{id}', {
@@ -109,10 +123,11 @@ export function createCollections({ db, schema, log, listDeps, trigrams, embed, 
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      dryRun: 'wrapped',
       params: answers.byKey,
       accepts: t.row,
       answers: { 200: t.row },
-      handle: (call) => at(call, (target) => updateRow(writer, call, target)),
+      handle: (call) => write(call, updateRow),
     }),
 
     route('DELETE /api/collections/{table}/{id}', {
@@ -120,9 +135,10 @@ export function createCollections({ db, schema, log, listDeps, trigrams, embed, 
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      dryRun: 'wrapped',
       params: answers.byKey,
       answers: { 204: null },
-      handle: (call) => at(call, (target) => deleteRow(writer, call, target)),
+      handle: (call) => write(call, deleteRow),
     }),
   ]
   return { routes }

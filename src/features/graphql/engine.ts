@@ -73,11 +73,16 @@ export class GraphEngine {
     this.#deps = deps
   }
 
-  async answer({ who, requestId, cancelSignal }: Caller, request: GraphqlRequest): Promise<GraphqlResult> {
+  /** `db`: where mutations are flown. */
+  async answer(
+    { who, requestId, cancelSignal }: Caller,
+    request: GraphqlRequest,
+    db: Pick<Db, 'fly'> = this.#deps.db,
+  ): Promise<GraphqlResult> {
     const log = this.#deps.log.appender(who, requestId)
     let unknown: GraphqlResult | undefined
     const known = await findOrRefresh(this.#deps.schema, async (schema) => {
-      const { outcome, isUnknown } = await this.#attempt(who, request, log, cancelSignal, schema)
+      const { outcome, isUnknown } = await this.#attempt(who, request, { log, db }, cancelSignal, schema)
       unknown = outcome
       return isUnknown ? undefined : outcome
     })
@@ -87,7 +92,7 @@ export class GraphEngine {
   async #attempt(
     who: Identity,
     request: GraphqlRequest,
-    log: Appender,
+    { log, db }: { log: Appender; db: Pick<Db, 'fly'> },
     signal: CancelSignal,
     schema: Schema,
   ): Promise<{ outcome: GraphqlResult; isUnknown: boolean }> {
@@ -124,7 +129,7 @@ export class GraphEngine {
       const marks = new CursorMarks(cursors)
       const conditions = new Conditions()
       const compilation = { schema, names, viewer, operation, variables, candidates, cursors, marks, conditions, log }
-      return { outcome: await this.#run(who, compilation, system, document, signal), isUnknown: false }
+      return { outcome: await this.#run(who, compilation, system, document, signal, db), isUnknown: false }
     } catch (error) {
       if (error instanceof AppError && error.status >= 401 && error.status !== 404) throw error
       return { outcome: refused([failureOf(error)]), isUnknown: false }
@@ -165,6 +170,7 @@ export class GraphEngine {
     system: TypeSystem,
     document: DocumentNode,
     signal: CancelSignal,
+    db: Pick<Db, 'fly'>,
   ): Promise<GraphqlResult> {
     const { operation, variables } = compilation
     if (operation.node.operation === 'subscription')
@@ -173,7 +179,7 @@ export class GraphEngine {
     const root = (isMutation ? system.schema.getMutationType() : system.schema.getQueryType()) as GraphQLObjectType
     const selected = selectionOf([operation.node.selectionSet], root, operation, variables)
     requireFewAtRoot(selected.map(({ key }) => key))
-    if (isMutation) return this.#mutate(who, selected, root, compilation, signal)
+    if (isMutation) return this.#mutate(who, selected, root, compilation, signal, db)
     const data = new Map<string, string>()
     for (const { key, field } of selected) if (!field) data.set(key, JSON.stringify(root.name))
     const introspected = selected.filter(({ node }) => isIntrospection(node))
@@ -238,6 +244,7 @@ export class GraphEngine {
     root: GraphQLObjectType,
     compilation: Compilation,
     signal: CancelSignal,
+    db: Pick<Db, 'fly'>,
   ): Promise<GraphqlResult> {
     const data = new Map<string, string>()
     const keys: string[] = []
@@ -256,7 +263,7 @@ export class GraphEngine {
       const [first, ...rest] = statements
       if (!first) return answered(selected, data, [], false)
       const options = { kind: 'slow', plain: !selected.some(runsUserCode), signal } as const
-      const texts = await this.#deps.db.fly(who, [first, ...rest], options).catch((error) => {
+      const texts = await db.fly(who, [first, ...rest], options).catch((error) => {
         at = keys[failedStatement(error) ?? 0] ?? at
         throw error
       })

@@ -1,14 +1,17 @@
 import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
+import type { DryRuns } from '../../db/changes/dry-run.ts'
 import { nameRequest } from '../../db/changes/sql.ts'
 import type { AsBytes, FlyOptions, Relayed } from '../../db/db.ts'
 import { SqlCache } from '../../db/rows/sql-cache.ts'
 import { findFunctions, findOrRefresh, findTable, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema } from '../../db/schema/snapshot.ts'
 import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
-import { Slots } from '../../db/sql.ts'
+import { Slots, sql } from '../../db/sql.ts'
+import { dryRunReply, isDryRun } from '../../http/dry-run.ts'
 import type { Feature } from '../../http/feature.ts'
 import { type Call, jsonText, noContent, type Reply, route } from '../../http/route.ts'
 import { buildCall, type ChangeNotice } from './build-call.ts'
@@ -27,8 +30,13 @@ const flyOptions = ({ volatility }: Fn, signal: CancelSignal): FlyOptions & AsBy
   as: 'bytes',
 })
 
-export function createRpc({ db, schema, log }: RpcDeps): Feature {
+export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: DryRuns }): Feature {
   const statements = new SqlCache()
+
+  const requireUndoable = async ({ oid, name }: Fn): Promise<void> => {
+    const isOutside = await db.fly(SYSTEM, sql`select true from svc.outside_functions where oid = ${oid}::oid`)
+    if (isOutside !== null) throw badRequest(`a dry run cannot undo what ${name}() does`, 'invalid_arguments')
+  }
 
   const run = async (call: Call, snapshot: Schema, candidates: readonly Fn[]): Promise<Reply> => {
     const args = argumentsOf(call)
@@ -49,13 +57,16 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
     const filled = statement.fill(slots.values)
     const isLogged = mayWrite && hasWatched(snapshot)
     const options = flyOptions(fn, call.cancelSignal)
-    const answers: readonly (Relayed | null)[] = await db
+    const dryRun = isDryRun(call) ? dryRuns.start(call.who, call.cancelSignal) : undefined
+    if (dryRun) await requireUndoable(fn)
+    const answers: readonly (Relayed | null)[] = await (dryRun?.db ?? db)
       .fly(call.who, isLogged ? [nameRequest(call.requestId), filled] : [filled], options)
       .catch((error: unknown) => {
         throw explainFailure(error, fn.name)
       })
     if (mayWrite) log.wake()
-    return fn.isVoid ? noContent : jsonText(200, answers.at(-1) ?? 'null')
+    const reply = fn.isVoid ? noContent : jsonText(200, answers.at(-1) ?? 'null')
+    return dryRun ? dryRunReply(reply, dryRun.told) : reply
   }
 
   const routes = [
@@ -64,6 +75,7 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      dryRun: 'wrapped',
       params: { function: t.string({ description: '`name` or `schema.name`' }) },
       accepts: t.record(t.any(), { description: 'arguments by name' }),
       answers: { 200: t.any({ description: 'what the function returns' }), 204: null },

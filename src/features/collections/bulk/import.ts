@@ -1,5 +1,6 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Appender } from '../../../db/changes/append.ts'
+import type { DryRun } from '../../../db/changes/dry-run.ts'
 import type { Db, Tx } from '../../../db/db.ts'
 import { isAborted, isBadRow } from '../../../db/pg-errors.ts'
 import { IS_NEW, logUpserts, MADE } from '../../../db/rows/change-logging.ts'
@@ -24,7 +25,7 @@ import {
   UnreadableError,
 } from './records.ts'
 
-export type ImportDeps = { readonly db: Db; readonly maxBytes: number }
+export type ImportDeps = { readonly db: Db; readonly maxBytes: number; readonly dryRun: DryRun | undefined }
 
 type ValidRow = CellsRow | BodyRow
 type Counts = { created: number; updated: number; skipped: number }
@@ -38,7 +39,7 @@ const LOGGED_SINGLY = 2000
 
 /** Imports all rows of the body or none, in one transaction that is open while they arrive. */
 export async function importRows(
-  { db, maxBytes }: ImportDeps,
+  { db, maxBytes, dryRun }: ImportDeps,
   call: Call,
   target: TableView,
   log: Appender,
@@ -49,18 +50,20 @@ export async function importRows(
   let counts: Counts | undefined
   const work = async (tx: Tx): Promise<void> => {
     const run = new ImportRun({ tx, target, query: call.query, log, reader })
+    const since = await dryRun?.begin(tx)
     await run.read(text)
     counts = await run.finish()
-    if (isDry) throw new DryRun()
+    if (dryRun && since !== undefined) await dryRun.finish(tx, since)
+    if (isDry || dryRun) throw new NotKept()
   }
   await db.tx(call.who, work, { apart: true, signal: call.cancelSignal }).catch((error: unknown) => {
-    if (!(error instanceof DryRun)) throw error
+    if (!(error instanceof NotKept)) throw error
   })
   return { ...(counts ?? { created: 0, updated: 0, skipped: 0 }), dry_run: isDry }
 }
 
 /** Thrown to roll back a successful dry run. */
-class DryRun extends AppError {
+class NotKept extends AppError {
   constructor() {
     super('internal', 'dry run')
   }

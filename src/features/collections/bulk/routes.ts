@@ -1,10 +1,12 @@
 import * as t from '../../../core/json-type.ts'
+import type { DryRuns } from '../../../db/changes/dry-run.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import type { Trigrams } from '../../../db/search/trigrams.ts'
 import { AddressShares } from '../../../http/address-shares.ts'
+import { dryRunReply, isDryRun } from '../../../http/dry-run.ts'
 import { type Call, json, type Route, route } from '../../../http/route.ts'
 import * as answers from '../answers.ts'
 import { needsTrigrams } from '../list/stages/search/parse.ts'
@@ -19,6 +21,7 @@ export type BulkDeps = {
   db: Db
   schema: SchemaCache
   log: Pick<ChangeLog, 'appender' | 'wake'>
+  dryRuns: DryRuns
   listDeps: ListDeps
   trigrams: Trigrams
   /** `api.export_max_rows`, `api.import_max_size` */
@@ -29,7 +32,8 @@ export type BulkDeps = {
 /** Exports and imports running at a time, in all and per address: each holds a connection. */
 const AT_ONCE = { all: 4, share: 2 }
 
-export function createBulk({ db, schema, log, listDeps, trigrams, maxRows, maxBytes }: BulkDeps): { routes: Route[] } {
+export function createBulk(deps: BulkDeps): { routes: Route[] } {
+  const { db, schema, log, dryRuns, listDeps, trigrams, maxRows, maxBytes } = deps
   const shares = new AddressShares(AT_ONCE)
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     onTable(schema, call.params['table'] ?? '', call.who, work)
@@ -69,6 +73,7 @@ export function createBulk({ db, schema, log, listDeps, trigrams, maxRows, maxBy
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      dryRun: 'wrapped',
       bodyKind: 'raw',
       accepts: t.array(t.row),
       consumes: IMPORTED_TYPES,
@@ -78,11 +83,13 @@ export function createBulk({ db, schema, log, listDeps, trigrams, maxRows, maxBy
       handle: (call) =>
         at(call, async (target) => {
           requireWritable(target, 'insertable')
+          const dryRun = isDryRun(call) ? dryRuns.start(call.who, call.cancelSignal) : undefined
           const counts = await shares.run(call.ip, () =>
-            importRows({ db, maxBytes }, call, target, log.appender(call.who, call.requestId)),
+            importRows({ db, maxBytes, dryRun }, call, target, log.appender(call.who, call.requestId)),
           )
           log.wake()
-          return json(200, counts)
+          const reply = json(200, counts)
+          return dryRun ? dryRunReply(reply, dryRun.told) : reply
         }),
     }),
   ]
