@@ -6,6 +6,7 @@ import { Trigrams } from '../db/search/trigrams.ts'
 import { createBulk } from '../features/collections/bulk/routes.ts'
 import { createCollections } from '../features/collections/routes.ts'
 import { createGraphql } from '../features/graphql/routes.ts'
+import { createHistory } from '../features/history/routes.ts'
 import { createMatviews } from '../features/matviews/routes.ts'
 import { createRls } from '../features/rls/routes.ts'
 import { createRpc } from '../features/rpc/routes.ts'
@@ -61,6 +62,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         isLocal: isLoopbackHost(config.server.host),
         anonymousMayWrite: config.api.anonymous === 'all',
       }),
+      createHistory({ db, schema, config: config.history }),
       createMatviews({ db, observe }),
       vector,
       createRls({ db, schema, schemas: config.api.schemas }),

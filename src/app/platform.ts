@@ -89,7 +89,7 @@ export async function openPlatform(
   const gateways = lifecycle.own(createOutgoing({ allowPrivateNetworks: true }))
   const schema = lifecycle.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
   const changeLog = lifecycle.own(
-    new ChangeLog({ db, observe, retentionSeconds: config.events.retention, key: logKey }),
+    new ChangeLog({ db, observe, retentionSeconds: config.events.retention, history: config.history, key: logKey }),
   )
   await changeLog.start()
   const isOpen = config.api.anonymous === 'all'

@@ -13,7 +13,9 @@ import {
   CHANNEL,
   type ChangeRow,
   changesAfter,
+  crowdedOut,
   durableStep,
+  forgetImages,
   headOfLog,
   isKnownPoint,
   type LogPoint,
@@ -112,7 +114,10 @@ type Part = WordsBetween<'change log: ', ' failed'>
 export type ChangeLogDeps = {
   db: Db & Notifications
   observe: Observe
+  /** For streams and webhooks. */
   retentionSeconds: number
+  /** For history: seconds, and bytes at most. */
+  history?: { retention: number; size: number }
   /** The content of svc.log_key. */
   key: string
 }
@@ -125,6 +130,7 @@ export class ChangeLog {
   readonly #db: Db & Notifications
   readonly #observe: Observe
   readonly #retentionSeconds: number
+  readonly #history: { retention: number; size: number }
   readonly #key: string
   readonly #me = randomUUID()
   readonly #settled: Settled
@@ -139,10 +145,11 @@ export class ChangeLog {
   #unlisten: (() => Promise<void>) | undefined
   #lag = 0
 
-  constructor({ db, observe, retentionSeconds, key }: ChangeLogDeps) {
+  constructor({ db, observe, retentionSeconds, history = { retention: 0, size: 0 }, key }: ChangeLogDeps) {
     this.#db = db
     this.#observe = observe
     this.#retentionSeconds = retentionSeconds
+    this.#history = history
     this.#key = key
     this.#settled = new Settled(db)
   }
@@ -293,12 +300,19 @@ export class ChangeLog {
 
   async trim(): Promise<number> {
     let total = 0
+    const crowded = (await this.#db.fly(SYSTEM, crowdedOut(this.#history.size), { kind: 'slow' })) ?? '0'
+    const kept = {
+      streamsSeconds: this.#retentionSeconds,
+      historySeconds: this.#history.retention,
+      crowdedOut: crowded,
+    }
     for (let slice = TRIM_SLICE; slice === TRIM_SLICE && !this.#stopped; total += slice) {
       // Without `start` there is no loop to wait for.
       await (this.#settling?.next() ?? this.#settled.look())
-      const statement = trimSlice(this.#retentionSeconds, this.#settled.upTo, TRIM_SLICE)
+      const statement = trimSlice(kept, this.#settled.upTo, TRIM_SLICE)
       slice = Number(await this.#db.fly(SYSTEM, statement, { kind: 'slow' }))
     }
+    await this.#db.fly(SYSTEM, forgetImages(this.#settled.upTo), { kind: 'slow' })
     return total
   }
 
