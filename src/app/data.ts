@@ -19,7 +19,7 @@ import type { Platform } from './platform.ts'
 
 /** Features for the user's tables and functions. */
 export async function createData(config: Config, platform: Platform, { keyFor }: IdentityGroup) {
-  const { db, schema, changeLog, dryRuns, queue, candidates, gateways, observe } = platform
+  const { db, schema, changeLog, dryRuns, asOf, queue, candidates, gateways, observe } = platform
   const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)
   const trigrams = new Trigrams({ db, schema })
   const cursors = new Cursors(keyFor('cursors'))
@@ -34,6 +34,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         schema,
         log: changeLog,
         dryRuns,
+        asOf,
         cursors,
         listDeps,
         trigrams,
@@ -62,7 +63,13 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         isLocal: isLoopbackHost(config.server.host),
         anonymousMayWrite: config.api.anonymous === 'all',
       }),
-      createHistory({ db, schema, config: config.history }),
+      createHistory({
+        db,
+        schema,
+        config: config.history,
+        undo: (request) => platform.undo(request),
+        wake: () => changeLog.wake(),
+      }),
       createMatviews({ db, observe }),
       vector,
       createRls({ db, schema, schemas: config.api.schemas }),

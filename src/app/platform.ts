@@ -2,7 +2,8 @@ import { type Config, publicBaseUrl } from '../config/config.ts'
 import type { Metrics } from '../core/metrics.ts'
 import type { Observe } from '../core/observe.ts'
 import { UsageMeter } from '../core/usage-meter.ts'
-import { DryRuns } from '../db/changes/dry-run.ts'
+import { AsOf } from '../db/history/as-of.ts'
+import { DryRuns } from '../db/history/dry-run.ts'
 import { ChangeLog } from '../db/changes/log.ts'
 import { createCounters } from '../db/counters.ts'
 import type { Pool } from '../db/pool/pool.ts'
@@ -15,6 +16,7 @@ import { Candidates } from '../db/search/candidates.ts'
 import { openDatabase } from '../db/setup/database.ts'
 import { startEmbedded } from '../db/setup/embedded/embedded.ts'
 import { rootSecretFile, type SecretFile } from '../db/setup/embedded/secret-file.ts'
+import { type UndoOutcome, type UndoRequest, undoChanges } from '../db/history/undo.ts'
 import { createOutgoing, type Outgoing } from '../http/out/outgoing.ts'
 import { createLimiter, type Limiter } from '../http/rate-limit.ts'
 import type { Lifecycle } from './lifecycle.ts'
@@ -27,6 +29,8 @@ export type Platform = {
   queue: Queue
   changeLog: ChangeLog
   dryRuns: DryRuns
+  asOf: AsOf
+  undo(request: UndoRequest): Promise<UndoOutcome>
   candidates: Candidates
   limiter: Limiter
   metrics: Metrics
@@ -112,6 +116,8 @@ export async function openPlatform(
     }),
     changeLog,
     dryRuns: new DryRuns({ db, schema, key: logKey }),
+    asOf: new AsOf({ db, key: logKey, config: config.history }),
+    undo: (request) => undoChanges({ db, key: logKey, observe }, request),
     candidates: new Candidates(logKey),
     limiter: createLimiter({ counters }),
     metrics,

@@ -30,14 +30,22 @@ export async function callAdmin(context: Context, path: string, body?: unknown):
   return (await fetchAdmin(context, path, { headers, ...post })).text()
 }
 
-type ErrorBody = { message?: unknown; data?: { rows?: readonly { line: number; message: string }[] } }
+type ErrorBody = {
+  message?: unknown
+  conflicts?: readonly { table: string; key: unknown; message: string }[]
+  transactions?: readonly string[]
+  data?: { rows?: readonly { line: number; message: string }[] }
+}
 
 /** The error message, with the first row that an import reports. */
 function messageOf(text: string): string | undefined {
   try {
-    const { message, data } = JSON.parse(text) as ErrorBody
+    const { message, data, conflicts, transactions } = JSON.parse(text) as ErrorBody
     if (typeof message !== 'string') return undefined
     const [row] = data?.rows ?? []
+    const more =
+      conflicts?.map(({ table, key, message: why }) => `${table} ${JSON.stringify(key)}: ${why}`) ?? transactions
+    if (more) return [message, ...more].join('\n  ')
     return row ? `${message}: line ${row.line}: ${row.message}` : message
   } catch {
     return undefined

@@ -1,6 +1,7 @@
 import { notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
-import type { DryRuns } from '../../db/changes/dry-run.ts'
+import type { AsOf } from '../../db/history/as-of.ts'
+import type { DryRuns } from '../../db/history/dry-run.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
@@ -13,6 +14,7 @@ import { type Call, jsonText, type Reply, type Route, route } from '../../http/r
 import * as answers from './answers.ts'
 import { writeBatch } from './batch/batch.ts'
 import { listAggregates, listRows, readStatement } from './list/list.ts'
+import { createPast } from './list/past.ts'
 import { needsTrigrams } from './list/stages/search/parse.ts'
 import type { ListDeps } from './list/stages/stage.ts'
 import { listNear } from './list/vectors/list-near.ts'
@@ -28,6 +30,7 @@ export type CollectionsDeps = {
   /** Writes are appended to it; its reader is woken after the commit. */
   log: Pick<ChangeLog, 'appender' | 'wake'>
   dryRuns: DryRuns
+  asOf: AsOf
   listDeps: ListDeps
   trigrams: Trigrams
   /** Undefined: no provider is configured. */
@@ -37,12 +40,14 @@ export type CollectionsDeps = {
 }
 
 export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
-  const { db, schema, log, dryRuns, listDeps, trigrams, embed, cursors } = deps
+  const { db, schema, log, dryRuns, asOf, listDeps, trigrams, embed, cursors } = deps
   const sqlCache = new SqlCache()
   const reader = { db, sqlCache, listDeps, cursors, embed }
   const writer = { db, sqlCache, log }
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     onTable(schema, call.params['table'] ?? '', call.who, work)
+
+  const past = createPast({ ...reader, asOf, at })
 
   type Write = (deps: WriteDeps, call: Call, target: TableView) => Promise<Reply>
   const write = (call: Call, work: Write): Promise<Reply> =>
@@ -63,6 +68,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
       query: answers.listQuery,
       answers: { 200: answers.rows },
       handle: async (call) => {
+        if (call.query['as_of'] !== undefined) return past.list(call)
         if (call.query['aggregate'] !== undefined) {
           return at(call, async (target) => jsonText(200, await listAggregates(reader, call, target)))
         }
@@ -109,6 +115,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
       answers: { 200: t.row },
       handle: async (call) =>
         at(call, async (target) => {
+          if (call.query['as_of'] !== undefined) return past.read(call, target)
           const text = await db.fly(call.who, readStatement(sqlCache, call.query, keyFromPath(call, target), target), {
             kind: 'read',
             as: 'bytes',

@@ -1,7 +1,7 @@
 import { AppError, badRequest, notFound, unauthorized } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
-import type { DryRuns } from '../../db/changes/dry-run.ts'
+import type { DryRuns } from '../../db/history/dry-run.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'

@@ -1,16 +1,9 @@
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
-import { parseMoment } from '../../core/moment.ts'
 import { parsePage } from '../../core/page.ts'
-import {
-  type ChangeFilter,
-  type HistoryConfig,
-  requireHistory,
-  rowHistory,
-  selectChanges,
-} from '../../db/changes/history.ts'
 import type { Db } from '../../db/db.ts'
+import { type HistoryConfig, requireHistory, rowHistory, selectChanges } from '../../db/history/history.ts'
 import { keyIs } from '../../db/rows/keys.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import { findOrRefresh, findTable, isVisible } from '../../db/schema/lookup.ts'
@@ -19,10 +12,12 @@ import { isAllowed, notAllowed, viewerOf } from '../../db/schema/viewer.ts'
 import { ROW, sql } from '../../db/sql.ts'
 import type { Feature } from '../../http/feature.ts'
 import { type Call, jsonText, route } from '../../http/route.ts'
+import { filterOf } from './filter.ts'
 import { keyInPath } from './key.ts'
 import { historyStatus } from './sql.ts'
+import { type UndoDeps, undoRoute } from './undo.ts'
 
-export type HistoryDeps = { db: Db; schema: SchemaCache; config: HistoryConfig }
+export type HistoryDeps = { db: Db; schema: SchemaCache; config: HistoryConfig } & Pick<UndoDeps, 'undo' | 'wake'>
 
 const change = t.object({
   id: t.string(),
@@ -39,7 +34,7 @@ const change = t.object({
 const page = t.object({ items: t.array(change), perPage: t.integer(), nextCursor: t.nullable(t.string()) })
 const pageQuery = { perPage: t.integer({ default: 20, maximum: 200 }), cursor: t.string() }
 
-export function createHistory({ db, schema, config }: HistoryDeps): Feature {
+export function createHistory({ db, schema, config, undo, wake }: HistoryDeps): Feature {
   const routes = [
     route('GET /api/collections/{table}/{id}/history', {
       summary: 'The changes of a row, newest first',
@@ -99,6 +94,8 @@ export function createHistory({ db, schema, config }: HistoryDeps): Feature {
       },
     }),
 
+    undoRoute({ db, retention: config.retention, undo, wake }),
+
     route('GET /api/admin/history', {
       summary: 'Whose history is open, and how far back it reaches',
       auth: 'admin',
@@ -137,7 +134,7 @@ const envelope = (items: readonly string[], perPage: number, nextCursor: string 
   `{"items":[${items.join(',')}],"perPage":${perPage},"nextCursor":${JSON.stringify(nextCursor)}}`
 
 /** The table as the caller sees it; one that it may not see is missing. */
-export async function tableOf(schema: SchemaCache, name: string, who: Identity): Promise<TableView> {
+async function tableOf(schema: SchemaCache, name: string, who: Identity): Promise<TableView> {
   const viewer = viewerOf(who)
   const found = await findOrRefresh(schema, (snapshot) => {
     const table = findTable(snapshot, name)
@@ -158,22 +155,3 @@ async function isThere(db: Db, who: Identity, { table }: TableView, key: readonl
     throw error
   }
 }
-
-export function filterOf(query: Readonly<Record<string, string>>): ChangeFilter {
-  const given = (name: string): string | undefined => query[name] || undefined
-  const [table, key, user, requestId] = [given('table'), given('key'), given('user'), given('request_id')]
-  const [transaction, from, to] = [given('transaction'), given('from'), given('to')]
-  if (transaction !== undefined && !isTransaction(transaction)) throw badRequest('invalid transaction')
-  const until = to === undefined ? undefined : parseMoment(to, 'to')
-  return {
-    ...(table !== undefined && { table }),
-    ...(key !== undefined && { key }),
-    ...(user !== undefined && { user }),
-    ...(requestId !== undefined && { requestId }),
-    ...(transaction !== undefined && { transaction }),
-    ...(from !== undefined && { from: parseMoment(from, 'from').at }),
-    ...(until && { to: until.isDate ? new Date(until.at.getTime() + 86_399_999) : until.at }),
-  }
-}
-
-export const isTransaction = (text: string): boolean => /^\d{1,20}$/.test(text) && BigInt(text) < 2n ** 64n

@@ -1,4 +1,4 @@
-import type { HistoryConfig } from '../../db/changes/history.ts'
+import type { HistoryConfig } from '../../db/history/history.ts'
 import { rfc3339, type Sql, sql } from '../../db/sql.ts'
 
 /** Tables that are open, watched or in the log. */

@@ -1,6 +1,6 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Appender } from '../../../db/changes/append.ts'
-import type { DryRun } from '../../../db/changes/dry-run.ts'
+import type { DryRun } from '../../../db/history/dry-run.ts'
 import type { Db, Tx } from '../../../db/db.ts'
 import { isAborted, isBadRow } from '../../../db/pg-errors.ts'
 import { IS_NEW, logUpserts, MADE } from '../../../db/rows/change-logging.ts'

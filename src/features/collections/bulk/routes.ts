@@ -1,5 +1,5 @@
 import * as t from '../../../core/json-type.ts'
-import type { DryRuns } from '../../../db/changes/dry-run.ts'
+import type { DryRuns } from '../../../db/history/dry-run.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'

@@ -3,7 +3,7 @@ import { type Identity, SYSTEM, userIdOf } from '../../core/identity.ts'
 import type { Db } from '../db.ts'
 import type { TableView } from '../rows/table-view.ts'
 import { mayDo } from '../schema/lookup.ts'
-import { join, rfc3339, type Sql, sql } from '../sql.ts'
+import { EMPTY, join, rfc3339, type Sql, sql } from '../sql.ts'
 import { type ImagePair, type ImageSecurity, judgedChanges, rowSecurity } from './judged.ts'
 
 export type HistoryConfig = {
@@ -63,7 +63,7 @@ function arrayText(key: string): string | null {
   }
 }
 
-export const conditionsOf = (filter: ChangeFilter): Sql => {
+const conditionsOf = (filter: ChangeFilter): Sql => {
   const { table, key, user, requestId, transaction, from, to } = filter
   const parts = [
     sql`true`,
@@ -95,8 +95,19 @@ export const selectChanges = (
     and c.entry < ${page.before ?? LAST}::bigint
   order by c.entry desc, c.id desc limit ${page.limit}::int`
 
+/** The ids and transactions of changes, by a filter or one by one. */
+export const selectIds = (
+  filter: ChangeFilter,
+  ids: readonly string[] | undefined,
+  retention: number,
+  limit: number,
+): Sql => sql`
+  select c.id::text as id, c.xid::text as xid from svc.told_changes c
+  where ${conditionsOf(filter)} and ${isKept(retention)} ${ids && ids.length > 0 ? sql`and c.id = any (${ids}::bigint[])` : EMPTY}
+  order by c.entry desc, c.id desc limit ${limit}::int`
+
 /** The key of a row as the log is searched by it. */
-const keyOf = ({ table }: TableView, key: readonly string[]): Sql => {
+export const keyOf = ({ table }: TableView, key: readonly string[]): Sql => {
   const values = table.primaryKey.map(({ name, castType }, i) => sql`${name}::text, ${key[i] ?? ''}::${castType}`)
   const names = table.primaryKey.map(({ name }) => name)
   return sql`svc.key_of(jsonb_build_object(${join(values)}), ${names}::text[])`
