@@ -6,7 +6,7 @@ language plpgsql set search_path = pg_catalog, pg_temp set timezone = 'UTC' set 
 declare
   current jsonb;
 begin
-  execute format('select to_jsonb(t)%1$s from %2$s t, jsonb_populate_record(null::%2$s, $1) given where %3$s for update of t',
+  execute format('select to_jsonb(t.*)%1$s from %2$s t, jsonb_populate_record(null::%2$s, $1) given where %3$s for update of t',
     ' || ' || svc.converted_columns(target, '(t)'), target, svc.same_key(target)) into current using image;
   return current;
 end $$;
@@ -102,10 +102,10 @@ begin
         problem := 'the table is gone';
       elsif change.schema_name = 'svc' then
         problem := 'tables of the server are not undone';
-      elsif change.key is null or svc.same_key(target) is null then
-        problem := 'the table has no primary key';
       elsif change.action not in ('create', 'update', 'delete') then
         problem := 'the rows were not logged';
+      elsif change.key is null or svc.same_key(target) is null then
+        problem := 'the table has no primary key';
       elsif (change.action <> 'create' and coalesce(change.old_now, '{}') = '{}') or (change.action <> 'delete' and coalesce(change.new_now, '{}') = '{}') then
         problem := 'the log no longer has the row';
       else

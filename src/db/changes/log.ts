@@ -18,6 +18,7 @@ import {
   forgetImages,
   headOfLog,
   isKnownPoint,
+  type LoggedAction,
   type LogPoint,
   lagOfReaders,
   notifyReaders,
@@ -33,7 +34,7 @@ export type Change = {
   readonly position: Position
   /** Milliseconds since 1970. */
   readonly at: number
-  readonly action: 'create' | 'update' | 'delete'
+  readonly action: LoggedAction
   /** The oid of the table, which a rename does not change. */
   readonly oid: number
   readonly schema: string

@@ -31,12 +31,15 @@ export const momentOf = ({ known, careful }: { known: bigint | undefined; carefu
     } as oldest
   from (select last_value - case when is_called then 0 else 1 end as last from svc.change_log_id_seq offset 0) given`
 
+/** TRUNCATE is one change of the whole table, without images. */
+export type LoggedAction = 'create' | 'update' | 'delete' | 'truncate'
+
 export type ChangeRow = {
   xid: string
   id: string
   /** Milliseconds since 1970. */
   at: number
-  action: 'create' | 'update' | 'delete'
+  action: LoggedAction
   oid: number
   schema: string
   name: string
@@ -169,10 +172,12 @@ export const durableStep = (
     select xid, id from svc.change_readers where name = ${name} for update skip locked
   ), ask as materialized (
     select (${reader.wanted}) as wanted
-  ), batch as materialized (
+  ), page as materialized (
     select c.* from (${pageOf(sql`(select id from reader)`, upTo, size)}) c where (select wanted from ask)
+  ), batch as (
+    select * from page where action <> 'truncate'
   ), last as (
-    (select xid, id from batch order by id desc limit 1)
+    (select xid, id from page order by id desc limit 1)
     union all
     (select c.xid, ${LAST_ID} as id from svc.change_log c
      where not (select wanted from ask) and ${isBehind(sql`(select id from reader)`)} and c.id <= ${upTo}::bigint
@@ -182,7 +187,7 @@ export const durableStep = (
   ), moved as (
     update svc.change_readers r set xid = last.xid, id = last.id, moved_at = now() from last where r.name = ${name}
   )
-  select (select wanted from ask) as wanted, (select count(*) from batch)::int as count`
+  select (select wanted from ask) as wanted, (select count(*) from page)::int as count`
 
 /** The furthest point that a durable reader has reached. */
 export const lastRead: Sql = sql`select coalesce(max(id), 0)::text from svc.change_readers`

@@ -74,14 +74,16 @@ export const pongFrame = (content: Buffer): Buffer => frame(PONG, content)
 export const MESSAGES: FrameFormat = {
   // The record is passed on as PostgreSQL wrote it, with all its digits.
   change: ({ position, action, table, record }) =>
-    frame(
-      TEXT,
-      around(
-        record,
-        `{"type":"event","id":"${position}","action":"${action}","table":${JSON.stringify(table)},"record":`,
-        '}',
-      ),
-    ),
+    action === 'truncate'
+      ? MESSAGES.reset(position)
+      : frame(
+          TEXT,
+          around(
+            record,
+            `{"type":"event","id":"${position}","action":"${action}","table":${JSON.stringify(table)},"record":`,
+            '}',
+          ),
+        ),
   reset: (position) => messageFrame({ type: 'reset', position }),
   expiring: (expiresAt) => messageFrame({ type: 'expiring', expires_at: expiresAt }),
 }
