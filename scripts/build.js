@@ -1,4 +1,4 @@
-// Builds dist/ from src/ when src/ is newer. Used by `npm run build` and `npm start`.
+// Builds dist/ from src/ and client/src/ when they are newer. Used by `npm run build` and `npm start`.
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 import { ensureInstalled, fail, log, root } from './install.js'
@@ -6,7 +6,8 @@ import { ensureInstalled, fail, log, root } from './install.js'
 const stamp = `${root}dist/.built`
 
 const sources = () =>
-  readdirSync(`${root}src`, { recursive: true, withFileTypes: true })
+  ['src', 'client/src']
+    .flatMap((folder) => readdirSync(root + folder, { recursive: true, withFileTypes: true }))
     .filter((entry) => entry.isFile() && !entry.name.endsWith('.test.ts'))
     .map((entry) => `${entry.parentPath}/${entry.name}`.slice(root.length))
     .sort()

@@ -7,6 +7,9 @@ const bin = (name) => `${root}node_modules/.bin/${name}`
 const checks = [
   ['types', bin('tsc'), '-p', 'tsconfig.json'],
   ['types of browser code', bin('tsc'), '-p', 'src/pages'],
+  ['types of the client', bin('tsc'), '-p', 'client'],
+  ['types of its tests, and what the compiler must find', bin('tsc'), '-p', 'client/test'],
+  ['types of the examples', bin('tsc'), '-p', 'examples'],
   ['lint and format', bin('biome'), 'check', '--error-on-warnings'],
   ['dead code', bin('knip')],
   ['code that only tests use', bin('knip'), '--production', '--config', 'knip.production.jsonc'],

@@ -50,6 +50,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       identify: identity.identify,
       limiter: platform.limiter,
       audit: identity.admin.audit,
+      runOnce: data.runOnce,
       appLimit: identity.apps.appLimit,
       sites: files.hosted,
       authEnabled: config.auth.enabled,

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { openConnection } from '../../src/db/protocol/driver.ts'
 import { caller } from '../kit/raw.ts'
 
-export type OrdinarySetup = { ports: number[]; databaseUrl: string; tokens: string[]; thinkMs: number }
+export type OrdinarySetup = { ports: number[]; databaseUrl: string; tokens: string[]; thinkMs: number; crowd: string }
 
 export type Report = {
   count: number
@@ -29,7 +29,7 @@ export type Verdict = { acknowledged: number; missing: number }
 type Call = { kind: string; method: string; path: string; json?: object; isFine?: (status: number) => boolean }
 
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
-const { ports, databaseUrl, tokens, thinkMs } = JSON.parse((await lines.next()).value ?? '') as OrdinarySetup
+const { ports, databaseUrl, tokens, thinkMs, crowd } = JSON.parse((await lines.next()).value ?? '') as OrdinarySetup
 
 /** As a balancer does, which takes a server for gone until it was healthy for a while. */
 const AWAY_MS = 3_000
@@ -84,11 +84,11 @@ async function client(number: number): Promise<void> {
     kind: 'create',
     method: 'POST',
     path: '/api/collections/journal',
-    json: { id: `${number}`, n: 0 },
+    json: { id: `${crowd}${number}`, n: 0 },
     isFine: (status) => status === 409,
   })
   for (let turn = 1; !isOver; turn++) {
-    const id = `${number}-${turn}`
+    const id = `${crowd}${number}-${turn}`
     const work: [Call, (() => unknown)?][] = [
       [{ kind: 'read', method: 'GET', path: `/api/collections/notes/${1 + ((turn * 7919 + number) % 10_000)}` }],
       [{ kind: 'list', method: 'GET', path: '/api/collections/notes?perPage=20&sort=-id&skipTotal=true' }],
@@ -104,7 +104,7 @@ async function client(number: number): Promise<void> {
         () => made.push(id),
       ],
       [
-        { kind: 'update', method: 'PATCH', path: `/api/collections/journal/${number}`, json: { n: turn } },
+        { kind: 'update', method: 'PATCH', path: `/api/collections/journal/${crowd}${number}`, json: { n: turn } },
         () => patched.set(number, turn),
       ],
       [{ kind: 'me', method: 'GET', path: '/api/auth/me' }],
@@ -143,7 +143,7 @@ async function verify(): Promise<Verdict> {
   await db.end()
   const kept = new Map(rows.map(({ id, n }) => [id, Number(n)]))
   const lost = made.filter((id) => !kept.has(id)).length
-  const stale = [...patched].filter(([number, n]) => (kept.get(`${number}`) ?? -1) < n).length
+  const stale = [...patched].filter(([number, n]) => (kept.get(`${crowd}${number}`) ?? -1) < n).length
   return { acknowledged: made.length + patched.size, missing: lost + stale }
 }
 

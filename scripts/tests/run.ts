@@ -10,12 +10,12 @@ import { longestFirst, readTimes, writeTimes } from './order.ts'
 import { runBatch } from './report.ts'
 import { scratchFolder } from './scratch.ts'
 
-export type Run = { root: string; log(line: string): void; words: string[]; faultRounds: number }
+export type Run = { root: string; log(line: string): void; words: string[]; faultRounds: number; long: boolean }
 
 /** Runs the test files whose path contains one of the words. Returns the exit code. */
-export async function runTests({ root, log, words, faultRounds }: Run): Promise<number> {
+export async function runTests({ root, log, words, faultRounds, long }: Run): Promise<number> {
   const files = filesIn(root, /\.test\.ts$/).filter(
-    (file) => words.length === 0 || words.some((word) => file.includes(word)),
+    (file) => file.includes('/long/') === long && (words.length === 0 || words.some((word) => file.includes(word))),
   )
   if (files.length === 0) {
     log(`no test file contains ${words.join(' or ')}`)
@@ -87,7 +87,7 @@ const forTests = {
 const PROGRAM = /-(owner|process|victim)\.ts$/
 
 const filesIn = (root: string, pattern: RegExp): string[] =>
-  ['src', 'test']
+  ['src', 'test', 'client']
     .flatMap((folder) =>
       readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((f) => join(folder, f)),
     )

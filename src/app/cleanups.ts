@@ -4,8 +4,10 @@ import type { Db } from '../db/db.ts'
 import { sweepAll } from '../db/sweep.ts'
 import { oldAudit } from '../features/audit/sql.ts'
 import { createCleanups, type Expired, expiredOfAuth } from '../features/auth/cleanups.ts'
+import { expiredAnswers } from '../features/idempotency/sql.ts'
 import { dropAbandonedTotp, expiredOfMfa } from '../features/mfa/sql.ts'
 import { dropExpiredGrants } from '../features/oauth-server/expired-grants.ts'
+import { expiredInvites } from '../features/organizations/sql.ts'
 import { expiredOfPasskeys } from '../features/passkeys/webauthn/sql.ts'
 import { deactivateStaleDevices } from '../features/push/stale-devices.ts'
 import { expiredOfSignIn } from '../features/sign-in/sql.ts'
@@ -19,6 +21,7 @@ export const expiredOfIdentity: readonly Expired[] = [
   ...expiredOfSignIn,
   ...expiredOfMfa,
   ...expiredOfPasskeys,
+  expiredInvites,
 ]
 
 type CleanupDeps = { db: Db; store: Store; trimLog: () => Promise<number> }
@@ -38,6 +41,7 @@ export const cleanupsOf = (
   }),
   unverified_totp_cleanup: () => db.run(SYSTEM, dropAbandonedTotp),
   expired_oauth_cleanup: () => dropExpiredGrants(db),
+  kept_answer_cleanup: () => sweepAll(db, ...expiredAnswers(config.api.idempotency_retention)),
   audit_log_retention: () => sweepAll(db, oldAudit(config.audit.retention_days)),
   change_log_trim: trimLog,
   webhook_delivery_prune: () => sweepAll(db, oldDeliveries(config.webhooks.delivery_retention)),

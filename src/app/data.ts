@@ -7,6 +7,7 @@ import { createBulk } from '../features/collections/bulk/routes.ts'
 import { createCollections } from '../features/collections/routes.ts'
 import { createGraphql } from '../features/graphql/routes.ts'
 import { createHistory } from '../features/history/routes.ts'
+import { createIdempotency } from '../features/idempotency/run-once.ts'
 import { createMatviews } from '../features/matviews/routes.ts'
 import { createRls } from '../features/rls/routes.ts'
 import { createRpc } from '../features/rpc/routes.ts'
@@ -18,14 +19,21 @@ import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
 
 /** Features for the user's tables and functions. */
-export async function createData(config: Config, platform: Platform, { keyFor }: IdentityGroup) {
+export async function createData(config: Config, platform: Platform, { keyFor, identify }: IdentityGroup) {
   const { db, schema, changeLog, dryRuns, asOf, queue, candidates, gateways, observe } = platform
   const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)
   const trigrams = new Trigrams({ db, schema })
   const cursors = new Cursors(keyFor('cursors'))
   await watchTables({ db, schema, observe }, config.realtime.watch)
   const vector = createVector({ db, schema, log: changeLog, queue, outgoing: gateways, config: config.ai, observe })
+  const idempotency = createIdempotency({
+    db,
+    observe,
+    limits: { retention: config.api.idempotency_retention, size: config.api.idempotency_size },
+    waitMs: config.api.statement_timeout * 1000,
+  })
   const listDeps = { candidates, textSearchConfig }
+  const timeoutMs = config.api.statement_timeout * 1000
   return {
     features: [
       createSchemaFeature({ schema }),
@@ -39,6 +47,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         listDeps,
         trigrams,
         embed: vector.embed,
+        timeoutMs,
       }),
       createBulk({
         db,
@@ -47,6 +56,7 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         dryRuns,
         listDeps,
         trigrams,
+        identify,
         maxRows: config.api.export_max_rows,
         maxBytes: config.api.import_max_size,
       }),
@@ -62,6 +72,8 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
         config: config.graphql,
         isLocal: isLoopbackHost(config.server.host),
         anonymousMayWrite: config.api.anonymous === 'all',
+        timeoutMs,
+        observe,
       }),
       createHistory({
         db,
@@ -73,6 +85,8 @@ export async function createData(config: Config, platform: Platform, { keyFor }:
       createMatviews({ db, observe }),
       vector,
       createRls({ db, schema, schemas: config.api.schemas }),
+      idempotency,
     ],
+    runOnce: idempotency.runOnce,
   }
 }

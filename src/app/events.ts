@@ -8,13 +8,14 @@ import { createRealtime } from '../features/realtime/routes.ts'
 import { createWebhooks } from '../features/webhooks/routes.ts'
 import { isLoopbackHost } from '../http/out/address-guard.ts'
 import { createOutgoing } from '../http/out/outgoing.ts'
+import { limitFor, tooMany } from '../http/rate-limit.ts'
 import type { IdentityGroup } from './identity.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Platform } from './platform.ts'
 
 /** Features that react to the change log, and background jobs. */
 export function createEvents(config: Config, platform: Platform, identity: IdentityGroup, lifecycle: Lifecycle) {
-  const { db, schema, changeLog, queue, gateways, observe, metrics, usage } = platform
+  const { db, schema, changeLog, queue, gateways, limiter, observe, metrics, usage } = platform
   const { identify, revocations, box } = identity
   const realtime = createRealtime({
     db,
@@ -24,6 +25,11 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     retentionSeconds: config.events.retention,
     visitorsMayListen: !config.auth.enabled && config.api.anonymous !== 'none',
     identify,
+    countRequest: async (who, ip) => {
+      const limit = limitFor('api', config.rate_limit, who, ip)
+      const allowance = limit && (await limiter.takeToken(limit.name, limit.subject, limit.rate))
+      if (allowance?.allowed === false) throw tooMany(allowance)
+    },
     onRevoked: (listener) => revocations.onRevoked(listener),
     clock: revocations.clock,
     observe,

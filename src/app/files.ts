@@ -8,7 +8,7 @@ import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
 
 /** File features: buckets and hosted sites. */
-export function createFiles(config: Config, platform: Platform, { keyFor }: IdentityGroup) {
+export function createFiles(config: Config, platform: Platform, { keyFor, identify }: IdentityGroup) {
   const { db, queue, observe, gateways, limiter, publicUrl } = platform
   const purgeAll = config.rate_limit.cdn_purge_all
   const storage = createStorage({
@@ -17,6 +17,7 @@ export function createFiles(config: Config, platform: Platform, { keyFor }: Iden
     observe,
     outgoing: gateways,
     config: config.storage,
+    identify,
     publicBaseUrl: () => publicUrl.get(),
     signingKey: keyFor('storage signatures'),
     countPurgeAll: async (ip) =>

@@ -1,12 +1,14 @@
 import type { Config } from '../config/config.ts'
+import type { UserIdentity } from '../core/identity.ts'
 import { deriveKey } from '../core/secret.ts'
+import type { Tx } from '../db/db.ts'
 import { Script } from '../db/script/script.ts'
 import type { Sql } from '../db/sql.ts'
 import { createAccounts } from '../features/accounts/routes.ts'
 import { deleteUser } from '../features/accounts/sql.ts'
 import { createAdmin } from '../features/admin/routes.ts'
 import { createApiKeys } from '../features/api-keys/routes.ts'
-import { revokeKeysOf } from '../features/api-keys/sql.ts'
+import { revokeKeysOf, revokeOwnKeysOf } from '../features/api-keys/sql.ts'
 import { createApps } from '../features/apps/routes.ts'
 import { unknownTables } from '../features/audit/data-audit.ts'
 import { loadRootSecret } from '../features/auth/keys.ts'
@@ -19,6 +21,7 @@ import { revokeClientsOfApp } from '../features/oauth-server/clients.ts'
 import { Grants } from '../features/oauth-server/grants.ts'
 import { createOAuthServer } from '../features/oauth-server/routes.ts'
 import { endGrantsOf } from '../features/oauth-server/sql.ts'
+import { createOrganizations } from '../features/organizations/routes.ts'
 import { createPasskeys } from '../features/passkeys/routes.ts'
 import { dropPasskeys } from '../features/passkeys/webauthn/sql.ts'
 import { createSignIn } from '../features/sign-in/routes.ts'
@@ -45,6 +48,8 @@ const dropCredentials = (userId: string): Sql[] => [
 ]
 /** Statements that end all sessions and grants of a user. */
 const endAccess = (userId: string): Sql[] => [endSessionsOf(userId), endGrantsOf(userId)]
+/** The same, with the API keys that the user made, and its failed attempts forgotten. */
+const endOwnAccess = (userId: string): Sql[] => [...endAccess(userId), revokeOwnKeysOf(userId), forgiveFailures(userId)]
 
 /** Features that identify callers: accounts, sessions, keys and the admin. */
 export async function createIdentity(
@@ -66,6 +71,8 @@ export async function createIdentity(
     (kind: Revocation['kind']) =>
     (ids: string | readonly string[]): void =>
       revocations.apply([ids].flat().map((subject) => ({ kind, subject })))
+  /** Drops what a committed change ended. If it fails, nothing cached is trusted any longer than a second. */
+  const dropEnded = (): Promise<void> => revocations.refresh().catch(() => undefined)
   const passwords = lifecycle.own(createPasswords(config.auth))
   /** A key per purpose, which does not change when the token keys are rotated. */
   const keyFor = (purpose: string): Buffer => deriveKey(rootSecret, '', purpose)
@@ -96,7 +103,7 @@ export async function createIdentity(
     config: oauthLives,
     onRevoked: revoked('oauth_token'),
   })
-  const apps = createApps({ db, endWithApp: (appId) => [revokeClientsOfApp(appId)] })
+  const apps = createApps({ db, endWithApp: revokeClientsOfApp, dropEnded })
   const auth = createAuth({
     db,
     revocations,
@@ -119,30 +126,44 @@ export async function createIdentity(
     mailLink: createMailLinks({ config: config.auth, publicBaseUrl, queueMail: email.queueMail }),
     proveAddress: createAddressProof(dropCredentials),
     onRevoked: revoked('user'),
+    endOthers: async (tx: Tx, { id, sessionId }: UserIdentity) =>
+      (await tx.rows<{ id: string }>(endOtherSessions(id, sessionId))).map((session) => session.id),
+    onSessionsEnded: revoked('session'),
     queueMail: email.queueMail,
     wakeMail: email.wakeMail,
     queueSms: sms.queueSms,
     wakeSms: sms.wakeSms,
   }
-  const accounts = createAccounts({ ...shared, endAccess: (id) => [...endAccess(id), forgiveFailures(id)] })
+  const accounts = createAccounts({
+    ...shared,
+    endAccess: endOwnAccess,
+  })
   const signIn = createSignIn({ ...shared, smsCodeKey: keyFor('sms code'), outgoing: gateways, endAccess })
-  const mfa = createMfa({ ...shared, codeKey: keyFor('mfa code'), box })
+  const mfa = createMfa({ ...shared, stepUp: auth.stepUp, codeKey: keyFor('mfa code'), box })
   const passkeys = createPasskeys({
     ...shared,
     decoyKey: keyFor('passkey decoy'),
+    observe,
     verification: mfa.verification,
-    endOtherSessions,
-    onSessionsEnded: revoked('session'),
   })
+  const organizations = createOrganizations({ ...shared, tokenOf: auth.tokenOf })
   const oauthServer = createOAuthServer({
     db,
+    schema,
     grants,
+    dropEnded,
     enabled: isOAuthServer,
     appName,
     publicBaseUrl,
     hasPasskeys: () => auth.settings().webauthn_enabled,
   })
-  const users = createUsers({ db, authEnabled: config.auth.enabled, deleteUser, onRevoked: revoked('user') })
+  const users = createUsers({
+    ...shared,
+    authEnabled: config.auth.enabled,
+    minPasswordLength: config.auth.min_password_length,
+    deleteUser,
+    endAccess: endOwnAccess,
+  })
   return {
     admin,
     apps,
@@ -153,7 +174,7 @@ export async function createIdentity(
     keyFor,
     features: [
       ...[admin, secrets, auth, users, apiKeys, apps, oauthServer],
-      ...(config.auth.enabled ? [accounts, signIn, mfa, passkeys] : []),
+      ...(config.auth.enabled ? [accounts, signIn, mfa, passkeys, organizations] : []),
     ],
   }
 }

@@ -2,10 +2,11 @@ import { type Config, publicBaseUrl } from '../config/config.ts'
 import type { Metrics } from '../core/metrics.ts'
 import type { Observe } from '../core/observe.ts'
 import { UsageMeter } from '../core/usage-meter.ts'
-import { AsOf } from '../db/history/as-of.ts'
-import { DryRuns } from '../db/history/dry-run.ts'
 import { ChangeLog } from '../db/changes/log.ts'
 import { createCounters } from '../db/counters.ts'
+import { AsOf } from '../db/history/as-of.ts'
+import { DryRuns } from '../db/history/dry-run.ts'
+import { type UndoOutcome, type UndoRequest, undoChanges } from '../db/history/undo.ts'
 import type { Pool } from '../db/pool/pool.ts'
 import { Queue } from '../db/queue/queue.ts'
 import { openSchemaCache } from '../db/schema/introspect/cache.ts'
@@ -16,7 +17,6 @@ import { Candidates } from '../db/search/candidates.ts'
 import { openDatabase } from '../db/setup/database.ts'
 import { startEmbedded } from '../db/setup/embedded/embedded.ts'
 import { rootSecretFile, type SecretFile } from '../db/setup/embedded/secret-file.ts'
-import { type UndoOutcome, type UndoRequest, undoChanges } from '../db/history/undo.ts'
 import { createOutgoing, type Outgoing } from '../http/out/outgoing.ts'
 import { createLimiter, type Limiter } from '../http/rate-limit.ts'
 import type { Lifecycle } from './lifecycle.ts'
@@ -104,6 +104,13 @@ export async function openPlatform(
   }
   const counters = lifecycle.own(createCounters({ db }))
   metrics.gauge('svc_change_log_lag_seconds', 'Age of the oldest unread change.', [], () => changeLog.lastLag(), 'max')
+  metrics.gauge(
+    'svc_change_log_unsettled_seconds',
+    'How long the end of the change log has been waiting for an open transaction.',
+    [],
+    () => changeLog.unsettledSeconds(),
+    'max',
+  )
   return {
     observe,
     db,
@@ -124,7 +131,7 @@ export async function openPlatform(
     usage: new UsageMeter(),
     gateways,
     publicUrl: new PublicUrl(config),
-    warnings: () => [...warnings, ...schema.read().warnings, ...openness()],
+    warnings: () => [...warnings, ...schema.read().warnings, ...openness(), ...changeLog.warnings()],
     secretFile,
     announce,
   }

@@ -57,6 +57,7 @@ test('wrong usage is one sentence and exit code 2', async () => {
     [['migrate', 'sideways'], 'unknown command: migrate sideways (see svc --help)'],
     [['start', '--bogus'], "Unknown option '--bogus' (see svc --help)"],
     [['stop', '--detach'], '--detach does not belong to svc stop (see svc --help)'],
+    [['migrate', 'up', '--url', 'http://x.test'], '--url does not belong to svc migrate up (see svc --help)'],
     [['sql'], 'usage: svc sql "<query>"'],
     [['migrate', 'create', 'a b'], 'a migration name consists of letters, digits, _ and -'],
   ]
@@ -206,6 +207,21 @@ test('reset-password ends the old password and every token, and the tool keeps w
   assert.equal((await svc(['sql', 'select 1'])).code, 0)
 })
 
+test('users are made, disabled, exported and deleted by id or address', async () => {
+  const made = await svc(['users', 'create', 'Ana@x.test'], { env: { SVC_USER_PASSWORD: 'long enough password' } })
+  assert.equal(made.code, 0, made.err)
+  assert.equal((await svc(['users', 'list'])).out, `${made.out.trim()}  ana@x.test\n`)
+  assert.equal((await svc(['users', 'disable', 'ana@x.test'])).out, 'disabled\n')
+  assert.match((await svc(['users', 'list'])).out, /ana@x\.test {2}disabled/)
+  assert.equal((await svc(['users', 'enable', made.out.trim()])).out, 'enabled\n')
+  const file = join(home, 'ana.json')
+  assert.equal((await svc(['users', 'export', 'ana@x.test', file])).code, 0)
+  assert.equal(JSON.parse(readFileSync(file, 'utf8')).account.email, 'ana@x.test')
+  assert.equal((await svc(['users', 'delete', 'ana@x.test'])).out, 'deleted\n')
+  assert.equal((await svc(['users', 'show', 'ana@x.test'])).err, 'no user has the address ana@x.test\n')
+  assert.equal((await svc(['users', 'promote', 'ana@x.test'])).code, 2)
+})
+
 test('cleanups are listed, run one by one, and unknown ones are refused', async () => {
   const listed = await svc(['cleanup', '--json'])
   assert.deepEqual(JSON.parse(listed.out), {
@@ -215,6 +231,7 @@ test('cleanups are listed, run one by one, and unknown ones are refused', async 
       'anonymous_account_cleanup',
       'unverified_totp_cleanup',
       'expired_oauth_cleanup',
+      'kept_answer_cleanup',
       'audit_log_retention',
       'change_log_trim',
       'webhook_delivery_prune',

@@ -19,11 +19,13 @@ const byName: Readonly<Record<string, Command>> = {
   status: {
     usage: 'status',
     summary: 'pid, URL and health; exit code 1 when it is down',
+    usesServer: true,
     run: async (context) => (await import('./status.ts')).status(context),
   },
   sql: {
     usage: 'sql "<query>"',
     summary: 'run SQL through the server; - reads it from stdin',
+    usesServer: true,
     run: async (context) => (await import('./sql.ts')).sqlCommand(context),
   },
   history: {
@@ -57,6 +59,12 @@ const byName: Readonly<Record<string, Command>> = {
     summary: 'make a new admin password; all admin tokens end',
     run: async (context) => (await import('./reset-password.ts')).resetPassword(context),
   },
+  users: {
+    usage: 'users <action> [<id or address>]',
+    summary: 'list, show, create, invite, disable, enable, password, sessions, end-sessions, export, delete users',
+    usesServer: true,
+    run: async (context) => (await import('./users.ts')).users(context),
+  },
   'secrets reencrypt': {
     usage: 'secrets reencrypt',
     summary: 'encrypt anew what an old auth.encryption_key encrypted; exit code 1 when something cannot be read',
@@ -68,53 +76,62 @@ const byName: Readonly<Record<string, Command>> = {
     run: async (context) => (await import('./cleanup.ts')).cleanup(context),
   },
   types: {
-    usage: 'types [--out <file>]',
+    usage: 'types [--out <file>] [--watch]',
     summary: 'write TypeScript types of the tables, enums and functions of the database',
-    flags: { out: 'string' },
+    flags: { out: 'string', watch: 'boolean' },
+    usesServer: true,
     run: async (context) => (await import('./typescript/write-types.ts')).writeTypes(context),
   },
   export: {
     usage: 'export <table> [<file>] [--format csv|json|ndjson] [--filter --sort --fields]',
     summary: 'write the rows of a table to a file, or to stdout',
     flags: { format: 'string', filter: 'string', sort: 'string', fields: 'string' },
+    usesServer: true,
     run: async (context) => (await import('./files/bulk.ts')).exportTable(context),
   },
   import: {
     usage: 'import <table> <file> [--format] [--on-conflict <columns>] [--dry-run]',
     summary: 'send a CSV, JSON or NDJSON file into a table: all rows or none',
     flags: { format: 'string', 'on-conflict': 'string', 'dry-run': 'boolean' },
+    usesServer: true,
     run: async (context) => (await import('./files/bulk.ts')).importTable(context),
   },
   'rls snapshot': {
     usage: 'rls snapshot [<file>] [--users <a,b>]',
     summary: 'write who may do what with a sample of every table, for version control',
     flags: { users: 'string' },
+    usesServer: true,
     run: async (context) => (await import('./rls.ts')).snapshot(context),
   },
   'rls diff': {
     usage: 'rls diff [<file>]',
     summary: 'what changed since that snapshot; exit code 1 when anything did',
+    usesServer: true,
     run: async (context) => (await import('./rls.ts')).diff(context),
   },
   'sites deploy': {
     usage: 'sites deploy <dir> --site <slug>',
     summary: 'upload what changed in a folder and make it live',
     flags: { site: 'string' },
+    usesServer: true,
     run: async (context) => (await import('./files/deploy.ts')).deploy(context),
   },
   'storage ls': {
     usage: 'storage ls <bucket> [<prefix>]',
     summary: 'list files of a bucket',
+    usesServer: true,
     run: async (context) => (await import('./files/storage.ts')).listFiles(context),
   },
   'storage get': {
     usage: 'storage get <bucket>/<name> [<file>]',
     summary: 'download a file; - writes it to stdout',
+    usesServer: true,
     run: async (context) => (await import('./files/storage.ts')).getFile(context),
   },
   'storage put': {
     usage: 'storage put <file> <bucket>[/<name>]',
     summary: 'upload a file',
+    usesServer: true,
     run: async (context) => (await import('./files/storage.ts')).putFile(context),
   },
   version: {

@@ -1,19 +1,18 @@
 import { readFileSync, writeFileSync } from 'node:fs'
-import type { Config } from '../config/config.ts'
 import { createIntrospection } from '../db/schema/introspect/introspect.ts'
-import { accessMatrix, oldestUsers, usersOf } from '../features/rls/access-matrix.ts'
+import { accessMatrix, usersOf } from '../features/rls/access-matrix.ts'
 import { type Context, UsageError } from './command/command.ts'
 import { withDb } from './command/database.ts'
+import { callAdmin } from './command/server-api.ts'
 
 const FILE = 'rls.snapshot'
-const USERS = 3
 
 /** Writes the access matrix to a file, for version control. */
 export async function snapshot(context: Context): Promise<number> {
   const file = fileOf(context)
   const users = context.flag('users')
   const named = typeof users === 'string' ? users.split(',').map((name) => name.trim()) : undefined
-  const text = await current(context.config().config, named)
+  const text = await current(context, named)
   writeFileSync(file, text)
   context.print(context.json ? JSON.stringify({ file, users: usersOf(text) }) : `wrote ${file}`)
   return 0
@@ -23,7 +22,7 @@ export async function snapshot(context: Context): Promise<number> {
 export async function diff(context: Context): Promise<number> {
   const file = fileOf(context)
   const before = readFileSync(file, 'utf8')
-  const after = await current(context.config().config, usersOf(before))
+  const after = await current(context, usersOf(before))
   const [then, now] = [new Set(before.split('\n')), new Set(after.split('\n'))]
   const removed = [...then].filter((line) => !now.has(line))
   const added = [...now].filter((line) => !then.has(line))
@@ -39,8 +38,15 @@ function fileOf(context: Context): string {
   return file
 }
 
-const current = (config: Config, users: readonly string[] | undefined): Promise<string> =>
-  withDb(config, async (db) => {
+/** From the server that --url names, else from the configured database, which needs no running server. */
+async function current(context: Context, users: readonly string[] | undefined): Promise<string> {
+  if (context.url !== undefined) {
+    const answer = await callAdmin(context, '/api/admin/rls/snapshot', { ...(users && { users }) })
+    return (JSON.parse(answer) as { snapshot: string }).snapshot
+  }
+  const { config } = context.config()
+  return withDb(config, async (db) => {
     const { schema } = await createIntrospection(db, config.api.schemas)()
-    return accessMatrix(db, schema, users ?? (await oldestUsers(db, USERS)))
+    return accessMatrix(db, schema, users)
   })
+}

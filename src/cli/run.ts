@@ -13,6 +13,8 @@ const globalFlags = {
   version: { type: 'boolean', short: 'v' },
 } as const
 
+const SERVER_FLAGS = ['url', 'admin-token']
+
 /** A flag has the same type in all commands. */
 const commandFlags = Object.fromEntries(
   [...commands.values()].flatMap(({ flags = {} }) => Object.entries(flags).map(([name, type]) => [name, { type }])),
@@ -30,8 +32,10 @@ export async function run(argv: readonly string[], onServing: () => void = () =>
     if (values['help'] === true) return print(help())
     const words = values['version'] === true && positionals.length === 0 ? ['version'] : positionals
     const found = findCommand(words)
-    for (const name of Object.keys(commandFlags)) {
-      if (values[name] !== undefined && found.command.flags?.[name] === undefined) {
+    const { flags = {}, usesServer = false } = found.command
+    const known = new Set([...Object.keys(flags), ...(usesServer ? SERVER_FLAGS : [])])
+    for (const name of [...Object.keys(commandFlags), ...SERVER_FLAGS]) {
+      if (values[name] !== undefined && !known.has(name)) {
         throw new UsageError(`--${name} does not belong to svc ${words.join(' ')} (see svc --help)`)
       }
     }
@@ -100,7 +104,8 @@ function help(): string {
     '',
     ...[...commands.values()].map(({ usage, summary }) => `  svc ${usage.padEnd(width)}  ${summary}`),
     '',
-    'Everywhere: --config <file>  --json  --url <server>  --admin-token <token>',
+    'Everywhere: --config <file>  --json',
+    'Commands that talk to a server: --url <server>  --admin-token <token>',
     `Configuration: ${configFlags.map((flag) => `--${flag} <value>`).join('  ')}`,
   ].join('\n')
 }

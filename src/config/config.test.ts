@@ -128,6 +128,7 @@ const refusedInFile: [toml: string, sentence: string][] = [
     '[auth.oauth.acme]\nenabled = true\nclient_id = "a"\nclient_secret = "b"',
     'invalid value for auth.oauth.acme.issuer: required unless authorize_url, token_url and userinfo_url are set',
   ],
+  ['[auth]\norg_roles = ["admin"]', 'invalid value for auth.org_roles: must begin with owner'],
   ['[api]\nschemas = []', 'invalid value for api.schemas: must not be empty'],
   ['[api]\nschemas = ["svc"]', 'invalid value for api.schemas: not a schema that can be exposed: svc'],
   ['[rate_limit]\nlogin = "5/day"', 'invalid value for rate_limit.login: expected "N/min", "N/hour" or "off"'],

@@ -224,6 +224,7 @@ const CDN_KEYS = {
 /** Checks that involve several keys. */
 function checkCombinations({ auth, api, database, email, storage, jobs, push }: Config): void {
   if (database.min_conns > database.max_conns) throw invalid('database.min_conns', 'must not exceed database.max_conns')
+  if (auth.org_roles[0] !== 'owner') throw invalid('auth.org_roles', 'must begin with owner')
   if (api.schemas.length === 0) throw invalid('api.schemas', 'must not be empty')
   const needed = (key: string, value: string, when: string) => {
     if (value === '') throw invalid(key, `required ${when}`)

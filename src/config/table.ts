@@ -103,6 +103,11 @@ export const table = {
     magic_link_url: url('link', 'page that magic links open'),
     magic_link_enabled: bool(false, 'sign-in by magic link'),
     magic_link_duration: duration(600, 'life of a magic link'),
+    org_roles: listOf(['owner', 'admin', 'member'], 'roles in organizations, highest first; the first is `owner`', {
+      item: matching(/^[a-z][a-z0-9_]{0,31}$/, 'a role'),
+      of: 'roles',
+    }),
+    org_invite_url: url('link', 'page that invitations open, with `#invite=<token>`'),
     anonymous_auth_enabled: bool(false, 'anonymous accounts'),
     anonymous_retention_days: int(30, 'days an unused anonymous account is kept', { min: 1, max: 36_500 }),
     totp_enabled: bool(false, 'enrolment of authenticator apps'),
@@ -166,6 +171,10 @@ export const table = {
     text_search_config: str('english', 'full-text configuration'),
     export_max_rows: int(1_000_000, 'rows of one export, more is 413', { min: 1 }),
     import_max_size: size('100MB', 'largest body of an import'),
+    idempotency_retention: duration(86_400, 'how long the answer of a request with an `Idempotency-Key` is kept', {
+      min: 60,
+    }),
+    idempotency_size: size('1GB', 'kept answers in all; more is 429'),
     statement_timeout: duration(30, 'time a data request may take in the database, then 504'),
   },
   rate_limit: {
@@ -204,6 +213,16 @@ export const table = {
     backend: choice(['local', 's3'], 'local', 'where files are kept'),
     local_path: path('', 'directory of backend `local`, shared by all nodes; empty = `<data_dir>/storage`'),
     max_file_size: size('50MB', 'largest file'),
+    disk_reserve: size(
+      '1GB',
+      'free space that uploads leave on the disk of `local_path`, at least 5 % of it; 0 = none',
+      {
+        min: 0,
+      },
+    ),
+    ownerless_quota: size('10GB', 'bytes of all files that no account owns, then 507; the operator’s do not count', {
+      min: 0,
+    }),
     upload_timeout: duration(300, 'time an upload may take, then 504'),
     s3_endpoint: str('', '`host[:port]` or URL of the service; empty = Amazon', {
       check: emptyOr(/^(?:https?:\/\/)?[^\s/]+\/?$/, 'expected host[:port] or a URL'),

@@ -9,6 +9,13 @@ export const budgets = {
   incomingBodies: { total: 256 * 2 ** 20, perKey: 64 * 2 ** 20 },
   /** The least average rate of a request body after the grace: 408. */
   incomingPace: { graceMs: 10_000, bytesPerSecond: 4 * 1024 },
+  /** While all places for uploads or exports are taken, a client that was slower than this for so long gives way: 503. */
+  placePace: { seconds: 2, bytesPerSecond: 64 * 1024 },
+  /**
+   * Files on their way to clients, each with a piece in memory and its descriptors. Above `perKey` the one of the address
+   * that was not read for longest is evicted, above `total` that of the largest address: its connection is closed.
+   */
+  downloads: { total: 256 * 2 ** 20, perKey: 32 * 2 ** 20, each: 256 * 1024 },
   /** Responses that clients have not read yet; the connection of an evicted one is closed. */
   unsentResponses: { total: 256 * 2 ** 20, perKey: 128 * 2 ** 20 },
   /** The least average rate at which a client reads a response, or a stream in each grace window; else it is disconnected. */

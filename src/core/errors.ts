@@ -39,6 +39,7 @@ const specific = {
   invalid_search: 400,
   invalid_cursor: 400,
   invalid_key: 400,
+  invalid_idempotency_key: 400,
   invalid_geometry: 400,
   invalid_vector: 400,
   invalid_arguments: 400,
@@ -82,6 +83,7 @@ const specific = {
   file_not_found: 404,
   user_not_found: 404,
   session_not_found: 404,
+  grant_not_found: 404,
   challenge_not_found: 404,
   factor_not_found: 404,
   enrolment_not_found: 404,
@@ -97,6 +99,9 @@ const specific = {
   template_not_found: 404,
   embedding_not_found: 404,
   tenant_not_found: 404,
+  organization_not_found: 404,
+  member_not_found: 404,
+  invitation_not_found: 404,
   site_not_found: 404,
   deploy_not_found: 404,
   view_not_writable: 405,
@@ -109,9 +114,11 @@ const specific = {
   limit_reached: 409,
   bucket_not_empty: 409,
   in_progress: 409,
+  already_done: 409,
   wrong_state: 409,
   code_expired: 410,
   import_failed: 422,
+  idempotency_key_reused: 422,
   payload_too_large: 413,
   response_too_large: 413,
   too_many_attempts: 429,
@@ -133,6 +140,7 @@ const specific = {
 
 /** Errors of PostgreSQL about the request's data keep their PostgreSQL condition name (appendix A of its manual). */
 const conditions = {
+  cardinality_violation: 400,
   data_exception: 400,
   string_data_right_truncation: 400,
   numeric_value_out_of_range: 400,
@@ -199,6 +207,10 @@ export class AppError extends Error {
     return { code, error, message, ...(data && { data }), ...beside }
   }
 }
+
+/** A mistake of ours, to be passed on as it is: 500, its stack in the log. Libraries and the system give errors a code. */
+export const isMistake = (error: unknown): boolean =>
+  (error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError) && !('code' in error)
 
 /** By default: a field or parameter that is missing or has an invalid value. */
 export const badRequest = (message: string, code: CodeOf<400> = 'validation_failed'): AppError =>

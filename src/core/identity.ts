@@ -1,13 +1,5 @@
 import { unauthorized } from './errors.ts'
-
-/** The rights of an API key or OAuth token. */
-export type Grant = {
-  scope: 'readonly' | 'readwrite' | '*'
-  /** Unqualified or schema-qualified table names; empty = all tables. */
-  tables: readonly string[]
-  /** App whose rate limit and usage count this token's requests. */
-  appId: string | null
-}
+import type { Grant } from './scope.ts'
 
 /** The caller of a request. Made only by features/auth/identify.ts; used by the route guard and by db.fly. */
 export type Identity =
@@ -20,6 +12,8 @@ export type Identity =
       amr: readonly string[]
       sessionId: string
       isAnonymous: boolean
+      /** The active organisation, as the token claims it; policies see it while the user is a member. */
+      org?: string
       /** Unix seconds at which the token that carried this identity expires. */
       expiresAt: number
     }
@@ -30,6 +24,8 @@ export type Identity =
       kind: 'key'
       via: 'api_key' | 'oauth'
       keyId: string
+      /** What the tokens of an OAuth grant have in common; undefined for API keys. */
+      grantId?: string
       userId: string | null
       email: string
       grant: Grant
@@ -38,33 +34,72 @@ export type Identity =
     }
   /** The operator's admin token: the server's own database role, RLS bypassed. */
   | { kind: 'admin'; tokenId: string; expiresAt: number }
-  /** The server itself: its own tables and background work. */
-  | { kind: 'system' }
+  /** The server itself: its own tables and background work. `for`: what callers cause, which gives way to the server's own. */
+  | { kind: 'system'; for?: 'callers' }
 
 export const ANONYMOUS: Identity = { kind: 'anonymous' }
 export const SYSTEM: Identity = { kind: 'system' }
+/** As SYSTEM, for what callers cause at routes without a table of their own: files, sites, OAuth. */
+export const ON_BEHALF: Identity = { kind: 'system', for: 'callers' }
+
+/** The server, at work for a caller; for the operator as for itself. */
+export const onBehalfOf = (who: Identity): Identity => (who.kind === 'admin' ? SYSTEM : ON_BEHALF)
 
 /** The database roles that requests run under; the server's own role is `none` (SET ROLE NONE). */
 export type DatabaseRole = 'svc_anon' | 'svc_authenticated' | 'none'
 
-export type DatabaseSession = { role: DatabaseRole; userId: string; email: string; aal: string }
+/** `claims`: further claims of the token as JSON, for svc.claims(); empty = none. */
+export type DatabaseSession = { role: DatabaseRole; userId: string; email: string; aal: string; claims: string }
 
 /** The role and session settings of an identity in PostgreSQL. */
 export function databaseSession(who: Identity): DatabaseSession {
   switch (who.kind) {
     case 'anonymous':
-      return { role: 'svc_anon', userId: '', email: '', aal: '' }
+      return { role: 'svc_anon', userId: '', email: '', aal: '', claims: '' }
     case 'user':
-      return { role: 'svc_authenticated', userId: who.id, email: who.email, aal: who.aal }
+      return {
+        role: 'svc_authenticated',
+        userId: who.id,
+        email: who.email,
+        aal: who.aal,
+        claims: who.org === undefined ? '' : `{"org":"${who.org}"}`,
+      }
     case 'key':
-      return { role: 'svc_authenticated', userId: who.userId ?? '', email: who.email, aal: 'aal1' }
+      return { role: 'svc_authenticated', userId: who.userId ?? '', email: who.email, aal: 'aal1', claims: '' }
     case 'admin':
     case 'system':
-      return { role: 'none', userId: '', email: '', aal: '' }
+      return { role: 'none', userId: '', email: '', aal: '', claims: '' }
     case 'mfa':
       throw new TypeError('an identity with a pending second factor has no database session')
   }
 }
+
+/** The settings by which policies know a caller, besides its role. */
+export const CALLER_SETTINGS: { readonly [Field in Exclude<keyof DatabaseSession, 'role'>]: string } = {
+  userId: 'svc.user_id',
+  email: 'svc.user_email',
+  aal: 'svc.aal',
+  claims: 'svc.claims',
+}
+
+/**
+ * The key of everything that is shared between callers who are alike. It holds what policies and guards can read of a
+ * caller: all of the identity, whatever is added to it, but what only names the bearer.
+ */
+export function callerKey(who: Identity): string {
+  const bearer = {
+    expiresAt: undefined,
+    sessionId: undefined,
+    keyId: undefined,
+    grantId: undefined,
+    tokenId: undefined,
+  }
+  return JSON.stringify([databaseSession(who), { ...who, ...bearer }])
+}
+
+/** On whom a caller's connections and the cost of its checks are counted; undefined for visitors and the operator. */
+export const ownerOf = (who: Identity): string | undefined =>
+  userIdOf(who) ?? (who.kind === 'key' ? who.keyId : undefined)
 
 export type UserIdentity = Extract<Identity, { kind: 'user' }>
 

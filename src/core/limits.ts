@@ -104,7 +104,12 @@ export class KeyedLimit {
 export type BudgetLimits = { readonly total: number; readonly perKey: number }
 
 /** The bytes of a budget that one request holds. */
-export type Reservation = { grow(bytes: number): void; release(): void }
+export type Reservation = {
+  grow(bytes: number): void
+  /** From now on it counts as the youngest: its client made progress. */
+  renew(): void
+  release(): void
+}
 
 type HeldBytes = { bytes: number; evict: () => void }
 type KeyUsage = { bytes: number; held: Set<HeldBytes> }
@@ -139,6 +144,10 @@ export class Budget {
         this.#total += bytes
         while (holder.bytes > this.#limits.perKey) this.#evictOldest(key, holder)
         while (this.#total > this.#limits.total) this.#evictFromHeaviest()
+      },
+      renew: () => {
+        const holder = this.#holders.get(key)
+        if (holder?.held.delete(held)) holder.held.add(held)
       },
       release: () => this.#drop(key, held),
     }

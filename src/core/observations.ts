@@ -33,6 +33,7 @@ export const observations = {
   'materialized view not refreshed': 'error',
   // change log and queue
   'change log: settling failed': 'warn',
+  'change log: held up': 'warn',
   'change log: notify failed': 'warn',
   'change log: read failed': 'warn',
   'change log: reader failed': 'warn',
@@ -55,6 +56,7 @@ export const observations = {
   // cleanup
   'expired sessions and codes not removed': 'warn',
   'finished jobs not removed': 'warn',
+  'kept answers not removed': 'warn',
   'old audit entries not removed': 'warn',
   'push deliveries not removed': 'warn',
   'webhook deliveries not removed': 'warn',
@@ -64,6 +66,7 @@ export const observations = {
   'revocations cannot be read': 'warn',
   'secrets encrypted anew': 'info',
   'secrets not encrypted anew': 'warn',
+  'passkey refused': 'info',
   // messages
   mail: 'info',
   'mail sent': 'debug',

@@ -10,4 +10,7 @@ export const user = t.object({
   updatedAt: t.time(),
   phone: t.optional(t.string()),
   linked_at: t.optional(t.time()),
+  disabled_at: t.optional(t.time()),
+  metadata: t.optional(t.row),
+  app_metadata: t.optional(t.row),
 })

@@ -7,7 +7,8 @@ import type { Db, Tx } from './db.ts'
 import { type Sql, sql } from './sql.ts'
 
 /** An audit entry as a statement for the flight or transaction of its change, so that both commit or neither does. */
-export const auditStatement = (entry: AuditEntry): Sql => sql`${INSERT} values (${valuesOf(entry)})`
+export const auditStatement = (entry: AuditEntry, before: ReturnedValues = {}): Sql =>
+  sql`${INSERT} values (${valuesOf(entry, before)})`
 
 const INSERT = sql`insert into svc.audit_log
   (actor, action, target, user_id, api_key_id, old_values, new_values, ip_address)`
@@ -65,7 +66,17 @@ export async function auditedEffect<T>(
 const withOutcome = (id: string | null, more: Sql): Sql => sql`
   update svc.audit_log set new_values = nullif((new_values - 'outcome') || ${more}, '{}') where id = ${id}::uuid`
 
-type ReturnedValues = { target?: Sql; newValues?: Sql }
+type ReturnedValues = { target?: Sql; oldValues?: Sql; newValues?: Sql }
+
+/**
+ * Old values from a query for one JSON text. A statement reads the rows as they were before it, so in `audited` this is the
+ * row before the change; an `auditStatement` with it has to precede the change.
+ */
+export const before = (query: Sql): { oldValues: Sql } => ({ oldValues: sql`(${query})::jsonb` })
+
+/** As `before`, from a query for one row. */
+export const rowBefore = (query: Sql): { oldValues: Sql } =>
+  before(sql`select to_jsonb(svc_before) from (${query}) svc_before`)
 
 /** Target and new values of a change that returns the columns of its row. */
 export const MADE_ROW = { target: sql`svc_changed.id`, newValues: sql`to_jsonb(svc_changed)` }
@@ -76,7 +87,7 @@ export const MADE_RECORD = { target: sql`svc_changed.record::jsonb->>'id'`, newV
 function valuesOf({ who, action, target, ip, oldValues, newValues }: AuditEntry, returned: ReturnedValues = {}): Sql {
   const apiKeyId = who.kind === 'key' && isUuid(who.keyId) ? who.keyId : null
   return sql`${actorOf(who)}, ${action}, ${returned.target ?? sql`${target.slice(0, 1000).replaceAll('\0', '')}`}, ${userIdOf(who)}::uuid, ${apiKeyId}::uuid,
-    ${valuesText(oldValues)}::jsonb, ${returned.newValues ?? sql`${valuesText(newValues)}::jsonb`}, ${ip === '' ? null : ip}`
+    ${returned.oldValues ?? sql`${valuesText(oldValues)}::jsonb`}, ${returned.newValues ?? sql`${valuesText(newValues)}::jsonb`}, ${ip === '' ? null : ip}`
 }
 
 const actorOf = (who: Identity): 'admin' | 'user' | 'anonymous' => {

@@ -1,7 +1,7 @@
 import { SYSTEM } from '../core/identity.ts'
 import type { Db } from './db.ts'
 import { Loop } from './loop.ts'
-import { sql } from './sql.ts'
+import { type Sql, sql } from './sql.ts'
 
 type Count = { count: number; secondsLeft: number; resetAt: number }
 
@@ -38,6 +38,16 @@ const addOne = (key: string, seconds: number) => sql`
     'count', count,
     'secondsLeft', greatest(extract(epoch from ends_at - clock_timestamp()), 0),
     'resetAt', ceil(extract(epoch from ends_at))::bigint)::text`
+
+/** As a statement for another flight: counts one and returns a row, unless `max` are counted already in this window. */
+export const countUpTo = (key: string, max: number, seconds: number): Sql => sql`
+  insert into svc.rate_counters as c (key, count, ends_at)
+  values (${key}, 1, clock_timestamp() + make_interval(secs => ${seconds}::int))
+  on conflict (key) do update set
+    count = case when c.ends_at <= clock_timestamp() then 1 else c.count + 1 end,
+    ends_at = case when c.ends_at <= clock_timestamp() then excluded.ends_at else c.ends_at end
+  where c.ends_at <= clock_timestamp() or c.count < ${max}::int
+  returning 1`
 
 /** Skips rows that another request is incrementing: that starts a new window. */
 const removeSlice = sql`

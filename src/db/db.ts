@@ -1,5 +1,6 @@
 import type { CancelSignal } from '../core/cancel-signal.ts'
 import type { Identity } from '../core/identity.ts'
+import type { KeepOnce } from '../core/once.ts'
 import type { Sql } from './sql.ts'
 
 export type FlyOptions = {
@@ -25,6 +26,8 @@ export type FlyOptions = {
   lockTimeoutMs?: number
   /** Most bytes of rows in the result, then 413 `response too large`; callers retry with a smaller page. */
   maxBytes?: number
+  /** Of a write with an Idempotency-Key: claimed before its statements, and kept with its answer before the commit. */
+  once?: KeepOnce<readonly (Relayed | null)[]> | undefined
 }
 
 /** Returns long values as the bytes PostgreSQL sent: decoding them would block the event loop. */
@@ -76,7 +79,7 @@ export interface Db {
   /** The number of rows the last statement returned or changed. */
   run(who: Identity, statements: Sql | Statements, options?: FlyOptions): Promise<number>
   /** For work whose next statement depends on the last result. Retried as a whole on serialisation failure or deadlock. */
-  tx<T>(who: Identity, work: (tx: Tx) => Promise<T>, options?: ApartOptions): Promise<T>
+  tx<T>(who: Identity, work: (tx: Tx) => Promise<T>, options?: ApartOptions<T>): Promise<T>
 }
 
 /** LISTEN, for parts that wait for other processes. */
@@ -89,12 +92,14 @@ export interface Notifications {
  * On a connection outside the pool, opened for this transaction: for work that lasts as long as its client, such as
  * exports. Not retried. The calling code limits how many run at once.
  */
-export type ApartOptions = {
+export type ApartOptions<T = unknown> = {
   apart: true
   /** Aborting ends the connection, and with it the transaction. */
   signal?: CancelSignal
   /** One snapshot for all statements, none of which writes. */
   isSnapshot?: boolean
+  /** As in FlyOptions. */
+  once?: KeepOnce<T> | undefined
 }
 
 export interface Tx {

@@ -9,11 +9,14 @@ export type PgError = Error & {
   severity?: string
   /** Of PostgreSQL's source, or an extension's. */
   file?: string
+  routine?: string
   /** Position in the flight of the statement that failed; see failedStatement. */
   statementIndex?: number
   /** Its text, without values, and the position of the error in it, from 1. */
   statement?: string | undefined
   position?: string
+  /** The functions, or the parameter, in which it was raised. */
+  where?: string
   /** Set by asConnectionError. */
   isConnectionError?: boolean
 }
@@ -28,13 +31,19 @@ const causeOf = (error: unknown): PgError | undefined =>
   (error instanceof AppError ? error.cause : error) as PgError | undefined
 
 /** Errors of the socket have codes too (EPIPE looks like a SQLSTATE); only PostgreSQL's have a severity. */
-const raisedBy = (error: unknown): PgError | undefined => {
+export const raisedBy = (error: unknown): PgError | undefined => {
   const cause = causeOf(error)
   return cause?.severity === undefined ? undefined : cause
 }
 
+/** Raised by svc.answer_bytes, whose function has a SQLSTATE for dates. */
+const TOO_LARGE = 'SV413'
+
 /** The SQLSTATE behind an error, if PostgreSQL raised it. */
-const sqlStateOf = (error: unknown): string | undefined => raisedBy(error)?.code
+function sqlStateOf(error: unknown): string | undefined {
+  const cause = raisedBy(error)
+  return cause?.routine === 'date_pli' ? TOO_LARGE : cause?.code
+}
 
 /** PostgreSQL's own message, for the author of the statement. */
 export const databaseMessage = (error: unknown): string | undefined => raisedBy(error)?.message
@@ -91,13 +100,25 @@ export const isLoginRefused: ErrorTest = raisedLike(/^(28|42501)/)
 export const isSyntaxError: ErrorTest = raised('42601')
 export const isMissingTable: ErrorTest = raised('42P01')
 export const isMissingColumn: ErrorTest = raised('42703')
+/**
+ * A value of a type that is a name of an object, such as regclass, or an expression, such as jsonpath: its SQLSTATE is that of
+ * a statement with such a name, but there is no position in a statement.
+ */
+const isBadName: ErrorTest = (error) => {
+  const { position, where } = raisedBy(error) ?? {}
+  if (position !== undefined || (where !== undefined && !/^(?:un)?named portal/.test(where))) return false
+  return /^(?:42P01|42704|42883|42725|42601|42602|3F000)$/.test(sqlStateOf(error) ?? '')
+}
 /** The statement names a table, column or type that no longer exists. */
-export const isOutdated: ErrorTest = raised('42P01', '42703', '42704')
+export const isOutdated: ErrorTest = (error) =>
+  raisedBy(error)?.position !== undefined && raised('42P01', '42703', '42704')(error)
 /** A function or operator. */
-export const isMissingFunction: ErrorTest = raised('42883')
+export const isMissingFunction: ErrorTest = (error) => raised('42883')(error) && !isBadName(error)
+/** A function or operator that the statement itself needs, such as the comparison of a type that has none. */
+export const isMissingOperator: ErrorTest = (error) => raised('42883')(error) && raisedBy(error)?.where === undefined
 export const isAmbiguousFunction: ErrorTest = raised('42725')
 /** A value that its type, or the domain of its type, does not take. */
-export const isBadValue: ErrorTest = raisedLike(/^22|^23514$/)
+export const isBadValue: ErrorTest = (error) => raisedLike(/^22|^23514$/)(error) || isBadName(error)
 /** A row that does not fit its table or conflicts with another row of its statement. */
 export const isBadRow: ErrorTest = raisedLike(/^(?:21|22|23|42804|44|P0001|54|XX000)/)
 /** Raised by extensions and parsers that have no SQLSTATE of their own. */
@@ -128,6 +149,7 @@ export const isRefreshing: ErrorTest = raised('SV001')
  * `transaction_conflict`, `statement_timeout`, `database_unavailable`.
  */
 const conditions: Readonly<Record<string, ErrorCode>> = {
+  '21000': 'cardinality_violation',
   '22001': 'string_data_right_truncation',
   '22003': 'numeric_value_out_of_range',
   '22007': 'invalid_datetime_format',
@@ -162,6 +184,12 @@ const refusals: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   '54011': TOO_COMPLEX,
   '54023': TOO_COMPLEX,
   '57014': ['statement_timeout', 'query timed out'],
+  // Of svc.claim_answer().
+  SVK01: ['in_progress', 'still in progress'],
+  SVK02: ['already_done', 'already done'],
+  SVK03: ['rate_limited', 'too many answers are kept'],
+  SVK04: ['rate_limited', 'too many answers are kept'],
+  [TOO_LARGE]: ['response_too_large', 'response too large'],
 }
 
 /** Serialisation failure, deadlock and lock_timeout. */
@@ -189,11 +217,14 @@ function fromState(error: PgError, state: string): AppError {
   const refused = (code: ErrorCode, message: string): AppError => new AppError(code, message, { cause: error })
   const constraint = constraintFailures[state]
   if (constraint) return constraintFailure(error, constraint)
+  if (isBadName(error)) return refused('invalid_parameter_value', `invalid value: ${error.message}`)
   if (state.startsWith('22')) return refused(conditions[state] ?? 'data_exception', describeBadValue(error))
   if (LOST.test(state)) return databaseUnavailable(error)
   const named = conditions[state]
   if (named) return refused(named, error.message)
   if (CONFLICTS.has(state)) return lockedOut(error)
+  // A standby, or a database that its operator closed for writes.
+  if (state === '25006') return unavailable('database takes no writes', 1, 'database_unavailable', error)
   // PostGIS has no SQLSTATE of its own for a geometry it cannot read, transform or compare.
   const isGeometry = state === 'XX000' && POSTGIS_SOURCE.test(error.file ?? '')
   if (isGeometry) return refused('invalid_geometry', 'geometry cannot be read, transformed or compared')
@@ -206,28 +237,34 @@ function constraintFailure(error: PgError, [code, message]: [ErrorCode, string])
   return new AppError(code, message, { cause: error, ...(key && { data: { [key]: { code, message: detail } } }) })
 }
 
-/** PostgreSQL prints the failing row for CHECK and NOT NULL, which may hold columns the caller cannot see. */
-const safeDetail = (error: PgError): string =>
-  error.detail && !error.detail.startsWith('Failing row') ? error.detail : error.message
+/**
+ * PostgreSQL prints the failing row for CHECK and NOT NULL, which may hold columns the caller cannot see. Inside of a function
+ * it prints keys of whatever table the function may read.
+ */
+const safeDetail = ({ detail, message, where }: PgError): string =>
+  detail && where === undefined && !detail.startsWith('Failing row') ? detail : message
 
-const expectations: Record<string, string> = {
-  uuid: 'expected xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx',
-  smallint: 'expected a whole number from -32768 to 32767',
-  integer: 'expected a whole number from -2147483648 to 2147483647',
-  bigint: 'expected a whole number of 64 bits',
-  numeric: 'expected a number',
-  real: 'expected a number',
-  'double precision': 'expected a number',
-  boolean: 'expected true or false',
-  date: 'expected YYYY-MM-DD',
-  'timestamp with time zone': 'expected an RFC 3339 date and time',
-  'timestamp without time zone': 'expected an RFC 3339 date and time',
-  timestamp: 'expected an RFC 3339 date and time',
-  'date/time': 'expected an RFC 3339 date and time',
-  json: 'expected JSON',
-  jsonb: 'expected JSON',
-  bytea: 'expected hexadecimal text starting with \\x',
-}
+/** A Map, because people choose the names of types. */
+const expectations: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    uuid: 'expected xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx',
+    smallint: 'expected a whole number from -32768 to 32767',
+    integer: 'expected a whole number from -2147483648 to 2147483647',
+    bigint: 'expected a whole number of 64 bits',
+    numeric: 'expected a number',
+    real: 'expected a number',
+    'double precision': 'expected a number',
+    boolean: 'expected true or false',
+    date: 'expected YYYY-MM-DD',
+    'timestamp with time zone': 'expected an RFC 3339 date and time',
+    'timestamp without time zone': 'expected an RFC 3339 date and time',
+    timestamp: 'expected an RFC 3339 date and time',
+    'date/time': 'expected an RFC 3339 date and time',
+    json: 'expected JSON',
+    jsonb: 'expected JSON',
+    bytea: 'expected hexadecimal text starting with \\x',
+  }),
+)
 
 /** `invalid <type> value` and what was expected; without the value itself. */
 function describeBadValue(error: PgError): string {
@@ -244,7 +281,7 @@ function describeBadValue(error: PgError): string {
     /^invalid (GeoJSON)/i.exec(message)?.[1] ??
     (message.includes('Unicode') || message.includes('byte sequence') ? 'text' : '')
   const outOfRange = error.code === '22003' || message.includes('out of range')
-  const expected = expectations[type.trim()]
+  const expected = expectations.get(type.trim())
   const hint = expected ?? (outOfRange ? 'out of range' : type === '' ? message : '')
   return `invalid${type ? ` ${type.trim()}` : ''} value${hint ? `: ${hint}` : ''}`
 }

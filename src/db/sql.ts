@@ -62,6 +62,13 @@ export class Sql {
     return filled
   }
 
+  /** This statement without its parts, which take several times the memory of its text. It is no part of another one. */
+  textAlone(): Sql {
+    const alone = new Sql([], [])
+    alone.#composed = this.#compose()
+    return alone
+  }
+
   /** The text; slots need not be filled. */
   get text(): string {
     return this.#compose().text
@@ -81,7 +88,7 @@ export class Sql {
   }
 
   #write(values: (Value | Slot)[]): string {
-    if (this.#parts.length === 0) throw new TypeError('a filled statement is not a part of another')
+    if (this.#parts.length === 0) throw new TypeError('a filled or kept statement is not a part of another')
     let text = this.#parts[0] ?? ''
     for (let i = 0; i < this.#args.length; i++) {
       const arg = this.#args[i]

@@ -3,6 +3,7 @@ import type { AuditEntry, AuditNote } from '../core/audit-entry.ts'
 import type { CancelSignal } from '../core/cancel-signal.ts'
 import type { AppError } from '../core/errors.ts'
 import { ANONYMOUS, type Identity } from '../core/identity.ts'
+import type { Once } from '../core/once.ts'
 import type { Timing } from '../core/timing.ts'
 import type { Call, Route, UpgradedConnection } from './route.ts'
 import { announcesBody } from './wire/body.ts'
@@ -96,6 +97,7 @@ export class HttpCall implements Call {
   repeated: ReadonlySet<string>
   body: unknown = {}
   bodyText = ''
+  once: Once | undefined
   readonly #exchange: Exchange
   #raw: Call['raw'] | undefined
   #cancelSignal: ClientGoneSignal | undefined
@@ -126,6 +128,10 @@ export class HttpCall implements Call {
   }
   get requestId(): string {
     return this.#exchange.requestId
+  }
+  get target(): string {
+    const { path, query } = this.#exchange.target
+    return query === '' ? path : `${path}?${query}`
   }
 
   /** A handler writes the entry in its own flight. */

@@ -1,6 +1,7 @@
 import { AppError, hasStatus, notFound, unauthorized } from '../core/errors.ts'
-import { ANONYMOUS, type Grant, type Identity } from '../core/identity.ts'
-import type { Auth, Route } from './route.ts'
+import { ANONYMOUS, type Identity } from '../core/identity.ts'
+import type { Grant } from '../core/scope.ts'
+import type { Auth, Call, Route } from './route.ts'
 
 export type Identify = (bearer: string) => Identity | Promise<Identity>
 
@@ -19,6 +20,12 @@ export function bearerOf(header: string | undefined, inQuery?: string): string |
   if (token === undefined) throw unauthorized(MISSING)
   if (inQuery !== undefined && inQuery !== token) throw unauthorized('invalid or expired token', 'invalid_token')
   return token
+}
+
+/** For work that a body took long to arrive for: throws when the bearer is good no more. */
+export async function requireStillKnown(identify: Identify, { headers }: Pick<Call, 'headers'>): Promise<void> {
+  const bearer = bearerOf(headers['authorization'])
+  if (bearer !== undefined) await identify(bearer)
 }
 
 /** Identifies the caller by the bearer; `admit` checks what the caller may do. */
@@ -83,7 +90,12 @@ function admitVisitor({ access, openToVisitors }: Route, visitors: AnonymousAcce
 
 function admitKey(route: Route, grant: Grant): void {
   if (route.access === 'none') throw new AppError('insufficient_scope', 'API keys cannot be used here')
-  if (route.access === 'write' && grant.scope === 'readonly') {
+  const { tables, files } = grant
+  const isWrite = route.access === 'write'
+  if (route.files && tables.length > 0 && !(isWrite ? files.write : files.read)) {
+    throw new AppError('insufficient_scope', 'api key does not have access to files')
+  }
+  if (isWrite && !(route.files ? files.write : grant.scope !== 'readonly')) {
     throw new AppError('insufficient_scope', 'api key scope does not permit write operations')
   }
 }

@@ -18,11 +18,16 @@ import { hasDotSegment } from './wire/target.ts'
 
 export type Audit = (entry: AuditEntry) => Promise<void>
 
+/** Runs the handler of a request with an Idempotency-Key, or answers what it answered before. */
+export type RunOnce = (route: Route, call: HttpCall) => Promise<Reply>
+
 export type PipelineDeps = {
   routes: readonly Route[]
   identify: Identify
   limiter: Limiter
   audit: Audit
+  /** Undefined: no request has an Idempotency-Key. */
+  runOnce?: RunOnce | undefined
   observe: Observe
   authEnabled: boolean
   bodyLimit: number
@@ -50,6 +55,7 @@ export const isOwnPath = (path: string): boolean => path.startsWith('/api/') || 
 /** Handles a request from its headers to its reply. Cheap checks come first, so that a refusal costs little. */
 export function createPipeline(deps: PipelineDeps) {
   const router = createRouter(deps.routes)
+  const pages = new Set(deps.routes.filter(isPage))
   for (const { limit, path } of deps.routes) {
     if (limit !== undefined && deps.rateLimits[limit] === undefined) {
       throw new Error(`route ${path} names an unknown rate limit: ${limit}`)
@@ -63,6 +69,7 @@ export function createPipeline(deps: PipelineDeps) {
     if (match.kind !== 'unknown') exchange.pattern = match.kind === 'found' ? match.route.path : match.pattern
     if (request.method === 'OPTIONS') return options(match, request.headers)
     if (match.kind === 'wrong method') {
+      match.route.requires?.()
       throw new AppError('method_not_allowed', 'method not allowed', { headers: { Allow: match.allow } })
     }
     if (match.kind === 'unknown' || match.raw.some(hasDotSegment)) throw notFound('not found')
@@ -70,6 +77,8 @@ export function createPipeline(deps: PipelineDeps) {
     exchange.route = route
     const call = new HttpCall(exchange, match.names, match.raw)
     if (!isUnguarded(route)) return guarded(deps, exchange, route, call)
+    // The scripts of a site have its host's origin, which no page of ours may share.
+    if (pages.has(route) && deps.sites?.slugOf(request.headers.host ?? '') !== undefined) throw notFound('not found')
     route.check(call)
     return route.run(call)
   }
@@ -89,6 +98,12 @@ function options(match: Match, headers: IncomingHttpHeaders): Reply {
   if (match.kind === 'wrong method') return { status: 204, headers: { Allow: match.allow } }
   if (headers['access-control-request-method'] === undefined) throw notFound('not found')
   return { status: 204 }
+}
+
+/** A document for people. */
+const isPage = ({ contract }: Route): boolean => {
+  const answer = contract.answers[200]
+  return answer !== null && answer !== undefined && 'content' in answer && answer.content === 'text/html'
 }
 
 /** Routes such as /health skip the guard, because there is nothing to check. */
@@ -117,13 +132,20 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   route.check(call)
   if (route.bodyKind !== 'none') await receiveAndParse(deps, exchange, route, call)
   timing?.mark('body')
-  const reply = await (timing ? measure(timing, () => route.run(call)) : route.run(call))
+  // A dry run keeps no answer, so its key means nothing.
+  const isKeyed = route.once !== undefined && dryRun === undefined && hasIdempotencyKey(exchange)
+  const run = (isKeyed && deps.runOnce) || runPlainly
+  const reply = await (timing ? measure(timing, () => run(route, call)) : run(route, call))
   timing?.mark('handler')
   if (route.audit !== undefined && !call.isAudited && reply.status < 400) {
     await writeAudit(deps, withTarget(call.audit(reply.audit), reply))
   }
   return reply
 }
+
+const hasIdempotencyKey = ({ request }: Exchange): boolean => request.headers['idempotency-key'] !== undefined
+
+const runPlainly = (route: Route, call: Call): Reply | Promise<Reply> => route.run(call)
 
 /** Only the admin may measure, because times reveal what is in a database. */
 function timingFor(exchange: Exchange): Timing | undefined {

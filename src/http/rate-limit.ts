@@ -1,4 +1,4 @@
-import { AppError, unavailable } from '../core/errors.ts'
+import { AppError, hasStatus, isMistake, unavailable } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
 import { addressSubject } from './wire/client-address.ts'
 import { type FlatHeaders, flatOf } from './wire/headers.ts'
@@ -64,7 +64,7 @@ async function countRequest(counters: Counters, key: string, seconds: number): P
   try {
     return await counters.add(key, seconds)
   } catch (cause) {
-    if (cause instanceof AppError && cause.status === 503) throw cause
+    if (isMistake(cause) || hasStatus(cause, 503)) throw cause
     throw unavailable('rate limit unavailable', 1, 'unavailable', cause)
   }
 }

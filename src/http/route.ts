@@ -6,6 +6,7 @@ import type { AppError } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
 import type { Fields, JsonType } from '../core/json-type.ts'
 import * as t from '../core/json-type.ts'
+import type { Once } from '../core/once.ts'
 import { queryCheck, readBody, readParams } from './contract.ts'
 
 export type HttpMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
@@ -52,8 +53,12 @@ export type Call<Body = unknown, Params = Texts> = {
   audit(note?: AuditNote): AuditEntry
   /** Fires when the client disconnects, to cancel its statements. */
   readonly cancelSignal: CancelSignal
+  /** Of a request with an Idempotency-Key, on routes that take one; see http/once.ts. */
+  readonly once: Once | undefined
   /** As an AbortSignal; made on first use because creating one is slow. */
   readonly signal: AbortSignal
+  /** Path and query as they were sent. */
+  readonly target: string
   /** For streaming responses and uploads only; the common headers are already set on the response. */
   readonly raw: { readonly request: IncomingMessage; readonly response: ServerResponse }
   /** On routes with `upgrade`: hands the connection over to the handler. */
@@ -94,6 +99,8 @@ export type Route = {
   readonly path: string
   readonly auth: Auth
   readonly access: Access
+  /** Reads or writes files in buckets, which a key limited to tables reaches with a storage scope only. */
+  readonly files?: true
   /** Ignores `api.anonymous`: for public resources and for routes that check access themselves. */
   readonly openToVisitors?: true
   /** The bearer may be the query parameter `token`, because a browser's EventSource cannot send headers. */
@@ -112,6 +119,11 @@ export type Route = {
   readonly bodyKind: BodyKind
   /** Bytes; default server.body_limit. */
   readonly bodyLimit?: number
+  /**
+   * Takes an Idempotency-Key, which belongs to the caller or to the refresh token in the body. The handler passes
+   * `call.once` on to the transaction of its write.
+   */
+  readonly once?: 'caller' | 'refresh token'
   /** Ignores `server.cors_origins`: the protocol has its own credentials. */
   readonly anyOrigin?: true
   /** The error for a body of another type, where a protocol prescribes one. */
@@ -120,6 +132,8 @@ export type Route = {
   readonly errorBody?: (error: AppError) => unknown
   /** The declared request and responses, for OpenAPI and for the tests, which check every response against it. */
   readonly contract: Contract
+  /** Throws while the feature is disabled. */
+  readonly requires?: () => void
   /** Runs before the body is read: refuses invalid parameters and disabled features. */
   readonly check: (call: Call) => void
   /** Synchronous handlers, such as /health, return no promise. */
@@ -154,8 +168,6 @@ export type RouteDefinition<At extends string, Body> = Omit<Contract, 'body'> & 
   body?: JsonType<Body>
   /** As `body`, for a handler that reads call.body or call.bodyText itself. */
   accepts?: JsonType
-  /** Throws while the feature is disabled. */
-  requires?: () => void
   handle: (call: Call<Body, Readonly<Record<ParamNames<At>, string>>>) => Reply | Promise<Reply>
 } & Pick<Route, 'auth'> &
   Partial<Omit<Route, Derived>>
@@ -166,7 +178,7 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
   definition: RouteDefinition<At, Body>,
 ): Route {
   const [method, path] = at.split(' ') as [HttpMethod, string]
-  const { summary, params, query, answers, body, accepts, consumes, requires, handle, ...rest } = definition
+  const { summary, params, query, answers, body, accepts, consumes, handle, ...rest } = definition
   const documented = body ?? accepts
   const checkQuery = query && queryCheck(query)
   return {
@@ -185,7 +197,7 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
     },
     check(call) {
       if (params) readParams(call.params as Record<string, string>, params)
-      requires?.()
+      rest.requires?.()
       checkQuery?.(call.query)
     },
     // The cast tells the compiler that the names in the path are the keys of `params`.

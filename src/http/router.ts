@@ -4,7 +4,7 @@ import type { Route } from './route.ts'
 /** The result of a lookup; `wrong method` is for 405 and OPTIONS. */
 export type Match =
   | { kind: 'found'; route: Route; names: readonly string[]; raw: readonly string[] }
-  | { kind: 'wrong method'; allow: string; pattern: string }
+  | { kind: 'wrong method'; allow: string; pattern: string; route: Route }
   | { kind: 'unknown' }
 
 type Leaf = Map<string, { route: Route; names: readonly string[] }>
@@ -62,8 +62,9 @@ function search(root: Node, path: string, method: string): Match {
   if (found !== undefined) return found
   const offered = new Map<string, Route>()
   walk(root, segments, 0, NO_PARAMS, method, offered)
-  const [pattern] = [...offered.values()].map((route) => route.path)
-  return pattern === undefined ? UNKNOWN : { kind: 'wrong method', allow: allowHeader(offered.keys()), pattern }
+  const [route] = offered.values()
+  if (!route) return UNKNOWN
+  return { kind: 'wrong method', allow: allowHeader(offered.keys()), pattern: route.path, route }
 }
 
 function add(root: Node, route: Route): void {

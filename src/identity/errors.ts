@@ -8,6 +8,10 @@ export const tooManyFailures = (seconds: number): AppError =>
     headers: { 'Retry-After': String(Math.max(1, seconds)) },
   })
 
+/** For codes and mails. */
+export const tooManyMessages = (seconds: number): AppError =>
+  new AppError('rate_limited', 'too many requests', { headers: { 'Retry-After': String(seconds) } })
+
 export const EMAIL_TAKEN = 'email already belongs to another account'
 
 /** Replaces the message of a unique violation with that of the endpoint. */

@@ -2,7 +2,7 @@ import { badRequest } from '../core/errors.ts'
 import { randomToken, sha256 } from '../core/secret.ts'
 import { type Sql, sql } from '../db/sql.ts'
 
-export type MailPurpose = 'verify' | 'reset' | 'magic_link'
+export type MailPurpose = 'verify' | 'reset' | 'magic_link' | 'email_change' | 'email_revert' | 'invite'
 
 export type MailLinkConfig = {
   verify_url: string
@@ -11,18 +11,27 @@ export type MailLinkConfig = {
   magic_link_duration: number
 }
 
-export type QueueMail = (template: string, to: string, variables: Record<string, string>) => Sql
-
 /**
- * `store` saves the token, `mail` queues the mail; run both in one flight. `userId` is null when the address has no
- * account.
+ * A statement that queues a mail, or changes nothing when its recipient has had too many. `beside`: what is stored with
+ * the mail. `onlyToAccounts`: not sent unless the address has an account when it is its turn.
  */
-export type MakeMailLink = (purpose: MailPurpose, email: string, userId: string | null) => { store: Sql; mail: Sql }
+export type QueueMail = (
+  template: string,
+  to: string,
+  variables: Record<string, string>,
+  options?: { beside?: Sql; onlyToAccounts?: boolean },
+) => Sql
+
+/** A statement that stores a token and queues its mail. A reset belongs to the account of the address, if it has one. */
+export type MakeMailLink = (purpose: MailPurpose, email: string, userId?: string) => Sql
 
 const purposes: Readonly<Record<MailPurpose, { template: string; failure: string }>> = {
   verify: { template: 'auth.email_verification', failure: 'invalid or expired verification token' },
   reset: { template: 'auth.password_reset', failure: 'invalid or expired reset token' },
   magic_link: { template: 'auth.magic_link', failure: 'invalid or expired magic link token' },
+  email_change: { template: 'auth.email_change', failure: 'invalid or expired email change token' },
+  email_revert: { template: 'auth.email_changed', failure: 'invalid or expired email change token' },
+  invite: { template: 'auth.invitation', failure: 'invalid or expired invitation token' },
 }
 
 export function createMailLinks(deps: {
@@ -37,29 +46,46 @@ export function createMailLinks(deps: {
     verify: { seconds: 86_400, url: () => config.verify_url || page('verify') },
     reset: { seconds: 3_600, url: () => config.reset_url || page('reset') },
     magic_link: { seconds: config.magic_link_duration, url: () => config.magic_link_url || page('magic-link') },
+    email_change: { seconds: 86_400, url: () => page('email-change') },
+    email_revert: { seconds: 86_400, url: () => page('email-revert') },
+    // The page that sets a password; confirming a reset takes both tokens.
+    invite: { seconds: 7 * 86_400, url: () => config.reset_url || page('reset') },
   }
 
   return (purpose, email, userId) => {
     const { seconds, url } = pages[purpose]
     const token = randomToken()
-    return {
-      store: sql`
-        insert into svc.mail_tokens (hash, purpose, email, user_id, expires_at)
-        values (${sha256(token)}, ${purpose}, ${email}, ${userId}::uuid, now() + make_interval(secs => ${seconds}::float8))
-        on conflict (purpose, email) do update
-        set hash = excluded.hash, user_id = excluded.user_id, expires_at = excluded.expires_at`,
-      mail: deps.queueMail(purposes[purpose].template, email, { ActionURL: withToken(url(), token) }),
-    }
+    // One statement, which does the same work whether the address has an account or not.
+    const isReset = purpose === 'reset'
+    const owner = isReset ? sql`(select id from svc.users where email = ${email})` : sql`${userId ?? null}::uuid`
+    const beside = sql`
+      insert into svc.mail_tokens (hash, purpose, email, user_id, expires_at)
+      select ${sha256(token)}, ${purpose}, ${email}, ${owner}, now() + make_interval(secs => ${seconds}::float8) from cause`
+    const variables = { ActionURL: withToken(url(), token) }
+    return deps.queueMail(purposes[purpose].template, email, variables, { beside, onlyToAccounts: isReset })
   }
 }
 
-/** Consumes the token, so that only one caller gets its row {email, user_id}. */
-export const spendMailToken = (purpose: MailPurpose, token: string): Sql => sql`
-  delete from svc.mail_tokens where hash = ${sha256(token)} and purpose = ${purpose} and expires_at > now()
-  returning email, user_id::text`
+const isGood = (purpose: MailPurpose, token: string): Sql =>
+  sql`hash = ${sha256(token)} and purpose = ${purpose} and expires_at > now()`
 
-export const isMailTokenGood = (purpose: MailPurpose, token: string): Sql => sql`
-  select 1 from svc.mail_tokens where hash = ${sha256(token)} and purpose = ${purpose} and expires_at > now()`
+/**
+ * Consumes the token and all others of its purpose and address, so that only one caller gets its row {email, user_id}.
+ * Locked in one order, so that two callers with two tokens do not wait for each other.
+ */
+export const spendMailToken = (purpose: MailPurpose, token: string): Sql => sql`
+  with held as (
+    select hash from svc.mail_tokens
+    where purpose = ${purpose} and email = (select email from svc.mail_tokens where ${isGood(purpose, token)})
+    order by hash for update
+  ), gone as (
+    delete from svc.mail_tokens t using held where t.hash = held.hash returning t.hash, t.email, t.user_id
+  )
+  select email, user_id::text from gone where hash = ${sha256(token)}`
+
+/** No row unless the token is good and its address had an account when it was mailed. */
+export const ownerOfMailToken = (purpose: MailPurpose, token: string): Sql =>
+  sql`select user_id::text from svc.mail_tokens where ${isGood(purpose, token)} and user_id is not null`
 
 export const badMailToken = (purpose: MailPurpose) => badRequest(purposes[purpose].failure, 'invalid_link')
 

@@ -36,9 +36,22 @@ export function requireAal2(who: { aal: 'aal1' | 'aal2' }): void {
   })
 }
 
-/** Requires aal2 of a user who has a second factor, before another is added. */
-export async function requireOwnFactor(tx: Tx, user: UserIdentity): Promise<void> {
-  if ((await tx.run(enrolledUser(user.id))) > 0) requireAal2(user)
+/**
+ * Requires aal2 of a user who has a second factor, for what outlives a session or cannot be undone. Resolves to true for
+ * a user who has none. The account must be locked, so that none is added meanwhile.
+ */
+export async function requireOwnFactor(tx: Tx, user: UserIdentity): Promise<boolean> {
+  const hasNone = (await tx.run(enrolledUser(user.id))) === 0
+  if (!hasNone) requireAal2(user)
+  return hasNone
+}
+
+/** The first factor ends sessions that began without it, and the end of the last one those that began with it. */
+export type EndsSessions = {
+  /** Ends the user's other sessions, whose ids go to `onSessionsEnded` after the commit. */
+  endOthers: (tx: Tx, user: UserIdentity) => Promise<string[]>
+  /** Drops the sessions from this process's cache at once. */
+  onSessionsEnded: (ids: readonly string[]) => void
 }
 
 /** The user who may enrol a second factor; anonymous accounts are refused, because they have no first factor. */

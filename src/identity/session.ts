@@ -1,4 +1,5 @@
 import type { AppError } from '../core/errors.ts'
+import type { UserIdentity } from '../core/identity.ts'
 import type { Tx } from '../db/db.ts'
 import type { Sql } from '../db/sql.ts'
 import type { Call } from '../http/route.ts'
@@ -23,11 +24,16 @@ export type FirstFactor = 'password' | 'otp' | 'oauth' | 'anonymous' | 'webauthn
 /** A session to be opened at the end of a transaction. */
 export type NewSession = {
   open(tx: Tx, refused?: () => AppError): Promise<AuthResponse>
+  /** The first statement of a flight, unless the flight makes the account. */
+  lock: Sql
   /** The last statement of a flight; its result goes to `finish`. */
   statement: Sql
   /** Throws `refused` when the user is deleted or `onlyIf` is false. */
   finish(answer: string | null, refused?: () => AppError): AuthResponse
 }
+
+/** A token for a signed-in user to prove a second factor with; a later one replaces it, and it ends with the session. */
+export type StepUp = (tx: Tx, user: UserIdentity) => Promise<string>
 
 /**
  * With one method in `amr` a second factor may still be required; with two, both are verified. `onlyIf` is a boolean

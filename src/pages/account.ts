@@ -1,9 +1,11 @@
 import { backupCodesSection } from './account/backup-codes.ts'
-import { confirmed, withSecondFactor } from './account/confirm.ts'
 import { factorsSection } from './account/factors.ts'
+import { grantsSection } from './account/grants.ts'
+import { invitationSection } from './account/invitation.ts'
 import { passkeysSection } from './account/passkeys.ts'
 import { sessionsSection } from './account/sessions.ts'
 import type { SignedIn } from './shared/api-types.ts'
+import { confirmed, withSecondFactor } from './shared/confirm.ts'
 import { alertLine, buttons, el, find, focusOn, pageData, section, soft, statusLine } from './shared/dom.ts'
 import { button, form, passwordField, submit } from './shared/form.ts'
 import { session } from './shared/session.ts'
@@ -27,10 +29,17 @@ function begin(): void {
 async function showAccount(): Promise<void> {
   document.body.className = ''
   const factors = factorsSection()
-  const sections = [passkeysSection(factors.fill), factors, backupCodesSection(), sessionsSection()]
+  const sections = [passkeysSection(factors.fill), factors, backupCodesSection(), sessionsSection(), grantsSection()]
   await Promise.all(sections.map(({ fill }) => fill()))
   const greeting = greetingSection()
-  container.replaceChildren(greeting, ...sections.map(({ node }) => node), passwordSection(), deletionSection())
+  const invitation = invitationSection()
+  container.replaceChildren(
+    greeting,
+    ...(invitation ? [invitation] : []),
+    ...sections.map(({ node }) => node),
+    passwordSection(),
+    deletionSection(),
+  )
   focusOn(greeting.querySelector('h2'))
 }
 
@@ -74,7 +83,7 @@ function passwordSection(): HTMLElement {
 function deletionSection(): HTMLElement {
   const remove = async () => {
     if (!(await confirmed(`Delete the account of ${session.user.email} for good?`, 'Delete for good'))) return
-    await session.call('DELETE', '/api/auth/me')
+    await withSecondFactor(() => session.call('DELETE', '/api/auth/me'))
     session.end()
   }
   return section(

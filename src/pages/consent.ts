@@ -1,3 +1,5 @@
+import { grantOf } from '../core/scope.ts'
+import { withSecondFactor } from './shared/confirm.ts'
 import { alertLine, buttons, el, find, pageData, show, soft } from './shared/dom.ts'
 import { button, form, messageOf, submit } from './shared/form.ts'
 import { session } from './shared/session.ts'
@@ -21,7 +23,9 @@ showSignIn({ container, onSignedIn: requestConsent })
 
 async function requestConsent(): Promise<void> {
   try {
-    const answer = await session.call<ConsentRequest | Redirect>('GET', `/api/auth/authorize${location.search}`)
+    const answer = await withSecondFactor(() =>
+      session.call<ConsentRequest | Redirect>('GET', `/api/auth/authorize${location.search}`),
+    )
     if (answer.requires_consent) showConsent(answer)
     else redirect(answer)
   } catch (error) {
@@ -43,15 +47,20 @@ function showConsent(consent: ConsentRequest): void {
   )
 }
 
-const termsOf = ({ scope, allowed_tables: tables }: Terms): string[] => [
-  scope === 'readonly' ? 'read data as you' : 'read and change data as you',
-  tables ? `in these tables only: ${tables.join(', ')}` : 'in all tables that you can reach',
-  'until you change your password or the access is revoked',
-]
+function termsOf({ scope, allowed_tables: tables = [] }: Terms): string[] {
+  const { scope: data, files } = grantOf(scope, tables, null)
+  const actions = [...(files.read ? ['read'] : []), ...(files.write ? ['upload, replace and delete'] : [])]
+  return [
+    data === 'readonly' ? 'read data as you' : 'read and change data as you',
+    tables.length > 0 ? `in these tables only: ${tables.join(', ')}` : 'in all tables that you can reach',
+    actions.length > 0 ? `${actions.join(', ')} files as you` : 'not reach your files',
+    'until you change your password or end the access on your account page',
+  ]
+}
 
 async function decide({ requires_consent, client_name, ...request }: ConsentRequest, decision: 'approve' | 'deny') {
   const body = { ...request, response_type: 'code', decision }
-  redirect(await session.call<Redirect>('POST', '/api/auth/authorize/consent', body))
+  redirect(await withSecondFactor(() => session.call<Redirect>('POST', '/api/auth/authorize/consent', body)))
 }
 
 /** The target comes only from the server's response. */

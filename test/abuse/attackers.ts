@@ -14,8 +14,13 @@ export function endConnections(): void {
   for (const socket of sockets) socket.destroy()
 }
 
+/** How often each status was answered, as far as anything was read. */
+export const statuses = new Map<number, number>()
+const count = (status: number): void => void statuses.set(status, (statuses.get(status) ?? 0) + 1)
+
 export function open(port: number, text: string | Buffer): Socket {
   const socket = connect(port, '127.0.0.1')
+  socket.once('data', (chunk) => count(Number(/^HTTP\/1\.1 (\d{3})/.exec(chunk.toString('latin1'))?.[1] ?? 0)))
   socket.on('error', () => undefined)
   sockets.add(socket.on('close', () => sockets.delete(socket)))
   socket.write(text)
@@ -35,13 +40,14 @@ const agent = new Agent({ keepAlive: true, maxSockets: 200 })
 export function call(
   port: number,
   path: string,
-  { json, from }: { json?: unknown; from?: string } = {},
+  { json, from, token }: { json?: unknown; from?: string; token?: string } = {},
 ): Promise<number> {
   return new Promise((resolve, reject) => {
     const body = json === undefined ? undefined : JSON.stringify(json)
     const headers = {
       ...(body !== undefined && { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
       ...(from !== undefined && { 'x-forwarded-for': from }),
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
     }
     const asked = request({
       port,
@@ -52,6 +58,7 @@ export function call(
       agent,
     })
     asked.on('response', (answer) => {
+      count(answer.statusCode ?? 0)
       answer.resume().on('end', () => resolve(answer.statusCode ?? 0))
       answer.on('error', reject)
     })
@@ -78,6 +85,11 @@ export const attacks = (list: string): Readonly<Record<string, Attack>> => ({
     await again(stop, 100, () => {
       for (const socket of sockets) socket.write('x')
     })
+  },
+  async slowImports({ port, stop }) {
+    const head =
+      'POST /api/collections/notes/import HTTP/1.1\r\nHost: x\r\nContent-Type: text/csv\r\nContent-Length: 90000000\r\n\r\n'
+    await again(stop, 50, () => void open(port, `${head}v\nx\n`))
   },
   async halfHeaders({ port, stop }) {
     await again(stop, 50, () => void open(port, 'GET /health HTTP/1.1\r\nHost: x\r\nX-A: '))

@@ -11,17 +11,17 @@ export function mailbox(server: TestServer) {
   const mails = (to: string): Message[] => (said('mail') as Message[]).filter((mail) => mail.to === to)
   return {
     mails,
-    /** Waits for the given number of mails to an address and resolves to the last one's link. */
-    async link(to: string, count = 1): Promise<URL> {
+    /** Waits for the given number of mails to an address, of those with a link to `page`, and resolves to the last one's link. */
+    async link(to: string, count = 1, page = ''): Promise<URL> {
       const text = await eventually(() => {
-        const found = mails(to)
+        const found = mails(to).filter(({ text }) => text.includes(page))
         if (found.length < count) throw new Error(`${found.length} mails to ${to}, expected ${count}`)
         return found.at(-1)?.text ?? ''
       })
       return new URL(/https?:\/\/[^\s\])>]+token=[\w-]+/.exec(text)?.[0] ?? `no link in: ${text}`)
     },
-    async token(to: string, count = 1): Promise<string> {
-      return (await this.link(to, count)).searchParams.get('token') ?? ''
+    async token(to: string, count = 1, page = ''): Promise<string> {
+      return (await this.link(to, count, page)).searchParams.get('token') ?? ''
     },
     /** Waits for the given number of mails with a code and resolves to the last one's. */
     async mailedCode(to: string, count = 1): Promise<string> {

@@ -25,7 +25,7 @@ export type TestS3 = {
 /** An S3 server in a process of its own; or, as SVC_TEST_S3=http://key:secret@host:port says, any that runs somewhere. */
 export async function startS3(): Promise<TestS3> {
   const elsewhere = process.env['SVC_TEST_S3']
-  return elsewhere === undefined ? startOwn() : useOther(new URL(elsewhere))
+  return elsewhere === undefined ? startOwn() : connectTo(new URL(elsewhere))
 }
 
 async function startOwn(): Promise<TestS3> {
@@ -58,7 +58,7 @@ async function startOwn(): Promise<TestS3> {
   }
 }
 
-async function useOther({ host, username: accessKey, password: secretKey }: URL): Promise<TestS3> {
+async function connectTo({ host, username: accessKey, password: secretKey }: URL): Promise<TestS3> {
   const bucket = `svc-${randomUUID()}`
   const client = new S3Client({
     endpoint: `http://${host}`,

@@ -13,7 +13,7 @@ const mayImport: Record<string, readonly string[]> = {
   identity: ['core', 'db', 'http'],
   features: ['core', 'db', 'http', 'identity'],
   app: ['core', 'db', 'http', 'identity', 'features', 'config', 'root'],
-  cli: ['core', 'db', 'http', 'identity', 'features', 'config', 'app', 'root'],
+  cli: ['core', 'db', 'http', 'identity', 'features', 'config', 'app', 'root', 'client'],
   root: ['core', 'db', 'http', 'identity', 'features', 'config', 'app', 'cli'],
 }
 
@@ -24,7 +24,8 @@ const sources = files.filter(({ name }) => !name.endsWith('.test.ts'))
 
 /** src/features/mfa/totp.ts → features, mfa; src/app.ts → root */
 function placeOf(file: string): { layer: string; feature: string } {
-  const [, layer = '', feature = ''] = file.split('/')
+  const [top, layer = '', feature = ''] = file.split('/')
+  if (top === 'client') return { layer: top, feature: '' }
   if (layer.endsWith('.ts')) return { layer: 'root', feature: '' }
   return { layer, feature: layer === 'features' ? feature : '' }
 }

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { promisify } from 'node:util'
+import { runWithClient } from '../kit/client-program.ts'
 import { startServer } from '../kit/kit.ts'
 
 const readme = readFileSync('README.md', 'utf8')
@@ -41,16 +42,8 @@ test('the tour of the README works as written, in a shell and in a browser', asy
     [undefined, 'feed the lions', 1, 0, 2],
   )
 
-  const [browser = ''] = blocks('In a browser', 'js').map(here)
-  const opened: string[] = []
-  class EventSource {
-    constructor(url: string) {
-      opened.push(url)
-    }
-    addEventListener(): void {}
-  }
-  const AsyncFunction = (async () => {}).constructor as new (...code: string[]) => (given: unknown) => Promise<void>
-  await new AsyncFunction('EventSource', browser)(EventSource)
-  assert.match(opened[0] ?? '', /\/api\/realtime\?tables=notes&token=/)
+  const [program = ''] = blocks('In a browser, and in programs', 'ts').map(here)
+  const { stdout: said } = await runWithClient(program)
+  assert.match(said, /feed the lions/)
   assert.deepEqual(await api.sql('select title from notes order by id desc limit 1'), [{ title: 'water the acacia' }])
 })

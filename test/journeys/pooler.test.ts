@@ -48,6 +48,17 @@ test('behind a transaction pooler everything works, and no identity bleeds', {
   )
   for (const [total, id, expectedTotal, expectedId] of seen) assert.deepEqual([total, id], [expectedTotal, expectedId])
 
+  const keyed = await Promise.all(
+    Array.from({ length: 60 }, (_, i) => {
+      const headers = { 'idempotency-key': `note-${i % 20}` }
+      const json = { title: `keyed ${i % 20}` }
+      return api.call('POST /api/collections/notes', { as: bo.token, json, headers })
+    }),
+  )
+  assert.ok(keyed.every(({ status, body }) => status === 201 && body.owner === bo.user.id))
+  assert.equal(keyed.filter(({ headers }) => headers.get('idempotency-replayed') === 'true').length, 40)
+  assert.equal(Number((await direct.sql(`select count(*) as n from notes where title like 'keyed %'`))[0].n), 20)
+
   const { refreshToken } = bo
   assert.equal((await api.call('POST /api/auth/refresh', { json: { refreshToken } })).status, 200)
   await direct.sql('create table later (id int primary key)')

@@ -23,7 +23,7 @@ export type Bench = {
   audited: AuditEntry[]
 }
 
-const grant = { tables: [], appId: null } as const
+const grant = { tables: [], files: { read: true, write: false }, appId: null } as const
 const key = { kind: 'key', via: 'api_key', userId: 'u-key', email: 'k@x.test', expiresAt: null } as const
 
 /** Bearers that the servers of these tests know. */

@@ -92,6 +92,7 @@ const testDefaults = {
   // Nor does a busy machine refuse a caller.
   'database.acquire_timeout': 60,
   'storage.local_path': storagePath,
+  'storage.disk_reserve': 0,
 }
 
 export type ServerOptions = {
@@ -205,7 +206,12 @@ export function client(url: string, databaseUrl: string, check: CheckAnswer = ()
         ...(form !== undefined && { 'content-type': 'application/x-www-form-urlencoded' }),
         ...headers,
       },
-      body: json !== undefined ? JSON.stringify(json) : form ? new URLSearchParams(form).toString() : (body ?? null),
+      body:
+        json !== undefined
+          ? JSON.stringify(json)
+          : form
+            ? new URLSearchParams(form).toString()
+            : ((body ?? null) as RequestInit['body'] & (string | null)),
       redirect: 'manual',
       ...(signal && { signal }),
     })

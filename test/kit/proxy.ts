@@ -89,7 +89,7 @@ function cutOff(pair: [Socket, Socket]): void {
   for (const socket of pair) socket.remoteAddress ? socket.resetAndDestroy() : socket.destroy()
 }
 
-function targetOf(databaseUrl: string): { path: string } | { host: string; port: number } {
+export function targetOf(databaseUrl: string): { path: string } | { host: string; port: number } {
   const url = new URL(databaseUrl)
   const host = url.searchParams.get('host') ?? url.hostname
   const port = Number(url.port || 5432)

@@ -22,6 +22,8 @@ export type Command = {
   summary: string
   /** Flags beyond the global ones and those of the configuration; `string` takes a value. */
   flags?: Readonly<Record<string, 'string' | 'boolean'>>
+  /** Talks to a server, so that --url and --admin-token mean something. */
+  usesServer?: true
   run(context: Context): Promise<number>
 }
 

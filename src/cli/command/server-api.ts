@@ -1,3 +1,4 @@
+import { ApiError, createClient, NetworkError } from '../../../client/src/data.ts'
 import { type Config, publicBaseUrl } from '../../config/config.ts'
 import { holderOf } from '../../db/setup/embedded/lock.ts'
 import type { Context } from './command.ts'
@@ -7,47 +8,44 @@ import { readToken } from './token-file.ts'
 export const serverUrl = (context: Context, config: Config): string =>
   context.url ?? (holderOf(config.data_dir)?.url || publicBaseUrl(config))
 
+type Sent = { method?: 'GET' | 'POST' | 'DELETE'; type?: string; body?: unknown; headers?: Record<string, string> }
+
+/** A command lasts as long as it takes: an upload, an index. */
+const A_DAY_MS = 86_400_000
+
 /** Calls the running server as admin; throws the server's own error message. */
-export async function fetchAdmin(context: Context, path: string, init: RequestInit = {}): Promise<Response> {
+export async function fetchAdmin(
+  context: Context,
+  path: string,
+  { method = 'GET', headers = {}, ...sent }: Sent = {},
+): Promise<Response> {
   const { config } = context.config()
   const url = serverUrl(context, config)
-  const token = context.adminToken ?? readToken(config.data_dir)
-  if (token === undefined) {
+  const key = context.adminToken ?? readToken(config.data_dir)
+  if (key === undefined) {
     throw new Error('no admin token: give --admin-token or SVC_ADMIN_TOKEN, or start the server with this data_dir')
   }
-  const headers = { ...init.headers, authorization: `Bearer ${token}` }
-  const response = await fetch(url + path, { ...init, headers }).catch(() => {
-    throw new Error(`no server answers at ${url}`)
-  })
-  if (response.ok) return response
-  throw new Error(messageOf(await response.text()) ?? `the server at ${url} answered ${response.status}`)
+  const { core } = createClient(url, { key, retry: 0, timeout: A_DAY_MS })
+  try {
+    return await core.send<Response>(method, path, { ...sent, as: 'response' }, { headers })
+  } catch (error) {
+    if (error instanceof NetworkError) throw new Error(`no server answers at ${url}`, { cause: error })
+    if (error instanceof ApiError && error.status === 304) {
+      return new Response(null, { status: 304, headers: { etag: headers['if-none-match'] ?? '' } })
+    }
+    if (error instanceof ApiError) throw new Error(sentenceOf(error) ?? `the server at ${url} answered ${error.status}`)
+    throw error
+  }
 }
 
 /** As `fetchAdmin`, by POST if there is a body; resolves to the response text. */
 export async function callAdmin(context: Context, path: string, body?: unknown): Promise<string> {
-  const headers = { 'content-type': 'application/json' }
-  const post = body !== undefined && { method: 'POST', body: JSON.stringify(body) }
-  return (await fetchAdmin(context, path, { headers, ...post })).text()
+  return (await fetchAdmin(context, path, body === undefined ? {} : { method: 'POST', body })).text()
 }
 
-type ErrorBody = {
-  message?: unknown
-  conflicts?: readonly { table: string; key: unknown; message: string }[]
-  transactions?: readonly string[]
-  data?: { rows?: readonly { line: number; message: string }[] }
-}
-
-/** The error message, with the first row that an import reports. */
-function messageOf(text: string): string | undefined {
-  try {
-    const { message, data, conflicts, transactions } = JSON.parse(text) as ErrorBody
-    if (typeof message !== 'string') return undefined
-    const [row] = data?.rows ?? []
-    const more =
-      conflicts?.map(({ table, key, message: why }) => `${table} ${JSON.stringify(key)}: ${why}`) ?? transactions
-    if (more) return [message, ...more].join('\n  ')
-    return row ? `${message}: line ${row.line}: ${row.message}` : message
-  } catch {
-    return undefined
-  }
+/** The error message, with the first row that an import reports; undefined for what is no answer of ours. */
+function sentenceOf({ error, message, data }: ApiError): string | undefined {
+  if (error === '') return undefined
+  const [row] = (data?.['rows'] ?? []) as { line: number; message: string }[]
+  return row ? `${message}: line ${row.line}: ${row.message}` : message
 }

@@ -8,17 +8,16 @@ import { type Context, UsageError } from '../command/command.ts'
 import { fetchAdmin } from '../command/server-api.ts'
 import { Progress } from './progress.ts'
 
-const TYPES: Readonly<Record<string, string>> = {
-  csv: 'text/csv',
-  json: 'application/json',
-  ndjson: 'application/x-ndjson',
-}
+const TYPES: ReadonlyMap<string, string> = new Map([
+  ['csv', 'text/csv'],
+  ['json', 'application/json'],
+  ['ndjson', 'application/x-ndjson'],
+])
 
 /** From the flag, else from the file extension. */
 function formatOf(context: Context, file: string | undefined): string {
   const format = context.flag('format') ?? (extname(file ?? '').slice(1) || 'csv')
-  if (typeof format !== 'string' || TYPES[format] === undefined)
-    throw new UsageError('the format is csv, json or ndjson')
+  if (typeof format !== 'string' || !TYPES.has(format)) throw new UsageError('the format is csv, json or ndjson')
   return format
 }
 
@@ -64,10 +63,10 @@ export async function importTable(context: Context): Promise<number> {
     }
   }
   const path = `/api/collections/${encodeURIComponent(table)}/import?${query}`
-  const headers = { 'content-type': TYPES[formatOf(context, file)] ?? '' }
-  const init = { method: 'POST', headers, body: Readable.from(sent()), duplex: 'half' } as unknown as RequestInit
+  const type = TYPES.get(formatOf(context, file)) ?? ''
   try {
-    const text = await (await fetchAdmin(context, path, init)).text()
+    const request = { method: 'POST', type, body: Readable.toWeb(Readable.from(sent())) } as const
+    const text = await (await fetchAdmin(context, path, request)).text()
     progress.fileDone()
     const { created, updated, skipped } = JSON.parse(text) as Record<string, number>
     context.print(context.json ? text : `${created} created, ${updated} updated, ${skipped} skipped`)

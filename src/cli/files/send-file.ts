@@ -22,9 +22,8 @@ export async function sendFile(
   }
   const response = await fetchAdmin(context, path, {
     method: 'POST',
-    headers: { 'content-type': `multipart/form-data; boundary=${boundary}` },
+    type: `multipart/form-data; boundary=${boundary}`,
     body: ReadableStream.from(form()),
-    duplex: 'half',
   })
   return response.text()
 }

@@ -4,8 +4,10 @@ import type { Config } from '../../config/config.ts'
 import { sleep } from '../../core/clock.ts'
 import { reasonOf } from '../../core/errors.ts'
 import type { Observe } from '../../core/observe.ts'
+import { openConnection } from '../../db/protocol/driver.ts'
 import { type Embedded, startEmbedded } from '../../db/setup/embedded/embedded.ts'
 import type { BannerFacts } from './banner.ts'
+import { requireConnections } from './limits.ts'
 import { Peer } from './peer.ts'
 import type { Server } from './single.ts'
 
@@ -50,6 +52,7 @@ export class Cluster implements Server {
     nodeCluster.setupPrimary({ exec: process.argv[1] ?? '', args: [...argv], silent: true })
     const server = new Cluster(config, observe, embedded)
     try {
+      if (embedded) requireConnections(config.server.workers, await maxConnections(embedded.url))
       server.#first = await server.#startWorker()
       await Promise.all(Array.from({ length: config.server.workers - 1 }, () => server.#startAnother()))
     } catch (error) {
@@ -181,6 +184,13 @@ export class Cluster implements Server {
     }
     return undefined
   }
+}
+
+async function maxConnections(url: string): Promise<number> {
+  const client = await openConnection({ url })
+  const { rows } = await client.query<{ max_connections: string }>('show max_connections')
+  await client.end()
+  return Number(rows[0]?.max_connections)
 }
 
 /** Forwards whole lines, so that lines of several processes do not mix. */

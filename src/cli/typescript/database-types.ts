@@ -1,13 +1,22 @@
 import type { JsonSchema } from '../../core/json-type.ts'
+import { key, note, Printer, targetOf, text } from './printer.ts'
 
 type Media = { content?: { 'application/json'?: { schema?: JsonSchema } } }
-type Operation = { requestBody?: Media; responses: Readonly<Record<string, Media>> }
-type Document = {
+type Operation = { description?: string; requestBody?: Media; responses: Readonly<Record<string, Media>> }
+/** The extension `x-table` of a row. */
+type TableFacts = {
+  key: readonly string[]
+  unique: readonly string[]
+  relations: Readonly<Record<string, { table: string; many: boolean }>>
+}
+type Component = JsonSchema & { 'x-table'?: TableFacts }
+export type Document = {
   paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
-  components: { schemas: Readonly<Record<string, JsonSchema>> }
+  components: { schemas: Readonly<Record<string, Component>> }
 }
 
 const ENUM = 'Enum.'
+const INDENT = '      '
 
 /** A list may be one of several kinds of pages with the same items. */
 const rowOf = (list: JsonSchema | undefined): JsonSchema | undefined =>
@@ -24,89 +33,70 @@ export function typesOf({ paths, components: { schemas } }: Document): string {
     })
   const tables = named('/api/collections/').map(({ name, path, item: { get, post } }) => {
     const patch = paths[`${path}/{id}`]?.['patch']
-    const parts = {
-      Row: get && rowOf(bodyOf(get.responses['200'])),
-      Insert: post && bodyOf(post.requestBody),
-      Update: patch && bodyOf(patch.requestBody),
-    }
-    return { name, parts: Object.entries(parts).flatMap(([kind, type]) => (type ? [{ kind, type }] : [])) }
+    const row = get && rowOf(bodyOf(get.responses['200']))
+    return { name, row, insert: post && bodyOf(post.requestBody), update: patch && bodyOf(patch.requestBody) }
   })
   const enums = Object.entries(schemas).filter(([name]) => name.startsWith(ENUM))
 
-  const names = new Map<string, string>([
-    ...tables.flatMap(({ name, parts }) =>
-      parts.map(({ kind, type }): [string, string] => [targetOf(type), `Database['tables'][${text(name)}]['${kind}']`]),
-    ),
-    ...enums.map(([name]): [string, string] => [name, `Database['enums'][${text(name.slice(ENUM.length))}]`]),
-  ])
-  const print = new Printer(names)
+  const print = new Printer(
+    new Map<string, string>([
+      ...tables.flatMap(({ name, row }): [string, string][] =>
+        row ? [[targetOf(row), `Database['tables'][${text(name)}]['Row']`]] : [],
+      ),
+      ...enums.map(([name]): [string, string] => [name, `Database['enums'][${text(name.slice(ENUM.length))}]`]),
+    ]),
+  )
+  const known = new Set(tables.map(({ name }) => name))
 
   const members = {
-    tables: tables.map(({ name, parts }) => {
-      const types = parts.map(
-        ({ kind, type }) => `      ${kind}: ${print.type(schemas[targetOf(type)] ?? type, '      ')}`,
-      )
-      return `    ${key(name)}: {\n${types.join('\n')}\n    }`
+    tables: tables.map(({ name, row, insert, update }) => {
+      const shown = row && schemas[targetOf(row)]
+      const facts = shown?.['x-table']
+      const given = (type: JsonSchema | undefined): string =>
+        type ? print.given(schemas[targetOf(type)] ?? type, INDENT) : 'never'
+      const types = [
+        `Row: ${shown ? print.returned(shown, INDENT) : 'never'}`,
+        `Insert: ${given(insert)}`,
+        `Update: ${given(update)}`,
+        `Key: ${shown && facts ? keyType(print, shown, facts) : 'never'}`,
+        `Unique: ${facts?.unique.map(text).join(' | ') || 'never'}`,
+        `Relations: ${relations(facts, known)}`,
+      ]
+      const lines = types.map((line) => `${INDENT}${line}\n`).join('')
+      return `${note(shown?.description, '    ')}    ${key(name)}: {\n${lines}    }`
     }),
-    enums: enums.map(([name, type]) => `    ${key(name.slice(ENUM.length))}: ${print.type(type, '    ')}`),
+    enums: enums.map(([name, type]) => `    ${key(name.slice(ENUM.length))}: ${print.returned(type, '    ')}`),
     functions: named('/api/rpc/').map(({ name, item: { post } }) => {
-      const args = print.type(bodyOf(post?.requestBody) ?? {}, '      ')
+      const args = print.given(bodyOf(post?.requestBody) ?? {}, INDENT)
       const result = bodyOf(post?.responses['200'])
       const returns = [
-        ...(result ? [print.type(result, '      ')] : []),
+        ...(result ? [print.returned(result, INDENT)] : []),
         ...(post?.responses['204'] ? ['undefined'] : []),
       ]
-      return `    ${key(name)}: {\n      Args: ${args}\n      Returns: ${returns.join(' | ')}\n    }`
+      const lines = `      Args: ${args}\n      Returns: ${returns.join(' | ')}\n`
+      return `${note(post?.description, '    ')}    ${key(name)}: {\n${lines}    }`
     }),
   }
-  const body = Object.entries(members).map(([group, lines]) => `  ${group}: {\n${lines.join('\n')}\n  }`)
+  const body = Object.entries(members).map(([group, lines]) =>
+    lines.length === 0 ? `  ${group}: Record<never, never>` : `  ${group}: {\n${lines.join('\n')}\n  }`,
+  )
   return `// Made by \`svc types\`.\nexport interface Database {\n${body.join('\n')}\n}\n`
 }
 
 const bodyOf = (media: Media | undefined): JsonSchema | undefined => media?.content?.['application/json']?.schema
-const targetOf = ({ $ref = '' }: JsonSchema): string => $ref.split('/').at(-1) ?? ''
 
-const text = (value: unknown): string => JSON.stringify(value)
-const key = (name: string): string => (/^[A-Za-z_$][\w$]*$/.test(name) ? name : text(name))
-const comment = (words: string, indent: string): string =>
-  `${indent}/** ${words.replaceAll('*/', '*\\/').replaceAll('\n', ' ')} */\n`
+/** The type of a key of one column, or a tuple. */
+function keyType(print: Printer, { properties = {} }: JsonSchema, { key: columns }: TableFacts): string {
+  const types = columns.map((column) => print.returned(properties[column] ?? {}, INDENT))
+  if (types.length === 0) return 'never'
+  return types.length === 1 ? types.join() : `[${types.join(', ')}]`
+}
 
-/** Prints JSON Schema as TypeScript. */
-class Printer {
-  readonly #names: ReadonlyMap<string, string>
-
-  constructor(names: ReadonlyMap<string, string>) {
-    this.#names = names
-  }
-
-  type(schema: JsonSchema, indent: string): string {
-    if (schema.$ref !== undefined) return this.#names.get(targetOf(schema)) ?? 'unknown'
-    if (schema.anyOf) return schema.anyOf.map((one) => this.type(one, indent)).join(' | ')
-    if (schema.enum) return schema.enum.map(text).join(' | ') || 'never'
-    if (schema.properties) return this.#object(schema, indent)
-    switch (schema.type) {
-      case 'array':
-        return `(${this.type(schema.items ?? {}, indent)})[]`
-      case 'object':
-        return 'Record<string, unknown>'
-      case 'integer':
-        return 'number'
-      case 'string':
-      case 'number':
-      case 'boolean':
-      case 'null':
-        return schema.type
-      default:
-        return 'unknown'
-    }
-  }
-
-  #object({ properties = {}, required = [] }: JsonSchema, indent: string): string {
-    const inner = `${indent}  `
-    const lines = Object.entries(properties).map(([name, type]) => {
-      const note = type.description === undefined ? '' : comment(type.description, inner)
-      return `${note}${inner}${key(name)}${required.includes(name) ? '' : '?'}: ${this.type(type, inner)}`
-    })
-    return lines.length === 0 ? 'Record<string, never>' : `{\n${lines.join('\n')}\n${indent}}`
-  }
+/** Only to tables that are in the file. */
+function relations(facts: TableFacts | undefined, known: ReadonlySet<string>): string {
+  const shown = Object.entries(facts?.relations ?? {}).filter(([, { table }]) => known.has(table))
+  const lines = shown.map(
+    ([name, { table, many }]) => `${INDENT}  ${key(name)}: { table: ${text(table)}; many: ${many} }\n`,
+  )
+  return lines.length === 0 ? 'Record<never, never>' : `{\n${lines.join('')}${INDENT}}`
 }

@@ -9,9 +9,10 @@ import { SYSTEM } from '../../core/identity.ts'
 import type { Pool } from '../pool/pool.ts'
 import { openConnection } from '../protocol/driver.ts'
 import { sql } from '../sql.ts'
-import { type Change, ChangeLog, isBefore } from './log.ts'
+import { type Change, ChangeLog } from './log.ts'
+import { isBefore } from './position.ts'
 import { Settled } from './settled.ts'
-import { type LogMoment, momentOf } from './sql.ts'
+import { momentOf, type SettledRow } from './sql.ts'
 
 let url = ''
 let drop: () => Promise<void>
@@ -341,7 +342,7 @@ test('changes of a restored dump are adopted: unread ones are handed out, old po
 test('a look takes a transaction number only when the log has grown', async () => {
   await (await connect()).query(append(1))
   const look = async (known?: bigint) => {
-    const [moment] = await pool.rows<LogMoment>(SYSTEM, momentOf({ known, careful: false }))
+    const [moment] = await pool.rows<SettledRow>(SYSTEM, momentOf({ known, careful: false }))
     return moment
   }
   const grown = await look()

@@ -7,6 +7,10 @@ import type { Db, Notifications, Relayed } from '../db.ts'
 import { clamp, Loop, type LoopOptions } from '../loop.ts'
 import type { Sql } from '../sql.ts'
 import { Appender } from './append.ts'
+import { HoldUp } from './hold-up.ts'
+import { type LogMoment, Moments } from './moments.ts'
+import { OtherReaders } from './other-readers.ts'
+import { isBefore, type Position, pointOf, positionOf } from './position.ts'
 import { Settled } from './settled.ts'
 import {
   adoptChanges,
@@ -27,9 +31,6 @@ import {
   trimSlice,
 } from './sql.ts'
 
-/** A point in the log, opaque to clients: `<xid>-<id>`. */
-export type Position = string
-
 export type Change = {
   readonly position: Position
   /** Milliseconds since 1970. */
@@ -37,6 +38,8 @@ export type Change = {
   readonly action: LoggedAction
   /** The oid of the table, which a rename does not change. */
   readonly oid: number
+  /** Of svc.change_shapes: which columns the table had. */
+  readonly shape: string
   readonly schema: string
   readonly name: string
   /** JSON texts as PostgreSQL wrote them. */
@@ -67,10 +70,6 @@ export type DurableReader = {
   onBatch(count: number): void
 }
 
-const POSITION = /^(\d{1,20})-(\d{1,19})$/
-const MAX_XID = 2n ** 64n - 1n
-const MAX_ID = 2n ** 63n - 1n
-
 /** One row may hold a megabyte, and a page is held as text, as rows and as frames. */
 const PAGE: PageSize = { changes: 500, bytes: 2 * 1024 * 1024 }
 const POLL_MS = 1_000
@@ -93,22 +92,8 @@ const READ_GAP_FACTOR = 2
 const MAX_READ_GAP_MS = 100
 const DURABLE_GAP_MS = 20
 
-function pointOf(position: Position): LogPoint | undefined {
-  const [, xid, id] = POSITION.exec(position) ?? []
-  if (xid === undefined || id === undefined || BigInt(xid) > MAX_XID || BigInt(id) > MAX_ID) return undefined
-  return { xid, id }
-}
-const positionOf = ({ xid, id }: LogPoint): Position => `${xid}-${id}`
-
 /** The id of the change in svc.changes. */
 export const idOf = ({ position }: Change): string => position.slice(position.indexOf('-') + 1)
-
-/** Whether `a` is earlier in the log than `b`. */
-export function isBefore(a: Position, b: Position): boolean {
-  const [x, y] = [pointOf(a), pointOf(b)]
-  if (!x || !y) return false
-  return BigInt(x.id) < BigInt(y.id)
-}
 
 type Part = WordsBetween<'change log: ', ' failed'>
 
@@ -135,6 +120,9 @@ export class ChangeLog {
   readonly #key: string
   readonly #me = randomUUID()
   readonly #settled: Settled
+  readonly #holdUp: HoldUp
+  readonly #moments: Moments
+  readonly #others: OtherReaders
   readonly #loops = new Set<Loop>()
   /** Loops that are poked when more of the log is settled. */
   readonly #readers = new Set<Loop>()
@@ -153,6 +141,14 @@ export class ChangeLog {
     this.#history = history
     this.#key = key
     this.#settled = new Settled(db)
+    this.#holdUp = new HoldUp(db, observe)
+    this.#moments = new Moments(db)
+    this.#others = new OtherReaders({
+      db,
+      id: this.#me,
+      isReading: () => this.#readers.size > 0,
+      onFailure: (error) => this.#troubled('notify', error),
+    })
   }
 
   async start(): Promise<void> {
@@ -176,6 +172,7 @@ export class ChangeLog {
       (sender) => sender !== this.#me && this.#changed(),
       () => this.#doubt(),
     )
+    await this.#others.start()
     const trim = (): void => void this.trim().catch((error: unknown) => this.#troubled('trim', error))
     this.#timers.add(setTimeout(trim, FIRST_TRIM_MS * (1 + Math.random())).unref())
     this.#timers.add(setInterval(trim, TRIM_EVERY_MS).unref())
@@ -191,7 +188,7 @@ export class ChangeLog {
   wake(): void {
     if (this.#stopped) return
     this.#changed()
-    this.#telling?.poke()
+    if (this.#others.areThere) this.#telling?.poke()
   }
 
   /**
@@ -206,17 +203,22 @@ export class ChangeLog {
     return point ? positionOf(point) : '0-0'
   }
 
-  async isKnown(position: Position): Promise<boolean> {
+  /** What is committed now. */
+  moment(): Promise<LogMoment> {
+    return this.#moments.now()
+  }
+
+  async isKnown(position: Position, who: Identity = SYSTEM): Promise<boolean> {
     const point = pointOf(position)
-    return point !== undefined && (await this.#db.fly(SYSTEM, isKnownPoint(point))) === 'true'
+    return point !== undefined && (await this.#db.fly(who, isKnownPoint(point))) === 'true'
   }
 
   /** The next page of what is settled. */
-  async read(from: Position): Promise<Change[]> {
+  async read(from: Position, who: Identity = SYSTEM): Promise<Change[]> {
     const point = pointOf(from)
     if (!point) throw new TypeError(`not a position: ${from}`)
-    const rows = await this.#db.rows<ChangeRow>(SYSTEM, changesAfter(point, this.#settled.upTo, PAGE), { as: 'bytes' })
-    return rows.map(({ xid, id, ...rest }) => ({ ...rest, position: `${xid}-${id}` }))
+    const rows = await this.#db.rows<ChangeRow>(who, changesAfter(point, this.#settled.upTo, PAGE), { as: 'bytes' })
+    return rows.map(({ xid, id, ...rest }) => ({ ...rest, position: positionOf({ xid, id }) }))
   }
 
   follow({ from, onBatch, onLost, gapMs = () => READ_GAP_MS }: Follow): Follower {
@@ -255,11 +257,11 @@ export class ChangeLog {
       everyMs: POLL_MS,
       gapMs: () => clamp(gapMs(), readMs * READ_GAP_FACTOR, MAX_READ_GAP_MS),
     })
-    this.#readers.add(loop)
+    this.#wakes(loop, true)
     return {
       stop: () => {
         this.#followers.delete(self)
-        this.#readers.delete(loop)
+        this.#wakes(loop, false)
         this.#loops.delete(loop)
         return loop.stop()
       },
@@ -277,13 +279,12 @@ export class ChangeLog {
       const [taken] = await this.#db.rows<{ wanted: boolean; count: number }>(SYSTEM, statement)
       if (!taken) return undefined
       // While changes are skipped, writes of this process need not wake this reader; the poll is enough.
-      if (taken.wanted) this.#readers.add(loop)
-      else this.#readers.delete(loop)
+      this.#wakes(loop, taken.wanted)
       if (taken.count > 0) onBatch(taken.count)
       return taken.count > 0 ? 0 : undefined
     }
     const loop = this.#loop('reader', { step, everyMs: POLL_MS, gapMs: () => DURABLE_GAP_MS }, name)
-    this.#readers.add(loop)
+    this.#wakes(loop, true)
     return { wake: () => loop.poke() }
   }
 
@@ -292,6 +293,16 @@ export class ChangeLog {
     const [live] = [...this.#followers].map((one) => one.position()).sort((a, b) => (isBefore(a, b) ? -1 : 1))
     this.#lag = Number(await this.#db.fly(SYSTEM, lagOfReaders(live === undefined ? undefined : pointOf(live))))
     return this.#lag
+  }
+
+  /** What keeps the log unsettled, if something has for seconds. */
+  warnings(): string[] {
+    return this.#holdUp.warnings
+  }
+
+  /** How long the log has not been settled. */
+  unsettledSeconds(): number {
+    return this.#holdUp.seconds
   }
 
   /** The last result of `lagSeconds`, for gauges. */
@@ -321,7 +332,15 @@ export class ChangeLog {
     this.#stopped = true
     for (const timer of this.#timers) clearTimeout(timer)
     await this.#unlisten?.().catch(() => undefined)
+    await this.#others.stop()
     await Promise.all([...this.#loops].map((loop) => loop.stop()))
+  }
+
+  /** Whether changes wake this reader, those of other processes too. */
+  #wakes(reader: Loop, isWaiting: boolean): void {
+    if (isWaiting) this.#readers.add(reader)
+    else this.#readers.delete(reader)
+    this.#others.changed()
   }
 
   /** Without readers the poll is enough. */
@@ -331,14 +350,17 @@ export class ChangeLog {
 
   async #settle(): Promise<number | undefined> {
     const before = this.#settled.upTo
+    let wait: number | undefined
     try {
-      return await this.#settled.look()
+      wait = await this.#settled.look()
     } catch (error) {
       this.#settled.forget()
       throw error
     } finally {
       if (this.#settled.upTo !== before) for (const reader of this.#readers) reader.poke()
     }
+    await this.#holdUp.follow(wait === undefined).catch((error: unknown) => this.#troubled('settling', error))
+    return wait
   }
 
   /** After a reconnect notifications may be lost, and the database may be a restored one or another replica. */

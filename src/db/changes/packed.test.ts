@@ -8,7 +8,8 @@ import { SYSTEM } from '../../core/identity.ts'
 import type { Pool } from '../pool/pool.ts'
 import { openConnection } from '../protocol/driver.ts'
 import { sql } from '../sql.ts'
-import { type Change, ChangeLog, isBefore, type Position } from './log.ts'
+import { type Change, ChangeLog } from './log.ts'
+import { isBefore, type Position } from './position.ts'
 
 const PATIENT = { seconds: 60 }
 

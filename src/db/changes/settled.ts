@@ -1,6 +1,6 @@
 import { SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../db.ts'
-import { type LogMoment, lastRead, momentOf } from './sql.ts'
+import { lastRead, momentOf, type SettledRow } from './sql.ts'
 
 /** A moment of the past: transactions from `bound` on began to write later, and have ids above `lastId`. */
 type Sample = { readonly bound: bigint; readonly lastId: bigint }
@@ -57,7 +57,7 @@ export class Settled {
     if (!this.#isKnown) this.#upTo = BigInt((await this.#db.fly(SYSTEM, lastRead)) ?? 0)
     // Without new ids no transaction number is used. Smaller ids, as after a restore, count as new.
     const known = this.#samples.at(-1)?.lastId
-    const [moment] = await this.#db.rows<LogMoment>(SYSTEM, momentOf({ known, careful }))
+    const [moment] = await this.#db.rows<SettledRow>(SYSTEM, momentOf({ known, careful }))
     if (!moment) return undefined
     const last = BigInt(moment.last)
     this.#seen = last

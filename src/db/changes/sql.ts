@@ -8,7 +8,7 @@ export type LogPoint = { xid: string; id: string }
  * up to `last` has a number below this. It must be a new transaction number: the xmax of a snapshot is that of the last
  * transaction that *ended*, and later ones may be running.
  */
-export type LogMoment = { last: string; bound: string | null; oldest: string }
+export type SettledRow = { last: string; bound: string | null; oldest: string }
 
 /**
  * A bound takes a transaction number, so there is none while `known` is still the last id. It is taken after the id was
@@ -34,6 +34,15 @@ export const momentOf = ({ known, careful }: { known: bigint | undefined; carefu
 /** TRUNCATE is one change of the whole table, without images. */
 export type LoggedAction = 'create' | 'update' | 'delete' | 'truncate'
 
+/** `running`: transactions between both that were not over. `last`: of the entries that were there, the last id. */
+export type CommittedRow = { xmin: string; xmax: string; running: readonly string[]; last: string }
+
+export const committedNow: Sql = sql`
+  select pg_snapshot_xmin(now.seen)::text as xmin, pg_snapshot_xmax(now.seen)::text as xmax,
+    array(select running::text from pg_snapshot_xip(now.seen) as running) as running,
+    coalesce((select c.id + c.events - 1 from svc.change_log c order by c.id desc limit 1), 0)::text as last
+  from (select pg_current_snapshot() as seen offset 0) now`
+
 export type ChangeRow = {
   xid: string
   id: string
@@ -41,6 +50,7 @@ export type ChangeRow = {
   at: number
   action: LoggedAction
   oid: number
+  shape: string
   schema: string
   name: string
   pk: string
@@ -79,7 +89,7 @@ const pageOf = (from: Sql, upTo: string, { changes, bytes }: PageSize): Sql => s
  * table has no schema if another table has its name now.
  */
 export const changesAfter = (from: LogPoint, upTo: string, size: PageSize): Sql => sql`
-  select c.xid::text as xid, c.id::text as id, (extract(epoch from c.at) * 1000)::float8 as at, c.action, c.table_oid::int8::float8 as oid,
+  select c.xid::text as xid, c.id::text as id, (extract(epoch from c.at) * 1000)::float8 as at, c.action, c.table_oid::int8::float8 as oid, c.shape::text as shape,
          coalesce(n.nspname, case when to_regclass(format('%I.%I', c.schema_name, c.table_name)) is null then c.schema_name
            else '' end) as schema,
          coalesce(k.relname, c.table_name) as name, c.pk::text as pk, c.record::text as record
@@ -205,3 +215,20 @@ export const nameRequest = (requestId: string): Sql => sql`
 export const notifyReaders = (sender: string): Sql => sql`select pg_notify(${CHANNEL}, ${sender})`
 
 export const CHANNEL = 'svc_changes'
+export const READERS_CHANNEL = 'svc_change_readers'
+
+export const tellOfReaders = (message: string): Sql => sql`select pg_notify(${READERS_CHANNEL}, ${message})`
+
+/** A transaction that others wait for. */
+export type Holder = { what: string; role: string | null; name: string | null; state: string | null; seconds: number }
+
+/** The transactions of this database that have written and are open for so long, the oldest first. */
+export const oldestWriters = (seconds: number): Sql => sql`
+  select w.what, w.role, w.name, w.state, extract(epoch from clock_timestamp() - w.since)::int as seconds
+  from (
+    select 'process ' || a.pid as what, a.usename::text as role, a.application_name as name, a.state, a.xact_start as since
+    from pg_stat_activity a where a.datname = current_database() and a.backend_xid is not null
+    union all
+    select 'a prepared transaction', p.owner::text, p.gid, 'prepared', p.prepared
+    from pg_prepared_xacts p where p.database = current_database()
+  ) w where w.since < clock_timestamp() - make_interval(secs => ${seconds}) order by w.since limit 3`

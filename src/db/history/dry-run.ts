@@ -89,10 +89,11 @@ export class DryRun {
       if (error instanceof AppError) Object.assign(error.cause as PgError, { statementIndex: undefined })
       throw error
     })
-    const { role, userId, email, aal } = databaseSession(this.#who)
+    const { role, userId, email, aal, claims } = databaseSession(this.#who)
     // Code of the operator may have changed them.
     await tx.run(sql`select pg_catalog.set_config('role', ${role}, true), pg_catalog.set_config('svc.user_id', ${userId}, true),
       pg_catalog.set_config('svc.user_email', ${email}, true), pg_catalog.set_config('svc.aal', ${aal}, true),
+      pg_catalog.set_config('svc.claims', ${claims}, true),
       pg_catalog.set_config('TimeZone', 'UTC', true)`)
     const changes = await tx.rows<LoggedChange>(sql`
       select table_oid::pg_catalog.int8::pg_catalog.float8 as oid, schema_name as schema, table_name as name, action, key::text as key,

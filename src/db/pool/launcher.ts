@@ -1,12 +1,13 @@
 import { AppError, databaseUnavailable } from '../../core/errors.ts'
-import { databaseSession, type Identity } from '../../core/identity.ts'
+import { type DatabaseRole, databaseSession, type Identity } from '../../core/identity.ts'
 import type { AsBytes, FlyOptions, Statements } from '../db.ts'
 import type { PgError } from '../pg-errors.ts'
 import type { Connection } from '../protocol/connection.ts'
 import { Flight, type Step, stepOf } from '../protocol/flight.ts'
 import { Sql } from '../sql.ts'
-import type { Done, PoolRequest } from './request.ts'
-import type { Side } from './reserves.ts'
+import { flyOnce } from './once-flight.ts'
+import type { Done, PooledConnection, PoolRequest } from './request.ts'
+import { type LoginSide, loginOf, type Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
 import type { ConnectionScheduler } from './scheduler.ts'
 import { type CreateSession, SESSION_STEP, tidying } from './session.ts'
@@ -17,9 +18,11 @@ type Deps = {
   scheduler: ConnectionScheduler
   session: CreateSession
   statementTimeoutMs: number
+  /** See SessionSettings. */
+  logKey: string
   isAvailable(): boolean
   /** A connection outside the pool, on which nothing is prepared. */
-  openApart(side: Side): Promise<Connection>
+  openApart(login: LoginSide): Promise<Connection>
 }
 
 /** Makes flights of statements, and flies them again where that is worth it. */
@@ -32,7 +35,7 @@ export class Launcher {
 
   /** Flies until it is answered, refused for good, or its caller leaves. */
   launch(who: Identity, statements: Sql | Statements, options: LaunchOptions, wantsRows: boolean, settle: Done): void {
-    const { signal, timeoutMs = this.#deps.statementTimeoutMs, lockTimeoutMs, plain } = options
+    const { signal, timeoutMs = this.#deps.statementTimeoutMs, lockTimeoutMs, plain, once } = options
     const { role } = databaseSession(who)
     const steps = statements instanceof Sql ? [stepOf(statements)] : statements.map(stepOf)
     const asBytes = options.as === 'bytes'
@@ -44,19 +47,23 @@ export class Launcher {
     let leave = (): void => {}
     const abort = (): void => leave()
     const request: PoolRequest = {
-      side: sideOf(role),
+      side: sideOf(who, role),
       kind,
       text: steps.at(-1)?.text ?? '',
       timeoutMs,
       start: (connection, limitMs, onDone) => {
         const { step } = this.#deps.session(who, limitMs, lockTimeoutMs)
+        if (once) {
+          const plan = { session: step, steps, role, asBytes, maxBytes, once, logKey: this.#deps.logKey }
+          return flyOnce(connection, plan, () => isTidied && tidy(connection), onDone)
+        }
         const flight = new Flight({ steps: [step, ...steps], role, wantsRows, asBytes, maxBytes }, (error, done) => {
           // A caller before left the session in a bad state.
           if (failedStep(error) === SESSION_STEP) void connection.close()
           onDone(error, done)
         })
         connection.send(flight)
-        if (isTidied) connection.send(tidying((error) => error && void connection.close()))
+        if (isTidied) tidy(connection)
         return flight
       },
       onDone: (error, flight) => {
@@ -83,7 +90,7 @@ export class Launcher {
     let leave = (): void => {}
     let isLeft = false
     const run = async (): Promise<void> => {
-      const connection = await this.#deps.openApart(request.side)
+      const connection = await this.#deps.openApart(loginOf(request.side))
       const end: Done = (error, flight) => {
         void connection.close()
         request.onDone(error, flight)
@@ -100,12 +107,20 @@ export class Launcher {
   }
 }
 
-export const sideOf = (role: string): Side => (role === 'none' ? 'own' : 'callers')
+const tidy = (connection: PooledConnection): void =>
+  connection.send(tidying((error) => error && void connection.close()))
+
+export function sideOf(who: Identity, role: DatabaseRole): Side {
+  if (role !== 'none') return 'callers'
+  return who.kind === 'system' && who.for === 'callers' ? 'behalf' : 'own'
+}
 export const aborted = (): AppError => new AppError('request_timeout', 'request was aborted')
 
 function kindOf(who: Identity, { kind = 'write' }: LaunchOptions): PoolRequest['kind'] {
   // The operator's requests share the server's own connections, but never more of them than slow work may take.
-  return kind === 'apart' || who.kind === 'admin' ? 'slow' : kind
+  if (kind === 'apart' || who.kind === 'admin') return 'slow'
+  // Connections of the server's login are never shared between its own work and that of callers.
+  return kind === 'read' && who.kind === 'system' && who.for === 'callers' ? 'write' : kind
 }
 
 const failedStep = (error: PgError | AppError | null): number | undefined =>

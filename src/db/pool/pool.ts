@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os'
 import { databaseUnavailable } from '../../core/errors.ts'
-import type { Identity } from '../../core/identity.ts'
+import { databaseSession, type Identity } from '../../core/identity.ts'
 import { KeyedMutex } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
 import { countDbWait } from '../../core/timing.ts'
@@ -25,8 +25,9 @@ import { ReceiveBuffers } from '../protocol/whole-messages.ts'
 import { Sql } from '../sql.ts'
 import { aborted, Launcher, type LaunchOptions, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
+import { keepingIn, ONCE_STEPS } from './once-flight.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
-import type { Side } from './reserves.ts'
+import { type LoginSide, loginOf, type Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
 import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
 import { type CreateSession, createSessionStep } from './session.ts'
@@ -116,15 +117,16 @@ class PostgresPool implements Pool {
       isNearby: nearby,
       acquireTimeoutMs: options.acquireTimeoutMs,
       clock,
-      open: (side, events) => this.#open(side, options.preparedStatements, events),
-      onOpenFailed: (side, error) => this.#openFailed(error, side),
+      open: (login, events) => this.#open(login, options.preparedStatements, events),
+      onOpenFailed: (login, error) => this.#openFailed(error, login),
     })
     this.#launcher = new Launcher({
       scheduler: this.#scheduler,
       session: this.#session,
       statementTimeoutMs: options.statementTimeoutMs,
+      logKey: options.logKey ?? '',
       isAvailable: () => !this.#isDown && !this.#isClosed,
-      openApart: (side) => this.#open(side, false),
+      openApart: (login) => this.#open(login, false),
     })
     this.#monitor = new Monitor(options.directUrl ?? options.url, options.observe, (state) => this.#onState(state))
   }
@@ -157,6 +159,7 @@ class PostgresPool implements Pool {
   ): Promise<Values<S, Relayed>>
   fly<const S extends Statements>(who: Identity, statements: S, options?: FlyOptions): Promise<Values<S, string>>
   fly(who: Identity, statements: Sql | Statements, options?: LaunchOptions): Promise<unknown> {
+    if (options?.once) return this.#fly(who, statements, options, false, valuesOnce(statements))
     // The first value is that of the session step.
     return this.#fly(who, statements, options, false, ({ values }) =>
       statements instanceof Sql ? (values[1] ?? null) : values.slice(1),
@@ -171,12 +174,12 @@ class PostgresPool implements Pool {
     return this.#fly(who, statements, options, false, ({ count }) => count)
   }
 
-  async tx<T>(who: Identity, work: (tx: Tx) => Promise<T>, options?: ApartOptions): Promise<T> {
+  async tx<T>(who: Identity, work: (tx: Tx) => Promise<T>, options?: ApartOptions<T>): Promise<T> {
     if (options) return this.#txApart(who, work, options)
     for (let tries = 1; ; tries++) {
       this.#requireDatabase()
       const session = this.#session(who)
-      const { connection, release } = await this.#hold(sideOf(session.role))
+      const { connection, release } = await this.#hold(sideOf(who, databaseSession(who).role))
       try {
         return await runTransaction(connection, session, work)
       } catch (error) {
@@ -200,17 +203,21 @@ class PostgresPool implements Pool {
     })
   }
 
-  async #txApart<T>(who: Identity, work: (tx: Tx) => Promise<T>, { signal, isSnapshot }: ApartOptions): Promise<T> {
+  async #txApart<T>(who: Identity, work: (tx: Tx) => Promise<T>, options: ApartOptions<T>): Promise<T> {
+    const { signal, isSnapshot, once } = options
     this.#requireDatabase()
     const session = this.#session(who)
-    const connection = await this.#open(sideOf(session.role), true).catch((error: unknown) => {
-      throw fromPg(error)
-    })
+    const connection = await this.#open(loginOf(sideOf(who, databaseSession(who).role)), true).catch(
+      (error: unknown) => {
+        throw fromPg(error)
+      },
+    )
     const leave = (): void => connection.destroy()
     signal?.addEventListener('abort', leave, { once: true })
     try {
       if (signal?.aborted) throw aborted()
-      return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin')
+      const keeping = once && keepingIn(this.#options.logKey ?? '', once)
+      return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin', keeping)
     } catch (error) {
       throw fromPg(error)
     } finally {
@@ -248,9 +255,9 @@ class PostgresPool implements Pool {
     return countDbWait(this.#rowLocks.run(options.row, fly, patience))
   }
 
-  async #open(side: Side, isPrepared: boolean, events: ConnectionEvents = NO_EVENTS): Promise<Connection> {
+  async #open(login: LoginSide, isPrepared: boolean, events: ConnectionEvents = NO_EVENTS): Promise<Connection> {
     const { url, callerLogin } = this.#options
-    const connect: ConnectOptions = side === 'callers' ? { url, login: callerLogin } : { url }
+    const connect: ConnectOptions = login === 'callers' ? { url, login: callerLogin } : { url }
     const names = isPrepared ? this.#names : undefined
     const connection = await Connection.open({ connect, receiving: this.#receiving, names }, events)
     if (!isPrepared) return connection
@@ -272,9 +279,9 @@ class PostgresPool implements Pool {
     else void this.#scheduler.warm().catch(() => {}) // reported through onOpenFailed
   }
 
-  #openFailed(error: Error, side: Side): void {
+  #openFailed(error: Error, login: LoginSide): void {
     if (this.#isClosed || (isTooManyClients(error) && this.#scheduler.sizeOf('own') > 0)) return
-    const isRefused = side === 'callers' && isLoginRefused(error)
+    const isRefused = login === 'callers' && isLoginRefused(error)
     if (isRefused) {
       this.#options.observe({ message: 'callers cannot log in', attrs: { error: error.message } })
     }
@@ -283,6 +290,11 @@ class PostgresPool implements Pool {
     this.#scheduler.failWaiters(isRefused ? ['callers'] : undefined)
   }
 }
+
+const valuesOnce =
+  (statements: Sql | Statements) =>
+  ({ values }: Flight): unknown =>
+    statements instanceof Sql ? (values[ONCE_STEPS] ?? null) : values.slice(ONCE_STEPS, -1)
 
 const NO_OPTIONS: LaunchOptions = {}
 const NO_EVENTS: ConnectionEvents = { onRoom: () => {}, onClosed: () => {} }

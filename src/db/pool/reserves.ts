@@ -1,5 +1,13 @@
-/** Whose connections: those of the server's own login, or of the login that callers' requests have. */
-export type Side = 'own' | 'callers'
+/** Who connections log in as: the server itself, or the login that callers' requests have. */
+export type LoginSide = 'own' | 'callers'
+
+/**
+ * Whose work. `behalf`: what callers cause and the server's login does, such as finding a file; it has queues of its own and
+ * takes what callers may take.
+ */
+export type Side = LoginSide | 'behalf'
+
+export const loginOf = (side: Side): LoginSide => (side === 'callers' ? 'callers' : 'own')
 
 /**
  * `read`: short and repeatable; shares a connection with other reads.

@@ -3,7 +3,7 @@ import { isCanceled, isCanceledByRequest, type PgError } from '../pg-errors.ts'
 import type { ConnectionEvents } from '../protocol/connection.ts'
 import type { Flight } from '../protocol/flight.ts'
 import type { PooledConnection, PoolRequest } from './request.ts'
-import { type Kind, Reserves, type Share, type Side } from './reserves.ts'
+import { type Kind, type LoginSide, loginOf, Reserves, type Share, type Side } from './reserves.ts'
 import { StatementTimings } from './statement-timings.ts'
 import {
   IDLE_CLOSE_MS,
@@ -23,17 +23,17 @@ export type SchedulerClock = { now(): number; every(ms: number, run: () => void)
 
 export type SchedulerOptions = {
   max: number
-  min: Readonly<Record<Side, number>>
+  min: Readonly<Record<LoginSide, number>>
   /** Connections of one side that reads are put on before they wait. */
   crowd: number
-  /** Usual writes of one side at work at the same time. */
+  /** Usual writes of callers at work at the same time, on each login. */
   writers: number
   /** PostgreSQL is on the machine of this process. */
   isNearby: boolean
   acquireTimeoutMs: number
   clock: SchedulerClock
-  open(side: Side, events: ConnectionEvents): Promise<PooledConnection>
-  onOpenFailed(side: Side, error: Error): void
+  open(login: LoginSide, events: ConnectionEvents): Promise<PooledConnection>
+  onOpenFailed(login: LoginSide, error: Error): void
 }
 
 type Waiter = {
@@ -51,7 +51,7 @@ type Waiter = {
 
 /** A connection as the scheduler sees it. */
 type Slot = {
-  readonly side: Side
+  readonly login: LoginSide
   readonly connection: PooledConnection
   /** What it is at work on, and what it counts as; undefined while it rests. */
   work: { readonly kind: Kind; readonly share: Share } | undefined
@@ -62,7 +62,8 @@ type Slot = {
   since: number
 }
 
-const SIDES: readonly Side[] = ['own', 'callers']
+const LOGINS: readonly LoginSide[] = ['own', 'callers']
+const SIDES: readonly Side[] = [...LOGINS, 'behalf']
 const queues = (): Record<Kind, Waiter[]> => ({ read: [], probe: [], write: [], slow: [] })
 const isWaiting = ({ isOver }: Waiter): boolean => !isOver
 const ALONE = (['write', 'probe', 'slow'] as const).flatMap((kind) => SIDES.map((side) => ({ side, kind })))
@@ -92,9 +93,13 @@ export class ConnectionScheduler {
   readonly #options: SchedulerOptions
   readonly #reserves: Reserves
   readonly #timings = new StatementTimings()
-  readonly #queues: Readonly<Record<Side, Record<Kind, Waiter[]>>> = { own: queues(), callers: queues() }
+  readonly #queues: Readonly<Record<Side, Record<Kind, Waiter[]>>> = {
+    own: queues(),
+    callers: queues(),
+    behalf: queues(),
+  }
   readonly #busy: Record<Share, number> = { own: 0, reads: 0, short: 0, long: 0 }
-  readonly #opening: Record<Side, number> = { own: 0, callers: 0 }
+  readonly #opening: Record<LoginSide, number> = { own: 0, callers: 0 }
   /** Texts of the probes at work. */
   readonly #probing = new Set<string>()
   #slots: Slot[] = []
@@ -119,8 +124,8 @@ export class ConnectionScheduler {
   get idle(): number {
     return this.#slots.filter(({ work }) => !work).length
   }
-  sizeOf(side: Side): number {
-    return this.#slots.filter((slot) => slot.side === side).length
+  sizeOf(login: LoginSide): number {
+    return this.#slots.filter((slot) => slot.login === login).length
   }
 
   /** Starts the request as soon as there is room for it. Answers what to call when its caller is gone. */
@@ -149,8 +154,10 @@ export class ConnectionScheduler {
 
   /** Opens the minimum. */
   async warm(): Promise<void> {
-    const missing = (side: Side): number => this.#options.min[side] - this.sizeOf(side) - this.#opening[side]
-    const opened = SIDES.flatMap((side) => Array.from({ length: Math.max(0, missing(side)) }, () => this.#open(side)))
+    const missing = (login: LoginSide): number => this.#options.min[login] - this.sizeOf(login) - this.#opening[login]
+    const opened = LOGINS.flatMap((login) =>
+      Array.from({ length: Math.max(0, missing(login)) }, () => this.#open(login)),
+    )
     await Promise.all(opened)
   }
 
@@ -200,7 +207,8 @@ export class ConnectionScheduler {
   }
 
   #findResting(side: Side): Slot | undefined {
-    return this.#slots.find((slot) => slot.side === side && !slot.work && slot.connection.isIdle)
+    const login = loginOf(side)
+    return this.#slots.find((slot) => slot.login === login && !slot.work && slot.connection.isIdle)
   }
 
   /** Short reads keep this process busy: on its own machine, PostgreSQL then has one core fewer. */
@@ -209,11 +217,17 @@ export class ConnectionScheduler {
     return isNearby && this.#readMs < SHORT_READ_MS ? Math.max(1, crowd - 1) : crowd
   }
 
-  /** Writes that take longer than usual, such as those that wait for a lock, do not keep others waiting. */
+  /**
+   * Callers' writes wait for each other; the server's own for none of them. Writes that take longer than usual, such as those
+   * that wait for a lock, do not count.
+   */
   #isCrowdedByWrites(side: Side): boolean {
-    const young = this.#options.clock.now() - USUAL_WRITE_MS
+    if (side === 'own') return false
+    const [login, young] = [loginOf(side), this.#options.clock.now() - USUAL_WRITE_MS]
     let count = 0
-    for (const slot of this.#slots) if (slot.side === side && slot.work?.kind === 'write' && slot.since > young) count++
+    for (const { work, since, login: other } of this.#slots) {
+      if (other === login && work?.kind === 'write' && work.share !== 'own' && since > young) count++
+    }
     return count >= this.#options.writers
   }
 
@@ -226,13 +240,13 @@ export class ConnectionScheduler {
   /** The least busy of as few connections as suffice. */
   #findShared(side: Side): Slot | undefined {
     let reads = 0
-    for (const slot of this.#slots) if (slot.side === side && slot.work?.kind === 'read') reads += slot.load
+    for (const slot of this.#slots) if (slot.login === side && slot.work?.kind === 'read') reads += slot.load
     const enough = Math.min(this.#crowd, Math.ceil((reads + 1) / PIPELINE_SPREAD))
     const mayTake = this.#reserves.admit(side, 'read', this.#busy) !== undefined
     let best: Slot | undefined
     let seen = 0
     for (const slot of this.#slots) {
-      if (slot.side !== side || (slot.work ? slot.work.kind !== 'read' : !mayTake || !slot.connection.isIdle)) continue
+      if (slot.login !== side || (slot.work ? slot.work.kind !== 'read' : !mayTake || !slot.connection.isIdle)) continue
       if (slot.load < (best?.load ?? PIPELINE_DEPTH)) best = slot
       if (++seen === enough) break
     }
@@ -341,43 +355,44 @@ export class ConnectionScheduler {
   /** Opens a connection for work that would be admitted, or makes room for one. */
   #grow(side: Side, kind: Kind): void {
     const { max, clock } = this.#options
-    const forReads = (slot: Slot): boolean => slot.side === side && (slot.work?.kind ?? 'read') === 'read'
+    const login = loginOf(side)
+    const forReads = (slot: Slot): boolean => slot.login === login && (slot.work?.kind ?? 'read') === 'read'
     const isEnough =
       kind === 'read'
-        ? this.#slots.filter(forReads).length + this.#opening[side] >= this.#crowd
-        : this.#opening[side] >= this.#queues[side][kind].length || this.#findResting(side)
+        ? this.#slots.filter(forReads).length + this.#opening[login] >= this.#crowd
+        : this.#opening[login] >= this.#queues[side][kind].length || this.#findResting(side)
     if (isEnough || this.#isClosed) return
     // What is on its way counts as taken.
     const opening = this.#opening.own + this.#opening.callers
     if (!this.#reserves.admit(side, kind, { ...this.#busy, long: this.#busy.long + opening })) return
     if (this.#slots.length + opening < max) {
-      this.#open(side).catch(() => {}) // reported through onOpenFailed
+      this.#open(login).catch(() => {}) // reported through onOpenFailed
       return
     }
-    const others = this.#slots.filter((slot) => slot.side !== side)
+    const others = this.#slots.filter((slot) => slot.login !== login)
     const resting = others.filter(({ work }) => !work)
     const isClosing = resting.some(({ connection }) => !connection.isIdle)
     const rested = resting.find(({ restsSince }) => restsSince <= clock.now() - REBALANCE_IDLE_MS)
     if (rested && others.length > 1 && !isClosing) void rested.connection.close()
   }
 
-  async #open(side: Side): Promise<void> {
+  async #open(login: LoginSide): Promise<void> {
     const { open, onOpenFailed, clock } = this.#options
-    this.#opening[side]++
+    this.#opening[login]++
     let slot: Slot | undefined
     try {
-      const connection = await open(side, {
+      const connection = await open(login, {
         onRoom: () => slot && this.#onRoom(slot),
         onClosed: () => slot && this.#onClosed(slot),
       })
       if (this.#isClosed) return void connection.close()
-      slot = { side, connection, work: undefined, load: 0, restsSince: clock.now(), since: 0 }
+      slot = { login, connection, work: undefined, load: 0, restsSince: clock.now(), since: 0 }
       this.#slots.push(slot)
     } catch (error) {
-      onOpenFailed(side, error as Error)
+      onOpenFailed(login, error as Error)
       throw error
     } finally {
-      this.#opening[side]--
+      this.#opening[login]--
     }
     this.#serve()
   }
@@ -401,9 +416,9 @@ export class ConnectionScheduler {
 
   #trim(): void {
     const before = this.#options.clock.now() - IDLE_CLOSE_MS
-    for (const side of SIDES) {
-      const rested = this.#slots.filter((slot) => slot.side === side && !slot.work && slot.restsSince <= before)
-      const spare = Math.max(0, this.sizeOf(side) - this.#options.min[side])
+    for (const login of LOGINS) {
+      const rested = this.#slots.filter((slot) => slot.login === login && !slot.work && slot.restsSince <= before)
+      const spare = Math.max(0, this.sizeOf(login) - this.#options.min[login])
       for (const { connection } of rested.slice(0, spare)) void connection.close()
     }
   }

@@ -64,6 +64,31 @@ test('what triggers, defaults and policies left in their session is gone too, fo
   }
 })
 
+test('nor is anything left by a write with an Idempotency-Key, made or refused', async () => {
+  const [ana, json] = [await api.signUp('ana@x.test'), { n: 1 }]
+  for (let i = 0; i < 12; i++) {
+    const headers = { 'idempotency-key': `key ${i}`.replace(' ', '-') }
+    const [left, made] = [
+      await api.call('POST /api/rpc/leave', { as: ana.token, headers }),
+      await api.call('POST /api/collections/orders', { as: ana.token, headers, json }),
+    ]
+    assert.deepEqual([left.status, made.status], [200, 201], left.text + made.text)
+    const refused = await api.call('POST /api/collections/orders/batch', {
+      as: ana.token,
+      headers: { 'idempotency-key': `refused-${i}` },
+      json: {
+        operations: [
+          { method: 'create', body: json },
+          { method: 'delete', id: '0' },
+        ],
+      },
+    })
+    assert.equal(refused.status, 404, refused.text)
+    const seen = await Promise.all(Array.from({ length: 6 }, () => api.call('POST /api/rpc/look')))
+    for (const { body } of seen) assert.deepEqual(body, CLEAN)
+  }
+})
+
 test('a function that drops its role, or takes another, gains nothing', async () => {
   const reset = await api.call('POST /api/rpc/climb', { json: { to_role: null } })
   assert.equal(reset.status, 403, reset.text)

@@ -27,6 +27,7 @@ const SETTINGS = [
   `'lock_timeout',$7`,
   `'TimeZone','UTC'`,
   `'svc.actor',$8`,
+  `'svc.claims',$9`,
 ]
 const TEXT = `select where pg_catalog.num_nulls(${SETTINGS.map((setting) => `pg_catalog.set_config(${setting},true)`).join(',')})\
  operator(pg_catalog.>) 0`
@@ -49,9 +50,9 @@ export function createSessionStep(settings: SessionSettings): CreateSession {
     return known
   }
   return (who, timeoutMs = settings.statementTimeoutMs, lockTimeoutMs = LOCK_TIMEOUT_MS) => {
-    const { role, userId, email, aal } = databaseSession(who)
+    const { role, userId, email, aal, claims } = databaseSession(who)
     const path = who.kind === 'system' ? 'pg_catalog, pg_temp' : quoted
-    const values = [role, userId, email, aal, String(timeoutMs), path, String(lockTimeoutMs), actorOf(who)]
+    const values = [role, userId, email, aal, String(timeoutMs), path, String(lockTimeoutMs), actorOf(who), claims]
     return { step: { text: TEXT, values }, role }
   }
 }

@@ -31,4 +31,8 @@ test('what is kept is bounded: texts in bytes, slow ones in number, and long tex
   assert.ok(known.length * budgets.preparedStatementBytes <= budgets.statementNamesBytes && known.includes(999))
   for (let i = 0; i <= MAX_KNOWN_SLOW; i++) timings.tooLong(`${i}`, 0)
   assert.deepEqual([timings.isKnownSlow('0', 1), timings.isKnownSlow(`${MAX_KNOWN_SLOW}`, 1)], [false, true])
+  const long = (i: number) => `${i}`.padEnd(budgets.statementNamesBytes / 4, 'x')
+  for (let i = 0; i < 12; i++) timings.tooLong(long(i), 0)
+  const slow = Array.from({ length: 12 }, (_, i) => i).filter((i) => timings.isKnownSlow(long(i), 1))
+  assert.ok(slow.length <= 4 && slow.includes(11), `${slow.length} long texts are kept`)
 })

@@ -8,6 +8,7 @@ export class StatementTimings {
   #fastBytes = 0
   /** Text → until when. */
   readonly #slow = new Map<string, number>()
+  #slowBytes = 0
 
   isKnownFast(text: string): boolean {
     return this.#fast.has(text)
@@ -18,6 +19,7 @@ export class StatementTimings {
     if (until === undefined) return false
     if (until > now) return true
     this.#slow.delete(text)
+    this.#slowBytes -= text.length
     return false
   }
 
@@ -35,7 +37,11 @@ export class StatementTimings {
   /** It was cut on a connection of its own; on a shared one the cause may be a busy machine. */
   tooLong(text: string, now: number): void {
     if (this.#fast.delete(text)) this.#fastBytes -= text.length
-    if (this.#slow.size >= MAX_KNOWN_SLOW) this.#slow.clear()
+    if (!this.#slow.has(text)) this.#slowBytes += text.length
+    if (this.#slow.size >= MAX_KNOWN_SLOW || this.#slowBytes > budgets.statementNamesBytes) {
+      this.#slow.clear()
+      this.#slowBytes = text.length
+    }
     this.#slow.set(text, now + SLOW_FOR_MS)
   }
 }

@@ -1,5 +1,6 @@
 import { countDbWait } from '../../core/timing.ts'
 import type { Row, Tx } from '../db.ts'
+import { CLAIM_INDEX } from '../once.ts'
 import { fromPg, type PgError } from '../pg-errors.ts'
 import { rowReader } from '../protocol/data-rows.ts'
 import { Flight, type FlightPlan, type Step, stepOf } from '../protocol/flight.ts'
@@ -14,6 +15,8 @@ export async function runTransaction<T>(
   session: { step: Step; role: string },
   work: (tx: Tx) => Promise<T>,
   begin = 'begin',
+  /** Of a transaction with an Idempotency-Key. */
+  once?: { readonly claim: Step; keep(result: T): Step },
 ): Promise<T> {
   type Options = Pick<FlightPlan, 'wantsRows' | 'takeRows'>
   const fly = (steps: readonly Step[], options?: Options): Promise<Flight> =>
@@ -49,14 +52,21 @@ export async function runTransaction<T>(
   }
   await fly([statement(begin), session.step])
   let result: T
+  let last: Step[]
   try {
+    if (once) await fly([once.claim]).catch(refusedClaim)
     result = await work(tx)
+    last = once ? [once.keep(result)] : []
   } catch (error) {
     await fly([statement('rollback')]).catch(() => connection.destroy())
     throw error
   }
-  const { tag } = await fly([statement('commit')])
+  const { tag } = await fly([...last, statement('commit')])
   // COMMIT of a transaction that already failed answers ROLLBACK without an error.
   if (tag !== 'COMMIT') throw new Error('transaction was rolled back')
   return result
+}
+
+const refusedClaim = (error: unknown): never => {
+  throw Object.assign(error as PgError, { statementIndex: CLAIM_INDEX })
 }

@@ -5,7 +5,8 @@
  * - `client.connection.attachListeners`: the bytes of the socket go through wholeMessages before pg's parser.
  * - `client.connection.stream`: replaced before connecting by a socket that reads into one buffer, and written to directly.
  * - `client.connection` events `errorMessage`, `rowDescription`: handled here instead of by pg's queue of queries.
- * - `client.processID`, `client.secretKey`, `connection.cancel`: to cancel what a backend is running.
+ * - `client.processID`, `client.secretKey`, `connection.cancel`: to cancel what a backend is running, over TLS
+ *   (`connection.requestSsl`, event `sslconnect`) where the connection has it.
  */
 import type { EventEmitter } from 'node:events'
 import { Socket } from 'node:net'
@@ -39,7 +40,9 @@ export type MessageHandlers = {
 
 type Inside = EventEmitter & {
   ssl: unknown
+  sslNegotiation: string
   stream: Socket
+  requestSsl(): void
   attachListeners(stream: Duplex): void
   connect(portOrPath: number | string, host?: string): void
   cancel(processId: number, secretKey: number): void
@@ -124,7 +127,12 @@ export class DriverSocket {
     await new Promise<void>((resolve) => {
       inside.on('error', () => resolve())
       inside.on('end', () => resolve())
-      inside.on('connect', () => inside.cancel(target.processID, target.secretKey))
+      const cancel = (): void => inside.cancel(target.processID, target.secretKey)
+      inside.on('connect', () => {
+        if (!inside.ssl) cancel()
+        else if (inside.sslNegotiation !== 'direct') inside.requestSsl()
+      })
+      inside.on('sslconnect', cancel)
       if (host.startsWith('/')) inside.connect(`${host}/.s.PGSQL.${port}`)
       else inside.connect(port, host)
     })

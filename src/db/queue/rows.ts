@@ -11,11 +11,16 @@ export type ClaimedItem = {
 /** A claim is valid for one worker and one attempt, so a worker whose lease ran out cannot settle the item. */
 export type ItemClaim = { id: string; worker: string; attempt: number }
 
+/** The error of an item whose attempts are used up because each ended with its process. */
+export const DIED_IN_EVERY_ATTEMPT = 'the process died in every attempt'
+
 export type PushOptions = {
   delaySeconds?: number
   group?: string
   /** A data-modifying statement with RETURNING; the item is queued once for each row it returns. */
   forEach?: Sql
+  /** A statement that changes data for each row of `cause`, which is what `forEach` returned. */
+  beside?: Sql
 }
 
 type ClaimOptions = {
@@ -154,10 +159,13 @@ export class QueueRows {
 
 export const queueRows = new QueueRows()
 
-export function pushItem(kind: string, payload: object, { delaySeconds = 0, group = '', forEach }: PushOptions): Sql {
+export function pushItem(kind: string, payload: object, options: PushOptions): Sql {
+  const { delaySeconds = 0, group = '', forEach, beside } = options
   const values = sql`${kind}, ${group}, ${JSON.stringify(payload)}::jsonb, now() + ${seconds(delaySeconds)}`
   const into = sql`insert into svc.queue (kind, group_key, payload, run_at)`
-  return forEach ? sql`with cause as (${forEach}) ${into} select ${values} from cause` : sql`${into} values (${values})`
+  if (!forEach) return sql`${into} values (${values})`
+  const more = beside ? sql`, beside as (${beside})` : sql``
+  return sql`with cause as (${forEach})${more} ${into} select ${values} from cause`
 }
 
 /** One item for each row of `rows`, which has the columns group_key and payload. */

@@ -7,7 +7,15 @@ import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../db.ts'
 import type { Sql } from '../sql.ts'
 import { GiveUp, RetryIn } from './failure.ts'
-import { asyncCommit, type ClaimedItem, genericPlan, type ItemClaim, type QueueRows, queueRows } from './rows.ts'
+import {
+  asyncCommit,
+  type ClaimedItem,
+  DIED_IN_EVERY_ATTEMPT,
+  genericPlan,
+  type ItemClaim,
+  type QueueRows,
+  queueRows,
+} from './rows.ts'
 
 const LONGEST_BACK_OFF_MS = 5000
 const KEPT_ERROR_CHARACTERS = 1000
@@ -198,7 +206,7 @@ export class Worker {
   async #attempt(item: Item, signal: AbortSignal): Promise<{ statement?: Sql; error?: Error }> {
     // Every attempt ended with its process: do not run the item again.
     if (item.attempt > 1 && this.#delayAfter(item, item.attempt - 1) === undefined) {
-      return { error: new GiveUp('the process died in every attempt') }
+      return { error: new GiveUp(DIED_IN_EVERY_ATTEMPT) }
     }
     try {
       const statement = await this.#handler(item, signal)

@@ -27,8 +27,9 @@ export class Cursors {
   /** The sort keys of the cursor's row; null for NULL. */
   open(cursor: string, target: TableView, order: readonly Order[]): (string | null)[] {
     if (!FORM.test(cursor)) throw badRequest('invalid cursor', 'invalid_cursor')
+    const context = contextOf(target, order)
     try {
-      return JSON.parse(this.#box.open(cursor, contextOf(target, order))) as (string | null)[]
+      return JSON.parse(this.#box.open(cursor, context)) as (string | null)[]
     } catch {
       throw badRequest('invalid cursor', 'invalid_cursor')
     }

@@ -1,4 +1,4 @@
-import { operator } from '../schema/filter/operators.ts'
+import { isNull, operator } from '../schema/filter/operators.ts'
 import { Ident, join, type Slot, type Sql, sql } from '../sql.ts'
 import { equals } from './keys.ts'
 import type { Order } from './order.ts'
@@ -50,7 +50,9 @@ function conditionsAfter(order: readonly Order[], after: readonly SortValue[], r
   order.forEach((key, i) => {
     const value = after[i] ?? null
     byKey.unshift(greaterThan(key, value, row).map((greater) => [...equal, greater]))
-    equal.push(value === null ? sql`${row}.${key.column.ident} is null` : equals(key.column, row, cast(key, value)))
+    equal.push(
+      value === null ? isNull(key.column, sql`${row}.${key.column.ident}`) : equals(key.column, row, cast(key, value)),
+    )
   })
   return byKey.flat()
 }
@@ -61,7 +63,7 @@ const cast = ({ column }: Order, value: Slot | string): Sql => sql`${value}::${c
 function greaterThan(key: Order, value: SortValue, row: Ident): Sql[] {
   const { column, descending } = key
   const here = sql`${row}.${column.ident}`
-  if (value === null) return descending ? [sql`${here} is not null`] : []
+  if (value === null) return descending ? [isNull(column, here, true)] : []
   const greater = sql`${here} ${operator(descending ? '<' : '>', column)} ${cast(key, value)}`
-  return descending || !column.nullable ? [greater] : [greater, sql`${here} is null`]
+  return descending || !column.nullable ? [greater] : [greater, isNull(column, here)]
 }

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import { viewerKey } from '../schema/viewer.ts'
 import type { Sql } from '../sql.ts'
 import type { TableView } from './table-view.ts'
 
@@ -11,13 +12,16 @@ const MAX_EACH = 64 * 1024
  * a role and a shape, and then filled. Tables and functions belong to one snapshot, so a new snapshot starts empty.
  */
 export class SqlCache {
-  readonly #byShape = new LRUCache<string, Sql>({ maxSize: MAX_TOTAL, maxEntrySize: MAX_EACH })
+  readonly #byShape: LRUCache<string, Sql>
   readonly #numbers = new WeakMap<object, number>()
   #lastNumber = 0
 
+  constructor(maxTotal: number = MAX_TOTAL) {
+    this.#byShape = new LRUCache({ maxSize: maxTotal, maxEntrySize: Math.min(MAX_EACH, maxTotal) })
+  }
+
   get({ table, viewer }: TableView, shape: string, make: () => Sql): Sql {
-    const tables = viewer.allowedTables.length === 0 ? '' : JSON.stringify(viewer.allowedTables)
-    return this.about(table, `${viewer.role} ${tables} ${shape}`, make)
+    return this.about(table, `${viewerKey(viewer)} ${shape}`, make)
   }
 
   /** `subject` is a table or function of a snapshot; `shape` includes the viewer where that matters. */
@@ -25,7 +29,7 @@ export class SqlCache {
     const key = `${this.#numberOf(subject)} ${shape}`
     const cached = this.#byShape.get(key)
     if (cached) return cached
-    const made = make()
+    const made = make().textAlone()
     this.#byShape.set(key, made, { size: key.length + made.text.length })
     return made
   }

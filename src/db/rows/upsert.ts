@@ -1,7 +1,7 @@
 import type { Appender } from '../changes/append.ts'
 import { databaseMessage } from '../pg-errors.ts'
 import type { Column, Table } from '../schema/snapshot.ts'
-import { Ident, join, type Sql, sql } from '../sql.ts'
+import { EMPTY, Ident, join, type Sql, sql } from '../sql.ts'
 import { oldImage } from './change-logging.ts'
 import type { TableView } from './table-view.ts'
 
@@ -36,6 +36,13 @@ export function onConflictClause(target: TableView, { on, merged }: Conflict, lo
   const set = merged.map(({ ident }) => sql`${ident} = ${EXCLUDED}.${ident}`)
   return sql`${clause} update set ${join(set)} where svc.note_replaced(${oldImage(target, log)})`
 }
+
+/**
+ * A condition on the rows to insert, which follows their FROM items. PostgreSQL takes one row after another, so what was
+ * noted for a row whose update a trigger swallowed is gone before the next one.
+ */
+export const forgetReplaced = ({ merged }: Conflict): Sql =>
+  merged.length === 0 ? EMPTY : sql` where pg_catalog.set_config('svc.replaced', '', true) operator(pg_catalog.=) ''`
 
 /** The image of the existing row; null for a new one. */
 export const replaced = (conflict: Conflict | undefined): Sql =>

@@ -5,7 +5,7 @@ import { EMPTY, Ident, join, ROW, type Sql, sql } from '../sql.ts'
 import { MADE, oldImage, returningList, seesWholeRow } from './change-logging.ts'
 import { equals } from './keys.ts'
 import type { TableView } from './table-view.ts'
-import { type Conflict, onConflictClause, replaced } from './upsert.ts'
+import { type Conflict, forgetReplaced, onConflictClause, replaced } from './upsert.ts'
 
 // Aliases in our statements; columns are always qualified with one of them or with ROW, the written row.
 export const INPUT = new Ident('svc_in')
@@ -22,8 +22,9 @@ export type Insertion = {
 
 /** Inserts rows, and returns `returningList` and `svc_old`, the row before. */
 export function insertRows(target: TableView, { columns, input, conflict, also }: Insertion, log: Appender): Sql {
+  const insert = insertInto(target, columns, input, conflict && forgetReplaced(conflict))
   const instead = conflict ? onConflictClause(target, conflict, log) : EMPTY
-  return sql`${insertInto(target, columns, input)}${instead}
+  return sql`${insert}${instead}
     returning ${returningList(target)}, ${replaced(conflict)}${and(also)}`
 }
 
@@ -31,12 +32,19 @@ export function insertRows(target: TableView, { columns, input, conflict, also }
 export const noRows = (target: TableView, also: Sql): Sql =>
   sql`select ${returningList(target)}, ${replaced(undefined)}, ${also} from ${target.table.ident} as ${ROW} where false`
 
-export function insertInto({ schema, table }: TableView, columns: readonly Column[], input: Sql): Sql {
+/** `where`: a condition on each row of the input. */
+export function insertInto(
+  { schema, table }: TableView,
+  columns: readonly Column[],
+  input: Sql,
+  where: Sql = EMPTY,
+): Sql {
   const into = sql`insert into ${table.ident} as ${ROW}`
-  if (columns.length === 0) return sql`${into} default values`
+  // One row without values, because DEFAULT VALUES takes no condition.
+  if (columns.length === 0) return where === EMPTY ? sql`${into} default values` : sql`${into} select${where}`
   const names = columns.map(({ ident }) => sql`${ident}`)
   const values = columns.map((column) => inputValue(schema, column))
-  return sql`${into} (${join(names)}) select ${join(values)} from ${input}`
+  return sql`${into} (${join(names)}) select ${join(values)} from ${input}${where}`
 }
 
 export type RowSelection = {

@@ -67,6 +67,7 @@ function table(schema: string, name: string, more: Partial<Table> = {}): Table {
     insertable: true,
     updatable: true,
     watched: false,
+    hasRules: false,
     runsUserCode: false,
     ...more,
   }

@@ -48,9 +48,10 @@ export type Table = {
   readonly rlsPolicies: readonly Policy[]
   /** Table-level or any column-level privilege. */
   readonly privileges: Privileges<Privilege>
-  /** False for materialized views and views PostgreSQL cannot update by itself. */
+  /** False for materialized views, views PostgreSQL cannot update by itself, and where rules return no rows. */
   readonly insertable: boolean
   readonly updatable: boolean
+  readonly hasRules: boolean
   /** A trigger of svc.watch() writes the change log, so the API must not append too. */
   readonly watched: boolean
   /** A write to it, or to rows that a foreign key changes with it, may run triggers or functions of the operator. */
@@ -93,11 +94,15 @@ export type ColumnType = {
   readonly srid: number
   readonly coordDimension: number | undefined
   readonly jsonType: 'boolean' | 'integer' | 'number' | 'object' | 'array' | 'string'
+  /** Of an enum, or of the elements of an array of one. */
   readonly enumValues: readonly string[] | undefined
 }
 
 /** What decides the JSON form of a type. */
 export type JsonForm = Pick<Column, 'isGeometry' | 'isGeography' | 'isVector' | 'srid' | 'castType'>
+
+/** The type of a value that a function takes or returns. */
+export type ValueType = JsonForm & Pick<ColumnType, 'type' | 'baseType' | 'typeKind' | 'isArray' | 'enumValues'>
 
 export type ForeignKey = {
   readonly constraintName: string
@@ -159,22 +164,18 @@ export type Fn = {
   /** The table whose rows it returns, if it is in the snapshot. */
   readonly rowOf: Table | undefined
   /** OUT, INOUT and TABLE parameters in order; empty when the result type defines the columns. */
-  readonly columns: readonly (JsonForm & { readonly name: string })[]
+  readonly columns: readonly (ValueType & { readonly name: string })[]
   /** Of the result, or of each row of a set; undefined for pseudo-types. */
-  readonly resultForm: JsonForm | undefined
+  readonly resultForm: ValueType | undefined
   readonly volatility: 'immutable' | 'stable' | 'volatile'
   /** Request roles that hold EXECUTE. */
   readonly executableBy: ReadonlySet<Exclude<DatabaseRole, 'none'>>
 }
 
-export type Parameter = JsonForm & {
+export type Parameter = ValueType & {
   /** Empty when unnamed. */
   readonly name: string
   readonly ident: Ident
-  /** Formatted SQL type. */
-  readonly type: string
-  readonly baseType: string
-  readonly isArray: boolean
   readonly position: number
   readonly hasDefault: boolean
   readonly isVariadic: boolean

@@ -22,6 +22,10 @@ export function viewerOf(who: Identity): Viewer {
   return who.kind === 'key' && who.grant.tables.length > 0 ? { role, allowedTables: who.grant.tables } : byRole[role]
 }
 
+/** The key of what is built from the schema for a viewer, and shared: statements, documents. */
+export const viewerKey = ({ role, allowedTables }: Viewer): string =>
+  allowedTables.length === 0 ? role : `${role} ${JSON.stringify(allowedTables)}`
+
 const newRoles = <T>(): Map<DatabaseRole, T> => new Map()
 
 /** Caches a value per table and role, as long as the snapshot of the table lives. */

@@ -6,7 +6,12 @@ import { withMigrationLock } from './migrate.ts'
 
 /** Login for clusters without passwords; shared by all databases of the cluster. */
 const TRUSTED = 'svc_authenticator'
-const ROLE_RULE = 'must log in, and not be a superuser, bypass RLS or inherit'
+const ROLE_RULE = 'must log in, not be a superuser, bypass RLS or inherit, and become the request roles alone'
+
+/** Over `r`, the role: it is or may become more than the request roles. */
+const IS_PRIVILEGED = `(r.rolsuper or r.rolbypassrls or r.rolinherit or exists (
+  select from pg_catalog.pg_auth_members m join pg_catalog.pg_roles other on other.oid = m.roleid
+  where m.member = r.oid and other.rolname not in ('svc_anon', 'svc_authenticated')))`
 
 /**
  * The login for the requests of callers: it owns nothing and may only become the request roles, so that RESET ROLE in a
@@ -47,7 +52,7 @@ async function existingLogin(client: pg.Client): Promise<DatabaseLogin | undefin
     from (select (select value ->> 'password' from svc.settings where key = 'authenticator') as secret) known
     join pg_catalog.pg_roles r on r.rolname = '${TRUSTED}' || case when known.secret is null then ''
       else '_' || (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database()) end
-    where r.rolcanlogin and not (r.rolsuper or r.rolbypassrls or r.rolinherit)
+    where r.rolcanlogin and not ${IS_PRIVILEGED}
       and (select pg_catalog.count(*) from pg_catalog.pg_auth_members m
            join pg_catalog.pg_roles requests on requests.oid = m.roleid
            where m.member = r.oid and requests.rolname in ('svc_anon', 'svc_authenticated')) >= 2
@@ -92,8 +97,8 @@ const makeRole = (role: string, membership: string) => `
           and m.roleid in ('svc_anon'::pg_catalog.regrole, 'svc_authenticated'::pg_catalog.regrole)) < 2 then
       grant svc_anon, svc_authenticated to ${role} ${membership};
     end if;
-    if exists (select from pg_catalog.pg_roles
-               where rolname = '${role}' and (rolsuper or rolbypassrls or rolinherit or not rolcanlogin)) then
+    if exists (select from pg_catalog.pg_roles r
+               where r.rolname = '${role}' and (${IS_PRIVILEGED} or not r.rolcanlogin)) then
       raise exception 'the role ${role} ${ROLE_RULE}';
     end if;
     grant usage on schema svc to ${role};
@@ -111,8 +116,8 @@ async function refusalOf(address: ConnectOptions, login: DatabaseLogin): Promise
     const client = await openConnection({ ...address, login })
     try {
       const { rows } = await client.query<{ name: string; privileged: string }>(`
-        select session_user as name, rolsuper or rolbypassrls or rolinherit as privileged
-        from pg_catalog.pg_roles where rolname = session_user`)
+        select session_user as name, ${IS_PRIVILEGED} as privileged
+        from pg_catalog.pg_roles r where r.rolname = session_user`)
       // A pooler may use one login for all clients.
       if (rows[0]?.name !== login.user) return `${login.user} arrives in the database as ${rows[0]?.name}`
       if (rows[0].privileged !== 'f') return `the role ${login.user} ${ROLE_RULE}`

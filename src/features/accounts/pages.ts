@@ -25,6 +25,24 @@ export const pageRoutes = (config: { oauth_redirect_url: string; min_password_le
     }),
   ),
   route(
+    'GET /auth/email-change',
+    mailLinkPage({
+      title: 'Confirm your new address',
+      button: 'Use this address',
+      post: '/api/auth/email-change/confirm',
+      done: 'Your account has this address now.',
+    }),
+  ),
+  route(
+    'GET /auth/email-revert',
+    mailLinkPage({
+      title: 'Take your address back',
+      button: 'Take it back',
+      post: '/api/auth/email-change/revert',
+      done: 'Your account has its former address again. Look for our mail and set a new password.',
+    }),
+  ),
+  route(
     'GET /auth/magic-link',
     mailLinkPage({
       title: 'Sign in',

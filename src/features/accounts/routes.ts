@@ -1,10 +1,11 @@
 import { emailOf } from '../../core/contact/email-address.ts'
-import { unauthorized } from '../../core/errors.ts'
+import { AppError, unauthorized } from '../../core/errors.ts'
 import { userIdOf, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { user } from '../../core/user.ts'
 import { json, jsonText, noContent, noContentAfter, type Route, route } from '../../http/route.ts'
 import type { IdentityDeps } from '../../identity/deps.ts'
+import { metadataText } from '../../identity/metadata.ts'
 import { checkPasswordRules } from '../../identity/password-rules.ts'
 import { signedIn } from '../../identity/responses.ts'
 import { deviceOf } from '../../identity/session.ts'
@@ -18,7 +19,9 @@ const credentials = t.object({ email, password })
 const mailToken = t.object({ token: t.string({ description: 'from the link in the mail, good once' }) })
 
 type Deps = AccountDeps &
-  Pick<IdentityDeps, 'appName' | 'settings'> & { config: { oauth_redirect_url: string; min_password_length: number } }
+  Pick<IdentityDeps, 'appName' | 'settings'> & {
+    config: { oauth_redirect_url: string; min_password_length: number; oauth_provider: { enabled: boolean } }
+  }
 
 /** Registration, verification and password reset, and the account page. */
 export function createAccounts(deps: Deps): { routes: Route[] } {
@@ -28,7 +31,7 @@ export function createAccounts(deps: Deps): { routes: Route[] } {
     routes: [
       ...accountRoutes(accountsOf(deps), minPasswordLength),
       ...pageRoutes(config),
-      accountPageRoute({ appName, settings, minPasswordLength }),
+      accountPageRoute({ appName, settings, minPasswordLength, hasGrants: config.oauth_provider.enabled }),
     ],
   }
 }
@@ -58,11 +61,47 @@ const accountRoutes = (accounts: Accounts, minPasswordLength: number): Route[] =
       return jsonText(200, await accounts.me(id))
     },
   }),
+  route('PATCH /api/auth/me', {
+    summary: 'Change the address, once its link is opened, and the own metadata',
+    auth: 'user',
+    limit: 'api',
+    body: t.object({
+      email: t.optional(email),
+      metadata: t.optional(t.record(t.any(), { description: 'at most 16 KB; replaces what was there' })),
+    }),
+    answers: { 200: user },
+    handle: async ({ who, body }) => {
+      const caller = userOf(who)
+      if (body.email !== undefined && caller.isAnonymous)
+        throw new AppError('account_is_anonymous', 'link your account before changing its address')
+      const change = {
+        ...(body.email !== undefined && { email: emailOf(body.email) }),
+        ...(body.metadata !== undefined && { metadata: metadataText(body.metadata) }),
+      }
+      return jsonText(200, await accounts.update(caller, change))
+    },
+  }),
+  route('POST /api/auth/email-change/confirm', {
+    summary: 'Take the new address, with the token mailed to it',
+    auth: 'none',
+    limit: 'verify_resend',
+    body: mailToken,
+    answers: { 204: null },
+    handle: ({ body }) => noContentAfter(accounts.confirmEmailChange(body.token)),
+  }),
+  route('POST /api/auth/email-change/revert', {
+    summary: 'Take the former address back, with the token mailed to it; every session ends',
+    auth: 'none',
+    limit: 'verify_resend',
+    body: mailToken,
+    answers: { 204: null },
+    handle: ({ body }) => noContentAfter(accounts.revertEmailChange(body.token)),
+  }),
   route('DELETE /api/auth/me', {
     summary: 'Delete the account and all that hangs on it',
     auth: 'user',
     answers: { 204: null },
-    handle: ({ who }) => noContentAfter(accounts.remove(userOf(who).id)),
+    handle: ({ who }) => noContentAfter(accounts.remove(userOf(who))),
   }),
   route('POST /api/auth/password-reset', {
     summary: 'Mail a reset link, if the address is known',

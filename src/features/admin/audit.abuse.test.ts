@@ -5,7 +5,11 @@ import { startServer } from '../../../test/kit/kit.ts'
 import { upload } from '../../../test/kit/upload.ts'
 
 /** These change nothing, so that nothing can happen without its entry; they are noted when the answer is known. */
-const NOTED_AFTERWARDS = ['POST /api/admin/rls/explain', 'POST /api/admin/email/templates/{key}/preview']
+const NOTED_AFTERWARDS = [
+  'POST /api/admin/rls/explain',
+  'POST /api/admin/rls/snapshot',
+  'POST /api/admin/email/templates/{key}/preview',
+]
 
 const api = await startServer({
   postgres: withoutExtensions ? 'embedded' : 'extensions',
@@ -82,6 +86,11 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['POST /api/admin/vector/embed', 'POST /api/admin/vector/embed', embed],
     ['DELETE /api/admin/vector/embed/{id}', `DELETE /api/admin/vector/embed/${embedding}`],
   ]
+  const factor = crypto.randomUUID()
+  await api.sql(`insert into svc.mfa_factors (id, user_id, method, phone, confirmed_at)
+    values ('${factor}', '${bo.user.id}', 'sms', '+4915112345678', now())`)
+  const ofBo = `/api/admin/users/${bo.user.id}`
+
   const requests: Request[] = [
     ...(hasVectors ? vectorRequests : []),
     ['POST /api/admin/search/indexes', 'POST /api/admin/search/indexes', { table: 'pages', method: 'fulltext' }],
@@ -143,6 +152,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['POST /api/admin/rls', 'POST /api/admin/rls', policy],
     ['POST /api/admin/rls/{table}/enable', 'POST /api/admin/rls/notes/enable'],
     ['POST /api/admin/rls/{table}/disable', 'POST /api/admin/rls/notes/disable'],
+    ['POST /api/admin/rls/snapshot', 'POST /api/admin/rls/snapshot', {}],
     [
       'POST /api/admin/rls/explain',
       'POST /api/admin/rls/explain',
@@ -151,7 +161,16 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['DELETE /api/admin/rls/{table}/{policy}', 'DELETE /api/admin/rls/notes/old'],
     ['PATCH /api/admin/auth-settings', 'PATCH /api/admin/auth-settings', settings],
     ['PUT /api/admin/auth-settings', 'PUT /api/admin/auth-settings', settings],
-    ['DELETE /api/admin/users/{id}', `DELETE /api/admin/users/${bo.user.id}`],
+    ['POST /api/admin/users', 'POST /api/admin/users', { email: 'made@x.test' }],
+    ['POST /api/admin/users/invite', 'POST /api/admin/users/invite', { email: 'invited@x.test' }],
+    ['PATCH /api/admin/users/{id}', `PATCH ${ofBo}`, { app_metadata: { n: 1 } }],
+    ['POST /api/admin/users/{id}/disable', `POST ${ofBo}/disable`],
+    ['POST /api/admin/users/{id}/enable', `POST ${ofBo}/enable`],
+    ['POST /api/admin/users/{id}/password', `POST ${ofBo}/password`, { password: 'another long password' }],
+    ['DELETE /api/admin/users/{id}/sessions', `DELETE ${ofBo}/sessions`],
+    ['DELETE /api/admin/users/{id}/factors/{factor}', `DELETE ${ofBo}/factors/${factor}`],
+    ['GET /api/admin/users/{id}/export', `GET ${ofBo}/export`],
+    ['DELETE /api/admin/users/{id}', `DELETE ${ofBo}`],
     ['POST /api/admin/secrets/rotate', 'POST /api/admin/secrets/rotate'],
   ]
   const writes = requests.map(([route, line, json]) => [route, () => admin(line, json)] as const)

@@ -112,3 +112,59 @@ test('logs are the newest entries of the ring buffer, and stats are numbers', as
   }
   assert.equal(body.db_pool_max, 8)
 })
+
+test('the entry of a change or removal has what was before, without secrets', async () => {
+  const admin = async (line: string, json?: unknown) => {
+    const answer = await api.call(line as 'GET /', { as: 'admin', ...(json !== undefined && { json }) })
+    assert.ok(answer.status < 300, `${line}: ${answer.status} ${answer.text}`)
+    return answer.body
+  }
+  const ana = await api.signUp('before@x.test')
+  await api.sql('create materialized view sums as select 1 as one')
+  const [hook, app, site, schedule, view] = [
+    await admin('POST /api/webhooks', { url: 'https://old.test/', secret: 'hush hush' }),
+    await admin('POST /api/admin/apps', { name: 'old', ownerUserId: ana.user.id }),
+    await admin('POST /api/admin/sites', { name: 'old', slug: 'old' }),
+    await admin('POST /api/admin/schedules', {
+      name: 'old',
+      jobType: 'http',
+      cronExpr: '0 0 1 1 *',
+      payload: { a: 'hush' },
+    }),
+    await admin('POST /api/admin/matviews', { viewName: 'sums' }),
+  ]
+  await admin('POST /api/admin/storage/buckets', { name: 'old' })
+  await admin('PUT /api/admin/email/templates/app.old', { subjectTemplate: 'old', htmlTemplate: 'x' })
+  for (const [action, line, json, old] of [
+    ['webhook.update', `PATCH /api/webhooks/${hook.id}`, { url: 'https://new.test/' }, { url: 'https://old.test/' }],
+    ['webhook.delete', `DELETE /api/webhooks/${hook.id}`, undefined, { url: 'https://new.test/', hasSecret: true }],
+    ['app.update', `PUT /api/admin/apps/${app.id}`, { name: 'new' }, { name: 'old' }],
+    ['app.delete', `DELETE /api/admin/apps/${app.id}`, undefined, { name: 'new' }],
+    ['site.update', `PUT /api/admin/sites/${site.id}`, { name: 'new' }, { name: 'old' }],
+    ['site.delete', `DELETE /api/admin/sites/${site.id}`, undefined, { name: 'new', slug: 'old' }],
+    ['schedule.update', `PUT /api/admin/schedules/${schedule.id}`, { maxAttempts: 9 }, { name: 'old', maxAttempts: 3 }],
+    ['schedule.delete', `DELETE /api/admin/schedules/${schedule.id}`, undefined, { name: 'old', maxAttempts: 9 }],
+    [
+      'matview.update',
+      `PUT /api/admin/matviews/${view.id}`,
+      { refreshMode: 'concurrent' },
+      { refreshMode: 'standard' },
+    ],
+    ['matview.delete', `DELETE /api/admin/matviews/${view.id}`, undefined, { refreshMode: 'concurrent' }],
+    ['bucket.update', 'PUT /api/admin/storage/buckets/old', { public: false }, { public: true }],
+    ['bucket.delete', 'DELETE /api/admin/storage/buckets/old', undefined, { public: false }],
+    [
+      'email_template.update',
+      'PUT /api/admin/email/templates/app.old',
+      { subjectTemplate: 'new', htmlTemplate: 'x' },
+      { subjectTemplate: 'old' },
+    ],
+    ['email_template.delete', 'DELETE /api/admin/email/templates/app.old', undefined, { subjectTemplate: 'new' }],
+  ] as const) {
+    await admin(line, json)
+    const [{ action: newest, old_values: values }] = (await audit('?limit=1')).items
+    const shown = Object.fromEntries(Object.keys(old).map((name) => [name, values?.[name]]))
+    assert.deepEqual([newest, shown], [action, old])
+    assert.ok(!JSON.stringify(values).includes('hush'), `${action} shows a secret`)
+  }
+})

@@ -44,7 +44,12 @@ export function createAdmin(deps: AdminDeps): Admin {
       summary: 'Whether an admin can sign in, and what the operator should know',
       auth: 'none',
       answers: { 200: answers.statusAnswer },
-      handle: () => json(200, { auth: config.enabled, ...(warnings().length > 0 && { warnings: warnings() }) }),
+      // Warnings name tables that anybody may write to, so only the admin reads them.
+      handle: async ({ headers }) => {
+        const bearer = /^bearer +([0-9a-f]{64})$/i.exec(headers['authorization'] ?? '')?.[1]
+        const told = bearer !== undefined && (await tokens.resolve(bearer)) ? warnings() : []
+        return json(200, { auth: config.enabled, ...(told.length > 0 && { warnings: told }) })
+      },
     }),
 
     route('POST /api/admin/auth', {

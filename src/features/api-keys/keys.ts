@@ -1,23 +1,46 @@
 import type { AuditSource } from '../../core/audit-entry.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
-import { type Identity, SYSTEM } from '../../core/identity.ts'
+import { type Identity, SYSTEM, type UserIdentity } from '../../core/identity.ts'
 import { pageEnvelope } from '../../core/page.ts'
+import { grantOf } from '../../core/scope.ts'
 import { randomHex, sha256 } from '../../core/secret.ts'
 import { audited, auditStatement, MADE_ROW } from '../../db/audit.ts'
-import type { Db } from '../../db/db.ts'
+import type { Db, Tx } from '../../db/db.ts'
+import type { Sql } from '../../db/sql.ts'
+import { requireOwnFactor } from '../../identity/second-factor.ts'
+import { lockAccount, lockCaller } from '../../identity/users.ts'
 import * as q from './sql.ts'
 
 const PREFIX_LENGTH = 12
 
-export type KeyInput = Pick<q.NewKey, 'userId' | 'name' | 'scope' | 'allowedTables' | 'appId'>
+/** Of a user; and as many revoked ones stay listed. */
+const MAX_KEYS = 100
+
+export type KeyRights = Pick<q.NewKey, 'name' | 'scope' | 'allowedTables'>
 type KeyRow = {
   id: string
   userId: string
   email: string
-  scope: q.Scope
+  scope: string
   tables: string[]
   appId: string | null
   expiresAt: Date | null
+}
+
+/** With the account locked, so that the count stays true. */
+async function insert(
+  tx: Tx,
+  input: Omit<q.NewKey, 'hash' | 'prefix'>,
+  statementOf: (insertion: Sql) => Sql,
+): Promise<{ key: string; apiKey: q.KeyRecord }> {
+  const [live] = await tx.rows<{ count: number }>(q.countLiveKeys(input.userId))
+  if (live && live.count >= MAX_KEYS) throw new AppError('limit_reached', `too many API keys: max ${MAX_KEYS}`)
+  await tx.run(q.forgetRevokedKeys(input.userId, MAX_KEYS))
+  const key = `svc_${randomHex(24)}`
+  const insertion = q.insertKey({ ...input, hash: sha256(key), prefix: key.slice(0, PREFIX_LENGTH) })
+  const [apiKey] = await tx.rows<q.KeyRecord>(statementOf(insertion))
+  if (!apiKey) throw new AppError('internal', 'failed to create api key')
+  return { key, apiKey }
 }
 
 export function createKeys(db: Db) {
@@ -32,20 +55,24 @@ export function createKeys(db: Db) {
       return pageEnvelope(items, page, perPage, count?.total ?? 0)
     },
 
-    /** `act` is given when an administrator creates the key, and is audited. */
-    async create(input: KeyInput, act?: AuditSource): Promise<{ key: string; apiKey: q.KeyRecord }> {
-      const key = `svc_${randomHex(24)}`
-      const insertion = q.insertKey({ ...input, hash: sha256(key), prefix: key.slice(0, PREFIX_LENGTH) })
-      const [apiKey] = await db.rows<q.KeyRecord>(SYSTEM, act ? audited(act.audit(), insertion, MADE_ROW) : insertion)
-      if (!apiKey) throw new AppError('internal', 'failed to create api key')
-      return { key, apiKey }
-    },
+    /** A key outlives the session that makes it, so a user with a second factor has to have proven it. */
+    createOwn: (user: UserIdentity, rights: KeyRights) =>
+      db.tx(SYSTEM, async (tx) => {
+        await lockCaller(tx, user)
+        await requireOwnFactor(tx, user)
+        return insert(tx, { ...rights, userId: user.id, appId: null, byOperator: false }, (statement) => statement)
+      }),
 
-    async requireOwners(userId: string, appId: string | null): Promise<void> {
-      const [found] = await db.rows<{ user: boolean; app: boolean }>(SYSTEM, q.ownersExist(userId, appId))
-      if (!found?.user) throw badRequest('user not found', 'unknown_reference')
-      if (!found.app) throw badRequest('app not found', 'unknown_reference')
-    },
+    createFor: (userId: string, appId: string | null, rights: KeyRights, act: AuditSource) =>
+      db.tx(SYSTEM, async (tx) => {
+        await lockAccount(tx, userId, () => badRequest('user not found', 'unknown_reference'))
+        if (appId !== null && (await tx.run(q.appExists(appId))) === 0) {
+          throw badRequest('app not found', 'unknown_reference')
+        }
+        return insert(tx, { ...rights, userId, appId, byOperator: true }, (statement) =>
+          audited(act.audit(), statement, MADE_ROW),
+        )
+      }),
 
     /** `owner` null: any user's key, for an administrator. */
     async revoke(id: string, owner: string | null, act?: AuditSource): Promise<void> {
@@ -66,7 +93,7 @@ export function createKeys(db: Db) {
         keyId: id,
         userId,
         email,
-        grant: { scope, tables, appId },
+        grant: grantOf(scope, tables, appId),
         expiresAt: expiresAt && Math.floor(expiresAt.getTime() / 1000),
       }
     },

@@ -3,22 +3,22 @@ import { AppError, badRequest } from '../../core/errors.ts'
 import { type Identity, userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { pageQuery, parsePage } from '../../core/page.ts'
+import { areFewTables, FEW_TABLES, parseScope, scopeText } from '../../core/scope.ts'
 import type { Db } from '../../db/db.ts'
 import { readBody } from '../../http/contract.ts'
 import { json, noContent, type Reply, type Route, route } from '../../http/route.ts'
-import { createKeys, type KeyInput } from './keys.ts'
+import { createKeys, type KeyRights } from './keys.ts'
 import { createLastUsed } from './last-used.ts'
-import type { Scope } from './sql.ts'
 
-const SCOPES = ['*', 'readonly', 'readwrite'] as const satisfies readonly Scope[]
 const MAX_NAME = 255
+const SCOPE = '*, readonly or readwrite, and besides it storage:read, storage:write'
 
 const apiKey = t.object({
   id: t.uuid(),
   userId: t.uuid(),
   name: t.string(),
   keyPrefix: t.string({ description: 'the first characters of the key' }),
-  scope: t.oneOf(SCOPES),
+  scope: t.string({ description: SCOPE }),
   allowedTables: t.array(t.string(), { description: 'empty = all' }),
   appId: t.nullable(t.uuid()),
   lastUsedAt: t.nullable(t.time()),
@@ -30,8 +30,8 @@ const madeKey = t.object({ key: t.string({ description: 'shown once' }), apiKey 
 
 const rights = {
   name: t.string({ description: `at most ${MAX_NAME} characters` }),
-  scope: t.optional(t.oneOf(SCOPES, { default: '*', refusal: 'invalid scope: must be *, readonly, or readwrite' })),
-  allowedTables: t.optional(t.array(t.string(), { description: 'empty = all' })),
+  scope: t.optional(t.string({ default: '*', description: SCOPE })),
+  allowedTables: t.optional(t.array(t.string(), { description: `empty = all; ${FEW_TABLES}` })),
 }
 const ownInput = t.object({ ...rights, appId: t.optional(t.any({ description: 'not allowed here' })) })
 const adminInput = t.object({ userId: t.uuid(), ...rights, appId: t.optional(t.uuid()) })
@@ -76,7 +76,7 @@ export function createApiKeys(deps: {
         if (who.kind === 'key') throw new AppError('insufficient_scope', 'API keys cannot create API keys')
         const input = readBody(ownInput, body)
         if (input.appId !== undefined) throw badRequest('appId is not allowed')
-        return json(201, await keys.create({ userId: userOf(who).id, appId: null, ...rightsOf(input) }))
+        return json(201, await keys.createOwn(userOf(who), rightsOf(input)))
       },
     }),
     route('DELETE /api/auth/api-keys/{id}', {
@@ -100,10 +100,8 @@ export function createApiKeys(deps: {
       body: adminInput,
       answers: { 201: madeKey },
       handle: async (call) => {
-        const { body } = call
-        const input = { userId: body.userId, appId: body.appId ?? null, ...rightsOf(body) }
-        await keys.requireOwners(input.userId, input.appId)
-        return json(201, await keys.create(input, call))
+        const { userId, appId = null, ...rights } = call.body
+        return json(201, await keys.createFor(userId, appId, rightsOf(rights), call))
       },
     }),
     route('DELETE /api/admin/api-keys/{id}', {
@@ -127,11 +125,14 @@ export function createApiKeys(deps: {
   }
 }
 
-type Rights = Pick<KeyInput, 'name' | 'scope' | 'allowedTables'>
+type Given = Pick<t.TypeOf<typeof ownInput>, keyof KeyRights>
 
-function rightsOf({ name, scope = '*', allowedTables = [] }: Pick<t.TypeOf<typeof ownInput>, keyof Rights>): Rights {
+function rightsOf({ name, scope = '*', allowedTables = [] }: Given): KeyRights {
   const trimmed = name.trim()
   if (trimmed === '') throw badRequest('name is required')
   if (trimmed.length > MAX_NAME) throw badRequest(`name must be at most ${MAX_NAME} characters`)
-  return { name: trimmed, scope, allowedTables }
+  const parsed = parseScope(scope)
+  if (!parsed) throw badRequest('invalid scope: must be *, readonly, or readwrite')
+  if (!areFewTables(allowedTables)) throw badRequest(`allowedTables: ${FEW_TABLES}`)
+  return { name: trimmed, scope: scopeText(parsed), allowedTables }
 }

@@ -1,14 +1,12 @@
 import { type Sql, sql } from '../../db/sql.ts'
 
-export type Scope = '*' | 'readonly' | 'readwrite'
-
 /** A key as the API shows it; its secret is shown only in the answer that creates it. */
 export type KeyRecord = {
   id: string
   userId: string
   name: string
   keyPrefix: string
-  scope: Scope
+  scope: string
   allowedTables: string[]
   appId: string | null
   lastUsedAt: Date | null
@@ -32,22 +30,30 @@ export const countKeys: Sql = sql`select count(*) as total from svc.api_keys`
 export type NewKey = {
   userId: string
   name: string
-  scope: Scope
+  scope: string
   allowedTables: readonly string[]
   appId: string | null
   hash: string
   prefix: string
+  byOperator: boolean
 }
 
 export const insertKey = (key: NewKey): Sql => sql`
-  insert into svc.api_keys (user_id, name, key_hash, key_prefix, scope, allowed_tables, app_id)
+  insert into svc.api_keys (user_id, name, key_hash, key_prefix, scope, allowed_tables, app_id, by_operator)
   values (${key.userId}::uuid, ${key.name}, ${key.hash}, ${key.prefix}, ${key.scope}, ${key.allowedTables}::text[],
-          ${key.appId}::uuid)
+          ${key.appId}::uuid, ${key.byOperator})
   returning ${columns}`
 
-export const ownersExist = (userId: string, appId: string | null): Sql => sql`
-  select exists (select from svc.users where id = ${userId}::uuid) as "user",
-         ${appId}::uuid is null or exists (select from svc.apps where id = ${appId}::uuid) as app`
+export const countLiveKeys = (userId: string): Sql =>
+  sql`select count(*)::int as count from svc.api_keys where user_id = ${userId}::uuid and revoked_at is null`
+
+/** Of revoked keys a user keeps the latest. */
+export const forgetRevokedKeys = (userId: string, keep: number): Sql => sql`
+  delete from svc.api_keys where id = any(array(
+    select id from svc.api_keys where user_id = ${userId}::uuid and revoked_at is not null
+    order by revoked_at desc, id offset ${keep}::int))`
+
+export const appExists = (appId: string): Sql => sql`select from svc.apps where id = ${appId}::uuid for key share`
 
 /** Returns a row if the key was revoked by this call; the same transaction notifies all processes. */
 export const revokeKey = (id: string, owner: string | null): Sql => sql`
@@ -62,15 +68,25 @@ export const keyByHash = (hash: string): Sql => sql`
   select k.id::text as id, k.user_id::text as "userId", coalesce(u.email, '') as email, k.scope,
          k.allowed_tables as tables, k.app_id::text as "appId", k.expires_at as "expiresAt"
   from svc.api_keys k join svc.users u on u.id = k.user_id
-  where k.key_hash = ${hash} and k.revoked_at is null and (k.expires_at is null or k.expires_at > now())`
+  where k.key_hash = ${hash} and k.revoked_at is null and u.disabled_at is null and (k.expires_at is null or k.expires_at > now())`
 
 export const touchKeys = (ids: readonly string[]): Sql => sql`
-  update svc.api_keys set last_used_at = now()
-  where id = any(${ids}::uuid[]) and (last_used_at is null or last_used_at < now() - interval '1 minute')`
+  update svc.api_keys set last_used_at = now() where id = any(array(
+    select id from svc.api_keys
+    where id = any(${ids}::uuid[]) and (last_used_at is null or last_used_at < now() - interval '1 minute')
+    for no key update skip locked))`
 
 /** For an account whose address was proven by someone other than the creator of its keys. */
-export const revokeKeysOf = (userId: string): Sql => sql`
+export const revokeKeysOf = (userId: string): Sql => revokeKeys(userId, sql`true`)
+
+/** Keys of the operator stay. */
+export const revokeOwnKeysOf = (userId: string): Sql => revokeKeys(userId, sql`not by_operator`)
+
+const revokeKeys = (userId: string, condition: Sql): Sql => sql`
   with gone as (
-    update svc.api_keys set revoked_at = now() where user_id = ${userId}::uuid and revoked_at is null returning id
+    update svc.api_keys set revoked_at = now() where id = any(array(
+      select id from svc.api_keys where user_id = ${userId}::uuid and revoked_at is null and ${condition}
+      order by id for update))
+    returning id
   )
   select svc.revoke('key', id::text) from gone`

@@ -2,7 +2,7 @@ import { badRequest, found, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { pageEnvelope, pageQuery, parsePage } from '../../core/page.ts'
-import { audited, MADE_ROW } from '../../db/audit.ts'
+import { audited, MADE_ROW, rowBefore } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { json, noContent, type Route, route } from '../../http/route.ts'
@@ -43,9 +43,11 @@ export type Apps = {
 export function createApps(deps: {
   db: Db
   /** Statements that end what belongs to an app, e.g. its OAuth clients; part of the same flight. */
-  endWithApp?: (appId: string) => readonly Sql[]
+  endWithApp: (appId: string) => readonly Sql[]
+  /** Drops what has ended from this process's caches. */
+  dropEnded: () => Promise<void>
 }): Apps {
-  const { db, endWithApp = () => [] } = deps
+  const { db, endWithApp, dropEnded } = deps
   const limits = createAppLimits(db)
 
   const requireApp = ([app]: q.AppRow[]): q.AppRow => found(app, 'app not found', 'app_not_found')
@@ -92,7 +94,8 @@ export function createApps(deps: {
       answers: { 200: app },
       handle: async (call) => {
         const { id } = call.params
-        const update = audited(call.audit(), q.updateApp(id, fieldsOf(call.body)), MADE_ROW)
+        const old = rowBefore(q.appById(id))
+        const update = audited(call.audit(), q.updateApp(id, fieldsOf(call.body)), { ...MADE_ROW, ...old })
         const changed = requireApp(await db.rows<q.AppRow>(SYSTEM, update))
         limits.forget(id)
         return json(200, changed)
@@ -105,10 +108,11 @@ export function createApps(deps: {
       answers: { 204: null },
       handle: async (call) => {
         const { id } = call.params
-        const deletion = audited(call.audit(), q.deleteApp(id))
+        const deletion = audited(call.audit(), q.deleteApp(id), rowBefore(q.appById(id)))
         const gone = await db.run(SYSTEM, [q.lockApp(id), q.revokeKeysOfApp(id), ...endWithApp(id), deletion])
         if (gone === 0) throw notFound('app not found', 'app_not_found')
         limits.forget(id)
+        await dropEnded()
         return noContent
       },
     }),

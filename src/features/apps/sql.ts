@@ -40,7 +40,8 @@ export const lockApp = (id: string): Sql => sql`select from svc.apps where id = 
 
 export const revokeKeysOfApp = (id: string): Sql => sql`
   with detached as (
-    update svc.api_keys set app_id = null, revoked_at = coalesce(revoked_at, now()) where app_id = ${id}::uuid
+    update svc.api_keys set app_id = null, revoked_at = coalesce(revoked_at, now())
+    where id = any(array(select id from svc.api_keys where app_id = ${id}::uuid order by id for update))
     returning id
   )
   select svc.revoke('key', id::text) from detached`

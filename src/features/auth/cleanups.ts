@@ -21,14 +21,17 @@ export const expiredOfAuth: readonly Expired[] = [
 /** An advisory lock id that nothing else uses. */
 const LOCK = 7_160_423
 
-/** Removes one slice, to keep locks short, in one process at a time, since all would select the same rows. */
+/**
+ * Removes one slice, to keep locks short, in one process at a time, since all would select the same rows. It passes over
+ * rows that others hold: nothing that ends access waits for a sweep.
+ */
 const removing =
   ({ table, isOver }: Expired): RemoveSlice =>
   (limit) =>
     sql`
     with lock as materialized (select pg_try_advisory_xact_lock(${LOCK}::bigint) as is_mine)
     delete from ${table}
-    where ctid = any (array(select ctid from ${table} where ${isOver} limit ${limit}::int)) and (select is_mine from lock)`
+    where ctid = any (array(select ctid from ${table} where ${isOver} limit ${limit}::int for update skip locked)) and (select is_mine from lock)`
 
 type Deps = { db: Db; expired: readonly Expired[] }
 

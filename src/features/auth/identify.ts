@@ -27,15 +27,14 @@ export type IdentifyBearer = (bearer: string) => Identity | Promise<Identity>
 /** An identity and when it expires: JWTs at their own expiry, others are checked again each minute. */
 type CachedBearer = { who: Identity; untilMs: number }
 
-const MAX_CACHED = 10_000
+const MAX_CACHED_BYTES = 16 * 1024 * 1024
 const RECHECK_MS = 60_000
 const MAX_BEARER = 16 * 1024
 
 /** Turns a bearer into an identity; a fresh cache entry costs no query. */
 export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
   const { revocations } = deps
-  // `maxSize` instead of `max`, which would allocate all entries up front.
-  const cache = new LRUCache<string, CachedBearer>({ maxSize: MAX_CACHED, sizeCalculation: () => 1 })
+  const cache = new LRUCache<string, CachedBearer>({ maxSize: MAX_CACHED_BYTES, sizeCalculation: bytesOf })
 
   revocations.onRevoked((ends) => {
     for (const [bearer, { who }] of cache.entries()) if (ends(who)) cache.delete(bearer)
@@ -86,6 +85,7 @@ export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
         amr: row.amr,
         sessionId: claims.sid,
         isAnonymous: row.is_anonymous,
+        ...(claims.org !== undefined && { org: claims.org }),
         expiresAt: claims.exp,
       }
     )
@@ -111,6 +111,13 @@ export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
     cache.delete(bearer)
     return identify(bearer)
   }
+}
+
+/** About what an entry takes: a text of one byte per character, or of two, and what objects cost. */
+function bytesOf({ who }: CachedBearer, bearer: string): number {
+  const texts = 'email' in who ? bearer.length + 2 * who.email.length : bearer.length
+  const tables = who.kind === 'key' ? who.grant.tables : []
+  return tables.reduce((bytes, name) => bytes + 32 + 2 * name.length, 600 + texts)
 }
 
 type SessionRow = { id: string; email: string; is_anonymous: boolean; aal: 'aal1' | 'aal2'; amr: string[] }

@@ -14,6 +14,8 @@ export type AccessClaims = {
   aal: 'aal1' | 'aal2'
   amr: readonly string[]
   is_anonymous: boolean
+  /** The active organisation. */
+  org?: string
   mfa_pending: false
 }
 export type MfaClaims = Omit<AccessClaims, 'sid' | 'mfa_pending'> & { mfa_pending: true }

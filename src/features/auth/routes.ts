@@ -49,6 +49,8 @@ export function createAuth(deps: AuthDeps) {
     identify: createIdentify({ ...deps, authEnabled: config.enabled, keys }),
     settings: settings.current,
     startSession: sessions.start,
+    stepUp: sessions.stepUp,
+    tokenOf: sessions.tokenOf,
     start: () => {
       sweeping = sweepExpired(deps)
     },
@@ -71,9 +73,10 @@ const sessionRoutes = (sessions: Sessions): Route[] => [
   route('POST /api/auth/refresh', {
     summary: 'A new access token, and the next refresh token',
     auth: 'none',
+    once: 'refresh token',
     body: refreshToken,
     answers: { 200: signedIn },
-    handle: async (call) => json(200, await sessions.refresh(call.body.refreshToken, deviceOf(call))),
+    handle: async (call) => json(200, await sessions.refresh(call.body.refreshToken, deviceOf(call), call.once)),
   }),
   route('POST /api/auth/logout', {
     summary: 'End the session of a refresh token',

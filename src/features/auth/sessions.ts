@@ -1,12 +1,14 @@
 import { randomUUID } from 'node:crypto'
 import { AppError, notFound, unauthorized } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import type { Once, OnceAnswer } from '../../core/once.ts'
 import { hmacSha256, randomToken, sha256 } from '../../core/secret.ts'
-import type { Db } from '../../db/db.ts'
+import type { Db, Relayed } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import { invalidToken } from '../../identity/errors.ts'
 import { hasSecondFactor } from '../../identity/second-factor.ts'
-import type { AuthResponse, Device, NewSession, StartSession, UserJson } from '../../identity/session.ts'
+import type { AuthResponse, Device, NewSession, StartSession, StepUp, UserJson } from '../../identity/session.ts'
+import { lockOwner } from '../../identity/users.ts'
 import { type Keys, signJwt } from './jwt.ts'
 import type { Revocations } from './revocations.ts'
 import * as q from './sql.ts'
@@ -30,7 +32,7 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
 
   function accessToken(
     user: UserJson,
-    session: { sessionId: string; aal: 'aal1' | 'aal2'; amr: readonly string[] },
+    session: { sessionId: string; aal: 'aal1' | 'aal2'; amr: readonly string[]; org?: string | null },
   ): string {
     const iat = nowSeconds()
     return signJwt(
@@ -45,13 +47,18 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
         aal: session.aal,
         amr: session.amr,
         is_anonymous: user.is_anonymous,
+        ...(session.org != null && { org: session.org }),
         mfa_pending: false,
       },
       deps.keys(),
     )
   }
 
-  function mfaToken(user: UserJson, jti: string, amr: readonly string[]): string {
+  function mfaToken(
+    user: Pick<UserJson, 'id' | 'email' | 'is_anonymous'>,
+    jti: string,
+    amr: readonly string[],
+  ): string {
     const iat = nowSeconds()
     const exp = iat + MFA_SECONDS
     const { id: sub, email, is_anonymous } = user
@@ -80,24 +87,50 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
       if (pending) return { mfa_pending: true, mfa_token: mfaToken(user, pendingId, amr) }
       return { token: accessToken(user, session), refreshToken, user }
     }
-    return { statement, finish, open: async (tx, refused) => finish(await tx.fly(statement), refused) }
+    const lock = lockOwner(sql`${userId}::uuid`)
+    const open: NewSession['open'] = async (tx, refused) => finish((await tx.fly([lock, statement]))[1], refused)
+    return { lock, statement, finish, open }
   }
 
-  type Current = { user: UserJson; sessionId: string; aal: 'aal1' | 'aal2'; amr: string[] }
+  const stepUp: StepUp = async (tx, { id, email, isAnonymous, sessionId, amr }) => {
+    const [pendingId, first] = [randomUUID(), amr.slice(0, 1)]
+    await tx.run(q.parkSession({ pendingId, userId: id, sessionId, amr: first, mfaSeconds: MFA_SECONDS }))
+    return mfaToken({ id, email, is_anonymous: isAnonymous }, pendingId, first)
+  }
 
-  async function refresh(refreshToken: string, device: Device): Promise<AuthResponse> {
+  type Current = { user: UserJson; sessionId: string; aal: 'aal1' | 'aal2'; amr: string[]; org: string | null }
+
+  async function refresh(refreshToken: string, device: Device, once?: Once): Promise<AuthResponse> {
     const [hash, successor] = [sha256(refreshToken), randomToken()]
-    const won = await db.fly(
-      SYSTEM,
-      q.rotateRefreshToken({
-        hash,
-        successorHash: sha256(successor),
-        successorSealed: config.refresh_grace_seconds > 0 ? sealWith(refreshToken, successor) : null,
-        refreshSeconds: config.refresh_token_duration,
-        device,
-      }),
-    )
+    const rotation = q.rotateRefreshToken({
+      hash,
+      successorHash: sha256(successor),
+      successorSealed: config.refresh_grace_seconds > 0 ? sealWith(refreshToken, successor) : null,
+      refreshSeconds: config.refresh_token_duration,
+      device,
+    })
+    const lock = lockOwner(q.ownerOfToken(hash))
+    if (once)
+      return refreshOnce([lock, rotation], successor, once).then((answer) => answer ?? reused(refreshToken, hash))
+    const [, won] = await db.fly(SYSTEM, [lock, rotation])
     return won === null ? reused(refreshToken, hash) : renewed(won, successor)
+  }
+
+  /** The answer is kept with the rotation, so that one that is lost on the way can be had again with its key. */
+  async function refreshOnce(statements: [Sql, Sql], successor: string, once: Once): Promise<AuthResponse | undefined> {
+    once.rights = []
+    const refused = refusedToken()
+    let response: AuthResponse | undefined
+    const answer = ([, won]: readonly (Relayed | null)[]): OnceAnswer => {
+      if (won == null) throw refused
+      response = renewed(String(won), successor)
+      const { user, sessionId } = JSON.parse(String(won)) as Current
+      return { status: 200, body: JSON.stringify(response), account: `user ${user.id}`, sessionId }
+    }
+    await db.fly(SYSTEM, statements, { once: { key: once, answer } }).catch((error: unknown) => {
+      if (error !== refused) throw error
+    })
+    return response
   }
 
   function renewed(session: string, refreshToken: string): AuthResponse {
@@ -110,34 +143,46 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     const text = await db.fly(SYSTEM, q.usedRefreshToken(hash, Math.max(HARMLESS_REUSE_SECONDS, grace), grace))
     type Used = { session: string; stolen: boolean; sealed: string | null; current: string }
     const used = text === null ? undefined : (JSON.parse(text) as Used)
-    if (used?.stolen) await end(q.endSession(used.session))
+    if (used?.stolen) await end(q.ownerOfSession(used.session), q.endSession(used.session))
     if (used?.sealed) return renewed(used.current, unsealWith(refreshToken, used.sealed))
-    throw unauthorized('invalid or expired refresh token', 'invalid_refresh_token')
+    throw refusedToken()
   }
 
   /** Runs a statement that ends sessions, and drops them from this process's cache before the answer is sent. */
-  async function end(statement: Sql): Promise<void> {
-    const ended = await db.rows<{ id: string }>(SYSTEM, statement)
+  async function end(owner: Sql, statement: Sql): Promise<void> {
+    const ended = await db.rows<{ id: string }>(SYSTEM, [lockOwner(owner), statement])
     revocations.apply(ended.map(({ id }) => ({ kind: 'session', subject: id })))
   }
 
   return {
     start,
+    stepUp,
     refresh,
-    logout: (refreshToken: string): Promise<void> => end(q.endSessionOfToken(sha256(refreshToken))),
+    /** An access token of a session, with its claims of now. */
+    async tokenOf(sessionId: string): Promise<string> {
+      const text = await db.fly(SYSTEM, q.currentSession(sessionId))
+      if (text === null) throw invalidToken()
+      const current = JSON.parse(text) as Current
+      return accessToken(current.user, current)
+    },
+    logout: (refreshToken: string): Promise<void> =>
+      end(q.ownerOfToken(sha256(refreshToken)), q.endSessionOfToken(sha256(refreshToken))),
     list: async (userId: string, current: string): Promise<string> =>
       (await db.fly(SYSTEM, q.listSessions(userId, current))) ?? '[]',
 
     async revoke(userId: string, sessionId: string): Promise<void> {
-      const [found] = await db.rows<{ owner: string }>(SYSTEM, q.ownerOfSession(sessionId))
-      if (!found) throw notFound('session not found', 'session_not_found')
-      if (found.owner !== userId) throw new AppError('forbidden', "cannot revoke another user's session")
-      await end(q.endSession(sessionId))
+      const owner = await db.fly(SYSTEM, q.ownerOfSession(sessionId))
+      if (owner === null) throw notFound('session not found', 'session_not_found')
+      if (owner !== userId) throw new AppError('forbidden', "cannot revoke another user's session")
+      await end(q.ownerOfSession(sessionId), q.endSession(sessionId))
     },
 
-    revokeOthers: (userId: string, keep: string): Promise<void> => end(q.endOtherSessions(userId, keep)),
+    revokeOthers: (userId: string, keep: string): Promise<void> =>
+      end(sql`${userId}::uuid`, q.endOtherSessions(userId, keep)),
   }
 }
+
+const refusedToken = (): AppError => unauthorized('invalid or expired refresh token', 'invalid_refresh_token')
 
 /** A one-time pad from the old token, so that the database alone does not reveal the new one. */
 const sealWith = (oldToken: string, newToken: string): string =>

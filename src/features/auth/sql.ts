@@ -21,13 +21,14 @@ type SessionValues = {
 }
 
 /**
- * Opens a session, or parks the sign-in until its second factor; one statement, so it can end any flight.
+ * Opens a session, or parks the sign-in until its second factor; one statement, so it can end any flight. The account is
+ * locked before it, so that the condition and the second factor are judged as they are when the session is committed.
  * Returns {user, pending}, or no row if the user is gone or the condition no longer holds.
  */
 export const openSession = (s: SessionValues): Sql => sql`
   with subject as materialized (
     select u as account, u.id, (${s.secondFactor}) as pending
-    from svc.users u where u.id = ${s.userId}::uuid and (${s.onlyIf})
+    from svc.users u where u.id = ${s.userId}::uuid and u.disabled_at is null and (${s.onlyIf})
   ), made as (
     insert into svc.sessions (id, user_id, aal, amr, user_agent, ip_address, expires_at)
     select ${s.sessionId}::uuid, id, ${s.aal}, ${s.amr}::text[], ${s.device.userAgent}, ${s.device.ip},
@@ -45,7 +46,20 @@ export const openSession = (s: SessionValues): Sql => sql`
   )
   select json_build_object('user', svc.user_json(account), 'pending', pending)::text from subject`
 
-const sessionJson: Sql = sql`json_build_object('user', svc.user_json(u), 'sessionId', s.id, 'aal', s.aal, 'amr', s.amr)::text`
+/** A session has one sign-in that waits for its second factor. */
+export const parkSession = (
+  s: Pick<SessionValues, 'pendingId' | 'userId' | 'sessionId' | 'amr' | 'mfaSeconds'>,
+): Sql => sql`
+  insert into svc.pending_logins (id, user_id, session_id, amr, expires_at)
+  values (${s.pendingId}::uuid, ${s.userId}::uuid, ${s.sessionId}::uuid, ${s.amr}::text[], ${inSeconds(s.mfaSeconds)})
+  on conflict (session_id) do update
+  set id = excluded.id, amr = excluded.amr, expires_at = excluded.expires_at, used_at = null, created_at = now()`
+
+const sessionJson: Sql = sql`json_build_object('user', svc.user_json(u), 'sessionId', s.id, 'aal', s.aal, 'amr', s.amr,
+  'org', s.org_id)::text`
+
+export const currentSession = (sessionId: string): Sql =>
+  sql`select ${sessionJson} from svc.sessions s join svc.users u on u.id = s.user_id where s.id = ${sessionId}::uuid`
 
 /** Of parallel calls with one token exactly one gets a row: the rest wait and then find rotated_at set. */
 export const rotateRefreshToken = (r: {
@@ -104,7 +118,10 @@ export const endOtherSessions = (userId: string, keep: string): Sql => sql`
   ) ${revoked(sql`gone`)}`
 
 export const ownerOfSession = (sessionId: string): Sql =>
-  sql`select user_id::text as owner from svc.sessions where id = ${sessionId}::uuid`
+  sql`select user_id from svc.sessions where id = ${sessionId}::uuid`
+
+export const ownerOfToken = (refreshHash: string): Sql => sql`
+  select s.user_id from svc.refresh_tokens t join svc.sessions s on s.id = t.session_id where t.hash = ${refreshHash}`
 
 export const listSessions = (userId: string, current: string): Sql => sql`
   select coalesce(json_agg(json_build_object(

@@ -1,9 +1,9 @@
 import { notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
-import type { AsOf } from '../../db/history/as-of.ts'
-import type { DryRuns } from '../../db/history/dry-run.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
+import type { AsOf } from '../../db/history/as-of.ts'
+import type { DryRuns } from '../../db/history/dry-run.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { SqlCache } from '../../db/rows/sql-cache.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
@@ -37,13 +37,15 @@ export type CollectionsDeps = {
   embed: Embed | undefined
   /** Must have the same key in all processes. */
   cursors: Cursors
+  /** `api.statement_timeout` in milliseconds. */
+  timeoutMs: number
 }
 
 export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
-  const { db, schema, log, dryRuns, asOf, listDeps, trigrams, embed, cursors } = deps
+  const { db, schema, log, dryRuns, asOf, listDeps, trigrams, embed, cursors, timeoutMs } = deps
   const sqlCache = new SqlCache()
   const reader = { db, sqlCache, listDeps, cursors, embed }
-  const writer = { db, sqlCache, log }
+  const writer = { db, sqlCache, log, timeoutMs }
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     onTable(schema, call.params['table'] ?? '', call.who, work)
 
@@ -86,6 +88,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
       access: 'write',
       limit: 'api',
       dryRun: 'wrapped',
+      once: 'caller',
       params: { table: answers.tableParam },
       query: answers.upsertQuery,
       accepts: t.row,
@@ -99,6 +102,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
       access: 'write',
       limit: 'api',
       dryRun: 'wrapped',
+      once: 'caller',
       params: { table: answers.tableParam },
       accepts: answers.batch,
       answers: { 200: answers.batchResults },
@@ -131,6 +135,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
       access: 'write',
       limit: 'api',
       dryRun: 'wrapped',
+      once: 'caller',
       params: answers.byKey,
       accepts: t.row,
       answers: { 200: t.row },
@@ -143,6 +148,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
       access: 'write',
       limit: 'api',
       dryRun: 'wrapped',
+      once: 'caller',
       params: answers.byKey,
       answers: { 204: null },
       handle: (call) => write(call, deleteRow),

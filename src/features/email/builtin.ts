@@ -63,6 +63,55 @@ export const builtins: ReadonlyMap<string, Builtin> = new Map([
     ),
   ],
   [
+    'auth.email_change',
+    {
+      ...withLink(
+        'Confirm your new address',
+        'Please confirm that your {{.AppName}} account shall have this address.',
+        'Use this address',
+        'The link works once, for one day. If you did not ask for it, ignore this mail.',
+      ),
+      internal: true,
+    },
+  ],
+  [
+    'auth.email_changed',
+    {
+      ...withLink(
+        'Your address was changed',
+        'Your {{.AppName}} account has another address now, and this one no longer signs in.',
+        'Take it back',
+        'If you changed it, you need to do nothing. If not, take it back within a day: every session ends, and you set a new password.',
+      ),
+      internal: true,
+    },
+  ],
+  [
+    'auth.invitation',
+    {
+      ...withLink(
+        'Your {{.AppName}} account',
+        'An account on {{.AppName}} was made for you.',
+        'Choose a password',
+        'The link works once, for seven days.',
+      ),
+      internal: true,
+    },
+  ],
+  [
+    'auth.org_invitation',
+    {
+      ...withLink(
+        'Invitation to {{.Organization}}',
+        '{{.Inviter}} invites you to {{.Organization}} on {{.AppName}}.',
+        'See the invitation',
+        'It is good once, for seven days, for the account of this address. If you do not know the sender, ignore this mail.',
+      ),
+      variables: ['AppName', 'ActionURL', 'Organization', 'Inviter'],
+      internal: true,
+    },
+  ],
+  [
     'auth.mfa_code',
     internal(
       'Your verification code',

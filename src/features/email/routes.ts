@@ -5,7 +5,6 @@ import type { Observe } from '../../core/observe.ts'
 import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Queue } from '../../db/queue/queue.ts'
-import type { Sql } from '../../db/sql.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { json, noContentAfter, type Route, route } from '../../http/route.ts'
 import { logMailTransport } from './log-transport.ts'
@@ -51,7 +50,7 @@ const ofKey = { auth: 'admin', params: { key: t.string({ description: 'such as `
 export type Email = {
   routes: Route[]
   /** A statement for the caller's own flight; call `wakeMail` once it committed. */
-  queueMail(template: string, to: string, variables: Readonly<Record<string, string>>): Sql
+  queueMail: ReturnType<typeof createMailer>['queueMail']
   wakeMail(): void
   start(): void
   stop(): void
@@ -68,7 +67,7 @@ export function createEmail(deps: {
   const { db, queue, observe, config, appName } = deps
   const transport = transportOf(deps)
   const templates = createTemplates({ db, observe })
-  const mailer = createMailer({ queue, templates, transport, observe, appName })
+  const mailer = createMailer({ db, queue, templates, transport, observe, appName })
 
   const routes = [
     route('GET /api/admin/email/templates', {

@@ -13,6 +13,9 @@ export type Override = {
 const columns = sql`id::text as id, template_key as "templateKey", subject_template as "subjectTemplate",
   html_template as "htmlTemplate", enabled, created_at as "createdAt", updated_at as "updatedAt"`
 
+/** A row if the address has an account. */
+export const accountOf = (address: string): Sql => sql`select from svc.users where email = ${address}`
+
 export const allOverrides: Sql = sql`select ${columns} from svc.email_templates order by template_key`
 
 export const overrideOf = (key: string): Sql =>
@@ -28,6 +31,8 @@ export const saveOverride = (key: string, subject: string, html: string): Sql =>
 export const NEW_OVERRIDE = {
   newValues: sql`jsonb_build_object('subjectTemplate', svc_changed."subjectTemplate", 'enabled', svc_changed.enabled)`,
 }
+export const notedOverride = (key: string): Sql =>
+  sql`select subject_template as "subjectTemplate", enabled from svc.email_templates where template_key = ${key}`
 
 export const enableOverride = (key: string, enabled: boolean): Sql =>
   sql`update svc.email_templates set enabled = ${enabled}, updated_at = now() where template_key = ${key}

@@ -2,7 +2,7 @@ import type { AuditSource } from '../../core/audit-entry.ts'
 import { AppError, notFound, reasonOf } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
-import { audited } from '../../db/audit.ts'
+import { audited, rowBefore } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { type Builtin, builtins } from './builtin.ts'
 import {
@@ -10,6 +10,7 @@ import {
   deleteOverride,
   enableOverride,
   NEW_OVERRIDE,
+  notedOverride,
   type Override,
   overrideOf,
   saveOverride,
@@ -101,7 +102,8 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
 
     async save(key: string, source: TemplateSource, act: AuditSource): Promise<Override> {
       checkTemplate(source)
-      const saving = audited(act.audit({ target: key }), saveOverride(key, source.subject, source.html), NEW_OVERRIDE)
+      const noted = { ...NEW_OVERRIDE, ...rowBefore(notedOverride(key)) }
+      const saving = audited(act.audit({ target: key }), saveOverride(key, source.subject, source.html), noted)
       const [saved] = await db.rows<Override>(SYSTEM, saving)
       if (!saved) throw new AppError('internal', 'failed to save template')
       return saved
@@ -109,11 +111,13 @@ export function createTemplates({ db, observe }: { db: Db; observe: Observe }) {
 
     async enable(key: string, enabled: boolean, act: AuditSource): Promise<void> {
       const entry = act.audit({ target: key, newValues: { enabled } })
-      if ((await db.run(SYSTEM, audited(entry, enableOverride(key, enabled)))) === 0) throw missing()
+      const change = audited(entry, enableOverride(key, enabled), rowBefore(notedOverride(key)))
+      if ((await db.run(SYSTEM, change)) === 0) throw missing()
     },
 
     async remove(key: string, act: AuditSource): Promise<void> {
-      if ((await db.run(SYSTEM, audited(act.audit({ target: key }), deleteOverride(key)))) === 0) throw missing()
+      const removal = audited(act.audit({ target: key }), deleteOverride(key), rowBefore(notedOverride(key)))
+      if ((await db.run(SYSTEM, removal)) === 0) throw missing()
     },
 
     /** For an administrator: throws if the template is broken, without falling back. */

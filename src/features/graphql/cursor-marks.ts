@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto'
+import type { TimeSlice } from '../../core/time-slice.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { sortKeys } from '../../db/rows/cursors.ts'
 import type { Order } from '../../db/rows/order.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import { type Ident, type Sql, sql } from '../../db/sql.ts'
-import type { TimeSlice } from './time-slice.ts'
 
 /**
  * The cursors in the response of one operation. PostgreSQL writes the keys of each row after a random word, so that no

@@ -3,16 +3,20 @@ import { LRUCache } from 'lru-cache'
 import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, hasStatus } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
+import type { Observe } from '../../core/observe.ts'
+import { TimeSlice } from '../../core/time-slice.ts'
 import type { Appender } from '../../db/changes/append.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
-import { failedStatement } from '../../db/pg-errors.ts'
+import { failedStatement, isMissingOperator, isOutdated } from '../../db/pg-errors.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
+import { TimeBudget } from '../../db/rows/time-budget.ts'
 import { findOrRefresh } from '../../db/schema/lookup.ts'
 import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import { type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 import type { Candidates } from '../../db/search/candidates.ts'
 import type { Sql } from '../../db/sql.ts'
+import { causesOf, stackOf } from '../../http/wire/error-response.ts'
 import { CursorMarks } from './cursor-marks.ts'
 import {
   chooseOperation,
@@ -30,7 +34,6 @@ import { compileMutation } from './mutation.ts'
 import { type NamedTable, Names } from './names.ts'
 import { type Compilation, compileRows, type Failure, failureOf } from './query.ts'
 import { meaningOf, type SelectedField, selectionOf } from './selection.ts'
-import { TimeSlice } from './time-slice.ts'
 import { TypeSystem } from './type-system.ts'
 import { Conditions } from './where.ts'
 
@@ -53,10 +56,14 @@ export type EngineDeps = {
   /** Throws unless the caller may write at all. */
   requireWriter: (who: Identity) => void
   log: Pick<ChangeLog, 'appender'>
+  /** Milliseconds that a request may take in the database. */
+  timeoutMs: number
+  observe: Observe
 }
 
 const MAX_ROOT_FIELDS = 200
-const KEPT_SYSTEMS = 200
+/** Columns and relations of the kept type systems: callers choose which tables a document names, and each takes about 2 kB. */
+const KEPT_FIELDS = 10_000
 const MAX_ERRORS = 10
 
 /** Executes documents. Each root field is compiled to one statement, and all of them are one flight. */
@@ -64,7 +71,7 @@ export class GraphEngine {
   readonly #deps: EngineDeps
   readonly #documents = new Documents()
   readonly #names = new WeakMap<Schema, Map<string, Names>>()
-  readonly #systems = new LRUCache<string, TypeSystem>({ max: KEPT_SYSTEMS })
+  readonly #systems = new LRUCache<string, TypeSystem>({ maxSize: KEPT_FIELDS })
   readonly #numbers = new WeakMap<Names, number>()
   readonly #introspection = new Introspection()
   #lastNumber = 0
@@ -74,15 +81,11 @@ export class GraphEngine {
   }
 
   /** `db`: where mutations are flown. */
-  async answer(
-    { who, requestId, cancelSignal }: Caller,
-    request: GraphqlRequest,
-    db: Pick<Db, 'fly'> = this.#deps.db,
-  ): Promise<GraphqlResult> {
-    const log = this.#deps.log.appender(who, requestId)
+  async answer(caller: Caller, request: GraphqlRequest, db: Pick<Db, 'fly'> = this.#deps.db): Promise<GraphqlResult> {
+    const log = this.#deps.log.appender(caller.who, caller.requestId)
     let unknown: GraphqlResult | undefined
     const known = await findOrRefresh(this.#deps.schema, async (schema) => {
-      const { outcome, isUnknown } = await this.#attempt(who, request, { log, db }, cancelSignal, schema)
+      const { outcome, isUnknown } = await this.#attempt(caller, request, { log, db }, schema)
       unknown = outcome
       return isUnknown ? undefined : outcome
     })
@@ -90,12 +93,12 @@ export class GraphEngine {
   }
 
   async #attempt(
-    who: Identity,
+    caller: Caller,
     request: GraphqlRequest,
     { log, db }: { log: Appender; db: Pick<Db, 'fly'> },
-    signal: CancelSignal,
     schema: Schema,
   ): Promise<{ outcome: GraphqlResult; isUnknown: boolean }> {
+    const { who } = caller
     const viewer = viewerOf(who)
     const slice = new TimeSlice()
     try {
@@ -128,11 +131,15 @@ export class GraphEngine {
       const { candidates, cursors } = this.#deps
       const marks = new CursorMarks(cursors)
       const conditions = new Conditions()
-      const compilation = { schema, names, viewer, operation, variables, candidates, cursors, marks, conditions, log }
-      return { outcome: await this.#run(who, compilation, system, document, signal, db), isUnknown: false }
+      const time = new TimeBudget(this.#deps.timeoutMs)
+      const c = { schema, names, viewer, operation, variables, candidates, cursors, marks, conditions, log, time }
+      return { outcome: await this.#run(caller, c, system, document, db), isUnknown: false }
     } catch (error) {
-      if (error instanceof AppError && error.status >= 401 && error.status !== 404) throw error
-      return { outcome: refused([failureOf(error)]), isUnknown: false }
+      const failure = failureOf(error)
+      // The schema changed after the snapshot was read.
+      if (isOutdated(error)) return { outcome: refused([failure]), isUnknown: true }
+      if (failure.extensions.code > 400 && failure.extensions.code !== 404) throw error
+      return { outcome: refused([failure]), isUnknown: false }
     }
   }
 
@@ -152,24 +159,30 @@ export class GraphEngine {
       tables.add(table)
       for (const [relation, { target }] of table.relations) if (words.has(relation)) add(names.of(target))
     }
-    for (const word of words) add(names.field(word) ?? names.field(word.replace(/^(insert|update|delete)_/, '')))
+    for (const word of words) {
+      add(names.field(word))
+      add(names.field(word.replace(/^(insert|update|delete)_/, '')))
+    }
     const number = this.#numbers.get(names) ?? ++this.#lastNumber
     this.#numbers.set(names, number)
     const key = `${number} ${[...tables]
       .map(({ field }) => field)
       .sort()
       .join(' ')}`
-    const known = this.#systems.get(key) ?? new TypeSystem(names, tables)
-    this.#systems.set(key, known)
-    return known
+    const known = this.#systems.get(key)
+    if (known) return known
+    const made = new TypeSystem(names, tables)
+    this.#systems.set(key, made, {
+      size: [...tables].reduce((sum, { columns, relations }) => sum + columns.size + relations.size, 1),
+    })
+    return made
   }
 
   async #run(
-    who: Identity,
+    caller: Caller,
     compilation: Compilation,
     system: TypeSystem,
     document: DocumentNode,
-    signal: CancelSignal,
     db: Pick<Db, 'fly'>,
   ): Promise<GraphqlResult> {
     const { operation, variables } = compilation
@@ -179,26 +192,31 @@ export class GraphEngine {
     const root = (isMutation ? system.schema.getMutationType() : system.schema.getQueryType()) as GraphQLObjectType
     const selected = selectionOf([operation.node.selectionSet], root, operation, variables)
     requireFewAtRoot(selected.map(({ key }) => key))
-    if (isMutation) return this.#mutate(who, selected, root, compilation, signal, db)
+    if (isMutation) return this.#mutate(caller, selected, root, compilation, db)
     const data = new Map<string, string>()
     for (const { key, field } of selected) if (!field) data.set(key, JSON.stringify(root.name))
     const introspected = selected.filter(({ node }) => isIntrospection(node))
     if (introspected.length > 0) {
-      const texts = await this.#introspection.answer(compilation, document, introspected, () => !signal.aborted)
+      const texts = await this.#introspection.answer(
+        compilation,
+        document,
+        introspected,
+        () => !caller.cancelSignal.aborted,
+      )
       for (const [key, text] of texts) data.set(key, text)
     }
-    const failures = await this.#query(who, selected, compilation, signal, data)
+    const failures = await this.#query(caller, selected, compilation, data)
     return answered(selected, data, failures, false)
   }
 
-  /** All fields in one flight. If one fails, each is flown alone, so that the others are still answered. */
+  /** All fields in one flight. If one fails, each is flown alone in the time that is left, so that the others are answered. */
   async #query(
-    who: Identity,
+    caller: Caller,
     selected: readonly SelectedField[],
     compilation: Compilation,
-    signal: CancelSignal,
     data: Map<string, string>,
   ): Promise<Failure[]> {
+    const { who, cancelSignal: signal } = caller
     const failures: Failure[] = []
     const statements: { key: string; statement: Sql }[] = []
     for (const field of selected) {
@@ -207,14 +225,16 @@ export class GraphEngine {
       try {
         statements.push({ key: field.key, statement: compileRows(field, meaning.of, compilation) })
       } catch (error) {
-        failures.push(failureOf(error, field.key))
+        // What is counted over all fields refuses all of them.
+        if (error instanceof AppError && error.errorCode === 'query_too_complex') throw error
+        failures.push(this.#failure(caller, error, field.key))
       }
     }
     const [first, ...rest] = statements.map(({ statement }) => statement)
     if (!first) return failures
-    const options = { kind: 'slow', plain: true, signal } as const
     const slice = new TimeSlice()
     const fly = async (list: readonly [Sql, ...Sql[]]): Promise<string[]> => {
+      const options = { kind: 'slow', plain: true, signal, timeoutMs: compilation.time.left } as const
       const texts = await this.#deps.db.fly(who, list, options)
       const sealed: string[] = []
       for (const text of texts) sealed.push(await compilation.marks.seal(text ?? '[]', slice))
@@ -224,13 +244,14 @@ export class GraphEngine {
       const texts = await fly([first, ...rest])
       for (const [i, { key }] of statements.entries()) data.set(key, texts[i] ?? '[]')
     } catch (error) {
-      if (isOutage(error)) throw error
-      if (statements.length === 1) return [...failures, failureOf(error, statements[0]?.key)]
+      if (isOutage(error) || isOutdated(error)) throw error
+      if (hasStatus(error, 504)) return [...failures, ...statements.map(({ key }) => this.#failure(caller, error, key))]
+      if (statements.length === 1) return [...failures, this.#failure(caller, error, statements[0]?.key)]
       for (const { key, statement } of statements) {
         try {
           data.set(key, (await fly([statement]))[0] ?? '[]')
         } catch (alone) {
-          failures.push(failureOf(alone, key))
+          failures.push(this.#failure(caller, alone, key))
         }
       }
     }
@@ -239,13 +260,13 @@ export class GraphEngine {
 
   /** All fields or none, in the order of the document. */
   async #mutate(
-    who: Identity,
+    caller: Caller,
     selected: readonly SelectedField[],
     root: GraphQLObjectType,
     compilation: Compilation,
-    signal: CancelSignal,
     db: Pick<Db, 'fly'>,
   ): Promise<GraphqlResult> {
+    const { who, cancelSignal: signal } = caller
     const data = new Map<string, string>()
     const keys: string[] = []
     const statements: Sql[] = []
@@ -262,7 +283,8 @@ export class GraphEngine {
       }
       const [first, ...rest] = statements
       if (!first) return answered(selected, data, [], false)
-      const options = { kind: 'slow', plain: !selected.some(runsUserCode), signal } as const
+      const plain = !selected.some(runsUserCode)
+      const options = { kind: 'slow', plain, signal, timeoutMs: compilation.time.left } as const
       const texts = await db.fly(who, [first, ...rest], options).catch((error) => {
         at = keys[failedStatement(error) ?? 0] ?? at
         throw error
@@ -270,9 +292,23 @@ export class GraphEngine {
       for (const [i, key] of keys.entries()) data.set(key, texts[i] ?? 'null')
       return answered(selected, data, [], true)
     } catch (error) {
-      if (isOutage(error)) throw error
-      return refused([failureOf(error, at)])
+      if (isOutage(error) || isOutdated(error)) throw error
+      return refused([this.#failure(caller, error, at)])
     }
+  }
+
+  /** The entry of a root field that failed. Failures of the server are logged, as those of other routes are. */
+  #failure({ requestId }: Caller, error: unknown, key: string | undefined): Failure {
+    if (isMissingOperator(error)) {
+      return failureOf(badRequest('operator is not supported by the column type', 'invalid_filter'), key)
+    }
+    const failure = failureOf(error, key)
+    const { code: status } = failure.extensions
+    if (status === 500) {
+      const attrs = { requestId, route: '/api/graphql', status, error: causesOf(error), stack: stackOf(error) }
+      this.#deps.observe({ message: 'request failed', attrs })
+    }
+    return failure
   }
 }
 

@@ -19,10 +19,10 @@ import {
 } from 'graphql'
 import { budgets } from '../../core/budgets.ts'
 import { AppError } from '../../core/errors.ts'
+import { stringifyInSlices, TimeSlice } from '../../core/time-slice.ts'
 import type { Names } from './names.ts'
 import type { Compilation } from './query.ts'
 import { type SelectedField, selectionOf } from './selection.ts'
-import { stringifyInSlices, TimeSlice } from './time-slice.ts'
 import { type Roots, TypeSystem } from './type-system.ts'
 
 /**

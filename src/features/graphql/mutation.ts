@@ -2,6 +2,7 @@ import type { GraphQLObjectType } from 'graphql'
 import { getNamedType } from 'graphql'
 import { badRequest } from '../../core/errors.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
+import { boundedArray, partsOfEach } from '../../db/rows/answer-size.ts'
 import { logAll, logUpserts, MADE } from '../../db/rows/change-logging.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import type { Conflict } from '../../db/rows/upsert.ts'
@@ -12,7 +13,7 @@ import { COMMA, EMPTY, Ident, join, ROW, type Sql, sql } from '../../db/sql.ts'
 import { inputJson } from './input-json.ts'
 import type { NamedTable } from './names.ts'
 import { conflictArgument } from './on-conflict.ts'
-import { argumentsOf, type Compilation, requireAllowed, selectList, whereContext } from './query.ts'
+import { argumentsOf, type Compilation, requireAllowed, rootRows, selectList, whereContext } from './query.ts'
 import { meaningOf, type SelectedField, selectionOf } from './selection.ts'
 import { parameter, type WhereInput, whereClause } from './where.ts'
 
@@ -139,17 +140,19 @@ function answer(
   action: 'upsert' | ChangeAction,
 ): Sql {
   const type = getNamedType(selected.field?.type) as GraphQLObjectType
-  const fields = selectionOf(selected.inner, type, c.operation, c.variables).map((field) => {
+  const asked = selectionOf(selected.inner, type, c.operation, c.variables)
+  const parts = partsOfEach(1, asked.length)
+  const fields = asked.map((field) => {
     const kind = field.field && meaningOf(field.field).kind
     const key = new Ident(field.key)
     if (kind === undefined) return sql`${type.name}::text as ${key}`
     if (kind === 'affected_rows') return sql`(select pg_catalog.count(*) from ${MADE}) as ${key}`
-    const rows = sql`select ${selectList(field, { table, row: MADE, depth: 0 }, c)} from ${MADE}`
-    return sql`coalesce((select pg_catalog.json_agg(j.*) from (${rows}) as j), '[]'::pg_catalog.json) as ${key}`
+    const rows = sql`select ${selectList(field, rootRows(table, MADE, parts), c)} from ${MADE}`
+    return sql`coalesce(${boundedArray(rows, parts)}, '[]'::pg_catalog.json) as ${key}`
   })
   const entries = action === 'upsert' ? logUpserts(target, log) : logAll(target, log, action, EMPTY)
   const logged = sql`case when pg_catalog.count(*) > 0 then ${entries} end`
   return sql`with ${made}
     select (select pg_catalog.to_json(svc_out.*)::text from (select ${join(fields, COMMA)}) as svc_out),
-      (select ${logged} from ${MADE})`
+      (select ${logged} from ${MADE}), ${c.time.remainder}`
 }

@@ -6,6 +6,12 @@ import { columnsFor, keyFor, type RelationStep, relationFor } from '../../db/sch
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/
 /** A valid GraphQL name that is not reserved. */
 const isLegal = (name: string): boolean => NAME.test(name) && !name.startsWith('__')
+/** A name of a type in PostgreSQL as one of GraphQL. */
+const legalType = (name: string): string =>
+  name
+    .replace(/\W/g, '_')
+    .replace(/^(?=\d)/, '_')
+    .replace(/^__+/, '_')
 const LABEL_WORDS = new Set(['true', 'false', 'null'])
 
 /** The labels of an enum if all are valid in GraphQL; otherwise undefined, and the column is a String. */
@@ -67,8 +73,17 @@ export class NamedTable {
     return keyFor(this.table, this.#role).length > 0 && !this.columns.has(CURSOR) && !this.relations.has(CURSOR)
   }
 
-  /** Views have no mutations. */
+  /** Views have no mutations, nor has what rules rewrite. */
+  get insertable(): boolean {
+    return this.#isStored && (this.table.insertable || !this.table.hasRules)
+  }
+  get updatable(): boolean {
+    return this.#isStored && (this.table.updatable || !this.table.hasRules)
+  }
   get isWritable(): boolean {
+    return this.insertable || this.updatable
+  }
+  get #isStored(): boolean {
     return this.table.kind !== 'view' && this.table.kind !== 'materialized_view'
   }
 }
@@ -80,23 +95,32 @@ const TAKEN = new Set(
   ),
 )
 
+/** The schema of a type. */
+const SCHEMA_OF = /^"((?:[^"]|"")*)"\./
+
 /** The GraphQL names of the tables of a snapshot, for one role. */
 export class Names {
   readonly #byField = new Map<string, NamedTable>()
   readonly #byTable = new Map<Table, NamedTable>()
   readonly #typeNames = new Set<string>(TAKEN)
+  #enums: ReadonlyMap<string, string> | undefined
 
   constructor(schema: Schema, role: DatabaseRole) {
     const bySchema = (name: string): Table[] => [...schema.tables.values()].filter((table) => table.schema === name)
     const visible = schema.schemas.flatMap(bySchema).filter((table) => isVisible(table, role))
+    const fields = new Map<string, Table>()
     for (const table of visible) {
-      const field = this.#byField.has(table.name) ? `${table.schema}_${table.name}` : table.name
-      if (!isLegal(field) || this.#byField.has(field)) continue
-      const named = new NamedTable(table, { field, typeName: TAKEN.has(field) ? `${field}_row` : field }, schema, role)
+      const field = fields.has(table.name) ? `${table.schema}_${table.name}` : table.name
+      if (isLegal(field) && !fields.has(field)) fields.set(field, table)
+    }
+    for (const field of fields.keys()) this.#typeNames.add(field)
+    for (const [field, table] of fields) {
+      const typeName = TAKEN.has(field) ? this.typeName(`${field}_row`) : field
+      const named = new NamedTable(table, { field, typeName }, schema, role)
       if (named.columns.size === 0) continue
       this.#byField.set(field, named)
       this.#byTable.set(table, named)
-      this.#typeNames.add(named.typeName)
+      this.#typeNames.add(typeName)
     }
   }
 
@@ -108,6 +132,31 @@ export class Names {
   }
   all(): NamedTable[] {
     return [...this.#byField.values()]
+  }
+
+  /** The name of the enum of a column: of several types with one name, the first one found has it alone. */
+  enumName(column: Column): string {
+    this.#enums ??= this.#nameEnums()
+    return this.#enums.get(column.castType.quoted) ?? this.typeName(legalType(`${column.baseType}_enum`))
+  }
+
+  #nameEnums(): ReadonlyMap<string, string> {
+    const byType = new Map<string, string>()
+    const labelsOf = new Map<string, string>()
+    for (const { columns } of this.all()) {
+      for (const column of columns.values()) {
+        const labels = column.isArray ? undefined : enumLabels(column)?.join(' ')
+        if (labels === undefined || byType.has(column.castType.quoted)) continue
+        const schema = SCHEMA_OF.exec(column.castType.quoted)?.[1] ?? ''
+        let name = this.typeName(legalType(`${column.baseType}_enum`))
+        if ((labelsOf.get(name) ?? labels) !== labels)
+          name = this.typeName(legalType(`${schema}_${column.baseType}_enum`))
+        while ((labelsOf.get(name) ?? labels) !== labels) name = this.typeName(`${name}_`)
+        labelsOf.set(name, labels)
+        byType.set(column.castType.quoted, name)
+      }
+    }
+    return byType
   }
 
   /** A name for a type that no table has. */

@@ -28,16 +28,18 @@ export function onConflictType(
       name: free(suffix),
       values: Object.fromEntries([...values].map((value) => [value, {}])),
     })
-  const column = enumOf('update_column', [...named.columns.keys()].filter(isEnumValue))
+  const columns = [...named.columns.keys()].filter(isEnumValue)
   return new GraphQLInputObjectType({
     name,
     fields: {
       constraint: { type: new GraphQLNonNull(enumOf('constraint', keysOf(named).keys())) },
-      update_columns: {
-        type: new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(column))),
-        defaultValue: [],
-        description: 'what a row that is there takes over; empty: it stays as it is',
-      },
+      ...(columns.length > 0 && {
+        update_columns: {
+          type: new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(enumOf('update_column', columns)))),
+          defaultValue: [],
+          description: 'what a row that is there takes over; empty: it stays as it is',
+        },
+      }),
     },
   })
 }
@@ -48,5 +50,5 @@ export function conflictArgument(named: NamedTable, given: unknown): Conflict | 
   const { constraint, update_columns: merged } = given as WhereInput
   const on = keysOf(named).get(constraint as string)
   if (!on) throw new TypeError(`no unique key ${String(constraint)}`)
-  return { on, merged: columnsOf(named, [...new Set(merged as string[])]) }
+  return { on, merged: columnsOf(named, [...new Set((merged ?? []) as string[])]) }
 }

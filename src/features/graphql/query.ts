@@ -1,16 +1,19 @@
 import { type GraphQLObjectType, getArgumentValues, getNamedType } from 'graphql'
-import { AppError, badRequest, type ErrorCode } from '../../core/errors.ts'
+import { type AppError, badRequest, type ErrorCode } from '../../core/errors.ts'
 import type { Appender } from '../../db/changes/append.ts'
+import { boundedArray, partsInside, partsOfEach } from '../../db/rows/answer-size.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { keysetPage } from '../../db/rows/keyset-page.ts'
 import { type Order, orderBy, orderKeys, roundedUp } from '../../db/rows/order.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
+import type { TimeBudget } from '../../db/rows/time-budget.ts'
 import { joined } from '../../db/schema/filter/build.ts'
 import { columnJson } from '../../db/schema/row-json.ts'
-import type { Schema } from '../../db/schema/snapshot.ts'
+import type { Column, Schema } from '../../db/schema/snapshot.ts'
 import { columnsFor, isAllowed, notAllowed, type Viewer } from '../../db/schema/viewer.ts'
 import { type Candidates, candidateBranches, unionOf, withTables } from '../../db/search/candidates.ts'
 import { COMMA, EMPTY, Ident, integerLiteral, join, type Sql, sql } from '../../db/sql.ts'
+import { toAppError } from '../../http/wire/error-response.ts'
 import type { CursorMarks } from './cursor-marks.ts'
 import type { Operation } from './document/document.ts'
 import type { Variables } from './document/variables.ts'
@@ -32,6 +35,7 @@ export type Compilation = {
   readonly marks: CursorMarks
   readonly conditions: Conditions
   readonly log: Appender
+  readonly time: TimeBudget
 }
 
 /** Rows of a table under an alias; those of a list have an order. */
@@ -41,13 +45,26 @@ export type RowSource = {
   readonly order?: readonly Order[]
   /** Number of relations from the root. */
   readonly depth: number
+  /** The part of the answer that the relations of a row may have together. */
+  readonly inside: number
+  /** How often each column is selected in one row, with the rows that it refers to. */
+  readonly selected: Map<Column, number>
 }
+
+/** The rows of a root field, or of a part of it. */
+export const rootRows = (table: NamedTable, row: Ident, parts = 1): RowSource => ({
+  table,
+  row,
+  depth: 0,
+  inside: partsInside(parts),
+  selected: new Map(),
+})
 
 /** Compiles a root field of a query, with nested relations, to one statement that returns JSON. */
 export function compileRows(selected: SelectedField, table: NamedTable, c: Compilation): Sql {
   requireAllowed(table, c)
-  const rows = listOf(selected, { table, row: rowAt(0), depth: 0 }, c)
-  return sql`select coalesce(pg_catalog.json_agg(j.*)::text, '[]') from (${rows}) as j`
+  const rows = listOf(selected, rootRows(table, rowAt(0)), c)
+  return sql`select coalesce(${boundedArray(rows)}::text, '[]'), ${c.time.remainder}`
 }
 
 export function requireAllowed({ table }: NamedTable, { schema, viewer }: Compilation): void {
@@ -62,7 +79,7 @@ const targetOf = ({ table }: NamedTable, { schema, viewer }: Compilation): Table
 function listOf(selected: SelectedField, rows: RowSource, c: Compilation, belongs?: Sql): Sql {
   const { table, row } = rows
   const args = argumentsOf(selected, c)
-  const before = c.conditions.count
+  const [before, relationsBefore] = [c.conditions.count, c.conditions.relations]
   const where = args['where'] ? buildWhere(args['where'] as WhereInput, table, row, whereContext(c)) : undefined
   const regions = regionsOf(args, table, row, c)
   const conditions = [belongs, where, ...regions.conditions].filter((condition) => condition !== undefined)
@@ -70,7 +87,10 @@ function listOf(selected: SelectedField, rows: RowSource, c: Compilation, belong
   const window = listWindow(args, table, targetOf(table, c), c.cursors)
   const { order, limit, offset, after } = window
   // keysetPage repeats all conditions for up to two ranges per sort key.
-  if (after) c.conditions.add(2 * order.length * (c.conditions.count - before))
+  if (after) {
+    c.conditions.add(2 * order.length * (c.conditions.count - before))
+    c.conditions.addRelations(2 * order.length * (c.conditions.relations - relationsBefore))
+  }
   return sql`select ${selectList(selected, { ...rows, order }, c)}
     from ${fromOf(rows, c, conditions, regions.candidates, window)}${orderBy(orderKeys(order, row))}
     limit ${limit}::int8 offset ${offset}::int8`
@@ -105,8 +125,11 @@ function fromOf(
 export function selectList(selected: SelectedField, rows: RowSource, c: Compilation): Sql {
   const type = getNamedType(selected.field?.type) as GraphQLObjectType
   const fields = selectionOf(selected.inner, type, c.operation, c.variables)
+  const relations = fields.filter(({ field }) => field && meaningOf(field).kind === 'relation').length
+  c.conditions.addRelations(relations)
+  const inner = { ...rows, inside: partsOfEach(rows.inside, relations) }
   return join(
-    fields.map((field) => sql`${fieldValue(field, type, rows, c)} as ${new Ident(field.key)}`),
+    fields.map((field) => sql`${fieldValue(field, type, inner, c)} as ${new Ident(field.key)}`),
     COMMA,
   )
 }
@@ -116,6 +139,7 @@ function fieldValue(selected: SelectedField, type: GraphQLObjectType, rows: RowS
   const meaning = meaningOf(selected.field)
   switch (meaning.kind) {
     case 'column':
+      countSelected(meaning.column, rows)
       return columnJson(c.schema, meaning.column, rows.row)
     case 'relation':
       return relationOf(selected, meaning.name, meaning.of, rows, c)
@@ -126,9 +150,21 @@ function fieldValue(selected: SelectedField, type: GraphQLObjectType, rows: RowS
   }
 }
 
-/** Mutations have no cursors: sealing them could fail after the commit. */
+const MAX_REPEATED = 50
+
+/** A row may hold the same long text under many names. */
+function countSelected(column: Column, { selected }: RowSource): void {
+  const count = (selected.get(column) ?? 0) + 1
+  if (count > MAX_REPEATED) {
+    const what = `column "${column.name}" is selected more than ${MAX_REPEATED} times in a row`
+    throw badRequest(what, 'query_too_complex')
+  }
+  selected.set(column, count)
+}
+
+/** Null outside of lists, and in mutations: sealing could fail after the commit. */
 function cursorOf({ table, row, order }: RowSource, c: Compilation): Sql {
-  if (!order || c.operation.node.operation === 'mutation') throw badRequest('_cursor is of rows in a list of a query')
+  if (!order || c.operation.node.operation === 'mutation') return sql`null::text`
   return c.marks.mark(targetOf(table, c), order, row)
 }
 
@@ -138,13 +174,15 @@ function relationOf(selected: SelectedField, name: string, to: NamedTable, from:
   const isOne = step.relation.type === 'many-to-one'
   if (!isAllowed(c.schema, step.target, c.viewer)) return isOne ? sql`null` : sql`'[]'::pg_catalog.json`
   const depth = from.depth + 1
-  const there = { table: to, row: rowAt(depth), depth }
+  const { inside, selected: counts } = from
+  const there: RowSource = { table: to, row: rowAt(depth), depth, inside, selected: counts }
   const belongs = joined(step, from.table.table, from.row, there.row)
   if (isOne) {
     return sql`(select pg_catalog.to_json(j.*) from (
       select ${selectList(selected, there, c)} from ${to.table.ident} as ${there.row} where ${belongs} limit 1) as j)`
   }
-  return sql`coalesce((select pg_catalog.json_agg(j.*) from (${listOf(selected, there, c, belongs)}) as j), '[]'::pg_catalog.json)`
+  const rows = listOf(selected, { ...there, inside: partsInside(inside), selected: new Map() }, c, belongs)
+  return sql`coalesce(${boundedArray(rows, inside)}, '[]'::pg_catalog.json)`
 }
 
 export const argumentsOf = ({ field, node }: SelectedField, c: Compilation): WhereInput =>
@@ -152,11 +190,13 @@ export const argumentsOf = ({ field, node }: SelectedField, c: Compilation): Whe
 
 export const whereContext = (c: Compilation): WhereContext => ({
   conditions: c.conditions,
+  relationsBefore: c.conditions.relations,
   follow: (from, relation) => {
     const target = from.relations.get(relation)?.target
     const to = target && c.names.of(target)
-    if (!target || !to) throw badRequest(`unknown relation: ${relation}`, 'unknown_relation')
-    return { to, isAllowed: isAllowed(c.schema, target, c.viewer) }
+    if (!to) throw badRequest(`unknown relation: ${relation}`, 'unknown_relation')
+    requireAllowed(to, c)
+    return to
   },
 })
 
@@ -168,10 +208,10 @@ const invalidDocument = (message: string): AppError => badRequest(message, 'inva
 /** Messages quote the request, which may be a megabyte long. */
 const MAX_MESSAGE = 500
 
-/** Unexpected errors are thrown. */
+/** Unexpected errors are `internal error`. */
 export function failureOf(error: unknown, path?: string): Failure {
-  const known = error instanceof Error && error.name === 'GraphQLError' ? invalidDocument(error.message) : error
-  if (!(known instanceof AppError)) throw error
+  const known =
+    error instanceof Error && error.name === 'GraphQLError' ? invalidDocument(error.message) : toAppError(error)
   const { message, status: code, errorCode } = known
   const shown = message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
   return { message: shown, ...(path !== undefined && { path: [path] }), extensions: { code, error: errorCode } }

@@ -1,17 +1,19 @@
 import { AppError, badRequest, notFound, unauthorized } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
-import type { DryRuns } from '../../db/history/dry-run.ts'
+import type { Observe } from '../../core/observe.ts'
+import { TimeSlice } from '../../core/time-slice.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
+import type { DryRuns } from '../../db/history/dry-run.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Candidates } from '../../db/search/candidates.ts'
 import { isDryRun } from '../../http/dry-run.ts'
 import type { Feature } from '../../http/feature.ts'
 import { jsonText, route } from '../../http/route.ts'
+import { parseExactly } from './document/exact-numbers.ts'
 import type { GraphEngine, GraphqlRequest } from './engine.ts'
-import { TimeSlice } from './time-slice.ts'
 
 export type GraphqlConfig = {
   enabled: boolean
@@ -32,6 +34,9 @@ export type GraphqlDeps = {
   isLocal: boolean
   /** Whether callers without a bearer may write. */
   anonymousMayWrite: boolean
+  /** `api.statement_timeout` in milliseconds. */
+  timeoutMs: number
+  observe: Observe
 }
 
 const failures = t.array(
@@ -100,6 +105,7 @@ export function createGraphql(deps: GraphqlDeps): Feature {
       answers: { 200: t.object({ data: t.any(), errors: t.optional(failures), extensions: t.optional(t.row) }) },
       handle: async (call) => {
         const input = requestOf(call.body)
+        if (Object.keys(input.variables).length > 0) input.variables = variablesIn(call.bodyText)
         if (call.bodyText.length > LONG_BODY) await new TimeSlice(0).yieldIfOver()
         const dryRun = isDryRun(call) ? deps.dryRuns.start(call.who, call.cancelSignal) : undefined
         const { text, wrote } = await (await started()).answer(call, input, dryRun?.db)
@@ -111,6 +117,10 @@ export function createGraphql(deps: GraphqlDeps): Feature {
   ]
   return { routes }
 }
+
+/** Of a body that was found valid. */
+const variablesIn = (bodyText: string): Record<string, unknown> =>
+  (parseExactly(bodyText) as { variables: Record<string, unknown> }).variables
 
 function requestOf(body: unknown): GraphqlRequest {
   const fields = (typeof body === 'object' && body !== null && !Array.isArray(body) ? body : {}) as Record<

@@ -9,6 +9,7 @@ import {
   type ValueNode,
 } from 'graphql'
 import type { Column } from '../../db/schema/snapshot.ts'
+import { exactText } from './document/exact-numbers.ts'
 
 /**
  * Values of these types stay text for PostgreSQL, so that no digit is lost. Only input is coerced; output is JSON made by
@@ -65,13 +66,15 @@ const json = (name: string, description: string): GraphQLScalarType<Json> =>
   new GraphQLScalarType({
     name,
     description,
-    parseValue: (value) => new Json(JSON.stringify(value)),
+    parseValue: (value) => new Json(exactText(value)),
     parseLiteral: (node, variables) => new Json(literalText(node, variables ?? {})),
   })
 
 export const JsonScalar = json('JSON', 'Any JSON value.')
 const Geometry = json('Geometry', 'A GeoJSON geometry.')
 const Vector = json('Vector', 'An array of numbers.')
+
+export const isJsonScalar = (type: unknown): boolean => type === JsonScalar || type === Geometry || type === Vector
 
 /** A literal as JSON, with its numbers as written. */
 function literalText(node: ValueNode, variables: Readonly<Record<string, unknown>>): string {
@@ -101,21 +104,24 @@ function literalText(node: ValueNode, variables: Readonly<Record<string, unknown
   }
 }
 
-const BY_BASE_TYPE: Readonly<Record<string, GraphQLScalarType>> = {
-  bool: GraphQLBoolean,
-  int2: GraphQLInt,
-  int4: GraphQLInt,
-  int8: Big,
-  float4: GraphQLFloat,
-  float8: GraphQLFloat,
-  numeric: Numeric,
-  uuid: Uuid,
-  timestamptz: Timestamptz,
-  date: DateOnly,
-  json: JsonScalar,
-  jsonb: JsonScalar,
-  bytea: Bytea,
-}
+/** A Map, because people choose the names of types. */
+const BY_BASE_TYPE: ReadonlyMap<string, GraphQLScalarType> = new Map(
+  Object.entries({
+    bool: GraphQLBoolean,
+    int2: GraphQLInt,
+    int4: GraphQLInt,
+    int8: Big,
+    float4: GraphQLFloat,
+    float8: GraphQLFloat,
+    numeric: Numeric,
+    uuid: Uuid,
+    timestamptz: Timestamptz,
+    date: DateOnly,
+    json: JsonScalar,
+    jsonb: JsonScalar,
+    bytea: Bytea,
+  }),
+)
 
 /** The scalar of a column's type, or of the elements of its arrays. */
 export function scalarOf(column: Column): GraphQLScalarType {
@@ -124,5 +130,5 @@ export function scalarOf(column: Column): GraphQLScalarType {
   if (column.typeKind === 'c' && !column.isArray) return JsonScalar
   // PostgreSQL names an array type after its element type, with an underscore in front.
   const name = column.isArray ? column.baseType.replace(/^_/, '') : column.baseType
-  return BY_BASE_TYPE[name] ?? GraphQLString
+  return BY_BASE_TYPE.get(name) ?? GraphQLString
 }

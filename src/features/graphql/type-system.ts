@@ -13,6 +13,7 @@ import {
   GraphQLSchema,
   GraphQLString,
 } from 'graphql'
+import type { TimeSlice } from '../../core/time-slice.ts'
 import { isIncomparable, isSortable } from '../../db/schema/filter/operators.ts'
 import type { Column } from '../../db/schema/snapshot.ts'
 import { SPATIAL_NAMES } from '../../db/schema/spatial/parse.ts'
@@ -20,7 +21,6 @@ import { isSpatial } from '../../db/schema/spatial-conversion.ts'
 import { CURSOR, enumLabels, type NamedTable, type Names } from './names.ts'
 import { hasUniqueKeys, onConflictType } from './on-conflict.ts'
 import { JsonScalar, scalarOf } from './scalars.ts'
-import type { TimeSlice } from './time-slice.ts'
 
 /** What a field stands for. It is stored in the field's extensions and read by the compiler. */
 export type FieldMeaning =
@@ -28,7 +28,7 @@ export type FieldMeaning =
   | { readonly kind: 'column'; readonly column: Column }
   | { readonly kind: 'relation'; readonly name: string; readonly of: NamedTable }
   | { readonly kind: 'insert' | 'update' | 'delete'; readonly of: NamedTable }
-  | { readonly kind: 'affected_rows' | 'returning' | 'cursor' }
+  | { readonly kind: 'affected_rows' | 'returning' | 'cursor' | 'nothing' }
 
 export type Roots = { readonly query: GraphQLObjectType; readonly mutation?: GraphQLObjectType }
 
@@ -37,9 +37,16 @@ type Field = GraphQLFieldConfig<unknown, unknown>
 const OrderBy = new GraphQLEnumType({ name: 'OrderBy', values: { ASC: {}, DESC: {} } })
 
 const CURSOR_FIELD: Field = {
-  type: new GraphQLNonNull(GraphQLString),
-  description: 'The place of the row in its list: give it as `after` to continue behind it.',
+  type: GraphQLString,
+  description:
+    'The place of the row in its list: give it as `after` to continue behind it. Null outside of lists of queries.',
   extensions: { kind: 'cursor' } satisfies FieldMeaning,
+}
+
+const NO_TABLES: Field = {
+  type: GraphQLBoolean,
+  description: 'There are no tables yet. Always null.',
+  extensions: { kind: 'nothing' } satisfies FieldMeaning,
 }
 
 const COMPARISONS = ['_eq', '_neq', '_gt', '_gte', '_lt', '_lte'] as const
@@ -63,8 +70,9 @@ export class TypeSystem {
   }
 
   get schema(): GraphQLSchema {
-    // Names are checked already, and Query may be empty if no table of the document exists.
-    this.#schema ??= new GraphQLSchema({ ...this.#roots(), assumeValid: true })
+    // Names are checked already. Without fields the roots refuse what the document asks of tables that are not there.
+    const mutation = new GraphQLObjectType({ name: 'Mutation', fields: {} })
+    this.#schema ??= new GraphQLSchema({ mutation, ...this.#roots(), assumeValid: true })
     return this.#schema
   }
 
@@ -91,6 +99,8 @@ export class TypeSystem {
   #queries(): GraphQLFieldConfigMap<unknown, unknown> {
     const fields: Record<string, Field> = {}
     for (const named of this.#tables) fields[named.field] = this.#rows(named, { kind: 'rows', of: named })
+    // A type must have a field (GraphQL specification, section 3.6).
+    if (this.#names.all().length === 0) fields['no_tables'] = NO_TABLES
     return fields
   }
 
@@ -103,25 +113,25 @@ export class TypeSystem {
     if (known) return known
     const type = this.#response(named)
     const where = { type: nonNull(this.#where(named)) }
-    const fields: Record<string, Field> = {
-      [`insert_${named.field}`]: {
+    const fields: Record<string, Field> = {}
+    if (named.insertable) {
+      fields[`insert_${named.field}`] = {
         type,
-        args: {
-          objects: { type: nonNull(listOf(this.#insertInput(named))) },
-          ...this.#onConflict(named),
-        },
+        args: { objects: { type: nonNull(listOf(this.#insertInput(named))) }, ...this.#onConflict(named) },
         extensions: { kind: 'insert', of: named } satisfies FieldMeaning,
-      },
-      [`update_${named.field}`]: {
+      }
+    }
+    if (named.updatable) {
+      fields[`update_${named.field}`] = {
         type,
         args: { where, ...this.#changes(named) },
         extensions: { kind: 'update', of: named } satisfies FieldMeaning,
-      },
-      [`delete_${named.field}`]: {
+      }
+      fields[`delete_${named.field}`] = {
         type,
         args: { where },
         extensions: { kind: 'delete', of: named } satisfies FieldMeaning,
-      },
+      }
     }
     this.#writes.set(named, fields)
     return fields
@@ -212,7 +222,7 @@ export class TypeSystem {
   #enum(column: Column): GraphQLEnumType | undefined {
     const labels = column.isArray ? undefined : enumLabels(column)
     if (!labels) return undefined
-    const name = this.#names.typeName(`${column.baseType.replace(/\W/g, '_')}_enum`)
+    const name = this.#names.enumName(column)
     return this.#once(name, () => {
       return new GraphQLEnumType({ name, values: Object.fromEntries(labels.map((label) => [label, {}])) })
     })
@@ -220,14 +230,15 @@ export class TypeSystem {
 
   #where(named: NamedTable): GraphQLInputObjectType {
     return this.#once(this.#names.typeName(`${named.typeName}_where`), (name): GraphQLInputObjectType => {
+      // Columns and relations that are called like these three cannot be compared.
       const fields = () => ({
-        _and: { type: listOf(this.#where(named)) },
-        _or: { type: listOf(this.#where(named)) },
-        _not: { type: this.#where(named) },
         ...Object.fromEntries(
           [...named.columns.values()].map((column) => [column.name, { type: this.#comparison(column) }]),
         ),
         ...Object.fromEntries(this.#relations(named).map(([relation, to]) => [relation, { type: this.#where(to) }])),
+        _and: { type: listOf(this.#where(named)) },
+        _or: { type: listOf(this.#where(named)) },
+        _not: { type: this.#where(named) },
       })
       return new GraphQLInputObjectType({ name, fields })
     })

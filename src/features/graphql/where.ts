@@ -1,6 +1,6 @@
 import { badRequest } from '../../core/errors.ts'
 import { joined } from '../../db/schema/filter/build.ts'
-import { type Comparison, operator } from '../../db/schema/filter/operators.ts'
+import { type Comparison, isNull, operator } from '../../db/schema/filter/operators.ts'
 import type { Column } from '../../db/schema/snapshot.ts'
 import { AND, EMPTY, Ident, join, OR, type Sql, sql, type Value } from '../../db/sql.ts'
 import type { NamedTable } from './names.ts'
@@ -9,19 +9,43 @@ import { Json } from './scalars.ts'
 export type WhereInput = Readonly<Record<string, unknown>>
 
 export type WhereContext = {
-  /** Follows a relation; `isAllowed`: the caller may read its table. */
-  readonly follow: (from: NamedTable, relation: string) => { to: NamedTable; isAllowed: boolean }
+  /** Follows a relation; throws where the caller may not read its table. */
+  readonly follow: (from: NamedTable, relation: string) => NamedTable
   readonly conditions: Conditions
+  /** The relations of the operation before this `where`. */
+  readonly relationsBefore: number
 }
 
 const MAX_CONDITIONS = 2_000
+/** Of one operation. */
+const MAX_RELATIONS = 300
+/** Of one `where`: PostgreSQL plans them together, in a time that grows with the third power of their number. */
+const MAX_IN_WHERE = 50
 
-/** Counts the conditions and sort keys of one operation, because PostgreSQL plans each of them. */
+/** Counts the conditions, sort keys and relations of one operation, because PostgreSQL plans each of them. */
 export class Conditions {
   #count = 0
+  #relations = 0
 
   get count(): number {
     return this.#count
+  }
+
+  get relations(): number {
+    return this.#relations
+  }
+
+  addRelations(more: number): void {
+    this.#relations += more
+    if (this.#relations > MAX_RELATIONS)
+      throw badRequest(`query has more than ${MAX_RELATIONS} relations`, 'query_too_complex')
+  }
+
+  /** `before`: the relations when the `where` began. */
+  addRelationInWhere(before: number): void {
+    this.addRelations(1)
+    if (this.#relations - before > MAX_IN_WHERE)
+      throw badRequest(`where has more than ${MAX_IN_WHERE} relations`, 'query_too_complex')
   }
 
   add(more: number): void {
@@ -92,8 +116,8 @@ function related(
 ): Sql {
   const step = table.relations.get(key)
   if (!step) throw badRequest(`unknown relation: ${key}`, 'unknown_relation')
-  const { to, isAllowed } = context.follow(table, key)
-  if (!isAllowed) return sql`false`
+  context.conditions.addRelationInWhere(context.relationsBefore)
+  const to = context.follow(table, key)
   const there = new Ident(`svc_w${depth}`)
   const inner = buildWhere(value, to, there, context, depth + 1)
   return sql`exists (select from ${step.target.ident} as ${there}
@@ -127,7 +151,7 @@ function comparison(column: Column, name: string, value: unknown, left: Sql): Sq
     case '_ilike':
       return sql`${left}::text operator(pg_catalog.~~*) ${String(value)}::text`
     default:
-      return value === true ? sql`${left} is null` : sql`${left} is not null`
+      return isNull(column, left, value !== true)
   }
 }
 

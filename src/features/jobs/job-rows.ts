@@ -1,7 +1,13 @@
-import { type ItemClaim, QueueRows, seconds } from '../../db/queue/rows.ts'
+import { DIED_IN_EVERY_ATTEMPT, type ItemClaim, QueueRows, seconds } from '../../db/queue/rows.ts'
 import { Ident, type Sql, sql } from '../../db/sql.ts'
 
 const FINISHED = sql`finished_at = now(), updated_at = now(), worker = null, lease_until = null`
+
+/** An interrupted attempt counts, whatever ended it; without a further one the job has failed. */
+const isUsedUp = sql`q.attempts >= q.max_attempts`
+const AFTER_INTERRUPTION = sql`updated_at = now(), state = case when ${isUsedUp} then 'failed' else 'queued' end,
+  last_error = case when ${isUsedUp} then ${DIED_IN_EVERY_ATTEMPT} else q.last_error end,
+  finished_at = case when ${isUsedUp} then now() end`
 
 /** svc.jobs as a queue table; finished jobs stay, with their state. */
 export class JobRows extends QueueRows {
@@ -13,7 +19,7 @@ export class JobRows extends QueueRows {
       progress = null, log = case when q.attempts = 0 then '{}' else q.log end`
 
   protected override readonly firstDue = sql`planned_at`
-  protected override readonly onReturn = sql`, state = 'queued', updated_at = now()`
+  protected override readonly onReturn = sql`, ${AFTER_INTERRUPTION}`
 
   /** There is one kind. Running jobs are not in the claim index; after its lease a poll queues a job again. */
   protected override isOf(): Sql {
@@ -34,9 +40,8 @@ export class JobRows extends QueueRows {
     return sql`update svc.jobs q set state = 'failed', last_error = ${error}, ${FINISHED} from ${this.claimed([hold])}`
   }
 
-  /** Keeps the attempt count: a job starts at most max_attempts times, whatever ended its runs. */
   override giveBack(worker: string, but: readonly string[]): Sql {
-    return sql`update svc.jobs set state = 'queued', worker = null, lease_until = null, run_at = planned_at,
-      updated_at = now() where worker = ${worker} and id <> all(${but}::uuid[])`
+    return sql`update svc.jobs q set worker = null, lease_until = null, run_at = planned_at, ${AFTER_INTERRUPTION}
+      where q.worker = ${worker} and q.id <> all(${but}::uuid[])`
   }
 }

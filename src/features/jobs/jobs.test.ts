@@ -46,6 +46,7 @@ test('every type of the server is known, and another is refused', async () => {
     'webhook_delivery_prune',
     'audit_log_retention',
     'change_log_trim',
+    'kept_answer_cleanup',
     'anonymous_account_cleanup',
     'unverified_totp_cleanup',
     'storage_orphan_sweep',

@@ -28,6 +28,11 @@ export const listSchedules: Sql = sql`
   select json_build_object('items', coalesce(json_agg(${SCHEDULE} order by s.name), '[]'), 'count', count(*))::text
   from svc.schedules s`
 
+/** As the audit log shows it, without the payload. */
+export const notedSchedule = (id: string): Sql => sql`
+  select s.name, s.job_type as "jobType", s.cron_expr as "cronExpr", s.timezone, s.enabled, s.max_attempts as "maxAttempts"
+  from svc.schedules s where s.id = ${id}::uuid`
+
 /** Returns nothing when the name is taken. */
 export const addSchedule = (schedule: NewSchedule, nextRunAt: Date | null): Sql => sql`
   insert into svc.schedules as s (name, job_type, cron_expr, timezone, payload, enabled, max_attempts, next_run_at)

@@ -1,7 +1,7 @@
 import type { AuditSource } from '../../core/audit-entry.ts'
 import { AppError, found, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
-import { audited, changeAudited, MADE_RECORD } from '../../db/audit.ts'
+import { audited, changeAudited, MADE_RECORD, rowBefore } from '../../db/audit.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import * as q from './schedule-sql.ts'
 import { timesOf } from './scheduler.ts'
@@ -37,8 +37,7 @@ export class Schedules {
 
   async create(schedule: q.NewSchedule, act: AuditSource): Promise<string> {
     const addition = q.addSchedule(schedule, nextRun(schedule, await this.#now()))
-    const { name, jobType, cronExpr, timezone, enabled } = schedule
-    const entry = act.audit({ newValues: { name, jobType, cronExpr, timezone, enabled } })
+    const entry = act.audit({ newValues: noted(schedule) })
     const made = await this.#db.fly(SYSTEM, audited(entry, addition, { target: MADE_RECORD.target }))
     if (made === null) throw new AppError('already_exists', 'schedule name already exists')
     this.#onChange()
@@ -52,16 +51,16 @@ export class Schedules {
       async (tx) => {
         const { now, ...before } = await locked(tx, id)
         const next = { ...before, ...change }
-        return tx.fly(q.changeSchedule(next, nextRun(next, now)))
+        return { before, next, text: await tx.fly(q.changeSchedule(next, nextRun(next, now))) }
       },
-      () => act.audit(),
+      ({ before, next }) => act.audit({ oldValues: noted(before), newValues: noted(next) }),
     )
     this.#onChange()
-    return changed ?? ''
+    return changed.text ?? ''
   }
 
   async remove(id: string, act: AuditSource): Promise<void> {
-    const removal = audited(act.audit(), q.removeSchedule(id))
+    const removal = audited(act.audit(), q.removeSchedule(id), rowBefore(q.notedSchedule(id)))
     if ((await this.#db.run(SYSTEM, removal)) === 0) throw notFound('schedule not found', 'schedule_not_found')
   }
 
@@ -95,6 +94,16 @@ export class Schedules {
     return row?.now ?? new Date()
   }
 }
+
+/** Without the payload, which may hold secrets. */
+const noted = ({ name, jobType, cronExpr, timezone, enabled, maxAttempts }: q.NewSchedule) => ({
+  name,
+  jobType,
+  cronExpr,
+  timezone,
+  enabled,
+  maxAttempts,
+})
 
 async function locked(tx: Tx, id: string): Promise<q.Schedule & { now: Date }> {
   const [schedule] = await tx.rows<q.Schedule & { now: Date }>(q.lockSchedule(id))

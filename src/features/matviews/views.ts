@@ -4,7 +4,7 @@ import { AppError, badRequest, found, notFound, reasonOf } from '../../core/erro
 import { SYSTEM } from '../../core/identity.ts'
 import { Semaphore } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
-import { audited, auditStatement, MADE_RECORD } from '../../db/audit.ts'
+import { audited, auditStatement, before, MADE_RECORD } from '../../db/audit.ts'
 import type { Db, FlyOptions } from '../../db/db.ts'
 import { isRefreshing } from '../../db/pg-errors.ts'
 import type { Sql } from '../../db/sql.ts'
@@ -47,11 +47,12 @@ export class MatViews {
   }
 
   async changeMode(id: string, mode: q.RefreshMode, act: AuditSource): Promise<string> {
-    return registered(await this.#db.fly(SYSTEM, audited(act.audit(), q.changeMode(id, mode), MADE_RECORD)))
+    const noted = { ...MADE_RECORD, ...before(q.oneView(id)) }
+    return registered(await this.#db.fly(SYSTEM, audited(act.audit(), q.changeMode(id, mode), noted)))
   }
 
   async remove(id: string, act: AuditSource): Promise<void> {
-    if ((await this.#db.run(SYSTEM, audited(act.audit(), q.removeView(id)))) === 0)
+    if ((await this.#db.run(SYSTEM, audited(act.audit(), q.removeView(id), before(q.oneView(id))))) === 0)
       throw notFound('registration not found', 'view_not_found')
   }
 

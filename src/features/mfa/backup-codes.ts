@@ -9,7 +9,7 @@ import { type Call, json, type Route, route } from '../../http/route.ts'
 import { signedIn } from '../../identity/responses.ts'
 import { requireAal2, type Verification } from '../../identity/second-factor.ts'
 import { type AuthResponse, type Device, deviceOf } from '../../identity/session.ts'
-import { lockAccount } from '../../identity/users.ts'
+import { lockCaller } from '../../identity/users.ts'
 import * as q from './sql.ts'
 
 /** Without letters and digits that are easily confused on paper. */
@@ -38,7 +38,7 @@ export function createBackupCodes(deps: { db: Db; verification: Verification; co
       const key = await deps.codeKey()
       const hashes = [...codes].map((code) => hashOf(key, user.id, code))
       await db.tx(SYSTEM, async (tx) => {
-        await lockAccount(tx, user.id)
+        await lockCaller(tx, user)
         await tx.run(q.dropBackupCodes(user.id))
         await tx.run(q.insertBackupCodes(user.id, hashes))
       })

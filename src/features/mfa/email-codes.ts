@@ -1,7 +1,7 @@
 import { AppError, unauthorized } from '../../core/errors.ts'
 import type { Tx } from '../../db/db.ts'
 import type { IdentityDeps } from '../../identity/deps.ts'
-import { tooManyFailures } from '../../identity/errors.ts'
+import { tooManyFailures, tooManyMessages } from '../../identity/errors.ts'
 import type { CodeChannel } from './sent-codes.ts'
 import * as q from './sql.ts'
 
@@ -34,7 +34,7 @@ export function emailChannel(deps: Pick<IdentityDeps, 'queueMail' | 'wakeMail'>)
 async function spendMessage(tx: Tx, userId: string): Promise<void> {
   const [full] = await tx.rows<{ seconds: number }>(q.mailWait(userId, MAX_MAILS, SECONDS))
   if (full && full.seconds > 0) {
-    throw new AppError('rate_limited', 'too many requests', { headers: { 'Retry-After': String(full.seconds) } })
+    throw tooManyMessages(full.seconds)
   }
   await tx.run(q.countMail(userId, SECONDS))
 }

@@ -5,8 +5,8 @@ import type { SecretBox } from '../../core/secret-box.ts'
 import { json, type Route, route } from '../../http/route.ts'
 import type { IdentityDeps } from '../../identity/deps.ts'
 import { message, signedIn } from '../../identity/responses.ts'
-import { enrollerOf, type Verification } from '../../identity/second-factor.ts'
-import { deviceOf } from '../../identity/session.ts'
+import { type EndsSessions, enrollerOf, type Verification } from '../../identity/second-factor.ts'
+import { deviceOf, type StepUp } from '../../identity/session.ts'
 import { requireSetting } from '../../identity/settings.ts'
 import type { SmsCodeConfig } from '../../identity/sms-code.ts'
 import { createBackupCodeKey } from './backup-code-key.ts'
@@ -17,18 +17,21 @@ import { listFactors } from './factors.ts'
 import { type FactorMethod, MFA_METHODS } from './methods.ts'
 import { createSentCodes } from './sent-codes.ts'
 import { smsChannel } from './sms-codes.ts'
+import { stepUpRoute } from './step-up.ts'
 import { createTotp, type Totp } from './totp.ts'
 import { createVerification } from './verification.ts'
 
 type Needed = 'db' | 'settings' | 'appName' | 'startSession' | 'queueMail' | 'wakeMail' | 'queueSms' | 'wakeSms'
 
-export type MfaDeps = Pick<IdentityDeps, Needed> & {
-  config: SmsCodeConfig
-  /** Key for the HMACs of short-lived codes. */
-  codeKey: Buffer
-  /** For secrets at rest. */
-  box: SecretBox
-}
+export type MfaDeps = Pick<IdentityDeps, Needed> &
+  EndsSessions & {
+    stepUp: StepUp
+    config: SmsCodeConfig
+    /** Key for the HMACs of short-lived codes. */
+    codeKey: Buffer
+    /** For secrets at rest. */
+    box: SecretBox
+  }
 
 /** Authenticator apps show codes in groups, so spaces are removed. */
 const digits = (code: string): string => code.replace(/\s/g, '')
@@ -152,6 +155,7 @@ export function createMfa(deps: MfaDeps): { routes: Route[]; verification: Verif
     ...codeRoutes('sms', sms, { summary: 'Ask for a code by SMS', limit: 'sms', message: sentToPhone }),
 
     ...backupCodeRoutes(backupCodes),
+    stepUpRoute(deps),
     route('GET /api/auth/mfa/factors', {
       summary: 'What the user may choose from',
       auth: 'user-or-mfa',

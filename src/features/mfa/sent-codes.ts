@@ -4,6 +4,7 @@ import type { PendingIdentity, UserIdentity } from '../../core/identity.ts'
 import { equalInConstantTime, hmacSha256, randomDigits } from '../../core/secret.ts'
 import type { Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
+import { tooManyMessages } from '../../identity/errors.ts'
 import type { Verification } from '../../identity/second-factor.ts'
 import type { AuthResponse, Device } from '../../identity/session.ts'
 import { openChallenge, requireFactor } from './challenges.ts'
@@ -55,7 +56,9 @@ export function createSentCodes(
     const [id, fixed] = [randomUUID(), channel.fixedCode(to)]
     const code = fixed ?? randomDigits(digits)
     await tx.run(q.insertChallenge({ id, factorId, codeHash: hashOf(id, code), seconds: channel.seconds }))
-    if (fixed === undefined) await tx.run(channel.message(to, code))
+    // A text message may be refused silently: the number's country or the day's limit is nothing to tell.
+    const isSent = fixed !== undefined || (await tx.run(channel.message(to, code))) > 0
+    if (!isSent && method === 'email') throw tooManyMessages(3600)
     return id
   }
 

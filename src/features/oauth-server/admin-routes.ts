@@ -22,7 +22,7 @@ const client = t.object({
 
 const change = {
   redirectUris: t.optional(t.array(t.string())),
-  scopes: t.optional(t.array(t.string({ description: 'readonly, readwrite or *' }))),
+  scopes: t.optional(t.array(t.string({ description: 'readonly, readwrite, *, storage:read or storage:write' }))),
 }
 const newClient = t.object({
   name: t.string(),

@@ -1,3 +1,4 @@
+import { areFewTables, FEW_TABLES, parseScope, scopeText } from '../../core/scope.ts'
 import { refuse } from './errors.ts'
 
 /** What an application requests at authorize, or a user approves at consent. */
@@ -17,12 +18,18 @@ export type FormFields = Readonly<Record<string, string>>
 const requestOf = (fields: FormFields, tables: readonly string[]): AuthorizationRequest => ({
   responseType: fields['response_type'] ?? '',
   redirectUri: fields['redirect_uri'] ?? '',
-  scope: fields['scope'] ?? '',
+  scope: orderedScope(fields['scope'] ?? ''),
   state: fields['state'] ?? '',
   challenge: fields['code_challenge'] ?? '',
   challengeMethod: fields['code_challenge_method'] ?? '',
   tables,
 })
+
+/** The words of a good scope in one order, so that the same words are the same consent; others are checked later. */
+export function orderedScope(text: string): string {
+  const parsed = parseScope(text)
+  return parsed ? scopeText(parsed) : text
+}
 
 /** From the query of authorize; tables are separated by commas. */
 export const requestOfQuery = (query: FormFields): AuthorizationRequest =>
@@ -53,4 +60,8 @@ const PARAMETERS = new Set(
 export const tableList = (text: string | undefined): string[] =>
   sortedTables((text ?? '').split(',').map((name) => name.trim()))
 
-const sortedTables = (names: readonly string[]): string[] => [...new Set(names.filter((name) => name !== ''))].sort()
+function sortedTables(names: readonly string[]): string[] {
+  const tables = [...new Set(names.filter((name) => name !== ''))].sort()
+  if (areFewTables(tables)) return tables
+  throw refuse('invalid_request', `allowed_tables: ${FEW_TABLES}`)
+}

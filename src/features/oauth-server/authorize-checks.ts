@@ -1,3 +1,4 @@
+import { parseScope, SCOPE_WORDS } from '../../core/scope.ts'
 import type { AuthorizationRequest } from './authorization-request.ts'
 import { type OAuthError, refuse } from './errors.ts'
 import type { Client } from './sql.ts'
@@ -9,13 +10,11 @@ const CHALLENGE = /^[A-Za-z0-9_-]{43}$/
 /** RFC 7636, section 4.1. */
 export const isVerifier = (text: string): boolean => /^[A-Za-z0-9._~-]{43,128}$/.test(text)
 
-export const SCOPES = ['readonly', 'readwrite', '*'] as const
-export type OAuthScope = (typeof SCOPES)[number]
-export const isScope = (text: string): text is OAuthScope => (SCOPES as readonly string[]).includes(text)
+export const isScopeWord = (text: string): boolean => SCOPE_WORDS.includes(text)
 
-/** A client with the scope `*` may be granted any narrower scope. */
+/** Every word must be in the client's list; a client with the scope `*` may be granted any. */
 export const mayGrant = ({ scopes }: Pick<Client, 'scopes'>, scope: string): boolean =>
-  isScope(scope) && (scopes.includes(scope) || scopes.includes('*'))
+  parseScope(scope) !== undefined && (scopes.includes('*') || scope.split(' ').every((word) => scopes.includes(word)))
 
 /**
  * RFC 6749, section 4.1.1, in its order, for a known client. Errors are never redirected but shown to the user
@@ -26,7 +25,7 @@ const authorizeChecks: readonly Check[] = [
     return request.redirectUri === '' ? refuse('invalid_request', 'redirect_uri is required') : undefined
   },
   function redirectUriIsRegistered(request, client) {
-    return client.redirectUris.some((uri) => isSameUri(uri, request.redirectUri))
+    return isRedirectUri(client, request.redirectUri)
       ? undefined
       : refuse('invalid_request', 'redirect_uri is not registered')
   },
@@ -68,6 +67,9 @@ export function runChecks(request: AuthorizationRequest, client: Client): void {
     if (failure) throw failure
   }
 }
+
+export const isRedirectUri = ({ redirectUris }: Pick<Client, 'redirectUris'>, requested: string): boolean =>
+  redirectUris.some((uri) => isSameUri(uri, requested))
 
 /** Equal, except for the port of a loopback address, which the system picks (RFC 8252, section 7.3). */
 function isSameUri(registered: string, requested: string): boolean {

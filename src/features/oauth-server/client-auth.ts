@@ -1,4 +1,4 @@
-import { SYSTEM } from '../../core/identity.ts'
+import { ON_BEHALF } from '../../core/identity.ts'
 import { equalInConstantTime, sha256 } from '../../core/secret.ts'
 import type { Db } from '../../db/db.ts'
 import { invalidClient, refuse } from './errors.ts'
@@ -42,14 +42,12 @@ const NO_HASH = sha256('')
 /** The client of these credentials. A public client must not send a secret. */
 export async function authenticate(db: Db, credentials: ClientCredentials | undefined): Promise<Client> {
   if (!credentials) throw invalidClient('client authentication is required')
-  const [client] = await db.rows<Client>(SYSTEM, clientNamed(credentials.clientId))
+  const [client] = await db.rows<Client>(ON_BEHALF, clientNamed(credentials.clientId))
   const matches = equalInConstantTime(sha256(credentials.secret ?? ''), client?.secretHash ?? NO_HASH)
-  if (!client || client.revokedAt) throw invalidClient()
-  if (client.clientType === 'public') {
-    if (credentials.secret !== undefined && credentials.secret !== '')
-      throw invalidClient('public clients have no secret')
-    return client
+  const isPublic = client?.clientType === 'public'
+  // One refusal for all: it tells neither which clients exist nor of which type they are.
+  if (!client || client.revokedAt || (isPublic ? credentials.secret : !credentials.secret || !matches)) {
+    throw invalidClient()
   }
-  if (!credentials.secret || !matches) throw invalidClient('wrong client credentials')
   return client
 }

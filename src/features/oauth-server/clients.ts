@@ -5,7 +5,7 @@ import { randomHex, sha256 } from '../../core/secret.ts'
 import { changeAudited } from '../../db/audit.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
-import { isRegistrable, isScope } from './authorize-checks.ts'
+import { isRegistrable, isScopeWord, mayGrant } from './authorize-checks.ts'
 import * as q from './sql.ts'
 
 const MAX_NAME = 255
@@ -16,8 +16,12 @@ export type ClientInput = { name: string; redirectUris: readonly string[]; scope
 /** OAuth clients, registered by the operator. */
 export class Clients {
   readonly #db: Db
-  constructor(db: Db) {
+  /** Drops what has ended from this process's caches. */
+  readonly #dropEnded: () => Promise<void>
+
+  constructor(db: Db, dropEnded: () => Promise<void>) {
     this.#db = db
+    this.#dropEnded = dropEnded
   }
 
   async page(page: { page: number; perPage: number; offset: number }): Promise<string> {
@@ -58,15 +62,18 @@ export class Clients {
 
   async update(clientId: string, input: ClientInput, act: AuditSource): Promise<string> {
     const checked = check(input)
-    return changeAudited(
+    const updated = await changeAudited(
       this.#db,
       async (tx) => {
         await livingIn(tx, clientId)
         await tx.run(q.updateClient(clientId, checked))
+        await endTakenScopes(tx, clientId, checked)
         return clientIn(tx, clientId)
       },
       (text) => act.audit({ newValues: JSON.parse(text) }),
     )
+    await this.#dropEnded()
+    return updated
   }
 
   async rotateSecret(clientId: string, act: AuditSource): Promise<string> {
@@ -89,10 +96,11 @@ export class Clients {
       this.#db,
       async (tx) => {
         await clientIn(tx, clientId)
-        await tx.run(q.revokeClients(q.isClient(clientId)))
+        for (const statement of q.revokeClients(q.isClient(clientId))) await tx.run(statement)
       },
       () => act.audit(),
     )
+    await this.#dropEnded()
   }
 }
 
@@ -108,8 +116,15 @@ async function livingIn(tx: Tx, clientId: string): Promise<q.Client> {
   return client
 }
 
+/** Grants that a client could not be given now. */
+async function endTakenScopes(tx: Tx, clientId: string, client: Pick<q.Client, 'scopes'>): Promise<void> {
+  const granted = await tx.rows<{ scope: string }>(q.grantedScopes(clientId))
+  const taken = granted.map(({ scope }) => scope).filter((scope) => !mayGrant(client, scope))
+  if (taken.length > 0) await tx.run(q.endGrantsWithScopes(clientId, taken))
+}
+
 /** For the flight that deletes an app. */
-export const revokeClientsOfApp = (appId: string): Sql => q.revokeClients(q.isOfApp(appId))
+export const revokeClientsOfApp = (appId: string): readonly Sql[] => q.revokeClients(q.isOfApp(appId))
 
 const newSecret = (): string => `svc_cs_${randomHex(32)}`
 
@@ -126,7 +141,7 @@ function check({ name, redirectUris, scopes }: ClientInput): {
   const wrong = redirectUris.find((uri) => !isRegistrable(uri))
   if (wrong !== undefined) throw new AppError('validation_failed', `invalid redirect URI: ${wrong.slice(0, 200)}`)
   if (scopes.length === 0) throw badRequest('at least one scope is required')
-  const strange = scopes.find((scope) => !isScope(scope))
+  const strange = scopes.find((scope) => !isScopeWord(scope))
   if (strange !== undefined) throw badRequest(`invalid scope: ${strange.slice(0, 100)}`)
   return { name: trimmed, redirectUris: [...new Set(redirectUris)], scopes: [...new Set(scopes)] }
 }

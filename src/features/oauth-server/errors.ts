@@ -27,7 +27,7 @@ export const refuse = (code: Exclude<OAuthCode, 'invalid_client'>, description: 
   new OAuthError(code, description)
 
 /** RFC 6749, section 5.2: the response says how the client can authenticate. */
-export const invalidClient = (description = 'unknown client'): OAuthError =>
+export const invalidClient = (description = 'client authentication failed'): OAuthError =>
   new OAuthError('invalid_client', description, 'unauthorized', { 'WWW-Authenticate': 'Basic realm="oauth"' })
 
 /** Without WWW-Authenticate, for pages: a browser would show a password dialog. */

@@ -1,9 +1,14 @@
 import { createHash, randomUUID } from 'node:crypto'
-import { type Identity, SYSTEM } from '../../core/identity.ts'
+import { notFound } from '../../core/errors.ts'
+import { type Identity, ON_BEHALF, SYSTEM, type UserIdentity } from '../../core/identity.ts'
+import { grantOf } from '../../core/scope.ts'
 import { equalInConstantTime, randomHex, sha256 } from '../../core/secret.ts'
 import type { Db, Tx } from '../../db/db.ts'
-import { type AuthorizationRequest, tableList } from './authorization-request.ts'
-import { isVerifier, mayGrant, type OAuthScope } from './authorize-checks.ts'
+import type { Sql } from '../../db/sql.ts'
+import { requireOwnFactor } from '../../identity/second-factor.ts'
+import { lockCaller, lockOwner } from '../../identity/users.ts'
+import { type AuthorizationRequest, orderedScope, tableList } from './authorization-request.ts'
+import { isRedirectUri, isVerifier, mayGrant } from './authorize-checks.ts'
 import { invalidClient, refuse } from './errors.ts'
 import * as q from './sql.ts'
 
@@ -23,8 +28,11 @@ export type TokenAnswer = {
 }
 
 type Form = Readonly<Record<string, string>>
-/** Tokens, or the ids of tokens that ended because a code or refresh token was used twice. */
-type Exchanged = { tokens: TokenAnswer } | { ended: string[] }
+/** The ids of tokens that ended; without new tokens, because a code or refresh token was used twice. */
+type Exchanged = { tokens?: TokenAnswer; ended: string[] }
+
+/** Remembered consents and codes of a user, and grants of a user to one client; the oldest make room. */
+const [MAX_CONSENTS, MAX_CODES, MAX_GRANTS] = [100, 100, 100]
 
 type GrantDeps = {
   db: Db
@@ -41,18 +49,51 @@ export class Grants {
     this.#deps = deps
   }
 
-  async isConsented(userId: string, client: q.Client, request: AuthorizationRequest): Promise<boolean> {
-    const [found] = await this.#deps.db.rows<{ yes: boolean }>(SYSTEM, q.isConsented(userId, client, request))
-    return found?.yes === true
+  /** Undefined unless the user consented to the same before. */
+  async codeOfConsent(
+    user: UserIdentity,
+    client: q.Client,
+    request: AuthorizationRequest,
+  ): Promise<string | undefined> {
+    const consent = q.isConsented(user.id, client, request)
+    if ((await this.#deps.db.run(ON_BEHALF, consent)) === 0) return undefined
+    return this.#deps.db.tx(ON_BEHALF, async (tx) => {
+      await lockCaller(tx, user)
+      return (await tx.run(consent)) === 0 ? undefined : this.#issueCode(tx, user, client, request)
+    })
   }
 
-  async issueCode(userId: string, client: q.Client, request: AuthorizationRequest): Promise<string> {
+  async consent(user: UserIdentity, client: q.Client, request: AuthorizationRequest): Promise<string> {
+    return this.#deps.db.tx(ON_BEHALF, async (tx) => {
+      await lockCaller(tx, user)
+      return this.#issueCode(tx, user, client, request)
+    })
+  }
+
+  /** A stolen first factor must not get tokens that outlive its session. */
+  async #issueCode(tx: Tx, user: UserIdentity, client: q.Client, request: AuthorizationRequest): Promise<string> {
+    await requireOwnFactor(tx, user)
     const code = randomHex(32)
-    await this.#deps.db.run(SYSTEM, [
-      q.rememberConsent(userId, client, request),
-      q.insertCode(sha256(code), userId, client, request, this.#deps.config.auth_code_duration),
-    ])
+    await tx.run(q.rememberConsent(user.id, client, request))
+    await tx.run(q.forgetConsents(user.id, MAX_CONSENTS))
+    await tx.run(q.forgetCodes(user.id, MAX_CODES - 1))
+    await tx.run(q.insertCode(sha256(code), user.id, client, request, this.#deps.config.auth_code_duration))
     return code
+  }
+
+  async list(userId: string): Promise<string> {
+    return (await this.#deps.db.fly(ON_BEHALF, q.grantsOf(userId))) ?? '[]'
+  }
+
+  /** By the user who granted it. */
+  async withdraw(user: UserIdentity, id: string): Promise<void> {
+    const ended = await this.#deps.db.tx(ON_BEHALF, async (tx) => {
+      await lockCaller(tx, user)
+      const client = await tx.fly(q.clientOfGrant(id, user.id))
+      if (client === null) throw notFound('grant not found', 'grant_not_found')
+      return idsOf(await tx.rows(q.withdrawGrant(id, user.id, client)))
+    })
+    this.#deps.onRevoked(ended)
   }
 
   /** RFC 6749, section 4.1.3, and RFC 7636, section 4.6. */
@@ -61,7 +102,7 @@ export class Grants {
     const redirectUri = required(form, 'redirect_uri')
     const verifier = required(form, 'code_verifier')
     const hash = sha256(code)
-    return this.#exchange(async (tx) => {
+    return this.#exchange(client, q.userOfCode(hash), async (tx, rights) => {
       const [found] = await tx.rows<q.Code>(q.lockCode(hash))
       if (!found || found.client !== client.id) throw invalidGrant('unknown or expired code')
       if (found.isUsed) return { ended: await endGrant(tx, found.grantId) }
@@ -71,45 +112,51 @@ export class Grants {
         throw invalidGrant('code_verifier does not fit the code')
       }
       const { userId, scope, tables } = found
+      if (!mayGrant(rights, scope) || !isRedirectUri(rights, redirectUri)) throw invalidGrant(TAKEN)
       const id = randomUUID()
       await tx.run(q.spendCode(hash, id))
-      return { tokens: await this.#issue(tx, { id, client: client.id, userId, scope, tables }, 'code') }
+      const tokens = await this.#issue(tx, { id, client: client.id, userId, scope, tables }, 'code')
+      return { tokens, ended: idsOf(await tx.rows(q.endOldGrants(userId, client.id, MAX_GRANTS))) }
     })
   }
 
   /** RFC 6749, section 4.4. */
   async forClient(client: q.Client, form: Form): Promise<TokenAnswer> {
     if (client.clientType === 'public') throw refuse('unauthorized_client', 'public clients cannot act for themselves')
-    const scope = required(form, 'scope')
-    if (!mayGrant(client, scope)) throw refuse('invalid_scope', 'scope is not one that this client may ask for')
+    const scope = orderedScope(required(form, 'scope'))
     const tables = tableList(form['allowed_tables'])
     const grant = { id: randomUUID(), client: client.id, userId: null, scope, tables }
-    return this.#exchange(async (tx) => ({ tokens: await this.#issue(tx, grant, 'client') }))
+    return this.#exchange(client, undefined, async (tx, rights) => {
+      if (!mayGrant(rights, scope)) throw refuse('invalid_scope', 'scope is not one that this client may ask for')
+      return { tokens: await this.#issue(tx, grant, 'client'), ended: [] }
+    })
   }
 
   /** RFC 6749, section 6; every use rotates (RFC 9700, section 4.14.2). */
   async refresh(client: q.Client, form: Form): Promise<TokenAnswer> {
     const hash = sha256(required(form, 'refresh_token'))
-    const scope = form['scope'] || undefined
-    return this.#exchange(async (tx) => {
+    const scope = form['scope'] ? orderedScope(form['scope']) : undefined
+    return this.#exchange(client, q.userOfRefreshToken(hash), async (tx, rights) => {
       const [found] = await tx.rows<q.RefreshToken>(q.lockRefreshToken(hash))
       if (!found || found.client !== client.id) throw invalidGrant('unknown or expired refresh token')
       if (found.isRotated) return { ended: await endGrant(tx, found.grantId) }
       if (scope !== undefined && scope !== found.scope) {
         throw refuse('invalid_scope', 'the scope of a grant does not change')
       }
+      if (!mayGrant(rights, found.scope)) throw invalidGrant(TAKEN)
       await tx.run(q.rotate(hash))
-      return { tokens: await this.#tokens(tx, found.grantId, client.id, found.scope, 'refresh') }
+      return { tokens: await this.#tokens(tx, found.grantId, client.id, found.scope, 'refresh'), ended: [] }
     })
   }
 
   /** RFC 7009: the whole grant of a refresh token, an access token alone. `client` null: any holder may revoke it. */
   async revoke(token: string, client: q.Client | null): Promise<void> {
     const hash = sha256(token)
-    const ended = await this.#deps.db.tx(SYSTEM, async (tx) => {
-      const gone = await tx.rows<{ id: string }>(q.endAccessToken(hash, client?.id ?? null))
+    const ended = await this.#deps.db.tx(ON_BEHALF, async (tx) => {
+      await tx.run(lockOwner(q.userOfRefreshToken(hash)))
+      const gone = idsOf(await tx.rows(q.endAccessToken(hash, client?.id ?? null)))
       const [grant] = await tx.rows<{ id: string }>(q.grantOfRefreshToken(hash, client?.id ?? null))
-      return [...gone.map(({ id }) => id), ...(grant ? await endGrant(tx, grant.id) : [])]
+      return [...gone, ...(grant ? await endGrant(tx, grant.id) : [])]
     })
     this.#deps.onRevoked(ended)
   }
@@ -118,25 +165,41 @@ export class Grants {
   async resolve(token: string): Promise<(Identity & { kind: 'key' }) | undefined> {
     type TokenRow = {
       id: string
+      grantId: string
       userId: string | null
       email: string
-      scope: OAuthScope
+      scope: string
       tables: string[]
+      /** Of the client. */
+      scopes: string[]
       appId: string | null
       expiresAt: Date
     }
     const [found] = await this.#deps.db.rows<TokenRow>(SYSTEM, q.tokenByHash(sha256(token)))
-    if (!found) return undefined
-    const { id: keyId, userId, email, scope, tables, appId, expiresAt } = found
-    const grant = { scope, tables, appId }
-    return { kind: 'key', via: 'oauth', keyId, userId, email, grant, expiresAt: Math.floor(expiresAt.getTime() / 1000) }
+    if (!found || !mayGrant(found, found.scope)) return undefined
+    const { id: keyId, grantId, userId, email, scope, tables, appId } = found
+    const grant = grantOf(scope, tables, appId)
+    const expiresAt = Math.floor(found.expiresAt.getTime() / 1000)
+    return { kind: 'key', via: 'oauth', keyId, grantId, userId, email, grant, expiresAt }
   }
 
-  /** Commits the end of a stolen grant before throwing the refusal. */
-  async #exchange(work: (tx: Tx) => Promise<Exchanged>): Promise<TokenAnswer> {
-    const exchanged = await this.#deps.db.tx(SYSTEM, work)
-    if ('tokens' in exchanged) return exchanged.tokens
-    this.#deps.onRevoked(exchanged.ended)
+  /**
+   * Runs `work` with the account of `user` and the client locked, in this order, and the client's rights of now. Commits
+   * the end of a stolen grant before throwing the refusal.
+   */
+  async #exchange(
+    client: q.Client,
+    user: Sql | undefined,
+    work: (tx: Tx, rights: q.ClientRights) => Promise<Exchanged>,
+  ): Promise<TokenAnswer> {
+    const { tokens, ended } = await this.#deps.db.tx(ON_BEHALF, async (tx) => {
+      if (user) await tx.run(lockOwner(user))
+      const rights = await tx.fly(q.lockClient(client.id))
+      if (rights === null) throw invalidClient()
+      return work(tx, JSON.parse(rights) as q.ClientRights)
+    })
+    this.#deps.onRevoked(ended)
+    if (tokens) return tokens
     throw invalidGrant('the token has been used before; everything it led to has ended')
   }
 
@@ -152,8 +215,7 @@ export class Grants {
     scope: string,
     by: 'code' | 'client' | 'refresh',
   ): Promise<TokenAnswer> {
-    // Waits for a concurrent revocation of the client, and updates no row after it.
-    if ((await tx.run(q.countGrant(client, by === 'code'))) === 0) throw invalidClient()
+    await tx.run(q.countGrant(client, by === 'code'))
     const { access_token_duration: seconds, refresh_token_duration: refreshSeconds } = this.#deps.config
     const [access, refresh] = [`svc_at_${randomHex(32)}`, `svc_rt_${randomHex(32)}`]
     await tx.run(q.insertAccessToken({ id: randomUUID(), hash: sha256(access), grantId, seconds }))
@@ -168,12 +230,15 @@ export class Grants {
   }
 }
 
+const TAKEN = 'the client may no longer have what the user granted'
 const invalidGrant = (description: string) => refuse('invalid_grant', description)
 
 async function endGrant(tx: Tx, id: string | null): Promise<string[]> {
   if (id === null) return []
-  return (await tx.rows<{ id: string }>(q.endGrant(id))).map((token) => token.id)
+  return idsOf(await tx.rows(q.endGrant(id)))
 }
+
+const idsOf = (tokens: object[]): string[] => (tokens as { id: string }[]).map(({ id }) => id)
 
 const challengeOf = (verifier: string): string => createHash('sha256').update(verifier).digest('base64url')
 

@@ -1,4 +1,4 @@
-import { SCOPES } from './authorize-checks.ts'
+import { SCOPE_WORDS } from '../../core/scope.ts'
 
 /** RFC 8414, section 2. */
 export const metadataOf = (issuer: string) => ({
@@ -7,7 +7,7 @@ export const metadataOf = (issuer: string) => ({
   authorization_endpoint: `${issuer}/oauth/consent`,
   token_endpoint: `${issuer}/api/auth/token`,
   revocation_endpoint: `${issuer}/api/auth/revoke`,
-  scopes_supported: [...SCOPES],
+  scopes_supported: SCOPE_WORDS,
   response_types_supported: ['code'],
   response_modes_supported: ['query'],
   grant_types_supported: ['authorization_code', 'client_credentials', 'refresh_token'],

@@ -13,6 +13,7 @@ import { startServer } from '../../../test/kit/kit.ts'
 const api = await startServer({ config: { 'auth.oauth_provider.enabled': true, 'auth.totp_enabled': true } })
 const issuer = new URL(`http://localhost:${new URL(api.url).port}`)
 const { user, token } = await api.signUp('ana@x.test')
+await api.sql('create table notes (id int primary key); create table tasks (id int primary key)')
 const PASSWORD = 'long enough password'
 
 /** The application's own server, which the browser is sent back to. */
@@ -67,6 +68,7 @@ test('openid-client completes code, refresh and revocation, through the page tha
   await page.getByRole('heading', { name: 'Lion Tracker asks for access' }).waitFor()
   await page.getByText('read and change data as you').waitFor()
   await page.getByText('in these tables only: notes, tasks').waitFor()
+  await page.getByText('not reach your files').waitFor()
   await press('Approve')
   const tokens = await client.authorizationCodeGrant(config, await cameBack(), {
     pkceCodeVerifier: verifier,

@@ -1,9 +1,20 @@
 import { notFound, unauthorized } from '../../core/errors.ts'
-import { type Identity, SYSTEM } from '../../core/identity.ts'
+import { type Identity, ON_BEHALF, type UserIdentity } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Db } from '../../db/db.ts'
+import { findOrRefresh, findTable, isVisible } from '../../db/schema/lookup.ts'
+import type { Schema, SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Feature } from '../../http/feature.ts'
-import { type Call, json, type Reply, type Route, requireEnabled, route } from '../../http/route.ts'
+import {
+  type Call,
+  json,
+  jsonText,
+  noContentAfter,
+  type Reply,
+  type Route,
+  requireEnabled,
+  route,
+} from '../../http/route.ts'
 import { clientRoutes } from './admin-routes.ts'
 import { type AuthorizationRequest, type FormFields, requestOfBody, requestOfQuery } from './authorization-request.ts'
 import { runChecks } from './authorize-checks.ts'
@@ -17,11 +28,14 @@ import { type Client, clientNamed } from './sql.ts'
 
 export type OAuthServerDeps = {
   db: Db
+  schema: SchemaCache
   grants: Grants
   /** auth.oauth_provider.enabled */
   enabled: boolean
   appName: string
   publicBaseUrl: () => string
+  /** Drops what has ended from this process's caches. */
+  dropEnded: () => Promise<void>
   /** Whether users may sign in with a passkey. */
   hasPasskeys: () => boolean
 }
@@ -49,17 +63,25 @@ const parameters = {
   response_type: t.string({ description: '`code`' }),
   client_id: t.string(),
   redirect_uri: t.string(),
-  scope: t.string({ description: 'readonly, readwrite or *' }),
+  scope: t.string({ description: 'readonly, readwrite or *, and besides it storage:read, storage:write' }),
   state: t.string(),
   code_challenge: t.string(),
   code_challenge_method: t.string({ description: '`S256`' }),
 }
+const grant = t.object({
+  id: t.uuid(),
+  client_id: t.string(),
+  client_name: t.string(),
+  scope: t.string(),
+  allowed_tables: t.array(t.string(), { description: 'empty = all' }),
+  created_at: t.time(),
+})
 const credentials = { client_id: t.optional(t.string()), client_secret: t.optional(t.string()) }
 const NO_STORE = { 'Cache-Control': 'no-store', Pragma: 'no-cache' }
 
 export function createOAuthServer(deps: OAuthServerDeps): Feature {
   const { db, grants } = deps
-  const clients = new Clients(db)
+  const clients = new Clients(db, deps.dropEnded)
   const requires = requireEnabled(deps.enabled, () =>
     notFound('OAuth provider mode is not enabled', 'feature_disabled'),
   )
@@ -74,7 +96,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
   } as const
 
   async function clientOf(clientId: string | undefined): Promise<Client> {
-    const [client] = clientId ? await db.rows<Client>(SYSTEM, clientNamed(clientId)) : []
+    const [client] = clientId ? await db.rows<Client>(ON_BEHALF, clientNamed(clientId)) : []
     if (!client || client.revokedAt) throw unknownClient()
     return client
   }
@@ -83,6 +105,7 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
   async function checked(fields: FormFields, request: AuthorizationRequest): Promise<Client> {
     const client = await clientOf(fields['client_id'])
     runChecks(request, client)
+    await requireTables(deps.schema, request.tables)
     return client
   }
 
@@ -106,13 +129,12 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
       errorBody,
       answers: { 200: t.union(prompt, redirected), 302: null },
       handle: async (call) => {
-        const userId = personOf(call.who)
+        const user = personOf(call.who)
         refuseRepeated(call)
         const request = requestOfQuery(call.query)
         const client = await checked(call.query, request)
-        if (await grants.isConsented(userId, client, request)) {
-          return redirectBack(call, request, { code: await grants.issueCode(userId, client, request) })
-        }
+        const code = await grants.codeOfConsent(user, client, request)
+        if (code !== undefined) return redirectBack(call, request, { code })
         return { ...json(200, promptOf(client, request)), headers: NO_STORE }
       },
     }),
@@ -129,12 +151,12 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
       errorBody,
       answers: { 200: redirected, 302: null },
       handle: async (call) => {
-        const userId = personOf(call.who)
+        const user = personOf(call.who)
         const { fields, request } = requestOfBody(call.body)
         const client = await checked(fields, request)
         switch (fields['decision']) {
           case 'approve':
-            return redirectBack(call, request, { code: await grants.issueCode(userId, client, request) })
+            return redirectBack(call, request, { code: await grants.consent(user, client, request) })
           case 'deny':
             return redirectBack(call, request, {
               error: 'access_denied',
@@ -144,6 +166,22 @@ export function createOAuthServer(deps: OAuthServerDeps): Feature {
             throw refuse('invalid_request', 'decision must be approve or deny')
         }
       },
+    }),
+
+    route('GET /api/auth/grants', {
+      summary: 'What the user granted to OAuth clients, newest first',
+      auth: 'user',
+      requires,
+      answers: { 200: t.array(grant) },
+      handle: async ({ who }) => jsonText(200, await grants.list(personOf(who).id)),
+    }),
+    route('DELETE /api/auth/grants/{id}', {
+      summary: 'End a grant; the client has to ask for consent again',
+      auth: 'user',
+      requires,
+      params: { id: t.id('grant') },
+      answers: { 204: null },
+      handle: ({ who, params }) => noContentAfter(grants.withdraw(personOf(who), params.id)),
     }),
 
     route('POST /api/auth/token', {
@@ -209,14 +247,24 @@ function exchange(grants: Grants, grantType: string, client: Client, form: FormF
     case 'refresh_token':
       return grants.refresh(client, form)
     default:
-      throw refuse('unsupported_grant_type', `grant_type ${grantType.slice(0, 50)} is not supported`)
+      throw refuse('unsupported_grant_type', 'grant_type is not one of this server')
   }
 }
 
+/** Users see what they approve: names that mean no table now could mean another one later. */
+async function requireTables(cache: SchemaCache, names: readonly string[]): Promise<void> {
+  const isKnown = (schema: Schema) => (name: string) => {
+    const table = findTable(schema, name)
+    return table !== undefined && isVisible(table, 'svc_authenticated')
+  }
+  const areKnown = await findOrRefresh(cache, (schema) => names.every(isKnown(schema)) || undefined)
+  if (!areKnown) throw refuse('invalid_request', 'allowed_tables names a table that does not exist')
+}
+
 /** Only users with an account of their own can consent, not anonymous ones or keys. */
-function personOf(who: Identity): string {
+function personOf(who: Identity): UserIdentity {
   if (who.kind !== 'user' || who.isAnonymous) throw unauthorized('not authenticated')
-  return who.id
+  return who
 }
 
 /** RFC 6749, section 3.1: parameters must not be repeated. */

@@ -1,4 +1,5 @@
 import { type Sql, sql } from '../../db/sql.ts'
+import type { RemoveSlice } from '../../db/sweep.ts'
 import type { AuthorizationRequest } from './authorization-request.ts'
 
 export type Client = {
@@ -63,26 +64,64 @@ export const replaceSecret = (clientId: string, hash: string): Sql => sql`
   update svc.oauth_clients set secret_hash = ${hash}, updated_at = now()
   where client_id = ${clientId} and revoked_at is null and client_type = 'confidential'`
 
-/** Also ends the clients' grants and unused codes. */
-export const revokeClients = (condition: Sql): Sql => sql`
-  with gone as (
-    update svc.oauth_clients c set revoked_at = now(), updated_at = now() where ${condition} and c.revoked_at is null returning c.id
-  ), codes as (delete from svc.oauth_codes where client in (select id from gone))
-  select svc.end_oauth_grants((select coalesce(array_agg(g.id), '{}') from svc.oauth_grants g where g.client in (select id from gone)))`
-
 export const isClient = (clientId: string): Sql => sql`c.client_id = ${clientId}`
 export const isOfApp = (appId: string): Sql => sql`c.app_id = ${appId}::uuid`
+
+const endGrants = (condition: Sql): Sql =>
+  sql`select id from svc.end_oauth_grants(array(select g.id from svc.oauth_grants g where ${condition})) id`
+
+/**
+ * Also ends the clients' grants, consents and unused codes. Two statements, so that the second sees what a redemption did
+ * that the first waited for.
+ */
+export const revokeClients = (condition: Sql): readonly [Sql, Sql] => {
+  const clients = sql`(select c.id from svc.oauth_clients c where ${condition})`
+  return [
+    sql`update svc.oauth_clients c set revoked_at = now(), updated_at = now() where ${condition} and c.revoked_at is null`,
+    sql`with codes as (delete from svc.oauth_codes where client in ${clients}),
+      consents as (delete from svc.oauth_consents where client in ${clients})
+      ${endGrants(sql`g.client in ${clients}`)}`,
+  ]
+}
+
+export type ClientRights = Pick<Client, 'scopes' | 'redirectUris'>
+
+/**
+ * The rights of a client as they are now, as JSON, and until the transaction ends: it waits for a change of the client,
+ * and a change waits for it. No row for a revoked one.
+ */
+export const lockClient = (id: string): Sql => sql`
+  select json_build_object('scopes', c.scopes, 'redirectUris', c.redirect_uris)::text
+  from svc.oauth_clients c where c.id = ${id}::uuid and c.revoked_at is null for no key update`
+
+export const grantedScopes = (clientId: string): Sql => sql`
+  select distinct g.scope from svc.oauth_grants g join svc.oauth_clients c on c.id = g.client where ${isClient(clientId)}`
+
+export const endGrantsWithScopes = (clientId: string, scopes: readonly string[]): Sql =>
+  endGrants(sql`g.scope = any(${scopes}::text[])
+    and g.client = (select c.id from svc.oauth_clients c where ${isClient(clientId)})`)
 
 // Consent and codes
 
 export const isConsented = (userId: string, client: Client, request: AuthorizationRequest): Sql => sql`
-  select exists (select from svc.oauth_consents where user_id = ${userId}::uuid and client = ${client.id}::uuid
-    and redirect_uri = ${request.redirectUri} and scope = ${request.scope} and tables = ${request.tables}::text[]) as yes`
+  select from svc.oauth_consents where user_id = ${userId}::uuid and client = ${client.id}::uuid
+    and redirect_uri = ${request.redirectUri} and scope = ${request.scope} and tables = ${request.tables}::text[]`
 
 export const rememberConsent = (userId: string, client: Client, request: AuthorizationRequest): Sql => sql`
   insert into svc.oauth_consents (user_id, client, redirect_uri, scope, tables)
   values (${userId}::uuid, ${client.id}::uuid, ${request.redirectUri}, ${request.scope}, ${request.tables}::text[])
-  on conflict do nothing`
+  on conflict (user_id, client, redirect_uri, scope, tables) do update set created_at = now()`
+
+const forgetOldest = (table: Sql, age: Sql, userId: string, keep: number): Sql => sql`
+  delete from ${table} where ctid = any(array(
+    select ctid from ${table} where user_id = ${userId}::uuid order by ${age} desc offset ${keep}::int))`
+
+/** A user keeps the latest ones; who is forgotten is asked again. */
+export const forgetConsents = (userId: string, keep: number): Sql =>
+  forgetOldest(sql`svc.oauth_consents`, sql`created_at`, userId, keep)
+
+export const forgetCodes = (userId: string, keep: number): Sql =>
+  forgetOldest(sql`svc.oauth_codes`, sql`expires_at`, userId, keep)
 
 export const insertCode = (
   hash: string,
@@ -125,7 +164,7 @@ export const insertGrant = (g: NewGrant): Sql => sql`
 
 export const countGrant = (client: string, isCodeGrant: boolean): Sql => sql`
   update svc.oauth_clients set last_token_issued_at = now(), total_grants = total_grants + ${isCodeGrant ? 1 : 0}::int
-  where id = ${client}::uuid and revoked_at is null`
+  where id = ${client}::uuid`
 
 export const insertAccessToken = (t: { id: string; hash: string; grantId: string; seconds: number }): Sql => sql`
   insert into svc.oauth_access_tokens (id, hash, grant_id, expires_at)
@@ -146,15 +185,36 @@ export const rotate = (hash: string): Sql =>
   sql`update svc.oauth_refresh_tokens set rotated_at = now() where hash = ${hash}`
 
 /** Returns the ended tokens, so that this process can drop them from its cache. */
-export const endGrant = (id: string): Sql => sql`
-  with tokens as (select id::text from svc.oauth_access_tokens where grant_id = ${id}::uuid),
-  ended as (select svc.end_oauth_grants(array[${id}::uuid]))
-  select tokens.id from tokens, ended`
+export const endGrant = (id: string): Sql => endGrants(sql`g.id = ${id}::uuid`)
 
-export const endGrantsOf = (userId: string): Sql => sql`
-  with consents as (delete from svc.oauth_consents where user_id = ${userId}::uuid),
-  codes as (delete from svc.oauth_codes where user_id = ${userId}::uuid)
-  select svc.end_oauth_grants((select coalesce(array_agg(id), '{}') from svc.oauth_grants where user_id = ${userId}::uuid))`
+const forgetClients = (userId: string, client: Sql): Sql => sql`
+  with consents as (delete from svc.oauth_consents where user_id = ${userId}::uuid and ${client}),
+  codes as (delete from svc.oauth_codes where user_id = ${userId}::uuid and ${client})`
+
+export const endGrantsOf = (userId: string): Sql =>
+  sql`${forgetClients(userId, sql`true`)} ${endGrants(sql`g.user_id = ${userId}::uuid`)}`
+
+/** All but the latest grants of a user to a client. */
+export const endOldGrants = (userId: string, client: string, keep: number): Sql =>
+  endGrants(sql`g.id in (
+    select o.id from svc.oauth_grants o where o.user_id = ${userId}::uuid and o.client = ${client}::uuid
+    order by o.created_at desc, o.id offset ${keep}::int)`)
+
+/** What a user sees of a grant. */
+export const grantsOf = (userId: string): Sql => sql`
+  select coalesce(json_agg(json_build_object('id', g.id, 'client_id', c.client_id, 'client_name', c.name, 'scope', g.scope,
+    'allowed_tables', g.tables, 'created_at', svc.iso_utc(g.created_at)) order by g.created_at desc, g.id), '[]')::text
+  from svc.oauth_grants g join svc.oauth_clients c on c.id = g.client
+  where g.user_id = ${userId}::uuid and (
+    exists (select from svc.oauth_refresh_tokens t where t.grant_id = g.id and t.expires_at > now() and t.rotated_at is null)
+    or exists (select from svc.oauth_access_tokens t where t.grant_id = g.id and t.expires_at > now()))`
+
+export const clientOfGrant = (id: string, userId: string): Sql =>
+  sql`select client::text from svc.oauth_grants where id = ${id}::uuid and user_id = ${userId}::uuid`
+
+/** The client has to ask again: its consents and unused codes of this user go with the grant. */
+export const withdrawGrant = (id: string, userId: string, client: string): Sql =>
+  sql`${forgetClients(userId, sql`client = ${client}::uuid`)} ${endGrants(sql`g.id = ${id}::uuid`)}`
 
 export const endAccessToken = (hash: string, client: string | null): Sql => sql`
   with gone as (
@@ -164,25 +224,44 @@ export const endAccessToken = (hash: string, client: string | null): Sql => sql`
   )
   select gone.id, svc.revoke('oauth_token', gone.id) from gone`
 
+export const userOfCode = (hash: string): Sql => sql`select user_id from svc.oauth_codes where hash = ${hash}`
+
+export const userOfRefreshToken = (hash: string): Sql => sql`
+  select g.user_id from svc.oauth_refresh_tokens t join svc.oauth_grants g on g.id = t.grant_id where t.hash = ${hash}`
+
 export const grantOfRefreshToken = (hash: string, client: string | null): Sql => sql`
   select t.grant_id::text as id from svc.oauth_refresh_tokens t join svc.oauth_grants g on g.id = t.grant_id
   where t.hash = ${hash} and (${client}::uuid is null or g.client = ${client}::uuid)`
 
 export const tokenByHash = (hash: string): Sql => sql`
-  select t.id::text, g.user_id::text as "userId", coalesce(u.email, '') as email, g.scope, g.tables,
-    c.app_id::text as "appId", t.expires_at as "expiresAt"
+  select t.id::text, g.id::text as "grantId", g.user_id::text as "userId", coalesce(u.email, '') as email, g.scope, g.tables,
+    c.scopes, c.app_id::text as "appId", t.expires_at as "expiresAt"
   from svc.oauth_access_tokens t
   join svc.oauth_grants g on g.id = t.grant_id
   join svc.oauth_clients c on c.id = g.client
   left join svc.users u on u.id = g.user_id
-  where t.hash = ${hash} and t.expires_at > now() and c.revoked_at is null`
+  where t.hash = ${hash} and t.expires_at > now() and c.revoked_at is null and u.disabled_at is null`
+
+/** In slices that pass over rows which others hold: nothing that ends access waits for a cleanup. */
+const dropUnheld =
+  (table: Sql, isOver: Sql): RemoveSlice =>
+  (limit) =>
+    sql`
+    delete from ${table} where ctid = any(array(
+      select ctid from ${table} g where ${isOver} limit ${limit}::int for update skip locked))`
+
+const isExpired = sql`g.expires_at < now()`
 
 /** Also removes grants without tokens; a new grant gets its tokens in the same transaction. */
-export const dropExpired: readonly Sql[] = [
-  sql`delete from svc.oauth_codes where expires_at < now()`,
-  sql`delete from svc.oauth_access_tokens where expires_at < now()`,
-  sql`delete from svc.oauth_refresh_tokens where expires_at < now()`,
-  sql`delete from svc.oauth_grants g where created_at < now() - interval '1 hour'
+export const dropExpired: readonly RemoveSlice[] = [
+  dropUnheld(sql`svc.oauth_codes`, isExpired),
+  dropUnheld(sql`svc.oauth_access_tokens`, isExpired),
+  dropUnheld(sql`svc.oauth_refresh_tokens`, isExpired),
+  dropUnheld(
+    sql`svc.oauth_grants`,
+    sql`g.created_at < now() - interval '1 hour'
       and not exists (select from svc.oauth_access_tokens t where t.grant_id = g.id)
       and not exists (select from svc.oauth_refresh_tokens t where t.grant_id = g.id)`,
+  ),
+  dropUnheld(sql`svc.oauth_consents`, sql`g.created_at < now() - interval '180 days'`),
 ]

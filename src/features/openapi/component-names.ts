@@ -18,4 +18,26 @@ export class ComponentNames {
   }
 }
 
+/** The enums that a part of the document refers to. */
+export class Enums {
+  readonly components = new Map<string, JsonSchema>()
+  readonly #names: ComponentNames
+
+  constructor(names: ComponentNames) {
+    this.#names = names
+  }
+
+  readonly ref = ({
+    type,
+    enumValues = [],
+  }: {
+    type: string
+    enumValues?: readonly string[] | undefined
+  }): JsonSchema => {
+    const key = this.#names.of('Enum', type.replace(/\[\]$/, ''))
+    this.components.set(key, { type: 'string', enum: enumValues })
+    return ref(key)
+  }
+}
+
 export const ref = (component: string): JsonSchema => ({ $ref: `#/components/schemas/${component}` })

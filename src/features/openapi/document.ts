@@ -1,11 +1,11 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import * as t from '../../core/json-type.ts'
+import { TimeSlice } from '../../core/time-slice.ts'
 import { isVisible } from '../../db/schema/lookup.ts'
 import type { Schema, Table } from '../../db/schema/snapshot.ts'
 import { isAllowed, type Viewer } from '../../db/schema/viewer.ts'
 import type { Route } from '../../http/route.ts'
 import { ComponentNames } from './component-names.ts'
-import { functionPath } from './function.ts'
+import { type FunctionEntry, functionEntry } from './function.ts'
 import { jsonContent, operationOf, pathOf, queryParameter } from './operation.ts'
 import { tableEntries } from './table.ts'
 
@@ -18,11 +18,8 @@ export type DocumentInput = {
   server: string
 }
 
-/** Tables or functions described before yielding to other requests. */
-const AT_ONCE = 20
-
-/** The OpenAPI 3.1 document as JSON text. Yields to other requests on a large schema. */
-export async function openApiDocument({ routes, schema, viewer, info, server }: DocumentInput): Promise<string> {
+/** The OpenAPI 3.1 document as JSON text, in pieces. Yields to other requests on a large schema. */
+export async function openApiDocument({ routes, schema, viewer, info, server }: DocumentInput): Promise<string[]> {
   const paths = new Map<string, string>()
   const components = new Map<string, string>([['Failure', JSON.stringify(t.failure)]])
   const ids = new Set<string>()
@@ -34,21 +31,28 @@ export async function openApiDocument({ routes, schema, viewer, info, server }: 
   }
   for (const [path, item] of routeItems(routes)) put(path, item)
 
-  let steps = 0
+  const slice = new TimeSlice()
   const ofTables = routes.filter(({ path }) => path.startsWith('/api/collections/{table}'))
   const names = new ComponentNames()
   for (const table of schema ? visibleTables(schema, viewer) : []) {
-    const made = tableEntries(schema as Schema, table, viewer.role, { names, routes: ofTables })
+    const made = tableEntries(schema as Schema, table, viewer, { names, routes: ofTables })
     for (const [name, component] of made.components) components.set(name, JSON.stringify(component))
     for (const [path, item] of made.paths) put(path, item)
-    if (++steps % AT_ONCE === 0) await nextTurn()
+    await slice.yieldIfOver()
   }
-  for (const [path, item] of schema ? functionItems(schema, viewer, names) : []) {
+  for (const { path, item, enums } of schema ? functionItems(schema, viewer, names) : []) {
+    for (const [name, component] of enums) components.set(name, JSON.stringify(component))
     put(path, item)
-    if (++steps % AT_ONCE === 0) await nextTurn()
+    await slice.yieldIfOver()
   }
   const head = { openapi: '3.1.0', info, servers: [{ url: server }] }
-  return `${JSON.stringify(head).slice(0, -1)},"paths":${joined(paths)},"components":{"schemas":${joined(components)},${restOf(ofTables)}}}`
+  return [
+    `${JSON.stringify(head).slice(0, -1)},"paths":{`,
+    ...membersOf(paths),
+    '},"components":{"schemas":{',
+    ...membersOf(components),
+    `},${restOf(ofTables)}}}`,
+  ]
 }
 
 /** `GET /api/collections/{table}` → `getCollectionsTable`; generators of clients make names of methods from it. */
@@ -61,8 +65,8 @@ function operationId(method: string, path: string, taken: Set<string>): string {
   return id
 }
 
-const joined = (entries: ReadonlyMap<string, string>): string =>
-  `{${[...entries].map(([name, text]) => `${JSON.stringify(name)}:${text}`).join(',')}}`
+const membersOf = (entries: ReadonlyMap<string, string>): string[] =>
+  [...entries].map(([name, text], i) => `${i === 0 ? '' : ','}${JSON.stringify(name)}:${text}`)
 
 function routeItems(routes: readonly Route[]): Map<string, Record<string, object>> {
   const items = new Map<string, Record<string, object>>()
@@ -81,11 +85,11 @@ function* visibleTables(schema: Schema, viewer: Viewer): Generator<Table> {
 }
 
 /** An API key limited to tables cannot call functions. */
-function* functionItems(schema: Schema, viewer: Viewer, names: ComponentNames): Generator<[string, object]> {
+function* functionItems(schema: Schema, viewer: Viewer, names: ComponentNames): Generator<FunctionEntry> {
   if (viewer.allowedTables.length > 0) return
   for (const overloads of schema.functions.values()) {
-    const item = functionPath(schema, overloads, viewer.role, names)
-    if (item) yield item
+    const entry = functionEntry(schema, overloads, viewer.role, names)
+    if (entry) yield entry
   }
 }
 

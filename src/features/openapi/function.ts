@@ -2,55 +2,78 @@ import type { DatabaseRole } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { findFunctions, isVisible, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Schema } from '../../db/schema/snapshot.ts'
-import { type ComponentNames, ref } from './component-names.ts'
+import { type ComponentNames, Enums, ref } from './component-names.ts'
 import { failures, jsonContent } from './operation.ts'
 import { nameOf } from './table.ts'
-import { parameterType, resultType } from './value-type.ts'
+import { type EnumRef, valueType } from './value-type.ts'
 
-/** The path of a function, if this role may call it by name. */
-export function functionPath(
+/** The OpenAPI entries of a function for one role. */
+export type FunctionEntry = { path: string; item: object; enums: Iterable<[string, t.JsonSchema]> }
+
+/** Undefined if this role may not call it by name. */
+export function functionEntry(
   schema: Schema,
   overloads: readonly Fn[],
   role: DatabaseRole,
   names: ComponentNames,
-): [string, object] | undefined {
+): FunctionEntry | undefined {
   const callable = overloads.filter(
     (fn) => mayExecute(fn, role) && fn.parameters.every((parameter) => parameter.name !== ''),
   )
   const [first] = callable
   if (first === undefined) return undefined
+  const enums = new Enums(names)
   const isFirst = findFunctions(schema, first.name).includes(first)
   const name = isFirst ? first.name : `${first.schema}.${first.name}`
-  const path = `/api/rpc/${encodeURIComponent(name)}`
-  const results = callable.filter((fn) => !fn.isVoid).map((fn) => resultOf(schema, fn, role, names))
+  const results = callable
+    .filter((fn) => !fn.isVoid)
+    .map((fn) => {
+      const isShown = fn.rowOf !== undefined && isVisible(fn.rowOf, role)
+      return resultOf(fn, isShown ? ref(names.of('Row', nameOf(schema, fn.rowOf))) : undefined, enums.ref)
+    })
   const post = {
     tags: ['functions'],
     summary: first.comment?.split('\n')[0] ?? `Call ${name}`,
-    requestBody: { content: jsonContent(either(callable.map(argumentsOf))) },
+    ...(first.comment !== undefined && { description: first.comment }),
+    requestBody: { content: jsonContent(either(callable.map((fn) => argumentsOf(fn, enums.ref)))) },
     responses: {
       ...(results.length > 0 && { 200: { description: 'What it returns', content: jsonContent(either(results)) } }),
       ...(callable.some((fn) => fn.isVoid) && { 204: { description: 'No content' } }),
       ...failures,
     },
   }
-  return [path, { post }]
+  return { path: `/api/rpc/${encodeURIComponent(name)}`, item: { post }, enums: enums.components }
 }
 
 const either = (types: readonly t.JsonSchema[]): t.JsonSchema =>
   types.length === 1 && types[0] ? types[0] : t.union(...types)
 
-function argumentsOf({ parameters }: Fn): t.JsonSchema {
+function argumentsOf({ parameters }: Fn, enumRef: EnumRef): t.JsonSchema {
   const required = parameters.filter(({ hasDefault, isVariadic }) => !hasDefault && !isVariadic).map(({ name }) => name)
   return {
     type: 'object',
-    properties: Object.fromEntries(parameters.map((parameter) => [parameter.name, parameterType(parameter)])),
+    properties: Object.fromEntries(parameters.map((parameter) => [parameter.name, valueType(parameter, enumRef)])),
     ...(required.length > 0 && { required }),
   }
 }
 
-function resultOf(schema: Schema, fn: Fn, role: DatabaseRole, names: ComponentNames): t.JsonSchema {
-  const { rowOf, returnsRow, returnsSet, returnType } = fn
-  const row = rowOf && isVisible(rowOf, role) ? ref(names.of('Row', nameOf(schema, rowOf))) : t.row
-  if (returnsSet) return t.array(returnsRow ? row : t.row)
-  return returnsRow ? t.nullable(row) : resultType(returnType)
+/** `row`: the component of the table whose rows it returns. */
+function resultOf(fn: Fn, row: t.JsonSchema | undefined, enumRef: EnumRef): t.JsonSchema {
+  const { returnsRow, returnsSet, resultForm } = fn
+  if (returnsSet) return t.array(row ?? rowOfColumns(fn, enumRef))
+  if (returnsRow) return t.nullable(row ?? rowOfColumns(fn, enumRef))
+  return t.nullable(resultForm ? valueType(resultForm, enumRef) : t.string())
+}
+
+/** A row of the columns that the function declares; a set of scalars has one that is called as the function. */
+function rowOfColumns({ name, columns, returnsRow, resultForm }: Fn, enumRef: EnumRef): t.JsonSchema {
+  const scalar = resultForm && !returnsRow ? [{ ...resultForm, name }] : []
+  const shown = columns.length > 0 ? columns : scalar
+  if (shown.length === 0) return t.row
+  const nameAt = (i: number): string => shown[i]?.name || `column${i + 1}`
+  return {
+    type: 'object',
+    properties: Object.fromEntries(shown.map((column, i) => [nameAt(i), t.nullable(valueType(column, enumRef))])),
+    required: shown.map((_, i) => nameAt(i)),
+  }
 }

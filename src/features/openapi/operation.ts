@@ -57,7 +57,19 @@ const SECURITY: Readonly<Record<Route['auth'], readonly object[]>> = {
   admin: BEARER,
 }
 
-function parametersOf({ path, contract: { params = {}, query = {} } }: Route): object[] {
+/** For routes whose writes happen once. */
+const IDEMPOTENCY_KEY = {
+  name: 'Idempotency-Key',
+  in: 'header',
+  schema: { type: 'string', minLength: 1, maxLength: 255 },
+}
+
+/** Header parameters of a route. */
+const headersOf = ({ once }: Pick<Route, 'once'>): object[] => (once === undefined ? [] : [IDEMPOTENCY_KEY])
+
+function parametersOf(route: Route): object[] {
+  const { path, contract } = route
+  const { params = {}, query = {} } = contract
   const names = [...path.matchAll(/\{(\w+)(\.\.\.)?\}/g)]
   return [
     ...names.map(([, name = '', rest]) => ({
@@ -69,6 +81,7 @@ function parametersOf({ path, contract: { params = {}, query = {} } }: Route): o
       ...(rest && { 'x-may-contain-slashes': true }),
     })),
     ...Object.entries(query).map(queryParameter),
+    ...headersOf(route),
   ]
 }
 

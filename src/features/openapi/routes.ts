@@ -1,6 +1,6 @@
 import * as t from '../../core/json-type.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
-import { viewerOf } from '../../db/schema/viewer.ts'
+import { viewerKey, viewerOf } from '../../db/schema/viewer.ts'
 import { SnapshotDocuments } from '../../http/files/snapshot-documents.ts'
 import { type Call, type Reply, type Route, route } from '../../http/route.ts'
 import { docsPage } from './docs-page.ts'
@@ -24,7 +24,7 @@ export function createOpenApi(deps: OpenApiDeps): { routes: Route[] } {
     const schema = deps.schema.read()
     const hidesSchema = who.kind === 'anonymous' && !deps.anonymousSeesSchema
     const viewer = viewerOf(who)
-    const key = JSON.stringify([hidesSchema, viewer.role, [...viewer.allowedTables].sort()])
+    const key = `${hidesSchema} ${viewerKey(viewer)}`
     return documents.reply(headers, schema, key, () =>
       openApiDocument({
         routes: [...deps.routes, ...routes],

@@ -3,11 +3,11 @@ import * as t from '../../core/json-type.ts'
 import { findTable, mayDo } from '../../db/schema/lookup.ts'
 import type { Column, Schema, Table } from '../../db/schema/snapshot.ts'
 import { isSpatial } from '../../db/schema/spatial-conversion.ts'
-import { columnsFor, keyFor } from '../../db/schema/viewer.ts'
+import { columnFor, columnsFor, isAllowed, keyFor, relationFor, type Viewer } from '../../db/schema/viewer.ts'
 import { textColumns } from '../../db/search/search-text.ts'
 import { holdsVectors } from '../../db/search/vectors.ts'
 import type { Route } from '../../http/route.ts'
-import { type ComponentNames, ref } from './component-names.ts'
+import { type ComponentNames, Enums, ref } from './component-names.ts'
 import { type ApiOperation, failures, requestBody, responsesOf, withInner } from './operation.ts'
 import { columnType } from './value-type.ts'
 
@@ -21,18 +21,14 @@ export const nameOf = (schema: Schema, table: Table): string =>
 export function tableEntries(
   schema: Schema,
   table: Table,
-  role: DatabaseRole,
+  viewer: Viewer,
   { names, routes }: { names: ComponentNames; routes: readonly Route[] },
 ): TableEntries {
+  const { role } = viewer
   const name = nameOf(schema, table)
-  const enums = new Map<string, t.JsonSchema>()
-  const typeOf = (column: Column): t.JsonSchema =>
-    columnType(column, ({ type, enumValues = [] }) => {
-      const key = names.of('Enum', type.replace(/\[\]$/, ''))
-      enums.set(key, t.oneOf(enumValues))
-      return ref(key)
-    })
-  const properties = (columns: readonly Column[]) => Object.fromEntries(columns.map((c) => [c.name, typeOf(c)]))
+  const enums = new Enums(names)
+  const properties = (columns: readonly Column[]) =>
+    Object.fromEntries(columns.map((column) => [column.name, columnType(column, enums.ref)]))
   const mayWrite = (column: Column, how: 'insert' | 'update'): boolean =>
     !column.isGenerated && (role === 'none' || column.privileges[role].has(how))
 
@@ -42,7 +38,11 @@ export function tableEntries(
   const components: TableEntries['components'] = []
   if (shown.length > 0) {
     const required = shown.map((column) => column.name)
-    components.push([row, { type: 'object', properties: properties(shown), required, ...described(table.comment) }])
+    const facts = { 'x-table': factsOf(schema, table, viewer) }
+    components.push([
+      row,
+      { type: 'object', properties: properties(shown), required, ...described(table.comment), ...facts },
+    ])
   }
   if (canCreate(table, role)) {
     const columns = all.filter((column) => mayWrite(column, 'insert'))
@@ -55,9 +55,34 @@ export function tableEntries(
   if (canUpdate(table, role)) {
     components.push([update, { type: 'object', properties: properties(all.filter((c) => mayWrite(c, 'update'))) }])
   }
-  components.push(...enums)
+  components.push(...enums.components)
   const types = { row: ref(row), create: ref(create), update: ref(update) }
   return { components, paths: [...paths(routes, { name, table, role, types })] }
+}
+
+/** What JSON Schema has no words for, as the extension `x-table` of a row: makers of clients need it. */
+type TableFacts = {
+  /** Columns of the primary key. */
+  readonly key: readonly string[]
+  /** Columns that `onConflict` takes, joined by commas. */
+  readonly unique: readonly string[]
+  /** What `expand` and paths in filters take. */
+  readonly relations: Readonly<Record<string, { readonly table: string; readonly many: boolean }>>
+}
+
+function factsOf(schema: Schema, table: Table, viewer: Viewer): TableFacts {
+  const { role } = viewer
+  const isShown = (name: string): boolean => columnFor(table, name, role) !== undefined
+  const relations = table.relations.flatMap(({ fieldName, type }) => {
+    const step = relationFor(schema, table, fieldName, role)
+    if (!step || !isAllowed(schema, step.target, viewer)) return []
+    return [[fieldName, { table: nameOf(schema, step.target), many: type === 'one-to-many' }] as const]
+  })
+  return {
+    key: keyFor(table, role).map((column) => column.name),
+    unique: table.uniqueKeys.filter(({ columns }) => columns.every(isShown)).map(({ columns }) => columns.join()),
+    relations: Object.fromEntries(relations),
+  }
 }
 
 const described = (comment: string | undefined) => (comment === undefined ? {} : { description: comment })

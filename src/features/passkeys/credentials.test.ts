@@ -145,7 +145,8 @@ test('the first proof of an address by somebody else drops the passkeys of whoev
 })
 
 test('an account that is deleted takes its passkeys with it', async () => {
-  const { token, user } = await signUpWithPasskey(api, 'gone@x.test')
+  const { passkey, user } = await signUpWithPasskey(api, 'gone@x.test')
+  const { token } = await signInWithBoth(api, 'gone@x.test', passkey)
   assert.equal((await api.call('DELETE /api/auth/me', { as: token })).status, 204)
   assert.equal((await api.sql('select 1 from svc.webauthn_credentials where user_id = $1', [user.id])).length, 0)
 })

@@ -1,9 +1,8 @@
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM, type UserIdentity } from '../../core/identity.ts'
 import type { Db, Tx } from '../../db/db.ts'
-import type { Sql } from '../../db/sql.ts'
-import { enrolledUser, requireAal2 } from '../../identity/second-factor.ts'
-import { lockAccount } from '../../identity/users.ts'
+import { type EndsSessions, enrolledUser, requireAal2 } from '../../identity/second-factor.ts'
+import { lockCaller } from '../../identity/users.ts'
 import type { PasskeyNotice } from './notices.ts'
 import { isBase64Url } from './webauthn/base64url.ts'
 import { MAX_CREDENTIAL_ID } from './webauthn/response.ts'
@@ -21,14 +20,7 @@ export function displayNameOf(given: string): string {
 const missing = () => notFound('WebAuthn credential not found', 'credential_not_found')
 
 /** Management of a user's own passkeys. */
-export function createCredentials(deps: {
-  db: Db
-  notice: PasskeyNotice
-  /** Returns the ids of the ended sessions. */
-  endOtherSessions: (userId: string, keep: string) => Sql
-  onSessionsEnded: (ids: readonly string[]) => void
-  wakeMail: () => void
-}) {
+export function createCredentials(deps: { db: Db; notice: PasskeyNotice; wakeMail: () => void } & EndsSessions) {
   const { db } = deps
 
   /** Runs with the account locked, for a user who proved a second factor, and queues a notice by mail. */
@@ -38,7 +30,7 @@ export function createCredentials(deps: {
   ): Promise<T> {
     requireAal2(user)
     const changed = await db.tx(SYSTEM, async (tx) => {
-      const { email } = await lockAccount(tx, user.id)
+      const { email } = await lockCaller(tx, user)
       const { name, whatHappened, result } = await work(tx)
       for (const mail of deps.notice(email, name, whatHappened)) await tx.run(mail)
       return result
@@ -82,11 +74,11 @@ export function createCredentials(deps: {
         const gone = await tx.run(q.deleteCredentials(user.id))
         if (gone === 0) throw notFound('no WebAuthn factor enrolled', 'factor_not_found')
         const isLast = (await tx.run(enrolledUser(user.id))) === 0
-        const result = isLast ? await tx.rows<{ id: string }>(deps.endOtherSessions(user.id, user.sessionId)) : []
+        const result = isLast ? await deps.endOthers(tx, user) : []
         const whatHappened = gone === 1 ? 'deleted' : `deleted, with all others (${gone} in all)`
         return { name: '', whatHappened, result }
       })
-      deps.onSessionsEnded(ended.map(({ id }) => id))
+      deps.onSessionsEnded(ended)
     },
   }
 }

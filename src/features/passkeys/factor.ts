@@ -2,11 +2,11 @@ import { AppError, badRequest, notFound, unauthorized } from '../../core/errors.
 import { type PendingIdentity, SYSTEM, type UserIdentity } from '../../core/identity.ts'
 import { isUuid } from '../../core/uuid.ts'
 import type { Db, Tx } from '../../db/db.ts'
-import { requireOwnFactor, type Verification } from '../../identity/second-factor.ts'
+import { type EndsSessions, requireOwnFactor, type Verification } from '../../identity/second-factor.ts'
 import type { AuthResponse, Device } from '../../identity/session.ts'
-import { lockAccount } from '../../identity/users.ts'
+import { lockCaller } from '../../identity/users.ts'
 import type { PasskeyNotice } from './notices.ts'
-import { ready, verifyAssertion, verifyAttestation } from './webauthn/ceremony.ts'
+import { type OnRefused, ready, verifyAssertion, verifyAttestation } from './webauthn/ceremony.ts'
 import { creationOptions, newChallenge, requestOptions, userHandleOf } from './webauthn/challenge.ts'
 import type { RelyingParty } from './webauthn/relying-party.ts'
 import { readAssertion, readAttestation } from './webauthn/response.ts'
@@ -20,13 +20,16 @@ export type PasskeyFactor = ReturnType<typeof createPasskeyFactor>
 const challengeNotFound = () => notFound('challenge not found or expired', 'challenge_not_found')
 
 /** Passkeys as second factor; any one of a user's passkeys is enough. */
-export function createPasskeyFactor(deps: {
-  db: Db
-  verification: Verification
-  relyingParty: () => RelyingParty
-  notice: PasskeyNotice
-  wakeMail: () => void
-}) {
+export function createPasskeyFactor(
+  deps: {
+    db: Db
+    verification: Verification
+    relyingParty: () => RelyingParty
+    notice: PasskeyNotice
+    onRefused: OnRefused
+    wakeMail: () => void
+  } & EndsSessions,
+) {
   const { db, verification, relyingParty } = deps
 
   async function openChallenge(tx: Tx, id: string, userId: string): Promise<q.ChallengeRow> {
@@ -41,7 +44,7 @@ export function createPasskeyFactor(deps: {
     /** Replaces a pending enrolment. */
     enroll: (user: UserIdentity) =>
       db.tx(SYSTEM, async (tx) => {
-        const { email, phone } = await lockAccount(tx, user.id)
+        const { email, phone } = await lockCaller(tx, user)
         await requireOwnFactor(tx, user)
         const existing = await tx.rows<q.StoredPasskey>(q.passkeysOf(user.id))
         if (existing.length >= MAX_PASSKEYS)
@@ -58,19 +61,20 @@ export function createPasskeyFactor(deps: {
       const response = readAttestation(input)
       if (!response) throw badRequest('invalid attestation response')
       await ready()
-      const credential = await db.tx(SYSTEM, async (tx) => {
-        const { email } = await lockAccount(tx, user.id)
+      const { credential, ended } = await db.tx(SYSTEM, async (tx) => {
+        const { email } = await lockCaller(tx, user)
         const [pending] = await tx.rows<q.PasskeyEnrolment>(q.pendingEnrolment(user.id))
         if (!pending) throw notFound('no pending WebAuthn enrollment found', 'enrolment_not_found')
-        await requireOwnFactor(tx, user)
-        const made = await verifyAttestation(relyingParty(), response, pending.challenge)
+        const isFirst = await requireOwnFactor(tx, user)
+        const made = await verifyAttestation(relyingParty(), response, pending.challenge, deps.onRefused)
         if (!made) throw badRequest('WebAuthn enrollment verification failed')
         const [stored] = await tx.rows<{ credential: unknown }>(q.insertCredential(user.id, displayName, made))
         if (!stored) throw new AppError('already_exists', 'credential already registered')
         await tx.run(q.dropEnrolment(user.id))
         for (const mail of deps.notice(email, displayName, 'added')) await tx.run(mail)
-        return stored.credential
+        return { credential: stored.credential, ended: isFirst ? await deps.endOthers(tx, user) : [] }
       })
+      deps.onSessionsEnded(ended)
       deps.wakeMail()
       return credential
     },
@@ -93,13 +97,14 @@ export function createPasskeyFactor(deps: {
         if (!response) return failed
         const [credential] = await tx.rows<{ public_key: string }>(q.publicKeyOf(who.id, response.id))
         if (!credential) return failed
-        const signCount = await verifyAssertion(relyingParty(), response, {
+        const expected = {
           challenge,
           publicKey: credential.public_key,
           userHandle: userHandleOf(who.id),
           userHandlePresence: 'optional',
           userVerification: 'preferred',
-        })
+        } as const
+        const signCount = await verifyAssertion(relyingParty(), response, expected, deps.onRefused)
         if (signCount === undefined) return failed
         const [outcome] = await tx.rows<q.Spent>(
           q.spendPasskeyChallenge(challengeId, { id: response.id, userId: who.id, signCount }),

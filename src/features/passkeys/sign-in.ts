@@ -4,7 +4,7 @@ import { isUuid } from '../../core/uuid.ts'
 import type { Db } from '../../db/db.ts'
 import type { AuthResponse, Device, StartSession } from '../../identity/session.ts'
 import { lockAccount } from '../../identity/users.ts'
-import { verifyAssertion } from './webauthn/ceremony.ts'
+import { type OnRefused, verifyAssertion } from './webauthn/ceremony.ts'
 import { newChallenge, requestOptions, userHandleOf } from './webauthn/challenge.ts'
 import { Decoy } from './webauthn/decoy.ts'
 import { makeDecoyKey } from './webauthn/public-key.ts'
@@ -22,6 +22,7 @@ export function createPasskeySignIn(deps: {
   startSession: StartSession
   relyingParty: () => RelyingParty
   decoyKey: Buffer
+  onRefused: OnRefused
 }) {
   const { db, relyingParty } = deps
   let decoyPublicKey: string | undefined
@@ -57,13 +58,14 @@ export function createPasskeySignIn(deps: {
       if (!found) throw refused()
       // A decoy is verified like a real passkey, so that the time of a refusal reveals nothing.
       decoyPublicKey ??= makeDecoyKey()
-      const signCount = await verifyAssertion(relyingParty(), response, {
+      const expected = {
         challenge: found.challenge,
         publicKey: found.public_key ?? decoyPublicKey,
         userHandle: found.user_id === null ? '' : userHandleOf(found.user_id),
         userHandlePresence: kind === 'discover' ? 'required' : 'optional',
         userVerification: 'required',
-      })
+      } as const
+      const signCount = await verifyAssertion(relyingParty(), response, expected, deps.onRefused)
       const { user_id: userId } = found
       if (signCount === undefined || userId === null) throw refused()
 

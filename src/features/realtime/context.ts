@@ -2,14 +2,14 @@ import type { ClientOptions } from './deliver/client.ts'
 import type { Connections } from './deliver/connections.ts'
 import type { Hub } from './hub.ts'
 import type { Tables } from './subscribe/tables.ts'
-import type { FilterQueue } from './visibility/filter-queue.ts'
+import type { CallerQueue } from './visibility/caller-queue.ts'
 
 /** What the routes of realtime share. */
 export type RealtimeContext = {
   hub: Hub
   connections: Connections
   tables: Tables
-  filters: FilterQueue
+  filters: CallerQueue
   /** Whether callers without a token may listen. */
   visitorsMayListen: boolean
   client: Omit<ClientOptions, 'who'>

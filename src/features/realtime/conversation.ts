@@ -1,10 +1,11 @@
-import { AppError, unauthorized } from '../../core/errors.ts'
-import type { Identity } from '../../core/identity.ts'
+import type { Clock } from '../../core/clock.ts'
+import { AppError, badRequest, unauthorized } from '../../core/errors.ts'
+import { type Identity, ownerOf } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import { readBody } from '../../http/contract.ts'
 import { causesOf, stackOf, toAppError } from '../../http/wire/error-response.ts'
 import type { RealtimeContext } from './context.ts'
-import { ownerOf } from './deliver/connections.ts'
+import { COST, MessageBudget } from './deliver/message-budget.ts'
 import {
   authFields,
   CLOSE,
@@ -17,12 +18,15 @@ import type { Subscription } from './deliver/subscription.ts'
 import type { SocketClient } from './deliver/web-socket.ts'
 import { interestOf } from './subscribe/interest.ts'
 import { namesIn, type Selection } from './subscribe/tables.ts'
-import { minus, NOTHING, plus, type Wanted } from './subscribe/wanted.ts'
+import { isNothing, minus, NOTHING, newTo, plus, requireFew, type Wanted } from './subscribe/wanted.ts'
 
 export type ConversationDeps = Omit<RealtimeContext, 'client' | 'requires'> & {
   identify: (bearer: string) => Identity | Promise<Identity>
   /** Throws unless such a caller may listen at all. */
   admit: (who: Identity) => void
+  /** Throws when the caller has used up its rate limit. */
+  countRequest: (who: Identity) => Promise<void>
+  clock: Clock
   observe: Observe
 }
 
@@ -37,10 +41,11 @@ const MAX_WAITING = 16
 export class Conversation {
   readonly #deps: ConversationDeps
   readonly #client: SocketClient
+  readonly #budget: MessageBudget
   #waiting = 0
   #answered: Promise<void> = Promise.resolve()
-  #wanted: Wanted = NOTHING
-  #subscription: Subscription | undefined
+  /** By the name that the client gave, or none. */
+  readonly #subscriptions = new Map<string | undefined, { wanted: Wanted; subscription: Subscription }>()
   #mistakes = 0
   /** Gives the place among the caller's connections back. */
   #release: (() => void) | undefined
@@ -50,6 +55,7 @@ export class Conversation {
   constructor(client: SocketClient, deps: ConversationDeps, release: (() => void) | undefined) {
     this.#client = client
     this.#deps = deps
+    this.#budget = new MessageBudget(deps.clock)
     this.#release = release
     if (release) return
     this.#authTimer = setTimeout(() => client.fail(unauthorized('authentication required')), AUTH_TIMEOUT_MS).unref()
@@ -65,7 +71,7 @@ export class Conversation {
 
   onClose(): void {
     clearTimeout(this.#authTimer)
-    if (this.#subscription) this.#deps.hub.unsubscribe(this.#subscription)
+    for (const name of this.#subscriptions.keys()) this.#end(name)
     this.#release?.()
     this.#release = undefined
   }
@@ -73,6 +79,8 @@ export class Conversation {
   async #answer(text: string): Promise<void> {
     if (--this.#waiting === 0) this.#client.setPaused(false)
     if (this.#client.closed) return
+    // While messages wait here nothing is read, its pongs neither.
+    this.#client.markAlive()
     const message = parseMessage(text)
     if (!message) return this.#onMistake()
     const { ref } = message
@@ -100,23 +108,35 @@ export class Conversation {
       case 'ping':
         return reply()
       case 'auth':
+        await this.#count(COST.dear)
         await this.#authenticate(readBody(authFields, fields).token)
         reply()
         return this.#client.warnOfExpiry()
       case 'subscribe': {
-        const { tables, filter, last_id: lastId } = readBody(subscribeFields, fields)
+        const { sub, tables, filter, last_id: lastId } = readBody(subscribeFields, fields)
+        await this.#count(filter || lastId ? COST.dear : COST.cheap)
         return this.#subscribe(
+          sub,
           { tables: tables === undefined ? undefined : namesIn(tables), filter },
           lastId || undefined,
           reply,
         )
       }
       case 'unsubscribe': {
-        const names = namesIn(readBody(unsubscribeFields, fields).tables)
-        this.#setWanted(minus(this.#wanted, this.#deps.tables.keysOf(names)))
+        this.#budget.spend(COST.cheap)
+        const { sub, tables } = readBody(unsubscribeFields, fields)
+        if (tables === undefined && sub === undefined) throw badRequest('tables is required', 'validation_failed')
+        if (tables === undefined) this.#end(sub)
+        else this.#leave(sub, namesIn(tables))
         return reply()
       }
     }
+  }
+
+  /** A message that could be a request of its own counts as one. */
+  async #count(cost: number): Promise<void> {
+    this.#budget.spend(cost)
+    await this.#deps.countRequest(this.#client.who)
   }
 
   async #authenticate(token: string): Promise<void> {
@@ -132,38 +152,62 @@ export class Conversation {
     } else if (!isSameUser(client.who, who)) throw new AppError('forbidden', 'token belongs to another user')
     clearTimeout(this.#authTimer)
     client.who = who
-    this.#setWanted(this.#wanted)
+    for (const [name, { wanted }] of this.#subscriptions) this.#setWanted(name, wanted)
     await connections.endIfRevoked(client, token)
   }
 
-  async #subscribe(selection: Selection, lastId: string | undefined, reply: Reply): Promise<void> {
+  async #subscribe(
+    name: string | undefined,
+    selection: Selection,
+    lastId: string | undefined,
+    reply: Reply,
+  ): Promise<void> {
     const { hub, visitorsMayListen, tables, filters } = this.#deps
     const client = this.#client
     const { who } = client
     if (who.kind === 'anonymous' && !visitorsMayListen) throw unauthorized('authentication required')
     const more = await tables.select(who, selection)
-    const wanted = plus(this.#wanted, more)
+    const { wanted: before = NOTHING, subscription } = this.#subscriptions.get(name) ?? {}
+    const wanted = plus(before, more)
+    const others = [...this.#subscriptions].flatMap(([other, { wanted }]) => (other === name ? [] : [wanted]))
+    requireFew([...others, wanted])
     const interest = interestOf(who, wanted)
-    if (interest.isFiltered) filters.requireBudget(interest.sessionKey)
-    const { from, isReset } = await hub.startAt(lastId)
+    if (interest.isFiltered) filters.requireBudget(interest.payer)
+    const added = newTo(more, before)
+    const { from, isReset, moment } = await hub.startAt(lastId, !isNothing(added))
     if (client.closed) return
-    this.#wanted = wanted
+    const known = moment && { moment, wanted: added }
+    const listener = name === undefined ? client : client.named(name)
     const isPast = lastId !== undefined && !isReset
-    if (this.#subscription) {
+    if (subscription) {
+      this.#subscriptions.set(name, { wanted, subscription })
       const missed = isPast ? { wanted: more, position: from } : undefined
-      const position = hub.change(this.#subscription, interest, missed)
+      const position = hub.change(subscription, interest, { missed, known })
       reply({ position: isPast ? from : position })
-      if (isReset) client.reset(position)
+      if (isReset) listener.reset(position)
     } else {
       reply({ position: from })
-      if (isReset) client.reset(from)
-      this.#subscription = hub.subscribe(client, interest, from)
+      if (isReset) listener.reset(from)
+      this.#subscriptions.set(name, { wanted, subscription: hub.subscribe(listener, interest, { from, moment }) })
     }
   }
 
-  #setWanted(wanted: Wanted): void {
-    this.#wanted = wanted
-    if (this.#subscription) this.#deps.hub.change(this.#subscription, interestOf(this.#client.who, wanted))
+  #leave(name: string | undefined, tables: readonly string[]): void {
+    const { wanted } = this.#subscriptions.get(name) ?? {}
+    if (wanted) this.#setWanted(name, minus(wanted, this.#deps.tables.keysOf(tables)))
+  }
+
+  #end(name: string | undefined): void {
+    const { subscription } = this.#subscriptions.get(name) ?? {}
+    this.#subscriptions.delete(name)
+    if (subscription) this.#deps.hub.unsubscribe(subscription)
+  }
+
+  #setWanted(name: string | undefined, wanted: Wanted): void {
+    const { subscription } = this.#subscriptions.get(name) ?? {}
+    if (!subscription) return
+    this.#subscriptions.set(name, { wanted, subscription })
+    this.#deps.hub.change(subscription, interestOf(this.#client.who, wanted))
   }
 }
 

@@ -4,7 +4,8 @@ import { type TestContext, test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { AppError, unavailable } from '../../core/errors.ts'
 import type { Identity } from '../../core/identity.ts'
-import type { Change, Follow, Position } from '../../db/changes/log.ts'
+import type { Change, Follow } from '../../db/changes/log.ts'
+import type { Position } from '../../db/changes/position.ts'
 import { RealtimeClient } from './deliver/client.ts'
 import { Hub } from './hub.ts'
 import { type Interest, interestOf } from './subscribe/interest.ts'
@@ -71,6 +72,8 @@ class World {
   /** Instead of an answer to these users. */
   readonly failures = new Map<string, AppError>()
   readonly observed: string[] = []
+  /** Payers who are asked about alone. */
+  readonly slow = new Set<string>()
   followers = 0
   reads = 0
   gate: Promise<void> = Promise.resolve()
@@ -82,6 +85,7 @@ class World {
   readonly hub = new Hub({
     log: {
       head: async () => this.log.at(-1)?.position ?? '1-0',
+      moment: async () => ({ includes: () => false, isOver: () => true }),
       isKnown: async (position) => this.log.some((change) => change.position === position),
       read: async (from) => {
         this.reads++
@@ -94,6 +98,7 @@ class World {
       },
     },
     clock: { now: () => 0 },
+    isSlow: (payer) => this.slow.has(payer),
     view: async (changes) => this.#view(changes),
     observe: ({ message }) => this.observed.push(message),
   })
@@ -101,7 +106,17 @@ class World {
   /** Appends without a page: another process wrote it, and this one has not read it. */
   append(table: string, owner = ''): Position {
     const position = `1-${++this.#id}`
-    this.log.push({ position, at: 0, action: 'create', oid: 1, schema: 'public', name: table, pk: '{}', record: owner })
+    this.log.push({
+      position,
+      at: 0,
+      action: 'create',
+      oid: 1,
+      shape: '1',
+      schema: 'public',
+      name: table,
+      pk: '{}',
+      record: owner,
+    })
     return position
   }
 
@@ -131,8 +146,8 @@ class World {
 
   async join(who: Identity, wanted: Wanted, last?: Position) {
     const client = new FakeClient()
-    const { from, isReset } = await this.hub.startAt(last)
-    const subscription = this.hub.subscribe(client, interestOf(who, wanted), from)
+    const { from, isReset, moment } = await this.hub.startAt(last)
+    const subscription = this.hub.subscribe(client, interestOf(who, wanted), { from, moment })
     return { client, subscription, from, isReset, sent: client.sent, ends: client.ends }
   }
 
@@ -141,7 +156,9 @@ class World {
       changes.filter(({ name }) => wants(wanted, `public.${name}`))
     const encode = (some: readonly Change[]): EncodedChanges =>
       new EncodedChanges(
-        some.map(({ position, action, name: table }) => ({ position, action, table, record: '', bytes: new Map() })),
+        some.map(({ position, action, name: table }) => ({
+          ...{ position, key: `public.${table}`, action, table, record: '', bytes: new Map() },
+        })),
       )
     const unchecked = (interest: Interest): EncodedChanges | undefined => {
       const relevant = relevantTo(interest)
@@ -353,7 +370,9 @@ test('a table that is added from an earlier position is brought to where the oth
   }
   await settled()
   const wanted = wantedTables(['public.secured', 'public.open'], undefined)
-  world.hub.change(subscription, interestOf(ANA, wanted), { wanted: on('open'), position: '1-1' })
+  world.hub.change(subscription, interestOf(ANA, wanted), {
+    missed: { wanted: on('open'), position: '1-1' },
+  })
   await world.commit('open')
   await settled()
   assert.deepEqual(sent, ['1-2', '1-4', '1-3', '1-5'])
@@ -446,9 +465,9 @@ test('the log is read as long as there are subscriptions, and half a minute long
   const world = new World()
   const { subscription } = await world.join(ANA, on('open'))
   t.mock.timers.enable({ apis: ['setTimeout'] })
-  const { from } = await world.hub.startAt(undefined)
+  const start = await world.hub.startAt(undefined)
   world.hub.unsubscribe(subscription)
-  const late = world.hub.subscribe(new FakeClient(), interestOf(ANA, on('open')), from)
+  const late = world.hub.subscribe(new FakeClient(), interestOf(ANA, on('open')), start)
   await afterTimers(t, 30_000)
   assert.equal(world.followers, 1)
   world.hub.unsubscribe(late)

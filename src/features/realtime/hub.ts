@@ -2,18 +2,27 @@ import type { Clock } from '../../core/clock.ts'
 import { AppError, reasonOf } from '../../core/errors.ts'
 import { getOrCreate } from '../../core/get-or-create.ts'
 import type { Observe } from '../../core/observe.ts'
-import type { Change, Follower, Position } from '../../db/changes/log.ts'
+import type { Change, Follower } from '../../db/changes/log.ts'
+import type { LogMoment } from '../../db/changes/moments.ts'
+import type { Position } from '../../db/changes/position.ts'
 import { catchUp } from './deliver/catch-up.ts'
 import { CheckLoop } from './deliver/check-loop.ts'
-import type { RealtimeClient } from './deliver/client.ts'
+import type { Listener } from './deliver/client.ts'
 import { type FeedDeps, LogFeed } from './deliver/log-feed.ts'
-import { type MissedPart, SubscriberGroup, Subscription } from './deliver/subscription.ts'
+import { type KnownBefore, type MissedPart, SubscriberGroup, Subscription } from './deliver/subscription.ts'
 import type { Interest } from './subscribe/interest.ts'
+import { EVERYTHING } from './subscribe/wanted.ts'
 import type { Verdict } from './visibility/batch-view.ts'
 
 const IDLE_MS = 30_000
 /** The check loop of all interests without a filter: the operator wrote the policies, so they are checked together. */
-const ROW_SECURITY = ''
+const TOGETHER = ''
+
+/** `isSlow`: whether the policies of this payer were slow lately. */
+type HubDeps = FeedDeps & { clock: Clock; observe: Observe; isSlow: (payer: string) => boolean }
+
+/** Where a subscription begins. */
+type Start = { readonly from: Position; readonly isReset: boolean; readonly moment: LogMoment | undefined }
 
 /**
  * Page of the log → what each group of subscriptions may see of it → their clients. A group is level with the log, or a
@@ -26,29 +35,36 @@ export class Hub {
   readonly #observe: Observe
   readonly #subscriptions = new Set<Subscription>()
   readonly #groups = new Map<string, SubscriberGroup>()
-  /** By identity for interests with a filter: callers wrote the filters, so each identity waits for its own alone. */
+  /** By payer for interests with a filter or with slow policies: each waits for its own alone. */
   readonly #loops = new Map<string, CheckLoop>()
+  readonly #isSlow: (payer: string) => boolean
   #follower: Promise<Follower> | undefined
   #idleTimer: NodeJS.Timeout | undefined
   #stopped = false
 
-  constructor({ clock, observe, ...deps }: FeedDeps & { clock: Clock; observe: Observe }) {
+  constructor({ clock, observe, isSlow, ...deps }: HubDeps) {
     this.#feed = new LogFeed(deps)
+    this.#isSlow = isSlow
     this.#clock = clock
     this.#observe = observe
   }
 
-  /** Where a subscription begins: at the position its client asks for, if the log knows that one, else at the present. */
-  async startAt(position: Position | undefined): Promise<{ from: Position; isReset: boolean }> {
+  /**
+   * Where a subscription begins: at the position its client asks for, if the log knows that one, else at the present.
+   * `moment`: what is committed already and has yet to be read; looked up unless nothing `isNew`.
+   */
+  async startAt(position: Position | undefined, isNew = true): Promise<Start> {
     await this.#follow()
-    if (position === undefined) return { from: this.#feed.here, isReset: false }
-    const isKnown = await this.#feed.isKnown(position)
-    return { from: isKnown ? position : this.#feed.here, isReset: !isKnown }
+    const isKnown = position !== undefined && (await this.#feed.isKnown(position))
+    if (isKnown) return { from: position, isReset: false, moment: undefined }
+    const moment = isNew ? await this.#feed.unreadCommits() : undefined
+    return { from: this.#feed.here, isReset: position !== undefined, moment }
   }
 
-  subscribe(client: RealtimeClient, interest: Interest, from: Position): Subscription {
+  subscribe(client: Listener, interest: Interest, { from, moment }: Omit<Start, 'isReset'>): Subscription {
     clearTimeout(this.#idleTimer)
     const subscription = new Subscription(client, interest, from)
+    if (moment) subscription.skip({ moment, wanted: EVERYTHING })
     this.#subscriptions.add(subscription)
     this.#bring(subscription)
     return subscription
@@ -56,12 +72,17 @@ export class Hub {
 
   /**
    * From the position that is returned, the subscription has another interest; of what stays, nothing is lost or sent
-   * twice. `missed` begins at an earlier position, and is delivered first.
+   * twice. `missed` begins at an earlier position, and is delivered first; what was `known` before is not delivered.
    */
-  change(subscription: Subscription, interest: Interest, missed?: MissedPart): Position {
+  change(
+    subscription: Subscription,
+    interest: Interest,
+    { missed, known }: { missed?: MissedPart | undefined; known?: KnownBefore | undefined } = {},
+  ): Position {
     const isSame = interest.key === subscription.interest.key && !missed
     subscription.interest = interest
-    if (missed) subscription.missed.push(missed)
+    if (missed) subscription.miss(missed)
+    if (known) subscription.skip(known)
     if (!isSame && subscription.group) {
       this.#leave(subscription)
       this.#bring(subscription)
@@ -132,10 +153,11 @@ export class Hub {
     }
   }
 
-  #loopOf({ isFiltered, sessionKey }: Interest): CheckLoop {
-    const key = isFiltered ? sessionKey : ROW_SECURITY
+  #loopOf({ isFiltered, payer }: Interest, isSlow = this.#isSlow(payer)): CheckLoop {
+    const key = isFiltered || isSlow ? payer : TOGETHER
     const make = (): CheckLoop =>
       new CheckLoop(this.#feed, this.#clock, {
+        tooSlow: key === TOGETHER ? (group) => this.#loopOf(group.interest, true).add(group) : undefined,
         deliver: (group, verdict, end) => this.#deliver(group, verdict, end),
         abandon: (groups, error) => this.#abandon(groups, error),
         onIdle: () => this.#loops.delete(key),

@@ -13,7 +13,8 @@ import { socketRoute } from './socket-route.ts'
 import { streamRoute } from './stream-route.ts'
 import { Tables } from './subscribe/tables.ts'
 import { viewOf } from './visibility/batch-view.ts'
-import { FilterQueue } from './visibility/filter-queue.ts'
+import { CallerQueue, SHARES } from './visibility/caller-queue.ts'
+import { newShapeCache } from './visibility/shapes.ts'
 
 export type RealtimeConfig = {
   enabled: boolean
@@ -32,6 +33,7 @@ type Deps = {
   /** Whether callers without a token may listen. */
   visitorsMayListen: boolean
   identify: (bearer: string) => Identity | Promise<Identity>
+  countRequest: (who: Identity, ip: string) => Promise<void>
   onRevoked: (end: (isRevoked: (who: Identity) => boolean) => void) => void
   clock: Clock
   observe: Observe
@@ -44,18 +46,14 @@ type Deps = {
 export function createRealtime(deps: Deps): Feature {
   const { db, log, config, clock, observe, visitorsMayListen, identify } = deps
   const tables = new Tables(deps)
-  const filters = new FilterQueue(clock)
+  const [filters, policies] = [new CallerQueue(clock, SHARES.filters), new CallerQueue(clock, SHARES.policies)]
+  const viewDeps = { db, filters, policies, shapes: newShapeCache(), schema: tables, observe }
   const hub = new Hub({
     log,
     clock,
     observe,
-    view: async (changes, interests) =>
-      viewOf(
-        { db, filters, observe },
-        await tables.schemaWith([...new Set(changes.map(({ oid }) => oid))]),
-        changes,
-        interests,
-      ),
+    view: (changes, interests) => viewOf(viewDeps, changes, interests),
+    isSlow: (payer) => policies.isSlow(payer),
   })
   const connections = new Connections({
     ...deps,
@@ -73,12 +71,16 @@ export function createRealtime(deps: Deps): Feature {
   deps.onRevoked((isRevoked) => connections.endRevoked(isRevoked))
 
   return {
-    routes: [streamRoute(context), socketRoute({ ...context, identify, observe })],
+    routes: [
+      streamRoute(context),
+      socketRoute({ ...context, identify, countRequest: deps.countRequest, clock, observe }),
+    ],
     stats: () => ({ realtime_connections: connections.size }),
     start: () => connections.start(),
     drain: () => connections.drain(),
     async stop() {
       connections.stop()
+      policies.stop()
       await hub.stop()
     },
   }

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { Clock } from '../../core/clock.ts'
 import type { Identity } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
@@ -7,7 +8,13 @@ import { type Call, type Reply, type Route, route } from '../../http/route.ts'
 import type { RealtimeContext } from './context.ts'
 import { Conversation } from './conversation.ts'
 
-type Deps = RealtimeContext & { identify: (bearer: string) => Identity | Promise<Identity>; observe: Observe }
+type Deps = RealtimeContext & {
+  identify: (bearer: string) => Identity | Promise<Identity>
+  /** Throws when the caller has used up the rate limit of requests. */
+  countRequest: (who: Identity, ip: string) => Promise<void>
+  clock: Clock
+  observe: Observe
+}
 
 export function socketRoute(deps: Deps): Route {
   const { connections, visitorsMayListen, requires } = deps
@@ -26,7 +33,9 @@ export function socketRoute(deps: Deps): Route {
       return { status: 499, streaming: true }
     }
     const client = new SocketClient(ws, connection.socket, { ...deps.client, who })
-    const conversation = new Conversation(client, { ...deps, admit: (who) => admit(socket, who, 'all') }, release)
+    const countRequest = (who: Identity): Promise<void> => deps.countRequest(who, call.ip)
+    const talk = { ...deps, admit: (who: Identity) => admit(socket, who, 'all'), countRequest }
+    const conversation = new Conversation(client, talk, release)
     connection.socket.once('close', () => {
       connections.remove(client)
       conversation.onClose()

@@ -17,17 +17,17 @@ export function streamRoute(context: RealtimeContext): Route {
     const names = namesIn(query['tables'] ?? '')
     const selection = { tables: names.length > 0 ? names : undefined, filter: query['filter'] }
     const interest = interestOf(who, await tables.select(who, selection))
-    if (interest.isFiltered) filters.requireBudget(interest.sessionKey)
+    if (interest.isFiltered) filters.requireBudget(interest.payer)
     if (raw.request.method === 'HEAD') return { status: 200, headers: STREAM_HEADERS }
     const release = connections.acquire(who)
     try {
       // A browser that reconnects sends the header; the URL still holds what the page began with.
-      const { from, isReset } = await hub.startAt(headers['last-event-id'] || query['lastEventId'] || undefined)
+      const { from, isReset, moment } = await hub.startAt(headers['last-event-id'] || query['lastEventId'] || undefined)
       connections.refuseIfDraining()
       const stream = new EventStream(raw.response, { ...context.client, who })
       stream.begin(from)
       if (isReset) stream.reset(from)
-      const subscription = hub.subscribe(stream, interest, from)
+      const subscription = hub.subscribe(stream, interest, { from, moment })
       connections.add(stream, () => subscription.position)
       const close = (): void => {
         connections.remove(stream)

@@ -59,6 +59,22 @@ test('who may do what is a file that changes when a policy does, and only then',
   assert.deepEqual([unknown.code, unknown.err], [1, 'there is no user nobody@x.test\n'])
 })
 
+test('with --url it is the server there that says who may do what', async () => {
+  const [here, there] = [join(folder, 'here.txt'), join(folder, 'there.txt')]
+  const other = await startServer()
+  await other.sql('create table elsewhere (id int primary key); insert into elsewhere values (5)')
+  await other.signUp('cleo@x.test')
+  const away = ['--url', other.url, '--admin-token', await other.adminToken()]
+  assert.equal((await svc('rls', 'snapshot', here)).code, 0)
+  assert.deepEqual(await svc('rls', 'snapshot', there, ...away), { code: 0, out: `wrote ${there}\n`, err: '' })
+  const lines = readFileSync(there, 'utf8').split('\n')
+  assert.ok(lines.includes('public.elsewhere | cleo@x.test | select | 1 of 1: 5'), lines.join('\n'))
+  assert.ok(!lines.some((line) => line.startsWith('public.notes')))
+  assert.deepEqual(await svc('rls', 'diff', there, ...away), { code: 0, out: '', err: '' })
+  const unknown = await svc('rls', 'diff', here, ...away)
+  assert.deepEqual([unknown.code, unknown.err], [1, 'there is no user ana@x.test\n'])
+})
+
 test('what cannot be compared is not taken for no change', async () => {
   const missing = await svc('rls', 'diff', join(folder, 'missing.txt'))
   assert.deepEqual([missing.code, missing.out], [1, ''])

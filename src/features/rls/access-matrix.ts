@@ -1,3 +1,4 @@
+import { notFound } from '../../core/errors.ts'
 import { ANONYMOUS, databaseSession, type Identity, SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { databaseMessage } from '../../db/pg-errors.ts'
@@ -11,6 +12,7 @@ import * as q from './sql.ts'
 
 const OPERATIONS: readonly PolicyCommand[] = ['select', 'insert', 'update', 'delete']
 const SAMPLE = 20
+const USERS = 3
 const TIMEOUT_MS = 30_000
 /** The server's own role, with the search path of requests. */
 const SERVER: Identity = { kind: 'admin', tokenId: '', expiresAt: 0 }
@@ -20,9 +22,10 @@ type SampleRow = { id: string; row: unknown }
 
 /**
  * Who may do what with the first rows of every table: one line per table, identity and operation, for version control.
- * Policies are evaluated on the existing rows, read-only; no operation is executed.
+ * Policies are evaluated on the existing rows, read-only; no operation is executed. Without `named`, the oldest users.
  */
-export async function accessMatrix(db: Db, schema: Schema, users: readonly string[]): Promise<string> {
+export async function accessMatrix(db: Db, schema: Schema, named?: readonly string[]): Promise<string> {
+  const users = named ?? (await oldestUsers(db))
   const subjects: Subject[] = [{ label: 'visitor', who: ANONYMOUS }]
   for (const user of users) subjects.push({ label: user, who: await userNamed(db, user) })
   const lines = [
@@ -41,14 +44,14 @@ export async function accessMatrix(db: Db, schema: Schema, users: readonly strin
 export const usersOf = (snapshot: string): string[] =>
   (/^# users: (.*)$/m.exec(snapshot)?.[1] ?? '').split(', ').filter((name) => name !== '')
 
-export async function oldestUsers(db: Db, count: number): Promise<string[]> {
-  const rows = await db.rows<{ name: string }>(SYSTEM, q.selectOldestUsers(count))
+async function oldestUsers(db: Db): Promise<string[]> {
+  const rows = await db.rows<{ name: string }>(SYSTEM, q.selectOldestUsers(USERS))
   return rows.map(({ name }) => name)
 }
 
 async function userNamed(db: Db, name: string): Promise<Identity> {
   const [user] = await db.rows<{ id: string; email: string }>(SYSTEM, q.userNamed(name))
-  if (!user) throw new Error(`there is no user ${name}`)
+  if (!user) throw notFound(`there is no user ${name}`, 'user_not_found')
   return { kind: 'user', ...user, aal: 'aal1', amr: [], sessionId: '', isAnonymous: false, expiresAt: 0 }
 }
 

@@ -11,7 +11,9 @@ export function checkExpression(text: string | undefined, clause: 'USING' | 'WIT
   if (text !== undefined && (FORBIDDEN.test(text) || text.trim() === '' || !isBalanced(text))) throw invalid(clause)
 }
 
-export const invalid = (clause: 'USING' | 'WITH CHECK') => badRequest(`invalid ${clause} expression`, 'sql_error')
+/** `why` in PostgreSQL's words, where it said something. */
+export const invalid = (clause: 'USING' | 'WITH CHECK', why?: string) =>
+  badRequest(`invalid ${clause} expression${why === undefined ? '' : `: ${why}`}`, 'sql_error')
 
 /** Quoted text, quoted names and dollar quotes are skipped as PostgreSQL's scanner does (manual, section 4.1). */
 const TOKEN =

@@ -82,8 +82,13 @@ test('what is no name, no command or no expression is refused in one sentence', 
     [{ table: 'notes', name: 'p', using: 'true) with check (true' }, 'invalid USING expression'],
     [{ table: 'notes', name: 'p', using: `owner = 'x` }, 'invalid USING expression'],
     [{ table: 'notes', name: 'p', using: `owner = $a$ ) $b$` }, 'invalid USING expression'],
-    [{ table: 'notes', name: 'p', using: 'id =' }, 'invalid USING expression'],
-    [{ table: 'notes', name: 'p', using: 'select true' }, 'invalid USING expression'],
+    [{ table: 'notes', name: 'p', using: 'id =' }, 'invalid USING expression: syntax error at or near ")"'],
+    [{ table: 'notes', name: 'p', using: 'select true' }, 'invalid USING expression: syntax error at or near "select"'],
+    [{ table: 'notes', name: 'p', using: 'id = 1, true' }, 'invalid USING expression: syntax error at or near ","'],
+    [
+      { table: 'notes', name: 'p', withCheck: 'owner = = 1' },
+      'invalid WITH CHECK expression: syntax error at or near "="',
+    ],
     [{ table: 'notes', name: 'p', withCheck: 'id = (1' }, 'invalid WITH CHECK expression'],
     [
       { table: 'notes', name: 'p', using: 'no_such_column' },
@@ -151,4 +156,33 @@ test('what the operator did is in the audit trail', async () => {
   assert.equal(items.at(-1).target, 'notes')
   const created = (await api.call('GET /api/admin/audit?action=rls_policy.create', { as: 'admin' })).body
   assert.ok(created.items.some((item: { target: string }) => item.target === 'shown'))
+})
+
+test('the entry of a dropped policy says what it was and on which table', async () => {
+  const policy = { table: 'notes', name: 'gone', command: 'SELECT', roles: ['svc_anon'], using: 'id > 7' }
+  assert.equal((await post('', policy)).status, 201)
+  assert.equal((await api.call('DELETE /api/admin/rls/public.notes/gone', { as: 'admin' })).status, 204)
+  const entry = async (action: string) =>
+    (await api.call(`GET /api/admin/audit?action=${action}`, { as: 'admin' })).body.items[0]
+  const dropped = await entry('rls_policy.delete')
+  assert.deepEqual(
+    [dropped.target, dropped.old_values],
+    [
+      'gone',
+      {
+        tableSchema: 'public',
+        tableName: 'notes',
+        policyName: 'gone',
+        command: 'SELECT',
+        permissive: 'PERMISSIVE',
+        roles: ['svc_anon'],
+        usingExpr: '(id > 7)',
+        withCheckExpr: null,
+      },
+    ],
+  )
+  await post('/plain/enable')
+  await post('/public.plain/disable')
+  const { target, old_values, new_values } = await entry('rls.disable')
+  assert.deepEqual([target, old_values, new_values], ['public.plain', { rlsEnabled: true }, { rlsEnabled: false }])
 })

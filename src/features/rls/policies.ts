@@ -1,7 +1,7 @@
 import type { AuditEntry, AuditSource } from '../../core/audit-entry.ts'
 import { badRequest, found } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
-import { auditStatement } from '../../db/audit.ts'
+import { auditStatement, before } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { databaseMessage, isSyntaxError } from '../../db/pg-errors.ts'
 import { Ident, type Sql } from '../../db/sql.ts'
@@ -57,9 +57,9 @@ export function createPolicies(deps: {
   }
 
   /** Runs with the search path of requests, so that expressions resolve functions as requests do. */
-  async function change(what: string, statement: Sql, entry: AuditEntry): Promise<void> {
+  async function change(what: string, statement: Sql, entry: AuditEntry, old: { oldValues?: Sql } = {}): Promise<void> {
     try {
-      await db.run(entry.who, [statement, auditStatement(entry)])
+      await db.run(entry.who, [auditStatement(entry, old), statement])
     } catch (error) {
       const message = databaseMessage(error)
       throw message === undefined ? error : badRequest(`failed to ${what}: ${message}`, 'sql_error')
@@ -72,8 +72,9 @@ export function createPolicies(deps: {
     if (text === undefined) return
     // Names cannot be resolved without the table; that is left to CREATE POLICY.
     await db.run(admin, q.parseExpression(text)).catch((error: unknown) => {
-      if (isSyntaxError(error)) throw invalid(clause)
-      if (databaseMessage(error) === undefined) throw error
+      const message = databaseMessage(error)
+      if (message === undefined) throw error
+      if (isSyntaxError(error)) throw invalid(clause, message)
     })
   }
 
@@ -110,14 +111,22 @@ export function createPolicies(deps: {
     },
 
     async drop(text: string, policy: string, act: AuditSource): Promise<void> {
-      const { schema, name } = await exposedTable(text)
+      const table = await exposedTable(text)
       if (!isName(policy)) throw badRequest('invalid policy name')
-      await change('drop policy', q.dropPolicy(new Ident(schema, name), policy), act.audit())
+      const drop = q.dropPolicy(new Ident(table.schema, table.name), policy)
+      await change('drop policy', drop, act.audit(), before(q.onePolicy(table, policy)))
     },
 
     async switch(text: string, action: 'enable' | 'disable', act: AuditSource): Promise<void> {
       const { schema, name } = await exposedTable(text)
-      await change(`${action} RLS`, q.switchRls(new Ident(schema, name), action === 'enable'), act.audit())
+      const rlsEnabled = action === 'enable'
+      const entry = act.audit({ newValues: { rlsEnabled } })
+      await change(
+        `${action} RLS`,
+        q.switchRls(new Ident(schema, name), rlsEnabled),
+        entry,
+        before(q.wasEnabled(schema, name)),
+      )
     },
   }
 }

@@ -4,6 +4,7 @@ import type { Db } from '../../db/db.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Feature } from '../../http/feature.ts'
 import { json, jsonText, noContentAfter, type Route, route } from '../../http/route.ts'
+import { accessMatrix } from './access-matrix.ts'
 import { createExplain } from './explain.ts'
 import { createPolicies } from './policies.ts'
 
@@ -64,6 +65,8 @@ const explanation = t.object({
 })
 
 const message = t.object({ message: t.string() })
+/** Of a snapshot, which asks every table once for each. */
+const MAX_USERS = 20
 const OPERATIONS = ['select', 'insert', 'update', 'delete'] as const
 
 export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly string[] }): Feature {
@@ -117,6 +120,20 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
         const id = body.id === undefined ? undefined : String(body.id)
         const answer = await explain(who, { table, operation, userId, claims, id, row })
         return { ...json(200, answer), audit: { target: answer.table } }
+      },
+    }),
+    route('POST /api/admin/rls/snapshot', {
+      summary: 'Who may do what with a sample of every table, as text for version control',
+      auth: 'admin',
+      audit: 'rls.snapshot',
+      body: t.object({
+        users: t.optional(t.array(t.string(), { description: 'ids or addresses; default the oldest' })),
+      }),
+      answers: { 200: t.object({ snapshot: t.string() }) },
+      handle: async ({ body }) => {
+        if ((body.users?.length ?? 0) > MAX_USERS) throw badRequest(`too many users: max ${MAX_USERS}`)
+        const snapshot = await accessMatrix(db, schema.read(), body.users)
+        return { ...json(200, { snapshot }), audit: { target: 'all tables', newValues: body } }
       },
     }),
     route('GET /api/admin/rls/{table}', {

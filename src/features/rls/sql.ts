@@ -13,29 +13,38 @@ export type NewPolicy = {
   withCheck: string | undefined
 }
 
-/** As JSON: the policies of the exposed schemas, or of one table. */
-export const listPolicies = (schemas: readonly string[], table?: { schema: string; name: string }): Sql => sql`
-  select coalesce(json_agg(json_build_object(
+type TableName = { readonly schema: string; readonly name: string }
+
+const commandName = sql`case p.polcmd when 'r' then 'SELECT' when 'a' then 'INSERT' when 'w' then 'UPDATE'
+  when 'd' then 'DELETE' else 'ALL' end`
+
+const RECORD = sql`json_build_object(
       'tableSchema', n.nspname, 'tableName', c.relname, 'policyName', p.polname,
       'command', ${commandName},
       'permissive', case when p.polpermissive then 'PERMISSIVE' else 'RESTRICTIVE' end,
       'roles', (select coalesce(json_agg(r.rolname order by r.rolname), '[]') from pg_roles r where r.oid = any(p.polroles)),
       'usingExpr', pg_get_expr(p.polqual, p.polrelid),
-      'withCheckExpr', pg_get_expr(p.polwithcheck, p.polrelid))
-    order by n.nspname, c.relname, p.polname), '[]')::text
-  from pg_policy p
-  join pg_class c on c.oid = p.polrelid
-  join pg_namespace n on n.oid = c.relnamespace
+      'withCheckExpr', pg_get_expr(p.polwithcheck, p.polrelid))`
+
+const POLICIES = sql`pg_policy p join pg_class c on c.oid = p.polrelid join pg_namespace n on n.oid = c.relnamespace`
+
+/** As JSON: the policies of the exposed schemas, or of one table. */
+export const listPolicies = (schemas: readonly string[], table?: TableName): Sql => sql`
+  select coalesce(json_agg(${RECORD} order by n.nspname, c.relname, p.polname), '[]')::text from ${POLICIES}
   where n.nspname = any(${schemas}::text[])
     ${table ? sql`and n.nspname = ${table.schema} and c.relname = ${table.name}` : sql``}`
 
-const commandName = sql`case p.polcmd when 'r' then 'SELECT' when 'a' then 'INSERT' when 'w' then 'UPDATE'
-  when 'd' then 'DELETE' else 'ALL' end`
+export const onePolicy = ({ schema, name }: TableName, policy: string): Sql => sql`
+  select ${RECORD}::text from ${POLICIES} where n.nspname = ${schema} and c.relname = ${name} and p.polname = ${policy}`
 
 export const rlsStatus = (schema: string, name: string): Sql => sql`
   select json_build_object('rlsEnabled', c.relrowsecurity, 'forceRls', c.relforcerowsecurity)::text
   from pg_class c join pg_namespace n on n.oid = c.relnamespace
   where n.nspname = ${schema} and c.relname = ${name} and c.relkind in ('r', 'p')`
+
+export const wasEnabled = (schema: string, name: string): Sql => sql`
+  select json_build_object('rlsEnabled', c.relrowsecurity)::text
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = ${schema} and c.relname = ${name}`
 
 /** The first of the schemas that has a table of this name. */
 export const schemaOf = (schemas: readonly string[], name: string): Sql => sql`
@@ -72,9 +81,10 @@ export const switchRls = (table: Ident, on: boolean): Sql =>
 
 /**
  * Parses the text without running it. At this position the grammar accepts only one expression, neither a query nor a
- * further clause.
+ * further clause, and a parenthesis follows as in CREATE POLICY, so errors read the same.
  */
-export const parseExpression = (expression: string): Sql => sql`explain select true and ${operatorSql(expression)}, 1`
+export const parseExpression = (expression: string): Sql =>
+  sql`explain select nullif(true, true and ${operatorSql(expression)})`
 
 export type StoredPolicy = {
   name: string

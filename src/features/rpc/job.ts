@@ -1,6 +1,7 @@
 import { notFound } from '../../core/errors.ts'
 import { ANONYMOUS, type Identity } from '../../core/identity.ts'
 import type { JobHandler, JobRun } from '../../core/job.ts'
+import { grantOf } from '../../core/scope.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import { GiveUp } from '../../db/queue/queue.ts'
@@ -52,7 +53,7 @@ function callerOf(role: string, jobId: string): { who: Identity; isOtherRole: bo
   const name = `job ${jobId}`
   if (role === 'svc_anon') return { who: ANONYMOUS, isOtherRole: false }
   if (role !== 'svc_authenticated') return { who: { kind: 'admin', tokenId: name, expiresAt: 0 }, isOtherRole: true }
-  const grant = { scope: '*', tables: [], appId: null } as const
+  const grant = grantOf('*', [], null)
   const who: Identity = { kind: 'key', via: 'oauth', keyId: name, userId: null, email: '', grant, expiresAt: null }
   return { who, isOtherRole: false }
 }

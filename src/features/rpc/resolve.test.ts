@@ -22,6 +22,8 @@ const fn = (...parameters: string[]): Fn => ({
       isVector: false,
       srid: 0,
       baseType: 'int4',
+      typeKind: 'b',
+      enumValues: undefined,
       isArray: false,
       position,
       hasDefault: spec.endsWith('?'),

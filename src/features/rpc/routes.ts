@@ -3,9 +3,9 @@ import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
-import type { DryRuns } from '../../db/history/dry-run.ts'
 import { nameRequest } from '../../db/changes/sql.ts'
 import type { AsBytes, FlyOptions, Relayed } from '../../db/db.ts'
+import type { DryRuns } from '../../db/history/dry-run.ts'
 import { SqlCache } from '../../db/rows/sql-cache.ts'
 import { findFunctions, findOrRefresh, findTable, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema } from '../../db/schema/snapshot.ts'
@@ -13,6 +13,7 @@ import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
 import { Slots, sql } from '../../db/sql.ts'
 import { dryRunReply, isDryRun } from '../../http/dry-run.ts'
 import type { Feature } from '../../http/feature.ts'
+import { keepReply } from '../../http/once.ts'
 import { type Call, jsonText, noContent, type Reply, route } from '../../http/route.ts'
 import { buildCall, type ChangeNotice } from './build-call.ts'
 import { explainFailure } from './failure.ts'
@@ -24,11 +25,20 @@ import { requireGeoJson } from './spatial-arguments.ts'
  * An immutable function may be retried like a read, since PostgreSQL itself may call it any number of times. A stable one
  * cannot write, but may take long, and may leave settings and locks in its session; see docs/decisions/access.md.
  */
-const flyOptions = ({ volatility }: Fn, signal: CancelSignal): FlyOptions & AsBytes => ({
-  kind: volatility === 'immutable' ? 'read' : 'slow',
+const flyOptions = ({ volatility }: Fn, signal: CancelSignal, once: FlyOptions['once']): FlyOptions & AsBytes => ({
+  // What is kept is written.
+  kind: volatility === 'immutable' && !once ? 'read' : 'slow',
   signal,
   as: 'bytes',
+  once,
 })
+
+/** Functions that the caller may not execute are not found. */
+const MAY_EXECUTE: readonly string[] = ['execute']
+
+type Answers = readonly (Relayed | null)[]
+const nothing = (_answers: Answers): Reply => noContent
+const result = (answers: Answers): Reply => jsonText(200, answers.at(-1) ?? 'null')
 
 export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: DryRuns }): Feature {
   const statements = new SqlCache()
@@ -56,17 +66,21 @@ export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: Dry
     )
     const filled = statement.fill(slots.values)
     const isLogged = mayWrite && hasWatched(snapshot)
-    const options = flyOptions(fn, call.cancelSignal)
+    const reply = fn.isVoid ? nothing : result
+    const once = call.once && keepReply(call.once, MAY_EXECUTE, reply)
     const dryRun = isDryRun(call) ? dryRuns.start(call.who, call.cancelSignal) : undefined
     if (dryRun) await requireUndoable(fn)
-    const answers: readonly (Relayed | null)[] = await (dryRun?.db ?? db)
-      .fly(call.who, isLogged ? [nameRequest(call.requestId), filled] : [filled], options)
+    const answers: Answers = await (dryRun?.db ?? db)
+      .fly(
+        call.who,
+        isLogged ? [nameRequest(call.requestId), filled] : [filled],
+        flyOptions(fn, call.cancelSignal, once),
+      )
       .catch((error: unknown) => {
         throw explainFailure(error, fn.name)
       })
     if (mayWrite) log.wake()
-    const reply = fn.isVoid ? noContent : jsonText(200, answers.at(-1) ?? 'null')
-    return dryRun ? dryRunReply(reply, dryRun.told) : reply
+    return dryRun ? dryRunReply(reply(answers), dryRun.told) : reply(answers)
   }
 
   const routes = [
@@ -76,6 +90,7 @@ export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: Dry
       access: 'write',
       limit: 'api',
       dryRun: 'wrapped',
+      once: 'caller',
       params: { function: t.string({ description: '`name` or `schema.name`' }) },
       accepts: t.record(t.any(), { description: 'arguments by name' }),
       answers: { 200: t.any({ description: 'what the function returns' }), 204: null },

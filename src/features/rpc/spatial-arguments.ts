@@ -4,7 +4,8 @@ import { isSpatial } from '../../db/schema/spatial-conversion.ts'
 
 export function requireGeoJson(fn: Fn, args: Readonly<Record<string, unknown>>): void {
   for (const parameter of fn.parameters) {
+    if (!isSpatial(parameter) || !Object.hasOwn(args, parameter.name)) continue
     const value = args[parameter.name] ?? null
-    if (isSpatial(parameter) && value !== null && !isGeoJson(value)) throw invalidGeoJson()
+    if (value !== null && !isGeoJson(value)) throw invalidGeoJson()
   }
 }

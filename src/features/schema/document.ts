@@ -9,12 +9,12 @@ export type Audience = { admin: boolean; tables: readonly string[] }
 const SLICE = 20
 
 /** The response of GET /api/schema as JSON text. Yields between slices. */
-export async function schemaDocument(schema: Schema, audience: Audience): Promise<string> {
+export async function schemaDocument(schema: Schema, audience: Audience): Promise<string[]> {
   const listed = listedTables(schema, audience)
   const tables: string[] = []
   for (const entry of listed.values()) {
     tables.push(
-      `${JSON.stringify(`${entry.table.schema}.${entry.table.name}`)}:${JSON.stringify(describe(entry, listed))}`,
+      `${tables.length === 0 ? '{"tables":{' : ','}${JSON.stringify(`${entry.table.schema}.${entry.table.name}`)}:${JSON.stringify(describe(entry, listed))}`,
     )
     if (tables.length % SLICE === 0) await nextTurn()
   }
@@ -28,7 +28,7 @@ export async function schemaDocument(schema: Schema, audience: Audience): Promis
     hasPgTrgm: schema.pgTrgm !== undefined,
     builtAt: schema.builtAt.toISOString(),
   })
-  return `{"tables":{${tables.join(',')}},${rest.slice(1)}`
+  return [...(tables.length === 0 ? ['{"tables":{'] : tables), `},${rest.slice(1)}`]
 }
 
 type ListedTable = { table: Table; columns: ReadonlyMap<string, Column>; hidden: readonly string[]; admin: boolean }

@@ -120,5 +120,5 @@ test('a magic link does not move a taken address, and ignores a bearer that is n
   const mine = await api.call('POST /api/auth/magic-link/confirm', { as: someone.token, json: { token } })
   assert.deepEqual([mine.status, mine.body.user.id], [200, owner.user.id])
   const bad = await api.call('POST /api/auth/magic-link/confirm', { as: 'x.y.z', json: { token: 'x' } })
-  assert.deepEqual([bad.status, bad.body.message], [400, 'invalid or expired magic link token'])
+  assert.deepEqual([bad.status, bad.body.message], [401, 'invalid or expired token'])
 })

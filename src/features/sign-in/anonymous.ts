@@ -63,10 +63,7 @@ export function createAnonymousAccounts(deps: SignInDeps) {
         const passwordHash = await deps.passwords.hash(password)
         const mailed = deps.mailLink('verify', email, userId)
         const credentials = linkAnonymous(userId, { email, passwordHash, emailVerified: false })
-        return link(userId, 'password', device, credentials, async (tx) => {
-          await tx.run(mailed.store)
-          await tx.run(mailed.mail)
-        })
+        return link(userId, 'password', device, credentials, (tx) => tx.run(mailed))
       })
     },
 

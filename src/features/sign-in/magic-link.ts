@@ -34,8 +34,7 @@ export function createMagicLinks(deps: SignInDeps) {
   return {
     /** The same for known and unknown addresses: an account is created only when the link is used. */
     async request(email: string): Promise<void> {
-      const { store, mail } = deps.mailLink('magic_link', email, null)
-      await db.run(SYSTEM, [store, mail])
+      await db.run(SYSTEM, deps.mailLink('magic_link', email))
       deps.wakeMail()
     },
 

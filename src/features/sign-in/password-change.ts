@@ -5,8 +5,9 @@ import { sql } from '../../db/sql.ts'
 import { json, type Route, route } from '../../http/route.ts'
 import { checkPasswordRules } from '../../identity/password-rules.ts'
 import { signedIn } from '../../identity/responses.ts'
-import { enrolledUser, requireAal2 } from '../../identity/second-factor.ts'
+import { enrolledUser, requireAal2, requireOwnFactor } from '../../identity/second-factor.ts'
 import { type AuthResponse, type Device, deviceOf, type FirstFactor } from '../../identity/session.ts'
+import { lockCaller } from '../../identity/users.ts'
 import type { SignInDeps } from './deps.ts'
 import type { CheckPassword } from './password.ts'
 
@@ -30,6 +31,8 @@ export function createPasswordChange(deps: SignInDeps, checkPassword: CheckPassw
     if (userId !== user.id) throw refused()
     const nextHash = await deps.passwords.hash(next)
     const response = await db.tx(SYSTEM, async (tx) => {
+      await lockCaller(tx, user)
+      await requireOwnFactor(tx, user)
       const changed = await tx.run(sql`
         update svc.users set password_hash = ${nextHash}, updated_at = now()
         where id = ${user.id}::uuid and password_hash = ${hash}`)

@@ -78,7 +78,7 @@ export function createLogin({ db, startSession }: SignInDeps, checkPassword: Che
     const { userId, hash, record } = await checkPassword(email, password, device, refused)
     // The password may have been changed during the check.
     const session = startSession(userId, ['password'], device, sql`u.password_hash = ${hash}`)
-    const answers = await db.fly(SYSTEM, [...record, session.statement])
+    const answers = await db.fly(SYSTEM, [session.lock, ...record, session.statement])
     return session.finish(answers.at(-1) ?? null, refused)
   }
 }

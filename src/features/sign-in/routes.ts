@@ -1,5 +1,6 @@
 import { emailOf } from '../../core/contact/email-address.ts'
 import { normalisePhone } from '../../core/contact/phone.ts'
+import { hasStatus } from '../../core/errors.ts'
 import { userOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { json, type Route, route } from '../../http/route.ts'
@@ -67,7 +68,11 @@ export function createSignIn(deps: SignInDeps): { routes: Route[] } {
       answers: { 200: signedInOrPending },
       handle: async (call) => {
         const anonymousId = call.who.kind === 'user' && call.who.isAnonymous ? call.who.id : undefined
-        return json(200, await magicLinks.confirm(call.body.token, anonymousId, deviceOf(call)))
+        const confirmed = magicLinks.confirm(call.body.token, anonymousId, deviceOf(call)).catch((error: unknown) => {
+          // A good link signs in whatever stale token a client attaches; without one the bearer is what is wrong first.
+          throw (hasStatus(error, 400) && call.badBearer) || error
+        })
+        return json(200, await confirmed)
       },
     }),
     route('POST /api/auth/anonymous', {
@@ -96,6 +101,7 @@ export function createSignIn(deps: SignInDeps): { routes: Route[] } {
     route('POST /api/auth/link/oauth', {
       summary: 'Give an anonymous account an identity at an external provider',
       auth: 'user',
+      limit: 'register',
       body: t.object({ provider: t.string(), access_token: t.string({ description: "the provider's" }) }),
       answers: { 200: signedIn },
       handle: async (call) => {

@@ -71,7 +71,8 @@ export function createSmsSignIn(deps: SignInDeps) {
       ])
       if (!user) throw invalid()
       const session = deps.startSession(user.id, ['otp'], device)
-      return session.finish(await db.fly(SYSTEM, session.statement), invalid)
+      const [, answer] = await db.fly(SYSTEM, [session.lock, session.statement])
+      return session.finish(answer, invalid)
     },
   }
 }

@@ -2,7 +2,7 @@ import { AppError, badRequest, found, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { parsePage } from '../../core/page.ts'
-import { audited, MADE_RECORD } from '../../db/audit.ts'
+import { audited, before, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Feature } from '../../http/feature.ts'
@@ -120,7 +120,8 @@ function siteRoutes(db: Db): Route[] {
         const { body } = call
         const name = body.name === undefined ? null : siteName(body.name)
         const change = changeSite(call.params.siteId, { name, spaMode: body.spaMode ?? null })
-        return jsonText(200, requireSite(await db.fly(SYSTEM, audited(call.audit(), change, MADE_RECORD))))
+        const noted = { ...MADE_RECORD, ...before(oneSite(call.params.siteId)) }
+        return jsonText(200, requireSite(await db.fly(SYSTEM, audited(call.audit(), change, noted))))
       },
     }),
     route('DELETE /api/admin/sites/{siteId}', {
@@ -129,7 +130,8 @@ function siteRoutes(db: Db): Route[] {
       audit: 'site.delete',
       answers: { 204: null },
       handle: async (call) => {
-        const deletion = audited(call.audit(), deleteSite(call.params.siteId))
+        const { siteId } = call.params
+        const deletion = audited(call.audit(), deleteSite(siteId), before(oneSite(siteId)))
         if ((await db.run(SYSTEM, deletion)) === 0) throw notFound('site not found', 'site_not_found')
         return noContent
       },

@@ -1,5 +1,5 @@
 import { notFound } from '../../core/errors.ts'
-import { SYSTEM } from '../../core/identity.ts'
+import { ON_BEHALF } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { sendContent } from '../../http/files/send.ts'
 import type { ByteSource } from '../../http/files/source.ts'
@@ -32,7 +32,7 @@ export class Serving {
     const paths = [...candidates, INDEX, NOT_FOUND]
     const encodings = acceptedEncodings(call.headers['accept-encoding'])
     const compressed = encodings.flatMap(({ suffix }) => paths.map((path) => path + suffix))
-    const rows = await this.#deps.db.rows<ServedFile>(SYSTEM, liveFiles(slug, [...paths, ...compressed]))
+    const rows = await this.#deps.db.rows<ServedFile>(ON_BEHALF, liveFiles(slug, [...paths, ...compressed]))
     const files = new Map(rows.map((file) => [file.path, file]))
     const found = candidates.map((path) => files.get(path)).find((file) => file !== undefined)
     const [any] = rows

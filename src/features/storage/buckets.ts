@@ -1,12 +1,21 @@
 import { AppError, found, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
-import { audited, auditStatement, MADE_RECORD } from '../../db/audit.ts'
+import { audited, auditStatement, before, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { jsonText, noContent, type Route, route } from '../../http/route.ts'
 import { bucketName } from './names.ts'
-import { addBucket, allBuckets, changeBucket, deleteBucket, deleteObjectsOf, hasObjects, lockBucket } from './sql.ts'
+import {
+  addBucket,
+  allBuckets,
+  changeBucket,
+  deleteBucket,
+  deleteObjectsOf,
+  hasObjects,
+  lockBucket,
+  oneBucket,
+} from './sql.ts'
 
 const bucket = t.object({
   id: t.uuid(),
@@ -65,6 +74,7 @@ export function bucketRoutes(deps: {
         const purges = body.public === false ? purgeBucket(name) : []
         const change = audited(call.audit({ target: name }), changeBucket(name, body), {
           newValues: MADE_RECORD.newValues,
+          ...before(oneBucket(name)),
         })
         const [text] = await db.fly(SYSTEM, [change, ...purges])
         const changed = found(text, 'bucket not found', 'bucket_not_found')
@@ -88,8 +98,8 @@ export function bucketRoutes(deps: {
           } else if ((await tx.run(hasObjects(name))) > 0) {
             throw new AppError('bucket_not_empty', 'bucket has objects; use force=true to delete')
           }
+          await tx.run(auditStatement(call.audit({ target: name }), before(oneBucket(name))))
           await tx.run(deleteBucket(name))
-          await tx.run(auditStatement(call.audit({ target: name })))
         })
         wakePurge()
         return noContent

@@ -25,5 +25,6 @@ export function objectName(name: string): string {
   return name
 }
 
-/** Percent-encoded for a URL, with the slashes kept. */
-export const encodedName = (name: string): string => name.split('/').map(encodeURIComponent).join('/')
+/** Percent-encoded for a URL, with the slashes kept. A star too, which means every path to some caches. */
+export const encodedName = (name: string): string =>
+  encodeURIComponent(name).replaceAll('%2F', '/').replaceAll('*', '%2A')

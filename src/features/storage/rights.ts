@@ -1,7 +1,8 @@
 import { AppError, unauthorized } from '../../core/errors.ts'
 import { type Identity, userIdOf } from '../../core/identity.ts'
 
-export type Owned = { userId: string | null }
+/** Whose an object is: an account's, the operator's, or without owner. */
+export type Owned = { userId: string | null; isOperators: boolean }
 
 const refused = (): AppError => new AppError('insufficient_privilege', 'insufficient storage permissions')
 
@@ -19,5 +20,5 @@ export function requireChange(who: Identity, object: Owned): void {
   if (!isOwner(who, object)) throw refused()
 }
 
-const isOwner = (who: Identity, { userId }: Owned): boolean =>
-  who.kind === 'admin' || userId === null || userId === userIdOf(who)
+const isOwner = (who: Identity, { userId, isOperators }: Owned): boolean =>
+  who.kind === 'admin' || (!isOperators && (userId === null || userId === userIdOf(who)))

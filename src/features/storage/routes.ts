@@ -9,7 +9,7 @@ import type { ByteSource } from '../../http/files/source.ts'
 import { type Call, json, jsonText, noContentAfter, type Reply, type Route, route } from '../../http/route.ts'
 import type { Blobs } from './blobs/blobs.ts'
 import { bucketName, encodedName, objectName } from './names.ts'
-import { type Objects, requireObject, versionOf } from './objects.ts'
+import { isThere, type Objects, requireObject, versionOf } from './objects.ts'
 import { requireEntry, requireRead } from './rights.ts'
 import type { Signatures } from './signatures.ts'
 import type { StoredObject } from './sql.ts'
@@ -41,28 +41,27 @@ export function objectRoutes(deps: {
   requires: () => void
 }): Route[] {
   const { objects, blobs, uploads, signatures, requires } = deps
-  const reads = { auth: 'optional', access: 'read', limit: 'api', requires } as const
+  const reads = { auth: 'optional', access: 'read', files: true, limit: 'api', requires } as const
   const writes = { ...reads, access: 'write' } as const
 
-  /** A bad bearer is an error only where one is needed. */
+  /** By a signature, or by the rights of the caller: a bad bearer is an error only where one is needed. */
   async function readable(
     call: Call,
     bucket: string,
     name: string,
-  ): Promise<{ object: StoredObject; isShared: boolean }> {
-    const isSigned = signatures.isSigned(bucket, name, call.query)
-    const found = await objects.find(bucket, name)
-    if (!isSigned) {
-      if (!found.public && call.badBearer) throw call.badBearer
-      requireEntry(found.public, call.who)
-    }
+  ): Promise<{ object: StoredObject; caching: string }> {
+    const found = await objects.find(call.who, bucket, name)
+    const secondsLeft = signatures.secondsLeft(isThere(found) ? { ...found, bucket, name } : undefined, call.query)
+    if (secondsLeft !== undefined) return { object: requireObject(found), caching: `private, max-age=${secondsLeft}` }
+    if (!found.public && call.badBearer) throw call.badBearer
+    requireEntry(found.public, call.who)
     const object = requireObject(found)
-    if (!isSigned) requireRead(object.public, call.who, object)
-    return { object, isShared: object.public && !isSigned }
+    requireRead(object.public, call.who, object)
+    return { object, caching: object.public ? 'public, max-age=86400' : 'private, no-cache' }
   }
 
   async function download(call: Call, bucket: string, name: string): Promise<Reply> {
-    const { object, isShared } = await readable(call, bucket, name)
+    const { object, caching } = await readable(call, bucket, name)
     const { contentType, size, blobId, inline } = object
     const open = async (range: ByteRange): Promise<ByteSource> => {
       const bytes = await blobs.read(blobId, range)
@@ -72,7 +71,7 @@ export function objectRoutes(deps: {
     const headers = {
       'Content-Type': contentType,
       'Content-Security-Policy': 'sandbox',
-      'Cache-Control': isShared ? 'public, max-age=86400' : 'private, no-cache',
+      'Cache-Control': caching,
       ...(!inline && !isPassive(contentType) && { 'Content-Disposition': attachment(name) }),
     }
     return sendContent(call, { ...versionOf(object), size, headers, open })
@@ -82,12 +81,18 @@ export function objectRoutes(deps: {
     route('GET /api/storage/{bucket}', {
       summary: 'Objects of a bucket, by name',
       ...reads,
-      query: { prefix: t.string(), limit: t.integer({ default: 100, maximum: 500 }), offset: t.integer() },
+      query: {
+        prefix: t.string(),
+        after: t.string({ description: 'the name that the page begins behind' }),
+        limit: t.integer({ default: 100, maximum: 500 }),
+        offset: t.integer(),
+      },
       answers: { 200: t.object({ items: t.array(storageObject), totalItems: t.integer() }) },
       handle: async ({ params, query, who }) => {
         const bucket = bucketName(params.bucket)
         const page = limitOf(query, { limit: 100, maxLimit: 500 })
-        return jsonText(200, await objects.list(who, { bucket, prefix: query['prefix'] ?? '', ...page }))
+        const { prefix = '', after = '' } = query
+        return jsonText(200, await objects.list(who, { bucket, prefix, after, ...page }))
       },
     }),
     route('POST /api/storage/{bucket}', {
@@ -98,17 +103,15 @@ export function objectRoutes(deps: {
       answers: { 201: storageObject },
       handle: async (call) => {
         const bucket = bucketName(call.params.bucket)
-        await objects.requireUpload(call.who, bucket)
-        return jsonText(201, await uploads.receive(call, (upload) => objects.put(call.who, bucket, upload)))
+        const target = await objects.requireUpload(call.who, bucket, Number(call.headers['content-length'] ?? 0))
+        return jsonText(201, await uploads.receive(call, (upload) => objects.put(call.who, target, upload)))
       },
     }),
     route('GET /api/storage/{bucket}/{name...}', {
       summary: 'The bytes of a file',
+      ...reads,
       auth: 'lenient',
-      access: 'read',
       openToVisitors: true,
-      limit: 'api',
-      requires,
       query: { exp: t.string(), sig: t.string({ description: 'of a signed URL' }) },
       answers: { 200: { content: '*/*' }, 206: { content: '*/*' }, 304: null },
       handle: async (call) => {
@@ -137,8 +140,8 @@ export function objectRoutes(deps: {
         const [bucket, name] = [bucketName(params.bucket), objectName(params.name)]
         const { expiresIn = 0 } = body
         if (expiresIn > MAX_EXPIRY) throw badRequest(`expiresIn must not exceed ${MAX_EXPIRY} (7 days)`)
-        await objects.readable(who, bucket, name)
-        const { exp, sig } = signatures.sign(bucket, name, expiresIn > 0 ? expiresIn : DEFAULT_EXPIRY)
+        const object = await objects.readable(who, bucket, name)
+        const { exp, sig } = signatures.sign({ ...object, bucket, name }, expiresIn > 0 ? expiresIn : DEFAULT_EXPIRY)
         return json(200, { url: `/api/storage/${bucket}/${encodedName(name)}?exp=${exp}&sig=${sig}` })
       },
     }),

@@ -1,6 +1,9 @@
 import { AppError } from '../../core/errors.ts'
 import { equalInConstantTime, hmacSha256 } from '../../core/secret.ts'
 
+/** What a signature covers: these bytes of this object, and no others that have its name later. */
+export type Signed = { bucket: string; name: string; id: string; sha256: string }
+
 /** Signed URLs for one object, with an expiry. Their key is separate and survives a rotation of the token keys. */
 export class Signatures {
   readonly #key: Buffer
@@ -11,25 +14,26 @@ export class Signatures {
     this.#now = now
   }
 
-  sign(bucket: string, name: string, seconds: number): { exp: string; sig: string } {
+  sign(object: Signed, seconds: number): { exp: string; sig: string } {
     const exp = String(Math.floor(this.#now() / 1000) + seconds)
-    return { exp, sig: this.#signature(bucket, name, exp) }
+    return { exp, sig: this.#signature(object, exp) }
   }
 
-  /** False if the URL has no signature; throws if it has a bad one, in public buckets too. */
-  isSigned(bucket: string, name: string, query: Readonly<Record<string, string>>): boolean {
+  /**
+   * Seconds until the signature of a URL ends; undefined if it has none. Throws if it has a bad one, in public buckets too,
+   * and if there is no object: the answer does not tell which names exist.
+   */
+  secondsLeft(object: Signed | undefined, query: Readonly<Record<string, string>>): number | undefined {
     const { exp, sig } = query
-    if (sig === undefined) return false
-    const isGood =
-      exp !== undefined &&
-      /^\d{1,12}$/.test(exp) &&
-      equalInConstantTime(sig, this.#signature(bucket, name, exp)) &&
-      Number(exp) > this.#now() / 1000
+    if (sig === undefined) return undefined
+    const left = exp !== undefined && /^\d{1,12}$/.test(exp) ? Number(exp) - this.#now() / 1000 : 0
+    const isGood = object && exp !== undefined && equalInConstantTime(sig, this.#signature(object, exp)) && left > 0
     if (!isGood) throw new AppError('invalid_signed_url', 'invalid or expired signed URL')
-    return true
+    return Math.floor(left)
   }
 
-  #signature(bucket: string, name: string, exp: string): string {
-    return hmacSha256(this.#key, `${bucket}/${name}:${exp}`).toString('base64url')
+  /** Neither an id nor a hash has a colon, and a name may have any character, so it comes last. */
+  #signature({ bucket, name, id, sha256 }: Signed, exp: string): string {
+    return hmacSha256(this.#key, `${id}:${sha256}:${exp}:${bucket}/${name}`).toString('base64url')
   }
 }

@@ -3,6 +3,7 @@ import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
 import type { Queue } from '../../db/queue/queue.ts'
 import type { Feature } from '../../http/feature.ts'
+import type { Identify } from '../../http/guard.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import type { Allowance } from '../../http/rate-limit.ts'
 import { requireEnabled } from '../../http/route.ts'
@@ -25,6 +26,8 @@ type StorageConfig = {
   backend: 'local' | 's3'
   local_path: string
   max_file_size: number
+  disk_reserve: number
+  ownerless_quota: number
   upload_timeout: number
   s3_endpoint: string
   s3_bucket: string
@@ -42,6 +45,7 @@ type Deps = {
   observe: Observe
   outgoing: Outgoing
   config: StorageConfig
+  identify: Identify
   publicBaseUrl: () => string
   /** For signed URLs only. */
   signingKey: Buffer
@@ -56,11 +60,21 @@ export function createStorage(deps: Deps): Storage {
   const timeoutMs = config.upload_timeout * 1000
   const store = createStore(config)
   const blobs = new Blobs({ db, store, queue, observe })
-  const uploads = new Uploads(blobs, { maxFileBytes: config.max_file_size, timeoutMs, maxParallel: store.maxWrites })
+  const uploads = new Uploads(blobs, deps.identify, {
+    maxFileBytes: config.max_file_size,
+    timeoutMs,
+    maxParallel: store.maxWrites,
+  })
   const provider = createCdnProvider(config.cdn, deps.outgoing)
   const purges = new Purges(provider, queue)
   const baseUrl = (): string => config.cdn_url || `${deps.publicBaseUrl()}/api/storage`
-  const objects = new Objects({ db, baseUrl, purge: purges.one, wakePurge: purges.wake })
+  const objects = new Objects({
+    db,
+    baseUrl,
+    ownerlessQuota: config.ownerless_quota,
+    purge: purges.one,
+    wakePurge: purges.wake,
+  })
   const requires = requireEnabled(config.enabled, () => notFound('storage is not enabled', 'feature_disabled'))
   const purgeBucket = (bucket: string) => purges.each(urlsOfBucket(bucket, baseUrl()))
   return {
@@ -84,7 +98,7 @@ export function createStorage(deps: Deps): Storage {
 }
 
 export function createStore(config: StorageConfig): Store {
-  if (config.backend === 'local') return new LocalStore(config.local_path)
+  if (config.backend === 'local') return new LocalStore(config.local_path, config.disk_reserve)
   return new S3Store({
     endpoint: config.s3_endpoint,
     bucket: config.s3_bucket,

@@ -1,6 +1,8 @@
+import { budgets } from '../../core/budgets.ts'
 import { AppError } from '../../core/errors.ts'
 import { AddressShares } from '../../http/address-shares.ts'
 import { readForm } from '../../http/files/multipart.ts'
+import { type Identify, requireStillKnown } from '../../http/guard.ts'
 import type { Call } from '../../http/route.ts'
 import type { Blobs } from './blobs/blobs.ts'
 import type { Blob } from './blobs/store.ts'
@@ -13,40 +15,51 @@ export type Upload = {
   blob: Blob
 }
 
-/** One address may use one slot in this many. */
+/** One address may use one place in this many, and the operator has as many for when all are taken. */
 const SHARE = 4
 
 /** Receives forms with a file into the store, with limits on time, size and parallel uploads. */
 export class Uploads {
   readonly #blobs: Blobs
+  readonly #identify: Identify
   readonly #maxFileBytes: number
   readonly #timeoutMs: number
   readonly #shares: AddressShares
 
-  constructor(blobs: Blobs, options: { maxFileBytes: number; timeoutMs: number; maxParallel: number }) {
+  constructor(
+    blobs: Blobs,
+    identify: Identify,
+    options: { maxFileBytes: number; timeoutMs: number; maxParallel: number },
+  ) {
     this.#blobs = blobs
+    this.#identify = identify
     this.#maxFileBytes = options.maxFileBytes
     this.#timeoutMs = options.timeoutMs
-    this.#shares = new AddressShares({ all: options.maxParallel, share: Math.max(1, options.maxParallel / SHARE) })
+    const share = Math.max(1, options.maxParallel / SHARE)
+    const all = options.maxParallel
+    this.#shares = new AddressShares({ all, share, operator: share, client: 'sends', pace: budgets.incomingPace })
   }
 
   /** Receives the file and passes it to `keep`, which writes the row; a refused file is removed again. */
   receive<T>(call: Call, keep: (upload: Upload) => Promise<T>): Promise<T> {
-    return this.#shares.run(call.ip, () => this.#receive(call, keep))
+    return this.#shares.run(call, (signal) => this.#receive(call, keep, signal))
   }
 
-  async #receive<T>(call: Call, keep: (upload: Upload) => Promise<T>): Promise<T> {
+  async #receive<T>(call: Call, keep: (upload: Upload) => Promise<T>, place: AbortSignal): Promise<T> {
     const timeout = new AbortController()
+    const signal = AbortSignal.any([timeout.signal, place])
     const timer = setTimeout(() => timeout.abort(new AppError('timeout', 'upload timed out')), this.#timeoutMs)
     try {
-      const upload = await this.#read(call, timeout.signal)
+      const upload = await this.#read(call, signal)
       try {
-        timeout.signal.throwIfAborted()
+        signal.throwIfAborted()
+        await requireStillKnown(this.#identify, call)
         return await keep(upload)
       } catch (error) {
-        // A refusal was rolled back. After any other error the row may still be committed, e.g. if the connection was
-        // lost, so the bytes are left to the orphan sweep.
-        if (error instanceof AppError && error.status < 500) await this.#blobs.discard(upload.blob)
+        // A refusal was rolled back. After any other error the row may still be committed, e.g. if the connection was lost.
+        const isRefusal = error instanceof AppError && (error.status < 500 || error.status === 507)
+        if (isRefusal) await this.#blobs.discard(upload.blob)
+        else this.#blobs.discardUnlessKept(upload.blob)
         throw error
       }
     } finally {

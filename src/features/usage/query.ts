@@ -5,7 +5,11 @@ import { SORTS, USAGE_METRICS, type UsageRange } from './sql.ts'
 
 type Query = Readonly<Record<string, string | undefined>>
 
-const DAYS: Readonly<Record<string, number>> = { day: 1, week: 7, month: 30 }
+const DAYS: ReadonlyMap<string, number> = new Map([
+  ['day', 1],
+  ['week', 7],
+  ['month', 30],
+])
 const DAY_MS = 86_400_000
 
 /** First and last day, both included; a `period` ends today. */
@@ -15,7 +19,7 @@ export function usageRange(query: Query, now: number): UsageRange & { period: st
     if (!isDate(from) || !isDate(to) || from > to) throw badRequest('invalid date range')
     return { from, to, period: query['period'] ?? 'custom' }
   }
-  const days = DAYS[period]
+  const days = DAYS.get(period)
   if (days === undefined) throw badRequest('invalid period')
   const date = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
   return { from: date(now - (days - 1) * DAY_MS), to: date(now), period }

@@ -1,24 +1,43 @@
-import { notFound } from '../../core/errors.ts'
+import { emailOf } from '../../core/contact/email-address.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { pageQuery, parsePage } from '../../core/page.ts'
 import { user } from '../../core/user.ts'
-import { changeAudited } from '../../db/audit.ts'
-import type { Db } from '../../db/db.ts'
-import type { Sql } from '../../db/sql.ts'
 import { authDisabled } from '../../http/guard.ts'
-import { jsonText, noContent, type Route, requireEnabled, route } from '../../http/route.ts'
+import { jsonText, noContentAfter, type Route, requireEnabled, route } from '../../http/route.ts'
+import { metadataText } from '../../identity/metadata.ts'
+import { checkPasswordRules } from '../../identity/password-rules.ts'
 import { listUsers } from './sql.ts'
+import { createUserAdministration, type UserDeps } from './users.ts'
 
-export function createUsers(deps: {
-  db: Db
-  authEnabled: boolean
-  /** Returns no row if there is no such user. */
-  deleteUser: (id: string) => Sql
-  /** Ends a user's cached tokens in this process at once. */
-  onRevoked: (userId: string) => void
-}): { routes: Route[] } {
-  const { db } = deps
+const metadata = {
+  metadata: t.optional(t.record(t.any(), { description: 'at most 16 KB; replaces what was there' })),
+  app_metadata: t.optional(t.record(t.any(), { description: 'at most 16 KB; replaces what was there' })),
+}
+const email = t.string({ format: 'email' })
+const password = t.string({ format: 'password' })
+const one = { id: t.id('user') }
+const session = t.object({
+  id: t.uuid(),
+  aal: t.string(),
+  user_agent: t.string(),
+  ip_address: t.string(),
+  created_at: t.time(),
+  last_active_at: t.time(),
+})
+const factor = t.object({ id: t.string(), method: t.string(), name: t.string(), created_at: t.time() })
+
+type Metadata = { metadata?: Record<string, unknown>; app_metadata?: Record<string, unknown> }
+const metadataOf = ({ metadata, app_metadata }: Metadata) => ({
+  ...(metadata !== undefined && { metadata: metadataText(metadata) }),
+  ...(app_metadata !== undefined && { appMetadata: metadataText(app_metadata) }),
+})
+
+/** Users as administrators see and change them. */
+export function createUsers(deps: UserDeps & { authEnabled: boolean; minPasswordLength: number }): {
+  routes: Route[]
+} {
+  const users = createUserAdministration(deps)
   const admin = { auth: 'admin', requires: requireEnabled(deps.authEnabled, authDisabled) } as const
   const routes = [
     route('GET /api/admin/users', {
@@ -28,28 +47,143 @@ export function createUsers(deps: {
       answers: { 200: t.pageOf(user) },
       handle: async ({ query }) => {
         const list = listUsers(parsePage(query), query['search'] ?? '')
-        return jsonText(200, (await db.fly(SYSTEM, list)) ?? '')
+        return jsonText(200, (await deps.db.fly(SYSTEM, list)) ?? '')
+      },
+    }),
+    route('POST /api/admin/users', {
+      summary: 'Make an account, with or without a password',
+      ...admin,
+      audit: 'user.create',
+      body: t.object({ email, password: t.optional(password), email_verified: t.optional(t.boolean()), ...metadata }),
+      answers: { 201: user },
+      handle: async (call) => {
+        const { body } = call
+        if (body.password !== undefined) checkPasswordRules(body.password, deps.minPasswordLength)
+        const account = accountOf({ ...body, email: emailOf(body.email) })
+        return jsonText(201, await users.create({ ...metadataOf(body), ...account }, false, call))
+      },
+    }),
+    route('POST /api/admin/users/invite', {
+      summary: 'Make an account and mail a link with which its owner chooses a password',
+      ...admin,
+      audit: 'user.invite',
+      body: t.object({ email, ...metadata }),
+      answers: { 201: user },
+      handle: async (call) => {
+        const { body } = call
+        return jsonText(201, await users.create({ ...metadataOf(body), email: emailOf(body.email) }, true, call))
+      },
+    }),
+    route('GET /api/admin/users/{id}', {
+      summary: 'A user',
+      ...admin,
+      params: one,
+      answers: { 200: user },
+      handle: async ({ params }) => jsonText(200, await users.get(params.id)),
+    }),
+    route('PATCH /api/admin/users/{id}', {
+      summary: 'Change address, verification and metadata of a user',
+      ...admin,
+      audit: 'user.update',
+      params: one,
+      body: t.object({ email: t.optional(email), email_verified: t.optional(t.boolean()), ...metadata }),
+      answers: { 200: user },
+      handle: async (call) => {
+        const { body, params } = call
+        const given = {
+          ...metadataOf(body),
+          ...(body.email !== undefined && { email: emailOf(body.email) }),
+          ...(body.email_verified !== undefined && { email_verified: body.email_verified }),
+        }
+        return jsonText(200, await users.update(params.id, given, call))
       },
     }),
     route('DELETE /api/admin/users/{id}', {
       summary: 'Delete a user and all that hangs on it',
       ...admin,
       audit: 'user.delete',
-      params: { id: t.id('user') },
+      params: one,
       answers: { 204: null },
-      handle: async (call) => {
-        const { id } = call.params
-        await changeAudited(
-          db,
-          async (tx) => {
-            if ((await tx.run(deps.deleteUser(id))) === 0) throw notFound('user not found', 'user_not_found')
-          },
-          () => call.audit(),
-        )
-        deps.onRevoked(id)
-        return noContent
+      handle: (call) => noContentAfter(users.remove(call.params.id, call)),
+    }),
+    route('POST /api/admin/users/{id}/disable', {
+      summary: 'End all access of a user until it is enabled',
+      ...admin,
+      audit: 'user.disable',
+      params: one,
+      bodyKind: 'none',
+      answers: { 204: null },
+      handle: (call) => noContentAfter(users.disable(call.params.id, call)),
+    }),
+    route('POST /api/admin/users/{id}/enable', {
+      summary: 'Let a disabled user sign in again',
+      ...admin,
+      audit: 'user.enable',
+      params: one,
+      bodyKind: 'none',
+      answers: { 204: null },
+      handle: (call) => noContentAfter(users.enable(call.params.id, call)),
+    }),
+    route('POST /api/admin/users/{id}/password', {
+      summary: 'Set the password of a user; every session ends',
+      ...admin,
+      audit: 'user.set_password',
+      params: one,
+      body: t.object({ password }),
+      answers: { 204: null },
+      handle: (call) => {
+        checkPasswordRules(call.body.password, deps.minPasswordLength)
+        return noContentAfter(users.setPassword(call.params.id, call.body.password, call))
       },
+    }),
+    route('GET /api/admin/users/{id}/sessions', {
+      summary: 'Open sessions of a user',
+      ...admin,
+      params: one,
+      answers: { 200: t.array(session) },
+      handle: async ({ params }) => jsonText(200, await users.sessions(params.id)),
+    }),
+    route('DELETE /api/admin/users/{id}/sessions', {
+      summary: 'End all sessions of a user',
+      ...admin,
+      audit: 'user.end_sessions',
+      params: one,
+      answers: { 204: null },
+      handle: (call) => noContentAfter(users.endSessions(call.params.id, call)),
+    }),
+    route('GET /api/admin/users/{id}/factors', {
+      summary: 'Second factors and passkeys of a user',
+      ...admin,
+      params: one,
+      answers: { 200: t.array(factor) },
+      handle: async ({ params }) => jsonText(200, await users.factors(params.id)),
+    }),
+    route('DELETE /api/admin/users/{id}/factors/{factor}', {
+      summary: 'Remove a factor that a user has lost; every session ends',
+      ...admin,
+      audit: 'user.remove_factor',
+      params: { ...one, factor: t.string() },
+      answers: { 204: null },
+      handle: (call) => noContentAfter(users.removeFactor(call.params.id, call.params.factor, call)),
+    }),
+    route('GET /api/admin/users/{id}/export', {
+      summary: 'All data of a person as a file',
+      ...admin,
+      audit: 'user.export',
+      params: one,
+      answers: { 200: t.row },
+      handle: async (call) => ({
+        ...jsonText(200, await users.export(call.params.id, call)),
+        headers: { 'content-disposition': `attachment; filename="user-${call.params.id}.json"` },
+      }),
     }),
   ]
   return { routes }
 }
+
+type Account = { email: string; password?: string; email_verified?: boolean }
+const accountOf = ({ email, password, email_verified }: Account): Account => ({
+  email,
+  ...(password !== undefined && { password }),
+  ...(email_verified !== undefined && { email_verified }),
+})

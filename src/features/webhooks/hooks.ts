@@ -5,7 +5,7 @@ import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { pageEnvelope } from '../../core/page.ts'
 import type { SecretBox } from '../../core/secret-box.ts'
-import { audited, MADE_RECORD } from '../../db/audit.ts'
+import { audited, before, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { Receiver } from './attempt.ts'
@@ -79,13 +79,14 @@ export function createHooks({ db, box, assertAllowedUrl, clearQueue }: Deps): Ho
     },
 
     async change(id, input, act) {
-      const change = audited(act.audit({ target: id }), q.changeHook(id, valuesOf(input, id)), MADE_RECORD)
+      const noted = { ...MADE_RECORD, ...before(q.oneHook(id)) }
+      const change = audited(act.audit({ target: id }), q.changeHook(id, valuesOf(input, id)), noted)
       const answers = await db.fly(SYSTEM, input.enabled === false ? [clearQueue(id), change] : [change])
       return requireHook(answers.at(-1) ?? null)
     },
 
     async remove(id, act) {
-      const removal = audited(act.audit({ target: id }), q.removeHook(id))
+      const removal = audited(act.audit({ target: id }), q.removeHook(id), before(q.oneHook(id)))
       if ((await db.run(SYSTEM, [clearQueue(id), removal])) === 0)
         throw notFound('webhook not found', 'webhook_not_found')
     },

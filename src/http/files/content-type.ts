@@ -7,8 +7,9 @@ const WELL_FORMED = /^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}\/[a-z0-9][a-z0-9!#$&^_.+-
 
 /** By extension, else as the client declared, else unknown. Text is assumed to be UTF-8. */
 export function contentTypeOf(name: string, declared = ''): string {
-  const known = lookup(name.slice(name.lastIndexOf('/') + 1))
-  if (known !== undefined) return known.startsWith('text/') ? `${known}; charset=utf-8` : known
+  const known: unknown = lookup(name.slice(name.lastIndexOf('/') + 1))
+  // Its table has the properties of every object too, such as `constructor`.
+  if (typeof known === 'string') return known.startsWith('text/') ? `${known}; charset=utf-8` : known
   return WELL_FORMED.test(declared) ? declared : UNKNOWN
 }
 

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Readable } from 'node:stream'
 import type { BusboyFileStream, BusboyInstance } from '@fastify/busboy'
 import { type AppError, badRequest } from '../../core/errors.ts'
+import { PartHeaders } from './part-headers.ts'
 
 export type FilePart = {
   stream: Readable
@@ -31,17 +32,27 @@ const badForm = (): AppError => badRequest('invalid multipart form or file too l
 
 /** A multipart/form-data body (RFC 7578) with one `file`, streamed: memory does not grow with the file. */
 export async function readForm<T>(request: IncomingMessage, reading: FormOptions<T>): Promise<Form<T>> {
-  const parser = await parserFor(request, reading.maxFileBytes)
-  return new Promise((resolve, reject) => new FormReader(request, parser, reading, resolve, reject))
+  const { headers } = request
+  const type = headers['content-type'] ?? ''
+  const boundary = /^multipart\/form-data\s*;/i.test(type) ? boundaryOf(type) : undefined
+  const announced = Number(headers['content-length'] ?? 0)
+  if (boundary === undefined || announced > reading.maxFileBytes + MAX_OVERHEAD_BYTES) throw badForm()
+  const parser = await parserFor(boundary, reading.maxFileBytes)
+  const parts = new PartHeaders(boundary, LIMITS)
+  return new Promise((resolve, reject) => new FormReader(request, parser, parts, reading, resolve, reject))
 }
 
-async function parserFor({ headers }: IncomingMessage, maxFileBytes: number): Promise<BusboyInstance> {
-  const type = headers['content-type'] ?? ''
-  const announced = Number(headers['content-length'] ?? 0)
-  if (!/^multipart\/form-data\s*;/i.test(type) || announced > maxFileBytes + MAX_OVERHEAD_BYTES) throw badForm()
+/** RFC 2046 §5.1.1. */
+const boundaryOf = (type: string): string | undefined => {
+  const [, quoted, plain] = /;\s*boundary=(?:"([^"\\]{1,70})"|([^\s;"]{1,70}))\s*(?:;|$)/i.exec(type) ?? []
+  return quoted ?? plain
+}
+
+async function parserFor(boundary: string, maxFileBytes: number): Promise<BusboyInstance> {
   const { Busboy } = await import('@fastify/busboy')
+  const headers = { 'content-type': `multipart/form-data; boundary="${boundary}"` }
   try {
-    return new Busboy({ headers: { 'content-type': type }, limits: { ...LIMITS, fileSize: maxFileBytes } })
+    return new Busboy({ headers, limits: { ...LIMITS, fileSize: maxFileBytes } })
   } catch {
     throw badForm()
   }
@@ -50,6 +61,7 @@ async function parserFor({ headers }: IncomingMessage, maxFileBytes: number): Pr
 class FormReader<T> {
   readonly #request: IncomingMessage
   readonly #parser: BusboyInstance
+  readonly #parts: PartHeaders
   readonly #reading: FormOptions<T>
   readonly #resolve: (form: Form<T>) => void
   readonly #reject: (error: unknown) => void
@@ -62,12 +74,14 @@ class FormReader<T> {
   constructor(
     request: IncomingMessage,
     parser: BusboyInstance,
+    parts: PartHeaders,
     reading: FormOptions<T>,
     resolve: (form: Form<T>) => void,
     reject: (error: unknown) => void,
   ) {
     this.#request = request
     this.#parser = parser
+    this.#parts = parts
     this.#reading = reading
     this.#resolve = resolve
     this.#reject = reject
@@ -88,6 +102,11 @@ class FormReader<T> {
 
   #onFile(name: string | undefined, stream: BusboyFileStream, fileName: string | undefined, contentType: string): void {
     stream.on('error', this.#refuse).on('limit', this.#refuse)
+    if (name !== 'file' && name && !this.#stored) {
+      // With a file of the right name behind it there are two, which is refused.
+      stream.resume()
+      return
+    }
     if (name !== 'file' || this.#stored || contentType.startsWith('multipart/')) {
       stream.resume()
       this.#refuse()
@@ -106,7 +125,8 @@ class FormReader<T> {
   readonly #onData = (chunk: Buffer): void => {
     this.#received += chunk.length
     // The parser receives a chunk after this listener, so the last chunk does not count.
-    if (this.#received - chunk.length - (this.#file?.bytesRead ?? 0) > MAX_OVERHEAD_BYTES) this.#refuse()
+    const isOver = this.#received - chunk.length - (this.#file?.bytesRead ?? 0) > MAX_OVERHEAD_BYTES
+    if (isOver || !this.#parts.accepts(chunk)) this.#refuse()
   }
 
   readonly #onFinish = (): void => {

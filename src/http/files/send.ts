@@ -1,4 +1,7 @@
+import { budgets } from '../../core/budgets.ts'
+import { Budget } from '../../core/limits.ts'
 import type { Call, Reply } from '../route.ts'
+import { addressSubject } from '../wire/client-address.ts'
 import { type ByteRange, isNotModified, type ResourceVersion, rangeOf } from './conditions.ts'
 import type { ByteSource } from './source.ts'
 
@@ -8,6 +11,9 @@ export type StoredContent = ResourceVersion & {
   /** Opens a range; not called for responses without a body. */
   open(range: ByteRange): Promise<ByteSource>
 }
+
+/** Of this process. */
+const downloads = new Budget(budgets.downloads)
 
 /** Answers GET and HEAD of stored bytes, with conditions and one range. */
 export async function sendContent(call: Call, content: StoredContent, { status = 200 } = {}): Promise<Reply> {
@@ -29,9 +35,16 @@ export async function sendContent(call: Call, content: StoredContent, { status =
   if (range) headers['Content-Range'] = `bytes ${range.start}-${range.end}/${content.size}`
   const answered = range ? 206 : status
   if (isHead || content.size === 0) return { status: answered, headers }
-  const source = await content.open(range ?? { start: 0, end: content.size - 1 })
+  const place = downloads.reserve(addressSubject(call.ip), () => response.destroy())
+  response.once('close', () => place.release()).on('drain', () => place.renew())
+  place.grow(budgets.downloads.each)
+  const source = await content.open(range ?? { start: 0, end: content.size - 1 }).catch((error: unknown) => {
+    place.release()
+    throw error
+  })
   if (response.destroyed) {
     source.close()
+    place.release()
     return { status: answered, streaming: true }
   }
   response.writeHead(answered, headers)

@@ -1,7 +1,7 @@
 import { type LookupAddress, type LookupAllOptions, lookup } from 'node:dns'
 import { isIP, type LookupFunction } from 'node:net'
 import type { Agent } from 'undici'
-import { badRequest, reasonOf } from '../../core/errors.ts'
+import { badRequest, isMistake, reasonOf } from '../../core/errors.ts'
 import { isAllowedAddress, isClosedPort } from './address-guard.ts'
 
 export type OutgoingRequest = {
@@ -143,8 +143,8 @@ const flat = (headers: Record<string, string | string[] | undefined>): Record<st
     Object.entries(headers).map(([name, value]) => [name, Array.isArray(value) ? value.join(', ') : (value ?? '')]),
   )
 
-function asOutgoingError(thrown: unknown, timeout: AbortSignal, caller: AbortSignal | undefined): OutgoingError {
-  if (thrown instanceof OutgoingError) return thrown
+function asOutgoingError(thrown: unknown, timeout: AbortSignal, caller: AbortSignal | undefined): unknown {
+  if (thrown instanceof OutgoingError || isMistake(thrown)) return thrown
   if (timeout.aborted) return new OutgoingError('timeout', 'request timed out', thrown)
   if (caller?.aborted) return new OutgoingError('aborted', 'request was aborted', thrown)
   return new OutgoingError('network', networkReason(thrown), thrown)

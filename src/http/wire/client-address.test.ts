@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { addressSubject, createClientAddress } from './client-address.ts'
+import { addressSubject, createClientAddress, networkOf } from './client-address.ts'
 
 test('without trusted proxies the peer is the client, whatever it claims', () => {
   const clientOf = createClientAddress([])
@@ -34,4 +34,10 @@ test('an IPv6 customer is counted by its /64, an IPv4 address by itself', () => 
   assert.notEqual(addressSubject('2001:db8:1:2::1'), addressSubject('2001:db8:1:3::1'))
   assert.equal(addressSubject('::ffff:192.0.2.1'), '192.0.2.1')
   assert.equal(addressSubject('192.0.2.1'), '192.0.2.1')
+})
+
+test('a network is an IPv4 /24 or an IPv6 /64', () => {
+  assert.equal(networkOf('192.0.2.1'), '192.0.2.0/24')
+  assert.equal(networkOf('::ffff:192.0.2.77'), '192.0.2.0/24')
+  assert.equal(networkOf('2001:db8:1:2::1'), networkOf('2001:db8:1:2:ffff::9'))
 })

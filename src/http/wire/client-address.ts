@@ -54,3 +54,9 @@ export function addressSubject(ip: string): string {
   if (address.kind() === 'ipv4') return address.toString()
   return `${Buffer.from(address.toByteArray().slice(0, 8)).toString('hex')}/64`
 }
+
+/** The network of an address: an IPv4 /24 or an IPv6 /64. */
+export const networkOf = (ip: string): string => {
+  const subject = addressSubject(ip)
+  return subject.replace(/^(\d+\.\d+\.\d+)\.\d+$/, '$1.0/24')
+}

@@ -6,7 +6,7 @@ export type FlatHeaders = string[]
 const EXPOSED =
   'X-Request-Id, Retry-After, ETag, Content-Range, Accept-Ranges, Content-Disposition, ' +
   'X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, ' +
-  'X-App-RateLimit-Limit, X-App-RateLimit-Remaining, X-App-RateLimit-Reset, Server-Timing'
+  'X-App-RateLimit-Limit, X-App-RateLimit-Remaining, X-App-RateLimit-Reset, Server-Timing, Idempotency-Replayed'
 
 export const flatOf = (headers: Readonly<Record<string, string>>): FlatHeaders => Object.entries(headers).flat()
 

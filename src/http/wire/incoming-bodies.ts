@@ -32,6 +32,7 @@ export class IncomingBodies {
         sender.bytes += bytes
         reservation.grow(bytes)
       },
+      renew: () => reservation.renew(),
       release: () => {
         reservation.release()
         this.#senders.delete(sender)

@@ -1,8 +1,8 @@
 import type { Factors } from '../shared/api-types.ts'
+import { confirmed, withSecondFactor } from '../shared/confirm.ts'
 import { alertLine, buttons, el, section, show, soft, statusLine } from '../shared/dom.ts'
 import { button } from '../shared/form.ts'
 import { session } from '../shared/session.ts'
-import { confirmed, withSecondFactor } from './confirm.ts'
 import type { Section } from './section.ts'
 
 export function backupCodesSection(): Section {

@@ -1,8 +1,8 @@
 import type { Factors } from '../shared/api-types.ts'
+import { withSecondFactor } from '../shared/confirm.ts'
 import { alertLine, buttons, el, pageData, replace, section, show, soft } from '../shared/dom.ts'
 import { button, field, form, submit } from '../shared/form.ts'
 import { session } from '../shared/session.ts'
-import { withSecondFactor } from './confirm.ts'
 import { qrImage } from './qr.ts'
 import type { Section } from './section.ts'
 

@@ -1,8 +1,8 @@
+import { confirmed, withSecondFactor } from '../shared/confirm.ts'
 import { alertLine, buttons, el, pageData, replace, section, soft } from '../shared/dom.ts'
 import { button, form, labelled, submit } from '../shared/form.ts'
 import { type CreationOptions, createPasskey, hasPasskeys } from '../shared/passkeys.ts'
 import { session } from '../shared/session.ts'
-import { confirmed, withSecondFactor } from './confirm.ts'
 import { deviceName } from './device-name.ts'
 import { formatTime, type Section } from './section.ts'
 

@@ -5,14 +5,12 @@ import { button, field, form, labelled, passwordField, submit } from './form.ts'
 import { hasPasskeys, usePasskey } from './passkeys.ts'
 import { session } from './session.ts'
 
-/** `reauthEmail`: the address of a user who signs in again with both factors. A passkey alone is aal1, so none is offered. */
-type SignIn = { container: HTMLElement; onSignedIn: () => unknown; reauthEmail?: string }
+type SignIn = { container: HTMLElement; onSignedIn: () => unknown }
 
 /** Sign-in by password or passkey, then a second factor if the account has one. Opens the session. */
 export function showSignIn(signIn: SignIn): void {
-  const { container, reauthEmail } = signIn
-  const known = reauthEmail === undefined ? {} : { value: reauthEmail, readonly: true }
-  const email = el('input', { type: 'email', name: 'email', autocomplete: 'username', required: true, ...known })
+  const { container } = signIn
+  const email = el('input', { type: 'email', name: 'email', autocomplete: 'username', required: true })
   const withPasskey = async () => {
     const typed = email.value.trim()
     const path = `/api/auth/webauthn/login${typed === '' ? '/discover' : ''}`
@@ -27,7 +25,7 @@ export function showSignIn(signIn: SignIn): void {
     await send('POST', '/api/auth/password-reset', { body: { email: email.value } })
     status.textContent = 'If there is an account with this address, a mail is on its way.'
   }
-  const offersPasskeys = reauthEmail === undefined && hasPasskeys && pageData<'account' | 'consent'>().passkeys === 'on'
+  const offersPasskeys = hasPasskeys && pageData<'account' | 'consent'>().passkeys === 'on'
   show(
     container,
     form(
@@ -37,7 +35,7 @@ export function showSignIn(signIn: SignIn): void {
       buttons(
         submit('Sign in'),
         offersPasskeys && button('Sign in with a passkey', withPasskey),
-        reauthEmail === undefined && button('Forgot your password?', forgotPassword, 'quiet'),
+        button('Forgot your password?', forgotPassword, 'quiet'),
       ),
       status,
     ),
@@ -45,13 +43,13 @@ export function showSignIn(signIn: SignIn): void {
 }
 
 function proceed(signIn: SignIn, answer: SignedIn | SecondFactorPending): unknown {
-  if ('mfa_pending' in answer) return showSecondFactor(signIn, answer.mfa_token)
+  if ('mfa_pending' in answer) return showSecondFactor(signIn, answer.mfa_token, () => showSignIn(signIn))
   session.open(answer)
   return signIn.onSignedIn()
 }
 
-/** Shows the first of the account's second factors, and buttons for the remaining ones. */
-async function showSecondFactor(signIn: SignIn, bearer: string): Promise<void> {
+/** Shows the first of the account's second factors, and buttons for the remaining ones. `startAgain`: after a first factor. */
+export async function showSecondFactor(signIn: SignIn, bearer: string, startAgain?: () => void): Promise<void> {
   const call = <Answer>(path: string, body?: unknown) => send<Answer>('POST', `/api/auth/mfa/${path}`, { bearer, body })
   const { factors, webauthn, backup_codes } = await send<Factors>('GET', '/api/auth/mfa/factors', { bearer })
   const finish = async (method: string, body: object) => proceed(signIn, await call<SignedIn>(`${method}/verify`, body))
@@ -97,7 +95,7 @@ async function showSecondFactor(signIn: SignIn, bearer: string): Promise<void> {
       others.length > 0 && soft('Or use another way:'),
       buttons(
         ...others.map((one) => button(one.title, () => present(one))),
-        button('Start again', () => showSignIn(signIn)),
+        startAgain !== undefined && button('Start again', startAgain),
       ),
     )
   }

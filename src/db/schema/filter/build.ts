@@ -1,7 +1,7 @@
 import { AND, Ident, join, OR, type Sql, sql } from '../../sql.ts'
 import type { Column, Table } from '../snapshot.ts'
 import type { RelationStep } from '../viewer.ts'
-import { operator } from './operators.ts'
+import { isNull, operator } from './operators.ts'
 import type { PlannedFilter } from './plan.ts'
 
 /** A boolean expression over the row `alias` of `table`. */
@@ -14,8 +14,7 @@ export function buildFilter(filter: PlannedFilter, table: Table, alias: Ident): 
     }
     case 'null':
       return along(filter.steps, table, alias, (row) => {
-        const value = sql`${row}.${filter.column.ident}`
-        return filter.negated ? sql`${value} is not null` : sql`${value} is null`
+        return isNull(filter.column, sql`${row}.${filter.column.ident}`, filter.negated)
       })
     case 'compare':
       return along(filter.steps, table, alias, (row) => compare(filter, row))

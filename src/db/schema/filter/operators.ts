@@ -38,6 +38,13 @@ const hasOwnOperators = (column: Column): boolean =>
 export const operator = (op: Comparison, ...columns: Column[]): Sql =>
   columns.some(hasOwnOperators) ? onSearchPath[op] : builtIn[op]
 
+/** A row type whose fields are all null `is null`, though it is a value; `is distinct from` sees the difference. */
+export function isNull({ typeKind, isArray }: Column, value: Sql, negated = false): Sql {
+  if (typeKind === 'c' && !isArray)
+    return negated ? sql`${value} is distinct from null` : sql`${value} is not distinct from null`
+  return negated ? sql`${value} is not null` : sql`${value} is null`
+}
+
 const INCOMPARABLE = new Set('json jsonb bytea xml point line lseg box path polygon circle'.split(' '))
 
 /** Columns that can only be compared with null. */

@@ -27,6 +27,8 @@ const MAX_LENGTH = 10_000
 const MAX_DEPTH = 50
 /** Relations in a path. */
 const MAX_HOPS = 3
+/** Relations in a filter: PostgreSQL plans them together, in a time that grows with the third power of their number. */
+const MAX_RELATIONS = 50
 
 type Kind = 'name' | 'quoted' | 'string' | 'number' | 'op' | 'symbol' | 'end'
 type Token = { kind: Kind; text: string; value: string; at: number }
@@ -148,6 +150,7 @@ class Parser {
   #isFractional = false
   #next = 0
   #depth = 0
+  #relations = 0
 
   constructor(tokens: readonly Token[], slots: Slots | undefined) {
     this.#tokens = tokens
@@ -223,6 +226,8 @@ class Parser {
       path.push(this.#name().value)
     }
     if (path.length > MAX_HOPS + 1) throw invalidFilter('nested too deeply')
+    this.#relations += path.length - 1
+    if (this.#relations > MAX_RELATIONS) throw invalidFilter(`more than ${MAX_RELATIONS} relations`)
     return path
   }
 

@@ -34,6 +34,13 @@ export function planFilter(filter: Filter, table: Table, scope: FilterScope): Pl
   }
 }
 
+/** How many relations its paths have. */
+export function relationsIn(filter: PlannedFilter | undefined): number {
+  if (!filter) return 0
+  if ('steps' in filter) return filter.steps.length
+  return filter.parts.reduce((sum, part) => sum + relationsIn(part), 0)
+}
+
 function comparable(path: Path, table: Table, scope: FilterScope): ColumnPath {
   const found = columnAt(path, table, scope)
   if (isIncomparable(found.column)) throw invalidFilter(`column "${found.column.name}" can only be compared with null`)

@@ -12,6 +12,8 @@ export type CatalogTable = {
   privileges: PrivilegeBits
   /** pg_relation_is_updatable for views and foreign tables; null for what is always writable or never. */
   writable: number | null
+  /** Bits as those of `writable`: what rules change in a way that returns no rows. */
+  rules: number
   watched: boolean
   /** A write may run triggers other than ours, of the table or of its partitions and underlying tables. */
   userCode: boolean

@@ -20,7 +20,7 @@ export const fingerprintQuery = (schemas: readonly string[]): Sql => sql`
     union all ${mark(sql`'table'`, sql`pg_catalog.pg_class x where x.oid in (select oid from relations)`)}
     union all ${mark(sql`'column'`, sql`pg_catalog.pg_attribute x where x.attrelid in (select oid from relations)`)}
     union all ${mark(sql`'default'`, sql`pg_catalog.pg_attrdef x where x.adrelid in (select oid from relations)`)}
-    union all ${mark(sql`'constraint'`, sql`pg_catalog.pg_constraint x where x.conrelid in (select oid from relations)`)}
+    union all ${mark(sql`'constraint'`, sql`pg_catalog.pg_constraint x where x.contypid <> 0 or x.conrelid in (select oid from relations)`)}
     union all ${mark(sql`'index'`, sql`pg_catalog.pg_index x where x.indrelid in (select oid from relations)`)}
     union all ${mark(sql`'policy'`, sql`pg_catalog.pg_policy x where x.polrelid in (select oid from relations)`)}
     union all ${mark(sql`'trigger'`, sql`pg_catalog.pg_trigger x where x.tgrelid in (select oid from relations)`)}

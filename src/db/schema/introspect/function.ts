@@ -1,5 +1,5 @@
 import { Ident } from '../../sql.ts'
-import type { Fn, JsonForm, Parameter, Table } from '../snapshot.ts'
+import type { Fn, Parameter, Table, ValueType } from '../snapshot.ts'
 import type { CatalogFunction } from './catalogue.ts'
 import type { TypeFacts } from './column.ts'
 
@@ -28,9 +28,9 @@ export function functionOf(
     rowOf: row.rowOf === null ? undefined : tables.get(row.rowOf),
     columns: (row.arguments ?? []).flatMap(([name, typeKey, mode]) => {
       const type = types.get(typeKey)
-      return type && OUTPUTS.has(mode) ? { name, ...jsonForm(type) } : []
+      return type && OUTPUTS.has(mode) ? { name, ...valueType(type) } : []
     }),
-    resultForm: resultType && jsonForm(resultType),
+    resultForm: resultType && valueType(resultType),
     volatility: VOLATILITY[row.volatility],
     executableBy: new Set([
       ...(anon ? ['svc_anon' as const] : []),
@@ -49,10 +49,7 @@ function parametersOf(row: CatalogFunction, types: ReadonlyMap<string, TypeFacts
     return {
       name,
       ident: new Ident(name),
-      type: type.type,
-      ...jsonForm(type),
-      baseType: type.baseType,
-      isArray: type.isArray,
+      ...valueType(type),
       position: index + 1,
       hasDefault: index >= firstDefault,
       isVariadic: mode === 'v',
@@ -60,10 +57,15 @@ function parametersOf(row: CatalogFunction, types: ReadonlyMap<string, TypeFacts
   })
 }
 
-const jsonForm = ({ isGeometry, isGeography, isVector, srid, castType }: TypeFacts): JsonForm => ({
-  isGeometry,
-  isGeography,
-  isVector,
-  srid,
-  castType,
+const valueType = (facts: TypeFacts): ValueType => ({
+  type: facts.type,
+  baseType: facts.baseType,
+  typeKind: facts.typeKind,
+  isArray: facts.isArray,
+  enumValues: facts.enumValues,
+  isGeometry: facts.isGeometry,
+  isGeography: facts.isGeography,
+  isVector: facts.isVector,
+  srid: facts.srid,
+  castType: facts.castType,
 })

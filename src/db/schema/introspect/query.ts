@@ -38,6 +38,10 @@ const tables = sql`
   select t.oid::pg_catalog.int8 as oid, t.schema, t.name, t.kind, d.description as comment, t.rls,
     pg_catalog.json_build_array(${tableBits(anon)}, ${tableBits(authenticated)}) as privileges,
     case when t.kind = 'v' or t.has_handler then pg_catalog.pg_relation_is_updatable(t.oid, false) when t.kind = 'f' then 0 end as writable,
+    -- 1 << CmdType of each; one that does something else instead and returns it is as good as the table.
+    (select coalesce(pg_catalog.bit_or(1 << r.ev_type::text::pg_catalog.int4), 0) from pg_catalog.pg_rewrite r
+     where r.ev_class = t.oid and r.ev_type <> '1' and r.ev_enabled <> 'D'
+       and not (r.is_instead and r.ev_action::text ~ ':returningList \\(\\{')) as rules,
     exists (select from pg_catalog.pg_trigger g
             where g.tgrelid = t.oid and g.tgname = 'svc_watch' and g.tgenabled <> 'D') as watched,
     t.kind <> 'r' or t.parent or t.oid in (select c.relation from user_code c) or exists (
@@ -69,9 +73,9 @@ const types = sql`
     coalesce(d.not_null, false) as "notNull", b.oid::pg_catalog.int8 as "baseOid", bn.nspname as "baseSchema",
     b.typname as "baseName", b.typtype as "baseKind", b.typcategory as "baseCategory",
     coalesce(d.modifier, u.modifier) as "baseModifier",
-    case when b.typtype = 'e' then (
+    case when b.typtype = 'e' or b.typcategory = 'A' then (
       select pg_catalog.json_agg(e.enumlabel order by e.enumsortorder)
-      from pg_catalog.pg_enum e where e.enumtypid = b.oid) end as labels
+      from pg_catalog.pg_enum e where e.enumtypid = case b.typtype when 'e' then b.oid else b.typelem end) end as labels
   from used_types u
   join pg_catalog.pg_type t on t.oid = u.oid
   join pg_catalog.pg_namespace n on n.oid = t.typnamespace
@@ -246,6 +250,24 @@ export const catalogueQuery = (schemas: readonly string[], selection: ObjectSele
     select d.oid, t.typbasetype, t.typtypmod, d.not_null or t.typnotnull
     from domains d
     join pg_catalog.pg_type t on t.oid = d.base and t.typtype = 'd'
+  ), checked_types(oid) as (
+    -- Domains whose checks call such functions, and the types made of them: domains, arrays, composites, ranges.
+    select k.contypid
+    from pg_catalog.pg_constraint k
+    join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_constraint'::pg_catalog.regclass and d.objid = k.oid
+      and d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass
+    join pg_catalog.pg_proc f on f.oid = d.refobjid and f.provolatile <> 'i'
+      and f.pronamespace <> 'svc'::pg_catalog.regnamespace
+    join pg_catalog.pg_language l on l.oid = f.prolang and l.lanname not in ('c', 'internal')
+    where k.contypid <> 0
+    union
+    select made.oid from checked_types c cross join lateral (
+      select t.oid from pg_catalog.pg_type t where t.typbasetype = c.oid
+      union all select t.typarray from pg_catalog.pg_type t where t.oid = c.oid and t.typarray <> 0
+      union all select r.rngtypid from pg_catalog.pg_range r where r.rngsubtype = c.oid
+      union all select x.reltype from pg_catalog.pg_attribute a
+        join pg_catalog.pg_class x on x.oid = a.attrelid and x.relkind = 'c' where a.atttypid = c.oid
+    ) as made
   ), user_code(relation) as materialized (
     -- Policies, defaults and checks that call functions of the operator with possible side effects.
     select coalesce(p.polrelid, v.adrelid, k.conrelid)
@@ -261,6 +283,8 @@ export const catalogueQuery = (schemas: readonly string[], selection: ObjectSele
     where f.provolatile <> 'i' and f.pronamespace <> 'svc'::pg_catalog.regnamespace
       and d.classid in ('pg_catalog.pg_policy'::pg_catalog.regclass, 'pg_catalog.pg_attrdef'::pg_catalog.regclass,
         'pg_catalog.pg_constraint'::pg_catalog.regclass)
+    union all
+    select a.attrelid from checked_types c join pg_catalog.pg_attribute a on a.atttypid = c.oid and not a.attisdropped
   ), reads(view, relation) as (
     select t.oid, d.refobjid
     from relations t

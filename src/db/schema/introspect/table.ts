@@ -55,6 +55,7 @@ export async function tablesOf(catalog: Catalog, types: ReadonlyMap<string, Type
       privileges: privilegesOf(row),
       insertable: isWritable(row, CAN_INSERT),
       updatable: isWritable(row, CAN_UPDATE_AND_DELETE),
+      hasRules: row.rules !== 0,
       watched: row.watched,
       runsUserCode: withUserCode.has(row.oid),
     })
@@ -114,6 +115,7 @@ const CAN_INSERT = 8
 const CAN_UPDATE_AND_DELETE = 4 | 16
 
 function isWritable(row: CatalogTable, required: number): boolean {
+  if ((row.rules & required) !== 0) return false
   if (row.writable === null) return row.kind === 'r' || row.kind === 'p'
   return (row.writable & required) === required
 }

@@ -5,6 +5,7 @@ import type { Catalog } from './catalogue.ts'
 export const warningsOf = (catalog: Catalog, tables: ReadonlyMap<string, Table>): string[] => [
   ...leakingViews(catalog, tables),
   ...failingPolicies(tables),
+  ...ruledTables(tables),
   ...catalog.unguarded.map(
     ({ parent, children }) =>
       `${listed(children)} ${children.length === 1 ? 'is' : 'are'} not exposed: row level security of ${parent} guards only what is read through ${parent}; enable it on the partition or child too to expose it`,
@@ -29,6 +30,14 @@ const failingPolicies = (tables: ReadonlyMap<string, Table>): string[] =>
         ({ name }) =>
           `policy ${name} of ${key} fails for every visitor, because '' is no uuid: write svc.uid() instead of current_setting('svc.user_id')::uuid`,
       ),
+  )
+
+/** PostgreSQL refuses RETURNING where a rule rewrites the statement. */
+const ruledTables = (tables: ReadonlyMap<string, Table>): string[] =>
+  [...tables].flatMap(([key, { hasRules }]) =>
+    hasRules
+      ? [`${key} has rules that return no rows, so the API does not write what they rewrite: use triggers instead`]
+      : [],
   )
 
 /** Views through which a request role sees rows that row level security would hide from it. */

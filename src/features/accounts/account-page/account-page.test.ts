@@ -4,14 +4,17 @@ import { test } from 'node:test'
 import { Script } from 'node:vm'
 import jsQr from 'jsqr'
 import type { Page, Route } from 'playwright-core'
-import { authenticator } from '../../../../test/fakes/authenticator.ts'
+import { authenticator, signInWithTotp } from '../../../../test/fakes/authenticator.ts'
+import { oauthApplication } from '../../../../test/fakes/oauth-application.ts'
 import { skip, startBrowser, VirtualAuthenticator } from '../../../../test/kit/browser.ts'
 import { eventually, startServer } from '../../../../test/kit/kit.ts'
 
 // Driven in chromium, with the labels a person sees.
 
 const PASSWORD = 'long enough password'
-const api = await startServer({ config: { 'auth.webauthn_enabled': true, 'auth.totp_enabled': true } })
+const api = await startServer({
+  config: { 'auth.webauthn_enabled': true, 'auth.totp_enabled': true, 'auth.oauth_provider.enabled': true },
+})
 // Passkeys need a name, not an address.
 const url = `http://localhost:${new URL(api.url).port}/account`
 
@@ -91,9 +94,8 @@ test('passkeys live on the page: two enrolled, used in every way, renamed, delet
   await page.getByRole('textbox', { name: 'Name' }).fill('Phone')
   await press('Save')
   const dialog = page.getByRole('dialog')
-  await dialog.getByLabel('Password').fill(PASSWORD)
+  await dialog.getByRole('button', { name: 'Use a passkey' }).waitFor()
   await picture(page, 'confirm')
-  await dialog.getByRole('button', { name: 'Sign in' }).click()
   await dialog.getByRole('button', { name: 'Use a passkey' }).click()
   await page.getByText('Phone', { exact: true }).waitFor()
 
@@ -156,10 +158,12 @@ test('an authenticator app, backup codes, sessions, a new password and the end o
   await press('Confirm')
   await page.getByText('Authenticator app', { exact: true }).waitFor()
 
+  assert.equal((await api.call('GET /api/auth/me', { as: elsewhere.token })).status, 401, 'the first factor ended it')
+  const { token: later } = await signInWithTotp(api, 'bo@x.test', elsewhere.user.id, app)
+
   await press('Backup codes')
   const dialog = page.getByRole('dialog')
-  await dialog.getByLabel('Password').fill(PASSWORD)
-  await dialog.getByRole('button', { name: 'Sign in' }).click()
+  await dialog.getByLabel('Code').waitFor()
   await api.sql(`update svc.mfa_factors set last_step = -1 where user_id = $1`, [elsewhere.user.id])
   await dialog.getByLabel('Code').fill(app.code())
   await dialog.getByRole('button', { name: 'Continue' }).click()
@@ -176,11 +180,11 @@ test('an authenticator app, backup codes, sessions, a new password and the end o
   const width = Number(await page.evaluate('document.documentElement.scrollWidth'))
   assert.ok(width <= 390, `the page is ${width} pixels wide on a phone of 390`)
 
-  assert.equal((await api.call('GET /api/auth/me', { as: elsewhere.token })).status, 200)
+  assert.equal((await api.call('GET /api/auth/me', { as: later })).status, 200)
   await press('End all other sessions')
   await page.getByText('(this one)').waitFor()
   await page.getByRole('button', { name: 'End', exact: true }).waitFor({ state: 'detached' })
-  assert.equal((await api.call('GET /api/auth/me', { as: elsewhere.token })).status, 401)
+  assert.equal((await api.call('GET /api/auth/me', { as: later })).status, 401)
 
   await page.getByLabel('Current password').fill('not it at all')
   await page.getByLabel('New password').fill('an even longer password')
@@ -216,6 +220,21 @@ test('a key that is too long for a QR code is shown as text alone', { skip }, as
   await press('Add an authenticator app')
   await page.getByText('THEKEY').waitFor()
   assert.equal(await page.getByRole('img').count(), 0)
+})
+
+test('applications that have access are listed, and lose it', { skip }, async () => {
+  const gil = await api.signUp('gil@x.test')
+  const app = await oauthApplication(api, gil.user.id)
+  const { access } = await app.granted(gil.token)
+  assert.equal((await api.call('GET /api/auth/me', { as: access })).status, 200)
+  const opened = await openPage()
+  const { page, press, heading } = opened
+  await signIn(opened, 'gil@x.test')
+  await heading('Applications').waitFor()
+  await press('End access of Lion Tracker')
+  await heading('Applications').waitFor({ state: 'hidden' })
+  assert.equal((await api.call('GET /api/auth/me', { as: access })).status, 401)
+  assert.equal(await page.getByRole('alert').filter({ hasText: /./ }).count(), 0)
 })
 
 test('the page works by keyboard alone, in the dark too', { skip }, async () => {

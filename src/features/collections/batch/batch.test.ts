@@ -180,7 +180,7 @@ test('a batch is checked before anything is run', async () => {
   assert.equal(await message([]), 'operations array is empty')
   assert.equal(await message(undefined), 'operations array is empty')
   assert.equal(await message('x'), 'invalid JSON body')
-  const expected = '(expected create, update, or delete)'
+  const expected = '(expected create, update, delete, or upsert)'
   assert.equal(
     await message([create('a'), { method: 'replace' }]),
     `operation[1]: unknown method "replace" ${expected}`,

@@ -1,4 +1,5 @@
 import type { Appender, ChangeAction } from '../../../db/changes/append.ts'
+import { fitsAnswer } from '../../../db/rows/answer-size.ts'
 import { logAll, MADE } from '../../../db/rows/change-logging.ts'
 import { equals } from '../../../db/rows/keys.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
@@ -99,7 +100,8 @@ function answer(target: TableView, method: ChangeAction, count: Slot, log: Appen
   const texts =
     method === 'delete'
       ? sql`''`
-      : sql`pg_catalog.string_agg(${MADE}.svc_json::text, ${RECORD_SEPARATOR}::text${order})`
+      : sql`case when ${fitsAnswer(sql`${MADE}.svc_json`)}
+          then pg_catalog.string_agg(${MADE}.svc_json::text, ${RECORD_SEPARATOR}::text${order}) end`
   return sql`select ${texts}, ${logAll(target, log, method, order)}
     from ${MADE} having svc.require_rows(pg_catalog.count(*), ${count}::int8)`
 }

@@ -35,9 +35,15 @@ const isSame = (some: readonly Column[], others: readonly Column[]): boolean =>
 const isSameConflict = (one: Conflict, other: Conflict | undefined): boolean =>
   other !== undefined && isSame(one.on, other.on) && isSame(one.merged, other.merged)
 
-/** The group of each statement of a batch. An upsert that ignores conflicts takes two statements. */
+/**
+ * The group of each statement of a batch. An upsert that ignores conflicts takes two statements, and where there are several
+ * groups, each ends with the statement that sets the time of the next.
+ */
 export const groupOfEachStatement = (groups: readonly OperationGroup[]): OperationGroup[] =>
-  groups.flatMap((group) => (group[0].conflict?.merged.length === 0 ? [group, group] : [group]))
+  groups.flatMap((group) => {
+    const count = (group[0].conflict?.merged.length === 0 ? 2 : 1) + (groups.length > 1 ? 1 : 0)
+    return Array<OperationGroup>(count).fill(group)
+  })
 
 export const splitGroup = (group: OperationGroup): OperationGroup[] =>
   group.map((operation): OperationGroup => [operation])

@@ -53,7 +53,7 @@ function parseOperation(
   const { method, id: givenId, body, onConflict, merge }: BodyFields = isFields(input) ? input : {}
   if (!isMethod(method)) {
     const shown = typeof method === 'string' ? method.slice(0, 100) : ''
-    throw refusal(index, `unknown method "${shown}" (expected create, update, or delete)`)
+    throw refusal(index, `unknown method "${shown}" (expected create, update, delete, or upsert)`)
   }
   const isInsert = method === 'create' || method === 'upsert'
   const id = isInsert ? undefined : keyText(givenId, idText)

@@ -3,14 +3,14 @@ import type { IncomingMessage } from 'node:http'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { bodyText } from './body-text.ts'
+import { bodyBytes, textOf } from './body-text.ts'
 
 async function readInPieces(bytes: Buffer, cuts: readonly number[]): Promise<string> {
   const places = [0, ...cuts.map((cut) => cut % (bytes.length + 1)).sort((a, b) => a - b), bytes.length]
   const pieces = places.map((from, i) => bytes.subarray(from, places[i + 1] ?? from))
   const request = Object.assign(Readable.from(pieces), { headers: {}, complete: true }) as unknown as IncomingMessage
   let text = ''
-  for await (const piece of bodyText(request, Number.POSITIVE_INFINITY)) text += piece
+  for await (const piece of textOf(bodyBytes(request, Number.POSITIVE_INFINITY))) text += piece
   return text
 }
 const cuts = fc.array(fc.nat())

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { before, test } from 'node:test'
 import { eventually, type InProcessServer, startServer } from '../../../../test/kit/kit.ts'
 import { AppError } from '../../../core/errors.ts'
-import { bodyText } from './body-text.ts'
+import { bodyBytes, textOf } from './body-text.ts'
 
 const MB = 2 ** 20
 /** More than the buffers of both ends hold. */
@@ -138,7 +138,7 @@ test('rows that trickle in are waited for no longer than other bodies', async ()
     const pace = { graceMs: 150, bytesPerSecond: 1_000_000 }
     let read = ''
     try {
-      for await (const text of bodyText(request, MB, pace)) read += text
+      for await (const text of textOf(bodyBytes(request, MB, { pace }))) read += text
       response.end(read)
     } catch (error) {
       response.end(error instanceof AppError ? `${error.status} ${error.message}` : String(error))
@@ -181,19 +181,20 @@ test('an import that trickles in is refused at its route, keeps nothing and give
 test('the addresses of one IPv6 network hold the places of one address', async () => {
   const behind = await startServer({ on: api, config: { 'server.trusted_proxies': ['127.0.0.1'] } })
   const from = (address: string) => ({ 'x-forwarded-for': address })
-  const slow = [1, 2].map((host) => {
-    const headers = { ...CSV, ...from(`2001:db8:1:2::${host}`) }
-    const sending = request(`${behind.url}/api/collections/people/import`, { method: 'POST', headers })
-    sending.on('error', () => {})
-    sending.write('id\n')
-    return sending
-  })
+  const slow = await Promise.all(
+    [1, 2].map(async (host) => {
+      const headers = from(`2001:db8:1:2::${host}`)
+      const sending = get(`${behind.url}/api/collections/big/export.csv`, { headers, agent: false })
+      const [answer] = (await once(sending, 'response')) as [IncomingMessage]
+      return answer.pause()
+    }),
+  )
   const read = (address: string) => behind.call('GET /api/collections/people/export.csv', { headers: from(address) })
   await eventually(async () => {
     const { status, body } = await read('2001:db8:1:2:ffff::1')
     assert.deepEqual([status, body.message], [503, 'server busy'])
   })
   assert.equal((await read('2001:db8:1:3::1')).status, 200)
-  for (const sending of slow) sending.destroy()
+  for (const answer of slow) answer.destroy()
   await eventually(async () => assert.equal((await read('2001:db8:1:2:ffff::1')).status, 200))
 })

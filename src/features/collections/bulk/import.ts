@@ -1,19 +1,21 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Appender } from '../../../db/changes/append.ts'
-import type { DryRun } from '../../../db/history/dry-run.ts'
 import type { Db, Tx } from '../../../db/db.ts'
+import type { DryRun } from '../../../db/history/dry-run.ts'
 import { isAborted, isBadRow } from '../../../db/pg-errors.ts'
 import { IS_NEW, logUpserts, MADE } from '../../../db/rows/change-logging.ts'
 import { canPack, insertPacked } from '../../../db/rows/pack.ts'
+import { SqlCache } from '../../../db/rows/sql-cache.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import type { Conflict } from '../../../db/rows/upsert.ts'
 import { insertRows } from '../../../db/rows/write.ts'
-import type { Column } from '../../../db/schema/snapshot.ts'
+import type { Column, Table } from '../../../db/schema/snapshot.ts'
 import { type Sql, sql } from '../../../db/sql.ts'
-import type { Call } from '../../../http/route.ts'
+import { keepReply } from '../../../http/once.ts'
+import { type Call, json, type Reply } from '../../../http/route.ts'
+import { rightsOn } from '../target/rights.ts'
 import { conflictOf } from '../write/conflict.ts'
 import { explainWrite } from '../write/errors.ts'
-import { bodyText } from './body-text.ts'
 import { bodiesInput, cellsInput, inputOf } from './input.ts'
 import {
   type BodyRow,
@@ -25,7 +27,12 @@ import {
   UnreadableError,
 } from './records.ts'
 
-export type ImportDeps = { readonly db: Db; readonly maxBytes: number; readonly dryRun: DryRun | undefined }
+export type ImportDeps = {
+  readonly db: Db
+  readonly text: AsyncIterable<string>
+  readonly signal: AbortSignal
+  readonly dryRun: DryRun | undefined
+}
 
 type ValidRow = CellsRow | BodyRow
 type Counts = { created: number; updated: number; skipped: number }
@@ -34,40 +41,58 @@ type RowFault = { line: number; message: string }
 const CHUNK_ROWS = 500
 const CHUNK_CHARACTERS = 256 * 1024
 const MAX_FAULTS = 20
+/** Characters of the statements an import keeps: rows with other columns need another statement. */
+const KEPT_STATEMENTS = 512 * 1024
 /** Up to this many rows an import logs one entry per row; after that, one entry per chunk. */
 const LOGGED_SINGLY = 2000
 
-/** Imports all rows of the body or none, in one transaction that is open while they arrive. */
+/** Imports all rows of a body that has arrived, or none, in one transaction. */
 export async function importRows(
-  { db, maxBytes, dryRun }: ImportDeps,
+  { db, text, signal, dryRun }: ImportDeps,
   call: Call,
   target: TableView,
   log: Appender,
-): Promise<Counts & { dry_run: boolean }> {
-  const isDry = call.query['dry_run'] === 'true'
+): Promise<Reply> {
+  const { who, query, once } = call
+  const isDry = query['dry_run'] === 'true'
   const reader = readerOf(call.headers['content-type'] ?? '', target.table)
-  const text = bodyText(call.raw.request, maxBytes)
-  let counts: Counts | undefined
-  const work = async (tx: Tx): Promise<void> => {
-    const run = new ImportRun({ tx, target, query: call.query, log, reader })
+  const work = async (tx: Tx): Promise<Counts> => {
+    const run = new ImportRun({ tx, target, query, log, reader })
     const since = await dryRun?.begin(tx)
     await run.read(text)
-    counts = await run.finish()
+    const counts = await run.finish()
     if (dryRun && since !== undefined) await dryRun.finish(tx, since)
-    if (isDry || dryRun) throw new NotKept()
+    if (isDry || dryRun) throw new NotKept(counts)
+    return counts
   }
-  await db.tx(call.who, work, { apart: true, signal: call.cancelSignal }).catch((error: unknown) => {
+  const options = { apart: true, signal, once: once && keepReply(once, rightsOf(target), imported) } as const
+  return db.tx(who, work, options).then(imported, (error: unknown) => {
     if (!(error instanceof NotKept)) throw error
+    return json(200, { ...error.counts, dry_run: isDry })
   })
-  return { ...(counts ?? { created: 0, updated: 0, skipped: 0 }), dry_run: isDry }
 }
+
+/** Throws where the parameters do not fit the table, as if every row had all columns. */
+export const requireImportable = (query: Call['query'], { table }: TableView): void =>
+  void conflictIn(query, table, [...table.columns.values()])
+
+const conflictIn = ({ onConflict, merge }: Call['query'], table: Table, columns: readonly Column[]) =>
+  onConflict === undefined ? undefined : conflictOf(table, onConflict, merge, columns)
+
+const imported = (counts: Counts): Reply => json(200, { ...counts, dry_run: false })
 
 /** Thrown to roll back a successful dry run. */
 class NotKept extends AppError {
-  constructor() {
+  readonly counts: Counts
+  constructor(counts: Counts) {
     super('internal', 'dry run')
+    this.counts = counts
   }
 }
+
+/** The answer shows no values, and which columns the rows name is not known yet. */
+const rightsOf = (target: TableView): string[] =>
+  rightsOn(target, ['insert', 'update'], []).filter((right) => !right.startsWith('select'))
 
 class ImportRun {
   readonly #tx: Tx
@@ -77,7 +102,7 @@ class ImportRun {
   readonly #reader: RowReader
   readonly #counts: Counts = { created: 0, updated: 0, skipped: 0 }
   readonly #faults: RowFault[] = []
-  readonly #statements = new Map<string, Sql>()
+  readonly #statements = new SqlCache(KEPT_STATEMENTS)
   readonly #canPack: boolean
   #chunk: ValidRow[] = []
   /** The last chunk that was sent, and the one before it. */
@@ -96,8 +121,6 @@ class ImportRun {
     this.#log = log
     this.#reader = reader
     this.#canPack = canPack(target)
-    // Checked before the first row, as if every row had all columns.
-    this.#conflict([...target.table.columns.values()])
   }
 
   async read(pieces: AsyncIterable<string>): Promise<void> {
@@ -198,18 +221,15 @@ class ImportRun {
     const isPacked = this.#canPack && !conflict && rows.length > 1 && this.#rows > LOGGED_SINGLY
     const { form, values } = inputOf(rows)
     const key = `${form} ${isPacked} ${columns.map(({ position }) => position).join()}`
-    let statement = this.#statements.get(key)
-    if (!statement) {
+    const statement = this.#statements.get(target, key, () => {
       const input = form === 'cells' ? cellsInput(columns) : bodiesInput(columns, this.#reader.hasJsonAsText)
-      statement = buildImport({ target, columns, input, conflict, log: this.#log, isPacked })
-      this.#statements.set(key, statement)
-    }
+      return buildImport({ target, columns, input, conflict, log: this.#log, isPacked })
+    })
     return { statement, values }
   }
 
   #conflict(columns: readonly Column[]): Conflict | undefined {
-    const { onConflict, merge } = this.#query
-    return onConflict === undefined ? undefined : conflictOf(this.#target.table, onConflict, merge, columns)
+    return conflictIn(this.#query, this.#target.table, columns)
   }
 
   #blame(line: number, message: string): void {

@@ -2,6 +2,14 @@ import { badRequest } from '../../../core/errors.ts'
 
 export type Element = { readonly number: number; readonly text: string }
 
+export class ElementTooLong extends Error {
+  readonly number: number
+  constructor(number: number) {
+    super(`element ${number} is too long`)
+    this.number = number
+  }
+}
+
 /** Cuts the elements of a JSON array out of its text as it arrives. The caller parses each element. */
 export class ElementReader {
   readonly #maxElement: number
@@ -49,7 +57,7 @@ export class ElementReader {
 
   #grow(text: string): void {
     this.#text += text
-    if (this.#text.length > this.#maxElement) throw new RangeError(`${this.#count + 1}`)
+    if (this.#text.length > this.#maxElement) throw new ElementTooLong(this.#count + 1)
   }
 
   #end(elements: Element[], isLast: boolean): void {

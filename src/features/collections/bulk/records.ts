@@ -5,10 +5,12 @@ import { isSpatial } from '../../../db/schema/spatial-conversion.ts'
 import { columnFinder, isFields } from '../write/body.ts'
 import { CsvError, CsvReader, type CsvRow } from './csv.ts'
 import { isJsonCell } from './export.ts'
-import { ElementReader } from './json-elements.ts'
+import { ElementReader, ElementTooLong } from './json-elements.ts'
 
 /** Characters of one row, which the server buffers before it can check the row. */
 const MAX_ROW = 8 * 2 ** 20
+/** A character of UTF-16 takes at most three bytes of UTF-8. */
+const MAX_LINE_BYTES = 3 * MAX_ROW + 2
 
 /** A row of an import: its columns with a text for each, or a JSON object. */
 export type CellsRow = RowHead & { readonly cells: readonly (string | null)[]; readonly length: number }
@@ -28,6 +30,8 @@ export const bodyOf = (row: CellsRow | BodyRow): string =>
 export interface RowReader {
   /** Values of json columns are texts that hold JSON. */
   readonly hasJsonAsText: boolean
+  /** A longer line is in no readable body. */
+  readonly maxLineBytes: number
   read(piece: string): ParsedRow[]
   end(): ParsedRow[]
 }
@@ -68,6 +72,7 @@ const headerCell = (column: Column, isFirst: boolean): HeaderCell => ({
 })
 
 class CsvRows implements RowReader {
+  readonly maxLineBytes = MAX_LINE_BYTES
   readonly hasJsonAsText = true
   readonly #table: Table
   readonly #csv = new CsvReader(MAX_ROW)
@@ -161,8 +166,17 @@ function jsonCell(column: Column, cell: string): string | undefined {
   }
 }
 
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
 /** Both forms of JSON have one text per row. */
 abstract class JsonReader implements RowReader {
+  abstract readonly maxLineBytes: number
   readonly hasJsonAsText = false
   readonly #columnsOf: ReturnType<typeof columnFinder>
 
@@ -174,25 +188,28 @@ abstract class JsonReader implements RowReader {
   abstract end(): ParsedRow[]
 
   protected incoming(line: number, text: string): ParsedRow {
+    const row = parsed(text)
+    if (row === undefined) return { line, fault: 'invalid JSON' }
+    if (!isFields(row)) return { line, fault: 'expected a JSON object' }
     try {
-      const row: unknown = JSON.parse(text)
-      if (!isFields(row)) return { line, fault: 'expected a JSON object' }
       const columns = this.#columnsOf(row).filter(({ isGenerated }) => !isGenerated)
       return columns.length > 0 ? { line, columns, body: text } : { line, fault: 'no recognized columns' }
     } catch (error) {
-      return { line, fault: error instanceof AppError ? error.message : 'invalid JSON' }
+      if (!(error instanceof AppError)) throw error
+      return { line, fault: error.message }
     }
   }
 }
 
 class JsonRows extends JsonReader {
+  readonly maxLineBytes = Number.POSITIVE_INFINITY
   readonly #elements = new ElementReader(MAX_ROW)
 
   read(piece: string): ParsedRow[] {
     try {
       return this.#elements.read(piece).map(({ number, text }) => this.incoming(number, text))
     } catch (error) {
-      throw error instanceof RangeError ? new UnreadableError(Number(error.message), 'row is too long') : error
+      throw error instanceof ElementTooLong ? new UnreadableError(error.number, 'row is too long') : error
     }
   }
   end(): ParsedRow[] {
@@ -202,6 +219,7 @@ class JsonRows extends JsonReader {
 }
 
 class JsonLines extends JsonReader {
+  readonly maxLineBytes = MAX_LINE_BYTES
   #rest = ''
   #line = 0
 

@@ -1,21 +1,26 @@
+import { createHash } from 'node:crypto'
 import * as t from '../../../core/json-type.ts'
-import type { DryRuns } from '../../../db/history/dry-run.ts'
+import { KeyedMutex, Semaphore } from '../../../core/limits.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
+import type { DryRuns } from '../../../db/history/dry-run.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import type { Trigrams } from '../../../db/search/trigrams.ts'
 import { AddressShares } from '../../../http/address-shares.ts'
 import { dryRunReply, isDryRun } from '../../../http/dry-run.ts'
-import { type Call, json, type Route, route } from '../../../http/route.ts'
+import { type Identify, requireStillKnown } from '../../../http/guard.ts'
+import { type Call, type Route, route } from '../../../http/route.ts'
+import { addressSubject } from '../../../http/wire/client-address.ts'
 import * as answers from '../answers.ts'
 import { needsTrigrams } from '../list/stages/search/parse.ts'
 import type { ListDeps } from '../list/stages/stage.ts'
 import { onTable, requireWritable } from '../target/find-table.ts'
 import { exportRows } from './export.ts'
 import type { FileFormat } from './formats.ts'
-import { importRows } from './import.ts'
-import { IMPORTED_TYPES } from './records.ts'
+import { importRows, requireImportable } from './import.ts'
+import { IMPORTED_TYPES, readerOf } from './records.ts'
+import { Spools } from './spool.ts'
 
 export type BulkDeps = {
   db: Db
@@ -24,17 +29,23 @@ export type BulkDeps = {
   dryRuns: DryRuns
   listDeps: ListDeps
   trigrams: Trigrams
+  identify: Identify
   /** `api.export_max_rows`, `api.import_max_size` */
   maxRows: number
   maxBytes: number
 }
 
-/** Exports and imports running at a time, in all and per address: each holds a connection. */
-const AT_ONCE = { all: 4, share: 2 }
+/** Exports running at a time, in all and per address: each holds a connection. One more of the operator's. */
+const AT_ONCE = { all: 4, share: 2, operator: 1 }
+/** Imports in PostgreSQL at a time, one of an address. They wait for statements alone, so others wait for them. */
+const IMPORTS_AT_ONCE = 2
+const IMPORT_WAIT_MS = 60_000
 
 export function createBulk(deps: BulkDeps): { routes: Route[] } {
   const { db, schema, log, dryRuns, listDeps, trigrams, maxRows, maxBytes } = deps
-  const shares = new AddressShares(AT_ONCE)
+  const shares = new AddressShares({ ...AT_ONCE, client: 'reads' })
+  const spools = new Spools(maxBytes)
+  const [importers, importing] = [new KeyedMutex(), new Semaphore(IMPORTS_AT_ONCE)]
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     onTable(schema, call.params['table'] ?? '', call.who, work)
 
@@ -53,11 +64,12 @@ export function createBulk(deps: BulkDeps): { routes: Route[] } {
           call,
           (target) =>
             new Promise((resolve, reject) => {
-              const work = () =>
+              const work = (signal: AbortSignal) =>
                 new Promise<void>((onEnd) => {
+                  signal.addEventListener('abort', () => call.raw.response.destroy(), { once: true })
                   exportRows({ db, listDeps, maxRows }, call, target, format, onEnd).then(resolve, reject)
                 })
-              shares.run(call.ip, work).catch(reject)
+              shares.run(call, work).catch(reject)
             }),
         )
       },
@@ -75,22 +87,42 @@ export function createBulk(deps: BulkDeps): { routes: Route[] } {
       limit: 'api',
       dryRun: 'wrapped',
       bodyKind: 'raw',
+      once: 'caller',
       accepts: t.array(t.row),
       consumes: IMPORTED_TYPES,
       params: { table: answers.tableParam },
       query: answers.importQuery,
       answers: { 200: answers.imported },
-      handle: (call) =>
-        at(call, async (target) => {
+      handle: async (call) => {
+        const address = addressSubject(call.ip)
+        const digest = call.once && createHash('sha256')
+        const spool = await at(call, (target) => {
           requireWritable(target, 'insertable')
+          requireImportable(call.query, target)
+          const reader = readerOf(call.headers['content-type'] ?? '', target.table)
+          return spools.receive(call.raw.request, address, reader, digest)
+        })
+        try {
+          if (call.once && digest) call.once.body = digest.digest()
+          await requireStillKnown(deps.identify, call)
+          const signal = AbortSignal.any([call.signal, spool.evicted])
+          const wait = { signal, timeoutMs: IMPORT_WAIT_MS }
           const dryRun = isDryRun(call) ? dryRuns.start(call.who, call.cancelSignal) : undefined
-          const counts = await shares.run(call.ip, () =>
-            importRows({ db, maxBytes, dryRun }, call, target, log.appender(call.who, call.requestId)),
-          )
+          const run = (target: TableView) => {
+            requireWritable(target, 'insertable')
+            const deps = { db, text: spool.text(), signal, dryRun }
+            return importRows(deps, call, target, log.appender(call.who, call.requestId))
+          }
+          const attempt = () => importers.run(address, () => importing.run(() => at(call, run), wait), wait)
+          const reply = await (call.once ? call.once.repeat(attempt) : attempt())
           log.wake()
-          const reply = json(200, counts)
           return dryRun ? dryRunReply(reply, dryRun.told) : reply
-        }),
+        } catch (error) {
+          throw spool.evicted.aborted ? spool.evicted.reason : error
+        } finally {
+          await spool.close()
+        }
+      },
     }),
   ]
   return { routes }

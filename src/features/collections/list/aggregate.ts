@@ -1,5 +1,6 @@
 import { type AppError, badRequest } from '../../../core/errors.ts'
 import { isMissingFunction } from '../../../db/pg-errors.ts'
+import { fitsAnswer } from '../../../db/rows/answer-size.ts'
 import { orderBy } from '../../../db/rows/order.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import { isSortable } from '../../../db/schema/filter/operators.ts'
@@ -54,7 +55,7 @@ export function parseAggregate(query: Query, slots: Slots, target: TableView): A
 
 const unknownFunction = (fn: string): AppError => badRequest(`unknown aggregate function: ${fn.slice(0, 100)}`)
 
-/** A column of the result. */
+/** A key of the items. PostgreSQL cuts names at 63 bytes, so columns have names of ours. */
 type OutputColumn = { readonly name: string; readonly value: Sql }
 
 const FUNCTIONS: Readonly<Record<string, (value: Sql) => Sql>> = {
@@ -74,7 +75,7 @@ export function buildAggregate(query: AggregateQuery, plan: ListPlan, target: Ta
   const outputs = [...groups, ...aggregates]
   const twice = outputs.find(({ name }, i) => outputs.findIndex((other) => other.name === name) !== i)
   if (twice) throw badRequest(`aggregate conflicts with column "${twice.name}"`)
-  const select = outputs.map(({ name, value }) => sql`${value} as ${new Ident(name)}`)
+  const select = outputs.map(({ value }, i) => sql`${value} as ${columnAt(i)}`)
   const by =
     groups.length > 0
       ? sql` group by ${join(
@@ -82,16 +83,29 @@ export function buildAggregate(query: AggregateQuery, plan: ListPlan, target: Ta
           COMMA,
         )}`
       : EMPTY
-  const order = orderBy([...sortKeys(query.groupSort, outputs), ...groups.map(({ name }) => sql`${new Ident(name)}`)])
+  const order = orderBy([...sortKeys(query.groupSort, outputs), ...groups.map((_, i) => sql`${columnAt(i)}`)])
   const { perPage, page, offset } = plan.window
-  const { text, from } = totalOf({ ...plan, skipTotal: false, estimate: undefined }, sql`svc_groups`)
+  const { text, from } = totalOf({ ...plan, skipTotal: false, estimate: undefined, isBounded: false }, sql`svc_groups`)
   const ways = branchesOf(plan)
   const made = sql`svc_groups as materialized (select ${join(select, COMMA)} from ${rowsOf(plan, ways)}${by})`
   return sql`${withTables([...ways.tables, made])}
-    select pg_catalog.concat('{"items":', coalesce((select pg_catalog.json_agg(svc_page.*)::text from (
-        select * from svc_groups${order} limit ${perPage}::int8 offset ${offset}::int8) as svc_page), '[]'),
+    select pg_catalog.concat('{"items":[', (select case when ${fitsAnswer(sql`svc_page.item`)}
+        then pg_catalog.string_agg(svc_page.item, ',') end from (
+          select ${itemOf(outputs)} as item from svc_groups${order} limit ${perPage}::int8 offset ${offset}::int8) as svc_page), ']',
       ',"page":', ${page}::int8, ',"perPage":', ${perPage}::int8, ${text}, '}')${from}`
 }
+
+const columnAt = (i: number): Ident => new Ident(`svc_c${i}`)
+
+/** The JSON text of an item. */
+const itemOf = (outputs: readonly OutputColumn[]): Sql =>
+  sql`${join(
+    outputs.map(({ name }, i) => {
+      const key = `${i === 0 ? '{' : ','}${JSON.stringify(name)}:`
+      return sql`${key}::text operator(pg_catalog.||) coalesce(pg_catalog.to_json(${columnAt(i)})::text, 'null')`
+    }),
+    sql` operator(pg_catalog.||) `,
+  )} operator(pg_catalog.||) '}'`
 
 function groupOf(name: string, target: TableView): OutputColumn {
   const column = columnFor(target.table, name, target.viewer.role)
@@ -120,9 +134,9 @@ const unsupported = ({ name, type }: Column): AppError =>
 
 const sortKeys = (sort: readonly SortKey[], outputs: readonly OutputColumn[]): Sql[] =>
   sort.map(({ name, descending }) => {
-    const output = outputs.find((each) => each.name === name)
-    if (!output) throw badRequest(`unknown column "${name}" in sort parameter`, 'unknown_column')
-    return descending ? sql`${new Ident(output.name)} desc` : sql`${new Ident(output.name)}`
+    const i = outputs.findIndex((each) => each.name === name)
+    if (i === -1) throw badRequest(`unknown column "${name}" in sort parameter`, 'unknown_column')
+    return descending ? sql`${columnAt(i)} desc` : sql`${columnAt(i)}`
   })
 
 /** PostgreSQL has no minimum of some types, such as uuid before 18. */

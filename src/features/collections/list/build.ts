@@ -1,6 +1,9 @@
+import { boundedArray, partsInside, partsOfEach } from '../../../db/rows/answer-size.ts'
 import { keyIs } from '../../../db/rows/keys.ts'
 import { orderBy, orderKeys } from '../../../db/rows/order.ts'
 import { buildFilter, joined } from '../../../db/schema/filter/build.ts'
+import { invalidFilter } from '../../../db/schema/filter/parse.ts'
+import { relationsIn } from '../../../db/schema/filter/plan.ts'
 import { jsonColumns } from '../../../db/schema/row-json.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import { type CandidateBranches, candidateBranches, unionOf, withTables } from '../../../db/search/candidates.ts'
@@ -16,19 +19,29 @@ const MAX_EXPANDED = 1000
  */
 export function buildList(plan: ListPlan, schema: Schema): Sql {
   const { shape, window, stages } = plan
+  // The page, the total, and one for each facet.
+  requireFewRelations(plan, 2 + plan.facetCount)
   const { found, isMaterialized, rows, order } = sourceOf(plan)
   const select = join([rowSelect(schema, shape, ROW), ...stages.flatMap((stage) => stage.keys ?? [])], COMMA)
   // Stage keys may be expensive, so that only the rows of the page get them.
   const page = isMaterialized
     ? sql`select ${select} from (${windowOf(sql`select * from ${rows}${order}`, window)}) as ${ROW}`
     : windowOf(sql`select ${select} from ${rows}${order}`, window)
-  const items = sql`(select pg_catalog.json_agg(svc_page.*)::text from (${page}) as svc_page)`
+  const items = mayBeLarge(plan)
+    ? sql`${boundedArray(page)}::text`
+    : sql`(select pg_catalog.json_agg(svc_page.*)::text from (${page}) as svc_page)`
   const more = stages.flatMap((stage) => (stage.envelope ? sql`, ${stage.envelope(rows)}` : []))
   const head = sql`${found}select pg_catalog.concat('{"items":', coalesce(${items}, '[]'),
     ',"page":', ${window.page}::int8, ',"perPage":', ${window.perPage}::int8${join(more, EMPTY)}`
   const { text, from } = totalOf(plan, rows)
   return sql`${head}, ${plan.skipTotal ? UNCOUNTED : text}, '}')${from}`
 }
+
+/** A short page of rows with one relation to one row is built without counting its bytes. */
+const mayBeLarge = ({ window, shape: { expand } }: ListPlan): boolean =>
+  window.isLong ||
+  expand.length > 1 ||
+  expand.some(({ relation, shape }) => relation.type === 'one-to-many' || shape.expand.length > 0)
 
 /** A WITH where one is needed, a FROM with its WHERE, and an ORDER BY. */
 export function sourceOf(plan: ListPlan): { found: Sql; isMaterialized: boolean; rows: Sql; order: Sql } {
@@ -44,14 +57,25 @@ export function sourceOf(plan: ListPlan): { found: Sql; isMaterialized: boolean;
 /** The table, or its rows of another time. */
 const rowsIn = ({ ident, rowsThen }: Table): Sql => rowsThen ?? sql`${ident}`
 
+/** Rows that are counted where an estimate is asked for and none may be given. */
+const MAX_COUNTED = sql`10000`
+
 const UNCOUNTED = sql`',"totalItems":-1,"totalPages":-1'`
 
 /** The totals as JSON text, and the FROM that it reads; both are empty if totals are skipped. */
-export function totalOf({ skipTotal, estimate, window }: ListPlan, rows: Sql): { text: Sql; from: Sql } {
+export function totalOf({ skipTotal, estimate, isBounded, window }: ListPlan, rows: Sql): { text: Sql; from: Sql } {
   const totals = (n: Sql): Sql =>
     sql`',"totalItems":', ${n}, ',"totalPages":', (${n} + ${window.perPage}::int8 - 1) / ${window.perPage}::int8`
   if (estimate) return { text: sql`${totals(sql`${estimate}::int8`)}, ',"totalIsEstimate":true'`, from: EMPTY }
   if (skipTotal) return { text: sql`''`, from: EMPTY }
+  if (isBounded) {
+    const counted = sql`select from ${rows} limit ${MAX_COUNTED} operator(pg_catalog.+) 1`
+    return {
+      text: sql`${totals(sql`least(svc_total.n, ${MAX_COUNTED})`)},
+        case when svc_total.n operator(pg_catalog.>) ${MAX_COUNTED} then ',"totalIsEstimate":true' end`,
+      from: sql` from (select pg_catalog.count(*) as n from (${counted}) as svc_counted) as svc_total`,
+    }
+  }
   return {
     text: totals(sql`svc_total.n`),
     from: sql` from (select pg_catalog.count(*) as n from ${rows}) as svc_total`,
@@ -61,6 +85,13 @@ export function totalOf({ skipTotal, estimate, window }: ListPlan, rows: Sql): {
 /** Its plan has the estimated number of rows. */
 export const buildExplain = (plan: ListPlan): Sql =>
   sql`explain (format json) select from ${rowsIn(plan.shape.table)} as ${ROW}${listConditions(plan)}`
+
+/** Relations in all copies of the filter in one statement; each copy is planned by itself. */
+const MAX_RELATIONS = 200
+
+export function requireFewRelations({ filter }: ListPlan, copies: number): void {
+  if (relationsIn(filter) * copies > MAX_RELATIONS) throw invalidFilter('too many relations for these parameters')
+}
 
 export function listConditions({ filter, shape, stages }: ListPlan, ...more: Sql[]): Sql {
   const filters = filter ? [buildFilter(filter, shape.table, ROW)] : []
@@ -111,11 +142,21 @@ export function buildRead(shape: Shape, schema: Schema): Sql {
   ) as svc_row`
 }
 
-/** The select list of a shape: its columns and, if there are any, an object of its relations. */
-export function rowSelect(schema: Schema, { table, columns, expand }: Shape, row: Ident, depth = 1): Sql {
+/**
+ * The select list of a shape: its columns and, if there are any, an object of its relations, which have a part of the answer
+ * together.
+ */
+export function rowSelect(
+  schema: Schema,
+  { table, columns, expand }: Shape,
+  row: Ident,
+  depth = 1,
+  inside = partsInside(1),
+): Sql {
   if (expand.length === 0) return jsonColumns(schema, columns, row)
+  const inner = partsOfEach(inside, expand.length)
   const relations = expand.map(
-    (expansion) => sql`${expansion.key}::text, ${expanded(schema, expansion, table, row, depth)}`,
+    (expansion) => sql`${expansion.key}::text, ${expanded(schema, expansion, table, row, depth, inner)}`,
   )
   const shown = jsonColumns(
     schema,
@@ -125,14 +166,15 @@ export function rowSelect(schema: Schema, { table, columns, expand }: Shape, row
   return sql`${shown}, pg_catalog.json_build_object(${join(relations, COMMA)}) as expand`
 }
 
-function expanded(schema: Schema, expansion: Expansion, from: Table, row: Ident, depth: number): Sql {
+function expanded(schema: Schema, expansion: Expansion, from: Table, row: Ident, depth: number, parts: number): Sql {
   const { relation, target, shape, order } = expansion
   const there = new Ident(`svc_e${depth}`)
-  const select = rowSelect(schema, shape, there, depth + 1)
+  const isOne = relation.type === 'many-to-one'
+  const select = rowSelect(schema, shape, there, depth + 1, isOne ? parts : partsInside(parts))
   const rows = sql`select ${select} from ${target.ident} as ${there} where ${joined(expansion, from, row, there)}`
-  if (relation.type === 'many-to-one') {
+  if (isOne) {
     return sql`(select pg_catalog.to_json(j.*) from (${rows} limit 1) as j)`
   }
-  return sql`coalesce((select pg_catalog.json_agg(j.*) from (
-    ${rows}${orderBy(orderKeys(order, there))} limit ${integerLiteral(MAX_EXPANDED)}) as j), '[]'::pg_catalog.json)`
+  const first = sql`${rows}${orderBy(orderKeys(order, there))} limit ${integerLiteral(MAX_EXPANDED)}`
+  return sql`coalesce(${boundedArray(first, parts)}, '[]'::pg_catalog.json)`
 }

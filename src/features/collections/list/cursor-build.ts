@@ -1,20 +1,24 @@
 import { badRequest } from '../../../core/errors.ts'
+import { fitsAnswer } from '../../../db/rows/answer-size.ts'
 import { sortKeys } from '../../../db/rows/cursors.ts'
 import { keysetPage } from '../../../db/rows/keyset-page.ts'
 import { orderBy, orderKeys } from '../../../db/rows/order.ts'
 import type { Schema } from '../../../db/schema/snapshot.ts'
 import { unionOf, withTables } from '../../../db/search/candidates.ts'
 import { COMMA, EMPTY, Ident, integerLiteral, join, ROW, type Sql, sql } from '../../../db/sql.ts'
-import { branchesOf, rowSelect, rowsOf, selectOf, totalOf } from './build.ts'
+import { branchesOf, requireFewRelations, rowSelect, rowsOf, selectOf, totalOf } from './build.ts'
 import type { CursorQuery } from './cursor.ts'
 import type { ListPlan } from './plan.ts'
 
-/** Separates the keys of the last row from the page; JSON text cannot contain it. */
+/** Separates the page from the keys of its last row; JSON text cannot contain it. */
 export const CURSOR_SEPARATOR = '\x1e'
 
 const PAGE = new Ident('svc_page')
 
-/** Returns the keys of the last row (empty on the last page), the separator, and the page without its closing brace. */
+/**
+ * Returns the page without its closing brace, the separator, and the keys of the last row (empty on the last page). The
+ * items come first: building them refuses a page that is too large before all of its rows are made.
+ */
 export function buildCursorPage(plan: ListPlan, { after, reach }: CursorQuery, schema: Schema): Sql {
   const { shape, stages, order, window } = plan
   if (stages.some((stage) => stage.order || stage.computed))
@@ -28,6 +32,7 @@ export function buildCursorPage(plan: ListPlan, { after, reach }: CursorQuery, s
       (way) => sql`(${selectOf(plan, [], [...way, ...conditions])}${keys} limit ${integerLiteral(reach)})`,
     ),
   )
+  requireFewRelations(plan, tables.length * ways.branches.length + plan.facetCount + 1)
   const select = join([rowSelect(schema, shape, ROW), ...stages.flatMap((stage) => stage.keys ?? [])], COMMA)
   const all = rowsOf(plan, ways)
   const more = stages.flatMap((stage) => (stage.envelope ? sql`, ${stage.envelope(all)}` : []))
@@ -38,9 +43,9 @@ export function buildCursorPage(plan: ListPlan, { after, reach }: CursorQuery, s
       from (${rows}) as ${ROW}${keys} limit ${wanted})`
   return sql`${withTables([...ways.tables, ...tables, page])}
     select pg_catalog.concat(
+      '{"items":', coalesce((select case when ${fitsAnswer(sql`svc_item`)} then pg_catalog.json_agg(svc_item) end::text
+        from ${PAGE} where svc_n <= ${window.perPage}::int8), '[]'),
+      ',"perPage":', ${window.perPage}::int8${join(more, EMPTY)}, ${total.text}, ${CURSOR_SEPARATOR}::text,
       (select svc_keys::text from ${PAGE} where svc_n = ${window.perPage}::int8
-        and exists (select from ${PAGE} where svc_n > ${window.perPage}::int8)), ${CURSOR_SEPARATOR}::text,
-      '{"items":', coalesce((select pg_catalog.json_agg(svc_item order by svc_n)::text from ${PAGE}
-        where svc_n <= ${window.perPage}::int8), '[]'),
-      ',"perPage":', ${window.perPage}::int8${join(more, EMPTY)}, ${total.text})${total.from}`
+        and exists (select from ${PAGE} where svc_n > ${window.perPage}::int8)))${total.from}`
 }

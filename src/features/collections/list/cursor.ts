@@ -3,7 +3,7 @@ import { type Cursors, requireKey } from '../../../db/rows/cursors.ts'
 import { roundedUp } from '../../../db/rows/order.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import type { Slot, Slots } from '../../../db/sql.ts'
-import { type ListQuery, parseList } from './parse.ts'
+import { type Estimate, type ListQuery, parseList } from './parse.ts'
 import { planOrder } from './plan.ts'
 
 type Query = Readonly<Record<string, string>>
@@ -23,7 +23,7 @@ export function parseCursor(
   slots: Slots,
   target: TableView,
   cursors: Cursors,
-  estimate?: number,
+  estimate?: Estimate,
 ): CursorQuery {
   const combined = INCOMPATIBLE.find((name) => (query[name] ?? '') !== '')
   if (combined !== undefined) throw badRequest(`cursor cannot be combined with "${combined}"`, 'invalid_cursor')

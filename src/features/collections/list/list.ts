@@ -10,10 +10,10 @@ import { buildAggregate, explainAggregate, parseAggregate } from './aggregate.ts
 import { buildList, buildRead } from './build.ts'
 import { parseCursor } from './cursor.ts'
 import { buildCursorPage, CURSOR_SEPARATOR } from './cursor-build.ts'
-import { type ListQuery, parseList, parseRow } from './parse.ts'
+import { type Estimate, type ListQuery, parseList, parseRow } from './parse.ts'
 import { planList, planOrder, planRow } from './plan.ts'
 import type { ListDeps } from './stages/stage.ts'
-import { estimatedRows } from './total.ts'
+import { estimateOf } from './total.ts'
 
 export const SLOW: FlyOptions = { kind: 'slow', plain: true }
 export const READ: FlyOptions = { kind: 'read' }
@@ -26,7 +26,7 @@ export function listStatement(
   query: Query,
   target: TableView,
   listDeps: ListDeps,
-  estimate?: number,
+  estimate?: Estimate,
 ): { listQuery: ListQuery; statement: Sql } {
   const slots = new Slots()
   const listQuery = parseList(query, slots, target, estimate)
@@ -47,9 +47,9 @@ export async function listRows(reader: ListReader, call: Call, target: TableView
   const { db, sqlCache, listDeps, cursors } = reader
   const { query } = call
   const isByCursor = query['cursor'] !== undefined
-  const parse = (slots: Slots, estimate?: number): ListQuery =>
+  const parse = (slots: Slots, estimate?: Estimate): ListQuery =>
     isByCursor ? parseCursor(query, slots, target, cursors, estimate) : parseList(query, slots, target, estimate)
-  const estimate = query['total'] === 'estimate' ? await estimatedRows(db, call, target, parse, listDeps) : undefined
+  const estimate = query['total'] === 'estimate' ? await estimateOf(db, call, target, parse, listDeps) : undefined
   const { listQuery, statement } = isByCursor
     ? cursorStatement(reader, query, target, estimate)
     : listStatement(sqlCache, query, target, listDeps, estimate)
@@ -84,7 +84,7 @@ function cursorStatement(
   { sqlCache, listDeps, cursors }: ListReader,
   query: Query,
   target: TableView,
-  estimate?: number,
+  estimate?: Estimate,
 ) {
   const slots = new Slots()
   const listQuery = parseCursor(query, slots, target, cursors, estimate)
@@ -95,9 +95,9 @@ function cursorStatement(
 
 /** See buildCursorPage. */
 function withCursor(text: string, seal: (keys: string) => string): string {
-  const end = text.indexOf(CURSOR_SEPARATOR)
-  const next = end > 0 ? JSON.stringify(seal(text.slice(0, end))) : 'null'
-  return `${text.slice(end + 1)},"nextCursor":${next}}`
+  const end = text.lastIndexOf(CURSOR_SEPARATOR)
+  const keys = text.slice(end + 1)
+  return `${text.slice(0, end)},"nextCursor":${keys === '' ? 'null' : JSON.stringify(seal(keys))}}`
 }
 
 /** The statement of one record; `key` holds one text per primary-key column. */

@@ -29,6 +29,8 @@ export type ListQuery = RowQuery & {
   readonly facets: readonly string[]
   /** The planner's estimate of the total, used instead of counting. */
   readonly estimate: Slot | undefined
+  /** The total is counted up to MAX_COUNTED. */
+  readonly isBounded: boolean
   readonly regions: readonly RegionFilter[]
   readonly distance: DistanceKey | undefined
 }
@@ -38,6 +40,8 @@ export type PageWindow = {
   readonly page: Slot
   readonly perPage: Slot
   readonly offset: Slot
+  /** The page may have so many rows that their bytes are counted. */
+  readonly isLong: boolean
   /** The end of the window, rounded up so that there are few different statements. */
   readonly reach: number
 }
@@ -45,6 +49,8 @@ export type PageWindow = {
 const MAX_SORT = 10
 const MAX_EXPAND = 10
 const MAX_EXPAND_DEPTH = 3
+/** Rows of a page of which all may be large. */
+const SHORT_PAGE = 50
 const NOTHING: readonly never[] = []
 export const PAGES = { perPage: 20, maxPerPage: 500 }
 
@@ -57,7 +63,10 @@ function parseFields(text: string | undefined): readonly string[] | undefined {
   return fields.length > 0 ? [...new Set(fields)] : undefined
 }
 
-export function parseList(query: Query, slots: Slots, target: TableView, estimate?: number): ListQuery {
+/** How a total that need not be exact is found: by this estimate, or by a count with an end. */
+export type Estimate = number | 'bounded' | undefined
+
+export function parseList(query: Query, slots: Slots, target: TableView, estimate?: Estimate): ListQuery {
   const { distance, rest } = parseDistance(query['sort'], target, slots)
   return {
     fields: parseFields(query['fields']),
@@ -68,7 +77,8 @@ export function parseList(query: Query, slots: Slots, target: TableView, estimat
     search: parseSearch(query, slots),
     facets: query['facets'] ? [...new Set(names(query['facets']))] : NOTHING,
     skipTotal: query['total'] === 'none' || (query['total'] === undefined && query['skipTotal'] === 'true'),
-    estimate: estimate === undefined ? undefined : slots.put(estimate),
+    estimate: typeof estimate === 'number' ? slots.put(estimate) : undefined,
+    isBounded: estimate === 'bounded',
     regions: parseRegions(query, target, slots),
     distance,
   }
@@ -80,6 +90,7 @@ function parseWindow(query: Query, slots: Slots): PageWindow {
     page: slots.put(page),
     perPage: slots.put(perPage),
     offset: slots.put(offset),
+    isLong: perPage > SHORT_PAGE,
     reach: roundedUp(offset + perPage),
   }
 }

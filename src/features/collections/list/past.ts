@@ -1,14 +1,15 @@
-import { badRequest, notFound } from '../../../core/errors.ts'
+import { badRequest, notFound, serverBusy } from '../../../core/errors.ts'
+import { userIdOf } from '../../../core/identity.ts'
+import { KeyedLimit } from '../../../core/limits.ts'
 import { type AsOf, explainAsOf } from '../../../db/history/as-of.ts'
 import { SqlCache } from '../../../db/rows/sql-cache.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
-import { AddressShares } from '../../../http/address-shares.ts'
 import { type Call, jsonText, type Reply } from '../../../http/route.ts'
 import { keyFromPath } from '../target/key.ts'
 import { type ListReader, listAggregates, listRows, readStatement, SLOW } from './list.ts'
 
-/** Lists of the past that run at a time, in all and per address: each may read much of the log. */
-const AT_ONCE = { all: 4, share: 2 }
+/** Lists of the past that run at a time, in all and per caller: each may read much of the log. */
+const AT_ONCE = { total: 4, perKey: 2 }
 
 /** What would read other tables, or an index of the rows of now. */
 const INCOMPATIBLE = [
@@ -24,7 +25,7 @@ type Deps = ListReader & {
 /** Rows and lists as they were. Statements are built for one request, because they hold its moment. */
 export function createPast(deps: Deps) {
   const { db, asOf, at } = deps
-  const shares = new AddressShares(AT_ONCE)
+  const lane = new KeyedLimit(AT_ONCE)
   const then = ({ query }: Call): string => {
     const combined = INCOMPATIBLE.find((name) => (query[name] ?? '') !== '')
     if (combined !== undefined) throw badRequest(`as_of does not go with "${combined}"`)
@@ -41,10 +42,12 @@ export function createPast(deps: Deps) {
       if (text === null) throw notFound('record not found', 'record_not_found')
       return jsonText(200, text)
     },
-    list: (call: Call): Promise<Reply> => {
+    list: async (call: Call): Promise<Reply> => {
       const moment = then(call)
-      return shares.run(call.ip, () =>
-        at(call, async (target) => {
+      const release = lane.tryAcquire(userIdOf(call.who) ?? call.ip)
+      if (!release) throw serverBusy()
+      try {
+        return await at(call, async (target) => {
           const view = await asOf.view(call.who, target, moment)
           const reader = { ...deps, sqlCache: new SqlCache() }
           const list = call.query['aggregate'] === undefined ? listRows : listAggregates
@@ -52,8 +55,10 @@ export function createPast(deps: Deps) {
             throw explainAsOf(error)
           })
           return jsonText(200, text)
-        }),
-      )
+        })
+      } finally {
+        release()
+      }
     },
   }
 }

@@ -34,10 +34,12 @@ export type ListPlan = {
   readonly window: PageWindow
   readonly skipTotal: boolean
   readonly estimate: Slot | undefined
+  readonly isBounded: boolean
   readonly stages: readonly Stage[]
   /** All columns that the caller may read; stages may use them. */
   readonly readable: readonly Column[]
   readonly isNarrow: boolean
+  readonly facetCount: number
 }
 
 export function planList(query: ListQuery, target: TableView, listDeps: ListDeps): ListPlan {
@@ -49,9 +51,11 @@ export function planList(query: ListQuery, target: TableView, listDeps: ListDeps
     window: query.window,
     skipTotal: query.skipTotal,
     estimate: query.estimate,
+    isBounded: query.isBounded,
     stages: planStages(query, target, listDeps),
     readable: columnsFor(table, viewer.role),
     isNarrow: isNarrow(query, target),
+    facetCount: query.facets.length,
   }
 }
 

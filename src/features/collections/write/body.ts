@@ -7,25 +7,16 @@ export type BodyFields = Readonly<Record<string, unknown>>
 
 /**
  * Finds the columns that a body names, in table order, so that the order of its keys makes no new statement. Most bodies
- * of a batch have the keys of the previous one, whose result is reused.
+ * of a batch have the keys of the previous one, whose result is reused; more is not kept, because callers choose the keys.
  */
 export function columnFinder(table: Table): (body: BodyFields) => readonly Column[] {
-  const known = new Map<string, readonly Column[]>()
   const isPlain = ![...table.columns.values()].some(isSpatial)
   let lastNames: readonly string[] = []
   let last: readonly Column[] = []
-  const find = (names: readonly string[]): readonly Column[] => {
-    const signature = names.join('\0')
-    const columns =
-      known.get(signature) ??
-      names.flatMap((name) => table.columns.get(name) ?? []).sort((a, b) => a.position - b.position)
-    known.set(signature, columns)
-    return columns
-  }
   return (body) => {
     const names = Object.keys(body)
     if (!isSame(names, lastNames)) {
-      last = find(names)
+      last = names.flatMap((name) => table.columns.get(name) ?? []).sort((a, b) => a.position - b.position)
       lastNames = names
     }
     if (!isPlain) checkSpatial(body, last)

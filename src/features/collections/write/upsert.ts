@@ -1,6 +1,7 @@
 import { AppError } from '../../../core/errors.ts'
 import type { Appender } from '../../../db/changes/append.ts'
 import { isRowMissing } from '../../../db/pg-errors.ts'
+import { fitsAnswer } from '../../../db/rows/answer-size.ts'
 import { IS_NEW, logOne, logUpserts, MADE } from '../../../db/rows/change-logging.ts'
 import { equals } from '../../../db/rows/keys.ts'
 import type { SqlCache } from '../../../db/rows/sql-cache.ts'
@@ -55,7 +56,8 @@ const insertion = (target: TableView, { columns, bodies, conflict, log }: Upsert
 function buildMerge(target: TableView, form: UpsertSlots): Sql {
   const text = sql`pg_catalog.concat(case when ${IS_NEW} then '201' else '200' end, ${MADE}.svc_json)`
   return sql`with ${insertion(target, form)}
-    select pg_catalog.string_agg(${text}, ${RECORD_SEPARATOR}::text), ${logUpserts(target, form.log)}
+    select case when ${fitsAnswer(sql`${MADE}.svc_json`)} then pg_catalog.string_agg(${text}, ${RECORD_SEPARATOR}::text) end,
+      ${logUpserts(target, form.log)}
     from ${MADE} having svc.require_rows(pg_catalog.count(*), ${form.count}::int8)`
 }
 

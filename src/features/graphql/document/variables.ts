@@ -14,6 +14,9 @@ import {
   type VariableDefinitionNode,
 } from 'graphql'
 
+import { isJsonScalar } from '../scalars.ts'
+import { exactText, isMarked, unmarked } from './exact-numbers.ts'
+
 export type Variables = Readonly<Record<string, unknown>>
 
 /**
@@ -33,7 +36,7 @@ export function coerceVariables(
     const name = definition.variable.name.value
     const value = Object.hasOwn(given, name) ? given[name] : undefined
     const type = typeFromAST(schema, definition.type as Parameters<typeof typeFromAST>[1]) as GraphQLInputType
-    if (typeof value !== 'object' || value === null) byLibrary.push(definition)
+    if (!isMarked(value) && (typeof value !== 'object' || value === null)) byLibrary.push(definition)
     else coerced[name] = new Reader(name, hideSuggestions).read(value, type)
   }
   const rest = getVariableValues(schema, byLibrary, given, { hideSuggestions, maxErrors: 1 })
@@ -60,7 +63,7 @@ class Reader {
     }
     if (isInputObjectType(type)) return this.#object(given, type)
     try {
-      const value: unknown = type.parseValue(given)
+      const value: unknown = type.parseValue(isJsonScalar(type) ? given : unmarked(given))
       if (value !== undefined) return value
     } catch {
       // #refuse() gets the message from the library.
@@ -98,7 +101,7 @@ class Reader {
     const onError = (_: unknown, __: unknown, error: GraphQLError): void => {
       message = error.message
     }
-    coerceInputValue(given, type, onError, this.#hideSuggestions)
+    coerceInputValue(JSON.parse(exactText(given)), type, onError, this.#hideSuggestions)
     const path = this.#path.map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`)).join('')
     throw new GraphQLError(
       `Variable "$${this.#variable}" got an invalid value at "${this.#variable}${path}"; ${message}`,

@@ -1,3 +1,4 @@
+import { reasonOf } from '../../../core/errors.ts'
 import { ALGORITHMS, assertSoundKey } from './public-key.ts'
 import type { RelyingParty } from './relying-party.ts'
 import { type Assertion, type Attestation, MAX_CREDENTIAL_ID } from './response.ts'
@@ -13,15 +14,19 @@ export async function ready(): Promise<void> {
 
 export type NewCredential = { id: string; publicKey: string; signCount: number; transports: readonly string[] }
 
+/** For the operator; answers never have it. */
+export type OnRefused = (reason: string) => void
+
 /** Registration, WebAuthn §7.1. Resolves to undefined when the response proves nothing. */
 export async function verifyAttestation(
   rp: RelyingParty,
   response: Attestation,
   challenge: string,
+  onRefused: OnRefused,
 ): Promise<NewCredential | undefined> {
   const [{ verifyRegistrationResponse }, cbor] = await Promise.all([library(), helpers()])
   try {
-    refuseForeignFrames(response.response.clientDataJSON)
+    refuseForeignOrigins(rp, response.response.clientDataJSON)
     refuseForeignStatements(cbor, Buffer.from(response.response.attestationObject, 'base64url'))
     const { registrationInfo } = await verifyRegistrationResponse({
       response,
@@ -33,8 +38,9 @@ export async function verifyAttestation(
     })
     const made = registrationInfo?.credential
     // The library does not compare the authenticator's id with the one that the client names.
-    if (!made || made.id !== response.id || Buffer.from(made.id, 'base64url').length > MAX_CREDENTIAL_ID)
-      return undefined
+    if (!made || made.id !== response.id || Buffer.from(made.id, 'base64url').length > MAX_CREDENTIAL_ID) {
+      throw new Error('the authenticator names another credential than the client')
+    }
     assertSoundKey(cbor.decodeCredentialPublicKey(made.publicKey) as unknown as ReadonlyMap<number, unknown>)
     return {
       id: made.id,
@@ -42,7 +48,8 @@ export async function verifyAttestation(
       signCount: made.counter,
       transports: response.response.transports,
     }
-  } catch {
+  } catch (error) {
+    onRefused(reasonOf(error))
     return undefined
   }
 }
@@ -60,13 +67,13 @@ export async function verifyAssertion(
     userHandlePresence: 'required' | 'optional'
     userVerification: 'required' | 'preferred'
   },
+  onRefused: OnRefused,
 ): Promise<number | undefined> {
   const { verifyAuthenticationResponse } = await library()
-  const { userHandle } = response.response
-  if (userHandle === undefined && expected.userHandlePresence === 'required') return undefined
-  if (userHandle !== undefined && userHandle !== expected.userHandle) return undefined
+  const { userHandle = expected.userHandlePresence === 'required' ? '' : expected.userHandle } = response.response
   try {
-    refuseForeignFrames(response.response.clientDataJSON)
+    refuseForeignOrigins(rp, response.response.clientDataJSON)
+    if (userHandle !== expected.userHandle) throw new Error('the passkey is of another user')
     const { verified, authenticationInfo } = await verifyAuthenticationResponse({
       response,
       expectedChallenge: expected.challenge,
@@ -80,15 +87,21 @@ export async function verifyAssertion(
         counter: 0,
       },
     })
-    return verified ? authenticationInfo.newCounter : undefined
-  } catch {
+    if (!verified) throw new Error('the signature is wrong')
+    return authenticationInfo.newCounter
+  } catch (error) {
+    onRefused(reasonOf(error))
     return undefined
   }
 }
 
-/** Refuses responses from cross-origin frames, which the library accepts. */
-function refuseForeignFrames(clientDataJSON: string): void {
+/** Also refuses responses from cross-origin frames, which the library accepts. */
+function refuseForeignOrigins({ origins }: RelyingParty, clientDataJSON: string): void {
   const clientData = JSON.parse(Buffer.from(clientDataJSON, 'base64url').toString('utf8')) as Record<string, unknown>
+  const { origin } = clientData
+  if (typeof origin !== 'string' || !origins.includes(origin)) {
+    throw new Error(`origin ${String(origin).slice(0, 200)} is not among ${origins.join(', ')} (auth.webauthn_origins)`)
+  }
   if (clientData['crossOrigin'] === true || clientData['topOrigin'] !== undefined) throw new Error('cross-origin')
 }
 

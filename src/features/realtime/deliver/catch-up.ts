@@ -1,6 +1,6 @@
 import { sleep } from '../../../core/clock.ts'
 import { AppError } from '../../../core/errors.ts'
-import { isBefore, type Position } from '../../../db/changes/log.ts'
+import { isBefore, type Position } from '../../../db/changes/position.ts'
 import { interestOf } from '../subscribe/interest.ts'
 import { intersect, type Wanted } from '../subscribe/wanted.ts'
 import { EncodedChanges } from '../visibility/encoded-change.ts'
@@ -42,14 +42,14 @@ export async function catchUp(subscription: Subscription, feed: LogFeed, on: On)
   async function replay(cursor: { position: Position }, part?: Wanted): Promise<boolean> {
     const { interest } = subscription
     const { life } = feed
-    const page = await feed.after(cursor.position)
+    const page = await feed.after(cursor.position, interest.payer)
     const changes = part ? page.filter(({ position }) => !isBefore(subscription.position, position)) : page
     const last = changes.at(-1)
     if (!last) return false
     const asked = part ? interestOf(interest.who, intersect(interest.wanted, part)) : interest
-    const verdict = (await feed.check(changes, [asked])).get(asked)
+    const verdict = (await feed.check(changes, [asked], true)).get(asked)
     if (verdict instanceof AppError) on.fail(verdict)
-    const list = verdict instanceof EncodedChanges ? verdict.list : []
+    const list = verdict instanceof EncodedChanges ? subscription.newIn(verdict).list : []
     const isStillTrue = (): boolean => !client.closed && subscription.interest === interest && feed.life === life
     for (let i = 0; i < list.length && isStillTrue(); i += CHANGES_PER_WRITE) {
       const some = list.slice(i, i + CHANGES_PER_WRITE)

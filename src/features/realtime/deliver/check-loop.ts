@@ -1,11 +1,13 @@
 import { type Clock, sleep } from '../../../core/clock.ts'
 import { AppError } from '../../../core/errors.ts'
-import { isBefore, type Position } from '../../../db/changes/log.ts'
+import { isBefore, type Position } from '../../../db/changes/position.ts'
 import type { Verdict } from '../visibility/batch-view.ts'
 import type { LogFeed } from './log-feed.ts'
 import type { SubscriberGroup } from './subscription.ts'
 
 type On = {
+  /** The loop of those who are slow; undefined when each member of this one may take its time. */
+  tooSlow: ((group: SubscriberGroup) => void) | undefined
   deliver: (group: SubscriberGroup, verdict: Verdict, end: Position) => void
   /** These groups cannot go on. */
   abandon: (groups: readonly SubscriberGroup[], error: unknown) => void
@@ -66,17 +68,18 @@ export class CheckLoop {
     const feed = this.#feed
     const { here, life } = feed
     const from = earliest(groups.map((group) => group.position))
-    const changes = await feed.after(from)
+    const isOfOnePayer = this.#on.tooSlow === undefined
+    const changes = await feed.after(from, (isOfOnePayer && groups[0]?.interest.payer) || '')
     const end = changes.at(-1)?.position ?? here
     const round = groups.filter(({ members, position }) => members.size > 0 && isBefore(position, end))
     const interests = round.map((group) => group.interest)
-    const verdicts = await feed.check(changes, interests)
+    const verdicts = await feed.check(changes, interests, isOfOnePayer)
     for (const group of feed.life === life ? round : []) {
       const verdict = verdicts.get(group.interest)
       const isFailed = verdict instanceof AppError
-      if (isFailed) this.#groups.delete(group)
-      if (verdict)
-        this.#on.deliver(group, isFailed || group.position === from ? verdict : verdict.after(group.position), end)
+      if (isFailed || !verdict) this.#groups.delete(group)
+      if (!verdict) this.#on.tooSlow?.(group)
+      else this.#on.deliver(group, isFailed || group.position === from ? verdict : verdict.after(group.position), end)
     }
     // A group that is level again goes on with the pages that come.
     for (const group of groups) {

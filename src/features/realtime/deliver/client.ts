@@ -2,7 +2,7 @@ import type { Writable } from 'node:stream'
 import type { Clock } from '../../../core/clock.ts'
 import type { AppError } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
-import type { Position } from '../../../db/changes/log.ts'
+import type { Position } from '../../../db/changes/position.ts'
 import type { Encode, EncodedChanges } from '../visibility/encoded-change.ts'
 
 /** How messages become bytes. */
@@ -16,6 +16,9 @@ export type FrameFormat = {
 export type ClientOptions = { who: Identity; bufferSize: number; clock: Clock }
 
 const EXPIRY_NOTICE_MS = 60_000
+
+/** What a subscription needs of a client. */
+export type Listener = Pick<RealtimeClient, 'closed' | 'deliver' | 'reset' | 'drained' | 'drop' | 'fail'>
 
 /**
  * One open connection, whatever it speaks. It holds bytes for its client up to a limit; a client that reads slower than

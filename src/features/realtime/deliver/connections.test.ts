@@ -3,7 +3,8 @@ import { PassThrough } from 'node:stream'
 import { type TestContext, test } from 'node:test'
 import { type AppError, unauthorized } from '../../../core/errors.ts'
 import type { Identity } from '../../../core/identity.ts'
-import type { Position } from '../../../db/changes/log.ts'
+import { grantOf } from '../../../core/scope.ts'
+import type { Position } from '../../../db/changes/position.ts'
 import { RealtimeClient } from './client.ts'
 import { Connections } from './connections.ts'
 
@@ -112,7 +113,7 @@ test('a client is warned once for each token, a minute before it expires, and en
 
 test('a client with less than a minute left is warned at once; a key that never expires is not', (t) => {
   const { open, tick } = start(t)
-  const grant = { scope: '*', tables: [], appId: null } as const
+  const grant = grantOf('*', [], null)
   const key: Identity = { kind: 'key', via: 'api_key', keyId: 'k', userId: null, email: '', grant, expiresAt: null }
   assert.deepEqual(open(user('ana', 59)).events, ['expiring 59'])
   const { events } = open(key)

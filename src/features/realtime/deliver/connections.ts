@@ -1,8 +1,8 @@
 import type { Clock } from '../../../core/clock.ts'
 import { AppError, hasStatus, unauthorized, unavailable } from '../../../core/errors.ts'
-import { type Identity, userIdOf } from '../../../core/identity.ts'
+import { type Identity, ownerOf } from '../../../core/identity.ts'
 import { KeyedLimit } from '../../../core/limits.ts'
-import type { Position } from '../../../db/changes/log.ts'
+import type { Position } from '../../../db/changes/position.ts'
 import { expiryOf, type RealtimeClient } from './client.ts'
 
 type Deps = {
@@ -117,7 +117,3 @@ export class Connections {
     }
   }
 }
-
-/** On whom the limit of connections counts; undefined = on none. */
-export const ownerOf = (who: Identity): string | undefined =>
-  userIdOf(who) ?? (who.kind === 'key' ? who.keyId : undefined)

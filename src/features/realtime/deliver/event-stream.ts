@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
 import type { AppError } from '../../../core/errors.ts'
-import type { Position } from '../../../db/changes/log.ts'
+import type { Position } from '../../../db/changes/position.ts'
 import { around } from '../visibility/encoded-change.ts'
 import { type ClientOptions, type FrameFormat, RealtimeClient } from './client.ts'
 

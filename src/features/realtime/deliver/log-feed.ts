@@ -1,12 +1,16 @@
 import { sleep } from '../../../core/clock.ts'
-import { type Change, type ChangeLog, type Follower, isBefore, type Position } from '../../../db/changes/log.ts'
+import { ON_BEHALF } from '../../../core/identity.ts'
+import { KeyedMutex, Semaphore } from '../../../core/limits.ts'
+import type { Change, ChangeLog, Follower } from '../../../db/changes/log.ts'
+import type { LogMoment } from '../../../db/changes/moments.ts'
+import { isBefore, type Position } from '../../../db/changes/position.ts'
 import type { Interest } from '../subscribe/interest.ts'
 import type { Verdict, View } from '../visibility/batch-view.ts'
 import { isTransient } from '../visibility/table-changes.ts'
 import { RecentChanges } from './recent-changes.ts'
 
 export type FeedDeps = {
-  log: Pick<ChangeLog, 'follow' | 'head' | 'read' | 'isKnown'>
+  log: Pick<ChangeLog, 'follow' | 'head' | 'read' | 'isKnown' | 'moment'>
   /** What these interests may see of the changes. */
   view: (changes: readonly Change[], interests: readonly Interest[]) => Promise<View>
 }
@@ -19,11 +23,15 @@ type OnFeed = {
 }
 
 const RETRY_MS = 250
+const PAST_READS = 4
 
 /** The log as this process reads it, once for all subscriptions, and what they may see of it. */
 export class LogFeed {
   readonly #deps: FeedDeps
   readonly #recent = new RecentChanges()
+  /** The past is read for one payer at a time, and for few at once. */
+  readonly #payers = new KeyedMutex()
+  readonly #reads = new Semaphore(PAST_READS)
   #here: Position = '0-0'
   #life = 0
   #stopped = false
@@ -63,14 +71,21 @@ export class LogFeed {
   }
 
   async isKnown(position: Position): Promise<boolean> {
-    return this.#recent.has(position) || this.#deps.log.isKnown(position)
+    return this.#recent.has(position) || this.#deps.log.isKnown(position, ON_BEHALF)
   }
 
-  /** Some of what came between a position and the present; nothing when that is all. */
-  async after(position: Position): Promise<readonly Change[]> {
+  /** What is committed now, where this process has not read all of it; else undefined. */
+  async unreadCommits(): Promise<LogMoment | undefined> {
+    const moment = await this.#deps.log.moment()
+    return moment.isOver(this.#here) ? undefined : moment
+  }
+
+  /** Some of what came between a position and the present; nothing when that is all. `payer`: on whose account it is read. */
+  async after(position: Position, payer: string): Promise<readonly Change[]> {
     const recent = this.#recent.after(position)
     if (recent) return recent
-    const page = await this.retry(() => this.#deps.log.read(position))
+    const read = (): Promise<readonly Change[]> => this.#deps.log.read(position, ON_BEHALF)
+    const page = await this.retry(() => this.#payers.run(payer, () => this.#reads.run(read)))
     return page.filter((change) => !isBefore(this.#here, change.position))
   }
 
@@ -78,8 +93,13 @@ export class LogFeed {
     return this.retry(() => this.#deps.view(changes, interests))
   }
 
-  check(changes: readonly Change[], interests: readonly Interest[]): Promise<ReadonlyMap<Interest, Verdict>> {
-    return this.retry(async () => (await this.#deps.view(changes, interests)).check(interests))
+  /** Without a verdict are those who take long, unless `isPatient`. */
+  check(
+    changes: readonly Change[],
+    interests: readonly Interest[],
+    isPatient: boolean,
+  ): Promise<ReadonlyMap<Interest, Verdict>> {
+    return this.retry(async () => (await this.#deps.view(changes, interests)).check(interests, isPatient))
   }
 
   /** While the database is away the changes stay in the log, so PostgreSQL is asked when it is back. */

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import * as t from '../../../core/json-type.ts'
 import { around } from '../visibility/encoded-change.ts'
 import type { FrameFormat } from './client.ts'
@@ -35,8 +36,10 @@ function parsed(text: string): unknown {
 const tableNames = t.union(t.array(t.string()), t.string())
 
 export const authFields = t.object({ token: t.string() })
-export const unsubscribeFields = t.object({ tables: tableNames })
+const sub = t.optional(t.string({ minLength: 1, maxLength: 64 }))
+export const unsubscribeFields = t.object({ sub, tables: t.optional(tableNames) })
 export const subscribeFields = t.object({
+  sub,
   tables: t.optional(tableNames),
   filter: t.optional(t.string()),
   last_id: t.optional(t.string()),
@@ -71,19 +74,32 @@ export const messageFrame = (message: object): Buffer => frame(TEXT, Buffer.from
 export const PING_FRAME: Buffer = frame(PING, Buffer.alloc(0))
 export const pongFrame = (content: Buffer): Buffer => frame(PONG, content)
 
-export const MESSAGES: FrameFormat = {
+/** `sub`: the name of the subscription, if the client gave it one. */
+const formatFor = (sub?: string): FrameFormat => ({
   // The record is passed on as PostgreSQL wrote it, with all its digits.
   change: ({ position, action, table, record }) =>
     action === 'truncate'
-      ? MESSAGES.reset(position)
+      ? messageFrame({ type: 'reset', sub, position })
       : frame(
           TEXT,
           around(
             record,
-            `{"type":"event","id":"${position}","action":"${action}","table":${JSON.stringify(table)},"record":`,
+            `{"type":"event"${sub === undefined ? '' : `,"sub":${JSON.stringify(sub)}`},"id":"${position}","action":"${action}","table":${JSON.stringify(table)},"record":`,
             '}',
           ),
         ),
-  reset: (position) => messageFrame({ type: 'reset', position }),
+  reset: (position) => messageFrame({ type: 'reset', sub, position }),
   expiring: (expiresAt) => messageFrame({ type: 'expiring', expires_at: expiresAt }),
+})
+
+export const MESSAGES: FrameFormat = formatFor()
+
+const MAX_NAMES = 1_000
+const named = new LRUCache<string, FrameFormat>({ max: MAX_NAMES })
+
+/** Clients choose the same names, and what is sent the same is encoded once. */
+export function messagesNamed(sub: string): FrameFormat {
+  const known = named.get(sub) ?? formatFor(sub)
+  named.set(sub, known)
+  return known
 }

@@ -7,6 +7,7 @@ const change = (n: number, size = 1): Change => ({
   position: `1-${n}`,
   at: 0,
   action: 'create',
+  shape: '1',
   oid: 1,
   schema: 'public',
   name: 't',

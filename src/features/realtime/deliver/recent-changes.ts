@@ -1,4 +1,5 @@
-import type { Change, Position } from '../../../db/changes/log.ts'
+import type { Change } from '../../../db/changes/log.ts'
+import type { Position } from '../../../db/changes/position.ts'
 
 const MAX_CHANGES = 2_000
 const MAX_BYTES = 4 * 1024 * 1024

@@ -1,24 +1,29 @@
-import { isBefore, type Position } from '../../../db/changes/log.ts'
+import type { LogMoment } from '../../../db/changes/moments.ts'
+import { isBefore, type Position } from '../../../db/changes/position.ts'
 import type { Interest } from '../subscribe/interest.ts'
-import type { Wanted } from '../subscribe/wanted.ts'
+import { plus, type Wanted, wants } from '../subscribe/wanted.ts'
 import type { EncodedChanges } from '../visibility/encoded-change.ts'
-import type { RealtimeClient } from './client.ts'
+import type { Listener } from './client.ts'
 
 /** A part of the past that a client asked for when its subscription was already further; read up to `position`. */
-export type MissedPart = { readonly wanted: Wanted; position: Position }
+export type MissedPart = { wanted: Wanted; position: Position }
+
+/** What was committed when a client began to want these tables is none of its business, though it is told later. */
+export type KnownBefore = { readonly moment: LogMoment; readonly wanted: Wanted }
 
 /** The changes that one client wants. It is in a group, or on its way to the present. */
 export class Subscription {
-  readonly client: RealtimeClient
+  readonly client: Listener
   interest: Interest
   readonly missed: MissedPart[] = []
+  #knownBefore: KnownBefore[] = []
   #group: SubscriberGroup | undefined
   /** Where it joined its group, or how far it is on its way there. */
   #position: Position
   /** Whether its group is still on its way to where this one joined it. */
   #isAhead = false
 
-  constructor(client: RealtimeClient, interest: Interest, from: Position) {
+  constructor(client: Listener, interest: Interest, from: Position) {
     this.client = client
     this.interest = interest
     this.#position = from
@@ -40,6 +45,29 @@ export class Subscription {
     this.#isAhead = false
   }
 
+  /** Parts that begin at the same position are read together, unless they are being read already. */
+  miss(part: MissedPart): void {
+    const last = this.missed.length > 1 ? this.missed.at(-1) : undefined
+    if (last?.position === part.position) last.wanted = plus(last.wanted, part.wanted)
+    else this.missed.push(part)
+  }
+
+  /** Until everything that was committed then has been passed. */
+  skip(known: KnownBefore): void {
+    this.#knownBefore.push(known)
+  }
+
+  /** Without what was committed before the client wanted it. */
+  newIn(changes: EncodedChanges): EncodedChanges {
+    if (this.#knownBefore.length === 0) return changes
+    const { position } = this
+    this.#knownBefore = this.#knownBefore.filter(({ moment }) => !moment.isOver(position))
+    return changes.only(
+      (change) =>
+        !this.#knownBefore.some(({ moment, wanted }) => wants(wanted, change.key) && moment.includes(change.position)),
+    )
+  }
+
   join(group: SubscriberGroup, here: Position): void {
     this.#group = group
     this.#position = here
@@ -56,7 +84,7 @@ export class Subscription {
 
   /** Changes of its group, which is at `end` then. */
   deliver(changes: EncodedChanges, end: Position): void {
-    const due = this.#isAhead ? changes.after(this.#position) : changes
+    const due = this.newIn(this.#isAhead ? changes.after(this.#position) : changes)
     this.#isAhead &&= isBefore(end, this.#position)
     if (due.list.length > 0) this.client.deliver(due)
   }

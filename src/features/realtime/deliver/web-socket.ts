@@ -2,8 +2,8 @@ import type { Socket } from 'node:net'
 import { WebSocket, WebSocketServer } from 'ws'
 import type { AppError } from '../../../core/errors.ts'
 import type { UpgradedConnection } from '../../../http/route.ts'
-import { type ClientOptions, RealtimeClient } from './client.ts'
-import { CLOSE, MESSAGES, messageFrame, PING_FRAME, pongFrame } from './messages.ts'
+import { type ClientOptions, type Listener, RealtimeClient } from './client.ts'
+import { CLOSE, MESSAGES, messageFrame, messagesNamed, PING_FRAME, pongFrame } from './messages.ts'
 
 /** How long a client may take to read what was sent last and to close. */
 const CLOSE_GRACE_MS = 5_000
@@ -57,6 +57,22 @@ export class SocketClient extends RealtimeClient {
 
   sendMessage(message: object): void {
     this.write(messageFrame(message))
+  }
+
+  /** This client as the listener of one of several subscriptions, each of whose messages has its name. */
+  named(sub: string): Listener {
+    const client = this
+    const format = messagesNamed(sub)
+    return {
+      get closed() {
+        return client.closed
+      },
+      deliver: (changes) => client.send(changes.as(format.change)),
+      reset: (position) => client.send(format.reset(position)),
+      drained: () => client.drained(),
+      drop: () => client.drop(),
+      fail: (error) => client.fail(error),
+    }
   }
 
   markAlive(): void {

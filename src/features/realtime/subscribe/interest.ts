@@ -1,4 +1,4 @@
-import { type DatabaseSession, databaseSession, type Identity } from '../../../core/identity.ts'
+import { callerKey, type DatabaseSession, databaseSession, type Identity, ownerOf } from '../../../core/identity.ts'
 import { mayDo } from '../../../db/schema/lookup.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import { isAllowed, type Viewer, viewerOf } from '../../../db/schema/viewer.ts'
@@ -9,26 +9,23 @@ export type Interest = {
   readonly who: Identity
   readonly viewer: Viewer
   readonly session: DatabaseSession
-  /** Of `who`, see `sharingKey`. */
-  readonly sessionKey: string
+  /** Of `who`: callers with the same key see the same rows, so that PostgreSQL is asked once for all of them. */
+  readonly callerKey: string
+  /** On whom the time of its checks is counted. */
+  readonly payer: string
   readonly wanted: Wanted
   /** Callers write filters, so their cost is counted on the caller. */
   readonly isFiltered: boolean
   readonly key: string
 }
 
-/**
- * Identities with the same key see the same rows, so that PostgreSQL is asked once for all of them. The key holds
- * everything that a policy can read of a caller, which is what its database session holds.
- */
-const sharingKey = (session: DatabaseSession): string => JSON.stringify(session)
-
 export function interestOf(who: Identity, wanted: Wanted): Interest {
   const viewer = viewerOf(who)
   const session = databaseSession(who)
-  const sessionKey = sharingKey(session)
-  const key = JSON.stringify([sessionKey, viewer.allowedTables, wanted.others, [...wanted.tables].sort()])
-  return { who, viewer, session, sessionKey, wanted, isFiltered: hasFilter(wanted), key }
+  const caller = callerKey(who)
+  const key = JSON.stringify([caller, wanted.others, [...wanted.tables].sort()])
+  const payer = ownerOf(who) ?? who.kind
+  return { who, viewer, session, callerKey: caller, payer, wanted, isFiltered: hasFilter(wanted), key }
 }
 
 /** The key of a table in Schema.tables. */

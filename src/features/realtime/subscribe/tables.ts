@@ -1,8 +1,8 @@
-import type { Clock } from '../../../core/clock.ts'
 import { badRequest } from '../../../core/errors.ts'
+import { getOrCreate } from '../../../core/get-or-create.ts'
 import type { Identity } from '../../../core/identity.ts'
 import type { Db } from '../../../db/db.ts'
-import { findOrRefresh, findTable, mayDo, tableByOid } from '../../../db/schema/lookup.ts'
+import { findOrRefresh, findTable, mayDo } from '../../../db/schema/lookup.ts'
 import type { Schema, SchemaCache, Table } from '../../../db/schema/snapshot.ts'
 import { isAllowed, notAllowed, viewerOf } from '../../../db/schema/viewer.ts'
 import { tryFilter } from './filter.ts'
@@ -16,15 +16,14 @@ export type Selection = { tables: readonly string[] | undefined; filter?: string
 export const namesIn = (tables: string | readonly string[]): string[] =>
   (typeof tables === 'string' ? tables.split(',') : tables).map((name) => name.trim()).filter(Boolean)
 
-const RETRY_MISSING_MS = 1_000
-const MAX_MISSING = 1_000
+const MAX_ACCEPTED = 100
 
 /** The tables that callers name, in a snapshot of the schema that may be a moment old. */
 export class Tables {
-  readonly #deps: { db: Db; schema: SchemaCache; clock: Clock }
-  readonly #missingSince = new Map<string | number, number>()
+  readonly #deps: { db: Db; schema: SchemaCache }
+  readonly #accepted = new WeakMap<Schema, Set<string>>()
 
-  constructor(deps: { db: Db; schema: SchemaCache; clock: Clock }) {
+  constructor(deps: { db: Db; schema: SchemaCache }) {
     this.#deps = deps
   }
 
@@ -46,28 +45,28 @@ export class Tables {
     })
   }
 
-  /** A snapshot that knows these tables, by name or oid. One that is missing may be new; one that was missing just now is not. */
-  async schemaWith(wanted: readonly (string | number)[]): Promise<Schema> {
-    const now = this.#deps.clock.now()
-    const mayBeNew = (one: string | number): boolean =>
-      now - (this.#missingSince.get(one) ?? Number.NEGATIVE_INFINITY) >= RETRY_MISSING_MS
-    const known = await findOrRefresh(this.#deps.schema, (snapshot) => {
-      const find = (one: string | number): Table | undefined =>
-        typeof one === 'string' ? findTable(snapshot, one) : tableByOid(snapshot, one)
-      const missing = wanted.filter((one) => !find(one) && mayBeNew(one))
-      if (missing.length === 0) return snapshot
-      if (this.#missingSince.size > MAX_MISSING) this.#missingSince.clear()
-      for (const one of missing) this.#missingSince.set(one, now)
-      return undefined
-    })
-    return known ?? this.#deps.schema.read()
+  read(): Schema {
+    return this.#deps.schema.read()
+  }
+
+  /**
+   * Whether the snapshot is what the database has, though it differs from what was found in the catalogue: tables may be
+   * there that are not exposed. It is looked up once for each snapshot and finding.
+   */
+  async isCurrent(snapshot: Schema, found: string): Promise<boolean> {
+    const accepted = getOrCreate(this.#accepted, snapshot, () => new Set<string>())
+    if (accepted.has(found)) return true
+    if ((await this.#deps.schema.refreshIfStale()) !== snapshot) return false
+    if (accepted.size >= MAX_ACCEPTED) accepted.clear()
+    accepted.add(found)
+    return true
   }
 
   async #readable(who: Identity, names: readonly string[]): Promise<Table[]> {
     const viewer = viewerOf(who)
     const found: Table[] = []
     for (const name of boundedNames(names)) {
-      const table = findTable(this.#deps.schema.read(), name) ?? findTable(await this.schemaWith([name]), name)
+      const table = await findOrRefresh(this.#deps.schema, (snapshot) => findTable(snapshot, name))
       if (!table || !mayDo(table, viewer.role, 'select')) throw badRequest(`unknown table: ${name}`, 'unknown_table')
       if (!isAllowed(this.#deps.schema.read(), table, viewer)) throw notAllowed(table)
       found.push(table)

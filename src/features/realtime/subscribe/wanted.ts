@@ -21,6 +21,7 @@ export function boundedNames(names: readonly string[]): ReadonlySet<string> {
 }
 
 export const NOTHING: Wanted = { tables: new Map(), others: false }
+export const isNothing = ({ tables, others }: Wanted): boolean => !others && tables.size === 0
 export const EVERYTHING: Wanted = { tables: new Map(), others: true }
 
 export function wantedTables(keys: Iterable<string>, filter: string | undefined): Wanted {
@@ -42,6 +43,14 @@ export function minus({ tables, others }: Wanted, keys: readonly string[]): Want
   return bounded({ tables: left, others })
 }
 
+/** Of the first, what the second does not have. */
+export function newTo(more: Wanted, known: Wanted): Wanted {
+  if (known.others) return NOTHING
+  const isNew = ([key]: [string, Choice]): boolean => !wants(known, key)
+  const excluded = more.others ? [...known.tables.keys()].map((key): [string, Choice] => [key, false]) : []
+  return { tables: new Map([...[...more.tables].filter(isNew), ...excluded]), others: more.others }
+}
+
 /** Of the first, what the second names. */
 export function intersect(wanted: Wanted, named: Wanted): Wanted {
   if (named.others) return wanted
@@ -55,6 +64,12 @@ export const wants = (wanted: Wanted, key: string): boolean => choiceOf(wanted, 
 export const filterOn = (wanted: Wanted, key: string): string | undefined => choiceOf(wanted, key) || undefined
 export const hasFilter = ({ tables }: Wanted): boolean =>
   [...tables.values()].some((choice) => typeof choice === 'string')
+
+/** Of one connection, under all names together. */
+export function requireFew(all: readonly Wanted[]): void {
+  const count = all.reduce((sum, { tables }) => sum + Math.max(1, tables.size), 0)
+  if (count > MAX_TABLES) throw tooManyTables()
+}
 
 function bounded(wanted: Wanted): Wanted {
   if (wanted.tables.size > MAX_TABLES) throw tooManyTables()

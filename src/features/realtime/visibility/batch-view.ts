@@ -1,20 +1,20 @@
-import { AppError, reasonOf } from '../../../core/errors.ts'
+import { AppError, reasonOf, unavailable } from '../../../core/errors.ts'
 import { getOrCreate } from '../../../core/get-or-create.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import type { Observe } from '../../../core/observe.ts'
 import type { Change } from '../../../db/changes/log.ts'
-import type { Db } from '../../../db/db.ts'
 import { tableByOid } from '../../../db/schema/lookup.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
-import { columnsFor, type Viewer } from '../../../db/schema/viewer.ts'
+import type { Viewer } from '../../../db/schema/viewer.ts'
 import { compile } from '../subscribe/filter.ts'
 import { type Interest, interestKey, listensTo } from '../subscribe/interest.ts'
 import { filterOn } from '../subscribe/wanted.ts'
+import type { CallerQueue } from './caller-queue.ts'
 import { type EncodedChange, EncodedChanges } from './encoded-change.ts'
-import type { FilterQueue } from './filter-queue.ts'
-import { type Viewing, visibleTo } from './row-security.ts'
+import { type SecurityDeps, type Viewing, visibleTo } from './row-security.ts'
+import { hasColumns, isCalled, type LoggedShape, type ShapeCache, type Shapes } from './shapes.ts'
 import { BOTH, formOf, NEITHER, readSides, type Sides, type SidesByNumber, type SidesOrError } from './sides.ts'
-import { matchesOf, type Numbered, type Survey, surveyTables, withoutColumns } from './sql.ts'
+import { matchesOf, type NamesByShape, type Numbered, type Survey, shapesWith, surveyTables, whatStays } from './sql.ts'
 import { CHECK, isTransient, type TableChanges, tableChanges } from './table-changes.ts'
 
 /** What a subscriber is sent, or why PostgreSQL could not say. */
@@ -22,18 +22,27 @@ export type Verdict = EncodedChanges | AppError
 
 /** A page of the log and those who may want it: what each gets, after PostgreSQL was asked where it has to be. */
 export type View = {
-  /** The verdict where PostgreSQL need not be asked: no change of a wanted table, or no filter, policy or hidden column. */
+  /** The verdict where PostgreSQL need not be asked: no change of a wanted table, or no filter, policy or column that is cut. */
   unchecked(interest: Interest): EncodedChanges | undefined
-  /** The verdict on each, after PostgreSQL was asked. */
-  check(interests: readonly Interest[]): Promise<ReadonlyMap<Interest, Verdict>>
+  /** The verdict on each, after PostgreSQL was asked; none where that takes long, unless `isPatient`. */
+  check(interests: readonly Interest[], isPatient: boolean): Promise<ReadonlyMap<Interest, Verdict>>
 }
 
-export type ViewDeps = { db: Db; filters: Pick<FilterQueue, 'run'>; observe: Observe }
+export type ViewDeps = SecurityDeps & {
+  filters: Pick<CallerQueue, 'run'>
+  shapes: ShapeCache
+  schema: {
+    read(): Schema
+    /** Whether the snapshot is still what the database has, though it differs from `found`. */
+    isCurrent(schema: Schema, found: string): Promise<boolean>
+  }
+  observe: Observe
+}
 
 /** A table of the page. `changes`: undefined when the table is gone, or when no interest listens to it. */
 type Laid = { readonly key: string; readonly items: Numbered[]; table: Table | undefined; changes?: TableChanges }
 
-/** JSON of records and of keys without the columns that a role may not read, by the numbers of the changes. */
+/** What stays of records and of keys for a role, as JSON, by the numbers of the changes. */
 type Records = ReadonlyMap<number, { readonly full: string | null; readonly key: string }>
 
 /** What PostgreSQL answered about a table: what it did not have to be asked is undefined. */
@@ -45,37 +54,87 @@ type Sight = {
 }
 
 const FILTER = { ...CHECK, timeoutMs: 1_000 } as const
+/** The schema may change again and again while it is read: then other columns are put up with, another name is not. */
+const ATTEMPTS = 5
 
-/** Lays the changes out by table, and looks up row security of the tables that are listened to. */
+/**
+ * Lays the changes out by table, and looks up rights and row security of the tables that are listened to. They are judged
+ * with a snapshot of the schema that agrees with what was found.
+ */
 export async function viewOf(
   deps: ViewDeps,
-  schema: Schema,
   changes: readonly Change[],
   interests: readonly Interest[],
 ): Promise<View> {
-  const onUnreadable = ({ position, name }: Change, error: unknown): void =>
-    deps.observe({
-      message: 'realtime: logged record is no row of its table',
-      attrs: { position, table: name, error: reasonOf(error) },
-    })
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    const view = await layOut(deps, changes, interests, attempt > 1)
+    if (view) return view
+  }
+  throw unavailable('the schema is changing')
+}
+
+/** Undefined when the snapshot of the schema turned out to be outdated. */
+async function layOut(
+  deps: ViewDeps,
+  changes: readonly Change[],
+  interests: readonly Interest[],
+  mayHaveOtherColumns: boolean,
+): Promise<View | undefined> {
+  const schema = deps.schema.read()
   const laid = new Map<string, Laid>()
+  const doubtful = new Set<number>()
   for (const [n, change] of changes.entries()) {
     const table = tableByOid(schema, change.oid)
+    if (!table || table.schema !== change.schema || table.name !== change.name) doubtful.add(change.oid)
     // Not the key of another table that has the name of one that is gone.
     const key = table || !schema.tables.has(interestKey(change)) ? interestKey(table ?? change) : `.${change.name}`
     const current = table ? { ...change, schema: table.schema, name: table.name } : change
     getOrCreate(laid, key, () => ({ key, items: [], table })).items.push({ n, change: current })
   }
   const isListenedTo = ({ key, table }: Laid): boolean => interests.some((one) => listensTo(one, key, table, schema))
-  const oids = [...laid.values()].flatMap((one) => (one.table && isListenedTo(one) ? one.table.oid : []))
-  const survey = oids.length > 0 ? await deps.db.fly(SYSTEM, surveyTables(oids)) : null
-  const securities = JSON.parse(survey ?? '{}') as Survey
-  for (const one of laid.values()) {
+  const heard = [...laid.values()].filter(isListenedTo)
+  const oids = new Set([...doubtful, ...heard.flatMap(({ table }) => table?.oid ?? [])])
+  const { survey, shapes } = await lookUp(deps, [...oids], heard)
+  for (const oid of oids) {
+    const [found, table] = [survey[oid], tableByOid(schema, oid)]
+    // A table that is gone is judged by none.
+    const isKnown =
+      found === undefined || (table && isCalled(table, found) && (mayHaveOtherColumns || hasColumns(table, found)))
+    if (!isKnown && !(await deps.schema.isCurrent(schema, JSON.stringify([oid, found])))) return undefined
+  }
+  const onUnreadable = ({ position, name }: Change, error: unknown): void =>
+    deps.observe({
+      message: 'realtime: logged record is no row of its table',
+      attrs: { position, table: name, error: reasonOf(error) },
+    })
+  for (const one of heard) {
     const { table, items } = one
-    const security = table && securities[table.oid]
-    if (security) one.changes = tableChanges({ schema, table }, items, security, { db: deps.db, onUnreadable })
+    const security = table && survey[table.oid]
+    if (security) one.changes = tableChanges({ schema, table }, items, security, { db: deps.db, shapes, onUnreadable })
   }
   return new BatchView(deps, schema, laid)
+}
+
+type Found = { survey: Survey; shapes: Shapes }
+
+/** The state of the tables, in one flight with the shapes that are not known yet. */
+async function lookUp(deps: ViewDeps, oids: readonly number[], heard: readonly Laid[]): Promise<Found> {
+  const shapes = new Map<string, LoggedShape>()
+  if (oids.length === 0) return { survey: {}, shapes }
+  const ids = new Set(heard.flatMap(({ items }) => items.map(({ change }) => change.shape)))
+  for (const id of ids) {
+    const known = deps.shapes.get(id)
+    if (known) shapes.set(id, known)
+  }
+  const unknown = [...ids].filter((id) => !shapes.has(id))
+  const ask = surveyTables(oids)
+  const texts = await deps.db.fly(SYSTEM, unknown.length > 0 ? [shapesWith(unknown), ask] : [ask])
+  const found = unknown.length > 0 ? texts[0] : undefined
+  for (const [id, shape] of Object.entries(JSON.parse(found ?? '{}') as Record<string, LoggedShape>)) {
+    deps.shapes.set(id, shape)
+    shapes.set(id, shape)
+  }
+  return { survey: JSON.parse(texts.at(-1) ?? '{}') as Survey, shapes }
 }
 
 class BatchView implements View {
@@ -102,7 +161,7 @@ class BatchView implements View {
     const { viewer, wanted } = interest
     const relevant = this.#relevantTo(interest)
     const mustAsk = relevant.some(
-      (one) => filterOn(wanted, one.key) || isSecured(one, viewer) || hiddenColumns(one, viewer).length > 0,
+      (one) => filterOn(wanted, one.key) || isSecured(one, viewer) || cutOf(one, viewer).size > 0,
     )
     if (mustAsk) return undefined
     return getOrCreate(this.#unchecked, relevant.map(({ key }) => key).join(), () =>
@@ -113,11 +172,14 @@ class BatchView implements View {
     )
   }
 
-  async check(interests: readonly Interest[]): Promise<Map<Interest, Verdict>> {
-    const seen = await visibleTo(this.#deps.db, this.#viewings(interests))
+  async check(interests: readonly Interest[], isPatient: boolean): Promise<Map<Interest, Verdict>> {
+    const viewings = this.#viewings(interests)
+    const seen = await visibleTo(this.#deps, viewings, isPatient)
     const verdicts = new Map<Interest, Verdict>()
     for (const interest of interests) {
-      verdicts.set(interest, this.unchecked(interest) ?? (await this.#verdict(interest, seen.get(interest.sessionKey))))
+      const { callerKey } = interest
+      if (viewings.has(callerKey) && !seen.has(callerKey)) continue
+      verdicts.set(interest, this.unchecked(interest) ?? (await this.#verdict(interest, seen.get(callerKey))))
     }
     return verdicts
   }
@@ -136,10 +198,10 @@ class BatchView implements View {
   #viewings(interests: readonly Interest[]): Map<string, Viewing> {
     const viewings = new Map<string, Viewing & { tables: Set<TableChanges> }>()
     for (const interest of interests) {
-      const { who, session, sessionKey, viewer } = interest
+      const { who, session, callerKey, payer, viewer } = interest
       for (const one of this.#relevantTo(interest)) {
         if (!one.changes || !isSecured(one, viewer)) continue
-        getOrCreate(viewings, sessionKey, () => ({ who, session, tables: new Set() })).tables.add(one.changes)
+        getOrCreate(viewings, callerKey, () => ({ who, session, payer, tables: new Set() })).tables.add(one.changes)
       }
     }
     return viewings
@@ -152,7 +214,7 @@ class BatchView implements View {
       const matches = await this.#matchesOf(interest, of)
       if (matches instanceof AppError) return matches
       const visible = isSecured(of, interest.viewer) ? (seen ?? NOTHING) : undefined
-      sights.push({ of, matches, seen: visible, cut: await this.#cutOf(interest, of) })
+      sights.push({ of, matches, seen: visible, cut: await this.#recordsFor(interest, of) })
     }
     return this.#compose(sights, interest.viewer)
   }
@@ -167,12 +229,12 @@ class BatchView implements View {
   }
 
   /** A filter whose column is gone meanwhile, or that takes too long, ends its own streams alone. */
-  async #match({ who, viewer, sessionKey }: Interest, text: string, changes: TableChanges): Promise<SidesOrError> {
+  async #match({ who, viewer, payer }: Interest, text: string, changes: TableChanges): Promise<SidesOrError> {
     const { db, filters } = this.#deps
     try {
       const filter = compile(text, changes, viewer)
       const images = await changes.images()
-      const { answer } = await filters.run(sessionKey, async () => {
+      const { answer } = await filters.run(payer, async () => {
         const answer = (await db.fly(who, matchesOf(changes.table, filter, images), FILTER)) ?? ''
         return { answer, ms: Number(answer.split('|').at(-1)) || 0 }
       })
@@ -185,12 +247,12 @@ class BatchView implements View {
     }
   }
 
-  async #cutOf({ viewer }: Interest, of: Laid): Promise<Records | undefined> {
+  async #recordsFor({ viewer }: Interest, of: Laid): Promise<Records | undefined> {
     const { key, table, items } = of
-    const hidden = hiddenColumns(of, viewer)
-    if (!table || hidden.length === 0) return undefined
+    const names = cutOf(of, viewer)
+    if (!table || names.size === 0) return undefined
     return getOrCreate(this.#cut, `${viewer.role} ${key}`, async () => {
-      const text = (await this.#deps.db.fly(SYSTEM, withoutColumns(table, items, hidden))) ?? '[]'
+      const text = (await this.#deps.db.fly(SYSTEM, whatStays(table, items, names))) ?? '[]'
       const found = JSON.parse(text) as [number, string | null, string][]
       return new Map(found.map(([n, full, key]) => [n, { full, key }]))
     })
@@ -202,19 +264,26 @@ class BatchView implements View {
     for (const { of, seen, matches, cut } of sights) {
       for (const { n, change } of of.items) {
         const form = formOf(change.action, sidesOf(seen, n), sidesOf(matches, n))
-        if (form) made.push([n, this.#encode({ n, change }, form, cut, viewer)])
+        if (form) made.push([n, this.#encode(of.key, { n, change }, form, cut, viewer)])
       }
     }
     return new EncodedChanges(made.sort(([a], [b]) => a - b).map(([, change]) => change))
   }
 
-  #encode({ n, change }: Numbered, form: 'full' | 'key', cut: Records | undefined, viewer: Viewer): EncodedChange {
-    const { position, action, name: table, record, pk } = change
-    return getOrCreate(this.#encoded, `${n} ${form} ${cut ? viewer.role : ''}`, () =>
-      form === 'full'
-        ? { position, action, table, record: cut?.get(n)?.full ?? record ?? '{}', bytes: new Map() }
-        : { position, action: 'delete', table, record: cut?.get(n)?.key ?? pk, bytes: new Map() },
-    )
+  #encode(
+    key: string,
+    { n, change }: Numbered,
+    form: 'full' | 'key',
+    cut: Records | undefined,
+    viewer: Viewer,
+  ): EncodedChange {
+    const { position, name: table } = change
+    return getOrCreate(this.#encoded, `${n} ${form} ${cut ? viewer.role : ''}`, () => {
+      const action = form === 'full' ? change.action : 'delete'
+      const whole = form === 'full' ? change.record : change.pk
+      const record = (cut ? cut.get(n)?.[form] : whole) ?? '{}'
+      return { position, key, action, table, record, bytes: new Map() }
+    })
   }
 }
 
@@ -223,10 +292,7 @@ const sidesOf = (known: SidesByNumber | undefined, n: number): Sides => (known ?
 
 const isSecured = ({ changes }: Laid, { role }: Viewer): boolean => role !== 'none' && changes?.security.rls === true
 
-function hiddenColumns({ table }: Laid, { role }: Viewer): string[] {
-  if (!table || role === 'none') return []
-  const visible = columnsFor(table, role)
-  if (visible.length === table.columns.size) return []
-  const names = new Set(visible.map((column) => column.name))
-  return [...table.columns.keys()].filter((name) => !names.has(name))
-}
+/** What is told to a role of the shapes of which not all is. The operator is told everything as it was logged. */
+const cutOf = ({ changes }: Laid, { role }: Viewer): NamesByShape =>
+  role === 'none' || !changes ? NO_NAMES : changes.cutFor(role)
+const NO_NAMES: NamesByShape = new Map()

@@ -1,5 +1,6 @@
 import { getOrCreate } from '../../../core/get-or-create.ts'
-import { type Change, isBefore, type Position } from '../../../db/changes/log.ts'
+import type { Change } from '../../../db/changes/log.ts'
+import { isBefore, type Position } from '../../../db/changes/position.ts'
 import type { Relayed } from '../../../db/db.ts'
 
 /** Writes a change in the format of one transport. */
@@ -8,6 +9,8 @@ export type Encode = (change: EncodedChange) => Buffer
 /** One change as it is sent to all that see the same of it. */
 export type EncodedChange = {
   readonly position: Position
+  /** Of its table, as interests name it. */
+  readonly key: string
   readonly action: Change['action']
   readonly table: string
   /** JSON as PostgreSQL wrote it. */
@@ -34,7 +37,11 @@ export class EncodedChanges {
   }
 
   after(position: Position): EncodedChanges {
-    return new EncodedChanges(this.list.filter((change) => isBefore(position, change.position)))
+    return this.only((change) => isBefore(position, change.position))
+  }
+
+  only(isWanted: (change: EncodedChange) => boolean): EncodedChanges {
+    return new EncodedChanges(this.list.filter(isWanted))
   }
 }
 

@@ -1,4 +1,4 @@
-import type { DatabaseSession } from '../../../core/identity.ts'
+import { CALLER_SETTINGS, type DatabaseSession } from '../../../core/identity.ts'
 import { type Change, idOf } from '../../../db/changes/log.ts'
 import { changesBetween } from '../../../db/changes/sql.ts'
 import { operator } from '../../../db/schema/filter/operators.ts'
@@ -7,8 +7,20 @@ import type { Table } from '../../../db/schema/snapshot.ts'
 import { AND, Ident, join, type Sql, sql } from '../../../db/sql.ts'
 
 export type PolicyState = { permissive: boolean; expression: string }
+/** `anon`, `authenticated`: whether that role may read it. */
+export type ColumnState = readonly [number: number, name: string, anon: boolean, authenticated: boolean]
 /** Keyed by table oid; a table that is not there any more is missing. */
-export type Survey = Record<string, { rls: boolean; policies: Record<string, PolicyState[]>; asked: string[] }>
+export type Survey = Record<
+  string,
+  {
+    schema: string
+    name: string
+    columns: ColumnState[]
+    rls: boolean
+    policies: Record<string, PolicyState[]>
+    asked: string[]
+  }
+>
 
 /** Columns that the policies of table c read. A policy that reads the whole row depends on the table itself. */
 const ASKED_COLUMNS = sql`(
@@ -20,8 +32,17 @@ const ASKED_COLUMNS = sql`(
     and (a.attnum = d.refobjsubid or (d.refobjsubid = 0 and d.deptype = 'n'))
   where p.polrelid = c.oid)`
 
+const mayRead = (role: Sql): Sql =>
+  sql`coalesce(has_schema_privilege(${role}, c.relnamespace, 'USAGE') and has_column_privilege(${role}, c.oid, a.attnum, 'SELECT'), false)`
+
+const COLUMNS = sql`(
+  select coalesce(json_agg(json_build_array(a.attnum, a.attname, ${mayRead(sql`'svc_anon'::name`)}, ${mayRead(sql`'svc_authenticated'::name`)})
+    order by a.attnum), '[]')
+  from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped)`
+
 /**
- * Row security as it is now, not as the schema snapshot remembers it: a policy changed a moment ago already counts.
+ * Rights and row security as they are now, not as the schema snapshot remembers them: a policy changed a moment ago already
+ * counts.
  * The search path of the server itself makes pg_get_expr qualify every name outside pg_catalog.
  */
 export const surveyTables = (oids: readonly number[]): Sql => sql`
@@ -33,8 +54,16 @@ export const surveyTables = (oids: readonly number[]): Sql => sql`
         and (p.polroles @> '{0}' or exists (select from unnest(p.polroles) as o(oid) where pg_has_role(r.oid, o.oid, 'USAGE')))
     )), '{}')
     from pg_roles r where c.relrowsecurity and r.rolname in ('svc_anon', 'svc_authenticated')
-  ), 'asked', ${ASKED_COLUMNS})), '{}')::text
-  from pg_class c where c.oid = any(${oids}::oid[])`
+  ), 'asked', ${ASKED_COLUMNS}, 'schema', n.nspname, 'name', c.relname, 'columns', ${COLUMNS})), '{}')::text
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = any(${oids}::oid[])`
+
+/** A LoggedShape for each id; one that is not kept is missing. The id of a shape that was kept with the change is its digest. */
+export const shapesWith = (ids: readonly string[]): Sql => sql`
+  select coalesce(json_object_agg(s.id, json_build_object(
+    'isCertain', s.id = hashtextextended(s.table_oid::text || row(s.schema_name, s.table_name, s.columns, s.key_columns)::text, 0)
+      & 9223372036854775807,
+    'columns', (select coalesce(json_agg(json_build_array(e -> 0, e -> 1)), '[]') from jsonb_array_elements(s.columns) e))), '{}')::text
+  from (select distinct on (id) * from svc.change_shapes where id = any(${ids}::bigint[])) s`
 
 const sameKey = (table: Table, a: Ident, b: Ident): Sql =>
   join(
@@ -60,6 +89,24 @@ export type Images = {
   readonly old: RowImages
 }
 
+/** Names of then and of now, of the columns that stay. */
+export type ColumnNames = ReadonlyMap<string, string>
+/** By the id of a shape. Shapes whose images stay as they are are missing. */
+export type NamesByShape = ReadonlyMap<string, ColumnNames>
+
+/** An image `c.…` of a change under the names of now. */
+function renamed(image: Sql, names: NamesByShape): Sql {
+  if (names.size === 0) return image
+  const text = JSON.stringify(
+    Object.fromEntries([...names].map(([shape, pairs]) => [shape, Object.fromEntries(pairs)])),
+  )
+  const all = sql`${text}::pg_catalog.jsonb`
+  return sql`case when ${all} ? c.shape::text and pg_catalog.jsonb_typeof(${image}) = 'object' then (
+      select coalesce(pg_catalog.jsonb_object_agg(svc_name.value, ${image} -> svc_name.key), '{}')
+      from pg_catalog.jsonb_each_text(${all} -> c.shape::text) as svc_name where ${image} ? svc_name.key
+    ) else ${image} end`
+}
+
 /** A change and its number in the batch. */
 export type Numbered = { readonly n: number; readonly change: Change }
 
@@ -75,7 +122,12 @@ function logged(table: Table, items: readonly Numbered[]): Sql {
  * The images of a table's changes as rows, made once instead of once per subscriber. They are taken from the log itself: the
  * old ones are of no other use here. Under the server's own role, on the search path of requests.
  */
-export const imagesOf = (at: TableInSchema, asked: readonly string[], items: readonly Numbered[]): Sql => {
+export const imagesOf = (
+  at: TableInSchema,
+  asked: readonly string[],
+  items: readonly Numbered[],
+  names: NamesByShape,
+): Sql => {
   const { table } = at
   const alias = rowAlias(table)
   const rows = (from: Sql): Sql =>
@@ -83,7 +135,9 @@ export const imagesOf = (at: TableInSchema, asked: readonly string[], items: rea
       'array', coalesce(pg_catalog.array_agg(svc_row order by svc_n)::text, '{}')) from ${from})`
   return sql`
   with svc_item as materialized (
-    select i.n as svc_n, case when c.action <> 'delete' then c.record end as r, c.old_record as o from ${logged(table, items)}
+    select i.n as svc_n, case when c.action <> 'delete' then ${renamed(sql`c.record`, names)} end as r,
+      ${renamed(sql`c.old_record`, names)} as o
+    from ${logged(table, items)}
   ), svc_new as materialized (
     select svc_item.svc_n, ${alias} as svc_row, svc_item.r ?& ${asked}::text[] as whole, ${isLive(table)} as live
     from svc_item, ${rowImage(at, sql`svc_item.r`)} where pg_catalog.jsonb_typeof(svc_item.r) = 'object'
@@ -132,10 +186,16 @@ const answers = (table: Table, images: Images, by: Record<keyof Images, Sql>): S
   select ${verdicts(table, images.live, by.live)} || '|' || ${verdicts(table, images.partial, by.partial)} || '|' ||
     ${verdicts(table, images.gone, by.gone)} || '|' || ${verdicts(table, images.old, by.old)}`
 
-/** Everything of a caller that a policy can read. The actor of the log is that of the flight, so it is none of them. */
-export const become = ({ userId, email, aal }: DatabaseSession): Sql => sql`
-  select set_config('svc.user_id', ${userId}, true), set_config('svc.user_email', ${email}, true), set_config('svc.aal', ${aal}, true),
-    set_config('svc.actor', '', true)`
+const MILLISECONDS = sql`(extract(epoch from clock_timestamp()) * 1000)::text`
+
+/** Everything of a caller that a policy can read; returns the time. The actor of the log is that of the flight, so it is none of them. */
+export const become = (session: DatabaseSession): Sql => {
+  const fields = Object.entries(CALLER_SETTINGS) as [keyof typeof CALLER_SETTINGS, string][]
+  const settings = fields.map(([field, setting]) => sql`set_config(${setting}, ${session[field]}, true)`)
+  return sql`select ${MILLISECONDS}, ${join(settings)}, set_config('svc.actor', '', true)`
+}
+
+export const theTime: Sql = sql`select ${MILLISECONDS}`
 
 /**
  * The same question follows for many identities. PostgreSQL would plan it anew for each, because it guesses that a plan for
@@ -143,7 +203,7 @@ export const become = ({ userId, email, aal }: DatabaseSession): Sql => sql`
  */
 export const planOnce: Sql = sql`select set_config('plan_cache_mode', 'force_generic_plan', true)`
 
-/** The records and keys without the columns the role may not read, as a JSON array of [n, record, key]. */
-export const withoutColumns = (table: Table, items: readonly Numbered[], hidden: readonly string[]): Sql => sql`
-  select coalesce(json_agg(json_build_array(i.n, (c.record - ${hidden}::text[])::text, (c.pk - ${hidden}::text[])::text)), '[]')::text
+/** What stays of the records and keys, as a JSON array of [n, record, key]. */
+export const whatStays = (table: Table, items: readonly Numbered[], names: NamesByShape): Sql => sql`
+  select coalesce(json_agg(json_build_array(i.n, (${renamed(sql`c.record`, names)})::text, (${renamed(sql`c.pk`, names)})::text)), '[]')::text
   from ${logged(table, items)}`

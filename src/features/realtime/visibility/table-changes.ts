@@ -1,9 +1,11 @@
 import { AppError, hasStatus } from '../../../core/errors.ts'
-import type { Identity } from '../../../core/identity.ts'
+import { getOrCreate } from '../../../core/get-or-create.ts'
+import type { DatabaseRole, Identity } from '../../../core/identity.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { TableInSchema } from '../../../db/schema/row-image.ts'
-import { type Images, imagesOf, NO_ROWS, type Numbered, type RowImages, type Survey } from './sql.ts'
+import { type Shapes, staying } from './shapes.ts'
+import { type Images, imagesOf, type NamesByShape, NO_ROWS, type Numbered, type RowImages, type Survey } from './sql.ts'
 
 /** How PostgreSQL is asked about changes. */
 export const CHECK = { kind: 'slow', plain: true, timeoutMs: 5_000 } as const
@@ -11,10 +13,12 @@ export const CHECK = { kind: 'slow', plain: true, timeoutMs: 5_000 } as const
 /** The server's own role on the search path of requests: keys may be of an extension's type. */
 const SERVER: Identity = { kind: 'admin', tokenId: '', expiresAt: 0 }
 
-/** The changes of one table in a page, and its row security as it is now. */
+/** The changes of one table in a page, and its rights and row security as they are now. */
 export type TableChanges = TableInSchema & {
   readonly items: readonly Numbered[]
   readonly security: Survey[string]
+  /** Of the shapes of which not all is told to this role: what is. */
+  readonly cutFor: (role: DatabaseRole) => NamesByShape
   /** The rows that the changes hold, read once for all subscribers. */
   readonly images: () => Promise<Images>
   readImages(items: readonly Numbered[]): Promise<Images>
@@ -27,13 +31,24 @@ export function tableChanges(
   at: TableInSchema,
   items: readonly Numbered[],
   security: Survey[string],
-  { db, onUnreadable }: { db: Db; onUnreadable: (change: Change, error: unknown) => void },
+  { db, shapes, onUnreadable }: { db: Db; shapes: Shapes; onUnreadable: (change: Change, error: unknown) => void },
 ): TableChanges {
   let images: Promise<Images> | undefined
+  const shapesHere = new Set(items.map(({ change }) => change.shape))
+  const namesFor = (role: DatabaseRole): NamesByShape =>
+    new Map(
+      [...shapesHere].flatMap((id) => {
+        const names = staying(shapes.get(id), security.columns, role)
+        return names ? [[id, names]] : []
+      }),
+    )
+  const cuts = new Map<DatabaseRole, NamesByShape>()
   /** A record that is no row of its table, as a function's result may be, is seen by no caller; the others still are. */
   async function readImages(items: readonly Numbered[]): Promise<Images> {
     try {
-      return JSON.parse((await db.fly(SERVER, imagesOf(at, security.asked, items), CHECK)) ?? '{}') as Images
+      return JSON.parse(
+        (await db.fly(SERVER, imagesOf(at, security.asked, items, namesFor('none')), CHECK)) ?? '{}',
+      ) as Images
     } catch (error) {
       if (!(error instanceof AppError) || isTransient(error)) throw error
       const [first] = items
@@ -43,7 +58,14 @@ export function tableChanges(
       return both(await readImages(items.slice(0, half)), await readImages(items.slice(half)))
     }
   }
-  return { ...at, items, security, readImages, images: () => (images ??= readImages(items)) }
+  return {
+    ...at,
+    items,
+    security,
+    cutFor: (role) => getOrCreate(cuts, role, () => namesFor(role)),
+    readImages,
+    images: () => (images ??= readImages(items)),
+  }
 }
 
 const NO_IMAGES: Images = { live: NO_ROWS, partial: NO_ROWS, gone: NO_ROWS, old: NO_ROWS }

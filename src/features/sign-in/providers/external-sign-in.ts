@@ -7,7 +7,7 @@ import { type Sql, sql } from '../../../db/sql.ts'
 import type { IdentityDeps } from '../../../identity/deps.ts'
 import { EMAIL_TAKEN, orEmailTaken } from '../../../identity/errors.ts'
 import type { AuthResponse, Device } from '../../../identity/session.ts'
-import { idByEmail, insertUser } from '../../../identity/users.ts'
+import { idByEmail, insertUser, lockAccount } from '../../../identity/users.ts'
 import { browserCookie, browserOf } from './browser-cookie.ts'
 import type { Profile } from './profile.ts'
 import { type AuthorizeParams, providerFailed, signInRefused } from './provider.ts'
@@ -62,6 +62,7 @@ export function createExternalSignIn(deps: Deps) {
     const id = known?.id ?? byEmail?.id ?? randomUUID()
     const isNew = !known && !byEmail
     if (isNew) await tx.run(insertUser({ id, ...(email !== undefined && { email }), emailVerified }))
+    else await lockAccount(tx, id, providerFailed)
     const changed = !isNew && (await deps.proveAddress(tx, id))
     await tx.run(linkIdentity(profile, id))
     return { id, changed }

@@ -1,4 +1,5 @@
 import type * as OpenId from 'openid-client'
+import { isMistake } from '../../../core/errors.ts'
 import type { Outgoing } from '../../../http/out/outgoing.ts'
 import { jwtClaims, requireAudience, requireAudienceAtGoogle } from './audience.ts'
 import { profileOf } from './profile.ts'
@@ -163,7 +164,8 @@ function fetchThrough(outgoing: Outgoing): OpenId.CustomFetch {
 const plain = ({ 'content-encoding': _coding, 'content-length': _length, ...headers }: Record<string, string>) =>
   headers
 
-function asSignInError(error: unknown): Error {
+function asSignInError(error: unknown): unknown {
+  if (isMistake(error)) return error
   const code = (error as { code?: unknown } | null)?.code
   if (typeof code === 'string' && BAD_ANSWER.test(code)) return signInRefused(error)
   return providerFailed(error)

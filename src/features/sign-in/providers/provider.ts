@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { AppError, badRequest } from '../../../core/errors.ts'
+import { AppError, badRequest, isMistake } from '../../../core/errors.ts'
 import type { Outgoing } from '../../../http/out/outgoing.ts'
 import type { Profile } from './profile.ts'
 
@@ -78,7 +78,7 @@ export async function fetchJson(
     const answer = await outgoing.request({ ...request, headers, timeoutMs: TIMEOUT_MS, maxBytes: MAX_PROVIDER_BYTES })
     return { status: answer.status, body: parsed(answer.body) }
   } catch (error) {
-    throw providerFailed(error)
+    throw isMistake(error) ? error : providerFailed(error)
   }
 }
 

@@ -8,10 +8,12 @@ import type { Db } from '../../../db/db.ts'
 import type { Queue } from '../../../db/queue/queue.ts'
 import type { ByteRange } from '../../../http/files/conditions.ts'
 import type { ByteSource } from '../../../http/files/source.ts'
-import { forgetBlobs } from './sql.ts'
+import { forgetBlobs, unknownBlobs } from './sql.ts'
 import { type Blob, type Store, storeFailure } from './store.ts'
 
 const REMOVE = 'blobs.remove'
+/** Longer than any transaction lives after its connection was lost. */
+const SETTLE_MS = 300_000
 
 type Deps = { db: Db; store: Store; queue: Queue; observe: Observe }
 
@@ -22,6 +24,8 @@ type Deps = { db: Db; store: Store; queue: Queue; observe: Observe }
 export class Blobs {
   readonly #deps: Deps
   #sweepTimer: NodeJS.Timeout | undefined
+  /** Blobs whose transaction ended without an answer, and when they are looked for. */
+  readonly #unsettled = new Map<string, number>()
 
   constructor(deps: Deps) {
     this.#deps = deps
@@ -35,6 +39,7 @@ export class Blobs {
     })
     const sweep = (): void => {
       store.removeUnfinished().catch((error: unknown) => this.#report('unfinished uploads not removed', error))
+      this.#removeUnkept().catch((error: unknown) => this.#report('upload not discarded', error))
     }
     this.#sweepTimer = setInterval(sweep, store.unfinishedSweepMs).unref()
   }
@@ -49,18 +54,21 @@ export class Blobs {
     const id = randomUUID()
     const hash = createHash('sha256')
     let size = 0
+    const { store } = this.#deps
     const meter = new Transform({
       transform(chunk: Buffer, _encoding, done) {
         hash.update(chunk)
         size += chunk.length
-        done(null, chunk)
+        const room = store.takeRoom?.(chunk.length)
+        if (room) room.then(() => done(null, chunk), done)
+        else done(null, chunk)
       },
     })
     // The source may fail before the store listens; the store then finds the stream destroyed.
     meter.on('error', () => {})
     source.once('error', (error) => meter.destroy(error))
     try {
-      await this.#deps.store.write(id, source.pipe(meter))
+      await store.write(id, source.pipe(meter))
     } catch (error) {
       throw storeFailure(source.errored ?? error)
     }
@@ -75,6 +83,19 @@ export class Blobs {
   /** Removes a blob that no row will refer to; if that fails, the orphan sweep removes it later. */
   async discard({ id }: Blob): Promise<void> {
     await this.#deps.store.remove(id).catch((error: unknown) => this.#report('upload not discarded', error))
+  }
+
+  /** Removes a blob if no row refers to it after a while; if the process ends before, the orphan sweep does. */
+  discardUnlessKept({ id }: Blob): void {
+    this.#unsettled.set(id, Date.now() + SETTLE_MS)
+  }
+
+  async #removeUnkept(): Promise<void> {
+    const due = [...this.#unsettled].filter(([, at]) => at <= Date.now()).map(([id]) => id)
+    if (due.length === 0) return
+    const unkept = await this.#deps.db.rows<{ id: string }>(SYSTEM, unknownBlobs(due))
+    for (const id of due) this.#unsettled.delete(id)
+    for (const { id } of unkept) await this.#deps.store.remove(id)
   }
 
   async #remove(ids: readonly string[]): Promise<void> {

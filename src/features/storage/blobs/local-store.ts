@@ -5,6 +5,7 @@ import { pipeline } from 'node:stream/promises'
 import { isUuid } from '../../../core/uuid.ts'
 import type { ByteRange } from '../../../http/files/conditions.ts'
 import { type ByteSource, FileSource } from '../../../http/files/source.ts'
+import { DiskReserve } from './disk-reserve.ts'
 import type { Store, StoredBlob } from './store.ts'
 
 /** A live writer touches its file this often, even if no bytes arrive. */
@@ -22,17 +23,24 @@ export class LocalStore implements Store {
   readonly maxWrites = 256
   readonly #temporary: string
   readonly #blobs: string
+  readonly #disk: DiskReserve
   readonly #writing = new Set<string>()
   readonly #made = new Set<string>()
   #touching: NodeJS.Timeout | undefined
 
-  constructor(root: string) {
+  /** `reserve`: bytes of the disk that uploads leave free. */
+  constructor(root: string, reserve: number) {
+    this.#disk = new DiskReserve(root, reserve)
     this.#temporary = join(root, 'tmp')
     this.#blobs = join(root, 'blobs')
   }
 
   start(): void {
     this.#touching = setInterval(() => void this.#touch(), TOUCH_MS).unref()
+  }
+
+  takeRoom(bytes: number): Promise<void> | undefined {
+    return this.#disk.take(bytes)
   }
 
   async write(id: string, source: Readable): Promise<void> {

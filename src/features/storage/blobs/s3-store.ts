@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
 import type { ListMultipartUploadsCommandOutput, MultipartUpload, S3Client } from '@aws-sdk/client-s3'
+import { budgets } from '../../../core/budgets.ts'
 import { isUuid } from '../../../core/uuid.ts'
 import type { ByteRange } from '../../../http/files/conditions.ts'
 import { type ByteSource, StreamSource } from '../../../http/files/source.ts'
@@ -23,6 +24,9 @@ const PREFIX = 'blobs/'
 const MIN_PART = 8 * 1024 * 1024
 /** S3 allows 10 000 parts. */
 const MAX_PARTS = 9_000
+
+/** Room for all downloads and uploads: with fewer, clients that do not read theirs would hold up the others. */
+const SOCKETS = { maxSockets: 2 * Math.ceil(budgets.downloads.total / budgets.downloads.each) }
 
 /** Any S3-compatible service, addressed by path. The client library is loaded on first use. */
 export class S3Store implements Store {
@@ -132,7 +136,7 @@ export class S3Store implements Store {
       region,
       forcePathStyle: true,
       // Idle time; longer than we allow our own clients, because an upload forwards their bytes at their pace.
-      requestHandler: { connectionTimeout: 10_000, socketTimeout: 150_000 },
+      requestHandler: { connectionTimeout: 10_000, socketTimeout: 150_000, httpAgent: SOCKETS, httpsAgent: SOCKETS },
       // Many compatible services do not support checksums in trailers.
       requestChecksumCalculation: 'WHEN_REQUIRED',
       responseChecksumValidation: 'WHEN_REQUIRED',

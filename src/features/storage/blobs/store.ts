@@ -9,6 +9,8 @@ import type { ByteSource } from '../../../http/files/source.ts'
 export interface Store {
   /** Called before the first write. */
   start?(): void
+  /** Rejects if there is no room for further bytes; undefined if there is for sure. */
+  takeRoom?(bytes: number): Promise<void> | undefined
   /** Resolves when the bytes are whole and durable under `id`; if it rejects, nothing is stored. */
   write(id: string, source: Readable): Promise<void>
   /** Undefined if there is no such blob. */
@@ -29,12 +31,17 @@ export interface Store {
 export type Blob = { id: string; size: number; sha256: string }
 export type StoredBlob = { id: string; modifiedAt: number }
 
-/** Error codes for full disks, quotas and file size limits. */
-const FULL = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
+/** Codes of full disks, quotas and file size limits, and what stores of the S3 kind (MinIO, Ceph) say. */
+const FULL: ReadonlySet<unknown> = new Set([
+  ...['ENOSPC', 'EDQUOT', 'EFBIG'],
+  ...['XMinioStorageFull', 'XMinioAdminBucketQuotaExceeded', 'QuotaExceeded', 'InsufficientStorage'],
+])
+
+type Failure = { code?: unknown; name?: unknown; $metadata?: { httpStatusCode?: unknown } } | null
 
 export function storeFailure(cause: unknown): unknown {
-  const code = (cause as { code?: unknown } | null)?.code
-  return typeof code === 'string' && FULL.has(code)
+  const { code, name, $metadata } = (cause as Failure) ?? {}
+  return FULL.has(code) || FULL.has(name) || $metadata?.httpStatusCode === 507
     ? new AppError('insufficient_storage', 'insufficient storage', { cause })
     : cause
 }

@@ -82,7 +82,8 @@ function cloudfront(distributionId: string): CdnProvider {
   }
   return {
     name: 'cloudfront',
-    purge: (urls) => order([...new Set(urls.map((url) => new URL(url).pathname))]),
+    // A star would be a wildcard.
+    purge: (urls) => order([...new Set(urls.map((url) => new URL(url).pathname.replaceAll('*', '%2A')))]),
     purgeAll: () => order(['/*']),
   }
 }

@@ -2,11 +2,12 @@ import { reasonOf } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
+import { isBadRow } from '../../../db/pg-errors.ts'
 import { type Queue, RetryIn } from '../../../db/queue/queue.ts'
 import { requireTable } from '../../../db/schema/require-table.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import { vectorText } from '../../../db/search/vectors.ts'
-import { Ident, sql } from '../../../db/sql.ts'
+import { Ident, type Sql } from '../../../db/sql.ts'
 import { type EmbeddingProvider, NO_PROVIDER, RefusedText } from '../embedding/provider.ts'
 import { textColumnOf, vectorColumnOf } from './columns.ts'
 import * as q from './sql.ts'
@@ -20,6 +21,8 @@ type Deps = { db: Db; schema: SchemaCache; log: ChangeLog; queue: Queue; provide
 /** The keys of changed rows; without them, the whole table is filled. */
 type Payload = { embedding: string; keys?: string[] }
 type Row = { key: string; text: string; vector: string | null }
+
+const NOTHING: q.EmbeddingProgress = { embedded: 0, refused: 0 }
 
 /**
  * The log reader turns changes into queue items, and the worker turns those into vectors. Nothing is only in memory: while
@@ -83,20 +86,31 @@ export function startEmbedWorker({ db, schema, log, queue, provider }: Deps): vo
     const blank = found.filter(({ text, isNull }) => text === '' && !isNull)
     const rows = sources.length > 0 ? await embedEach(target, sources, give) : []
     const written = [...rows, ...blank.map(({ key, text }) => ({ key, text, vector: null }))]
-    let embedded = 0
-    if (written.length > 0) {
-      // The operator's triggers need the search path of requests.
-      const path = schema.read().schemas.map((name) => new Ident(name).quoted)
-      const search = sql`select pg_catalog.set_config('search_path', ${path.join()}, true)`
-      const made = await db.rows<{ isFilled: boolean }>(SYSTEM, [search, q.writeVectors(target, written)], {
-        kind: 'slow',
-      })
-      embedded = made.filter(({ isFilled }) => isFilled).length
-      log.wake()
-    }
-    const progress = { embedded, refused: sources.length - rows.length }
+    const { embedded, refused } = written.length > 0 ? await write(target, written) : NOTHING
+    if (written.length > 0) log.wake()
+    const progress = { embedded, refused: refused + sources.length - rows.length }
     await db.run(SYSTEM, q.recordProgress(id, progress))
     return progress
+  }
+
+  /** Rows that do not take their vector, such as numbers too large for the column, are found by writing each alone. */
+  async function write(target: q.EmbeddingTarget, rows: readonly Row[]): Promise<q.EmbeddingProgress> {
+    const path = schema.read().schemas.map((name) => new Ident(name).quoted)
+    try {
+      const statements: [Sql, Sql] = [q.writingSession(path.join()), q.writeVectors(target, rows)]
+      const made = await db.rows<{ isFilled: boolean }>(SYSTEM, statements, { kind: 'slow' })
+      return { embedded: made.filter(({ isFilled }) => isFilled).length, refused: 0 }
+    } catch (error) {
+      if (!isBadRow(error)) throw error
+      if (rows.length === 1) return { embedded: 0, refused: 1 }
+      const sum = { embedded: 0, refused: 0 }
+      for (const row of rows) {
+        const { embedded, refused } = await write(target, [row])
+        sum.embedded += embedded
+        sum.refused += refused
+      }
+      return sum
+    }
   }
 
   /** Repeats until a pass fills nothing, because rows may move during a pass. Rows that a trigger keeps unfilled do not count. */

@@ -185,6 +185,49 @@ test('rows that a trigger keeps as they are end the pass all the same', async ()
   assert.ok(texts >= 20)
 })
 
+test('numbers that a column cannot hold cost the vector of their row alone', async () => {
+  const api = await startServer({ config: remote })
+  await api.sql(`create table notes (id int primary key, title text, body text, meaning real[]);
+    insert into notes select i, case i when 7 then 'huge' else 'fine' end from generate_series(1, 20) i`)
+  peer.answer = (request, response) => {
+    const { input } = JSON.parse(request.body)
+    const data = input.map((text: string, index: number) => ({ index, embedding: [text === 'huge' ? 1e39 : 1] }))
+    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ data }))
+  }
+  await keep(api, asked)
+  await eventually(async () => {
+    const [one] = await kept(api)
+    assert.deepEqual([one.status, one.embedded, one.last_error], ['following', 19, null])
+    assert.ok(one.refused >= 1)
+  })
+  assert.equal(await missing(api), 1)
+})
+
+test('a trigger that clears the vector again does not make it be asked for without end', async () => {
+  const api = await startServer({ config: remote })
+  await api.sql(`create table notes (id int primary key, title text, body text, meaning real[]);
+    create function clear() returns trigger language plpgsql as 'begin new.meaning := null; return new; end';
+    create trigger clear before update on notes for each row when (new.title like 'clear%') execute function clear()`)
+  let texts = 0
+  peer.answer = (request, response) => {
+    texts += JSON.parse(request.body).input.filter((text: string) => text.startsWith('clear')).length
+    vectors(request, response)
+  }
+  await keep(api, asked)
+  await eventually(async () => assert.equal((await kept(api))[0].status, 'following'))
+  await api.sql(`insert into notes values (1, 'clear me')`)
+  await eventually(async () => assert.equal(texts, 1))
+  // Rows written later are embedded later: what the write of the vector left in the log has been read by then.
+  for (let id = 2; id <= 4; id++) {
+    await api.sql(`insert into notes values (${id}, 'kept')`)
+    await eventually(async () => assert.notEqual(await vectorOf(api, id), null))
+  }
+  assert.equal(texts, 1)
+  // The operator's own write of such a row is worth another try.
+  await api.sql(`update notes set body = body where id = 1`)
+  await eventually(async () => assert.equal(texts, 2))
+})
+
 test('a provider that is away and a server that is killed lose nothing', async () => {
   const first = await spawnServer({ config: remote })
   peer.answer = (_, response) => response.writeHead(503).end('{}')

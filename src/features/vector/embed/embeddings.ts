@@ -1,14 +1,14 @@
 import type { AuditSource } from '../../../core/audit-entry.ts'
 import { badRequest, notFound } from '../../../core/errors.ts'
 import { SYSTEM } from '../../../core/identity.ts'
-import { auditStatement } from '../../../db/audit.ts'
+import { audited, auditStatement, rowBefore } from '../../../db/audit.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Queue } from '../../../db/queue/queue.ts'
 import { requireTable } from '../../../db/schema/require-table.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import { NO_PROVIDER } from '../embedding/provider.ts'
 import { textColumnOf, vectorColumnOf } from './columns.ts'
-import { addEmbedding, allEmbeddings, EMBEDDING_KIND, removeEmbedding, watch } from './sql.ts'
+import { addEmbedding, allEmbeddings, EMBEDDING_KIND, oneEmbedding, removeEmbedding, watch } from './sql.ts'
 
 export type EmbeddingInput = { table: string; columns: string[]; vector_column: string; schema?: string }
 type Deps = { db: Db; schema: SchemaCache; queue: Queue; hasProvider: boolean }
@@ -43,9 +43,9 @@ export function createEmbeddings({ db, schema, queue, hasProvider }: Deps) {
 
     async remove(id: string, act: AuditSource): Promise<void> {
       await db.tx(SYSTEM, async (tx) => {
-        if ((await tx.run(removeEmbedding(id))) === 0) throw notFound('embedding not found', 'embedding_not_found')
+        const removal = audited(act.audit(), removeEmbedding(id), rowBefore(oneEmbedding(id)))
+        if ((await tx.run(removal)) === 0) throw notFound('embedding not found', 'embedding_not_found')
         await tx.run(queue.clear(EMBEDDING_KIND, id))
-        await tx.run(auditStatement(act.audit()))
       })
     },
   }

@@ -49,20 +49,30 @@ export const anyEmbedding: Sql = sql`exists (select from svc.embeddings)`
 /** Rows per queue item, and texts per request to the provider. */
 const CHUNK = 50
 
+/** The request id of the worker's own writes in the log, which only the server can have as the actor `system`. */
+const OWN_WRITE = 'embedding'
+
+/** For the flight that writes vectors. The operator's triggers need the search path of requests. */
+export const writingSession = (searchPath: string): Sql => sql`
+  select pg_catalog.set_config('search_path', ${searchPath}, true), pg_catalog.set_config('svc.request_id', ${OWN_WRITE}, true)`
+
 /**
  * The rows of the reader's batch that need a vector: those without one, and those whose text changed while the vector did
- * not. Vectors written by a client together with the text are kept; the server's own writes change no text.
+ * not. Vectors written by a client together with the text are kept. A row that the worker itself wrote and a trigger left
+ * without its vector would come back for ever, so it needs another text first.
  */
 export const rowsToEmbed: Sql = sql`
   select id::text as group_key, jsonb_build_object('embedding', id, 'keys', jsonb_agg(distinct pk::text)) as payload
   from (
     select e.id, c.pk, (row_number() over (partition by e.id order by c.id) - 1) / ${integerLiteral(CHUNK)} as chunk
     from batch c join svc.embeddings e on c.table_oid = to_regclass(format('%I.%I', e.schema_name, e.table_name))
-    where c.action in ('create', 'update') and c.pk <> '{}' and (
-      coalesce(c.record -> e.vector_column, 'null') = 'null'
-      or c.old_record -> e.vector_column = c.record -> e.vector_column and exists (
-        select from unnest(e.columns) as source where c.record -> source is distinct from c.old_record -> source)
-    )
+    cross join lateral (
+      select c.actor ->> 'kind' = 'system' and c.request_id = ${OWN_WRITE} as "isOwn", exists (
+        select from unnest(e.columns) as source where c.record -> source is distinct from c.old_record -> source) as "isNew"
+    ) w
+    where c.action in ('create', 'update') and c.pk <> '{}' and case
+      when coalesce(c.record -> e.vector_column, 'null') = 'null' then w."isNew" or w."isOwn" is not true
+      else w."isNew" and c.old_record -> e.vector_column = c.record -> e.vector_column end
   ) wanted group by id, chunk`
 
 /** Most models refuse or truncate longer texts. */

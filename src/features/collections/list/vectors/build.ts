@@ -1,3 +1,4 @@
+import { fitsAnswer } from '../../../../db/rows/answer-size.ts'
 import { orderKeys } from '../../../../db/rows/order.ts'
 import type { Schema } from '../../../../db/schema/snapshot.ts'
 import { unionOf, withTables } from '../../../../db/search/candidates.ts'
@@ -45,14 +46,16 @@ export function buildNearest(plan: ListPlan, vector: Vector, schema: Schema, isF
   const columns = readable.map(({ ident }) => sql`${ROW}.${ident}`)
   const order = join([sql`${ROW}.svc_distance`, ...orderKeys(plan.order, ROW)], COMMA)
   const { tables, rows } = nearestRows(plan, vector, schema, columns, window.reach)
-  const answer = sql`pg_catalog.concat('{"items":', coalesce(pg_catalog.json_agg(svc_page.*)::text, '[]'),
+  const answer = sql`pg_catalog.concat('{"items":', coalesce(case when ${fitsAnswer(sql`svc_page.j`)} then pg_catalog.json_agg(svc_page.j) end::text, '[]'),
       ',"page":1,"perPage":', ${window.perPage}::int8, ',"totalItems":', pg_catalog.count(*),
       ',"totalPages":', least(pg_catalog.count(*), 1), '}')`
   const result = isFirstScan ? sql`case when pg_catalog.count(*) = ${window.perPage}::int8 then ${answer} end` : answer
   return sql`${withTables(tables)}select ${result}
     from (
-      select ${rowSelect(schema, shape, ROW)}, ${ROW}.svc_distance as _distance
-      from (${rows}) as ${ROW}
-      order by ${order} limit ${window.perPage}::int8
+      select pg_catalog.row_to_json(svc_row.*) as j from (
+        select ${rowSelect(schema, shape, ROW)}, ${ROW}.svc_distance as _distance
+        from (${rows}) as ${ROW}
+        order by ${order} limit ${window.perPage}::int8
+      ) as svc_row offset 0
     ) as svc_page`
 }

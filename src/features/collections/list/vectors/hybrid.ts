@@ -1,4 +1,5 @@
 import { badRequest } from '../../../../core/errors.ts'
+import { fitsAnswer } from '../../../../db/rows/answer-size.ts'
 import { equals } from '../../../../db/rows/keys.ts'
 import type { Schema } from '../../../../db/schema/snapshot.ts'
 import { withTables } from '../../../../db/search/candidates.ts'
@@ -71,10 +72,13 @@ export function buildHybrid(words: ListPlan, near: ListPlan, vector: Vector, len
       ) as svc_both group by ${names}
     )
     select pg_catalog.concat('{"items":[', (
-        select pg_catalog.string_agg(${item}, ',' order by ${byScore}) from (
-          select * from ${FUSED} order by ${byScore} limit ${window.perPage}::int8 offset ${window.offset}::int8
-        ) as ${FUSED} join ${shape.table.ident} as ${ROW} on ${isSame}
-        cross join lateral (select ${rowSelect(schema, shape, ROW)}) as svc_row
+        select case when ${fitsAnswer(sql`svc_page.item`)} then pg_catalog.string_agg(svc_page.item, ',') end from (
+          select ${item} as item from (
+            select * from ${FUSED} order by ${byScore} limit ${window.perPage}::int8 offset ${window.offset}::int8
+          ) as ${FUSED} join ${shape.table.ident} as ${ROW} on ${isSame}
+          cross join lateral (select ${rowSelect(schema, shape, ROW)}) as svc_row
+          order by ${byScore}
+        ) as svc_page
       ), '],"page":', ${window.page}::int8, ',"perPage":', ${window.perPage}::int8, ',"totalItems":', svc_total.n,
       ',"totalPages":', (svc_total.n + ${window.perPage}::int8 - 1) / ${window.perPage}::int8, '}')
     from (select pg_catalog.count(*) as n from ${FUSED}) as svc_total`

@@ -1,4 +1,5 @@
 import { badRequest } from '../../../../../core/errors.ts'
+import { boundedArray, partsInside, partsOfEach } from '../../../../../db/rows/answer-size.ts'
 import type { TableView } from '../../../../../db/rows/table-view.ts'
 import { isIncomparable, isSortable } from '../../../../../db/schema/filter/operators.ts'
 import type { Column } from '../../../../../db/schema/snapshot.ts'
@@ -18,7 +19,10 @@ export function planFacets(names: readonly string[], { table, viewer }: TableVie
   })
   return {
     envelope: (rows) => {
-      const facets = columns.map((column) => sql`(${buckets(column, rows)}) as ${column.ident}`)
+      const facets = columns.map((column) => {
+        const found = boundedArray(buckets(column, rows), partsOfEach(partsInside(1), columns.length))
+        return sql`coalesce(${found}, '[]'::pg_catalog.json) as ${column.ident}`
+      })
       return sql`',"facets":', (select pg_catalog.to_json(f.*)::text from (select ${join(facets, COMMA)}) as f)`
     },
   }
@@ -30,6 +34,5 @@ const isCountable = (column: Column): boolean =>
   !column.isArray && column.typeKind !== COMPOSITE && !isIncomparable(column) && isSortable(column)
 
 const buckets = ({ ident }: Column, rows: Sql): Sql =>
-  sql`select coalesce(pg_catalog.json_agg(b.*), '[]'::pg_catalog.json) from (
-    select ${ROW}.${ident} as value, pg_catalog.count(*) as count from ${rows}
-    group by ${ROW}.${ident} order by pg_catalog.count(*) desc, ${ROW}.${ident} limit ${MAX_BUCKETS}) as b`
+  sql`select ${ROW}.${ident} as value, pg_catalog.count(*) as count from ${rows}
+    group by ${ROW}.${ident} order by pg_catalog.count(*) desc, ${ROW}.${ident} limit ${MAX_BUCKETS}`

@@ -7,6 +7,8 @@ const EXCERPT = '_highlight'
 const BY_COLUMN = '_highlightResult'
 /** Characters of a column that are highlighted. */
 const SHOWN = sql`10240`
+/** Characters in which matches are looked for: ts_headline takes a second for three megabytes. */
+const LOOKED_AT = sql`100000`
 
 type Highlighting = { config: TextSearchConfig; columns: readonly Column[]; words: Sql }
 
@@ -35,11 +37,11 @@ export function highlightKeys(table: Table, given: Omit<Highlighting, 'words'> &
 const headline = (text: Sql, { config, words }: Highlighting, options: Sql): Sql =>
   sql`pg_catalog.ts_headline(${configOf(config)}, ${escaped(text)}, ${words}${options})`
 
-/** From the beginning of a long text, unless only the rest of it has a match. */
+/** From the beginning of a long text, unless only what follows has a match. */
 function excerpt(options: Highlighting): Sql {
   const text = documentOf(options.columns, ROW)
   return sql`select case when ${hasMark(sql`v.value`)} or pg_catalog.length(${text}) operator(pg_catalog.<=) ${SHOWN}
-      then v.value else ${headline(text, options, sql``)} end
+      then v.value else ${headline(sql`pg_catalog.left(${text}, ${LOOKED_AT})`, options, sql``)} end
     from (select ${headline(sql`pg_catalog.left(${text}, ${SHOWN})`, options, sql``)} as value offset 0) as v`
 }
 
@@ -47,7 +49,7 @@ const WHOLE = sql`, 'HighlightAll=true'`
 
 function columnHighlight(column: Column, options: Highlighting): Sql {
   const text = sql`coalesce(${ROW}.${column.ident}::text, '')`
-  const rest = headline(sql`coalesce(${searchedText(column, ROW)}, '')`, options, WHOLE)
+  const rest = headline(sql`coalesce(pg_catalog.left(${searchedText(column, ROW)}, ${LOOKED_AT}), '')`, options, WHOLE)
   return sql`select pg_catalog.json_build_object('value', v.value, 'matchLevel',
       case when ${hasMark(sql`v.value`)} or pg_catalog.length(${text}) operator(pg_catalog.>) ${SHOWN} and ${hasMark(rest)}
         then 'full' else 'none' end)

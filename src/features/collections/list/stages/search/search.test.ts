@@ -147,21 +147,24 @@ test('many phrases are marked in time, by an older PostgreSQL too', { skip: with
   assert.match(items[0]._highlight, /<b>brown<\/b> <b>fox<\/b>/)
 })
 
-test('of long texts the first 200,000 characters are searched, and 10 kB of a column are shown', async () => {
+test('of long texts 200,000 characters are searched, matches marked in 100,000, and 10 kB of a column shown', async () => {
   await api.sql(`
     create table books (id int primary key, text text, notes text);
     insert into books values
+      (0, repeat('filler ', 14000) || ' needle', null),
       (1, repeat('filler ', 28000) || ' needle', null),
       (2, repeat('filler ', 30000) || ' needle', null),
       (3, (select string_agg(md5(i::text), ' ') from generate_series(1, 6060) i),
           (select string_agg(md5((-i)::text) || '-' || md5((i * 7)::text), ' ') from generate_series(1, 3000) i));
     insert into books select 4 + i, n.text, n.notes from books n, generate_series(0, 1) i where n.id = 3`)
   const { body } = await list({ search: 'needle', highlight: 'true', fields: 'id' }, 'books')
-  assert.deepEqual(ids({ status: 200, body } as Answer), [1])
-  const [{ _highlight, _highlightResult }] = body.items
+  assert.deepEqual(ids({ status: 200, body } as Answer), [0, 1])
+  const [{ _highlight, _highlightResult }, far] = body.items
   assert.match(_highlight, /<b>needle<\/b>/)
   assert.equal(_highlightResult.text.matchLevel, 'full')
   assert.ok(_highlightResult.text.value.length <= 10_240)
+  assert.doesNotMatch(far._highlight, /<b>/)
+  assert.equal(far._highlightResult.text.matchLevel, 'none')
 })
 
 test('a row with more words than PostgreSQL can keep does not end the search of the others', async () => {

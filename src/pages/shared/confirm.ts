@@ -1,8 +1,9 @@
-import { ApiError, send } from '../shared/api.ts'
-import { buttons, type Child, el, soft } from '../shared/dom.ts'
-import { button } from '../shared/form.ts'
-import { session } from '../shared/session.ts'
-import { showSignIn } from '../shared/sign-in.ts'
+import { ApiError, send } from './api.ts'
+import type { SecondFactorPending } from './api-types.ts'
+import { buttons, type Child, el, soft } from './dom.ts'
+import { button } from './form.ts'
+import { session } from './session.ts'
+import { showSecondFactor } from './sign-in.ts'
 
 function openDialog(label: string, oncancel: () => void, ...children: Child[]): HTMLDialogElement {
   const dialog = el('dialog', { 'aria-label': label, oncancel }, ...children)
@@ -23,19 +24,20 @@ export function confirmed(question: string, yes: string): Promise<boolean> {
   })
 }
 
-/** Runs `work`; if the server requires a second factor, the user signs in with it and `work` runs again. */
+/** Runs `work`; if the server requires a second factor, the user proves one and `work` runs again. */
 export async function withSecondFactor<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
     if (!(error instanceof ApiError) || !error.aal) throw error
   }
-  await signInAgain()
+  await stepUp()
   return work()
 }
 
-function signInAgain(): Promise<void> {
-  const { refreshToken, user } = session
+async function stepUp(): Promise<void> {
+  const { refreshToken } = session
+  const { mfa_token } = await session.call<Pick<SecondFactorPending, 'mfa_token'>>('POST', '/api/auth/mfa/step-up')
   return new Promise((resolve, reject) => {
     const container = el('div')
     const cancel = () => {
@@ -46,7 +48,7 @@ function signInAgain(): Promise<void> {
       'Confirm that it is you',
       cancel,
       el('h2', {}, 'Confirm that it is you'),
-      soft('This needs your password and your second factor.'),
+      soft('This needs your second factor.'),
       container,
       buttons(button('Cancel', cancel)),
     )
@@ -56,6 +58,9 @@ function signInAgain(): Promise<void> {
       send('POST', '/api/auth/logout', { body: { refreshToken } }).catch(() => {})
       resolve()
     }
-    showSignIn({ container, onSignedIn, reauthEmail: user.email })
+    showSecondFactor({ container, onSignedIn }, mfa_token).catch((error: unknown) => {
+      dialog.remove()
+      reject(error)
+    })
   })
 }

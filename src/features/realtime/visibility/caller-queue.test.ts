@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { AppError } from '../../../core/errors.ts'
-import { FilterQueue } from './filter-queue.ts'
+import { CallerQueue, SHARES } from './caller-queue.ts'
 
 const TOO_EXPENSIVE = { errorCode: 'filter_too_slow', message: 'filter takes too long' }
 
@@ -10,7 +10,7 @@ const TOO_EXPENSIVE = { errorCode: 'filter_too_slow', message: 'filter takes too
 function start(t: TestContext) {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   let now = 0
-  const queue = new FilterQueue({ now: () => now })
+  const queue = new CallerQueue({ now: () => now }, SHARES.filters)
   const running: string[] = []
   const ends = new Map<string, (ms: number | Error) => void>()
   const run = (identity: string, name = identity) =>
@@ -105,4 +105,28 @@ test('any other failure costs nothing and is passed on', async (t) => {
   await end('ana', new AppError('bad_request', 'invalid filter'))
   await failed
   queue.requireBudget('ana')
+})
+
+test('who is not known to be slow has a short try first, and waits for no slow one', async (t) => {
+  const { queue, running, run, end } = start(t)
+  const timeouts: number[] = []
+  const ask = (payer: string, ...answers: (number | Error)[]) =>
+    queue.ask(payer, async (timeoutMs) => {
+      timeouts.push(timeoutMs)
+      const answer = answers.shift() ?? 0
+      if (answer instanceof Error) throw answer
+      return { ms: answer }
+    })
+  for (const name of ['a', 'b']) void run(name)
+  await nextTurn()
+  assert.deepEqual(running, ['a', 'b'])
+  assert.equal(queue.isSlow('eve'), false)
+  assert.deepEqual(await ask('eve', 7), { ms: 7 })
+  assert.deepEqual([timeouts, queue.isSlow('eve')], [[500], false])
+  const late = ask('eve', new AppError('statement_timeout', 'too slow'), 1)
+  await nextTurn()
+  assert.deepEqual([timeouts, queue.isSlow('eve')], [[500, 500], true])
+  await end('a', 1)
+  assert.deepEqual(await late, { ms: 1 })
+  assert.deepEqual(timeouts, [500, 500, 5_000])
 })

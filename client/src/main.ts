@@ -1,0 +1,104 @@
+import { type Auth, createAuth } from './auth.ts'
+import { type CallOptions, type Core, createCore, type Options } from './core.ts'
+import { type Collection, type DataClient, dataOf, rowsOf } from './data.ts'
+import type { AnyDatabase, FilterOf, Row, TableName } from './database.ts'
+import type { ApiError } from './errors.ts'
+import { filterText } from './filter.ts'
+import { createRealtime, type Realtime } from './realtime.ts'
+import { memory } from './session.ts'
+import { createStorage, type Storage } from './storage.ts'
+import type { Change, Status, Watcher } from './subscription.ts'
+
+type Watch<DB, T> = {
+  filter?: FilterOf<DB, T>
+  onChange: (change: Change<Row<DB, T>>) => void
+  /** What was missed is no longer known: read anew. */
+  onReset?: () => void
+  onStatus?: (status: Status) => void
+  onError?: (error: ApiError) => void
+}
+
+type Watched<DB, T> = {
+  /** Hears of changes as they are committed, until the function that it returns is called. */
+  watch(options: Watch<DB, T>): () => void
+  /** The same as a loop. A lost position throws. */
+  changes(
+    options?: { filter?: FilterOf<DB, T> },
+    call?: Pick<CallOptions, 'signal'>,
+  ): AsyncGenerator<Change<Row<DB, T>>>
+}
+
+export type Client<DB> = Omit<DataClient<DB>, 'from'> & {
+  from<T extends TableName<DB>>(table: T): Collection<DB, T> & Watched<DB, T>
+  readonly auth: Auth
+  readonly storage: Storage
+  /** A client of another caller, which shares nothing with this one. */
+  as(token: string): Client<DB>
+}
+
+type AnyWatch = Omit<Watcher, 'onChange'> & { filter?: object; onChange: (change: never) => void }
+
+function watched(realtime: Realtime, table: string) {
+  const watch = ({ filter, ...watcher }: AnyWatch) => realtime.watch(table, filterText(filter), watcher as Watcher)
+  async function* changes({ filter }: { filter?: object } = {}, { signal }: { signal?: AbortSignal } = {}) {
+    const heard: unknown[] = []
+    let failure: unknown
+    let wake = (): void => {}
+    const fail = (error: unknown): void => {
+      failure = error
+      wake()
+    }
+    const onAbort = (): void => fail(signal?.reason)
+    const stop = watch({
+      ...(filter && { filter }),
+      onChange(change) {
+        heard.push(change)
+        wake()
+      },
+      onReset: () => fail(new Error('changes were missed: read anew')),
+      onError: fail,
+    })
+    signal?.addEventListener('abort', onAbort)
+    try {
+      for (;;) {
+        yield* heard.splice(0)
+        if (signal?.aborted) throw signal.reason
+        if (failure) throw failure
+        if (heard.length === 0) {
+          await new Promise<void>((resolve) => {
+            wake = resolve
+          })
+        }
+      }
+    } finally {
+      signal?.removeEventListener('abort', onAbort)
+      stop()
+    }
+  }
+  return { watch, changes }
+}
+
+/** Rows, functions, GraphQL, accounts, realtime and files of one server. */
+export function createClient<DB = AnyDatabase>(url: string, options: Options = {}): Client<DB> {
+  const core: Core = createCore(url, options)
+  const auth = createAuth(core)
+  const realtime = createRealtime(core)
+  return {
+    ...dataOf<DB>(core),
+    from: (table) => ({ ...rowsOf(core, table), ...watched(realtime, table) }) as never,
+    auth,
+    storage: createStorage(core),
+    as: (token) => createClient(url, { ...options, key: token, session: memory() }),
+  }
+}
+
+export type { Auth, Mfa, SignIn } from './auth.ts'
+export type { CallOptions, Options } from './core.ts'
+export type { Collection, CursorPage, DataClient, Imported, Page } from './data.ts'
+export type { AnyDatabase, DatabaseType, Insert, Row, TextNumbers, Update } from './database.ts'
+export { ApiError, NetworkError, SessionEnded } from './errors.ts'
+export { type Filter, where } from './filter.ts'
+export { cookies, memory } from './session.ts'
+export type { Session, SessionStore, User } from './session-store.ts'
+export type { Storage, StoredFile } from './storage.ts'
+export type { Change, Status } from './subscription.ts'

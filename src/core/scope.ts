@@ -1,0 +1,60 @@
+/** What a key or token may do with data: a scope has exactly one of these words. */
+const DATA_SCOPES = ['readonly', 'readwrite', '*'] as const
+type DataScope = (typeof DATA_SCOPES)[number]
+
+/** What it may do with files, besides. */
+const STORAGE_SCOPES = ['storage:read', 'storage:write'] as const
+type StorageScope = (typeof STORAGE_SCOPES)[number]
+
+export const SCOPE_WORDS: readonly string[] = [...DATA_SCOPES, ...STORAGE_SCOPES]
+
+type Scope = { readonly data: DataScope; readonly storage: readonly StorageScope[] }
+
+/** The rights of an API key or OAuth token. */
+export type Grant = {
+  scope: DataScope
+  /** Unqualified or schema-qualified table names; empty = all tables. */
+  tables: readonly string[]
+  /** What it may do with files in buckets. */
+  files: { readonly read: boolean; readonly write: boolean }
+  /** App whose rate limit and usage count this token's requests. */
+  appId: string | null
+}
+
+/** Grants are kept for every caller, in memory too. */
+const [MAX_TABLES, MAX_TABLE_NAME] = [100, 128]
+export const FEW_TABLES = `at most ${MAX_TABLES} names of ${MAX_TABLE_NAME} characters`
+export const areFewTables = (names: readonly string[]): boolean =>
+  names.length <= MAX_TABLES && names.every((name) => name.length <= MAX_TABLE_NAME)
+
+/** Words separated by one space, in any order (RFC 6749, section 3.3); undefined for any other text. */
+export function parseScope(text: string): Scope | undefined {
+  const words = text.split(' ')
+  const data = DATA_SCOPES.filter((word) => words.includes(word))
+  const storage = STORAGE_SCOPES.filter((word) => words.includes(word))
+  const [first] = data
+  return first !== undefined && data.length === 1 && 1 + storage.length === words.length
+    ? { data: first, storage }
+    : undefined
+}
+
+/** The same words are the same text. */
+export const scopeText = ({ data, storage }: Scope): string => [data, ...storage].join(' ')
+
+/**
+ * What a scope means together with the tables it is limited to. Without such a limit the word about data holds for files
+ * too; with one, files are reached by the storage words alone.
+ */
+export function grantOf(scope: string, tables: readonly string[], appId: string | null): Grant {
+  const { data, storage } = parseScope(scope) ?? { data: 'readonly', storage: [] }
+  const isLimited = tables.length > 0
+  return {
+    scope: data,
+    tables,
+    files: {
+      read: !isLimited || storage.includes('storage:read'),
+      write: (!isLimited && data !== 'readonly') || storage.includes('storage:write'),
+    },
+    appId,
+  }
+}

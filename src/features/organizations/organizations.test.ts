@@ -1,0 +1,193 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { mailbox } from '../../../test/fakes/mailbox.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
+
+const api = await startServer({ config: { 'server.public_base_url': 'https://api.x.test' } })
+const mail = mailbox(api)
+
+type Person = { id: string; email: string; token: string; refreshToken: string }
+
+async function person(email: string): Promise<Person> {
+  const { token, refreshToken, user } = await api.signUp(email)
+  await api.sql(`update svc.users set email_verified_at = now() where id = '${user.id}'`)
+  return { id: user.id, email, token, refreshToken }
+}
+
+async function found(owner: Person, name = 'Acme'): Promise<string> {
+  const made = await api.call('POST /api/orgs', { as: owner.token, json: { name } })
+  assert.equal(made.status, 201)
+  return made.body.id
+}
+
+const invite = (org: string, as: Person, email: string, role = 'member') =>
+  api.call(`POST /api/orgs/${org}/invites`, { as: as.token, json: { email, role } })
+
+const linkMailedTo = (email: string): Promise<URL> =>
+  eventually(() => {
+    const links = mail.mails(email).map(({ text }) => /https:[^\s)\]>]+#invite=[\w-]+/.exec(text)?.[0])
+    return new URL(links.findLast((link) => link !== undefined) ?? '')
+  })
+
+const tokenMailedTo = async (email: string): Promise<string> => (await linkMailedTo(email)).hash.replace('#invite=', '')
+
+const accept = (token: string, as: Person) => api.call(`POST /api/orgs/invites/${token}/accept`, { as: as.token })
+
+async function join(org: string, owner: Person, joiner: Person, role = 'member'): Promise<void> {
+  assert.equal((await invite(org, owner, joiner.email, role)).status, 201)
+  assert.equal((await accept(await tokenMailedTo(joiner.email), joiner)).status, 200)
+}
+
+const roles = async (org: string, as: Person): Promise<Record<string, string>> => {
+  const { body } = await api.call(`GET /api/orgs/${org}/members`, { as: as.token })
+  return Object.fromEntries(body.map((member: { email: string; role: string }) => [member.email, member.role]))
+}
+
+test('make, rename, list and remove an organization', async () => {
+  const ana = await person('ana@x.test')
+  const made = await api.call('POST /api/orgs', { as: ana.token, json: { name: ' Acme ' } })
+  assert.deepEqual([made.status, made.body.name, made.body.role], [201, 'Acme', 'owner'])
+  const { id } = made.body
+  const renamed = await api.call(`PATCH /api/orgs/${id}`, { as: ana.token, json: { name: 'Acme 2' } })
+  assert.deepEqual([renamed.status, renamed.body.name], [200, 'Acme 2'])
+  assert.deepEqual((await api.call('GET /api/orgs', { as: ana.token })).body, [renamed.body])
+  const stranger = await person('stranger@x.test')
+  for (const call of ['GET', 'DELETE'] as const) {
+    const refused = await api.call(`${call} /api/orgs/${id}`, { as: stranger.token })
+    assert.deepEqual([refused.status, refused.body.error], [404, 'organization_not_found'])
+  }
+  assert.equal((await api.call(`DELETE /api/orgs/${id}`, { as: ana.token })).status, 204)
+  assert.deepEqual((await api.call('GET /api/orgs', { as: ana.token })).body, [])
+  assert.equal((await api.call('GET /api/orgs')).status, 401)
+})
+
+test('a name carries no address to click on and no control characters', async () => {
+  const { token } = await person('names@x.test')
+  for (const name of ['', 'x'.repeat(65), 'see https://evil.test', 'evil.test', 'www.evil', 'a\nb', 'a\u202eb']) {
+    const { status } = await api.call('POST /api/orgs', { as: token, json: { name } })
+    assert.equal(status, 400, JSON.stringify(name))
+  }
+})
+
+test('an invitation is for its address, once', async () => {
+  const [owner, bea, other] = [await person('owner@x.test'), await person('bea@x.test'), await person('other@x.test')]
+  const org = await found(owner)
+  const made = await invite(org, owner, 'BEA@x.test')
+  assert.deepEqual([made.status, made.body.email, made.body.role], [201, 'bea@x.test', 'member'])
+  const link = await linkMailedTo('bea@x.test')
+  assert.equal(link.origin + link.pathname, 'https://api.x.test/account')
+  const token = await tokenMailedTo('bea@x.test')
+  assert.equal((await accept(token, other)).status, 400)
+  assert.equal((await accept('invented', bea)).status, 400)
+  await api.sql(`update svc.users set email_verified_at = null where id = '${bea.id}'`)
+  assert.equal((await accept(token, bea)).status, 400)
+  await api.sql(`update svc.users set email_verified_at = now() where id = '${bea.id}'`)
+  const race = await Promise.all(Array.from({ length: 10 }, () => accept(token, bea)))
+  assert.deepEqual(race.map(({ status }) => status).sort(), [200, ...Array<number>(9).fill(400)])
+  assert.deepEqual(await roles(org, bea), { 'owner@x.test': 'owner', 'bea@x.test': 'member' })
+})
+
+test('an invitation is judged by the role its inviter has when it is accepted', async () => {
+  const [owner, admin] = [await person('io@x.test'), await person('ia@x.test')]
+  const [one, two] = [await person('i1@x.test'), await person('i2@x.test')]
+  const org = await found(owner)
+  await join(org, owner, admin, 'admin')
+  assert.equal((await invite(org, admin, one.email)).status, 201)
+  assert.equal((await invite(org, admin, two.email)).status, 201)
+  const tokens = [await tokenMailedTo(one.email), await tokenMailedTo(two.email)]
+  const lower = { as: owner.token, json: { role: 'member' } }
+  assert.equal((await api.call(`PATCH /api/orgs/${org}/members/${admin.id}`, lower)).status, 204)
+  assert.equal((await accept(tokens[0] ?? '', one)).status, 400)
+  assert.equal((await api.call(`DELETE /api/orgs/${org}/members/${admin.id}`, { as: owner.token })).status, 204)
+  assert.equal((await accept(tokens[1] ?? '', two)).status, 400)
+})
+
+test('only owners decide over a role at or above their own', async () => {
+  const [owner, admin, admin2, member] = [
+    await person('ro@x.test'),
+    await person('ra@x.test'),
+    await person('ra2@x.test'),
+    await person('rm@x.test'),
+  ]
+  const org = await found(owner)
+  await join(org, owner, admin, 'admin')
+  await join(org, owner, admin2, 'admin')
+  await join(org, admin, member)
+  const statuses = async (...calls: Promise<{ status: number }>[]) => (await Promise.all(calls)).map((c) => c.status)
+  const set = (as: Person, whom: Person, role: string) =>
+    api.call(`PATCH /api/orgs/${org}/members/${whom.id}`, { as: as.token, json: { role } })
+  const remove = (as: Person, whom: Person) => api.call(`DELETE /api/orgs/${org}/members/${whom.id}`, { as: as.token })
+  assert.deepEqual(
+    await statuses(
+      invite(org, admin, 'new@x.test', 'admin'),
+      invite(org, admin, 'new@x.test', 'owner'),
+      invite(org, member, 'new@x.test', 'member'),
+      set(admin, member, 'admin'),
+      set(admin, admin, 'owner'),
+      set(admin, admin2, 'member'),
+      remove(admin, owner),
+      remove(admin, admin2),
+      remove(member, admin),
+      api.call(`DELETE /api/orgs/${org}`, { as: admin.token }),
+      api.call(`PATCH /api/orgs/${org}`, { as: member.token, json: { name: 'mine' } }),
+      api.call(`GET /api/orgs/${org}/invites`, { as: member.token }),
+    ),
+    Array<number>(12).fill(403),
+  )
+  assert.equal((await set(owner, member, 'king')).status, 400)
+  assert.equal((await set(owner, member, 'owner')).status, 204)
+  assert.equal((await set(owner, owner, 'admin')).status, 204)
+})
+
+test('the last owner cannot leave, also when two leave at once', async () => {
+  const [one, two] = [await person('l1@x.test'), await person('l2@x.test')]
+  const org = await found(one)
+  const leave = (as: Person) => api.call(`POST /api/orgs/${org}/leave`, { as: as.token })
+  assert.equal((await leave(one)).status, 409)
+  await join(org, one, two, 'owner')
+  const both = await Promise.all([leave(one), leave(two)])
+  assert.deepEqual(both.map(({ status }) => status).sort(), [204, 409])
+})
+
+test('ownership is handed over; a deleted last owner leaves it to the oldest member', async () => {
+  const [one, two, three] = [await person('t1@x.test'), await person('t2@x.test'), await person('t3@x.test')]
+  const org = await found(one)
+  await join(org, one, two)
+  await join(org, one, three)
+  const transfer = { as: one.token, json: { user_id: two.id } }
+  assert.equal((await api.call(`POST /api/orgs/${org}/transfer`, transfer)).status, 204)
+  assert.deepEqual(await roles(org, two), { 't1@x.test': 'admin', 't2@x.test': 'owner', 't3@x.test': 'member' })
+  assert.equal((await api.call('DELETE /api/auth/me', { as: two.token })).status, 204)
+  assert.deepEqual(await roles(org, three), { 't1@x.test': 'owner', 't3@x.test': 'member' })
+})
+
+test('policies see the organizations of now, and the active one as a claim', async () => {
+  const [owner, member] = [await person('po@x.test'), await person('pm@x.test')]
+  const org = await found(owner)
+  await api.sql(`
+    create table docs (id int primary key, org uuid not null);
+    insert into docs values (1, '${org}'), (2, gen_random_uuid());
+    alter table docs enable row level security;
+    create policy member on docs using (org = any(svc.org_ids()));
+    create function active() returns text language sql stable as $$ select svc.claims() ->> 'org' $$;
+    create function my_role(org uuid) returns text language sql stable as $$ select svc.org_role(org) $$`)
+  const ids = async (as: string) =>
+    (await api.call('GET /api/collections/docs', { as })).body.items.map(({ id }: { id: number }) => id)
+  assert.deepEqual(await ids(member.token), [])
+  await join(org, owner, member)
+  assert.deepEqual(await ids(member.token), [1])
+  const role = await api.call('POST /api/rpc/my_role', { as: member.token, json: { org } })
+  assert.equal(role.body, 'member')
+
+  const active = async (as: string) => (await api.call('POST /api/rpc/active', { as })).body
+  const chosen = await api.call('POST /api/auth/org', { as: member.token, json: { org } })
+  assert.equal(chosen.status, 200)
+  assert.deepEqual([await active(member.token), await active(chosen.body.token)], [null, org])
+  const refresh = { json: { refreshToken: member.refreshToken } }
+  const renewed = await api.call('POST /api/auth/refresh', refresh)
+  assert.equal(await active(renewed.body.token), org)
+  assert.equal((await api.call('POST /api/auth/org', { as: owner.token, json: { org: owner.id } })).status, 404)
+
+  assert.equal((await api.call(`DELETE /api/orgs/${org}/members/${member.id}`, { as: owner.token })).status, 204)
+  assert.deepEqual([await ids(chosen.body.token), await active(chosen.body.token)], [[], null])
+})

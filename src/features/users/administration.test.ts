@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { mailbox } from '../../../test/fakes/mailbox.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
+
+const config = { 'server.public_base_url': 'https://api.x.test' }
+const api = await startServer({ config })
+const other = await startServer({ config, on: api })
+const mail = mailbox(api)
+const password = 'long enough password'
+
+type Request = Parameters<typeof api.call>[0]
+const admin = (call: Request, json?: object) => api.call(call, { as: 'admin', ...(json && { json }) })
+const login = (email: string, secret = password) =>
+  api.call('POST /api/auth/login', { json: { email, password: secret } })
+
+test('an administrator makes an account, with or without a password', async () => {
+  const given = { email: ' Made@x.test', password, email_verified: true, app_metadata: { plan: 'pro' } }
+  const made = await admin('POST /api/admin/users', given)
+  assert.deepEqual(
+    [made.status, made.body.email, made.body.emailVerified, made.body.app_metadata],
+    [201, 'made@x.test', true, { plan: 'pro' }],
+  )
+  assert.equal((await login('made@x.test')).body.user.id, made.body.id)
+  const bare = await admin('POST /api/admin/users', { email: 'bare@x.test' })
+  assert.deepEqual([bare.status, (await login('bare@x.test')).status], [201, 401])
+  assert.equal((await admin('POST /api/admin/users', given)).status, 409)
+  assert.equal((await admin('POST /api/admin/users', { email: 'short@x.test', password: 'short' })).status, 400)
+  const entry = (await admin('GET /api/admin/audit?action=user.create')).body.items[0]
+  assert.doesNotMatch(JSON.stringify(entry), /long enough/)
+})
+
+test('an invited person chooses a password by the link in the mail', async () => {
+  const { status, body } = await admin('POST /api/admin/users/invite', { email: 'guest@x.test' })
+  assert.deepEqual([status, body.emailVerified], [201, false])
+  const token = await mail.token('guest@x.test', 1, '/auth/reset')
+  const choose = () => api.call('POST /api/auth/password-reset/confirm', { json: { token, password } })
+  assert.deepEqual([(await choose()).status, (await choose()).status], [204, 400])
+  assert.equal((await login('guest@x.test')).body.user.emailVerified, true)
+})
+
+test('a disabled account has no way in, on any process, until it is enabled', async () => {
+  const { token, refreshToken, user } = await api.signUp('off@x.test')
+  const key = (await api.call('POST /api/auth/api-keys', { as: token, json: { name: 'k' } })).body.key
+  assert.equal((await other.call('GET /api/auth/me', { as: key })).status, 200)
+  assert.equal((await admin(`POST /api/admin/users/${user.id}/disable`)).status, 204)
+  for (const as of [token, key]) {
+    assert.equal((await api.call('GET /api/auth/me', { as })).status, 401)
+    await eventually(async () => assert.equal((await other.call('GET /api/auth/me', { as })).status, 401))
+  }
+  assert.equal((await api.call('POST /api/auth/refresh', { json: { refreshToken } })).status, 401)
+  assert.equal((await login('off@x.test')).status, 401)
+  assert.match((await admin(`GET /api/admin/users/${user.id}`)).body.disabled_at, /^\d{4}-/)
+  assert.equal((await admin(`POST /api/admin/users/${user.id}/enable`)).status, 204)
+  assert.equal((await login('off@x.test')).status, 200)
+  assert.equal((await api.call('GET /api/auth/me', { as: key })).status, 200)
+})
+
+test('an administrator sets password, address and metadata, and ends sessions', async () => {
+  const { token, user } = await api.signUp('changed@x.test')
+  const at = `/api/admin/users/${user.id}` as const
+  const sessions = await admin(`GET ${at}/sessions`)
+  assert.deepEqual([sessions.status, sessions.body.length, sessions.body[0].aal], [200, 1, 'aal1'])
+  const changed = await admin(`PATCH ${at}`, { email: 'Other@x.test', email_verified: true, app_metadata: { n: 1 } })
+  assert.deepEqual(
+    [changed.status, changed.body.email, changed.body.emailVerified, changed.body.app_metadata],
+    [200, 'other@x.test', true, { n: 1 }],
+  )
+  assert.equal((await admin(`DELETE ${at}/sessions`)).status, 204)
+  assert.equal((await api.call('GET /api/auth/me', { as: token })).status, 401)
+  assert.equal((await admin(`POST ${at}/password`, { password: 'another long password' })).status, 204)
+  assert.equal((await login('other@x.test', 'another long password')).status, 200)
+  assert.equal((await admin(`GET /api/admin/users/${crypto.randomUUID()}`)).status, 404)
+})
+
+test('a lost factor is removed, with the sessions it opened', async () => {
+  const { user } = await api.signUp('lost@x.test')
+  await api.sql(`insert into svc.mfa_factors (id, user_id, method, phone, confirmed_at)
+    values (gen_random_uuid(), '${user.id}', 'sms', '+4915112345678', now())`)
+  assert.equal((await login('lost@x.test')).body.mfa_pending, true)
+  const at = `/api/admin/users/${user.id}/factors` as const
+  const [factor] = (await admin(`GET ${at}`)).body
+  assert.deepEqual([factor.method, factor.name], ['sms', '+4915112345678'])
+  assert.equal((await admin(`DELETE ${at}/${factor.id}`)).status, 204)
+  assert.equal((await admin(`DELETE ${at}/${factor.id}`)).status, 404)
+  assert.equal((await login('lost@x.test')).body.user.id, user.id)
+})
+
+test('the export of a person has what is kept, and no secret', async () => {
+  const { token, user } = await api.signUp('export@x.test')
+  const { key } = (await api.call('POST /api/auth/api-keys', { as: token, json: { name: 'mine' } })).body
+  await api.sql(`create table orders (id int primary key, buyer uuid references svc.users, note text);
+    insert into orders values (1, '${user.id}', 'own'), (2, null, 'other')`)
+  const { status, body, headers, text } = await admin(`GET /api/admin/users/${user.id}/export`)
+  assert.equal(status, 200)
+  assert.match(headers.get('content-disposition') ?? '', /^attachment/)
+  assert.deepEqual([body.account.email, body.sessions.length, body.api_keys[0].name], ['export@x.test', 1, 'mine'])
+  assert.deepEqual(body.tables['public.orders'], [{ id: 1, buyer: user.id, note: 'own' }])
+  assert.ok(!text.includes(key) && !/hash|secret/.test(text))
+})

@@ -1,0 +1,27 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { SnapshotDocuments } from './snapshot-documents.ts'
+
+test('a long document is encoded and hashed between other work, once', async () => {
+  const documents = new SnapshotDocuments()
+  const snapshot = { builtAt: new Date() }
+  const pieces = Array.from({ length: 4_000 }, (_, i) => `${i === 0 ? '[' : ','}"${'x'.repeat(10_000)}"`).concat(']')
+  let turns = 0
+  let isDone = false
+  const count = (): void => {
+    turns++
+    if (!isDone) setImmediate(count)
+  }
+  setImmediate(count)
+  let made = 0
+  const make = async () => {
+    made++
+    return pieces
+  }
+  const reply = await documents.reply({}, snapshot, 'a', make)
+  isDone = true
+  assert.ok(turns > 2, `${turns} turns of the event loop`)
+  assert.equal(Buffer.concat(reply.json as Buffer[]).toString(), pieces.join(''))
+  const again = await documents.reply({ 'if-none-match': reply.headers?.['ETag'] }, snapshot, 'a', make)
+  assert.deepEqual([again.status, made], [304, 1])
+})
