@@ -66,7 +66,7 @@ export function createPipeline(deps: PipelineDeps) {
     const { request, target, site } = exchange
     if (site !== undefined && deps.sites) return hosted(deps.sites, site, exchange)
     const match = router.find(request.method ?? '', target.path)
-    if (match.kind !== 'unknown') exchange.pattern = match.kind === 'found' ? match.route.path : match.pattern
+    if (match.kind !== 'unknown') exchange.pattern = match.route.path
     if (request.method === 'OPTIONS') return options(match, request.headers)
     if (match.kind === 'wrong method') {
       match.route.requires?.()
