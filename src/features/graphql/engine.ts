@@ -80,11 +80,12 @@ export class GraphEngine {
     this.#deps = deps
   }
 
-  async answer(caller: Caller, request: GraphqlRequest): Promise<GraphqlResult> {
+  /** `db`: where mutations are flown. */
+  async answer(caller: Caller, request: GraphqlRequest, db: Pick<Db, 'fly'> = this.#deps.db): Promise<GraphqlResult> {
     const log = this.#deps.log.appender(caller.who, caller.requestId)
     let unknown: GraphqlResult | undefined
     const known = await findOrRefresh(this.#deps.schema, async (schema) => {
-      const { outcome, isUnknown } = await this.#attempt(caller, request, log, schema)
+      const { outcome, isUnknown } = await this.#attempt(caller, request, { log, db }, schema)
       unknown = outcome
       return isUnknown ? undefined : outcome
     })
@@ -94,7 +95,7 @@ export class GraphEngine {
   async #attempt(
     caller: Caller,
     request: GraphqlRequest,
-    log: Appender,
+    { log, db }: { log: Appender; db: Pick<Db, 'fly'> },
     schema: Schema,
   ): Promise<{ outcome: GraphqlResult; isUnknown: boolean }> {
     const { who } = caller
@@ -132,7 +133,7 @@ export class GraphEngine {
       const conditions = new Conditions()
       const time = new TimeBudget(this.#deps.timeoutMs)
       const c = { schema, names, viewer, operation, variables, candidates, cursors, marks, conditions, log, time }
-      return { outcome: await this.#run(caller, c, system, document), isUnknown: false }
+      return { outcome: await this.#run(caller, c, system, document, db), isUnknown: false }
     } catch (error) {
       const failure = failureOf(error)
       // The schema changed after the snapshot was read.
@@ -182,6 +183,7 @@ export class GraphEngine {
     compilation: Compilation,
     system: TypeSystem,
     document: DocumentNode,
+    db: Pick<Db, 'fly'>,
   ): Promise<GraphqlResult> {
     const { operation, variables } = compilation
     if (operation.node.operation === 'subscription')
@@ -190,7 +192,7 @@ export class GraphEngine {
     const root = (isMutation ? system.schema.getMutationType() : system.schema.getQueryType()) as GraphQLObjectType
     const selected = selectionOf([operation.node.selectionSet], root, operation, variables)
     requireFewAtRoot(selected.map(({ key }) => key))
-    if (isMutation) return this.#mutate(caller, selected, root, compilation)
+    if (isMutation) return this.#mutate(caller, selected, root, compilation, db)
     const data = new Map<string, string>()
     for (const { key, field } of selected) if (!field) data.set(key, JSON.stringify(root.name))
     const introspected = selected.filter(({ node }) => isIntrospection(node))
@@ -262,6 +264,7 @@ export class GraphEngine {
     selected: readonly SelectedField[],
     root: GraphQLObjectType,
     compilation: Compilation,
+    db: Pick<Db, 'fly'>,
   ): Promise<GraphqlResult> {
     const { who, cancelSignal: signal } = caller
     const data = new Map<string, string>()
@@ -282,7 +285,7 @@ export class GraphEngine {
       if (!first) return answered(selected, data, [], false)
       const plain = !selected.some(runsUserCode)
       const options = { kind: 'slow', plain, signal, timeoutMs: compilation.time.left } as const
-      const texts = await this.#deps.db.fly(who, [first, ...rest], options).catch((error) => {
+      const texts = await db.fly(who, [first, ...rest], options).catch((error) => {
         at = keys[failedStatement(error) ?? 0] ?? at
         throw error
       })
