@@ -124,7 +124,9 @@ begin
     cross join lateral (select s.key_columns from svc.change_shapes s where s.id = v.shape limit 1) s
     where c.id > since and c.xid = pg_current_xact_id()
     order by v.id limit most
-  ) r where r.size <= bytes order by r.id;
+  ) r
+  -- The first one that does not fit is among them, so that the reader knows.
+  where r.size - coalesce(octet_length(r.record::text), 0) - coalesce(octet_length(r.old_record::text), 0) <= bytes order by r.id;
 end $$;
 
 -- A transaction that holds a row of this table cannot be committed. ALWAYS: whatever session_replication_role says.

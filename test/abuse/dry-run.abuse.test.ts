@@ -290,3 +290,14 @@ test('no admin SQL leaves its dry run', () =>
     }
     await api.sql('drop procedure ends()')
   }))
+
+test('changes beyond eight megabytes are not listed, and the answer says so', async () => {
+  const rows = Array.from({ length: 10 }, (_, i) => `${500 + i},1,${'x'.repeat(900_000)}\n`)
+  const request = {
+    as: ana.token,
+    body: `id,note,name\n${rows.join('')}`,
+    headers: { 'content-type': 'text/csv', ...dry },
+  }
+  const { status, body } = await api.call('POST /api/collections/parts/import', request)
+  assert.deepEqual([status, body.dry_run.changes.length, body.dry_run.truncated], [200, 9, true])
+})

@@ -99,8 +99,9 @@ export class DryRun {
       select table_oid::pg_catalog.int8::pg_catalog.float8 as oid, schema_name as schema, table_name as name, action, key::text as key,
         old_record::text as old, record::text as new
       from svc.dry_run_changes(${this.#deps.key}, ${since}::pg_catalog.int8, ${MOST_CHANGES + 1}, ${MOST_BYTES})`)
-    const isCut = changes.length > MOST_CHANGES
-    const told = await this.#judge(tx, isCut ? changes.slice(0, MOST_CHANGES) : changes)
+    const listed = changes.slice(0, countListed(changes))
+    const isCut = listed.length < changes.length
+    const told = await this.#judge(tx, listed)
     this.told = `"changes":[${told.join(',')}]${isCut ? ',"truncated":true' : ''}`
   }
 
@@ -124,6 +125,16 @@ export class DryRun {
     }
     return [...texts.filter((text) => text !== undefined), ...(hasOthers ? ['{"other":true}'] : [])]
   }
+}
+
+/** How many changes are within the bounds of number and bytes. */
+function countListed(changes: readonly LoggedChange[]): number {
+  let bytes = 0
+  const at = changes.findIndex(({ old, new: now }, i) => {
+    bytes += Buffer.byteLength(old ?? '') + Buffer.byteLength(now ?? '')
+    return i >= MOST_CHANGES || bytes > MOST_BYTES
+  })
+  return at < 0 ? changes.length : at
 }
 
 /** A policy that fails on an image shows nothing. */
