@@ -86,6 +86,8 @@ export async function createIdentity(
     // With an embedded database the root secret is in the data directory too, where a note would make guesses cheap.
     note: config.database.url === '' ? undefined : passwordNote(config.data_dir, keyFor('admin password')),
     observe,
+    minPasswordLength: config.auth.min_password_length,
+    dropEnded,
     warnings: () => [
       ...platform.warnings(),
       ...secrets.warnings(),

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import type { AuditEntry, AuditNote } from '../core/audit-entry.ts'
 import type { CancelSignal } from '../core/cancel-signal.ts'
 import type { AppError } from '../core/errors.ts'
-import type { Identity } from '../core/identity.ts'
+import type { AdminRole, Identity } from '../core/identity.ts'
 import type { Fields, JsonType } from '../core/json-type.ts'
 import type { Once } from '../core/once.ts'
 import { queryCheck, readBody, readParams } from './contract.ts'
@@ -98,6 +98,8 @@ export type Route = {
   readonly path: string
   readonly auth: Auth
   readonly access: Access
+  /** The least role of administrators that the route admits; unstated it is the owner. */
+  readonly leastRole?: AdminRole
   /** Reads or writes files in buckets, which a key limited to tables reaches with a storage scope only. */
   readonly files?: true
   /** Ignores `api.anonymous`: for public resources and for routes that check access themselves. */
