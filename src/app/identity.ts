@@ -88,6 +88,8 @@ export async function createIdentity(
     observe,
     minPasswordLength: config.auth.min_password_length,
     dropEnded,
+    box,
+    appName,
     warnings: () => [
       ...platform.warnings(),
       ...secrets.warnings(),

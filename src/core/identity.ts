@@ -37,7 +37,18 @@ export type Identity =
       expiresAt: number | null
     }
   /** An administrator's token: the server's own database role, RLS bypassed. `email`: undefined for the shared password. */
-  | { kind: 'admin'; tokenId: string; role: AdminRole; adminId?: string; email?: string; expiresAt: number }
+  | {
+      kind: 'admin'
+      tokenId: string
+      role: AdminRole
+      adminId?: string
+      email?: string
+      /** Unix seconds of the second factor; undefined where none is enrolled. */
+      secondFactorAt?: number
+      /** A second factor is required and has to be enrolled before anything else. */
+      mustEnrol?: true
+      expiresAt: number
+    }
   /** The server itself: its own tables and background work. `for`: what callers cause, which gives way to the server's own. */
   | { kind: 'system'; for?: 'callers' }
 
@@ -102,6 +113,7 @@ export function callerKey(who: Identity): string {
     keyId: undefined,
     grantId: undefined,
     tokenId: undefined,
+    secondFactorAt: undefined,
   }
   return JSON.stringify([databaseSession(who), { ...who, ...bearer }])
 }

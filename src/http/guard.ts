@@ -86,9 +86,22 @@ export function admit(route: Route, who: Identity, visitors: AnonymousAccess): v
   admitKey(route, who.grant)
 }
 
-function admitAdmin({ leastRole = 'owner' }: Route, { role }: Extract<Identity, { kind: 'admin' }>): void {
-  if (ADMIN_ROLES.indexOf(role) >= ADMIN_ROLES.indexOf(leastRole)) return
-  throw new AppError('insufficient_role', `this needs the role ${leastRole} of an administrator`)
+type Admin = Extract<Identity, { kind: 'admin' }>
+
+function admitAdmin({ leastRole = 'owner', enrols, freshFactor }: Route, who: Admin): void {
+  if (ADMIN_ROLES.indexOf(who.role) < ADMIN_ROLES.indexOf(leastRole))
+    throw new AppError('insufficient_role', `this needs the role ${leastRole} of an administrator`)
+  if (who.mustEnrol && !enrols) throw unauthorized('enrol a second factor first', 'mfa_required')
+  if (freshFactor) requireFreshFactor(who)
+}
+
+const FRESH_SECONDS = 600
+
+/** Of administrators who have a second factor. */
+export function requireFreshFactor(who: Identity): void {
+  if (who.kind !== 'admin' || who.secondFactorAt === undefined) return
+  if (Date.now() / 1000 - who.secondFactorAt <= FRESH_SECONDS) return
+  throw new AppError('insufficient_aal', 'sign in again: the second factor was more than ten minutes ago')
 }
 
 function admitVisitor({ access, openToVisitors }: Route, visitors: AnonymousAccess): void {

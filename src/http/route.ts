@@ -100,6 +100,10 @@ export type Route = {
   readonly access: Access
   /** The least role of administrators that the route admits; unstated it is the owner. */
   readonly leastRole?: AdminRole
+  /** Open to administrators who have to enrol a second factor first. */
+  readonly enrols?: true
+  /** Needs a second factor of the last ten minutes from administrators who have one. */
+  readonly freshFactor?: true
   /** Reads or writes files in buckets, which a key limited to tables reaches with a storage scope only. */
   readonly files?: true
   /** Ignores `api.anonymous`: for public resources and for routes that check access themselves. */

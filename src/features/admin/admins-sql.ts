@@ -4,19 +4,13 @@ import { rfc3339, type Sql, sql } from '../../db/sql.ts'
 export const adminByEmail = (email: string): Sql => sql`
   select id::text, password_hash as hash from svc.admins where email = ${email}`
 
-/** Inserts nothing if the administrator went or the password changed since it was verified, as `insertToken`. */
-export const insertNamedToken = (
-  tokenHash: string,
-  seconds: number,
-  verified: { id: string; hash: string },
-): Sql => sql`
-  with me as (
-    select id from svc.admins where id = ${verified.id}::uuid and password_hash = ${verified.hash} for share
-  )
-  insert into svc.admin_tokens (token_hash, expires_at, via, admin_id)
-  select ${tokenHash}, now() + make_interval(secs => ${seconds}), 'name', id from me`
+/** For a transaction that locked the administrator's row. */
+export const insertNamedToken = (tokenHash: string, seconds: number, adminId: string, hasFactor: boolean): Sql => sql`
+  insert into svc.admin_tokens (token_hash, expires_at, via, admin_id, second_factor_at)
+  values (${tokenHash}, now() + make_interval(secs => ${seconds}), 'name', ${adminId}::uuid,
+    case when ${hasFactor}::boolean then now() end)`
 
-const ADMIN = sql`json_build_object('id', a.id, 'name', a.name, 'email', a.email, 'role', a.role,
+const ADMIN = sql`json_build_object('id', a.id, 'name', a.name, 'email', a.email, 'role', a.role, 'mfa', a.totp_confirmed_at is not null,
   'createdAt', ${rfc3339(sql`a.created_at`)})`
 
 export const selectAdmins: Sql = sql`

@@ -9,6 +9,7 @@ import { jsonText, noContent, type Route, route } from '../../http/route.ts'
 import { checkPasswordRules } from '../../identity/password-rules.ts'
 import * as q from './admins-sql.ts'
 import type { AdminPasswords } from './password.ts'
+import { dropTotp } from './second-factor-sql.ts'
 
 type Deps = { db: Db; passwords: AdminPasswords; minPasswordLength: number; dropEnded: () => Promise<void> }
 type Known = { name: string; email: string; role: AdminRole; owners: number }
@@ -21,6 +22,7 @@ const admin = t.object({
   name: t.string(),
   email: t.string({ format: 'email' }),
   role,
+  mfa: t.boolean({ description: 'whether a second factor is enrolled' }),
   createdAt: t.time(),
 })
 const one = { auth: 'admin', params: { id: t.id('administrator') } } as const
@@ -63,11 +65,17 @@ export function adminsRoutes({ db, passwords, minPasswordLength, dropEnded }: De
       summary: 'Change name, role or password of an administrator; another role or password ends the tokens',
       ...one,
       audit: 'admin.update',
-      body: t.object({ name: t.optional(t.string()), password: t.optional(password), role: t.optional(role) }),
+      body: t.object({
+        name: t.optional(t.string()),
+        password: t.optional(password),
+        role: t.optional(role),
+        mfa: t.optional(t.boolean({ description: 'false removes the second factor' })),
+      }),
       answers: { 200: admin },
       handle: async (call) => {
         const { body } = call
         const { id } = call.params
+        if (body.mfa) throw badRequest('a second factor is enrolled by the administrator who has it')
         const change = {
           ...(body.name !== undefined && { name: nameOf(body.name) }),
           ...(body.role !== undefined && { role: body.role }),
@@ -77,11 +85,18 @@ export function adminsRoutes({ db, passwords, minPasswordLength, dropEnded }: De
           const known = await locked(tx, id)
           if (change.role !== undefined && change.role !== 'owner') requireOtherOwner(known)
           await tx.run(q.updateAdmin(id, change))
-          if (change.hash !== undefined || (change.role ?? known.role) !== known.role) await tx.run(q.endTokensOf(id))
+          if (body.mfa === false) await tx.run(dropTotp(id))
+          if (body.mfa === false || change.hash !== undefined || (change.role ?? known.role) !== known.role)
+            await tx.run(q.endTokensOf(id))
           return known
         }
         await changeAudited(db, work, ({ name, email, role }) => {
-          const newValues = { name: change.name ?? name, role: change.role ?? role, passwordChanged: 'hash' in change }
+          const newValues = {
+            name: change.name ?? name,
+            role: change.role ?? role,
+            passwordChanged: 'hash' in change,
+            ...(body.mfa === false && { mfa: false }),
+          }
           return call.audit({ oldValues: { name, email, role }, newValues })
         })
         await dropEnded()

@@ -2,6 +2,7 @@ import { normaliseEmail } from '../../core/contact/email-address.ts'
 import { AppError, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { LogEntry, Observe } from '../../core/observe.ts'
+import type { SecretBox } from '../../core/secret-box.ts'
 import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { json, jsonText, type Route, requireEnabled, route } from '../../http/route.ts'
@@ -10,11 +11,14 @@ import * as answers from './answers.ts'
 import { type AuditTrail, auditableQuery, createAudit } from './audit.ts'
 import { type AdminPasswords, type PasswordNote, syncPassword } from './password.ts'
 import { createRunSql, type RunSqlDeps, wasRolledBack } from './run-sql.ts'
+import { secondFactorRoutes } from './second-factor.ts'
 import { type AdminTokens, createAdminTokens } from './tokens.ts'
 
 export type AdminDeps = {
   db: Db
-  config: { enabled: boolean; password: string; token_duration: number; shared_password: boolean }
+  config: { enabled: boolean; password: string; token_duration: number; shared_password: boolean; require_mfa: boolean }
+  box: SecretBox
+  appName: string
   minPasswordLength: number
   /** Drops cached identities that a committed change ended. */
   dropEnded: () => Promise<void>
@@ -61,10 +65,14 @@ export function createAdmin(deps: AdminDeps): Admin {
       auth: 'none',
       limit: 'admin_login',
       requires: requireEnabled(config.enabled, () => notFound('admin auth not configured', 'feature_disabled')),
-      body: t.object({ email: t.optional(t.string({ format: 'email' })), password: t.string({ format: 'password' }) }),
+      body: t.object({
+        email: t.optional(t.string({ format: 'email' })),
+        password: t.string({ format: 'password' }),
+        code: t.optional(t.string({ description: 'of the second factor' })),
+      }),
       answers: { 200: t.object({ token: t.string() }) },
       handle: async ({ body }) =>
-        json(200, { token: await tokens.login(body.password, body.email && normaliseEmail(body.email)) }),
+        json(200, { token: await tokens.login(body.password, body.email && normaliseEmail(body.email), body.code) }),
     }),
 
     route('POST /api/admin/sql', {
@@ -97,7 +105,7 @@ export function createAdmin(deps: AdminDeps): Admin {
   ]
 
   return {
-    routes: [...routes, ...adminsRoutes(deps)],
+    routes: [...routes, ...adminsRoutes(deps), ...secondFactorRoutes(deps)],
     tokens,
     audit,
     async start() {

@@ -1,15 +1,18 @@
 import { AppError, unauthorized } from '../../core/errors.ts'
 import { type AdminRole, type Identity, SYSTEM } from '../../core/identity.ts'
 import { randomHex, sha256 } from '../../core/secret.ts'
+import type { SecretBox } from '../../core/secret-box.ts'
 import type { Db } from '../../db/db.ts'
-import type { Sql } from '../../db/sql.ts'
+import { sql } from '../../db/sql.ts'
 import { adminByEmail, insertNamedToken } from './admins-sql.ts'
 import { type AdminPasswords, currentHash } from './password.ts'
+import { createCodeCheck } from './second-factor.ts'
+import { type AdminFactor, lockFactor } from './second-factor-sql.ts'
 import { endToken, findToken, forgetExpiredTokens, insertToken } from './sql.ts'
 
 export type AdminTokens = {
   /** 401 unless the password is right; with an address it is that administrator's, else the shared one. */
-  login(password: string, email?: string): Promise<string>
+  login(password: string, email?: string, code?: string): Promise<string>
   /** A token for the server's own command line tool; undefined while admin access is off. */
   issue(): Promise<string | undefined>
   end(token: string): Promise<void>
@@ -19,7 +22,8 @@ export type AdminTokens = {
 type Deps = {
   db: Db
   passwords: AdminPasswords
-  config: { enabled: boolean; token_duration: number; shared_password: boolean }
+  config: { enabled: boolean; token_duration: number; shared_password: boolean; require_mfa: boolean }
+  box: SecretBox
 }
 
 type FoundToken = {
@@ -30,6 +34,7 @@ type FoundToken = {
   adminId: string | null
   email: string | null
   role: AdminRole | null
+  secondFactorAt: number | null
 }
 
 /** No admin password is longer (docs/config.md), so longer input is refused before hashing. */
@@ -38,53 +43,79 @@ const MAX_PASSWORD_BYTES = 1024
 const refused = (email: string | undefined) =>
   unauthorized(email === undefined ? 'invalid password' : 'invalid email or password', 'invalid_credentials')
 
-export function createAdminTokens({ db, passwords, config }: Deps): AdminTokens {
-  async function issueFor(hash: string, via: 'password' | 'machine'): Promise<string | undefined> {
-    return issueBy((tokenHash) => insertToken(tokenHash, config.token_duration, hash, via))
-  }
+type Issuer = { db: Pick<Db, 'fly' | 'run'>; config: { enabled: boolean; token_duration: number } }
 
-  async function issueBy(insert: (tokenHash: string) => Sql): Promise<string | undefined> {
-    const token = randomHex(32)
-    const inserted = await db.run(SYSTEM, [forgetExpiredTokens(), insert(sha256(token))])
-    return inserted === 1 ? token : undefined
-  }
+async function issueFor(
+  { db, config }: Issuer,
+  hash: string,
+  via: 'password' | 'machine',
+): Promise<string | undefined> {
+  const token = randomHex(32)
+  const insert = insertToken(sha256(token), config.token_duration, hash, via)
+  return (await db.run(SYSTEM, [forgetExpiredTokens(), insert])) === 1 ? token : undefined
+}
+
+/** For the command line tool of this machine; undefined while admin access is off. */
+export async function issueMachineToken(issuer: Issuer): Promise<string | undefined> {
+  const hash = issuer.config.enabled ? await currentHash(issuer.db) : null
+  return hash === null ? undefined : issueFor(issuer, hash, 'machine')
+}
+
+export function createAdminTokens({ db, passwords, config, box }: Deps): AdminTokens {
+  const checkCode = createCodeCheck(box)
+  /** With a second factor required, the password that all share is none. */
+  const isShared = config.shared_password && !config.require_mfa
 
   async function withSharedPassword(password: string): Promise<string | undefined> {
-    if (!config.shared_password) return undefined
+    if (!isShared) return undefined
     const hash = (await currentHash(db)) ?? undefined
     const isRight = await passwords.verify(password, hash)
-    return isRight && hash !== undefined ? issueFor(hash, 'password') : undefined
+    return isRight && hash !== undefined ? issueFor({ db, config }, hash, 'password') : undefined
   }
 
-  async function withName(email: string, password: string): Promise<string | undefined> {
+  async function withName(email: string, password: string, code?: string): Promise<string | undefined> {
     const [known] = await db.rows<{ id: string; hash: string }>(SYSTEM, adminByEmail(email))
     if (!(await passwords.verify(password, known?.hash)) || !known) return undefined
-    return issueBy((tokenHash) => insertNamedToken(tokenHash, config.token_duration, known))
+    const token = randomHex(32)
+    const outcome = await db.tx(SYSTEM, async (tx) => {
+      // Not found if the administrator went or the password changed since it was verified.
+      const [factor] = await tx.rows<AdminFactor>(
+        lockFactor(sql`id = ${known.id}::uuid and password_hash = ${known.hash}`),
+      )
+      if (!factor) return undefined
+      if (factor.isConfirmed && code === undefined) return unauthorized('a code is required', 'mfa_required')
+      const wrong = factor.isConfirmed ? await checkCode(tx, factor, code ?? '') : undefined
+      if (wrong) return wrong
+      await tx.run(forgetExpiredTokens())
+      await tx.run(insertNamedToken(sha256(token), config.token_duration, known.id, factor.isConfirmed))
+      return token
+    })
+    if (outcome instanceof AppError) throw outcome
+    return outcome
   }
 
   return {
-    async login(password, email) {
+    async login(password, email, code) {
       if (!config.enabled) throw new AppError('feature_disabled', 'admin auth not configured')
       if (Buffer.byteLength(password) > MAX_PASSWORD_BYTES) throw refused(email)
-      const token = email === undefined ? await withSharedPassword(password) : await withName(email, password)
+      const token = email === undefined ? await withSharedPassword(password) : await withName(email, password, code)
       if (token === undefined) throw refused(email)
       return token
     },
-    async issue() {
-      const hash = config.enabled ? await currentHash(db) : null
-      return hash === null ? undefined : issueFor(hash, 'machine')
-    },
+    issue: () => issueMachineToken({ db, config }),
     async end(token) {
       await db.run(SYSTEM, endToken(sha256(token)))
     },
     async resolve(token) {
       if (!config.enabled || !/^[0-9a-f]{64}$/.test(token)) return undefined
       const [found] = await db.rows<FoundToken>(SYSTEM, findToken(sha256(token)))
-      if (!found || (found.via === 'password' && !config.shared_password)) return undefined
-      const { id: tokenId, adminId, email, role, expiresAt } = found
+      if (!found || (found.via === 'password' && !isShared)) return undefined
+      const { id: tokenId, adminId, email, role, expiresAt, secondFactorAt } = found
       if (adminId === null || email === null || role === null)
         return { kind: 'admin', tokenId, role: 'owner', expiresAt }
-      return { kind: 'admin', tokenId, role, adminId, email, expiresAt }
+      const named = { kind: 'admin', tokenId, role, adminId, email, expiresAt } as const
+      if (secondFactorAt !== null) return { ...named, secondFactorAt }
+      return config.require_mfa ? { ...named, mustEnrol: true } : named
     },
   }
 }

@@ -34,6 +34,7 @@ export function authAdminRoutes(deps: {
     route('PUT /api/admin/auth-settings', change),
     route('POST /api/admin/secrets/rotate', {
       summary: 'Make every token of every user invalid',
+      freshFactor: true,
       auth: 'admin',
       answers: { 200: message },
       audit: 'secrets.rotate',

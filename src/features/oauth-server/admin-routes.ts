@@ -84,6 +84,7 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
     }),
     route('POST /api/admin/oauth/clients/{clientId}/rotate-secret', {
       summary: 'Replace the secret; the old one is refused at once',
+      freshFactor: true,
       ...one,
       audit: 'oauth_client.rotate_secret',
       bodyKind: 'none',

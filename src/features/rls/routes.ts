@@ -4,6 +4,7 @@ import * as t from '../../core/json-type.ts'
 import type { Db } from '../../db/db.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Feature } from '../../http/feature.ts'
+import { requireFreshFactor } from '../../http/guard.ts'
 import { json, jsonText, noContentAfter, type Route, route } from '../../http/route.ts'
 import { accessMatrix } from './access-matrix.ts'
 import { createExplain } from './explain.ts'
@@ -122,6 +123,7 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
         if (body.user_id !== undefined && body.claims !== undefined) throw badRequest('choose one of user_id, claims')
         if (body.claims !== undefined && !isOwner(who))
           throw new AppError('insufficient_role', 'claims need the role owner')
+        if (body.claims !== undefined) requireFreshFactor(who)
         const { table, user_id: userId, claims, row } = body
         const id = body.id === undefined ? undefined : String(body.id)
         const answer = await explain(who, { table, operation, userId, claims, id, row })

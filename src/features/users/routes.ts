@@ -181,6 +181,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
     }),
     route('GET /api/admin/users/{id}/export', {
       summary: 'All data of a person as a file',
+      freshFactor: true,
       ...admin,
       audit: 'user.export',
       params: one,
