@@ -1,4 +1,4 @@
-/** npm run bench [requests | start | limits | realtime | files | jobs | graphql | metering | search | bulk | cursors | faults | storm | churn] [--quick | --large] */
+/** npm run bench [requests | start | limits | realtime | files | jobs | graphql | metering | search | bulk | cursors | client | faults | storm | churn] [--quick | --large] */
 const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   requests: () => import('./requests.ts'),
   start: () => import('./start.ts'),
@@ -11,6 +11,7 @@ const suites: Readonly<Record<string, () => Promise<unknown>>> = {
   search: () => import('./search.ts'),
   bulk: () => import('./bulk.ts'),
   cursors: () => import('./cursors.ts'),
+  client: () => import('./client.ts'),
   faults: () => import('./faults/locks-and-lists.ts'),
   storm: () => import('./faults/storm.ts'),
   churn: () => import('./faults/churn.ts'),

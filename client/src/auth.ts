@@ -100,7 +100,7 @@ export function createAuth(core: Core) {
   const loaded = first instanceof Promise ? first.then(adopt) : adopt(first)
   store.onChange?.(() => void load())
 
-  /** Writes of other tabs may be seen late: a moment passes before a refused refresh is believed. */
+  /** Writes of other tabs may be seen late, so a moment passes before the store is believed. */
   async function otherThan(refreshToken: string): Promise<Session | null> {
     for (const until = performance.now() + LATE_WRITE_MS; ; await sleep(50)) {
       const stored = await store.load()
@@ -110,6 +110,8 @@ export function createAuth(core: Core) {
 
   async function rotate(held: Session): Promise<void> {
     let stored = await store.load()
+    // Another tab began: what it was answered may be on its way here.
+    if (stored?.key) stored = await otherThan(held.refreshToken)
     if (stored?.refreshToken === held.refreshToken) {
       const { refreshToken, key = randomText() } = stored
       // Kept first: if the answer is lost with this page, the next one sends the same.
@@ -142,8 +144,10 @@ export function createAuth(core: Core) {
   }
 
   const refresh = (): Promise<void> => {
+    // Of now: while this one waits for its turn, another tab may renew it.
+    const held = session
     refreshing ??= lock(async () => {
-      if (session) await rotate(session)
+      if (held) await rotate(held)
     }).finally(() => {
       refreshing = undefined
     })

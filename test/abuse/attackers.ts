@@ -67,7 +67,7 @@ export function call(
   })
 }
 
-export const anyAddress = (): string => `10.${1 + Math.floor(Math.random() * 250)}.${Math.floor(Math.random() * 250)}.9`
+const anyAddress = (): string => `10.${1 + Math.floor(Math.random() * 250)}.${Math.floor(Math.random() * 250)}.9`
 
 /** Named for what they do; `list` is a path whose answer is large. */
 export const attacks = (list: string): Readonly<Record<string, Attack>> => ({

@@ -223,5 +223,15 @@ test('many at once with one key over two processes are one write', async () => {
     assert.equal(await count('notes'), before + 1)
   }
   await countsAreRight()
+
+  const { refreshToken } = await api.signUp('fay@x.test')
+  const headers = keyed(randomUUID())
+  const refreshes = await Promise.all(
+    Array.from({ length: 10 }, (_, i) =>
+      (i % 2 ? api : other).call('POST /api/auth/refresh', { json: { refreshToken }, headers }),
+    ),
+  )
+  assert.deepEqual([...new Set(refreshes.map(({ status, text }) => `${status} ${text}`))].length, 1)
+  assert.equal(refreshes[0]?.status, 200)
   await other.stop()
 })

@@ -9,7 +9,7 @@ test('documents are kept up to a bound of bytes, the latest used first', async (
   const read = (key: string) =>
     documents.reply({}, snapshot, key, async () => {
       made.push(key)
-      return 'x'.repeat(5 * 2 ** 20)
+      return ['x'.repeat(5 * 2 ** 20)]
     })
   for (const key of ['a', 'b', 'c', 'a', 'b', 'c']) assert.equal((await read(key)).status, 200)
   assert.deepEqual(made.splice(0), ['a', 'b', 'c'])
