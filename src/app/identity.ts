@@ -86,6 +86,10 @@ export async function createIdentity(
     // With an embedded database the root secret is in the data directory too, where a note would make guesses cheap.
     note: config.database.url === '' ? undefined : passwordNote(config.data_dir, keyFor('admin password')),
     observe,
+    minPasswordLength: config.auth.min_password_length,
+    dropEnded,
+    box,
+    appName,
     warnings: () => [
       ...platform.warnings(),
       ...secrets.warnings(),

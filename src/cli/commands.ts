@@ -59,6 +59,25 @@ const byName: Readonly<Record<string, Command>> = {
     summary: 'make a new admin password; all admin tokens end',
     run: async (context) => (await import('./reset-password.ts')).resetPassword(context),
   },
+  'admin add': {
+    usage: 'admin add <address> [--role <role>] [--name <name>]',
+    summary: 'add an administrator: owner, operator or viewer (default)',
+    flags: { role: 'string', name: 'string' },
+    usesServer: true,
+    run: async (context) => (await import('./admins.ts')).addAdmin(context),
+  },
+  'admin remove': {
+    usage: 'admin remove <id or address>',
+    summary: 'remove an administrator; the tokens end',
+    usesServer: true,
+    run: async (context) => (await import('./admins.ts')).removeAdmin(context),
+  },
+  'admin list': {
+    usage: 'admin list',
+    summary: 'administrators and their roles',
+    usesServer: true,
+    run: async (context) => (await import('./admins.ts')).listAdmins(context),
+  },
   users: {
     usage: 'users <action> [<id or address>]',
     summary: 'list, show, create, invite, disable, enable, password, sessions, end-sessions, export, delete users',

@@ -2,7 +2,7 @@ import { SYSTEM } from '../core/identity.ts'
 import { randomHex } from '../core/secret.ts'
 import { createAudit } from '../features/admin/audit.ts'
 import { setPassword } from '../features/admin/password.ts'
-import { createAdminTokens } from '../features/admin/tokens.ts'
+import { issueMachineToken } from '../features/admin/tokens.ts'
 import { createPasswords } from '../identity/password-hashing.ts'
 import type { Context } from './command/command.ts'
 import { withDb } from './command/database.ts'
@@ -18,7 +18,7 @@ export async function resetPassword(context: Context): Promise<number> {
     await createAudit(db)({ who: SYSTEM, action: 'admin.reset_password', target: '', ip: '' })
     // The reset revoked the running server's token, so its file gets a new one.
     if (readToken(config.data_dir) !== undefined) {
-      const token = await createAdminTokens({ db, passwords, config: config.admin }).issue()
+      const token = await issueMachineToken({ db, config: config.admin })
       if (token !== undefined) writeToken(config.data_dir, token)
     }
   }).finally(() => passwords.stop())

@@ -65,6 +65,8 @@ export const table = {
   admin: {
     enabled: bool(true, 'false: no admin login, and every admin route answers 401'),
     password: str('', 'empty = generated once and kept hashed in the database'),
+    shared_password: bool(true, 'false: administrators sign in by name only; tokens of the one password end'),
+    require_mfa: bool(false, 'true: administrators need a second factor, and the shared password signs nobody in'),
     token_duration: duration(86_400, 'life of an admin token'),
   },
   auth: {

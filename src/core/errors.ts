@@ -63,6 +63,7 @@ const specific = {
   mfa_required: 401,
   admin_required: 401,
   insufficient_scope: 403,
+  insufficient_role: 403,
   insufficient_aal: 403,
   origin_not_allowed: 403,
   account_is_anonymous: 403,

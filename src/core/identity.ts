@@ -1,6 +1,10 @@
 import { unauthorized } from './errors.ts'
 import type { Grant } from './scope.ts'
 
+/** What an administrator may do, least first: read; everything but what is the owner's alone; everything. */
+export const ADMIN_ROLES = ['viewer', 'operator', 'owner'] as const
+export type AdminRole = (typeof ADMIN_ROLES)[number]
+
 /** The caller of a request. Made only by features/auth/identify.ts; used by the route guard and by db.fly. */
 export type Identity =
   | { kind: 'anonymous' }
@@ -32,8 +36,19 @@ export type Identity =
       /** Unix seconds; null = does not expire. */
       expiresAt: number | null
     }
-  /** The operator's admin token: the server's own database role, RLS bypassed. */
-  | { kind: 'admin'; tokenId: string; expiresAt: number }
+  /** An administrator's token: the server's own database role, RLS bypassed. `email`: undefined for the shared password. */
+  | {
+      kind: 'admin'
+      tokenId: string
+      role: AdminRole
+      adminId?: string
+      email?: string
+      /** Unix seconds of the second factor; undefined where none is enrolled. */
+      secondFactorAt?: number
+      /** A second factor is required and has to be enrolled before anything else. */
+      mustEnrol?: true
+      expiresAt: number
+    }
   /** The server itself: its own tables and background work. `for`: what callers cause, which gives way to the server's own. */
   | { kind: 'system'; for?: 'callers' }
 
@@ -44,6 +59,11 @@ export const ON_BEHALF: Identity = { kind: 'system', for: 'callers' }
 
 /** The server, at work for a caller; for the operator as for itself. */
 export const onBehalfOf = (who: Identity): Identity => (who.kind === 'admin' ? SYSTEM : ON_BEHALF)
+
+/** The server at work as its owner would be, under a name for the change log. */
+export const asOwner = (tokenId: string): Identity => ({ kind: 'admin', tokenId, role: 'owner', expiresAt: 0 })
+
+export const isOwner = (who: Identity): boolean => who.kind === 'admin' && who.role === 'owner'
 
 /** The database roles that requests run under; the server's own role is `none` (SET ROLE NONE). */
 export type DatabaseRole = 'svc_anon' | 'svc_authenticated' | 'none'
@@ -93,6 +113,7 @@ export function callerKey(who: Identity): string {
     keyId: undefined,
     grantId: undefined,
     tokenId: undefined,
+    secondFactorAt: undefined,
   }
   return JSON.stringify([databaseSession(who), { ...who, ...bearer }])
 }

@@ -11,7 +11,7 @@ export const auditStatement = (entry: AuditEntry, before: ReturnedValues = {}): 
   sql`${INSERT} values (${valuesOf(entry, before)})`
 
 const INSERT = sql`insert into svc.audit_log
-  (actor, action, target, user_id, api_key_id, old_values, new_values, ip_address)`
+  (actor, admin, action, target, user_id, api_key_id, old_values, new_values, ip_address)`
 
 /**
  * Runs `change` (INSERT, UPDATE or DELETE with RETURNING), returns its rows, and writes an entry if there are any.
@@ -86,7 +86,8 @@ export const MADE_RECORD = { target: sql`svc_changed.record::jsonb->>'id'`, newV
 
 function valuesOf({ who, action, target, ip, oldValues, newValues }: AuditEntry, returned: ReturnedValues = {}): Sql {
   const apiKeyId = who.kind === 'key' && isUuid(who.keyId) ? who.keyId : null
-  return sql`${actorOf(who)}, ${action}, ${returned.target ?? sql`${target.slice(0, 1000).replaceAll('\0', '')}`}, ${userIdOf(who)}::uuid, ${apiKeyId}::uuid,
+  const admin = who.kind === 'admin' ? (who.email ?? null) : null
+  return sql`${actorOf(who)}, ${admin}, ${action}, ${returned.target ?? sql`${target.slice(0, 1000).replaceAll('\0', '')}`}, ${userIdOf(who)}::uuid, ${apiKeyId}::uuid,
     ${returned.oldValues ?? sql`${valuesText(oldValues)}::jsonb`}, ${returned.newValues ?? sql`${valuesText(newValues)}::jsonb`}, ${ip === '' ? null : ip}`
 }
 

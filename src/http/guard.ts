@@ -1,5 +1,5 @@
 import { AppError, hasStatus, notFound, unauthorized } from '../core/errors.ts'
-import { ANONYMOUS, type Identity } from '../core/identity.ts'
+import { ADMIN_ROLES, ANONYMOUS, type Identity } from '../core/identity.ts'
 import type { Grant } from '../core/scope.ts'
 import type { Auth, Call, Route } from './route.ts'
 
@@ -61,13 +61,16 @@ export function admit(route: Route, who: Identity, visitors: AnonymousAccess): v
     case 'none':
       return
     case 'admin':
-      if (who.kind === 'admin') return
-      throw unauthorized('admin authentication required', 'admin_required')
+      if (who.kind !== 'admin') throw unauthorized('admin authentication required', 'admin_required')
+      admitAdmin(route, who)
+      return
     case 'optional':
     case 'lenient':
       if (who.kind === 'anonymous') admitVisitor(route, visitors)
-      if (who.kind === 'anonymous' || who.kind === 'user' || who.kind === 'admin') return
-      break
+      if (who.kind === 'anonymous' || who.kind === 'user') return
+      if (who.kind !== 'admin') break
+      admitAdmin(route, who)
+      return
     case 'user':
       if (who.kind === 'user') return
       break
@@ -81,6 +84,24 @@ export function admit(route: Route, who: Identity, visitors: AnonymousAccess): v
   }
   if (who.kind !== 'key' || route.auth === 'mfa') throw refusal(who)
   admitKey(route, who.grant)
+}
+
+type Admin = Extract<Identity, { kind: 'admin' }>
+
+function admitAdmin({ leastRole = 'owner', enrols, freshFactor }: Route, who: Admin): void {
+  if (ADMIN_ROLES.indexOf(who.role) < ADMIN_ROLES.indexOf(leastRole))
+    throw new AppError('insufficient_role', `this needs the role ${leastRole} of an administrator`)
+  if (who.mustEnrol && !enrols) throw unauthorized('enrol a second factor first', 'mfa_required')
+  if (freshFactor) requireFreshFactor(who)
+}
+
+const FRESH_SECONDS = 600
+
+/** Of administrators who have a second factor. */
+export function requireFreshFactor(who: Identity): void {
+  if (who.kind !== 'admin' || who.secondFactorAt === undefined) return
+  if (Date.now() / 1000 - who.secondFactorAt <= FRESH_SECONDS) return
+  throw new AppError('insufficient_aal', 'sign in again: the second factor was more than ten minutes ago')
 }
 
 function admitVisitor({ access, openToVisitors }: Route, visitors: AnonymousAccess): void {

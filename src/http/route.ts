@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import type { AuditEntry, AuditNote } from '../core/audit-entry.ts'
 import type { CancelSignal } from '../core/cancel-signal.ts'
 import type { AppError } from '../core/errors.ts'
-import type { Identity } from '../core/identity.ts'
+import type { AdminRole, Identity } from '../core/identity.ts'
 import type { Fields, JsonType } from '../core/json-type.ts'
 import * as t from '../core/json-type.ts'
 import type { Once } from '../core/once.ts'
@@ -99,6 +99,12 @@ export type Route = {
   readonly path: string
   readonly auth: Auth
   readonly access: Access
+  /** The least role of administrators that the route admits; unstated it is the owner. */
+  readonly leastRole?: AdminRole
+  /** Open to administrators who have to enrol a second factor first. */
+  readonly enrols?: true
+  /** Needs a second factor of the last ten minutes from administrators who have one. */
+  readonly freshFactor?: true
   /** Reads or writes files in buckets, which a key limited to tables reaches with a storage scope only. */
   readonly files?: true
   /** Ignores `api.anonymous`: for public resources and for routes that check access themselves. */

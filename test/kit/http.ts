@@ -39,7 +39,7 @@ const people: Readonly<Record<string, Identity>> = {
     expiresAt: 0,
   },
   pending: { kind: 'mfa', id: 'u-mfa', email: 'm@x.test', amr: [], pendingId: 'p', expiresAt: 0 },
-  operator: { kind: 'admin', tokenId: 't', expiresAt: 0 },
+  operator: { kind: 'admin', tokenId: 't', role: 'owner', expiresAt: 0 },
   readonly: { ...key, keyId: 'k-ro', grant: { ...grant, scope: 'readonly' } },
   readwrite: { ...key, keyId: 'k-rw', grant: { ...grant, scope: 'readwrite' } },
   app: { ...key, keyId: 'k-app', grant: { ...grant, scope: '*', appId: 'app-1' } },

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { authenticator } from '../../../test/fakes/authenticator.ts'
 import { withoutExtensions } from '../../../test/kit/cluster.ts'
 import { startServer } from '../../../test/kit/kit.ts'
 import { upload } from '../../../test/kit/upload.ts'
@@ -91,7 +92,22 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     values ('${factor}', '${bo.user.id}', 'sms', '+4915112345678', now())`)
   const ofBo = `/api/admin/users/${bo.user.id}`
 
+  const person = { email: 'ann@x.test', password: 'long enough password', role: 'viewer' }
+  const ann = await made('POST /api/admin/admins', person)
+  const gone = await made('POST /api/admin/admins', { ...person, email: 'gone@x.test' })
+  /** Of administrators who enrol a second factor, which each does alone. */
+  const named = async (email: string): Promise<string> => {
+    await made('POST /api/admin/admins', { ...person, email })
+    return (await made('POST /api/admin/auth', { email, password: person.password })).token
+  }
+  const [abe, eva] = [await named('abe@x.test'), await named('eva@x.test')]
+  const enroll = (as: string) => api.call('POST /api/admin/mfa/totp/enroll', { as })
+  const phoneOfAbe = authenticator((await enroll(abe)).body.uri)
+
   const requests: Request[] = [
+    ['POST /api/admin/admins', 'POST /api/admin/admins', { ...person, email: 'new@x.test' }],
+    ['PATCH /api/admin/admins/{id}', `PATCH /api/admin/admins/${ann.id}`, { role: 'operator' }],
+    ['DELETE /api/admin/admins/{id}', `DELETE /api/admin/admins/${gone.id}`],
     ...(hasVectors ? vectorRequests : []),
     ['POST /api/admin/search/indexes', 'POST /api/admin/search/indexes', { table: 'pages', method: 'fulltext' }],
     ['DELETE /api/admin/search/indexes/{name}', 'DELETE /api/admin/search/indexes/words'],
@@ -178,6 +194,9 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
   return {
     'POST /api/admin/sites/{siteId}/deploys/{deployId}/files': file,
     ...Object.fromEntries(writes),
+    'POST /api/admin/mfa/totp/enroll': () => enroll(eva),
+    'POST /api/admin/mfa/totp/enroll/confirm': () =>
+      api.call('POST /api/admin/mfa/totp/enroll/confirm', { as: abe, json: { code: phoneOfAbe.code() } }),
     'DELETE /api/admin/sites/{siteId}': () => admin(`DELETE /api/admin/sites/${site.id}`),
   }
 }
@@ -185,7 +204,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
 /** What administrators write to, but for what moves by itself. */
 async function state(): Promise<unknown> {
   const tables = `webhooks apps api_keys jobs schedules push_devices push_deliveries email_templates oauth_clients
-    storage_buckets sites site_deploys site_files settings users sessions`
+    storage_buckets sites site_deploys site_files settings users sessions admins`
   const known = await api.sql(
     `select table_name as name from information_schema.tables where table_schema = 'svc' and table_name = any($1)`,
     [tables.split(/\s+/)],

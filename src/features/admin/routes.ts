@@ -1,19 +1,28 @@
+import { normaliseEmail } from '../../core/contact/email-address.ts'
 import { AppError, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { LogEntry, Observe } from '../../core/observe.ts'
+import type { SecretBox } from '../../core/secret-box.ts'
 import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { dryRunReply, isDryRun } from '../../http/dry-run.ts'
 import { json, jsonText, type Route, requireEnabled, route } from '../../http/route.ts'
+import { adminsRoutes } from './admins.ts'
 import * as answers from './answers.ts'
 import { type AuditTrail, auditableQuery, createAudit } from './audit.ts'
 import { type AdminPasswords, type PasswordNote, syncPassword } from './password.ts'
 import { createRunSql, type RunSqlDeps, wasRolledBack } from './run-sql.ts'
+import { secondFactorRoutes } from './second-factor.ts'
 import { type AdminTokens, createAdminTokens } from './tokens.ts'
 
 export type AdminDeps = {
   db: Db
-  config: { enabled: boolean; password: string; token_duration: number }
+  config: { enabled: boolean; password: string; token_duration: number; shared_password: boolean; require_mfa: boolean }
+  box: SecretBox
+  appName: string
+  minPasswordLength: number
+  /** Drops cached identities that a committed change ended. */
+  dropEnded: () => Promise<void>
   passwords: AdminPasswords
   note: PasswordNote | undefined
   observe: Observe
@@ -53,13 +62,18 @@ export function createAdmin(deps: AdminDeps): Admin {
     }),
 
     route('POST /api/admin/auth', {
-      summary: 'Sign in as the admin',
+      summary: 'Sign in as an administrator: by name, or with the shared password as the first owner',
       auth: 'none',
       limit: 'admin_login',
       requires: requireEnabled(config.enabled, () => notFound('admin auth not configured', 'feature_disabled')),
-      body: t.object({ password: t.string({ format: 'password' }) }),
+      body: t.object({
+        email: t.optional(t.string({ format: 'email' })),
+        password: t.string({ format: 'password' }),
+        code: t.optional(t.string({ description: 'of the second factor' })),
+      }),
       answers: { 200: t.object({ token: t.string() }) },
-      handle: async ({ body }) => json(200, { token: await tokens.login(body.password) }),
+      handle: async ({ body }) =>
+        json(200, { token: await tokens.login(body.password, body.email && normaliseEmail(body.email), body.code) }),
     }),
 
     route('POST /api/admin/sql', {
@@ -84,6 +98,7 @@ export function createAdmin(deps: AdminDeps): Admin {
 
     route('GET /api/admin/logs', {
       summary: 'The latest log entries, oldest first',
+      leastRole: 'operator',
       auth: 'admin',
       answers: { 200: answers.logs },
       handle: async () => {
@@ -95,7 +110,7 @@ export function createAdmin(deps: AdminDeps): Admin {
   ]
 
   return {
-    routes,
+    routes: [...routes, ...adminsRoutes(deps), ...secondFactorRoutes(deps)],
     tokens,
     audit,
     async start() {

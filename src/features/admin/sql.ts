@@ -23,16 +23,23 @@ export const endAllTokens = (): Sql => sql`
  * Inserts nothing if the password was changed since it was verified. The row lock orders this statement and a password
  * change, so no token outlives the deletion of all tokens.
  */
-export const insertToken = (tokenHash: string, seconds: number, verifiedHash: string): Sql => sql`
+export const insertToken = (
+  tokenHash: string,
+  seconds: number,
+  verifiedHash: string,
+  via: 'password' | 'machine',
+): Sql => sql`
   with password as (
     select from svc.settings where key = ${PASSWORD_KEY} and value->>'hash' = ${verifiedHash} for share
   )
-  insert into svc.admin_tokens (token_hash, expires_at)
-  select ${tokenHash}, now() + make_interval(secs => ${seconds}) from password`
+  insert into svc.admin_tokens (token_hash, expires_at, via)
+  select ${tokenHash}, now() + make_interval(secs => ${seconds}), ${via} from password`
 
 export const findToken = (tokenHash: string): Sql => sql`
-  select id::text as id, extract(epoch from expires_at)::float8 as "expiresAt"
-  from svc.admin_tokens where token_hash = ${tokenHash} and expires_at > now()`
+  select t.id::text as id, extract(epoch from t.expires_at)::float8 as "expiresAt", t.via, a.id::text as "adminId", a.email, a.role,
+    extract(epoch from t.second_factor_at)::float8 as "secondFactorAt"
+  from svc.admin_tokens t left join svc.admins a on a.id = t.admin_id
+  where t.token_hash = ${tokenHash} and t.expires_at > now()`
 
 export const endToken = (tokenHash: string): Sql => sql`
   with gone as (delete from svc.admin_tokens where token_hash = ${tokenHash} returning id)

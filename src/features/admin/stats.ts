@@ -43,6 +43,7 @@ export function createStats({ version, poolStats, extraStats, askAllWorkers }: D
     routes: [
       route('GET /api/admin/stats', {
         summary: 'How the server is doing; figures of its processes are added up',
+        leastRole: 'viewer',
         auth: 'admin',
         answers: { 200: answers.stats },
         handle: async () => json(200, (await statsOfAll()).reduce(addStats)),

@@ -88,6 +88,7 @@ export function createApiKeys(deps: {
     }),
     route('GET /api/admin/api-keys', {
       summary: 'API keys of all users, newest first',
+      leastRole: 'viewer',
       auth: 'admin',
       query: pageQuery,
       answers: { 200: t.pageOf(apiKey) },
@@ -95,6 +96,7 @@ export function createApiKeys(deps: {
     }),
     route('POST /api/admin/api-keys', {
       summary: 'Make an API key for a user',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'api_key.create',
       body: adminInput,
@@ -106,6 +108,7 @@ export function createApiKeys(deps: {
     }),
     route('DELETE /api/admin/api-keys/{id}', {
       summary: 'Revoke any API key',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'api_key.revoke',
       params: { id: t.id('api key') },

@@ -55,6 +55,7 @@ export function createApps(deps: {
   const routes = [
     route('GET /api/admin/apps', {
       summary: 'Apps, newest first',
+      leastRole: 'viewer',
       auth: 'admin',
       query: pageQuery,
       answers: { 200: t.pageOf(app) },
@@ -69,6 +70,7 @@ export function createApps(deps: {
     }),
     route('POST /api/admin/apps', {
       summary: 'Make an app',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'app.create',
       body: t.object({ ...appFields, ownerUserId: t.uuid() }),
@@ -82,12 +84,14 @@ export function createApps(deps: {
     }),
     route('GET /api/admin/apps/{id}', {
       summary: 'One app',
+      leastRole: 'viewer',
       ...one,
       answers: { 200: app },
       handle: async ({ params }) => json(200, requireApp(await db.rows<q.AppRow>(SYSTEM, q.appById(params.id)))),
     }),
     route('PUT /api/admin/apps/{id}', {
       summary: 'Replace all fields of an app but its owner',
+      leastRole: 'operator',
       ...one,
       audit: 'app.update',
       body: change,
@@ -103,6 +107,7 @@ export function createApps(deps: {
     }),
     route('DELETE /api/admin/apps/{id}', {
       summary: 'Delete an app; its API keys are revoked',
+      leastRole: 'operator',
       ...one,
       audit: 'app.delete',
       answers: { 204: null },

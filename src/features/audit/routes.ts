@@ -17,6 +17,7 @@ const auditPage = t.object({
       target: t.string({ description: 'id of the thing, or the table' }),
       user_id: t.optional(t.uuid()),
       api_key_id: t.optional(t.uuid()),
+      admin: t.optional(t.string({ description: 'address of the administrator; absent for the shared password' })),
       table_name: t.optional(t.string()),
       record_id: t.optional(t.any({ description: 'key columns of the record' })),
       operation: t.optional(t.oneOf(['INSERT', 'UPDATE', 'DELETE'])),
@@ -51,6 +52,7 @@ export function createAuditTrail(deps: DataAuditDeps & { retentionDays: number }
     routes: [
       route('GET /api/admin/audit', {
         summary: 'Who changed what, newest first',
+        leastRole: 'viewer',
         auth: 'admin',
         query: auditQuery,
         answers: { 200: auditPage },

@@ -30,13 +30,14 @@ const NAME = sql`case c.schema_name when 'public' then '' else c.schema_name || 
 
 /** Entries for the changes of the reader's batch. Writes that bypass the API are attributed to an administrator. */
 export const auditedChanges: Sql = sql`
-  insert into svc.audit_log (at, actor, action, target, user_id, api_key_id, table_name, record_id, operation, old_values, new_values)
+  insert into svc.audit_log (at, actor, action, target, user_id, api_key_id, admin, table_name, record_id, operation, old_values, new_values)
   select c.at,
     case c.actor->>'kind' when 'user' then 'user' when 'key' then 'user' when 'admin' then 'admin' when 'system' then 'admin'
       else 'anonymous' end,
     'record.' || c.action, ${NAME},
     case c.actor->>'kind' when 'user' then (c.actor->>'id')::uuid when 'key' then (c.actor->>'userId')::uuid end,
     case when c.actor->>'kind' = 'key' and c.actor->>'id' ~ '^[0-9a-f-]{36}$' then (c.actor->>'id')::uuid end,
+    case when c.actor->>'kind' = 'admin' then c.actor->>'email' end,
     c.table_name, ${masked(sql`c.pk`)},
     case c.action when 'create' then 'INSERT' when 'update' then 'UPDATE' else 'DELETE' end,
     ${masked(sql`c.old_record`)}, ${masked(sql`c.record`)}
@@ -96,7 +97,7 @@ export function selectAudit(filter: AuditFilter): Sql {
       'items', coalesce(json_agg(
         jsonb_strip_nulls(jsonb_build_object(
           'id', id, 'timestamp', to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-          'actor', actor, 'action', action, 'target', target, 'user_id', user_id, 'api_key_id', api_key_id,
+          'actor', actor, 'action', action, 'target', target, 'user_id', user_id, 'api_key_id', api_key_id, 'admin', admin,
           'table_name', table_name, 'record_id', record_id, 'operation', operation, 'ip_address', ip_address))
         || case when old_values is null then '{}' else jsonb_build_object('old_values', old_values) end
         || case when new_values is null then '{}' else jsonb_build_object('new_values', new_values) end

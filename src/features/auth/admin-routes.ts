@@ -16,6 +16,7 @@ export function authAdminRoutes(deps: {
   const change = {
     summary: 'Switch ways to sign in; one that is left out is off',
     auth: 'admin' as const,
+    leastRole: 'operator' as const,
     audit: 'auth_settings.update',
     accepts: settingsType,
     answers: { 200: settingsType },
@@ -24,6 +25,7 @@ export function authAdminRoutes(deps: {
   return [
     route('GET /api/admin/auth-settings', {
       summary: 'Which ways to sign in are switched on',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: { 200: settingsType },
       handle: async () => json(200, deps.settings.current()),
@@ -32,6 +34,7 @@ export function authAdminRoutes(deps: {
     route('PUT /api/admin/auth-settings', change),
     route('POST /api/admin/secrets/rotate', {
       summary: 'Make every token of every user invalid',
+      freshFactor: true,
       auth: 'admin',
       answers: { 200: message },
       audit: 'secrets.rotate',

@@ -72,6 +72,7 @@ export function createEmail(deps: {
   const routes = [
     route('GET /api/admin/email/templates', {
       summary: 'Mail templates: built-in ones and overrides',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: { 200: t.object({ items: t.array(listed), count: t.integer() }) },
       handle: async () => {
@@ -81,12 +82,14 @@ export function createEmail(deps: {
     }),
     route('GET /api/admin/email/templates/{key}', {
       summary: 'The template a mail of this key is made from now',
+      leastRole: 'viewer',
       ...ofKey,
       answers: { 200: effective },
       handle: async ({ params }) => json(200, await templates.effective(templateKey(params.key))),
     }),
     route('PUT /api/admin/email/templates/{key}', {
       summary: 'Write a template over a built-in one, or beside them',
+      leastRole: 'operator',
       ...ofKey,
       audit: 'email_template.update',
       bodyLimit: BODY_LIMIT,
@@ -96,6 +99,7 @@ export function createEmail(deps: {
     }),
     route('PATCH /api/admin/email/templates/{key}', {
       summary: 'Switch an override on or off',
+      leastRole: 'operator',
       ...ofKey,
       audit: 'email_template.toggle',
       body: t.object({ enabled: t.optional(t.boolean({ description: 'required' })) }),
@@ -110,6 +114,7 @@ export function createEmail(deps: {
     }),
     route('DELETE /api/admin/email/templates/{key}', {
       summary: 'Remove an override',
+      leastRole: 'operator',
       ...ofKey,
       audit: 'email_template.delete',
       answers: { 204: null },
@@ -117,6 +122,7 @@ export function createEmail(deps: {
     }),
     route('POST /api/admin/email/templates/{key}/preview', {
       summary: 'Render a template without saving it',
+      leastRole: 'operator',
       ...ofKey,
       audit: 'email_template.preview',
       bodyLimit: BODY_LIMIT,
@@ -130,6 +136,7 @@ export function createEmail(deps: {
     }),
     route('POST /api/admin/email/send', {
       summary: 'Send a mail now',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'email.send',
       body: t.object({ templateKey: t.string(), to: t.string({ format: 'email' }), variables }),

@@ -16,6 +16,7 @@ import type { Feature } from '../../http/feature.ts'
 import type { Outgoing } from '../../http/out/outgoing.ts'
 import { jsonText, type Route, requireEnabled, route } from '../../http/route.ts'
 import { httpJob } from './http-job.ts'
+import { requireRoleOfRequests } from './job-role.ts'
 import { job } from './job-schema.ts'
 import { Runner } from './runner.ts'
 import { scheduleRoutes } from './schedule-routes.ts'
@@ -142,6 +143,7 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
   return [
     route('GET /api/admin/jobs', {
       summary: 'Jobs, newest first',
+      leastRole: 'operator',
       ...admin,
       query: { state: t.string(), type: t.string(), limit: t.string(), offset: t.string() },
       answers: { 200: t.object({ items: t.array(job), count: t.integer() }) },
@@ -157,6 +159,7 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
     }),
     route('POST /api/admin/jobs', {
       summary: 'Queue a job; a key that was used before answers the job it made',
+      leastRole: 'operator',
       ...admin,
       audit: 'job.create',
       body: newJob,
@@ -170,6 +173,7 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
         }
         const idempotencyKey = body.idempotencyKey || undefined
         const { type, payload = {}, maxAttempts = deps.maxAttempts } = body
+        requireRoleOfRequests(call.who, type, payload)
         const input = { type, payload: JSON.stringify(payload), maxAttempts, runAt, idempotencyKey }
         const entry = call.audit({ newValues: { type } })
         const addition = audited(entry, q.addJob(input), { target: MADE_RECORD.target })
@@ -181,12 +185,14 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
     }),
     route('GET /api/admin/jobs/stats', {
       summary: 'How many jobs there are, by state',
+      leastRole: 'viewer',
       ...admin,
       answers: { 200: counts },
       handle: async () => jsonText(200, (await db.fly(SYSTEM, q.countJobs)) ?? ''),
     }),
     route('GET /api/admin/jobs/{id}', {
       summary: 'One job, with its log and progress',
+      leastRole: 'operator',
       ...one,
       answers: { 200: job },
       handle: async ({ params }) =>
@@ -194,6 +200,7 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
     }),
     route('POST /api/admin/jobs/{id}/retry', {
       summary: 'Queue a failed job again',
+      leastRole: 'operator',
       ...one,
       audit: 'job.retry',
       answers: { 200: job },
@@ -205,6 +212,7 @@ function jobRoutes(deps: { db: Db; runner: Runner; requires: () => void; maxAtte
     }),
     route('POST /api/admin/jobs/{id}/cancel', {
       summary: 'Cancel a queued job',
+      leastRole: 'operator',
       ...one,
       audit: 'job.cancel',
       answers: { 200: job },

@@ -1,6 +1,7 @@
 import { badRequest } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import { jsonText, noContentAfter, type Route, route } from '../../http/route.ts'
+import { requireRoleOfRequests } from './job-role.ts'
 import { job } from './job-schema.ts'
 import type { Schedules } from './schedules.ts'
 
@@ -48,6 +49,7 @@ export function scheduleRoutes(deps: {
   const switchTo = (action: 'enable' | 'disable'): Route =>
     route(`POST /api/admin/schedules/{id}/${action}`, {
       summary: action === 'enable' ? 'Run it from now on' : 'Run it no more',
+      leastRole: 'operator',
       ...one,
       audit: `schedule.${action}`,
       answers: { 200: schedule },
@@ -58,12 +60,14 @@ export function scheduleRoutes(deps: {
   return [
     route('GET /api/admin/schedules', {
       summary: 'All schedules, by name',
+      leastRole: 'operator',
       ...admin,
       answers: { 200: t.object({ items: t.array(schedule), count: t.integer() }) },
       handle: async () => jsonText(200, await schedules.all()),
     }),
     route('POST /api/admin/schedules', {
       summary: 'Make a schedule',
+      leastRole: 'operator',
       ...admin,
       audit: 'schedule.create',
       body: newSchedule,
@@ -73,6 +77,7 @@ export function scheduleRoutes(deps: {
         const name = body.name.trim()
         if (name === '') throw badRequest('name is required')
         const { jobType, cronExpr, enabled = true, maxAttempts = DEFAULT_ATTEMPTS } = body
+        requireRoleOfRequests(call.who, jobType, body.payload ?? {})
         const payload = JSON.stringify(body.payload ?? {})
         const input = { name, jobType, cronExpr, timezone: body.timezone || 'UTC', payload, enabled, maxAttempts }
         return jsonText(201, await schedules.create(input, call))
@@ -80,6 +85,7 @@ export function scheduleRoutes(deps: {
     }),
     route('PUT /api/admin/schedules/{id}', {
       summary: 'Change a schedule; what is absent stays',
+      leastRole: 'operator',
       ...one,
       audit: 'schedule.update',
       body: t.object(change),
@@ -93,11 +99,13 @@ export function scheduleRoutes(deps: {
           ...(enabled !== undefined && { enabled }),
           ...(maxAttempts !== undefined && { maxAttempts }),
         }
-        return jsonText(200, await schedules.change(call.params.id, change, call))
+        const check = (type: string) => payload && requireRoleOfRequests(call.who, type, payload)
+        return jsonText(200, await schedules.change(call.params.id, change, call, check))
       },
     }),
     route('DELETE /api/admin/schedules/{id}', {
       summary: 'Remove a schedule; its jobs stay',
+      leastRole: 'operator',
       ...one,
       audit: 'schedule.delete',
       answers: { 204: null },
@@ -107,6 +115,7 @@ export function scheduleRoutes(deps: {
     switchTo('disable'),
     route('POST /api/admin/schedules/{id}/run', {
       summary: 'Run it now, besides its times',
+      leastRole: 'operator',
       ...one,
       audit: 'schedule.run',
       answers: { 201: job },

@@ -45,11 +45,18 @@ export class Schedules {
   }
 
   /** Every change computes the next run again, from now. */
-  async change(id: string, change: ScheduleChange, act: AuditSource): Promise<string> {
+  async change(
+    id: string,
+    change: ScheduleChange,
+    act: AuditSource,
+    /** Throws where the caller may not make this change of a schedule of this type. */
+    check: (jobType: string) => void = () => {},
+  ): Promise<string> {
     const changed = await changeAudited(
       this.#db,
       async (tx) => {
         const { now, ...before } = await locked(tx, id)
+        check(before.jobType)
         const next = { ...before, ...change }
         return { before, next, text: await tx.fly(q.changeSchedule(next, nextRun(next, now))) }
       },

@@ -30,12 +30,14 @@ export function createMatviews({ db, observe }: { db: Db; observe: Observe }): F
   const routes = [
     route('GET /api/admin/matviews', {
       summary: 'Registered materialized views, by schema and name',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: { 200: t.object({ items: t.array(registration), count: t.integer() }) },
       handle: async () => jsonText(200, await views.all()),
     }),
     route('POST /api/admin/matviews', {
       summary: 'Register a materialized view',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'matview.create',
       body: t.object({ viewName: t.string(), schema: t.optional(t.string()), refreshMode: t.optional(refreshMode) }),
@@ -47,12 +49,14 @@ export function createMatviews({ db, observe }: { db: Db; observe: Observe }): F
     }),
     route('GET /api/admin/matviews/{id}', {
       summary: 'One registration',
+      leastRole: 'viewer',
       ...one,
       answers: { 200: registration },
       handle: async (call) => jsonText(200, await views.one(call.params.id)),
     }),
     route('PUT /api/admin/matviews/{id}', {
       summary: 'Change how it is refreshed',
+      leastRole: 'operator',
       ...one,
       audit: 'matview.update',
       body: t.object({ refreshMode: t.optional(refreshMode) }),
@@ -62,6 +66,7 @@ export function createMatviews({ db, observe }: { db: Db; observe: Observe }): F
     }),
     route('DELETE /api/admin/matviews/{id}', {
       summary: 'Forget the registration; the view stays',
+      leastRole: 'operator',
       ...one,
       audit: 'matview.delete',
       answers: { 204: null },
@@ -69,6 +74,7 @@ export function createMatviews({ db, observe }: { db: Db; observe: Observe }): F
     }),
     route('POST /api/admin/matviews/{id}/refresh', {
       summary: 'Refresh it now and wait for the end',
+      leastRole: 'operator',
       ...one,
       audit: 'matview.refresh',
       answers: { 200: t.object({ registration, durationMs: t.integer() }) },

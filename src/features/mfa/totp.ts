@@ -7,10 +7,10 @@ import type { SealedColumn } from '../../db/sealed.ts'
 import { sql } from '../../db/sql.ts'
 import type { Verification } from '../../identity/second-factor.ts'
 import type { AuthResponse, Device } from '../../identity/session.ts'
+import { base32, newSecret, otpauthUri, stepAt, timeStep } from '../../identity/totp-code.ts'
 import { challengeNotFound, openChallenge, requireFactor } from './challenges.ts'
 import type { Enrolment } from './enrolment.ts'
 import * as q from './sql.ts'
-import { base32, newSecret, otpauthUri, stepAt, timeStep } from './totp-code.ts'
 
 const CHALLENGE_SECONDS = 300
 

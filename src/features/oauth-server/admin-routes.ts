@@ -37,6 +37,7 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
   return [
     route('GET /api/admin/oauth/clients', {
       summary: 'OAuth clients, newest first',
+      leastRole: 'viewer',
       ...admin,
       query: pageQuery,
       answers: { 200: t.pageOf(client) },
@@ -44,6 +45,7 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
     }),
     route('POST /api/admin/oauth/clients', {
       summary: 'Register an OAuth client; its secret is shown once',
+      leastRole: 'operator',
       ...admin,
       audit: 'oauth_client.create',
       body: newClient,
@@ -55,12 +57,14 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
     }),
     route('GET /api/admin/oauth/clients/{clientId}', {
       summary: 'An OAuth client',
+      leastRole: 'viewer',
       ...one,
       answers: { 200: client },
       handle: async ({ params }) => jsonText(200, await clients.one(params.clientId)),
     }),
     route('PUT /api/admin/oauth/clients/{clientId}', {
       summary: 'Change name, redirect URIs and scopes',
+      leastRole: 'operator',
       ...one,
       audit: 'oauth_client.update',
       body: t.object({ name: t.string(), ...change }),
@@ -72,6 +76,7 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
     }),
     route('DELETE /api/admin/oauth/clients/{clientId}', {
       summary: 'Revoke a client; its tokens end everywhere',
+      leastRole: 'operator',
       ...one,
       audit: 'oauth_client.revoke',
       answers: { 204: null },
@@ -79,6 +84,7 @@ export function clientRoutes(clients: Clients, requires: () => void): Route[] {
     }),
     route('POST /api/admin/oauth/clients/{clientId}/rotate-secret', {
       summary: 'Replace the secret; the old one is refused at once',
+      freshFactor: true,
       ...one,
       audit: 'oauth_client.rotate_secret',
       bodyKind: 'none',

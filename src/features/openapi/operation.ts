@@ -1,3 +1,4 @@
+import type { AdminRole } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { ResponseBody, Route } from '../../http/route.ts'
 
@@ -7,6 +8,8 @@ export type ApiOperation = {
   summary: string
   description?: string
   security?: readonly object[]
+  /** The least role of administrators that may use it. */
+  'x-least-role'?: AdminRole
   parameters?: readonly object[]
   requestBody?: object
   responses: Readonly<Record<string, object>>
@@ -19,6 +22,7 @@ export const operationOf = (route: Route): ApiOperation => ({
   tags: [tagOf(route.path)],
   summary: route.contract.summary,
   security: SECURITY[route.auth],
+  ...(route.auth === 'admin' && { 'x-least-role': route.leastRole ?? 'owner' }),
   parameters: parametersOf(route),
   ...requestBody(route),
   responses: {

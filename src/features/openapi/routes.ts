@@ -40,6 +40,7 @@ export function createOpenApi(deps: OpenApiDeps): { routes: Route[] } {
     route('GET /api/openapi.json', {
       summary: 'This API as OpenAPI 3.1, with the tables and functions the caller may use',
       auth: 'optional',
+      leastRole: 'viewer',
       access: 'read',
       openToVisitors: true,
       answers: { 200: t.open(t.object({ openapi: t.string(), paths: t.row })), 304: null },

@@ -64,6 +64,7 @@ export function deviceRoutes({ db, requires }: { db: Db; requires: () => void })
   return [
     route('GET /api/admin/push/devices', {
       summary: 'Devices, newest first',
+      leastRole: 'operator',
       ...admin,
       query: {
         app_id: t.string(),
@@ -85,6 +86,7 @@ export function deviceRoutes({ db, requires }: { db: Db; requires: () => void })
     }),
     route('POST /api/admin/push/devices', {
       summary: 'Register a device of a user',
+      leastRole: 'operator',
       ...admin,
       audit: 'push_device.create',
       body: t.object({ app_id: t.uuid(), user_id: t.uuid(), ...deviceFields }),
@@ -101,6 +103,7 @@ export function deviceRoutes({ db, requires }: { db: Db; requires: () => void })
     }),
     route('DELETE /api/admin/push/devices/{id}', {
       summary: 'Send to it no more',
+      leastRole: 'operator',
       ...admin,
       audit: 'push_device.delete',
       params,

@@ -128,6 +128,7 @@ function sendRoutes({ db, queueJobs, wakeJobs }: Deps, admin: AdminOnly): Route[
   return [
     route('POST /api/admin/push/send', {
       summary: 'Send to every active device of a user',
+      leastRole: 'operator',
       ...admin,
       audit: 'push.send',
       body: t.object({ app_id: t.uuid(), user_id: t.uuid(), ...message }),
@@ -146,6 +147,7 @@ function sendRoutes({ db, queueJobs, wakeJobs }: Deps, admin: AdminOnly): Route[
     }),
     route('POST /api/admin/push/send-to-token', {
       summary: 'Send to one device',
+      leastRole: 'operator',
       ...admin,
       audit: 'push.send',
       body: t.object({ token_id: t.uuid(), ...message }),
@@ -181,6 +183,7 @@ function deliveryRoutes(db: Db, admin: AdminOnly): Route[] {
   return [
     route('GET /api/admin/push/deliveries', {
       summary: 'Deliveries, newest first',
+      leastRole: 'operator',
       ...admin,
       query: { app_id: t.string(), user_id: t.string(), status: t.string(), limit: t.string(), offset: t.string() },
       answers: { 200: t.object({ items: t.array(delivery) }) },
@@ -195,6 +198,7 @@ function deliveryRoutes(db: Db, admin: AdminOnly): Route[] {
     }),
     route('GET /api/admin/push/deliveries/{id}', {
       summary: 'One delivery',
+      leastRole: 'operator',
       ...admin,
       params: { id: t.id('delivery') },
       answers: { 200: delivery },

@@ -1,5 +1,5 @@
 import { notFound } from '../../core/errors.ts'
-import { ANONYMOUS, databaseSession, type Identity, SYSTEM } from '../../core/identity.ts'
+import { ANONYMOUS, asOwner, databaseSession, type Identity, SYSTEM } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import { databaseMessage } from '../../db/pg-errors.ts'
 import { rowImage } from '../../db/schema/row-image.ts'
@@ -15,7 +15,7 @@ const SAMPLE = 20
 const USERS = 3
 const TIMEOUT_MS = 30_000
 /** The server's own role, with the search path of requests. */
-const SERVER: Identity = { kind: 'admin', tokenId: '', expiresAt: 0 }
+const SERVER = asOwner('')
 
 type Subject = { label: string; who: Identity }
 type SampleRow = { id: string; row: unknown }

@@ -1,8 +1,10 @@
-import { badRequest } from '../../core/errors.ts'
+import { AppError, badRequest } from '../../core/errors.ts'
+import { isOwner } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Db } from '../../db/db.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Feature } from '../../http/feature.ts'
+import { requireFreshFactor } from '../../http/guard.ts'
 import { json, jsonText, noContentAfter, type Route, route } from '../../http/route.ts'
 import { accessMatrix } from './access-matrix.ts'
 import { createExplain } from './explain.ts'
@@ -77,6 +79,7 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
   const switchTo = (action: 'enable' | 'disable'): Route =>
     route(`POST /api/admin/rls/{table}/${action}`, {
       summary: `Switch row-level security ${action === 'enable' ? 'on' : 'off'}`,
+      leastRole: 'operator',
       auth: 'admin',
       audit: `rls.${action}`,
       bodyKind: 'none',
@@ -90,6 +93,7 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
   const routes = [
     route('GET /api/admin/rls', {
       summary: 'All policies of the exposed tables',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: { 200: t.array(policy) },
       handle: async () => jsonText(200, await policies.all()),
@@ -107,6 +111,7 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
     }),
     route('POST /api/admin/rls/explain', {
       summary: 'Why somebody can or cannot see or write a row',
+      leastRole: 'operator',
       auth: 'admin',
       // It changes nothing, but is audited because it reveals what another user can access.
       audit: 'rls.explain',
@@ -116,6 +121,9 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
         const operation = OPERATIONS.find((name) => name === body.operation.toLowerCase())
         if (!operation) throw badRequest(`operation must be one of: ${OPERATIONS.join(', ')}`)
         if (body.user_id !== undefined && body.claims !== undefined) throw badRequest('choose one of user_id, claims')
+        if (body.claims !== undefined && !isOwner(who))
+          throw new AppError('insufficient_role', 'claims need the role owner')
+        if (body.claims !== undefined) requireFreshFactor(who)
         const { table, user_id: userId, claims, row } = body
         const id = body.id === undefined ? undefined : String(body.id)
         const answer = await explain(who, { table, operation, userId, claims, id, row })
@@ -124,6 +132,7 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
     }),
     route('POST /api/admin/rls/snapshot', {
       summary: 'Who may do what with a sample of every table, as text for version control',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'rls.snapshot',
       body: t.object({
@@ -138,12 +147,14 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
     }),
     route('GET /api/admin/rls/{table}', {
       summary: 'The policies of a table',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: { 200: t.array(policy) },
       handle: async ({ params }) => jsonText(200, await policies.of(params.table)),
     }),
     route('GET /api/admin/rls/{table}/status', {
       summary: 'Whether row-level security is on',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: { 200: t.object({ rlsEnabled: t.boolean(), forceRls: t.boolean() }) },
       handle: async ({ params }) => jsonText(200, await policies.status(params.table)),
@@ -152,6 +163,7 @@ export function createRls(deps: { db: Db; schema: SchemaCache; schemas: readonly
     switchTo('disable'),
     route('DELETE /api/admin/rls/{table}/{policy}', {
       summary: 'Drop a policy',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'rls_policy.delete',
       answers: { 204: null },

@@ -12,6 +12,7 @@ export function createSchemaFeature({ schema }: { schema: Pick<SchemaCache, 'rea
       route('GET /api/schema', {
         summary: 'Tables, columns, relations and functions that requests can reach',
         auth: 'optional',
+        leastRole: 'viewer',
         access: 'read',
         limit: 'api',
         answers: { 200: schemaAnswer, 304: null },

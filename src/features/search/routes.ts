@@ -29,12 +29,14 @@ export function createSearch(deps: Deps): Feature {
   const routes = [
     route('GET /api/admin/search/indexes', {
       summary: 'Indexes that serve searches, and how far new ones are',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: { 200: t.object({ indexes: t.array(index), building: t.array(build) }) },
       handle: async () => jsonText(200, await indexes.all()),
     }),
     route('POST /api/admin/search/indexes', {
       summary: 'Build an index over the text columns of a table, while writers go on, and wait for it',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'search_index.create',
       body: t.object({
@@ -48,6 +50,7 @@ export function createSearch(deps: Deps): Feature {
     }),
     route('DELETE /api/admin/search/indexes/{name}', {
       summary: 'Drop an index that serves searches',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'search_index.delete',
       params: { name: t.string() },

@@ -79,6 +79,7 @@ function siteRoutes(db: Db): Route[] {
   return [
     route('GET /api/admin/sites', {
       summary: 'Sites, newest first',
+      leastRole: 'viewer',
       auth: 'admin',
       query: paging,
       answers: { 200: t.object({ sites: t.array(site), ...counts }) },
@@ -86,6 +87,7 @@ function siteRoutes(db: Db): Route[] {
     }),
     route('POST /api/admin/sites', {
       summary: 'Make a site',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'site.create',
       body: t.object({
@@ -106,12 +108,14 @@ function siteRoutes(db: Db): Route[] {
     }),
     route('GET /api/admin/sites/{siteId}', {
       summary: 'One site',
+      leastRole: 'viewer',
       ...ofSite,
       answers: { 200: site },
       handle: async ({ params }) => jsonText(200, requireSite(await db.fly(SYSTEM, oneSite(params.siteId)))),
     }),
     route('PUT /api/admin/sites/{siteId}', {
       summary: 'Rename a site, or switch its fallback for single-page apps',
+      leastRole: 'operator',
       ...ofSite,
       audit: 'site.update',
       body: t.object({ name: t.optional(t.string()), spaMode: t.optional(t.boolean()) }),
@@ -126,6 +130,7 @@ function siteRoutes(db: Db): Route[] {
     }),
     route('DELETE /api/admin/sites/{siteId}', {
       summary: 'Delete a site with its deploys and files',
+      leastRole: 'operator',
       ...ofSite,
       audit: 'site.delete',
       answers: { 204: null },
@@ -151,6 +156,7 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
   return [
     route(`GET ${at}`, {
       summary: 'Deploys of a site, newest first',
+      leastRole: 'viewer',
       ...ofSite,
       query: paging,
       answers: { 200: t.object({ deploys: t.array(deploy), ...counts }) },
@@ -158,6 +164,7 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
     }),
     route(`POST ${at}`, {
       summary: 'Begin a deploy',
+      leastRole: 'operator',
       ...ofSite,
       audit: 'deploy.create',
       bodyKind: 'none',
@@ -166,6 +173,7 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
     }),
     route(`POST ${at}/rollback`, {
       summary: 'Make the previous live deploy live again',
+      leastRole: 'operator',
       ...ofSite,
       audit: 'deploy.rollback',
       bodyKind: 'none',
@@ -174,12 +182,14 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
     }),
     route(`GET ${at}/{deployId}`, {
       summary: 'One deploy',
+      leastRole: 'viewer',
       ...ofDeploy,
       answers: { 200: deploy },
       handle: async ({ params }) => jsonText(200, await deploys.one(params.siteId, params.deployId)),
     }),
     route(`POST ${at}/{deployId}/files`, {
       summary: 'Upload one file of a deploy; the same path again replaces it',
+      leastRole: 'operator',
       ...ofDeploy,
       audit: 'deploy.upload',
       requires: deps.requiresStorage,
@@ -190,6 +200,7 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
     }),
     route(`POST ${at}/{deployId}/manifest`, {
       summary: 'Tell which files belong to a deploy; those the site has already are taken over, the missing ones named',
+      leastRole: 'operator',
       ...ofDeploy,
       audit: 'deploy.manifest',
       requires: deps.requiresStorage,
@@ -204,6 +215,7 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
     }),
     route(`POST ${at}/{deployId}/promote`, {
       summary: 'Make a deploy live',
+      leastRole: 'operator',
       ...ofDeploy,
       audit: 'deploy.promote',
       bodyKind: 'none',
@@ -212,6 +224,7 @@ function deployRoutes(deploys: Deploys, deps: Pick<Deps, 'receive' | 'requiresSt
     }),
     route(`POST ${at}/{deployId}/fail`, {
       summary: 'Give a deploy up',
+      leastRole: 'operator',
       ...ofDeploy,
       audit: 'deploy.fail',
       body: t.object({ errorMessage: t.optional(t.string({ maxLength: MAX_ERROR })) }),

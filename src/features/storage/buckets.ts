@@ -39,12 +39,14 @@ export function bucketRoutes(deps: {
   return [
     route('GET /api/admin/storage/buckets', {
       summary: 'Buckets with settings of their own',
+      leastRole: 'viewer',
       ...admin,
       answers: { 200: t.object({ items: t.array(bucket) }) },
       handle: async () => jsonText(200, (await db.fly(SYSTEM, allBuckets)) ?? ''),
     }),
     route('POST /api/admin/storage/buckets', {
       summary: 'Set a bucket up',
+      leastRole: 'operator',
       ...admin,
       audit: 'bucket.create',
       body: t.object({ name: t.string(), public: t.optional(t.boolean()), inline: t.optional(t.boolean()) }),
@@ -63,6 +65,7 @@ export function bucketRoutes(deps: {
     }),
     route('PUT /api/admin/storage/buckets/{name}', {
       summary: 'Change the settings of a bucket',
+      leastRole: 'operator',
       ...admin,
       audit: 'bucket.update',
       body: t.object({ public: t.optional(t.boolean()), inline: t.optional(t.boolean()) }),
@@ -84,6 +87,7 @@ export function bucketRoutes(deps: {
     }),
     route('DELETE /api/admin/storage/buckets/{name}', {
       summary: 'Forget the settings of a bucket, with force its objects too',
+      leastRole: 'operator',
       ...admin,
       audit: 'bucket.delete',
       query: { force: t.boolean() },

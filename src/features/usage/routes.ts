@@ -84,6 +84,7 @@ export function createUsage(deps: {
   const routes = [
     route('GET /api/admin/usage', {
       summary: 'What each tenant used',
+      leastRole: 'viewer',
       ...admin,
       query: { ...range, sort: t.string(), limit: t.integer({ default: 50, maximum: 500 }), offset: t.integer() },
       answers: {
@@ -110,6 +111,7 @@ export function createUsage(deps: {
     }),
     route('GET /api/admin/usage/trends', {
       summary: 'A figure over time',
+      leastRole: 'viewer',
       ...admin,
       query: { ...range, metric: t.string(), granularity: t.string() },
       answers: { 200: t.object({ metric: t.string(), granularity: t.string(), items: points }) },
@@ -122,6 +124,7 @@ export function createUsage(deps: {
     }),
     route('GET /api/admin/usage/breakdown', {
       summary: 'A figure by tenant, endpoint or status',
+      leastRole: 'viewer',
       ...admin,
       query: { ...range, metric: t.string(), group_by: t.string(), limit: t.integer({ default: 10, maximum: 100 }) },
       answers: { 200: t.object({ metric: t.string(), groupBy: t.string(), items: parts }) },
@@ -137,6 +140,7 @@ export function createUsage(deps: {
     }),
     route('GET /api/admin/usage/{tenant_id}', {
       summary: 'What one tenant used, by day',
+      leastRole: 'viewer',
       ...ofTenant,
       answers: {
         200: t.object({
@@ -157,6 +161,7 @@ export function createUsage(deps: {
     }),
     route('GET /api/admin/usage/{tenant_id}/limits', {
       summary: 'What one tenant may use',
+      leastRole: 'viewer',
       ...ofTenant,
       answers: {
         200: t.object({

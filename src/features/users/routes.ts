@@ -42,6 +42,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
   const routes = [
     route('GET /api/admin/users', {
       summary: 'Users, newest first',
+      leastRole: 'viewer',
       ...admin,
       query: { ...pageQuery, search: t.string({ description: 'part of the address, in any case' }) },
       answers: { 200: t.pageOf(user) },
@@ -52,6 +53,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
     }),
     route('POST /api/admin/users', {
       summary: 'Make an account, with or without a password',
+      leastRole: 'operator',
       ...admin,
       audit: 'user.create',
       body: t.object({ email, password: t.optional(password), email_verified: t.optional(t.boolean()), ...metadata }),
@@ -65,6 +67,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
     }),
     route('POST /api/admin/users/invite', {
       summary: 'Make an account and mail a link with which its owner chooses a password',
+      leastRole: 'operator',
       ...admin,
       audit: 'user.invite',
       body: t.object({ email, ...metadata }),
@@ -76,6 +79,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
     }),
     route('GET /api/admin/users/{id}', {
       summary: 'A user',
+      leastRole: 'viewer',
       ...admin,
       params: one,
       answers: { 200: user },
@@ -83,6 +87,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
     }),
     route('PATCH /api/admin/users/{id}', {
       summary: 'Change address, verification and metadata of a user',
+      leastRole: 'operator',
       ...admin,
       audit: 'user.update',
       params: one,
@@ -100,6 +105,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
     }),
     route('DELETE /api/admin/users/{id}', {
       summary: 'Delete a user and all that hangs on it',
+      leastRole: 'operator',
       ...admin,
       audit: 'user.delete',
       params: one,
@@ -108,6 +114,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
     }),
     route('POST /api/admin/users/{id}/disable', {
       summary: 'End all access of a user until it is enabled',
+      leastRole: 'operator',
       ...admin,
       audit: 'user.disable',
       params: one,
@@ -117,6 +124,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
     }),
     route('POST /api/admin/users/{id}/enable', {
       summary: 'Let a disabled user sign in again',
+      leastRole: 'operator',
       ...admin,
       audit: 'user.enable',
       params: one,
@@ -126,6 +134,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
     }),
     route('POST /api/admin/users/{id}/password', {
       summary: 'Set the password of a user; every session ends',
+      leastRole: 'operator',
       ...admin,
       audit: 'user.set_password',
       params: one,
@@ -138,6 +147,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
     }),
     route('GET /api/admin/users/{id}/sessions', {
       summary: 'Open sessions of a user',
+      leastRole: 'viewer',
       ...admin,
       params: one,
       answers: { 200: t.array(session) },
@@ -145,6 +155,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
     }),
     route('DELETE /api/admin/users/{id}/sessions', {
       summary: 'End all sessions of a user',
+      leastRole: 'operator',
       ...admin,
       audit: 'user.end_sessions',
       params: one,
@@ -153,6 +164,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
     }),
     route('GET /api/admin/users/{id}/factors', {
       summary: 'Second factors and passkeys of a user',
+      leastRole: 'viewer',
       ...admin,
       params: one,
       answers: { 200: t.array(factor) },
@@ -160,6 +172,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
     }),
     route('DELETE /api/admin/users/{id}/factors/{factor}', {
       summary: 'Remove a factor that a user has lost; every session ends',
+      leastRole: 'operator',
       ...admin,
       audit: 'user.remove_factor',
       params: { ...one, factor: t.string() },
@@ -168,6 +181,7 @@ export function createUsers(deps: UserDeps & { authEnabled: boolean; minPassword
     }),
     route('GET /api/admin/users/{id}/export', {
       summary: 'All data of a person as a file',
+      freshFactor: true,
       ...admin,
       audit: 'user.export',
       params: one,

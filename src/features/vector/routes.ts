@@ -60,12 +60,14 @@ export function createVector({ db, schema, log, queue, outgoing, config, observe
   const routes = [
     route('GET /api/admin/vector/indexes', {
       summary: 'Indexes over vectors',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: { 200: t.object({ indexes: t.array(index) }) },
       handle: async () => jsonText(200, await indexes.all()),
     }),
     route('POST /api/admin/vector/indexes', {
       summary: 'Build an index over a vector column, while writers go on, and wait for it',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'vector_index.create',
       body: t.object({
@@ -90,6 +92,7 @@ export function createVector({ db, schema, log, queue, outgoing, config, observe
     }),
     route('DELETE /api/admin/vector/indexes/{name}', {
       summary: 'Drop an index over vectors',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'vector_index.delete',
       params: { name: t.string() },
@@ -98,6 +101,7 @@ export function createVector({ db, schema, log, queue, outgoing, config, observe
     }),
     route('GET /api/admin/vector/embed', {
       summary: 'Vector columns that are kept filled, oldest first, and how far they are',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: { 200: t.object({ embeddings: t.array(embedding) }) },
       handle: async () => jsonText(200, await embeddings.all()),
@@ -117,6 +121,7 @@ export function createVector({ db, schema, log, queue, outgoing, config, observe
     }),
     route('DELETE /api/admin/vector/embed/{id}', {
       summary: 'Keep it filled no longer; vectors stay',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'embedding.delete',
       params: { id: t.id('embedding') },

@@ -90,12 +90,14 @@ export function createWebhooks(deps: Deps): Feature {
   const routes = [
     route('GET /api/webhooks', {
       summary: 'Webhooks, oldest first',
+      leastRole: 'operator',
       auth: 'admin',
       answers: { 200: t.array(hook) },
       handle: async () => jsonText(200, await hooks.all()),
     }),
     route('POST /api/webhooks', {
       summary: 'Tell a URL of changes',
+      leastRole: 'operator',
       auth: 'admin',
       audit: 'webhook.create',
       body: newHook,
@@ -108,12 +110,14 @@ export function createWebhooks(deps: Deps): Feature {
     }),
     route('GET /api/webhooks/{id}', {
       summary: 'One webhook',
+      leastRole: 'operator',
       ...one,
       answers: { 200: hook },
       handle: async ({ params }) => jsonText(200, await hooks.one(params.id)),
     }),
     route('PATCH /api/webhooks/{id}', {
       summary: 'Change a webhook; what is left out stays',
+      leastRole: 'operator',
       ...one,
       audit: 'webhook.update',
       body: hookChange,
@@ -126,6 +130,7 @@ export function createWebhooks(deps: Deps): Feature {
     }),
     route('DELETE /api/webhooks/{id}', {
       summary: 'Delete a webhook with its history',
+      leastRole: 'operator',
       ...one,
       audit: 'webhook.delete',
       answers: { 204: null },
@@ -133,6 +138,7 @@ export function createWebhooks(deps: Deps): Feature {
     }),
     route('POST /api/webhooks/{id}/test', {
       summary: 'Send a test event now',
+      leastRole: 'operator',
       ...one,
       audit: 'webhook.test',
       bodyKind: 'none',
@@ -149,6 +155,7 @@ export function createWebhooks(deps: Deps): Feature {
     }),
     route('GET /api/webhooks/{id}/deliveries', {
       summary: 'Attempts of a webhook, newest first',
+      leastRole: 'operator',
       ...one,
       query: { ...pageQuery, failed_only: t.boolean({ default: false }) },
       answers: { 200: t.pageOf(delivered) },
@@ -159,6 +166,7 @@ export function createWebhooks(deps: Deps): Feature {
     }),
     route('GET /api/webhooks/{id}/deliveries/{deliveryId}', {
       summary: 'One attempt',
+      leastRole: 'operator',
       auth: 'admin',
       params: { ...one.params, deliveryId: t.id('delivery') },
       answers: { 200: delivered },

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { AppError, unavailable } from '../../../core/errors.ts'
-import type { Identity } from '../../../core/identity.ts'
+import { asOwner, type Identity } from '../../../core/identity.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
@@ -14,7 +14,7 @@ import { newShapeCache } from './shapes.ts'
 const user = (id: string): Identity => ({
   ...{ kind: 'user', id, email: '', aal: 'aal1', amr: [], sessionId: id, isAnonymous: false, expiresAt: 0 },
 })
-const ADMIN: Identity = { kind: 'admin', tokenId: '', expiresAt: 0 }
+const ADMIN = asOwner('')
 const all = (id: string): Interest => interestOf(user(id), EVERYTHING)
 const on = (who: Identity, table: string, filter?: string): Interest =>
   interestOf(who, wantedTables([`public.${table}`], filter))

@@ -1,6 +1,6 @@
 import { AppError, hasStatus } from '../../../core/errors.ts'
 import { getOrCreate } from '../../../core/get-or-create.ts'
-import type { DatabaseRole, Identity } from '../../../core/identity.ts'
+import { asOwner, type DatabaseRole } from '../../../core/identity.ts'
 import type { Change } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
 import type { TableInSchema } from '../../../db/schema/row-image.ts'
@@ -11,7 +11,7 @@ import { type Images, imagesOf, type NamesByShape, NO_ROWS, type Numbered, type 
 export const CHECK = { kind: 'slow', plain: true, timeoutMs: 5_000 } as const
 
 /** The server's own role on the search path of requests: keys may be of an extension's type. */
-const SERVER: Identity = { kind: 'admin', tokenId: '', expiresAt: 0 }
+const SERVER = asOwner('')
 
 /** The changes of one table in a page, and its rights and row security as they are now. */
 export type TableChanges = TableInSchema & {

@@ -44,6 +44,7 @@ export function purgeRoute(deps: {
 
   return route('POST /api/admin/storage/cdn/purge', {
     summary: 'Drop addresses, or everything, from the caches in front of storage',
+    leastRole: 'operator',
     auth: 'admin',
     audit: 'cdn.purge',
     requires,
