@@ -50,8 +50,8 @@ type Deps = {
 
 /** Rights are asked again this often, while policies read tables. */
 const RECHECK_MS = 600
-/** As often where policies call functions, of which it is not known what they read. */
-const FUNCTIONS_MS = 28_000
+/** In any case: functions read tables that are not known, and the time goes on. */
+const RECHECK_ALL_MS = 28_000
 const MAX_EARLY = 1_000
 const COUNT_MS = 1_000
 const MAX_COUNTS = 10_000
@@ -73,7 +73,7 @@ export class Channels {
   #rechecks: Loop | undefined
   /** The policies of the last look. */
   #policies = ''
-  #functionsAt = 0
+  #allAskedAt = 0
   #isForced = false
 
   constructor({ db, key, observe, policies, config }: Deps) {
@@ -263,11 +263,11 @@ export class Channels {
       throw error
     })
     const now = performance.now()
-    const isOld = survey.callsFunctions && now - this.#functionsAt >= FUNCTIONS_MS
+    const isOld = now - this.#allAskedAt >= RECHECK_ALL_MS
     const isChanged = textOf(survey) !== this.#policies
     const banned = new Set(survey.bans.map(([, user]) => user))
     const isAll = isForced || isChanged || isOld || survey.readsTables
-    if (isAll) this.#functionsAt = now
+    if (isAll) this.#allAskedAt = now
     this.#policies = textOf(survey)
     const groups = new Map<string, ChannelUser[]>()
     for (const session of sessions) {
@@ -276,7 +276,11 @@ export class Channels {
       if (session.channels.length > 0) getOrCreate(groups, callerKey(session.who), () => []).push(session)
     }
     // A caller whose policies are slow is waited for by no other.
-    for (const [key, group] of groups) if (!this.#asking.has(key)) void this.#askAgain(key, group, survey)
+    for (const [key, group] of groups) {
+      // The answer that is under way may be that of older policies.
+      if (this.#asking.has(key)) this.#isForced = true
+      else void this.#askAgain(key, group, survey)
+    }
   }
 
   async #askAgain(key: string, sessions: readonly ChannelUser[], survey: ChannelSurvey): Promise<void> {

@@ -74,7 +74,7 @@ export class Presence {
     const { observe, relay } = this.#deps
     const onFailure = (error: unknown): void =>
       observe({ message: 'channels: presence not written', attrs: { error: reasonOf(error) } })
-    this.#writing = new Loop({
+    this.#writing ??= new Loop({
       step: () => this.#write(),
       everyMs: Number.POSITIVE_INFINITY,
       gapMs: () => GAP_MS,

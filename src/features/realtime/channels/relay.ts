@@ -37,6 +37,8 @@ const CHUNK = 7_800
 const MAC_CHARS = 24
 /** Of one notification in several parts, so that one of ten thousand members does not hold the others up. */
 const BATCH_CHARS = 256 * 1024
+const MAX_PARTIAL = 100
+const MAX_PARTS = 1_000
 const MAX_WAITING = 8 * 2 ** 20
 const GAP_MS = 2
 
@@ -60,7 +62,8 @@ export class Relay {
 
   async start(): Promise<void> {
     const { db, observe, onGap } = this.#deps
-    this.#unlisten = await db.listen(RELAY_CHANNEL, (text) => this.#receive(text), onGap)
+    if (this.#loop) return
+    this.#unlisten ??= await db.listen(RELAY_CHANNEL, (text) => this.#receive(text), onGap)
     this.#loop = new Loop({
       step: () => this.#flush(),
       everyMs: Number.POSITIVE_INFINITY,
@@ -137,7 +140,13 @@ export class Relay {
     const known = Number(part) === 0 ? { batch, texts: [] } : this.#parts.get(node)
     if (known?.batch !== batch || known.texts.length !== Number(part)) return void this.#parts.delete(node)
     known.texts.push(content)
-    if (known.texts.length < Number(count)) return void this.#parts.set(node, known)
+    if (known.texts.length < Number(count)) {
+      // More than there are processes: notifications of others, which are signed by none.
+      if (this.#parts.size >= MAX_PARTIAL) this.#parts.clear()
+      if (known.texts.length >= MAX_PARTS) this.#parts.delete(node)
+      else this.#parts.set(node, known)
+      return
+    }
     this.#parts.delete(node)
     const whole = known.texts.join('')
     const [given, json] = [whole.slice(0, MAC_CHARS), whole.slice(MAC_CHARS)]

@@ -6,8 +6,6 @@ export type ChannelSurvey = {
   policies: PolicyRow[]
   /** Whether policies read tables, so that a write may change what they answer. */
   readsTables: boolean
-  /** Whether they call functions, of which the tables are not known. */
-  callsFunctions: boolean
   bans: [channel: string, userId: string][]
 }
 
@@ -25,8 +23,6 @@ export const surveyChannels: Sql = sql`
       and ((d.refclassid = 'pg_class'::regclass and d.refobjid <> p.polrelid)
         or (d.refclassid = 'pg_proc'::regclass and d.refobjid in (
           select f.oid from pg_proc f where f.pronamespace = 'svc'::regnamespace and f.proname in ('org_ids', 'org_role', 'claims'))))),
-    'callsFunctions', exists (select from ${DEPENDS} join pg_proc f on f.oid = d.refobjid
-      where ${ON_CHANNELS} and d.refclassid = 'pg_proc'::regclass and f.pronamespace <> 'svc'::regnamespace),
     'bans', (select coalesce(json_agg(json_build_array(channel, user_id)), '[]')
       from svc.channel_bans where ends_at > clock_timestamp()))::text`
 
