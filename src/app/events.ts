@@ -16,12 +16,13 @@ import type { Platform } from './platform.ts'
 /** Features that react to the change log, and background jobs. */
 export function createEvents(config: Config, platform: Platform, identity: IdentityGroup, lifecycle: Lifecycle) {
   const { db, schema, changeLog, queue, gateways, limiter, observe, metrics, usage } = platform
-  const { identify, revocations, box } = identity
+  const { identify, revocations, box, keyFor } = identity
   const realtime = createRealtime({
     db,
     schema,
     log: changeLog,
     config: config.realtime,
+    channelKey: keyFor('channels'),
     retentionSeconds: config.events.retention,
     visitorsMayListen: !config.auth.enabled && config.api.anonymous !== 'none',
     identify,

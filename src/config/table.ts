@@ -262,6 +262,12 @@ export const table = {
     max_connections_per_user: int(100, 'open streams and WebSockets, at each worker', { min: 1 }),
     heartbeat_interval: duration(25, 'pause between signs of life'),
     buffer_size: size('1MB', 'unread bytes after which a slow client is closed'),
+    open_channels: listOf(
+      [],
+      'channels that every user may join and send to, such as `public:*`; policies decide about the others',
+    ),
+    channel_rate: int(50, 'messages to channels that a caller may send in a second, over all processes', { min: 1 }),
+    channel_bytes: size('16MB', 'bytes times receivers that a channel carries in a second'),
   },
   webhooks: {
     retry_delays: durations(['1s', '5s', '25s', '2m', '10m', '1h', '6h'], 'waits after failed attempts'),

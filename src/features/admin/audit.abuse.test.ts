@@ -92,6 +92,10 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     values ('${factor}', '${bo.user.id}', 'sms', '+4915112345678', now())`)
   const ofBo = `/api/admin/users/${bo.user.id}`
 
+  await api.sql('create table undoable (id int primary key)')
+  const undoable = { as: ana.token, json: { id: 1 }, headers: { 'x-request-id': 'to-be-undone' } }
+  assert.equal((await api.call('POST /api/collections/undoable', undoable)).status, 201)
+
   const person = { email: 'ann@x.test', password: 'long enough password', role: 'viewer' }
   const ann = await made('POST /api/admin/admins', person)
   const gone = await made('POST /api/admin/admins', { ...person, email: 'gone@x.test' })
@@ -177,6 +181,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['DELETE /api/admin/rls/{table}/{policy}', 'DELETE /api/admin/rls/notes/old'],
     ['PATCH /api/admin/auth-settings', 'PATCH /api/admin/auth-settings', settings],
     ['PUT /api/admin/auth-settings', 'PUT /api/admin/auth-settings', settings],
+    ['POST /api/admin/undo', 'POST /api/admin/undo', { request_id: 'to-be-undone' }],
     ['POST /api/admin/users', 'POST /api/admin/users', { email: 'made@x.test' }],
     ['POST /api/admin/users/invite', 'POST /api/admin/users/invite', { email: 'invited@x.test' }],
     ['PATCH /api/admin/users/{id}', `PATCH ${ofBo}`, { app_metadata: { n: 1 } }],

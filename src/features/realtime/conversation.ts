@@ -4,6 +4,8 @@ import { type Identity, ownerOf } from '../../core/identity.ts'
 import type { Observe } from '../../core/observe.ts'
 import { readBody } from '../../http/contract.ts'
 import { causesOf, stackOf, toAppError } from '../../http/wire/error-response.ts'
+import type { Channels } from './channels/channels.ts'
+import { ChannelSession } from './channels/session.ts'
 import type { RealtimeContext } from './context.ts'
 import { COST, MessageBudget } from './deliver/message-budget.ts'
 import {
@@ -28,6 +30,7 @@ export type ConversationDeps = Omit<RealtimeContext, 'client' | 'requires'> & {
   countRequest: (who: Identity) => Promise<void>
   clock: Clock
   observe: Observe
+  channels: Channels
 }
 
 type Reply = (more?: object) => void
@@ -46,14 +49,16 @@ export class Conversation {
   #answered: Promise<void> = Promise.resolve()
   /** By the name that the client gave, or none. */
   readonly #subscriptions = new Map<string | undefined, { wanted: Wanted; subscription: Subscription }>()
+  readonly #channels: ChannelSession
   #mistakes = 0
   /** Gives the place among the caller's connections back. */
   #release: (() => void) | undefined
   #authTimer: NodeJS.Timeout | undefined
 
-  /** `release`: of a caller who is already known. */
-  constructor(client: SocketClient, deps: ConversationDeps, release: (() => void) | undefined) {
+  /** `id`: of the connection. `release`: of a caller who is already known. */
+  constructor(client: SocketClient, id: string, deps: ConversationDeps, release: (() => void) | undefined) {
     this.#client = client
+    this.#channels = new ChannelSession(client, id, deps.channels)
     this.#deps = deps
     this.#budget = new MessageBudget(deps.clock)
     this.#release = release
@@ -72,6 +77,7 @@ export class Conversation {
   onClose(): void {
     clearTimeout(this.#authTimer)
     for (const name of this.#subscriptions.keys()) this.#end(name)
+    this.#channels.close()
     this.#release?.()
     this.#release = undefined
   }
@@ -92,10 +98,23 @@ export class Conversation {
         const attrs = { status: error.status, error: causesOf(error), stack: stackOf(thrown) }
         this.#deps.observe({ message: 'realtime: message failed', attrs })
       }
-      this.#client.sendMessage({ type: 'reply', ref, status: 'error', error: error.errorCode, message: error.message })
+      this.#refuse(message, error)
       // Of the caller's connections, this one is too many.
       if (message.type === 'auth' && error.errorCode === 'connection_limit') this.#client.end(4429, error.message)
     }
+  }
+
+  /** Who sends to a channel without a ref waits for no reply. */
+  #refuse({ type, ref, fields }: ClientMessage, error: AppError): void {
+    const { errorCode, status: code, message } = error
+    if (type === 'send' && ref === null) {
+      const { channel } = fields as { channel?: unknown }
+      this.#client.sendMessage({ type: 'error', code, error: errorCode, message, channel })
+      return
+    }
+    const isOfChannel = type === 'join' || type === 'send' || type === 'presence' || type === 'leave'
+    const more = isOfChannel ? { code } : {}
+    this.#client.sendMessage({ type: 'reply', ref, status: 'error', error: errorCode, message, ...more })
   }
 
   #onMistake(): void {
@@ -103,7 +122,7 @@ export class Conversation {
     if (++this.#mistakes >= MAX_MISTAKES) this.#client.end(CLOSE.policy, 'too many invalid messages')
   }
 
-  async #act({ type, fields }: ClientMessage, reply: Reply): Promise<void> {
+  async #act({ type, ref, fields }: ClientMessage, reply: Reply): Promise<void> {
     switch (type) {
       case 'ping':
         return reply()
@@ -122,6 +141,19 @@ export class Conversation {
           reply,
         )
       }
+      case 'join':
+        await this.#count(COST.join)
+        return this.#channels.join(fields, reply)
+      case 'send':
+        await this.#channels.send(fields)
+        return ref === null ? undefined : reply()
+      case 'presence':
+        await this.#channels.changeState(fields)
+        return reply()
+      case 'leave':
+        this.#budget.spend(COST.cheap)
+        this.#channels.leave(fields)
+        return reply()
       case 'unsubscribe': {
         this.#budget.spend(COST.cheap)
         const { sub, tables } = readBody(unsubscribeFields, fields)
@@ -153,6 +185,7 @@ export class Conversation {
     clearTimeout(this.#authTimer)
     client.who = who
     for (const [name, { wanted }] of this.#subscriptions) this.#setWanted(name, wanted)
+    this.#channels.tokenChanged()
     await connections.endIfRevoked(client, token)
   }
 

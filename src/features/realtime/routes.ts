@@ -4,9 +4,11 @@ import type { Identity } from '../../core/identity.ts'
 import type { Metrics } from '../../core/metrics.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
-import type { Db } from '../../db/db.ts'
+import type { Db, Notifications } from '../../db/db.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Feature } from '../../http/feature.ts'
+import { type ChannelConfig, Channels } from './channels/channels.ts'
+import { channelRoutes } from './channels/routes.ts'
 import { Connections } from './deliver/connections.ts'
 import { Hub } from './hub.ts'
 import { socketRoute } from './socket-route.ts'
@@ -16,7 +18,7 @@ import { viewOf } from './visibility/batch-view.ts'
 import { CallerQueue, SHARES } from './visibility/caller-queue.ts'
 import { newShapeCache } from './visibility/shapes.ts'
 
-export type RealtimeConfig = {
+export type RealtimeConfig = ChannelConfig & {
   enabled: boolean
   max_connections_per_user: number
   heartbeat_interval: number
@@ -24,7 +26,9 @@ export type RealtimeConfig = {
 }
 
 type Deps = {
-  db: Db
+  db: Db & Notifications
+  /** Signs what processes tell each other of channels. */
+  channelKey: Buffer
   schema: SchemaCache
   log: ChangeLog
   config: RealtimeConfig
@@ -55,6 +59,7 @@ export function createRealtime(deps: Deps): Feature {
     view: (changes, interests) => viewOf(viewDeps, changes, interests),
     isSlow: (payer) => policies.isSlow(payer),
   })
+  const channels = new Channels({ db, key: deps.channelKey, observe, policies, config })
   const connections = new Connections({
     ...deps,
     heartbeatSeconds: config.heartbeat_interval,
@@ -73,7 +78,8 @@ export function createRealtime(deps: Deps): Feature {
   return {
     routes: [
       streamRoute(context),
-      socketRoute({ ...context, identify, countRequest: deps.countRequest, clock, observe }),
+      socketRoute({ ...context, identify, countRequest: deps.countRequest, clock, observe, channels }),
+      ...channelRoutes({ db, channels, requires: context.requires }),
     ],
     stats: () => ({ realtime_connections: connections.size }),
     start: () => connections.start(),
@@ -81,6 +87,7 @@ export function createRealtime(deps: Deps): Feature {
     async stop() {
       connections.stop()
       policies.stop()
+      await channels.stop()
       await hub.stop()
     },
   }

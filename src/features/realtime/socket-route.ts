@@ -5,6 +5,7 @@ import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
 import { admit, bearerOf } from '../../http/guard.ts'
 import { type Call, type Reply, type Route, route } from '../../http/route.ts'
+import type { Channels } from './channels/channels.ts'
 import type { RealtimeContext } from './context.ts'
 import { Conversation } from './conversation.ts'
 
@@ -14,6 +15,7 @@ type Deps = RealtimeContext & {
   countRequest: (who: Identity, ip: string) => Promise<void>
   clock: Clock
   observe: Observe
+  channels: Channels
 }
 
 export function socketRoute(deps: Deps): Route {
@@ -35,13 +37,14 @@ export function socketRoute(deps: Deps): Route {
     const client = new SocketClient(ws, connection.socket, { ...deps.client, who })
     const countRequest = (who: Identity): Promise<void> => deps.countRequest(who, call.ip)
     const talk = { ...deps, admit: (who: Identity) => admit(socket, who, 'all'), countRequest }
-    const conversation = new Conversation(client, talk, release)
+    const id = randomUUID()
+    const conversation = new Conversation(client, id, talk, release)
     connection.socket.once('close', () => {
       connections.remove(client)
       conversation.onClose()
     })
     ws.on('message', (data: Buffer, isBinary: boolean) => conversation.onMessage(data, isBinary))
-    client.sendMessage({ type: 'connected', client_id: randomUUID() })
+    client.sendMessage({ type: 'connected', client_id: id })
     connections.add(client)
     await connections.endIfRevoked(client, bearerOf(headers['authorization'], query['token'] || undefined))
     return { status: 101, streaming: true }

@@ -5,6 +5,7 @@ import { auditStatement, before } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { databaseMessage, isSyntaxError } from '../../db/pg-errors.ts'
 import { Ident, type Sql } from '../../db/sql.ts'
+import { CHANNELS, isChannels } from './channels-table.ts'
 import { checkExpression, invalid } from './expression.ts'
 import * as q from './sql.ts'
 
@@ -36,6 +37,8 @@ export function createPolicies(deps: {
 }) {
   const { db, schemas, changed } = deps
   const isExposed = (schema: string): boolean => schemas.includes(schema)
+  /** Exposed tables, and the one on which policies decide about channels. */
+  const isTaken = ({ schema, name }: TableName): boolean => isExposed(schema) || isChannels(schema, name)
 
   /** `table` or `schema.table`; a bare name means the first exposed schema that has it. */
   async function tableNamed(text: string): Promise<TableName> {
@@ -52,7 +55,7 @@ export function createPolicies(deps: {
 
   async function exposedTable(text: string): Promise<TableName> {
     const table = await tableNamed(text)
-    if (!isExposed(table.schema)) throw badRequest('invalid table name')
+    if (!isTaken(table)) throw badRequest('invalid table name')
     return table
   }
 
@@ -87,14 +90,15 @@ export function createPolicies(deps: {
 
     async status(text: string): Promise<string> {
       const { schema, name } = await tableNamed(text)
-      const status = isExposed(schema) ? await db.fly(SYSTEM, q.rlsStatus(schema, name)) : null
+      const status = isTaken({ schema, name }) ? await db.fly(SYSTEM, q.rlsStatus(schema, name)) : null
       return found(status, 'table not found', 'table_not_found')
     },
 
-    async create(input: PolicyInput, act: AuditSource): Promise<void> {
+    async create(given: PolicyInput, act: AuditSource): Promise<void> {
+      const input = given.table === CHANNELS ? { ...given, schema: 'svc', table: 'channels' } : given
       const { table, name, using, withCheck, permissive = true } = input
       if (!isName(table)) throw badRequest('invalid table name')
-      if (input.schema !== undefined && !(isName(input.schema) && isExposed(input.schema))) {
+      if (input.schema !== undefined && !(isName(input.schema) && isTaken({ schema: input.schema, name: table }))) {
         throw badRequest('invalid schema name')
       }
       if (!isName(name)) throw badRequest('invalid policy name')
@@ -120,6 +124,8 @@ export function createPolicies(deps: {
     async switch(text: string, action: 'enable' | 'disable', act: AuditSource): Promise<void> {
       const { schema, name } = await exposedTable(text)
       const rlsEnabled = action === 'enable'
+      // Its policies count in any case.
+      if (isChannels(schema, name) && !rlsEnabled) throw badRequest('row-level security of svc.channels stays on')
       const entry = act.audit({ newValues: { rlsEnabled } })
       await change(
         `${action} RLS`,

@@ -6,7 +6,7 @@ const MOST_POINTS = 1_200
 const POINTS_PER_SECOND = 20
 
 /** What a message costs: PostgreSQL is asked about those that replay the past, filter, or bring a token. */
-export const COST = { cheap: 1, dear: 12 } as const
+export const COST = { cheap: 1, join: 4, dear: 12 } as const
 
 /** Bounds the messages of one connection: about a thousand cheap ones, or a hundred others, at a time. */
 export class MessageBudget {

@@ -6,7 +6,7 @@ import type { FrameFormat } from './client.ts'
 /** Those of RFC 6455 §7.4.1, and of our own 4000 + the status that HTTP would have. */
 export const CLOSE = { binary: 1003, policy: 1008, restart: 1012, tooSlow: 1013 } as const
 
-const TYPES = ['auth', 'subscribe', 'unsubscribe', 'ping'] as const
+const TYPES = ['auth', 'subscribe', 'unsubscribe', 'ping', 'join', 'send', 'presence', 'leave'] as const
 
 export type ClientMessage = {
   type: (typeof TYPES)[number]
