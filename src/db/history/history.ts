@@ -1,5 +1,5 @@
 import { AppError, notFound } from '../../core/errors.ts'
-import { type Identity, SYSTEM, userIdOf } from '../../core/identity.ts'
+import { asOwner, type Identity, SYSTEM, userIdOf } from '../../core/identity.ts'
 import type { Db } from '../db.ts'
 import type { TableView } from '../rows/table-view.ts'
 import { mayDo } from '../schema/lookup.ts'
@@ -171,7 +171,7 @@ export async function rowHistory(
 }
 
 /** The server's own role, on the search path of requests: keys may be of an extension's type. */
-const SERVER: Identity = { kind: 'admin', tokenId: '', expiresAt: 0 }
+const SERVER = asOwner('')
 
 export const securityOf = async (db: Db, { table, viewer }: TableView): Promise<ImageSecurity> =>
   JSON.parse((await db.fly(SYSTEM, rowSecurity(table.oid, viewer.role), READ)) ?? '{"rls":true,"isClosed":true}')
