@@ -134,7 +134,7 @@ test('svc secrets reencrypt does the same, and fails while something cannot be r
   const done = await svc({ SVC_AUTH_ENCRYPTION_KEY: B, SVC_AUTH_PREVIOUS_ENCRYPTION_KEYS: A })
   assert.deepEqual(done, {
     code: 0,
-    out: 'TOTP secrets: 1 encrypted anew\nkeys of backup codes: 1 encrypted anew\nwebhook secrets: 1 encrypted anew\n',
+    out: 'TOTP secrets: 1 encrypted anew\nTOTP secrets of administrators: 0 encrypted anew\nkeys of backup codes: 1 encrypted anew\nwebhook secrets: 1 encrypted anew\n',
     err: '',
   })
   const second = await on(first, { encryption_key: B })

@@ -222,6 +222,23 @@ test('users are made, disabled, exported and deleted by id or address', async ()
   assert.equal((await svc(['users', 'promote', 'ana@x.test'])).code, 2)
 })
 
+test('administrators are added, listed and removed; the last owner stays', async () => {
+  const added = await svc(['admin', 'add', 'Olga@x.test', '--role', 'owner', '--name', 'Olga'])
+  const [, password = ''] = /^added olga@x\.test as owner, password: ([0-9a-f]{32})\n$/.exec(added.out) ?? []
+  assert.notEqual(password, '', added.err)
+  const given = await svc(['admin', 'add', 'vera@x.test'], { env: { SVC_USER_PASSWORD: 'long enough password' } })
+  assert.equal(given.out, 'added vera@x.test as viewer\n')
+  assert.match((await svc(['admin', 'list'])).out, /owner {2}olga@x\.test {2}Olga\n.*viewer {2}vera@x\.test/)
+  assert.equal((await svc(['admin', 'remove', 'vera@x.test'])).out, 'removed vera@x.test\n')
+  assert.deepEqual(await svc(['admin', 'remove', 'olga@x.test']), {
+    code: 1,
+    out: '',
+    err: 'the last owner cannot go\n',
+  })
+  assert.equal((await svc(['admin', 'remove', 'nemo@x.test'])).err, 'no administrator is called nemo@x.test\n')
+  assert.equal((await svc(['admin', 'add'])).code, 2)
+})
+
 test('cleanups are listed, run one by one, and unknown ones are refused', async () => {
   const listed = await svc(['cleanup', '--json'])
   assert.deepEqual(JSON.parse(listed.out), {

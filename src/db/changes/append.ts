@@ -14,7 +14,7 @@ function actorOf(who: Identity): string {
     case 'key':
       return JSON.stringify({ kind: 'key', id: who.keyId, ...(who.userId !== null && { userId: who.userId }) })
     case 'admin':
-      return JSON.stringify({ kind: 'admin', id: who.tokenId, ...(who.email && { email: who.email }) })
+      return JSON.stringify({ kind: 'admin', id: who.tokenId, ...(who.adminId && { adminId: who.adminId }) })
     case 'anonymous':
     case 'system':
       return JSON.stringify({ kind: who.kind })

@@ -171,7 +171,7 @@ export async function rowHistory(
 }
 
 /** The server's own role, on the search path of requests: keys may be of an extension's type. */
-const SERVER: Identity = asOwner('')
+const SERVER = asOwner('')
 
 export const securityOf = async (db: Db, { table, viewer }: TableView): Promise<ImageSecurity> =>
   JSON.parse((await db.fly(SYSTEM, rowSecurity(table.oid, viewer.role), READ)) ?? '{"rls":true,"isClosed":true}')

@@ -48,6 +48,7 @@ test('what only the owner may do is this list', () => {
   assert.deepEqual(owners.map(({ method, path }) => `${method} ${path}`).toSorted(), [
     'DELETE /api/admin/admins/{id}',
     'GET /api/admin/admins',
+    'GET /api/admin/changes',
     'GET /api/admin/users/{id}/export',
     'PATCH /api/admin/admins/{id}',
     'POST /api/admin/admins',
@@ -55,6 +56,7 @@ test('what only the owner may do is this list', () => {
     'POST /api/admin/rls',
     'POST /api/admin/secrets/rotate',
     'POST /api/admin/sql',
+    'POST /api/admin/undo',
     'POST /api/admin/vector/embed',
   ])
 })

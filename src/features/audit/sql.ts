@@ -37,7 +37,7 @@ export const auditedChanges: Sql = sql`
     'record.' || c.action, ${NAME},
     case c.actor->>'kind' when 'user' then (c.actor->>'id')::uuid when 'key' then (c.actor->>'userId')::uuid end,
     case when c.actor->>'kind' = 'key' and c.actor->>'id' ~ '^[0-9a-f-]{36}$' then (c.actor->>'id')::uuid end,
-    case when c.actor->>'kind' = 'admin' then c.actor->>'email' end,
+    coalesce((select a.email from svc.admins a where a.id::text = c.actor->>'adminId'), c.actor->>'adminId'),
     c.table_name, ${masked(sql`c.pk`)},
     case c.action when 'create' then 'INSERT' when 'update' then 'UPDATE' else 'DELETE' end,
     ${masked(sql`c.old_record`)}, ${masked(sql`c.record`)}

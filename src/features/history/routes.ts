@@ -98,6 +98,7 @@ export function createHistory({ db, schema, config, undo, wake }: HistoryDeps): 
 
     route('GET /api/admin/history', {
       summary: 'Whose history is open, and how far back it reaches',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: {
         200: t.object({
