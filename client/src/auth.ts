@@ -144,8 +144,10 @@ export function createAuth(core: Core) {
   }
 
   const refresh = (): Promise<void> => {
+    // Of now: while this one waits for its turn, another tab may renew it.
+    const held = session
     refreshing ??= lock(async () => {
-      if (session) await rotate(session)
+      if (held) await rotate(held)
     }).finally(() => {
       refreshing = undefined
     })

@@ -113,6 +113,7 @@ export function queryText(query: Readonly<Record<string, unknown>> = {}): string
 }
 
 const isRaw = (body: unknown): boolean =>
+  (typeof FormData === 'function' && body instanceof FormData) ||
   /(Blob|File|Form.*|Stream|\dArray|Buffer|View|Params)]$/.test(Object.prototype.toString.call(body))
 
 export function createCore(url: string, options: Options = {}): Core {

@@ -3,7 +3,9 @@ import { ApiError, SessionEnded } from './errors.ts'
 import { hear, type Listen, type Message, refuse, type Subscription, setStatus } from './subscription.ts'
 
 /** The server gives a sign of life every 25 s. */
-const SILENCE_MS = 55_000
+const SILENCE_MS = 35_000
+/** A stream begins at once; where the network died, an attempt over a kept connection has no answer. */
+const OPEN_MS = 10_000
 
 /** Each subscription as an event stream read by `fetch`, where there is no WebSocket. */
 export function listenByStreams(core: Core): Listen {
@@ -17,6 +19,7 @@ export function listenByStreams(core: Core): Listen {
     const { body } = await core.send<Response>('GET', '/api/realtime', request, {
       headers,
       retry: 0,
+      timeout: OPEN_MS,
       signal: stop.signal,
     })
     const end = (): void => stop.abort()

@@ -6,6 +6,7 @@ import { Trigrams } from '../db/search/trigrams.ts'
 import { createBulk } from '../features/collections/bulk/routes.ts'
 import { createCollections } from '../features/collections/routes.ts'
 import { createGraphql } from '../features/graphql/routes.ts'
+import { createHistory } from '../features/history/routes.ts'
 import { createIdempotency } from '../features/idempotency/run-once.ts'
 import { createMatviews } from '../features/matviews/routes.ts'
 import { createRls } from '../features/rls/routes.ts'
@@ -19,7 +20,7 @@ import type { Platform } from './platform.ts'
 
 /** Features for the user's tables and functions. */
 export async function createData(config: Config, platform: Platform, { keyFor, identify }: IdentityGroup) {
-  const { db, schema, changeLog, queue, candidates, gateways, observe } = platform
+  const { db, schema, changeLog, dryRuns, asOf, queue, candidates, gateways, observe } = platform
   const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)
   const trigrams = new Trigrams({ db, schema })
   const cursors = new Cursors(keyFor('cursors'))
@@ -40,6 +41,8 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
         db,
         schema,
         log: changeLog,
+        dryRuns,
+        asOf,
         cursors,
         listDeps,
         trigrams,
@@ -50,6 +53,7 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
         db,
         schema,
         log: changeLog,
+        dryRuns,
         listDeps,
         trigrams,
         identify,
@@ -57,11 +61,12 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
         maxBytes: config.api.import_max_size,
       }),
       createSearch({ db, schema, textSearchConfig, needTrigrams: () => trigrams.ensureInstalled() }),
-      createRpc({ db, schema, log: changeLog }),
+      createRpc({ db, schema, log: changeLog, dryRuns }),
       createGraphql({
         db,
         schema,
         log: changeLog,
+        dryRuns,
         candidates,
         cursors,
         config: config.graphql,
@@ -69,6 +74,13 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
         anonymousMayWrite: config.api.anonymous === 'all',
         timeoutMs,
         observe,
+      }),
+      createHistory({
+        db,
+        schema,
+        config: config.history,
+        undo: (request) => platform.undo(request),
+        wake: () => changeLog.wake(),
       }),
       createMatviews({ db, observe }),
       vector,

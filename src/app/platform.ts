@@ -4,6 +4,9 @@ import type { Observe } from '../core/observe.ts'
 import { UsageMeter } from '../core/usage-meter.ts'
 import { ChangeLog } from '../db/changes/log.ts'
 import { createCounters } from '../db/counters.ts'
+import { AsOf } from '../db/history/as-of.ts'
+import { DryRuns } from '../db/history/dry-run.ts'
+import { type UndoOutcome, type UndoRequest, undoChanges } from '../db/history/undo.ts'
 import type { Pool } from '../db/pool/pool.ts'
 import { Queue } from '../db/queue/queue.ts'
 import { openSchemaCache } from '../db/schema/introspect/cache.ts'
@@ -25,6 +28,9 @@ export type Platform = {
   schema: SchemaCache
   queue: Queue
   changeLog: ChangeLog
+  dryRuns: DryRuns
+  asOf: AsOf
+  undo(request: UndoRequest): Promise<UndoOutcome>
   candidates: Candidates
   limiter: Limiter
   metrics: Metrics
@@ -87,7 +93,7 @@ export async function openPlatform(
   const gateways = lifecycle.own(createOutgoing({ allowPrivateNetworks: true }))
   const schema = lifecycle.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
   const changeLog = lifecycle.own(
-    new ChangeLog({ db, observe, retentionSeconds: config.events.retention, key: logKey }),
+    new ChangeLog({ db, observe, retentionSeconds: config.events.retention, history: config.history, key: logKey }),
   )
   await changeLog.start()
   const isOpen = config.api.anonymous === 'all'
@@ -116,6 +122,9 @@ export async function openPlatform(
       finishMs: config.server.shutdown_timeout * 1000,
     }),
     changeLog,
+    dryRuns: new DryRuns({ db, schema, key: logKey }),
+    asOf: new AsOf({ db, key: logKey, config: config.history }),
+    undo: (request) => undoChanges({ db, key: logKey, observe }, request),
     candidates: new Candidates(logKey),
     limiter: createLimiter({ counters }),
     metrics,

@@ -10,7 +10,13 @@ export async function cleanup(context: Context): Promise<number> {
   if (more.length > 0) throw new UsageError('usage: svc cleanup <name>')
   const { config } = context.config()
   return withDb(config, async (db) => {
-    const log = new ChangeLog({ db, observe: () => {}, retentionSeconds: config.events.retention, key: '' })
+    const log = new ChangeLog({
+      db,
+      observe: () => {},
+      retentionSeconds: config.events.retention,
+      history: config.history,
+      key: '',
+    })
     const store = createStore(config.storage)
     const cleanups = cleanupsOf(config, { db, store, trimLog: () => log.trim() })
     const names = Object.keys(cleanups)

@@ -28,6 +28,17 @@ const byName: Readonly<Record<string, Command>> = {
     usesServer: true,
     run: async (context) => (await import('./sql.ts')).sqlCommand(context),
   },
+  history: {
+    usage: 'history <table> <id>',
+    summary: 'the changes of a row, newest first',
+    run: async (context) => (await import('./history.ts')).historyCommand(context),
+  },
+  undo: {
+    usage: 'undo --request <id> | --transaction <id> [--dry-run] [--force]',
+    summary: 'undo the changes of a request or a transaction, all or none',
+    flags: { request: 'string', transaction: 'string', 'dry-run': 'boolean', force: 'boolean' },
+    run: async (context) => (await import('./history.ts')).undoCommand(context),
+  },
   'migrate up': {
     usage: 'migrate up',
     summary: 'apply the migrations that are not applied yet',

@@ -245,6 +245,15 @@ export const table = {
   events: {
     retention: duration('24h', 'how long the change log keeps a change'),
   },
+  history: {
+    access: choice(
+      ['opened', 'policies', 'admin'],
+      'opened',
+      'whose history callers may read: opened tables, all under policies, none',
+    ),
+    retention: duration('7d', 'how far back history, `as_of` and undo reach'),
+    size: size('1GB', 'most of the log that is kept for it; the oldest changes go first'),
+  },
   realtime: {
     enabled: bool(true, 'false: /api/realtime answers 404'),
     watch: listOf([], 'tables whose changes from outside the API are heard too'),

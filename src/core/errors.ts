@@ -55,6 +55,7 @@ const specific = {
   provider_not_configured: 400,
   provider_denied: 400,
   sql_error: 400,
+  history_too_short: 400,
   invalid_token: 401,
   invalid_refresh_token: 401,
   invalid_credentials: 401,
@@ -72,6 +73,8 @@ const specific = {
   feature_disabled: 404,
   record_not_found: 404,
   collection_not_found: 404,
+  changes_not_found: 404,
+  history_closed: 404,
   table_not_found: 404,
   view_not_found: 404,
   index_not_found: 404,
@@ -103,6 +106,7 @@ const specific = {
   deploy_not_found: 404,
   view_not_writable: 405,
   already_exists: 409,
+  undo_conflict: 409,
   email_taken: 409,
   account_taken: 409,
   already_enrolled: 409,
@@ -171,11 +175,18 @@ type CodeOf<Status extends number> = {
 export type FieldErrors = Record<string, { code: string; message: string } | LineErrors>
 /** Errors in rows of an import. */
 type LineErrors = readonly { line: number; message: string }[]
-type Details = { data?: FieldErrors; headers?: Record<string, string>; cause?: unknown }
+type Details = {
+  data?: FieldErrors
+  /** Members of the body beside `data`. */
+  beside?: Readonly<Record<string, unknown>>
+  headers?: Record<string, string>
+  cause?: unknown
+}
 
 export class AppError extends Error {
   readonly errorCode: ErrorCode
   readonly data: FieldErrors | undefined
+  readonly beside: Readonly<Record<string, unknown>> | undefined
   /** Response headers of this failure, such as Retry-After or Allow. */
   readonly headers: Record<string, string> | undefined
 
@@ -183,6 +194,7 @@ export class AppError extends Error {
     super(message, { cause: details.cause })
     this.errorCode = errorCode
     this.data = details.data
+    this.beside = details.beside
     this.headers = details.headers
   }
 
@@ -191,8 +203,8 @@ export class AppError extends Error {
   }
 
   toJSON(): { code: number; error: ErrorCode; message: string; data?: FieldErrors } {
-    const { status: code, errorCode: error, message, data } = this
-    return data ? { code, error, message, data } : { code, error, message }
+    const { status: code, errorCode: error, message, data, beside } = this
+    return { code, error, message, ...(data && { data }), ...beside }
   }
 }
 

@@ -106,4 +106,6 @@ export const failure = object({
   message: string(),
   data: optional(record(any(), { description: 'details by constraint or field' })),
   doc_url: optional(string()),
+  conflicts: optional(array(any(), { description: 'of an undo: rows that cannot be put back' })),
+  transactions: optional(array(string(), { description: 'of an undo: those that carry the request id' })),
 })

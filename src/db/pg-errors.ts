@@ -138,6 +138,8 @@ export const isConnectionLost: ErrorTest = (error) => {
 export const isServerTrouble: ErrorTest = raisedLike(/^(?:08|53|57|58|XX00[12])/)
 /** Raised by svc.require_rows. */
 export const isRowMissing: ErrorTest = raised('SV404')
+/** Raised by svc.put_back. */
+export const isTooMuch: ErrorTest = raised('SV413')
 /** Raised by svc.lock_refresh. */
 export const isRefreshing: ErrorTest = raised('SV001')
 

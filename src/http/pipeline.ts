@@ -3,6 +3,7 @@ import type { AuditEntry } from '../core/audit-entry.ts'
 import { AppError, hasStatus, notFound } from '../core/errors.ts'
 import type { Observe } from '../core/observe.ts'
 import { measure, Timing } from '../core/timing.ts'
+import { checkDryRun } from './dry-run.ts'
 import { type Exchange, HttpCall } from './exchange.ts'
 import { type AnonymousAccess, admit, authDisabled, type Identify, identifyCaller, needsUser } from './guard.ts'
 import { type Limiter, limitFor, pushLimitHeaders, type RateLimit, tooMany } from './rate-limit.ts'
@@ -65,7 +66,7 @@ export function createPipeline(deps: PipelineDeps) {
     const { request, target, site } = exchange
     if (site !== undefined && deps.sites) return hosted(deps.sites, site, exchange)
     const match = router.find(request.method ?? '', target.path)
-    if (match.kind !== 'unknown') exchange.pattern = match.kind === 'found' ? match.route.path : match.pattern
+    if (match.kind !== 'unknown') exchange.pattern = match.route.path
     if (request.method === 'OPTIONS') return options(match, request.headers)
     if (match.kind === 'wrong method') {
       match.route.requires?.()
@@ -124,12 +125,16 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   // Before the guard, because every response to an app's key carries its limit headers.
   if (exchange.who.kind === 'key') await spendAppToken(deps, exchange, exchange.who.grant.appId)
   admit(route, exchange.who, deps.anonymousAccess)
+  const dryRun = exchange.request.headers['dry-run']
+  if (dryRun !== undefined) checkDryRun(route, String(dryRun))
   if (route.limit !== undefined) await spendToken(deps, exchange, route.limit)
   timing?.mark('guard')
   route.check(call)
   if (route.bodyKind !== 'none') await receiveAndParse(deps, exchange, route, call)
   timing?.mark('body')
-  const run = (route.once !== undefined && hasIdempotencyKey(exchange) && deps.runOnce) || runPlainly
+  // A dry run keeps no answer, so its key means nothing.
+  const isKeyed = route.once !== undefined && dryRun === undefined && hasIdempotencyKey(exchange)
+  const run = (isKeyed && deps.runOnce) || runPlainly
   const reply = await (timing ? measure(timing, () => run(route, call)) : run(route, call))
   timing?.mark('handler')
   if (route.audit !== undefined && !call.isAudited && reply.status < 400) {

@@ -5,6 +5,7 @@ import type { CancelSignal } from '../core/cancel-signal.ts'
 import type { AppError } from '../core/errors.ts'
 import type { Identity } from '../core/identity.ts'
 import type { Fields, JsonType } from '../core/json-type.ts'
+import * as t from '../core/json-type.ts'
 import type { Once } from '../core/once.ts'
 import { queryCheck, readBody, readParams } from './contract.ts'
 
@@ -107,6 +108,11 @@ export type Route = {
   /** Accepts only the opening handshake of a WebSocket, from origins that `server.cors_origins` allows. */
   readonly upgrade?: true
   readonly limit?: LimitName
+  /**
+   * Takes `Dry-Run: true`, which other routes that write refuse. `wrapped`: the answer is inside `dry_run`. `own`: its
+   * protocol has another place for it.
+   */
+  readonly dryRun?: 'wrapped' | 'own'
   /** Action name of the audit entry written for each success; every admin write has one. */
   readonly audit?: string
   /** `none`: a body is ignored. `json`: parsed, empty = {}. `form`: x-www-form-urlencoded → object of strings. `raw`: untouched. */
@@ -183,7 +189,7 @@ export function route<const At extends `${HttpMethod} /${string}`, Body = unknow
     ...rest,
     contract: {
       summary,
-      answers,
+      answers: definition.dryRun === 'wrapped' ? withDryRun(answers) : answers,
       ...(params && { params }),
       ...(query && { query }),
       ...(documented && { body: documented }),
@@ -211,3 +217,27 @@ export const json = (status: number, body: unknown): Reply => ({ status, body })
 export const jsonText = (status: number, text: JsonText): Reply => ({ status, json: text })
 export const noContent: Reply = { status: 204 }
 export const noContentAfter = (work: Promise<unknown>): Promise<Reply> => work.then(() => noContent)
+
+const dryRunAnswer = t.object({
+  dry_run: t.object({
+    status: t.integer({ description: 'the status of what would have been' }),
+    answer: t.any({ description: 'its body; null where there is none' }),
+    changes: t.array(
+      t.object({
+        table: t.optional(t.string()),
+        action: t.optional(t.oneOf(['create', 'update', 'delete'])),
+        key: t.optional(t.any()),
+        changes: t.optional(t.record(t.any(), { description: '{column: {old, new}}' })),
+        other: t.optional(t.boolean({ description: 'tables changed that the caller may not read' })),
+      }),
+    ),
+    truncated: t.optional(t.boolean({ description: 'there are more changes than are listed' })),
+  }),
+})
+
+/** The declared answers of a route, and that of a dry run. */
+function withDryRun(answers: Readonly<Record<number, ResponseBody>>): Readonly<Record<number, ResponseBody>> {
+  const ordinary = answers[200]
+  if (ordinary && 'content' in ordinary) throw new TypeError('the answer of a dry run is JSON')
+  return { ...answers, 200: ordinary ? t.union(ordinary as JsonType, dryRunAnswer) : dryRunAnswer }
+}

@@ -10,7 +10,8 @@ const at = (line: `GET /${string}` | `POST /${string}` | `DELETE /${string}`): R
 const found = (routes: Route[], line: string) => {
   const [method = '', path = ''] = line.split(' ')
   const match = createRouter(routes).find(method, path)
-  return match.kind === 'found' ? { path: match.route.path, raw: match.raw } : match
+  if (match.kind === 'found') return { path: match.route.path, raw: match.raw }
+  return match.kind === 'unknown' ? match : { kind: match.kind, allow: match.allow, path: match.route.path }
 }
 
 const things = [
@@ -44,12 +45,12 @@ test('HEAD is answered by GET, and other methods learn what is allowed', () => {
   assert.deepEqual(found(things, 'DELETE /api/things'), {
     kind: 'wrong method',
     allow: 'GET, POST, HEAD, OPTIONS',
-    pattern: '/api/things',
+    path: '/api/things',
   })
   assert.deepEqual(found(things, 'PUT /api/things/sign'), {
     kind: 'wrong method',
     allow: 'POST, GET, HEAD, OPTIONS',
-    pattern: '/api/things/sign',
+    path: '/api/things/sign',
   })
 })
 
@@ -97,6 +98,6 @@ test('one word may follow the rest of a path, and is part of a name where nothin
   assert.deepEqual(found(files, 'POST /files/pub/sign'), {
     kind: 'wrong method',
     allow: 'GET, HEAD, OPTIONS',
-    pattern: '/files/{bucket}/{name...}',
+    path: '/files/{bucket}/{name...}',
   })
 })

@@ -4,7 +4,7 @@ import type { Route } from './route.ts'
 /** The result of a lookup; `wrong method` is for 405 and OPTIONS. */
 export type Match =
   | { kind: 'found'; route: Route; names: readonly string[]; raw: readonly string[] }
-  | { kind: 'wrong method'; allow: string; pattern: string; route: Route }
+  | { kind: 'wrong method'; allow: string; route: Route }
   | { kind: 'unknown' }
 
 type Leaf = Map<string, { route: Route; names: readonly string[] }>
@@ -64,7 +64,7 @@ function search(root: Node, path: string, method: string): Match {
   walk(root, segments, 0, NO_PARAMS, method, offered)
   const [route] = offered.values()
   if (!route) return UNKNOWN
-  return { kind: 'wrong method', allow: allowHeader(offered.keys()), pattern: route.path, route }
+  return { kind: 'wrong method', allow: allowHeader(offered.keys()), route }
 }
 
 function add(root: Node, route: Route): void {

@@ -60,4 +60,40 @@ export const calls: Cases = {
     await bucket.remove(name)
     equal((await refusal(bucket.download(name))).error, 'file_not_found')
   },
+
+  async 'a call that waits for another attempt goes out as who made it, or not at all'(place) {
+    let attempts = 0
+    const svc = clientAt(place, {
+      async fetch(url, init) {
+        if (!url.includes('/mine')) return fetch(url, init)
+        attempts++
+        await svc.auth.logout()
+        throw new TypeError('the connection was cut')
+      },
+    })
+    await svc.auth.register(newAccount())
+    const lost = await failure(svc.from('mine').create({ text: 'mine' }))
+    equal([lost instanceof NetworkError, attempts], [true, 1])
+  },
+
+  async 'a server that is busy is asked again when it says, and one that refuses is not'(place) {
+    const answers = [503, 503, 502]
+    let attempts = 0
+    const svc = clientAt(place, {
+      fetch(url, init) {
+        attempts++
+        const status = answers.shift()
+        const headers = { 'retry-after': '0', 'content-type': 'application/json' }
+        const body = status === 502 ? '<html>' : '{"code":503,"error":"server_busy","message":"server busy"}'
+        return status ? Promise.resolve(new Response(body, { status, headers })) : fetch(url, init)
+      },
+    })
+    await svc.from('notes').create({ title: 'in the end' })
+    equal(attempts, 4)
+    answers.push(503)
+    const busy = await refusal(svc.from('notes').list({}, { retry: 0 }))
+    equal([busy.status, busy.error, busy.retryAfter, attempts], [503, 'server_busy', 0, 5])
+    await refusal(svc.from('notes').create({ title: 'bad' }))
+    equal(attempts, 6)
+  },
 }

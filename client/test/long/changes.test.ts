@@ -65,3 +65,31 @@ for (const [way, options] of Object.entries(ways)) {
     for (const views of heard.values()) assert.deepEqual(views, expected)
   })
 }
+
+for (const [way, options] of Object.entries(ways)) {
+  test(`${way} that died without a word is noticed within a minute, and nothing is missed`, {
+    timeout: 120_000,
+  }, async () => {
+    const api = await startServer()
+    await api.call('POST /api/admin/sql', { as: 'admin', json: { query: SCHEMA } })
+    const proxy = await startCuttingProxy(Number(new URL(api.url).port), 0)
+    const listener = createClient<Database>(proxy.url, options)
+    await listener.auth.register({ email: 'ana@x.test', password: 'long enough password' })
+    const heard: unknown[] = []
+    let status = ''
+    const stop = listener.from('notes').watch({
+      onChange: ({ record }) => void heard.push(record.title),
+      onStatus(now) {
+        status = now
+      },
+    })
+    try {
+      await eventually(() => assert.equal(status, 'live'))
+      proxy.freeze()
+      await createClient<Database>(api.url).from('notes').create({ title: 'unheard' })
+      await eventually(() => assert.deepEqual(heard, ['unheard']), { seconds: 62 })
+    } finally {
+      stop()
+    }
+  })
+}

@@ -8,6 +8,8 @@ export type CuttingProxy = {
   /** Cuts everything that is open now. */
   cut(): void
   cuts(): number
+  /** Nothing more goes through what is open now, and nothing says so. */
+  freeze(): void
 }
 
 /**
@@ -50,6 +52,9 @@ export async function startCuttingProxy(port: number, share: number): Promise<Cu
       for (const pair of pairs) for (const socket of pair) socket.destroy()
     },
     cuts: () => cuts,
+    freeze() {
+      for (const pair of pairs) for (const socket of pair) socket.pause()
+    },
   }
   return proxy
 }

@@ -17,9 +17,12 @@ import {
   CHANNEL,
   type ChangeRow,
   changesAfter,
+  crowdedOut,
   durableStep,
+  forgetImages,
   headOfLog,
   isKnownPoint,
+  type LoggedAction,
   type LogPoint,
   lagOfReaders,
   notifyReaders,
@@ -32,7 +35,7 @@ export type Change = {
   readonly position: Position
   /** Milliseconds since 1970. */
   readonly at: number
-  readonly action: 'create' | 'update' | 'delete'
+  readonly action: LoggedAction
   /** The oid of the table, which a rename does not change. */
   readonly oid: number
   /** Of svc.change_shapes: which columns the table had. */
@@ -97,7 +100,10 @@ type Part = WordsBetween<'change log: ', ' failed'>
 export type ChangeLogDeps = {
   db: Db & Notifications
   observe: Observe
+  /** For streams and webhooks. */
   retentionSeconds: number
+  /** For history: seconds, and bytes at most. */
+  history?: { retention: number; size: number }
   /** The content of svc.log_key. */
   key: string
 }
@@ -110,6 +116,7 @@ export class ChangeLog {
   readonly #db: Db & Notifications
   readonly #observe: Observe
   readonly #retentionSeconds: number
+  readonly #history: { retention: number; size: number }
   readonly #key: string
   readonly #me = randomUUID()
   readonly #settled: Settled
@@ -127,10 +134,11 @@ export class ChangeLog {
   #unlisten: (() => Promise<void>) | undefined
   #lag = 0
 
-  constructor({ db, observe, retentionSeconds, key }: ChangeLogDeps) {
+  constructor({ db, observe, retentionSeconds, history = { retention: 0, size: 0 }, key }: ChangeLogDeps) {
     this.#db = db
     this.#observe = observe
     this.#retentionSeconds = retentionSeconds
+    this.#history = history
     this.#key = key
     this.#settled = new Settled(db)
     this.#holdUp = new HoldUp(db, observe)
@@ -304,12 +312,19 @@ export class ChangeLog {
 
   async trim(): Promise<number> {
     let total = 0
+    const crowded = (await this.#db.fly(SYSTEM, crowdedOut(this.#history.size), { kind: 'slow' })) ?? '0'
+    const kept = {
+      streamsSeconds: this.#retentionSeconds,
+      historySeconds: this.#history.retention,
+      crowdedOut: crowded,
+    }
     for (let slice = TRIM_SLICE; slice === TRIM_SLICE && !this.#stopped; total += slice) {
       // Without `start` there is no loop to wait for.
       await (this.#settling?.next() ?? this.#settled.look())
-      const statement = trimSlice(this.#retentionSeconds, this.#settled.upTo, TRIM_SLICE)
+      const statement = trimSlice(kept, this.#settled.upTo, TRIM_SLICE)
       slice = Number(await this.#db.fly(SYSTEM, statement, { kind: 'slow' }))
     }
+    await this.#db.fly(SYSTEM, forgetImages(this.#settled.upTo), { kind: 'slow' })
     return total
   }
 

@@ -31,6 +31,9 @@ export const momentOf = ({ known, careful }: { known: bigint | undefined; carefu
     } as oldest
   from (select last_value - case when is_called then 0 else 1 end as last from svc.change_log_id_seq offset 0) given`
 
+/** TRUNCATE is one change of the whole table, without images. */
+export type LoggedAction = 'create' | 'update' | 'delete' | 'truncate'
+
 /** `running`: transactions between both that were not over. `last`: of the entries that were there, the last id. */
 export type CommittedRow = { xmin: string; xmax: string; running: readonly string[]; last: string }
 
@@ -45,7 +48,7 @@ export type ChangeRow = {
   id: string
   /** Milliseconds since 1970. */
   at: number
-  action: 'create' | 'update' | 'delete'
+  action: LoggedAction
   oid: number
   shape: string
   schema: string
@@ -121,11 +124,24 @@ export const isKnownPoint = ({ xid, id }: LogPoint): Sql => sql`
 
 export const adoptChanges: Sql = sql`select svc.adopt_changes()::text`
 
+/** How long changes are kept for streams and webhooks, and for history; those up to `crowdedOut` are too many for it. */
+export type Retention = { streamsSeconds: number; historySeconds: number; crowdedOut: string }
+
+/** The newest entry that the newest `bytes` of the log leave no room for. The log's size on disk says cheaply when there is one. */
+export const crowdedOut = (bytes: number): Sql => sql`
+  select coalesce(case when pg_total_relation_size('svc.change_log') + pg_total_relation_size('svc.change_packs') > ${bytes}::bigint then (
+    select max(sized.id) from (
+      select c.id, sum((${SIZE})::bigint + 200) over (order by c.id desc) as total from svc.change_log c
+    ) sized where sized.total > ${bytes}::bigint
+  ) end, 0)::text`
+
+export const forgetImages = (upTo: string): Sql => sql`select svc.forget_images(${upTo}::bigint, interval '0')::text`
+
 /**
  * Deletes one slice of what is older than the retention and read by every durable reader. Only the first changes of the
  * log are read: it is ordered by time except for the length of transactions, so it needs no index by time.
  */
-export const trimSlice = (retentionSeconds: number, upTo: string, limit: number): Sql => sql`
+export const trimSlice = (kept: Retention, upTo: string, limit: number): Sql => sql`
   with horizon as (select from svc.change_horizon for update), first as (
     select id, at from svc.change_log c
     where c.id <= ${upTo}::bigint and exists (select from horizon)
@@ -133,12 +149,14 @@ export const trimSlice = (retentionSeconds: number, upTo: string, limit: number)
     order by c.id limit ${limit}::int
   ), gone as (
     delete from svc.change_log c using first
-    where c.id = first.id and first.at < now() - make_interval(secs => ${retentionSeconds})
-    returning c.xid, ${LAST_ID} as id, c.id as entry, c.events
+    where c.id = first.id and first.at < now() - make_interval(secs => ${kept.streamsSeconds}::float8)
+      and (first.at < now() - make_interval(secs => ${kept.historySeconds}::float8) or first.id <= ${kept.crowdedOut}::bigint)
+    returning c.xid, c.at, ${LAST_ID} as id, c.id as entry, c.events
   ), unpacked as (
     delete from svc.change_packs p using gone where gone.events > 1 and p.id = gone.entry
   ), moved as (
-    update svc.change_horizon set trimmed_xid = top.xid, trimmed_id = top.id
+    update svc.change_horizon set trimmed_xid = top.xid, trimmed_id = top.id,
+      trimmed_at = greatest(trimmed_at, (select max(at) from gone))
     from (select xid, id from gone order by id desc limit 1) top where trimmed_id < top.id
   )
   select count(*)::text from gone`
@@ -164,10 +182,12 @@ export const durableStep = (
     select xid, id from svc.change_readers where name = ${name} for update skip locked
   ), ask as materialized (
     select (${reader.wanted}) as wanted
-  ), batch as materialized (
+  ), page as materialized (
     select c.* from (${pageOf(sql`(select id from reader)`, upTo, size)}) c where (select wanted from ask)
+  ), batch as (
+    select * from page where action <> 'truncate'
   ), last as (
-    (select xid, id from batch order by id desc limit 1)
+    (select xid, id from page order by id desc limit 1)
     union all
     (select c.xid, ${LAST_ID} as id from svc.change_log c
      where not (select wanted from ask) and ${isBehind(sql`(select id from reader)`)} and c.id <= ${upTo}::bigint
@@ -177,7 +197,7 @@ export const durableStep = (
   ), moved as (
     update svc.change_readers r set xid = last.xid, id = last.id, moved_at = now() from last where r.name = ${name}
   )
-  select (select wanted from ask) as wanted, (select count(*) from batch)::int as count`
+  select (select wanted from ask) as wanted, (select count(*) from page)::int as count`
 
 /** The furthest point that a durable reader has reached. */
 export const lastRead: Sql = sql`select coalesce(max(id), 0)::text from svc.change_readers`

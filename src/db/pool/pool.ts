@@ -59,7 +59,7 @@ export interface Pool extends Db, Notifications {
   state(): 'ok' | 'unreachable'
   stats(): PoolStats
   /** A connection of its own, on the direct URL, for work that must not leave session state. The caller ends it. */
-  openConnection(): ReturnType<typeof openConnection>
+  openConnection(login?: DatabaseLogin): ReturnType<typeof openConnection>
   stop(): Promise<void>
 }
 
@@ -144,8 +144,8 @@ class PostgresPool implements Pool {
     return { total, idle, inUse: total - idle, max: this.#options.maxConns }
   }
 
-  openConnection() {
-    return openConnection({ url: this.#options.directUrl ?? this.#options.url }).catch((error: unknown) => {
+  openConnection(login?: DatabaseLogin) {
+    return openConnection({ url: this.#options.directUrl ?? this.#options.url, login }).catch((error: unknown) => {
       throw fromPg(error)
     })
   }

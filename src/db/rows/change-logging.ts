@@ -38,7 +38,7 @@ const keyObject = ({ primaryKey }: Table): Sql =>
 const SHORT_KEYS = new Set(['int2', 'int4', 'int8', 'uuid', 'bool'])
 
 /** The key by which the log is searched; see svc.key_text(). */
-function keyText([first, ...others]: readonly Column[]): Sql {
+export function keyText([first, ...others]: readonly Column[]): Sql {
   if (!first) return sql`null::text`
   if (others.length > 0) {
     const parts = [first, ...others].map(({ ident }) => sql`${ROW}.${ident}`)

@@ -1,5 +1,5 @@
 import type { DatabaseRole } from '../../core/identity.ts'
-import type { Ident } from '../sql.ts'
+import type { Ident, Sql } from '../sql.ts'
 
 /** The database's schema as one immutable value. A request reads it once and uses it to its end. */
 export type Schema = {
@@ -32,6 +32,8 @@ export type Table = {
   readonly ident: Ident
   readonly oid: number
   readonly kind: TableKind
+  /** What is read in its place: its rows of another time. */
+  readonly rowsThen?: Sql
   readonly comment: string | undefined
   readonly columns: ReadonlyMap<string, Column>
   readonly primaryKey: readonly Column[]

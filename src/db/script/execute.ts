@@ -57,6 +57,10 @@ export async function execute(client: pg.Client, text: string): Promise<ScriptRe
   }
 }
 
+/** Runs one statement; several are a syntax error. */
+export const executeSingle = (client: pg.Client, text: string): Promise<ScriptResult> =>
+  new Execution(text, 'single').on(client)
+
 class Execution {
   readonly #text: string
   readonly #mode: 'single' | 'script'

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { Ident } from '../sql.ts'
+import { type TriedScript, tryScript } from './dry-script.ts'
 import { execute, type ScriptResult } from './execute.ts'
 import { toJsonRows } from './json-rows.ts'
 
@@ -34,6 +35,11 @@ export class Script {
 
   execute(text: string): Promise<ScriptResult> {
     return execute(this.#client, text)
+  }
+
+  /** Runs the text and rolls it back. */
+  tryOut(text: string): Promise<TriedScript> {
+    return tryScript(this.#client, text)
   }
 
   /** The JSON text of each row. */

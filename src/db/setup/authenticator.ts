@@ -132,7 +132,7 @@ async function refusalOf(address: ConnectOptions, login: DatabaseLogin): Promise
 }
 
 /** PostgreSQL's password verifier (RFC 5803), made here so that its statement log never has the password. */
-function scramVerifier(password: string): string {
+export function scramVerifier(password: string): string {
   const iterations = 4096
   const salt = randomBytes(16)
   const salted = pbkdf2Sync(password, salt, iterations, 32, 'sha256')

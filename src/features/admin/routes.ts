@@ -3,6 +3,7 @@ import * as t from '../../core/json-type.ts'
 import type { LogEntry, Observe } from '../../core/observe.ts'
 import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
+import { dryRunReply, isDryRun } from '../../http/dry-run.ts'
 import { json, jsonText, type Route, requireEnabled, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { type AuditTrail, auditableQuery, createAudit } from './audit.ts'
@@ -65,15 +66,19 @@ export function createAdmin(deps: AdminDeps): Admin {
       summary: "Run SQL as the server's role",
       auth: 'admin',
       audit: 'sql.execute',
+      dryRun: 'wrapped',
       body: t.object({ query: t.string() }),
       answers: { 200: answers.sqlResult },
       handle: async (call) => {
         const { query } = call.body
         if (query.trim() === '') throw new AppError('validation_failed', 'query is required')
         // The query runs on its own connection and may commit and still fail, so its audit entry is written first.
-        const entry = call.audit({ newValues: { query: auditableQuery(query) } })
-        const run = () => runSql(query, call.signal)
-        return jsonText(200, await auditedEffect(db, entry, run, (error) => wasRolledBack(query, error as Error)))
+        const isDry = isDryRun(call)
+        const entry = call.audit({ newValues: { query: auditableQuery(query), ...(isDry && { dry_run: true }) } })
+        const run = () => runSql(query, call.signal, isDry)
+        const isUndone = (error: unknown) => !isDry && wasRolledBack(query, error as Error)
+        const { text, told } = await auditedEffect(db, entry, run, isUndone)
+        return isDry ? dryRunReply(jsonText(200, text), told) : jsonText(200, text)
       },
     }),
 

@@ -196,7 +196,10 @@ async function withTimeout(seconds: number, query: string, signal = new AbortCon
     schemas: ['public'],
     timeoutMs: seconds * 1000,
   })
-  return runSql(query, signal).catch((error: Error) => error.message)
+  return runSql(query, signal, false).then(
+    ({ text }) => text,
+    (error: Error) => error.message,
+  )
 }
 
 /** PostgreSQL ends a backend a moment after its connection. */

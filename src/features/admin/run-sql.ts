@@ -17,7 +17,9 @@ export type RunSqlDeps = {
   schemas: readonly string[]
   timeoutMs?: number
 }
-export type RunSql = (query: string, signal: AbortSignal) => Promise<string>
+export type RunSql = (query: string, signal: AbortSignal, isDry: boolean) => Promise<SqlAnswer>
+/** JSON texts: the answer, and of a dry run what would have changed. */
+export type SqlAnswer = { text: string; told: string }
 
 const TIMEOUT_MS = 30_000
 const MAX_AT_ONCE = 4
@@ -29,11 +31,11 @@ const GRACE_MS = 500
 const HARMLESS =
   /^(SELECT|INSERT|UPDATE|DELETE|MERGE|COPY|FETCH|MOVE|SHOW|SET|RESET|EXPLAIN|BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|LISTEN|UNLISTEN|NOTIFY|PREPARE|DEALLOCATE|DISCARD|ANALYZE|VACUUM|CHECKPOINT|LOCK|DECLARE|CLOSE)\b/
 
-/** Resolves to the JSON text `{columns, rows, rowCount, durationMs, message?}`. */
+/** The answer is `{columns, rows, rowCount, durationMs, message?}`. */
 export function createRunSql(deps: RunSqlDeps): RunSql {
   const semaphore = new Semaphore(MAX_AT_ONCE)
   const timeoutMs = deps.timeoutMs ?? TIMEOUT_MS
-  return (query, signal) =>
+  return (query, signal, isDry) =>
     semaphore.run(
       async () => {
         const script = await deps.openScript()
@@ -45,12 +47,16 @@ export function createRunSql(deps: RunSqlDeps): RunSql {
         const startedAt = performance.now()
         try {
           await script.set({ timeoutMs, schemas: deps.schemas })
+          if (isDry) {
+            const tried = await script.tryOut(query)
+            return { text: answer(tried, tried.jsonRows, performance.now() - startedAt), told: tried.told }
+          }
           const outcome = await script.execute(query)
           const durationMs = performance.now() - startedAt
           const rows = await script.jsonOf(outcome)
           await script.end()
           if (!outcome.tags.every((tag) => HARMLESS.test(tag))) await reload(deps)
-          return answer(outcome, rows, durationMs)
+          return { text: answer(outcome, rows, durationMs), told: '' }
         } catch (error) {
           const isLate = performance.now() - startedAt >= timeoutMs - 50
           if (timedOut.signal.aborted || (isLate && isCanceled(error))) {

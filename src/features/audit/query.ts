@@ -1,5 +1,6 @@
 import { badRequest } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
+import { parseMoment } from '../../core/moment.ts'
 import { limitOf } from '../../core/page.ts'
 import { isUuid } from '../../core/uuid.ts'
 import type { Db } from '../../db/db.ts'
@@ -27,27 +28,11 @@ export function parseAuditFilter(query: Readonly<Record<string, string>>): Audit
     filter.operation = operation
   }
   const [from, to] = [given('from'), given('to')]
-  if (from !== undefined) filter.from = moment(from, 'from').at
+  if (from !== undefined) filter.from = parseMoment(from, 'from').at
   if (to !== undefined) {
-    const { at, isDate } = moment(to, 'to')
+    const { at, isDate } = parseMoment(to, 'to')
     if (isDate) filter.until = new Date(at.getTime() + 86_400_000)
     else filter.to = at
   }
   return filter
-}
-
-const DATE = /^\d{4}-\d\d-\d\d$/
-// RFC 3339 section 5.6; a `+` that was not percent-encoded arrives as a space.
-const TIME = /^(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d(?:\.\d+)?)(?:[Zz]|([+ -])(\d\d:\d\d))$/
-
-function moment(text: string, name: string): { at: Date; isDate: boolean } {
-  const isDate = DATE.test(text)
-  const [, date = text, time = '00:00:00', sign, offset] = TIME.exec(text) ?? []
-  if (!isDate && time === '00:00:00' && date === text) throw badRequest(`invalid ${name}`)
-  const zone = offset === undefined ? 'Z' : `${sign === ' ' ? '+' : sign}${offset}`
-  const at = new Date(`${date}T${time}${zone}`)
-  // Date rolls 31 February over into March; such a day does not exist.
-  const isReal = new Date(`${date}T00:00:00Z`).toJSON()?.startsWith(date) ?? false
-  if (Number.isNaN(at.getTime()) || !isReal) throw badRequest(`invalid ${name}`)
-  return { at, isDate }
 }

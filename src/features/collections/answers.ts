@@ -12,6 +12,7 @@ export const byKey = {
 export const rowQuery = {
   fields: t.string({ description: 'columns to answer, separated by commas' }),
   expand: t.string({ description: 'relations to answer with, separated by commas; nested with dots' }),
+  as_of: t.string({ description: 'a time or a position of the change log: as it was then' }),
 }
 
 export const listQuery = {

@@ -2,15 +2,19 @@ import { notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
+import type { AsOf } from '../../db/history/as-of.ts'
+import type { DryRuns } from '../../db/history/dry-run.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { SqlCache } from '../../db/rows/sql-cache.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Trigrams } from '../../db/search/trigrams.ts'
-import { type Call, jsonText, type Route, route } from '../../http/route.ts'
+import { dryRunReply, isDryRun } from '../../http/dry-run.ts'
+import { type Call, jsonText, type Reply, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { writeBatch } from './batch/batch.ts'
 import { listAggregates, listRows, readStatement } from './list/list.ts'
+import { createPast } from './list/past.ts'
 import { needsTrigrams } from './list/stages/search/parse.ts'
 import type { ListDeps } from './list/stages/stage.ts'
 import { listNear } from './list/vectors/list-near.ts'
@@ -18,12 +22,15 @@ import { parseVectors } from './list/vectors/parse.ts'
 import type { Embed } from './list/vectors/statements.ts'
 import { onTable } from './target/find-table.ts'
 import { keyFromPath } from './target/key.ts'
-import { createRow, deleteRow, updateRow } from './write/write-rows.ts'
+import { createRow, deleteRow, updateRow, type WriteDeps } from './write/write-rows.ts'
+
 export type CollectionsDeps = {
   db: Db
   schema: SchemaCache
   /** Writes are appended to it; its reader is woken after the commit. */
   log: Pick<ChangeLog, 'appender' | 'wake'>
+  dryRuns: DryRuns
+  asOf: AsOf
   listDeps: ListDeps
   trigrams: Trigrams
   /** Undefined: no provider is configured. */
@@ -34,23 +41,24 @@ export type CollectionsDeps = {
   timeoutMs: number
 }
 
-export function createCollections({
-  db,
-  schema,
-  log,
-  listDeps,
-  trigrams,
-  embed,
-  cursors,
-  timeoutMs,
-}: CollectionsDeps): {
-  routes: Route[]
-} {
+export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
+  const { db, schema, log, dryRuns, asOf, listDeps, trigrams, embed, cursors, timeoutMs } = deps
   const sqlCache = new SqlCache()
   const reader = { db, sqlCache, listDeps, cursors, embed }
   const writer = { db, sqlCache, log, timeoutMs }
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     onTable(schema, call.params['table'] ?? '', call.who, work)
+
+  const past = createPast({ ...reader, asOf, at })
+
+  type Write = (deps: WriteDeps, call: Call, target: TableView) => Promise<Reply>
+  const write = (call: Call, work: Write): Promise<Reply> =>
+    isDryRun(call) ? tryOut(call, work) : at(call, (target) => work(writer, call, target))
+  const tryOut = async (call: Call, work: Write): Promise<Reply> => {
+    const run = dryRuns.start(call.who, call.cancelSignal)
+    const reply = await at(call, (target) => work({ ...writer, db: run.db }, call, target))
+    return dryRunReply(reply, run.told)
+  }
 
   const routes = [
     route('GET /api/collections/{table}', {
@@ -62,6 +70,7 @@ export function createCollections({
       query: answers.listQuery,
       answers: { 200: answers.rows },
       handle: async (call) => {
+        if (call.query['as_of'] !== undefined) return past.list(call)
         if (call.query['aggregate'] !== undefined) {
           return at(call, async (target) => jsonText(200, await listAggregates(reader, call, target)))
         }
@@ -78,12 +87,13 @@ export function createCollections({
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      dryRun: 'wrapped',
       once: 'caller',
       params: { table: answers.tableParam },
       query: answers.upsertQuery,
       accepts: t.row,
       answers: { 200: t.row, 201: t.row },
-      handle: (call) => at(call, (target) => createRow(writer, call, target)),
+      handle: (call) => write(call, createRow),
     }),
 
     route('POST /api/collections/{table}/batch', {
@@ -91,11 +101,12 @@ export function createCollections({
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      dryRun: 'wrapped',
       once: 'caller',
       params: { table: answers.tableParam },
       accepts: answers.batch,
       answers: { 200: answers.batchResults },
-      handle: (call) => at(call, (target) => writeBatch(writer, call, target)),
+      handle: (call) => write(call, writeBatch),
     }),
 
     route('GET /api/collections/{table}/{id}', {
@@ -108,6 +119,7 @@ export function createCollections({
       answers: { 200: t.row },
       handle: async (call) =>
         at(call, async (target) => {
+          if (call.query['as_of'] !== undefined) return past.read(call, target)
           const text = await db.fly(call.who, readStatement(sqlCache, call.query, keyFromPath(call, target), target), {
             kind: 'read',
             as: 'bytes',
@@ -122,11 +134,12 @@ export function createCollections({
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      dryRun: 'wrapped',
       once: 'caller',
       params: answers.byKey,
       accepts: t.row,
       answers: { 200: t.row },
-      handle: (call) => at(call, (target) => updateRow(writer, call, target)),
+      handle: (call) => write(call, updateRow),
     }),
 
     route('DELETE /api/collections/{table}/{id}', {
@@ -134,10 +147,11 @@ export function createCollections({
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      dryRun: 'wrapped',
       once: 'caller',
       params: answers.byKey,
       answers: { 204: null },
-      handle: (call) => at(call, (target) => deleteRow(writer, call, target)),
+      handle: (call) => write(call, deleteRow),
     }),
   ]
   return { routes }

@@ -8,7 +8,7 @@ import { TimeSlice } from '../../core/time-slice.ts'
 import type { Appender } from '../../db/changes/append.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
-import { failedStatement, isMissingOperator } from '../../db/pg-errors.ts'
+import { failedStatement, isMissingOperator, isOutdated } from '../../db/pg-errors.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import { TimeBudget } from '../../db/rows/time-budget.ts'
 import { findOrRefresh } from '../../db/schema/lookup.ts'
@@ -80,11 +80,12 @@ export class GraphEngine {
     this.#deps = deps
   }
 
-  async answer(caller: Caller, request: GraphqlRequest): Promise<GraphqlResult> {
+  /** `db`: where mutations are flown. */
+  async answer(caller: Caller, request: GraphqlRequest, db: Pick<Db, 'fly'> = this.#deps.db): Promise<GraphqlResult> {
     const log = this.#deps.log.appender(caller.who, caller.requestId)
     let unknown: GraphqlResult | undefined
     const known = await findOrRefresh(this.#deps.schema, async (schema) => {
-      const { outcome, isUnknown } = await this.#attempt(caller, request, log, schema)
+      const { outcome, isUnknown } = await this.#attempt(caller, request, { log, db }, schema)
       unknown = outcome
       return isUnknown ? undefined : outcome
     })
@@ -94,7 +95,7 @@ export class GraphEngine {
   async #attempt(
     caller: Caller,
     request: GraphqlRequest,
-    log: Appender,
+    { log, db }: { log: Appender; db: Pick<Db, 'fly'> },
     schema: Schema,
   ): Promise<{ outcome: GraphqlResult; isUnknown: boolean }> {
     const { who } = caller
@@ -132,9 +133,11 @@ export class GraphEngine {
       const conditions = new Conditions()
       const time = new TimeBudget(this.#deps.timeoutMs)
       const c = { schema, names, viewer, operation, variables, candidates, cursors, marks, conditions, log, time }
-      return { outcome: await this.#run(caller, c, system, document), isUnknown: false }
+      return { outcome: await this.#run(caller, c, system, document, db), isUnknown: false }
     } catch (error) {
       const failure = failureOf(error)
+      // The schema changed after the snapshot was read.
+      if (isOutdated(error)) return { outcome: refused([failure]), isUnknown: true }
       if (failure.extensions.code > 400 && failure.extensions.code !== 404) throw error
       return { outcome: refused([failure]), isUnknown: false }
     }
@@ -180,6 +183,7 @@ export class GraphEngine {
     compilation: Compilation,
     system: TypeSystem,
     document: DocumentNode,
+    db: Pick<Db, 'fly'>,
   ): Promise<GraphqlResult> {
     const { operation, variables } = compilation
     if (operation.node.operation === 'subscription')
@@ -188,7 +192,7 @@ export class GraphEngine {
     const root = (isMutation ? system.schema.getMutationType() : system.schema.getQueryType()) as GraphQLObjectType
     const selected = selectionOf([operation.node.selectionSet], root, operation, variables)
     requireFewAtRoot(selected.map(({ key }) => key))
-    if (isMutation) return this.#mutate(caller, selected, root, compilation)
+    if (isMutation) return this.#mutate(caller, selected, root, compilation, db)
     const data = new Map<string, string>()
     for (const { key, field } of selected) if (!field) data.set(key, JSON.stringify(root.name))
     const introspected = selected.filter(({ node }) => isIntrospection(node))
@@ -240,7 +244,7 @@ export class GraphEngine {
       const texts = await fly([first, ...rest])
       for (const [i, { key }] of statements.entries()) data.set(key, texts[i] ?? '[]')
     } catch (error) {
-      if (isOutage(error)) throw error
+      if (isOutage(error) || isOutdated(error)) throw error
       if (hasStatus(error, 504)) return [...failures, ...statements.map(({ key }) => this.#failure(caller, error, key))]
       if (statements.length === 1) return [...failures, this.#failure(caller, error, statements[0]?.key)]
       for (const { key, statement } of statements) {
@@ -260,6 +264,7 @@ export class GraphEngine {
     selected: readonly SelectedField[],
     root: GraphQLObjectType,
     compilation: Compilation,
+    db: Pick<Db, 'fly'>,
   ): Promise<GraphqlResult> {
     const { who, cancelSignal: signal } = caller
     const data = new Map<string, string>()
@@ -280,14 +285,14 @@ export class GraphEngine {
       if (!first) return answered(selected, data, [], false)
       const plain = !selected.some(runsUserCode)
       const options = { kind: 'slow', plain, signal, timeoutMs: compilation.time.left } as const
-      const texts = await this.#deps.db.fly(who, [first, ...rest], options).catch((error) => {
+      const texts = await db.fly(who, [first, ...rest], options).catch((error) => {
         at = keys[failedStatement(error) ?? 0] ?? at
         throw error
       })
       for (const [i, key] of keys.entries()) data.set(key, texts[i] ?? 'null')
       return answered(selected, data, [], true)
     } catch (error) {
-      if (isOutage(error)) throw error
+      if (isOutage(error) || isOutdated(error)) throw error
       return refused([this.#failure(caller, error, at)])
     }
   }

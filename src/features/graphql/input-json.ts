@@ -1,4 +1,4 @@
-import { Json } from './scalars.ts'
+import { Json } from './document/scalars.ts'
 
 /** A coerced input as JSON text. Numbers sent as text stay text: PostgreSQL reads both without losing digits. */
 export function inputJson(value: unknown): string {

@@ -5,9 +5,11 @@ import type { Observe } from '../../core/observe.ts'
 import { TimeSlice } from '../../core/time-slice.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
+import type { DryRuns } from '../../db/history/dry-run.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import type { Candidates } from '../../db/search/candidates.ts'
+import { isDryRun } from '../../http/dry-run.ts'
 import type { Feature } from '../../http/feature.ts'
 import { jsonText, route } from '../../http/route.ts'
 import { parseExactly } from './document/exact-numbers.ts'
@@ -24,6 +26,7 @@ export type GraphqlDeps = {
   db: Db
   schema: SchemaCache
   log: Pick<ChangeLog, 'appender' | 'wake'>
+  dryRuns: DryRuns
   candidates: Candidates
   cursors: Cursors
   config: GraphqlConfig
@@ -93,17 +96,20 @@ export function createGraphql(deps: GraphqlDeps): Feature {
       auth: 'optional',
       access: 'read',
       limit: 'api',
+      dryRun: 'own',
       requires: () => {
         if (!config.enabled) throw notFound('GraphQL is not enabled', 'feature_disabled')
       },
       accepts: request,
       errorBody,
-      answers: { 200: t.object({ data: t.any(), errors: t.optional(failures) }) },
+      answers: { 200: t.object({ data: t.any(), errors: t.optional(failures), extensions: t.optional(t.row) }) },
       handle: async (call) => {
         const input = requestOf(call.body)
         if (Object.keys(input.variables).length > 0) input.variables = variablesIn(call.bodyText)
         if (call.bodyText.length > LONG_BODY) await new TimeSlice(0).yieldIfOver()
-        const { text, wrote } = await (await started()).answer(call, input)
+        const dryRun = isDryRun(call) ? deps.dryRuns.start(call.who, call.cancelSignal) : undefined
+        const { text, wrote } = await (await started()).answer(call, input, dryRun?.db)
+        if (wrote && dryRun) return jsonText(200, `${text.slice(0, -1)},"extensions":{"dry_run":{${dryRun.told}}}}`)
         if (wrote) deps.log.wake()
         return jsonText(200, text)
       },

@@ -18,9 +18,9 @@ import { isIncomparable, isSortable } from '../../db/schema/filter/operators.ts'
 import type { Column } from '../../db/schema/snapshot.ts'
 import { SPATIAL_NAMES } from '../../db/schema/spatial/parse.ts'
 import { isSpatial } from '../../db/schema/spatial-conversion.ts'
+import { JsonScalar, scalarOf } from './document/scalars.ts'
 import { CURSOR, enumLabels, type NamedTable, type Names } from './names.ts'
 import { hasUniqueKeys, onConflictType } from './on-conflict.ts'
-import { JsonScalar, scalarOf } from './scalars.ts'
 
 /** What a field stands for. It is stored in the field's extensions and read by the compiler. */
 export type FieldMeaning =

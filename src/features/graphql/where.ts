@@ -3,8 +3,8 @@ import { joined } from '../../db/schema/filter/build.ts'
 import { type Comparison, isNull, operator } from '../../db/schema/filter/operators.ts'
 import type { Column } from '../../db/schema/snapshot.ts'
 import { AND, EMPTY, Ident, join, OR, type Sql, sql, type Value } from '../../db/sql.ts'
+import { Json } from './document/scalars.ts'
 import type { NamedTable } from './names.ts'
-import { Json } from './scalars.ts'
 
 export type WhereInput = Readonly<Record<string, unknown>>
 

@@ -1,14 +1,17 @@
 import type { CancelSignal } from '../../core/cancel-signal.ts'
 import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
 import { nameRequest } from '../../db/changes/sql.ts'
 import type { AsBytes, FlyOptions, Relayed } from '../../db/db.ts'
+import type { DryRuns } from '../../db/history/dry-run.ts'
 import { SqlCache } from '../../db/rows/sql-cache.ts'
 import { findFunctions, findOrRefresh, findTable, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema } from '../../db/schema/snapshot.ts'
 import { keyFor, type Viewer, viewerOf } from '../../db/schema/viewer.ts'
-import { Slots } from '../../db/sql.ts'
+import { Slots, sql } from '../../db/sql.ts'
+import { dryRunReply, isDryRun } from '../../http/dry-run.ts'
 import type { Feature } from '../../http/feature.ts'
 import { keepReply } from '../../http/once.ts'
 import { type Call, jsonText, noContent, type Reply, route } from '../../http/route.ts'
@@ -37,8 +40,13 @@ type Answers = readonly (Relayed | null)[]
 const nothing = (_answers: Answers): Reply => noContent
 const result = (answers: Answers): Reply => jsonText(200, answers.at(-1) ?? 'null')
 
-export function createRpc({ db, schema, log }: RpcDeps): Feature {
+export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: DryRuns }): Feature {
   const statements = new SqlCache()
+
+  const requireUndoable = async ({ oid, name }: Fn): Promise<void> => {
+    const isOutside = await db.fly(SYSTEM, sql`select true from svc.outside_functions where oid = ${oid}::oid`)
+    if (isOutside !== null) throw badRequest(`a dry run cannot undo what ${name}() does`, 'invalid_arguments')
+  }
 
   const run = async (call: Call, snapshot: Schema, candidates: readonly Fn[]): Promise<Reply> => {
     const args = argumentsOf(call)
@@ -60,7 +68,9 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
     const isLogged = mayWrite && hasWatched(snapshot)
     const reply = fn.isVoid ? nothing : result
     const once = call.once && keepReply(call.once, MAY_EXECUTE, reply)
-    const answers: Answers = await db
+    const dryRun = isDryRun(call) ? dryRuns.start(call.who, call.cancelSignal) : undefined
+    if (dryRun) await requireUndoable(fn)
+    const answers: Answers = await (dryRun?.db ?? db)
       .fly(
         call.who,
         isLogged ? [nameRequest(call.requestId), filled] : [filled],
@@ -70,7 +80,7 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
         throw explainFailure(error, fn.name)
       })
     if (mayWrite) log.wake()
-    return reply(answers)
+    return dryRun ? dryRunReply(reply(answers), dryRun.told) : reply(answers)
   }
 
   const routes = [
@@ -79,6 +89,7 @@ export function createRpc({ db, schema, log }: RpcDeps): Feature {
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      dryRun: 'wrapped',
       once: 'caller',
       params: { function: t.string({ description: '`name` or `schema.name`' }) },
       accepts: t.record(t.any(), { description: 'arguments by name' }),

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { startServer } from '../../../test/kit/kit.ts'
+import { atEnd } from '../../../test/kit/at-end.ts'
+import { eventually, startServer } from '../../../test/kit/kit.ts'
+import { openConnection } from '../../db/protocol/driver.ts'
 import { stepOf } from '../../db/protocol/flight.ts'
 import { listObjects } from './sql.ts'
 
@@ -62,4 +64,23 @@ test('a page makes as many objects as it shows, whatever the bucket holds', asyn
     const rows = made.reduce((sum, node) => sum + node['Actual Rows'] * node['Actual Loops'], 0)
     assert.ok(rows <= 2, `${rows} objects of ${bucket} were made`)
   }
+})
+
+test('lists of one caller count names one after the other, and keep no other caller waiting', async () => {
+  const locker = await openConnection({ url: api.databaseUrl })
+  atEnd(() => locker.end())
+  await locker.query('begin; lock table svc.storage_objects in access exclusive mode')
+  const atWork = async () => {
+    const [{ count }] = await api.sql(`select count(*)::int as count from pg_stat_activity
+      where wait_event_type = 'Lock' and datname = current_database()`)
+    return Number(count)
+  }
+  const lists = [
+    ...Array.from({ length: 10 }, () => listed('open?limit=1')),
+    ...Array.from({ length: 10 }, () => listed('open?limit=1', ada.token)),
+  ]
+  await eventually(async () => assert.equal(await atWork(), 2))
+  assert.equal(await atWork(), 2)
+  await locker.query('rollback')
+  for (const list of await Promise.all(lists)) assert.deepEqual(list, [['n0001'], COUNT])
 })

@@ -1,5 +1,7 @@
-import { badRequest } from '../../core/errors.ts'
+import { badRequest, serverBusy } from '../../core/errors.ts'
+import { ownerOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
+import { KeyedMutex } from '../../core/limits.ts'
 import { limitOf } from '../../core/page.ts'
 import type { ByteRange } from '../../http/files/conditions.ts'
 import { isPassive } from '../../http/files/content-type.ts'
@@ -7,6 +9,7 @@ import { attachment } from '../../http/files/disposition.ts'
 import { sendContent } from '../../http/files/send.ts'
 import type { ByteSource } from '../../http/files/source.ts'
 import { type Call, json, jsonText, noContentAfter, type Reply, type Route, route } from '../../http/route.ts'
+import { addressSubject } from '../../http/wire/client-address.ts'
 import type { Blobs } from './blobs/blobs.ts'
 import { bucketName, encodedName, objectName } from './names.ts'
 import { isThere, type Objects, requireObject, versionOf } from './objects.ts'
@@ -17,6 +20,7 @@ import type { Uploads } from './uploads.ts'
 
 const DEFAULT_EXPIRY = 3_600
 const MAX_EXPIRY = 604_800
+const LIST_WAIT_MS = 10_000
 
 const storageObject = t.object({
   id: t.uuid(),
@@ -43,6 +47,8 @@ export function objectRoutes(deps: {
   const { objects, blobs, uploads, signatures, requires } = deps
   const reads = { auth: 'optional', access: 'read', files: true, limit: 'api', requires } as const
   const writes = { ...reads, access: 'write' } as const
+  /** One list of a caller or address at a time, because each counts all names that match. */
+  const listers = new KeyedMutex()
 
   /** By a signature, or by the rights of the caller: a bad bearer is an error only where one is needed. */
   async function readable(
@@ -88,11 +94,13 @@ export function objectRoutes(deps: {
         offset: t.integer(),
       },
       answers: { 200: t.object({ items: t.array(storageObject), totalItems: t.integer() }) },
-      handle: async ({ params, query, who }) => {
+      handle: async ({ params, query, who, ip, cancelSignal: signal }) => {
         const bucket = bucketName(params.bucket)
         const page = limitOf(query, { limit: 100, maxLimit: 500 })
         const { prefix = '', after = '' } = query
-        return jsonText(200, await objects.list(who, { bucket, prefix, after, ...page }))
+        const list = () => objects.list(who, { bucket, prefix, after, ...page })
+        const wait = { signal, timeoutMs: LIST_WAIT_MS, onTimeout: serverBusy }
+        return jsonText(200, await listers.run(ownerOf(who) ?? addressSubject(ip), list, wait))
       },
     }),
     route('POST /api/storage/{bucket}', {

@@ -13,7 +13,7 @@ export const flatOf = (headers: Readonly<Record<string, string>>): FlatHeaders =
 const PREFLIGHT = flatOf({
   'Access-Control-Allow-Methods': 'GET, POST, PUT, PATCH, DELETE, OPTIONS',
   'Access-Control-Allow-Headers':
-    'Content-Type, Authorization, X-Request-Id, X-Timing, Last-Event-ID, X-Notify-Table, X-Notify-Action, Range, Idempotency-Key, If-Match, If-None-Match, If-Modified-Since',
+    'Content-Type, Authorization, X-Request-Id, X-Timing, Last-Event-ID, X-Notify-Table, X-Notify-Action, Dry-Run, Idempotency-Key, Range, If-Match, If-None-Match, If-Modified-Since',
   'Access-Control-Max-Age': '86400',
 })
 

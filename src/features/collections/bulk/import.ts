@@ -1,6 +1,7 @@
 import { AppError, badRequest } from '../../../core/errors.ts'
 import type { Appender } from '../../../db/changes/append.ts'
 import type { Db, Tx } from '../../../db/db.ts'
+import type { DryRun } from '../../../db/history/dry-run.ts'
 import { isAborted, isBadRow } from '../../../db/pg-errors.ts'
 import { IS_NEW, logUpserts, MADE } from '../../../db/rows/change-logging.ts'
 import { canPack, insertPacked } from '../../../db/rows/pack.ts'
@@ -26,7 +27,12 @@ import {
   UnreadableError,
 } from './records.ts'
 
-export type ImportDeps = { readonly db: Db; readonly text: AsyncIterable<string>; readonly signal: AbortSignal }
+export type ImportDeps = {
+  readonly db: Db
+  readonly text: AsyncIterable<string>
+  readonly signal: AbortSignal
+  readonly dryRun: DryRun | undefined
+}
 
 type ValidRow = CellsRow | BodyRow
 type Counts = { created: number; updated: number; skipped: number }
@@ -42,7 +48,7 @@ const LOGGED_SINGLY = 2000
 
 /** Imports all rows of a body that has arrived, or none, in one transaction. */
 export async function importRows(
-  { db, text, signal }: ImportDeps,
+  { db, text, signal, dryRun }: ImportDeps,
   call: Call,
   target: TableView,
   log: Appender,
@@ -52,15 +58,17 @@ export async function importRows(
   const reader = readerOf(call.headers['content-type'] ?? '', target.table)
   const work = async (tx: Tx): Promise<Counts> => {
     const run = new ImportRun({ tx, target, query, log, reader })
+    const since = await dryRun?.begin(tx)
     await run.read(text)
     const counts = await run.finish()
-    if (isDry) throw new DryRun(counts)
+    if (dryRun && since !== undefined) await dryRun.finish(tx, since)
+    if (isDry || dryRun) throw new NotKept(counts)
     return counts
   }
   const options = { apart: true, signal, once: once && keepReply(once, rightsOf(target), imported) } as const
   return db.tx(who, work, options).then(imported, (error: unknown) => {
-    if (!(error instanceof DryRun)) throw error
-    return json(200, { ...error.counts, dry_run: true })
+    if (!(error instanceof NotKept)) throw error
+    return json(200, { ...error.counts, dry_run: isDry })
   })
 }
 
@@ -74,7 +82,7 @@ const conflictIn = ({ onConflict, merge }: Call['query'], table: Table, columns:
 const imported = (counts: Counts): Reply => json(200, { ...counts, dry_run: false })
 
 /** Thrown to roll back a successful dry run. */
-class DryRun extends AppError {
+class NotKept extends AppError {
   readonly counts: Counts
   constructor(counts: Counts) {
     super('internal', 'dry run')

@@ -3,10 +3,12 @@ import * as t from '../../../core/json-type.ts'
 import { KeyedMutex, Semaphore } from '../../../core/limits.ts'
 import type { ChangeLog } from '../../../db/changes/log.ts'
 import type { Db } from '../../../db/db.ts'
+import type { DryRuns } from '../../../db/history/dry-run.ts'
 import type { TableView } from '../../../db/rows/table-view.ts'
 import type { SchemaCache } from '../../../db/schema/snapshot.ts'
 import type { Trigrams } from '../../../db/search/trigrams.ts'
 import { AddressShares } from '../../../http/address-shares.ts'
+import { dryRunReply, isDryRun } from '../../../http/dry-run.ts'
 import { type Identify, requireStillKnown } from '../../../http/guard.ts'
 import { type Call, type Route, route } from '../../../http/route.ts'
 import { addressSubject } from '../../../http/wire/client-address.ts'
@@ -24,6 +26,7 @@ export type BulkDeps = {
   db: Db
   schema: SchemaCache
   log: Pick<ChangeLog, 'appender' | 'wake'>
+  dryRuns: DryRuns
   listDeps: ListDeps
   trigrams: Trigrams
   identify: Identify
@@ -39,7 +42,7 @@ const IMPORTS_AT_ONCE = 2
 const IMPORT_WAIT_MS = 60_000
 
 export function createBulk(deps: BulkDeps): { routes: Route[] } {
-  const { db, schema, log, listDeps, trigrams, maxRows, maxBytes } = deps
+  const { db, schema, log, dryRuns, listDeps, trigrams, maxRows, maxBytes } = deps
   const shares = new AddressShares({ ...AT_ONCE, client: 'reads' })
   const spools = new Spools(maxBytes)
   const [importers, importing] = [new KeyedMutex(), new Semaphore(IMPORTS_AT_ONCE)]
@@ -82,6 +85,7 @@ export function createBulk(deps: BulkDeps): { routes: Route[] } {
       auth: 'optional',
       access: 'write',
       limit: 'api',
+      dryRun: 'wrapped',
       bodyKind: 'raw',
       once: 'caller',
       accepts: t.array(t.row),
@@ -103,14 +107,16 @@ export function createBulk(deps: BulkDeps): { routes: Route[] } {
           await requireStillKnown(deps.identify, call)
           const signal = AbortSignal.any([call.signal, spool.evicted])
           const wait = { signal, timeoutMs: IMPORT_WAIT_MS }
+          const dryRun = isDryRun(call) ? dryRuns.start(call.who, call.cancelSignal) : undefined
           const run = (target: TableView) => {
             requireWritable(target, 'insertable')
-            return importRows({ db, text: spool.text(), signal }, call, target, log.appender(call.who, call.requestId))
+            const deps = { db, text: spool.text(), signal, dryRun }
+            return importRows(deps, call, target, log.appender(call.who, call.requestId))
           }
           const attempt = () => importers.run(address, () => importing.run(() => at(call, run), wait), wait)
           const reply = await (call.once ? call.once.repeat(attempt) : attempt())
           log.wake()
-          return reply
+          return dryRun ? dryRunReply(reply, dryRun.told) : reply
         } catch (error) {
           throw spool.evicted.aborted ? spool.evicted.reason : error
         } finally {

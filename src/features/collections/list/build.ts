@@ -49,10 +49,13 @@ export function sourceOf(plan: ListPlan): { found: Sql; isMaterialized: boolean;
   return {
     found: withTables(tables ?? []),
     isMaterialized: tables !== undefined,
-    rows: tables ? sql`svc_found as ${ROW}` : sql`${plan.shape.table.ident} as ${ROW}${listConditions(plan)}`,
+    rows: tables ? sql`svc_found as ${ROW}` : sql`${rowsIn(plan.shape.table)} as ${ROW}${listConditions(plan)}`,
     order: orderBy([...plan.stages.flatMap((stage) => stage.order ?? []), ...orderKeys(plan.order, ROW)]),
   }
 }
+
+/** The table, or its rows of another time. */
+const rowsIn = ({ ident, rowsThen }: Table): Sql => rowsThen ?? sql`${ident}`
 
 /** Rows that are counted where an estimate is asked for and none may be given. */
 const MAX_COUNTED = sql`10000`
@@ -81,7 +84,7 @@ export function totalOf({ skipTotal, estimate, isBounded, window }: ListPlan, ro
 
 /** Its plan has the estimated number of rows. */
 export const buildExplain = (plan: ListPlan): Sql =>
-  sql`explain (format json) select from ${plan.shape.table.ident} as ${ROW}${listConditions(plan)}`
+  sql`explain (format json) select from ${rowsIn(plan.shape.table)} as ${ROW}${listConditions(plan)}`
 
 /** Relations in all copies of the filter in one statement; each copy is planned by itself. */
 const MAX_RELATIONS = 200
@@ -115,14 +118,14 @@ export const branchesOf = ({ stages }: ListPlan, name?: string): CandidateBranch
 /** The columns of the rows of one way, and more. */
 export function selectOf(plan: ListPlan, more: readonly Sql[], way: readonly Sql[]): Sql {
   const columns = join([...plan.readable.map(({ ident }) => sql`${ROW}.${ident}`), ...more], COMMA)
-  return sql`select ${columns} from ${plan.shape.table.ident} as ${ROW}${listConditions(plan, ...way)}`
+  return sql`select ${columns} from ${rowsIn(plan.shape.table)} as ${ROW}${listConditions(plan, ...way)}`
 }
 
 /** The rows of the list as a FROM with its WHERE, for a statement that has the sets in its WITH. */
 export const rowsOf = (plan: ListPlan, { tables, branches }: CandidateBranches): Sql =>
   tables.length > 0
     ? sql`(${unionOf(branches, (way) => selectOf(plan, [], way))}) as ${ROW}`
-    : sql`${plan.shape.table.ident} as ${ROW}${listConditions(plan)}`
+    : sql`${rowsIn(plan.shape.table)} as ${ROW}${listConditions(plan)}`
 
 /**
  * `reach` is a literal, because for an unknown limit PostgreSQL expects a tenth of the table and sorts it instead of using
@@ -135,7 +138,7 @@ const windowOf = (rows: Sql, { reach, perPage, offset }: PageWindow): Sql =>
 export function buildRead(shape: Shape, schema: Schema): Sql {
   const key = shape.table.primaryKey.map((_, i) => slotAt(i))
   return sql`select pg_catalog.to_json(svc_row.*)::text from (
-    select ${rowSelect(schema, shape, ROW)} from ${shape.table.ident} as ${ROW} where ${keyIs(shape.table, ROW, key)}
+    select ${rowSelect(schema, shape, ROW)} from ${rowsIn(shape.table)} as ${ROW} where ${keyIs(shape.table, ROW, key)}
   ) as svc_row`
 }
 

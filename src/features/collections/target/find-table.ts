@@ -18,6 +18,9 @@ function locate(schema: Schema, name: string, viewer: Viewer): TableView | undef
   return { schema, table, viewer }
 }
 
+/** How often a statement is made anew for a table whose columns change meanwhile. */
+const MAX_TRIES = 5
+
 /** Runs `work` on the table called `name`. If it is missing or has changed, the schema is read again and `work` retried. */
 export async function onTable<T>(
   cache: SchemaCache,
@@ -27,7 +30,7 @@ export async function onTable<T>(
 ): Promise<T> {
   const viewer = viewerOf(who)
   let outdated: unknown
-  const answer = await findOrRefresh(cache, async (schema) => {
+  const attempt = async (schema: Schema): Promise<{ value: T } | undefined> => {
     const target = locate(schema, name, viewer)
     if (!target) {
       outdated = undefined
@@ -40,8 +43,13 @@ export async function onTable<T>(
       outdated = error
       return undefined
     }
-  })
-  if (answer) return answer.value
+  }
+  for (let tries = 1; tries <= MAX_TRIES; tries++) {
+    const answer = await findOrRefresh(cache, attempt)
+    if (answer) return answer.value
+    // What the newest snapshot does not have is not there.
+    if (outdated === undefined) break
+  }
   throw outdated === undefined || isMissingTable(outdated) ? collectionNotFound(name) : outdated
 }
 

@@ -17,7 +17,7 @@ import { createStatement, deleteStatement, updateStatement } from './statements.
 import { explainUpsert, upsertResult, upsertStatements } from './upsert.ts'
 
 export type WriteDeps = {
-  readonly db: Db
+  readonly db: Pick<Db, 'fly'>
   readonly sqlCache: SqlCache
   /** Writes are appended to it; its reader is woken after the commit. */
   readonly log: Pick<ChangeLog, 'appender' | 'wake'>

@@ -26,6 +26,9 @@ export function exactText(value: unknown): string {
   return text.includes(WORD) ? text.replace(MARKED, '$1') : text
 }
 
+/** Extensions of scalars that read values with exactText(). */
+export const TAKES_EXACT_NUMBERS: Readonly<Record<string, unknown>> = { takesExactNumbers: true }
+
 export const isMarked = (value: unknown): value is string => typeof value === 'string' && value.startsWith(WORD)
 
 /** A value as JSON.parse reads it. */

@@ -13,9 +13,7 @@ import {
   typeFromAST,
   type VariableDefinitionNode,
 } from 'graphql'
-
-import { isJsonScalar } from '../scalars.ts'
-import { exactText, isMarked, unmarked } from './exact-numbers.ts'
+import { exactText, isMarked, TAKES_EXACT_NUMBERS, unmarked } from './exact-numbers.ts'
 
 export type Variables = Readonly<Record<string, unknown>>
 
@@ -44,6 +42,10 @@ export function coerceVariables(
   return Object.assign(coerced, rest.coerced)
 }
 
+/** The library copies the extensions of a type. */
+const isExact = ({ extensions }: { extensions: Readonly<Record<string, unknown>> }): boolean =>
+  Object.keys(TAKES_EXACT_NUMBERS).every((key) => extensions[key] === true)
+
 class Reader {
   readonly #variable: string
   readonly #hideSuggestions: boolean
@@ -63,7 +65,7 @@ class Reader {
     }
     if (isInputObjectType(type)) return this.#object(given, type)
     try {
-      const value: unknown = type.parseValue(isJsonScalar(type) ? given : unmarked(given))
+      const value: unknown = type.parseValue(isExact(type) ? given : unmarked(given))
       if (value !== undefined) return value
     } catch {
       // #refuse() gets the message from the library.

@@ -20,7 +20,13 @@ const event = (name: string, data: object, more = ''): string =>
 
 const EVENT_STREAM: FrameFormat = {
   change: ({ position, action, table, record }) =>
-    around(record, `id: ${position}\ndata: {"action":"${action}","table":${JSON.stringify(table)},"record":`, '}\n\n'),
+    action === 'truncate'
+      ? EVENT_STREAM.reset(position)
+      : around(
+          record,
+          `id: ${position}\ndata: {"action":"${action}","table":${JSON.stringify(table)},"record":`,
+          '}\n\n',
+        ),
   reset: (position) => Buffer.from(event('reset', { position }, `id: ${position}\n`)),
   /** EventSource alone would come back with the old token and stay closed: the client opens a stream with a new one. */
   expiring: (expiresAt) => Buffer.from(event('expiring', { expires_at: expiresAt })),

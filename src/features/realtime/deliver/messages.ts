@@ -78,14 +78,16 @@ export const pongFrame = (content: Buffer): Buffer => frame(PONG, content)
 const formatFor = (sub?: string): FrameFormat => ({
   // The record is passed on as PostgreSQL wrote it, with all its digits.
   change: ({ position, action, table, record }) =>
-    frame(
-      TEXT,
-      around(
-        record,
-        `{"type":"event"${sub === undefined ? '' : `,"sub":${JSON.stringify(sub)}`},"id":"${position}","action":"${action}","table":${JSON.stringify(table)},"record":`,
-        '}',
-      ),
-    ),
+    action === 'truncate'
+      ? messageFrame({ type: 'reset', sub, position })
+      : frame(
+          TEXT,
+          around(
+            record,
+            `{"type":"event"${sub === undefined ? '' : `,"sub":${JSON.stringify(sub)}`},"id":"${position}","action":"${action}","table":${JSON.stringify(table)},"record":`,
+            '}',
+          ),
+        ),
   reset: (position) => messageFrame({ type: 'reset', sub, position }),
   expiring: (expiresAt) => messageFrame({ type: 'expiring', expires_at: expiresAt }),
 })

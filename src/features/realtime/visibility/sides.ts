@@ -14,6 +14,8 @@ export type SidesOrError = SidesByNumber | AppError
 
 /** Whether and how a change is sent: a row that the subscriber sees no more is gone as far as it is concerned. */
 export function formOf(action: Change['action'], seen: Sides, match: Sides): 'full' | 'key' | undefined {
+  // All who listen to the table read it anew.
+  if (action === 'truncate') return 'full'
   if (action === 'create') return seen.now && match.now ? 'full' : undefined
   if (action === 'delete') return seen.old && match.old ? 'key' : undefined
   // A match on an old row that the subscriber could not see would tell what that row held.

@@ -8,8 +8,8 @@ import {
   Kind,
   type ValueNode,
 } from 'graphql'
-import type { Column } from '../../db/schema/snapshot.ts'
-import { exactText } from './document/exact-numbers.ts'
+import type { Column } from '../../../db/schema/snapshot.ts'
+import { exactText, TAKES_EXACT_NUMBERS } from './exact-numbers.ts'
 
 /**
  * Values of these types stay text for PostgreSQL, so that no digit is lost. Only input is coerced; output is JSON made by
@@ -66,6 +66,7 @@ const json = (name: string, description: string): GraphQLScalarType<Json> =>
   new GraphQLScalarType({
     name,
     description,
+    extensions: TAKES_EXACT_NUMBERS,
     parseValue: (value) => new Json(exactText(value)),
     parseLiteral: (node, variables) => new Json(literalText(node, variables ?? {})),
   })
@@ -73,8 +74,6 @@ const json = (name: string, description: string): GraphQLScalarType<Json> =>
 export const JsonScalar = json('JSON', 'Any JSON value.')
 const Geometry = json('Geometry', 'A GeoJSON geometry.')
 const Vector = json('Vector', 'An array of numbers.')
-
-export const isJsonScalar = (type: unknown): boolean => type === JsonScalar || type === Geometry || type === Vector
 
 /** A literal as JSON, with its numbers as written. */
 function literalText(node: ValueNode, variables: Readonly<Record<string, unknown>>): string {

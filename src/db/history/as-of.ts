@@ -1,0 +1,84 @@
+import { AppError, badRequest } from '../../core/errors.ts'
+import { type Identity, SYSTEM } from '../../core/identity.ts'
+import { parseMoment } from '../../core/moment.ts'
+import { isKnownPoint } from '../changes/sql.ts'
+import type { Db } from '../db.ts'
+import { isTooMuch } from '../pg-errors.ts'
+import { keyText } from '../rows/change-logging.ts'
+import type { TableView } from '../rows/table-view.ts'
+import { policyRule } from '../schema/policy-rule.ts'
+import { rowAlias, rowImage } from '../schema/row-image.ts'
+import { columnsFor, keyFor } from '../schema/viewer.ts'
+import { EMPTY, join, ROW, type Sql, sql } from '../sql.ts'
+import { type HistoryConfig, keyOf, requireHistory, securityOf } from './history.ts'
+
+/** Images that a list may read. */
+const MOST_BYTES = 16 * 1024 * 1024
+const POSITION = /^(\d{1,20})-(\d{1,18})$/
+
+type Moment = { readonly at: string | null; readonly id: string | null }
+
+/** Tables as they were at a time or a position of the log: their rows of now, put back by the log. */
+export class AsOf {
+  readonly #deps: { db: Db; key: string; config: HistoryConfig }
+
+  constructor(deps: { db: Db; key: string; config: HistoryConfig }) {
+    this.#deps = deps
+  }
+
+  /** The table as it was, for this caller; with a key, only that row of it. */
+  async view(who: Identity, target: TableView, text: string, key?: readonly string[]): Promise<TableView> {
+    const { db, config } = this.#deps
+    await requireHistory(db, config, who, target)
+    if (keyFor(target.table, target.viewer.role).length === 0) {
+      throw badRequest('as_of needs a primary key', 'no_primary_key')
+    }
+    const moment = await this.#moment(target, text)
+    const security = target.viewer.role === 'none' ? undefined : await securityOf(db, target)
+    const isVisible = security?.isClosed
+      ? sql`false`
+      : security?.rls
+        ? sql`coalesce((${policyRule(security.policies)}), false)`
+        : sql`true`
+    const asked = security?.rls ? sql`p.image ?& ${security.asked}::text[] and ` : EMPTY
+    const { table, viewer } = target
+    const columns = columnsFor(table, viewer.role).map(({ ident }) => ident)
+    const listed = (row: Sql): Sql => join(columns.map((ident) => sql`${row}.${ident}`))
+    const rows = sql`(with svc_past as materialized (
+        select p.key, p.image from svc.put_back(${this.#deps.key}::text, ${table.oid}::pg_catalog.oid, ${moment.at}::timestamptz, ${moment.id}::pg_catalog.int8,
+          ${key ? keyOf(target, key) : sql`null::text`}, ${MOST_BYTES}::pg_catalog.int8) as p
+      )
+      select ${listed(sql`${ROW}`)} from ${table.ident} as ${ROW} where ${keyText(table.primaryKey)} not in (select p.key from svc_past as p)
+      union all
+      select ${listed(sql`${rowAlias(table)}`)} from svc_past as p, lateral ${rowImage(target, sql`p.image`)}
+      where p.image is not null and ${asked}${isVisible})`
+    return { ...target, table: { ...table, rowsThen: rows } }
+  }
+
+  /** Refuses what the log does not reach. */
+  async #moment({ table }: TableView, text: string): Promise<Moment> {
+    const { db, config } = this.#deps
+    const reaches = await db.fly(
+      SYSTEM,
+      sql`select extract(epoch from svc.history_reaches(${table.oid}::oid, make_interval(secs => ${config.retention}::float8)))::text`,
+    )
+    const tooShort = (): AppError => badRequest(`history does not reach back to ${text}`, 'history_too_short')
+    const isReached = (at: number): boolean => reaches !== null && at / 1000 >= Number(reaches)
+    const [, xid, id] = POSITION.exec(text) ?? []
+    if (xid === undefined || id === undefined) {
+      const { at, isDate } = parseMoment(text, 'as_of')
+      if (!isReached(at.getTime())) throw tooShort()
+      // PostgreSQL keeps the microseconds.
+      return { at: isDate ? at.toJSON() : text.replace(/ (?=\d\d:\d\d$)/, '+'), id: null }
+    }
+    const [isKnown, at] = await db.fly(SYSTEM, [
+      isKnownPoint({ xid, id }),
+      sql`select extract(epoch from max(c.at))::text from svc.change_log c where c.id <= ${id}::bigint and c.id > ${id}::bigint - 1024`,
+    ])
+    if (isKnown !== 'true' || at === null || !isReached(Number(at) * 1000)) throw tooShort()
+    return { at: null, id }
+  }
+}
+
+export const explainAsOf = (error: unknown): unknown =>
+  isTooMuch(error) ? new AppError('too_large', 'too much has changed since', { cause: error }) : error

@@ -1,0 +1,215 @@
+import { AppError, notFound } from '../../core/errors.ts'
+import { type Identity, SYSTEM, userIdOf } from '../../core/identity.ts'
+import type { Db } from '../db.ts'
+import type { TableView } from '../rows/table-view.ts'
+import { mayDo } from '../schema/lookup.ts'
+import { EMPTY, join, rfc3339, type Sql, sql } from '../sql.ts'
+import { type ImagePair, type ImageSecurity, judgedChanges, rowSecurity } from './judged.ts'
+
+export type HistoryConfig = {
+  access: 'opened' | 'policies' | 'admin'
+  /** Seconds. */
+  retention: number
+}
+
+/** What a caller may see of a table's history. */
+export type HistoryAccess = { readonly seesActors: boolean }
+
+/**
+ * Throws unless the caller may read the history of the table. Opening is read each time, so it holds everywhere at once.
+ */
+export async function requireHistory(
+  db: Db,
+  { access }: HistoryConfig,
+  who: Identity,
+  { table, viewer }: TableView,
+): Promise<HistoryAccess> {
+  if (who.kind === 'admin') return { seesActors: true }
+  if (!mayDo(table, viewer.role, 'select')) {
+    throw notFound(`collection not found: ${table.name}`, 'collection_not_found')
+  }
+  if (who.kind === 'anonymous' || access === 'admin') throw notOpen()
+  if (access === 'policies') return { seesActors: true }
+  const actor = await db.fly(SYSTEM, sql`select actor::text from svc.open_histories where target = ${table.oid}::oid`)
+  if (actor === null) throw notOpen()
+  return { seesActors: actor === 'true' }
+}
+
+const notOpen = (): AppError => notFound('history is not open', 'history_closed')
+
+/** Columns of a told change `c`, as one JSON object without `changes`. */
+const HEAD = sql`jsonb_strip_nulls(jsonb_build_object('undoes', (select u.undoes from svc.undone u where u.xid = c.xid)))
+  || jsonb_build_object('id', c.id::text, 'transaction', c.xid::text, 'at', ${rfc3339(sql`c.at`)}, 'action', c.action,
+    'table', svc.table_label(c.schema_name, c.table_name), 'key', c.key, 'actor', c.actor, 'request_id', c.request_id)`
+
+const WHOLE = sql`${HEAD} || jsonb_build_object('changes', svc.image_changes(c.action, c.old_whole, c.new_whole, null))`
+
+export type ChangeFilter = {
+  readonly table?: string
+  readonly key?: string
+  readonly user?: string
+  readonly requestId?: string
+  readonly transaction?: string
+  readonly from?: Date
+  readonly to?: Date
+}
+
+/** The key of several columns, however its JSON array is spaced. */
+function arrayText(key: string): string | null {
+  try {
+    return Array.isArray(JSON.parse(key)) ? key : null
+  } catch {
+    return null
+  }
+}
+
+const conditionsOf = (filter: ChangeFilter): Sql => {
+  const { table, key, user, requestId, transaction, from, to } = filter
+  const parts = [
+    sql`true`,
+    ...(table === undefined ? [] : [sql`${table}::text in (c.table_name::text, c.schema_name || '.' || c.table_name)`]),
+    ...(key === undefined ? [] : [sql`c.key_text in (${key}, ${arrayText(key)}::jsonb::text)`]),
+    ...(user === undefined
+      ? []
+      : [sql`(c.actor ->> 'userId' = ${user} or (c.actor ->> 'kind' = 'user' and c.actor ->> 'id' = ${user}))`]),
+    ...(requestId === undefined ? [] : [sql`c.request_id = ${requestId}`]),
+    ...(transaction === undefined ? [] : [sql`c.xid = ${transaction}::xid8`]),
+    ...(from === undefined ? [] : [sql`c.at >= ${from}::timestamptz`]),
+    ...(to === undefined ? [] : [sql`c.at <= ${to}::timestamptz`]),
+  ]
+  return join(parts, sql` and `)
+}
+
+const isKept = (retention: number): Sql => sql`c.at > now() - make_interval(secs => ${retention}::float8)`
+
+const LAST = '9223372036854775807'
+
+/** A page of the whole log, newest first, as rows of JSON text. `before`: the id of the last change of the page before. */
+export const selectChanges = (
+  filter: ChangeFilter,
+  retention: number,
+  page: { before: string | undefined; limit: number },
+): Sql => sql`
+  select c.id::text as id, (${WHOLE})::text as text from svc.told_changes c
+  where ${conditionsOf(filter)} and ${isKept(retention)} and c.id < ${page.before ?? LAST}::bigint
+    and c.entry < ${page.before ?? LAST}::bigint
+  order by c.entry desc, c.id desc limit ${page.limit}::int`
+
+/** The ids and transactions of changes, by a filter or one by one. */
+export const selectIds = (
+  filter: ChangeFilter,
+  ids: readonly string[] | undefined,
+  retention: number,
+  limit: number,
+): Sql => sql`
+  select c.id::text as id, c.xid::text as xid from svc.told_changes c
+  where ${conditionsOf(filter)} and ${isKept(retention)} ${ids && ids.length > 0 ? sql`and c.id = any (${ids}::bigint[])` : EMPTY}
+  order by c.entry desc, c.id desc limit ${limit}::int`
+
+/** The key of a row as the log is searched by it. */
+export const keyOf = ({ table }: TableView, key: readonly string[]): Sql => {
+  const values = table.primaryKey.map(({ name, castType }, i) => sql`${name}::text, ${key[i] ?? ''}::${castType}`)
+  const names = table.primaryKey.map(({ name }) => name)
+  return sql`svc.key_of(jsonb_build_object(${join(values)}), ${names}::text[])`
+}
+
+type RawChange = Omit<ImagePair, 'n' | 'isNow'> & { id: string; head: string; whole: string; isMine: boolean }
+
+const rowChanges = (
+  target: TableView,
+  key: readonly string[],
+  retention: number,
+  userId: string | null,
+  { before, limit }: { before: string | undefined; limit: number },
+): Sql => sql`
+  select c.id::text as id, (${HEAD})::text as head, (${WHOLE})::text as whole, c.action, c.key::text as key,
+    c.old_now::text as old, c.new_now::text as new,
+    coalesce(c.actor ->> 'userId' = ${userId} or (c.actor ->> 'kind' = 'user' and c.actor ->> 'id' = ${userId}), false) as "isMine"
+  from (
+    select v.entry, v.id from svc.changes_of(${target.table.oid}::oid, ${keyOf(target, key)}) v
+    where v.id < ${before ?? LAST}::bigint order by v.id desc limit ${limit}::int
+  ) found join svc.told_changes c on c.entry = found.entry and c.id = found.id
+  where ${isKept(retention)} order by c.id desc`
+
+const READ = { kind: 'slow', plain: true } as const
+/** Changes read at a time, until a page is full. */
+const CHUNK = 100
+
+export type HistoryPage = { items: string[]; nextCursor: string | null }
+
+/**
+ * The changes of one row that the caller may see, newest first. A page is filled from what is visible, so that it does not
+ * show how much is hidden.
+ */
+export async function rowHistory(
+  db: Db,
+  who: Identity,
+  target: TableView,
+  key: readonly string[],
+  options: { retention: number; access: HistoryAccess; before: string | undefined; perPage: number },
+): Promise<HistoryPage> {
+  const { retention, access, perPage } = options
+  const items: { id: string; text: string }[] = []
+  let before = options.before
+  const security = who.kind === 'admin' ? undefined : await securityOf(db, target)
+  for (let isLast = false; !isLast && items.length <= perPage; ) {
+    const chunk = await db.rows<RawChange>(
+      SERVER,
+      rowChanges(target, key, retention, userIdOf(who), { before, limit: CHUNK }),
+      READ,
+    )
+    isLast = chunk.length < CHUNK
+    before = chunk.at(-1)?.id
+    if (security === undefined) items.push(...chunk.map(({ id, whole }) => ({ id, text: whole })))
+    else items.push(...(await visible(db, who, target, security, chunk, access)))
+  }
+  const shown = items.slice(0, perPage)
+  return {
+    items: shown.map(({ text }) => text),
+    nextCursor: items.length > perPage ? (shown.at(-1)?.id ?? null) : null,
+  }
+}
+
+/** The server's own role, on the search path of requests: keys may be of an extension's type. */
+const SERVER: Identity = { kind: 'admin', tokenId: '', expiresAt: 0 }
+
+export const securityOf = async (db: Db, { table, viewer }: TableView): Promise<ImageSecurity> =>
+  JSON.parse((await db.fly(SYSTEM, rowSecurity(table.oid, viewer.role), READ)) ?? '{"rls":true,"isClosed":true}')
+
+async function visible(
+  db: Db,
+  who: Identity,
+  target: TableView,
+  security: ImageSecurity,
+  chunk: readonly RawChange[],
+  access: HistoryAccess,
+): Promise<{ id: string; text: string }[]> {
+  if (chunk.length === 0) return []
+  const pairs = chunk.map((change, n): ImagePair => ({ ...change, n, isNow: false }))
+  let judged: { n: number; key: unknown; changes: string }[]
+  try {
+    judged = await db.rows(
+      who,
+      sql`select (j ->> 'n')::pg_catalog.int4 as n, (j -> 'changes')::text as changes, (j -> 'key')::text as key
+        from pg_catalog.jsonb_array_elements((${judgedChanges(target, target.viewer.role, security, pairs)})::pg_catalog.jsonb) as j`,
+      READ,
+    )
+  } catch (error) {
+    // An image that is no row of the table as it is now shows nothing; the others still do.
+    if (!(error instanceof AppError) || error.status === 503) throw error
+    if (chunk.length === 1) return []
+    const half = Math.ceil(chunk.length / 2)
+    const parts = [chunk.slice(0, half), chunk.slice(half)]
+    return (await Promise.all(parts.map((part) => visible(db, who, target, security, part, access)))).flat()
+  }
+  return judged.flatMap(({ n, changes, key }) => {
+    const change = chunk[n]
+    if (!change) return []
+    const head = JSON.parse(change.head) as Record<string, unknown>
+    if (!access.seesActors && !change.isMine) head['actor'] = null
+    const { key: _key, ...rest } = head
+    return [
+      { id: change.id, text: `${JSON.stringify(rest).slice(0, -1)},"key":${key ?? 'null'},"changes":${changes}}` },
+    ]
+  })
+}

@@ -1,0 +1,214 @@
+import assert from 'node:assert/strict'
+import { before, test } from 'node:test'
+import { eventually, type InProcessServer, type SignedUp, startServer } from '../../../test/kit/kit.ts'
+
+let api: InProcessServer
+let ana: SignedUp
+let bo: SignedUp
+before(async () => {
+  api = await startServer()
+  ana = await api.signUp('ana@x.test')
+  bo = await api.signUp('bo@x.test')
+  await api.sql(`
+    create table notes (id int primary key, owner uuid, title text, secret text);
+    create table pairs (a int, b text, n int, primary key (a, b));
+    create table hidden (id int primary key);
+    create table people (id int primary key, boss int);
+    revoke all on hidden from svc_authenticated, svc_anon;
+    alter table notes enable row level security;
+    create policy own on notes using (owner::text = current_setting('svc.user_id', true));
+    revoke select on notes from svc_authenticated;
+    grant select (id, owner, title) on notes to svc_authenticated;
+    create function leads(id int) returns boolean language sql stable security definer as
+      $$ select exists (select from people p where p.id = leads.id) $$;
+    alter table people enable row level security;
+    create policy team on people using (leads(boss));
+    select svc.watch('notes'), svc.watch('pairs'), svc.watch('people')`)
+  await eventually(async () => assert.equal((await api.call('GET /api/collections/people')).status, 200))
+})
+
+type Change = { id: string; action: string; actor: unknown; changes: Record<string, unknown>; request_id: string }
+const history = (table: string, id: string, as?: string) =>
+  api.call(`GET /api/collections/${table}/${id}/history`, as === undefined ? {} : { as })
+const refused = async (table: string, id: string, as?: string) => {
+  const { status, body } = await history(table, id, as)
+  return [status, body.message]
+}
+
+test('the admin alone reads history until a table is opened', async () => {
+  await api.sql('insert into notes values (1, $1, $2, $3)', [ana.user.id, 'first', 's'])
+  await api.call('PATCH /api/collections/notes/1', {
+    as: ana.token,
+    json: { title: 'second' },
+    headers: { 'x-request-id': 'request-7' },
+  })
+  const { status, body } = await history('notes', '1', 'admin')
+  assert.equal(status, 200)
+  assert.deepEqual(
+    body.items.map(({ action, changes, request_id: request }: Change) => [action, request, changes]),
+    [
+      ['update', 'request-7', { title: { old: 'first', new: 'second' } }],
+      [
+        'create',
+        null,
+        {
+          id: { old: null, new: 1 },
+          owner: { old: null, new: ana.user.id },
+          title: { old: null, new: 'first' },
+          secret: { old: null, new: 's' },
+        },
+      ],
+    ],
+  )
+  assert.deepEqual(body.items[0].actor, { kind: 'user', id: ana.user.id })
+  assert.deepEqual([body.items[0].table, body.items[0].key], ['notes', 1])
+  assert.deepEqual(await refused('notes', '1', ana.token), [404, 'history is not open'])
+  assert.deepEqual(await refused('notes', '1'), [404, 'history is not open'])
+  assert.deepEqual(await refused('hidden', '1', ana.token), [404, 'collection not found: hidden'])
+  assert.deepEqual(await refused('notes', '99', 'admin'), [404, 'record not found'])
+})
+
+test('an opened table shows what policies and column rights of now let a caller see', async () => {
+  await api.sql(`select svc.open_history('public.notes')`)
+  const { body } = await history('notes', '1', ana.token)
+  assert.deepEqual(
+    body.items.map(({ changes, actor }: Change) => [changes, actor]),
+    [
+      [{ title: { old: 'first', new: 'second' } }, { kind: 'user', id: ana.user.id }],
+      [{ id: { old: null, new: 1 }, owner: { old: null, new: ana.user.id }, title: { old: null, new: 'first' } }, null],
+    ],
+  )
+  assert.deepEqual(await refused('notes', '1', bo.token), [404, 'record not found'])
+  assert.deepEqual(await refused('notes', '98', bo.token), [404, 'record not found'])
+  assert.deepEqual(await refused('notes', '1'), [404, 'history is not open'])
+
+  await api.sql('update notes set owner = $1 where id = 1', [bo.user.id])
+  const given = await history('notes', '1', bo.token)
+  assert.deepEqual(
+    given.body.items.map(({ changes }: Change) => changes),
+    [{ id: { new: 1 }, owner: { new: bo.user.id }, title: { new: 'second' } }],
+  )
+  const left = await history('notes', '1', ana.token)
+  assert.deepEqual(left.body.items[0].changes, {
+    id: { old: 1 },
+    owner: { old: ana.user.id },
+    title: { old: 'second' },
+  })
+
+  await api.sql(`select svc.open_history('public.notes', actor => true)`)
+  assert.deepEqual((await history('notes', '1', ana.token)).body.items[0].actor?.kind, 'system')
+  await api.sql(`select svc.close_history('public.notes')`)
+  assert.deepEqual(await refused('notes', '1', ana.token), [404, 'history is not open'])
+})
+
+test('a column of the same name made later opens nothing, and a renamed one is followed', async () => {
+  await api.sql(`
+    select svc.open_history('notes');
+    insert into notes values (2, '${ana.user.id}', 'a', 'the secret');
+    alter table notes drop secret; alter table notes add secret text; alter table notes rename title to headline;
+    grant select (secret) on notes to svc_authenticated`)
+  await eventually(async () => {
+    const { body, text } = await history('notes', '2', ana.token)
+    assert.deepEqual(body.items[0]?.changes.headline, { old: null, new: 'a' })
+    assert.ok(!text.includes('the secret'))
+  })
+  assert.ok((await history('notes', '1', 'admin')).body.items.length >= 3)
+})
+
+test('a table that was made again has no history', async () => {
+  await api.sql(`create table again (id int primary key); select svc.watch('again'); insert into again values (1);
+    drop table again; create table again (id int primary key, v text); insert into again values (1, 'x')`)
+  await eventually(async () => {
+    const { status, body } = await history('again', '1', 'admin')
+    assert.deepEqual([status, body.items], [200, []])
+  })
+})
+
+test('where policies read their own table, images are the admin’s alone', async () => {
+  await api.sql(`select svc.open_history('people'); insert into people values (1, 1)`)
+  const { status, body } = await history('people', '1', ana.token)
+  assert.deepEqual([status, body.items], [200, []])
+  await api.sql('delete from people')
+  assert.deepEqual(await refused('people', '1', ana.token), [404, 'record not found'])
+  assert.equal((await history('people', '1', 'admin')).body.items.length, 2)
+})
+
+test('pages go by cursor, and keys of several columns are found', async () => {
+  await api.sql(`insert into pairs values (1, 'x,y', 0)`)
+  for (let n = 1; n <= 4; n++) await api.sql('update pairs set n = $1', [n])
+  const seen: unknown[] = []
+  for (let cursor: string | null = ''; cursor !== null; ) {
+    const { body } = await api.call(`GET /api/collections/pairs/1,x%2Cy/history?perPage=2&cursor=${cursor}`, {
+      as: 'admin',
+    })
+    seen.push(...body.items.map(({ changes }: Change) => (changes['n'] as { new: number }).new))
+    cursor = body.nextCursor
+  }
+  assert.deepEqual(seen, [4, 3, 2, 1, 0])
+  const { status } = await api.call('GET /api/collections/pairs/1,x/history?cursor=abc', { as: 'admin' })
+  assert.equal(status, 400)
+})
+
+test('the admin searches the whole log', async () => {
+  const find = async (query: string) => {
+    const { status, body } = await api.call(`GET /api/admin/changes?${query}`, { as: 'admin' })
+    assert.equal(status, 200, JSON.stringify(body))
+    return body.items as (Change & { table: string; transaction: string })[]
+  }
+  const [change] = await find('request_id=request-7')
+  assert.deepEqual([change?.table, change?.action], ['notes', 'update'])
+  assert.equal((await find(`transaction=${change?.transaction}`)).length, 1)
+  assert.equal((await find('table=public.pairs')).length, 5)
+  assert.equal((await find(`table=pairs&key=${encodeURIComponent('[1,"x,y"]')}`)).length, 5)
+  assert.ok((await find(`user=${ana.user.id}`)).length > 0)
+  assert.deepEqual(await find('from=2999-01-01'), [])
+  assert.deepEqual(await find('to=2001-01-01'), [])
+  assert.equal((await api.call('GET /api/admin/changes?from=soon', { as: 'admin' })).status, 400)
+  assert.equal((await api.call('GET /api/admin/changes', { as: ana.token })).status, 401)
+})
+
+test('status says what is open and how far back it reaches', async () => {
+  const { body } = await api.call('GET /api/admin/history', { as: 'admin' })
+  const byTable = new Map(body.items.map((item: { table: string }) => [item.table, item]))
+  const notes = byTable.get('notes') as { open: boolean; actor: boolean; reaches_back_to: string; bytes: number }
+  assert.deepEqual([notes.open, notes.actor], [true, false])
+  assert.ok(Date.parse(notes.reaches_back_to) <= Date.now() && notes.bytes > 0)
+  assert.equal((byTable.get('pairs') as { open: boolean }).open, false)
+})
+
+test('a deleted account leaves no name in the log, and no images of what went with it', async () => {
+  await api.sql(`create table cards (id int primary key, owner uuid references svc.users on delete cascade, text text);
+    select svc.watch('cards')`)
+  const cy = await api.signUp('cy@x.test')
+  await eventually(async () => {
+    const made = await api.call('POST /api/collections/cards', {
+      as: cy.token,
+      json: { id: 1, owner: cy.user.id, text: 'private' },
+    })
+    assert.equal(made.status, 201)
+  })
+  assert.equal((await api.call('DELETE /api/auth/me', { as: cy.token })).status, 204)
+  const logged = () =>
+    api.sql(`select actor, record, old_record from svc.changes where table_name = 'cards' order by id`)
+  assert.deepEqual(
+    (await logged()).map(({ actor }) => JSON.stringify(actor).includes(cy.user.id)),
+    [false, false],
+  )
+  await eventually(async () => {
+    await api.app.cleanups['change_log_trim']?.()
+    assert.ok(!JSON.stringify(await logged()).includes('private'))
+  })
+})
+
+test('history.access opens all tables under their policies, or none', async () => {
+  const open = await startServer({ on: api, config: { 'history.access': 'policies' } })
+  const none = await startServer({ on: api, config: { 'history.access': 'admin' } })
+  assert.equal((await open.call('GET /api/collections/pairs/1,x%2Cy/history', { as: ana.token })).status, 200)
+  assert.equal((await open.call('GET /api/collections/pairs/1,x%2Cy/history')).status, 404)
+  assert.equal((await none.call('GET /api/collections/notes/2/history', { as: ana.token })).status, 404)
+  const brief = await startServer({ on: api, config: { 'history.retention': '1s' } })
+  await eventually(async () => {
+    const { body } = await brief.call('GET /api/admin/changes?table=pairs', { as: 'admin' })
+    assert.deepEqual(body.items, [])
+  })
+})
