@@ -114,6 +114,12 @@ test('a request sends too: a user under policies, the operator with from null', 
   assert.equal((await post(undefined, { event: 'say' })).status, 401)
   assert.equal((await post(bo.token, { event: 'say' })).status, 403)
   assert.equal((await post(ana.token, { event: 'say', payload: 1 })).status, 204)
+  const dry = await api.call('POST /api/realtime/channels/room:3', {
+    as: ana.token,
+    json: { event: 'say', payload: 'dry' },
+    headers: { 'dry-run': 'true' },
+  })
+  assert.equal(dry.status, 400)
   assert.equal((await post('admin', { event: 'shout', payload: 2 })).status, 204)
   await hers.until(({ payload }) => payload === 2)
   assert.deepEqual(
