@@ -182,6 +182,10 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['PATCH /api/admin/auth-settings', 'PATCH /api/admin/auth-settings', settings],
     ['PUT /api/admin/auth-settings', 'PUT /api/admin/auth-settings', settings],
     ['POST /api/admin/undo', 'POST /api/admin/undo', { request_id: 'to-be-undone' }],
+    [
+      'DELETE /api/realtime/channels/{channel}/members/{user}',
+      `DELETE /api/realtime/channels/room/members/${ana.user.id}`,
+    ],
     ['POST /api/admin/users', 'POST /api/admin/users', { email: 'made@x.test' }],
     ['POST /api/admin/users/invite', 'POST /api/admin/users/invite', { email: 'invited@x.test' }],
     ['PATCH /api/admin/users/{id}', `PATCH ${ofBo}`, { app_metadata: { n: 1 } }],

@@ -1,7 +1,8 @@
-import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { AppError, badRequest, hasStatus, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { parseMoment } from '../../core/moment.ts'
+import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { type ChangeFilter, selectIds } from '../../db/history/history.ts'
 import type { UndoOutcome, UndoRequest } from '../../db/history/undo.ts'
@@ -41,7 +42,8 @@ export const undoRoute = ({ db, retention, undo, wake }: UndoDeps): Route =>
         undone: t.array(t.object({ table: t.string(), key: t.any(), action: t.oneOf(['create', 'update', 'delete']) })),
       }),
     },
-    handle: async ({ body, who, requestId }) => {
+    handle: async (call) => {
+      const { body, who, requestId } = call
       const { dry_run: isDry = false, force = false, ...what } = body
       const changes = await db.rows<{ id: string; xid: string }>(
         SYSTEM,
@@ -56,15 +58,23 @@ export const undoRoute = ({ db, retention, undo, wake }: UndoDeps): Route =>
       }
       const undoes = transactions.length === 1 ? transactions[0] : transactions
       const ids = changes.map(({ id }) => id)
-      const { transaction, undone, conflicts } = await undo({ who, requestId, ids, undoes, force, isDry })
-      if (conflicts.length > 0) {
-        throw new AppError('undo_conflict', 'some rows cannot be put back', { beside: { conflicts } })
+      const note = { target: transactions.join(',').slice(0, 200), newValues: { ...what, force, dry_run: isDry } }
+      // The writes run as a login of their own, so the entry is not in their transaction.
+      const work = async (): Promise<UndoOutcome> => {
+        const outcome = await undo({ who, requestId, ids, undoes, force, isDry })
+        if (outcome.conflicts.length === 0) return outcome
+        throw new AppError('undo_conflict', 'some rows cannot be put back', {
+          beside: { conflicts: outcome.conflicts },
+        })
       }
+      const { transaction, undone } = await auditedEffect(db, call.audit(note), work, isConflict)
       if (!isDry) wake()
-      const audit = { target: transactions.join(',').slice(0, 200), newValues: { ...what, force, dry_run: isDry } }
-      return { ...json(200, { transaction: isDry ? null : transaction, undone }), audit }
+      return json(200, { transaction: isDry ? null : transaction, undone })
     },
   })
+
+/** Nothing was done. */
+const isConflict = (error: unknown): boolean => hasStatus(error, 409)
 
 /** Exactly one way to name changes. */
 function filterOfUndo({ request_id: requestId, transaction, changes, user, from, to }: Named): ChangeFilter {

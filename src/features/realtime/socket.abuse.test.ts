@@ -54,8 +54,13 @@ async function rawClient(): Promise<{ socket: Socket; heard: () => Buffer; close
   heard = Buffer.alloc(0)
   return { socket, heard: () => heard, closed: () => isClosed }
 }
-/** The code of a closing frame, the first frame that was heard. */
-const closeCode = (bytes: Buffer): number | undefined => (bytes[0] === 0x88 ? bytes.readUInt16BE(2) : undefined)
+/** The code of the closing frame; short frames, such as a ping of the heartbeat, may come before it. */
+function closeCode(bytes: Buffer): number | undefined {
+  for (let at = 0; at + 4 <= bytes.length; at += 2 + (bytes[at + 1] ?? 0)) {
+    if (bytes[at] === 0x88) return bytes.readUInt16BE(at + 2)
+  }
+  return undefined
+}
 const MASK = Buffer.alloc(4)
 
 test('a thousand subscriptions are at most a hundred tables', async () => {

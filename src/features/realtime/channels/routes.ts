@@ -31,6 +31,7 @@ export function channelRoutes({
     route('DELETE /api/realtime/channels/{channel}/members/{user}', {
       summary: 'Put a user out of a channel, for ten minutes',
       auth: 'admin',
+      leastRole: 'operator',
       audit: 'channel_member.delete',
       requires,
       params: { user: t.id('user') },
