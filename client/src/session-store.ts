@@ -8,6 +8,7 @@ export type User = {
   phone?: string
   linked_at?: string
   metadata?: unknown
+  app_metadata?: unknown
 }
 
 /** Who is signed in. */

@@ -11,6 +11,7 @@ export const people: Cases = {
     const { user } = await svc.auth.register(account)
     equal([user.email, svc.auth.session?.user.id], [account.email, user.id])
     equal((await svc.auth.me()).id, user.id)
+    equal((await svc.auth.update({ metadata: { theme: 'dark' } })).metadata, { theme: 'dark' })
     const mine = svc.from('mine')
     const row = await mine.create({ text: 'secret' })
     equal(row.owner, user.id)
