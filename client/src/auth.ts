@@ -6,7 +6,7 @@ import type { Session, User } from './session-store.ts'
 type Tokens = { token: string; refreshToken: string; user: User }
 type Answer = Tokens & { mfa_pending?: boolean; mfa_token?: string }
 
-/** Somebody is signed in, or a second factor is missing. */
+/** The user who is signed in, or the second factor that is missing. */
 export type SignIn = { user: User; mfa?: undefined } | { mfa: Mfa; user?: undefined }
 
 export type MfaMethod = 'totp' | 'email' | 'sms'
@@ -123,7 +123,7 @@ export function createAuth(core: Core) {
           { body: { refreshToken }, token: null, repeat: 'key' },
           { headers: { 'idempotency-key': key } },
         )
-        // Somebody may have signed in or out meanwhile.
+        // Another tab may have signed in or out meanwhile.
         stored = await store.load()
         if (stored?.refreshToken === refreshToken) {
           stored = { ...answer, at: Date.now() }
@@ -346,7 +346,7 @@ export function createAuth(core: Core) {
       here.searchParams.delete('svc_state')
       here.hash = ''
       history.replaceState(history.state, '', here)
-      // A token that somebody else put behind the address would sign this person in as them.
+      // A token that an attacker put behind the address would sign the visitor in as the attacker.
       if (state !== sessionStorage.getItem(oauthKept)) return null
       sessionStorage.removeItem(oauthKept)
       const [token, refreshToken, mfa_token] = ['token', 'refreshToken', 'mfa_token'].map((name) => brought.get(name))

@@ -43,7 +43,7 @@ export function listenBySocket(
         failures = 0
         setStatus(subscription, 'live')
       } else if (reply.error === 'unauthorized')
-        close() // until somebody signs in
+        close() // until the next sign-in
       else refuse(subscription, refusal(reply))
     })
   }

@@ -72,7 +72,7 @@ export function listenByStreams(core: Core): Listen {
       } catch (error) {
         if (isOver() || error instanceof SessionEnded) return
         if (error instanceof ApiError && error.status < 500 && error.status !== 429) {
-          // Without a session until somebody signs in.
+          // Without a session until the next sign-in.
           return error.error === 'unauthorized' ? undefined : refuse(subscription, error)
         }
       }

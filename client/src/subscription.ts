@@ -49,7 +49,7 @@ export type Message = {
 export type Listen = {
   add(subscription: Subscription): void
   remove(subscription: Subscription): void
-  /** From where it was, as somebody else perhaps. */
+  /** From where it was, perhaps as another user. */
   restart(): void
 }
 

@@ -16,16 +16,16 @@ import { type Revocation, Revocations } from '../features/auth/revocations.ts'
 import { createAuth } from '../features/auth/routes.ts'
 import { endOtherSessions } from '../features/auth/sql.ts'
 import { createMfa } from '../features/mfa/routes.ts'
-import { dropFactors } from '../features/mfa/sql.ts'
+import { dropFactors, dropFactorsSince } from '../features/mfa/sql.ts'
 import { revokeClientsOfApp } from '../features/oauth-server/clients.ts'
 import { Grants } from '../features/oauth-server/grants.ts'
 import { createOAuthServer } from '../features/oauth-server/routes.ts'
 import { endGrantsOf } from '../features/oauth-server/sql.ts'
 import { createOrganizations } from '../features/organizations/routes.ts'
 import { createPasskeys } from '../features/passkeys/routes.ts'
-import { dropPasskeys } from '../features/passkeys/webauthn/sql.ts'
+import { dropPasskeys, dropPasskeysSince } from '../features/passkeys/webauthn/sql.ts'
 import { createSignIn } from '../features/sign-in/routes.ts'
-import { forgiveFailures } from '../features/sign-in/sql.ts'
+import { forgiveFailures, unlinkSince } from '../features/sign-in/sql.ts'
 import { createUsers } from '../features/users/routes.ts'
 import { createAddressProof } from '../identity/email-ownership.ts'
 import { createMailLinks } from '../identity/mail-links.ts'
@@ -50,6 +50,13 @@ const dropCredentials = (userId: string): Sql[] => [
 const endAccess = (userId: string): Sql[] => [endSessionsOf(userId), endGrantsOf(userId)]
 /** The same, with the API keys that the user made, and its failed attempts forgotten. */
 const endOwnAccess = (userId: string): Sql[] => [...endAccess(userId), revokeOwnKeysOf(userId), forgiveFailures(userId)]
+
+/** Statements that drop what was added to an account since a moment and signs in. */
+const dropAddedSince = (userId: string, since: string): Sql[] => [
+  dropFactorsSince(userId, since),
+  dropPasskeysSince(userId, since),
+  unlinkSince(userId, since),
+]
 
 /** Features that identify callers: accounts, sessions, keys and the admin. */
 export async function createIdentity(
@@ -138,10 +145,7 @@ export async function createIdentity(
     queueSms: sms.queueSms,
     wakeSms: sms.wakeSms,
   }
-  const accounts = createAccounts({
-    ...shared,
-    endAccess: endOwnAccess,
-  })
+  const accounts = createAccounts({ ...shared, endAccess: endOwnAccess, dropAddedSince })
   const signIn = createSignIn({ ...shared, smsCodeKey: keyFor('sms code'), outgoing: gateways, endAccess })
   const mfa = createMfa({ ...shared, stepUp: auth.stepUp, codeKey: keyFor('mfa code'), box })
   const passkeys = createPasskeys({

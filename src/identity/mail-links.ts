@@ -87,6 +87,10 @@ export const spendMailToken = (purpose: MailPurpose, token: string): Sql => sql`
 export const ownerOfMailToken = (purpose: MailPurpose, token: string): Sql =>
   sql`select user_id::text from svc.mail_tokens where ${isGood(purpose, token)} and user_id is not null`
 
+/** When the mail of a good link of one day was queued. */
+export const mailedAt = (purpose: 'email_revert', token: string): Sql =>
+  sql`select (expires_at - interval '1 day')::text from svc.mail_tokens where ${isGood(purpose, token)}`
+
 export const badMailToken = (purpose: MailPurpose) => badRequest(purposes[purpose].failure, 'invalid_link')
 
 function withToken(url: string, token: string): string {

@@ -4,7 +4,13 @@ import type { Tx } from '../../db/db.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import type { IdentityDeps } from '../../identity/deps.ts'
 import { invalidToken, orEmailTaken } from '../../identity/errors.ts'
-import { badMailToken, type MailPurpose, ownerOfMailToken, spendMailToken } from '../../identity/mail-links.ts'
+import {
+  badMailToken,
+  type MailPurpose,
+  mailedAt,
+  ownerOfMailToken,
+  spendMailToken,
+} from '../../identity/mail-links.ts'
 import { requireOwnFactor } from '../../identity/second-factor.ts'
 import type { AuthResponse, Device } from '../../identity/session.ts'
 import { insertUser, lockAccount, lockCaller, userJson } from '../../identity/users.ts'
@@ -17,6 +23,8 @@ type Needed = 'db' | 'passwords' | 'startSession' | 'mailLink' | 'wakeMail' | 'p
 export type AccountDeps = Pick<IdentityDeps, Needed> & {
   /** Statements that end sessions, grants and keys of the old password, and reset its failed attempts. */
   endAccess: (userId: string) => readonly Sql[]
+  /** Statements that drop factors, passkeys and linked providers added since a moment. */
+  dropAddedSince: (userId: string, since: string) => readonly Sql[]
 }
 
 export function accountsOf(deps: AccountDeps) {
@@ -88,9 +96,11 @@ export function accountsOf(deps: AccountDeps) {
     /** By who reads the mail of the former address: what the account was opened with meanwhile ends. */
     async revertEmailChange(token: string): Promise<void> {
       const userId = await ownerOf('email_revert', token)
+      const since = (await db.fly(SYSTEM, mailedAt('email_revert', token))) ?? 'infinity'
       await spend('email_revert', token, userId, async (tx, email) => {
         await orEmailTaken(tx.run(q.setEmail(userId, email)), 'email already registered')
-        for (const statement of deps.endAccess(userId)) await tx.run(statement)
+        for (const statement of [...deps.endAccess(userId), ...deps.dropAddedSince(userId, since)])
+          await tx.run(statement)
         await tx.run(q.dropPassword(userId))
         await tx.run(mailLink('reset', email))
       })
@@ -114,8 +124,10 @@ export function accountsOf(deps: AccountDeps) {
 
     async confirmReset(token: string, password: string): Promise<void> {
       // Checked before the expensive hash, so that invented tokens cannot occupy the workers.
-      const purpose = (await db.fly(SYSTEM, ownerOfMailToken('invite', token))) === null ? 'reset' : 'invite'
-      const userId = await ownerOf(purpose, token)
+      const reset = await db.fly(SYSTEM, ownerOfMailToken('reset', token))
+      const userId = reset ?? (await db.fly(SYSTEM, ownerOfMailToken('invite', token)))
+      if (userId === null) throw badMailToken('reset')
+      const purpose = reset === null ? 'invite' : 'reset'
       const hash = await passwords.hash(password)
       await spend(purpose, token, userId, async (tx) => {
         await deps.proveAddress(tx, userId)

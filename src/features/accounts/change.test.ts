@@ -55,6 +55,10 @@ test('the former address takes the account back: every session ends, and the pas
   await patch(token, { email: 'thief@x.test' })
   assert.equal((await confirm(await tokenOf('thief@x.test', 'email-change'))).status, 204)
   const back = await tokenOf('victim@x.test', 'email-revert')
+  // What a thief adds to keep the account.
+  await api.sql(`insert into svc.identities (provider, subject, user_id) select 'google', 'thief', id from svc.users where email = 'thief@x.test';
+    insert into svc.mfa_factors (id, user_id, method, phone, confirmed_at)
+      select gen_random_uuid(), id, 'sms', '+4915112345678', now() from svc.users where email = 'thief@x.test'`)
   // A link to the thief's address that was asked for meanwhile.
   await api.call('POST /api/auth/password-reset', { json: { email: 'thief@x.test' } })
   const stolen = await tokenOf('thief@x.test', 'reset')
@@ -66,6 +70,11 @@ test('the former address takes the account back: every session ends, and the pas
   assert.equal((await reset(stolen)).status, 400)
   assert.deepEqual([(await login('thief@x.test')).status, (await login('victim@x.test')).status], [401, 401])
   assert.equal((await reset(await tokenOf('victim@x.test', 'reset'))).status, 204)
+  const again = await api.call('POST /api/auth/login', {
+    json: { email: 'victim@x.test', password: 'the next long password' },
+  })
+  assert.equal(again.body.mfa_pending, undefined)
+  assert.deepEqual(await api.sql(`select from svc.identities where subject = 'thief'`), [])
 })
 
 test('a password reset ends a change of address that was asked for', async () => {

@@ -7,6 +7,11 @@ export const dropFactors = (userId: string): Sql => sql`
   limits as (delete from svc.mfa_limits where user_id = ${userId}::uuid)
   delete from svc.mfa_factors where user_id = ${userId}::uuid`
 
+/** Factors enrolled since a moment, and all backup codes, which may be newer. */
+export const dropFactorsSince = (userId: string, since: string): Sql => sql`
+  with codes as (delete from svc.mfa_backup_codes where user_id = ${userId}::uuid)
+  delete from svc.mfa_factors where user_id = ${userId}::uuid and created_at >= ${since}::timestamptz`
+
 // Factors
 
 /** An enrolment that is too old to be finished. */

@@ -4,7 +4,7 @@ import { randomToken, sha256 } from '../../core/secret.ts'
 import type { Db, Tx } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import type { QueueMail } from '../../identity/mail-links.ts'
-import { lockAccount } from '../../identity/users.ts'
+import { lockCaller } from '../../identity/users.ts'
 import { insufficientRole, OrgRoles, OWNER } from './roles.ts'
 import * as q from './sql.ts'
 
@@ -45,7 +45,7 @@ export function createOrganizationRules(deps: OrganizationDeps) {
     async create(who: UserIdentity, name: string): Promise<q.Organization> {
       const checked = nameOf(name)
       const orgId = await db.tx(SYSTEM, async (tx) => {
-        await requireRoomForMembership(tx, who.id)
+        await requireRoomForMembership(tx, who)
         const [made] = await tx.rows<{ id: string }>(q.insertOrganization(checked))
         if (!made) throw new AppError('internal', 'failed to create the organization')
         await tx.run(q.insertMember(made.id, who.id, OWNER))
@@ -142,7 +142,7 @@ export function createOrganizationRules(deps: OrganizationDeps) {
       const hash = sha256(token)
       type Open = { orgId: string; email: string; role: string; invitedBy: string }
       const orgId = await db.tx(SYSTEM, async (tx) => {
-        await requireRoomForMembership(tx, who.id)
+        await requireRoomForMembership(tx, who)
         const [open] = await tx.rows<Open>(q.inviteByHash(hash))
         if (!open) throw badInvite()
         await tx.run(q.lockOrganization(open.orgId))
@@ -160,8 +160,7 @@ export function createOrganizationRules(deps: OrganizationDeps) {
 
     /** Tokens of the session made from now on carry the organisation. */
     async activate(who: UserIdentity, orgId: string | null): Promise<string> {
-      if (orgId !== null) await oneOrganization(db, orgId, who.id)
-      await db.run(SYSTEM, q.setActive(who.sessionId, orgId))
+      if ((await db.run(SYSTEM, q.setActive(who.sessionId, orgId))) === 0) throw unknownOrganization()
       return deps.tokenOf(who.sessionId)
     },
   }
@@ -190,9 +189,9 @@ async function requireFewer(tx: Tx, count: Sql, max: number, message: string): P
 }
 
 /** Locks the account first, so that parallel calls cannot pass the bound together. */
-async function requireRoomForMembership(tx: Tx, userId: string): Promise<void> {
-  await lockAccount(tx, userId)
-  await requireFewer(tx, q.countOrganizations(userId), MAX_ORGANIZATIONS, 'too many organizations')
+async function requireRoomForMembership(tx: Tx, user: UserIdentity): Promise<void> {
+  await lockCaller(tx, user)
+  await requireFewer(tx, q.countOrganizations(user.id), MAX_ORGANIZATIONS, 'too many organizations')
 }
 
 async function requireOtherOwner(tx: Tx, orgId: string): Promise<void> {

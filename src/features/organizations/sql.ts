@@ -91,7 +91,9 @@ export const spendInvite = (hash: string): Sql =>
 export const verifiedEmail = (userId: string): Sql =>
   sql`select email from svc.users where id = ${userId}::uuid and email_verified_at is not null`
 
-export const setActive = (sessionId: string, orgId: string | null): Sql =>
-  sql`update svc.sessions set org_id = ${orgId}::uuid where id = ${sessionId}::uuid`
+/** Changes no row unless the user of the session is a member. */
+export const setActive = (sessionId: string, orgId: string | null): Sql => sql`
+  update svc.sessions s set org_id = ${orgId}::uuid where s.id = ${sessionId}::uuid and (${orgId}::uuid is null
+    or exists (select from svc.members m where m.org_id = ${orgId}::uuid and m.user_id = s.user_id))`
 
 export const expiredInvites = { table: sql`svc.org_invites`, isOver: sql`expires_at < now()` }

@@ -70,6 +70,10 @@ export const linkAnonymous = (
 
 // Cleanups
 
+/** Identities of providers that were linked since a moment. */
+export const unlinkSince = (userId: string, since: string): Sql =>
+  sql`delete from svc.identities where user_id = ${userId}::uuid and created_at >= ${since}::timestamptz`
+
 export const expiredOfSignIn = [
   { table: sql`svc.oauth_states`, isOver: sql`expires_at < now()` },
   // Failed tries are kept longer than their code.

@@ -61,11 +61,15 @@ test('an administrator sets password, address and metadata, and ends sessions', 
   const at = `/api/admin/users/${user.id}` as const
   const sessions = await admin(`GET ${at}/sessions`)
   assert.deepEqual([sessions.status, sessions.body.length, sessions.body[0].aal], [200, 1, 'aal1'])
+  await api.call('POST /api/auth/password-reset', { json: { email: 'changed@x.test' } })
+  const old = await mail.token('changed@x.test', 1, '/auth/reset')
   const changed = await admin(`PATCH ${at}`, { email: 'Other@x.test', email_verified: true, app_metadata: { n: 1 } })
   assert.deepEqual(
     [changed.status, changed.body.email, changed.body.emailVerified, changed.body.app_metadata],
     [200, 'other@x.test', true, { n: 1 }],
   )
+  const reset = await api.call('POST /api/auth/password-reset/confirm', { json: { token: old, password } })
+  assert.equal(reset.status, 400)
   assert.equal((await admin(`DELETE ${at}/sessions`)).status, 204)
   assert.equal((await api.call('GET /api/auth/me', { as: token })).status, 401)
   assert.equal((await admin(`POST ${at}/password`, { password: 'another long password' })).status, 204)

@@ -31,6 +31,9 @@ export const updateUser = (
       metadata = coalesce(${given.metadata ?? null}::jsonb, metadata),
       app_metadata = coalesce(${given.appMetadata ?? null}::jsonb, app_metadata), updated_at = now()
     where id = ${id}::uuid returning id
+  ), mailed as (
+    -- Links in mails to the former address end with it.
+    delete from svc.mail_tokens where user_id = ${id}::uuid and email <> ${given.email ?? null}
   )
   select svc.revoke('user', id::text) from changed`
 

@@ -129,4 +129,7 @@ export const deleteCredentials = (userId: string): Sql =>
 export const dropPasskeys = (userId: string): Sql => sql`
   with challenges as (delete from svc.webauthn_challenges where user_id = ${userId}::uuid) ${deleteCredentials(userId)}`
 
+export const dropPasskeysSince = (userId: string, since: string): Sql =>
+  sql`delete from svc.webauthn_credentials where user_id = ${userId}::uuid and created_at >= ${since}::timestamptz`
+
 export const expiredOfPasskeys = [{ table: sql`svc.webauthn_challenges`, isOver: sql`expires_at < now()` }]
