@@ -12,6 +12,7 @@ import { revokeKeysOf, revokeOwnKeysOf } from '../features/api-keys/sql.ts'
 import { createApps } from '../features/apps/routes.ts'
 import { unknownTables } from '../features/audit/data-audit.ts'
 import { loadRootSecret } from '../features/auth/keys.ts'
+import { deviceNotices } from '../features/auth/new-device.ts'
 import { type Revocation, Revocations } from '../features/auth/revocations.ts'
 import { createAuth } from '../features/auth/routes.ts'
 import { ensureSigningKey } from '../features/auth/signing-keys.ts'
@@ -28,9 +29,11 @@ import { dropPasskeys, dropPasskeysSince } from '../features/passkeys/webauthn/s
 import { createSignIn } from '../features/sign-in/routes.ts'
 import { forgiveFailures, unlinkSince } from '../features/sign-in/sql.ts'
 import { createUsers } from '../features/users/routes.ts'
+import { createCaptcha } from '../identity/captcha.ts'
 import { createAddressProof } from '../identity/email-ownership.ts'
 import { createMailLinks } from '../identity/mail-links.ts'
 import { createPasswords } from '../identity/password-hashing.ts'
+import { createPasswordPolicy } from '../identity/password-rules.ts'
 import { endSessionsOf } from '../identity/users.ts'
 import { expiredOfIdentity } from './cleanups.ts'
 import type { Lifecycle } from './lifecycle.ts'
@@ -96,7 +99,7 @@ export async function createIdentity(
     // With an embedded database the root secret is in the data directory too, where a note would make guesses cheap.
     note: config.database.url === '' ? undefined : passwordNote(config.data_dir, keyFor('admin password')),
     observe,
-    minPasswordLength: config.auth.min_password_length,
+    passwordRules: config.auth,
     dropEnded,
     box,
     appName,
@@ -125,6 +128,9 @@ export async function createIdentity(
     rootSecret,
     publicBaseUrl,
     box,
+    noticeDevice: config.auth.new_device_mail
+      ? deviceNotices({ db, queueMail: email.queueMail, wakeMail: email.wakeMail, appName, observe })
+      : () => {},
     expired: expiredOfIdentity,
     observe,
     resolveApiKey: apiKeys.resolveApiKey,
@@ -138,6 +144,8 @@ export async function createIdentity(
     appName,
     publicBaseUrl,
     passwords,
+    requireGoodPassword: createPasswordPolicy(config.auth, gateways),
+    requireCaptcha: createCaptcha(config.auth, gateways),
     startSession: auth.startSession,
     mailLink: createMailLinks({ config: config.auth, publicBaseUrl, queueMail: email.queueMail }),
     proveAddress: createAddressProof(dropCredentials),
@@ -173,7 +181,6 @@ export async function createIdentity(
   const users = createUsers({
     ...shared,
     authEnabled: config.auth.enabled,
-    minPasswordLength: config.auth.min_password_length,
     deleteUser,
     endAccess: endOwnAccess,
   })

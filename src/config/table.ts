@@ -98,6 +98,22 @@ export const table = {
     refresh_token_duration: duration(604_800, 'life of a refresh token'),
     refresh_grace_seconds: int(0, 'time in which a used refresh token still answers', { min: 0, max: 60 }),
     min_password_length: int(8, 'shortest password', { min: 8 }),
+    password_classes: int(0, 'of lower case, upper case, digits and others, how many a new password has', {
+      min: 0,
+      max: 4,
+    }),
+    password_breach_url: url(
+      'http',
+      'list of known passwords, asked for by the first five hex digits of the SHA-1 as `<url>/<digits>`; empty = none',
+    ),
+    captcha_provider: choice(
+      ['none', 'turnstile', 'hcaptcha', 'recaptcha'],
+      'none',
+      'who proves `captcha_token` at registration, magic link, SMS, reset, and login after three failures',
+    ),
+    captcha_secret: str('', 'of the captcha provider'),
+    captcha_url: url('http', 'another service that speaks the `siteverify` protocol; empty = the provider'),
+    new_device_mail: bool(true, 'mail the owner about a sign-in from a device not seen for 90 days'),
     argon2_memory: int(19_456, 'argon2id memory in KiB', { min: 8 }),
     argon2_time: int(2, 'argon2id passes', { min: 1 }),
     argon2_threads: int(1, 'argon2id lanes', { min: 1, max: 255 }),

@@ -49,6 +49,8 @@ const specific = {
   invalid_phone: 400,
   invalid_link: 400,
   weak_password: 400,
+  captcha_required: 400,
+  captcha_failed: 400,
   no_primary_key: 400,
   query_too_complex: 400,
   extension_missing: 400,

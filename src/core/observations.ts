@@ -65,6 +65,7 @@ export const observations = {
   'webhook deliveries not removed': 'warn',
   'unfinished uploads not removed': 'warn',
   'upload not discarded': 'warn',
+  'new device not noticed': 'warn',
   // accounts and secrets
   'revocations cannot be read': 'warn',
   'secrets encrypted anew': 'info',

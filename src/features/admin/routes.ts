@@ -7,6 +7,7 @@ import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { dryRunReply, isDryRun } from '../../http/dry-run.ts'
 import { json, jsonText, type Route, requireEnabled, route } from '../../http/route.ts'
+import type { PasswordRules } from '../../identity/password-rules.ts'
 import { adminsRoutes } from './admins.ts'
 import * as answers from './answers.ts'
 import { type AuditTrail, auditableQuery, createAudit } from './audit.ts'
@@ -20,7 +21,7 @@ export type AdminDeps = {
   config: { enabled: boolean; password: string; token_duration: number; shared_password: boolean; require_mfa: boolean }
   box: SecretBox
   appName: string
-  minPasswordLength: number
+  passwordRules: PasswordRules
   /** Drops cached identities that a committed change ended. */
   dropEnded: () => Promise<void>
   passwords: AdminPasswords
