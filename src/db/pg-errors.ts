@@ -189,6 +189,9 @@ const refusals: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   SVK02: ['already_done', 'already done'],
   SVK03: ['rate_limited', 'too many answers are kept'],
   SVK04: ['rate_limited', 'too many answers are kept'],
+  // Of svc.take_upload() and svc.stored_upload().
+  SVF04: ['bucket_not_found', 'bucket not found'],
+  SVF07: ['insufficient_storage', 'insufficient storage'],
   [TOO_LARGE]: ['response_too_large', 'response too large'],
 }
 

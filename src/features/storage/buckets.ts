@@ -1,30 +1,40 @@
-import { AppError, found, notFound } from '../../core/errors.ts'
+import { AppError, badRequest, found, notFound } from '../../core/errors.ts'
 import { SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { audited, auditStatement, before, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { jsonText, noContent, type Route, route } from '../../http/route.ts'
+import { accessBefore, addBucket, allBuckets, changeBucket, deleteBucket, lockBucket, oneBucket } from './bucket-sql.ts'
 import { bucketName } from './names.ts'
-import {
-  addBucket,
-  allBuckets,
-  changeBucket,
-  deleteBucket,
-  deleteObjectsOf,
-  hasObjects,
-  lockBucket,
-  oneBucket,
-} from './sql.ts'
+import { BUCKET_ACCESS, type BucketAccess } from './rights.ts'
+import { deleteObjectsOf, hasObjects } from './sql.ts'
 
 const bucket = t.object({
   id: t.uuid(),
   name: t.string(),
+  access: t.oneOf(BUCKET_ACCESS),
   public: t.boolean(),
   inline: t.boolean(),
   createdAt: t.time(),
   updatedAt: t.time(),
 })
+
+const settings = {
+  access: t.optional(t.oneOf(BUCKET_ACCESS)),
+  public: t.optional(t.boolean({ description: 'true: access public; false: private' })),
+  inline: t.optional(t.boolean()),
+}
+
+type Given = { access?: BucketAccess; public?: boolean }
+
+/** `public` is short for two of the three. */
+function accessIn({ access, public: isOpen }: Given, now?: BucketAccess): BucketAccess | undefined {
+  if (isOpen === undefined) return access
+  if (access !== undefined) throw badRequest('choose one of access, public')
+  if (now === 'policies') throw badRequest('public is not for buckets whose access is policies: send access')
+  return isOpen ? 'public' : 'private'
+}
 
 /** Settings of buckets; the defaults are public and not inline. */
 export function bucketRoutes(deps: {
@@ -49,12 +59,14 @@ export function bucketRoutes(deps: {
       leastRole: 'operator',
       ...admin,
       audit: 'bucket.create',
-      body: t.object({ name: t.string(), public: t.optional(t.boolean()), inline: t.optional(t.boolean()) }),
+      body: t.object({ name: t.string(), ...settings }),
       answers: { 201: bucket },
       handle: async (call) => {
         const { body } = call
         const name = bucketName(body.name)
-        const addition = addBucket(name, body.public ?? true, body.inline ?? false)
+        const { inline } = body
+        const access = accessIn(body)
+        const addition = addBucket(name, { ...(access && { access }), ...(inline !== undefined && { inline }) })
         const made = await db.fly(
           SYSTEM,
           audited(call.audit({ target: name }), addition, { newValues: MADE_RECORD.newValues }),
@@ -68,19 +80,27 @@ export function bucketRoutes(deps: {
       leastRole: 'operator',
       ...admin,
       audit: 'bucket.update',
-      body: t.object({ public: t.optional(t.boolean()), inline: t.optional(t.boolean()) }),
+      body: t.object(settings),
       answers: { 200: bucket },
       handle: async (call) => {
         const { body } = call
         const name = bucketName(call.params.name)
-        // Objects that become private must leave the caches.
-        const purges = body.public === false ? purgeBucket(name) : []
-        const change = audited(call.audit({ target: name }), changeBucket(name, body), {
-          newValues: MADE_RECORD.newValues,
-          ...before(oneBucket(name)),
+        const changed = await db.tx(SYSTEM, async (tx) => {
+          const now = (await tx.fly(accessBefore(name))) as BucketAccess | null
+          if (now === null) throw notFound('bucket not found', 'bucket_not_found')
+          const { inline } = body
+          const access = accessIn(body, now)
+          // Objects that anyone could read must leave the caches.
+          if (now === 'public' && access !== undefined && access !== 'public')
+            for (const purge of purgeBucket(name)) await tx.run(purge)
+          const change = changeBucket(name, { ...(access && { access }), ...(inline !== undefined && { inline }) })
+          const noted = { newValues: MADE_RECORD.newValues, ...before(oneBucket(name)) }
+          return found(
+            await tx.fly(audited(call.audit({ target: name }), change, noted)),
+            'bucket not found',
+            'bucket_not_found',
+          )
         })
-        const [text] = await db.fly(SYSTEM, [change, ...purges])
-        const changed = found(text, 'bucket not found', 'bucket_not_found')
         wakePurge()
         return jsonText(200, changed)
       },

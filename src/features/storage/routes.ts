@@ -13,7 +13,6 @@ import { addressSubject } from '../../http/wire/client-address.ts'
 import type { Blobs } from './blobs/blobs.ts'
 import { bucketName, encodedName, objectName } from './names.ts'
 import { isThere, type Objects, requireObject, versionOf } from './objects.ts'
-import { requireEntry, requireRead } from './rights.ts'
 import type { Signatures } from './signatures.ts'
 import type { StoredObject } from './sql.ts'
 import type { Uploads } from './uploads.ts'
@@ -29,6 +28,7 @@ const storageObject = t.object({
   size: t.integer({ description: 'bytes' }),
   contentType: t.string(),
   userId: t.nullable(t.uuid()),
+  metadata: t.optional(t.record(t.any(), { description: 'absent when there is none' })),
   createdAt: t.time(),
   updatedAt: t.time(),
   url: t.optional(t.string({ description: 'public address; absent in private buckets' })),
@@ -58,12 +58,12 @@ export function objectRoutes(deps: {
   ): Promise<{ object: StoredObject; caching: string }> {
     const found = await objects.find(call.who, bucket, name)
     const secondsLeft = signatures.secondsLeft(isThere(found) ? { ...found, bucket, name } : undefined, call.query)
-    if (secondsLeft !== undefined) return { object: requireObject(found), caching: `private, max-age=${secondsLeft}` }
-    if (!found.public && call.badBearer) throw call.badBearer
-    requireEntry(found.public, call.who)
-    const object = requireObject(found)
-    requireRead(object.public, call.who, object)
-    return { object, caching: object.public ? 'public, max-age=86400' : 'private, no-cache' }
+    // The address names one version, so nothing else is ever found at it.
+    if (secondsLeft !== undefined)
+      return { object: requireObject(found), caching: `private, max-age=${secondsLeft}, immutable` }
+    if (found.access !== 'public' && call.badBearer) throw call.badBearer
+    const object = await objects.requireReadable(call.who, found, bucket, name)
+    return { object, caching: object.access === 'public' ? 'public, max-age=86400' : 'private, no-cache' }
   }
 
   async function download(call: Call, bucket: string, name: string): Promise<Reply> {
@@ -107,7 +107,11 @@ export function objectRoutes(deps: {
       summary: 'Upload a file; the same name again overwrites it',
       ...writes,
       bodyKind: 'raw',
-      accepts: t.object({ file: t.string({ format: 'binary' }), name: t.optional(t.string()) }),
+      accepts: t.object({
+        file: t.string({ format: 'binary' }),
+        name: t.optional(t.string()),
+        metadata: t.optional(t.string({ description: 'a JSON object, at most 8 KB' })),
+      }),
       answers: { 201: storageObject },
       handle: async (call) => {
         const bucket = bucketName(call.params.bucket)

@@ -16,6 +16,7 @@ import { type CdnConfig, createCdnProvider } from './cdn/provider.ts'
 import { Purges, purgeJob } from './cdn/purge.ts'
 import { purgeRoute } from './cdn/routes.ts'
 import { Objects } from './objects.ts'
+import { PolicedObjects } from './policed.ts'
 import { objectRoutes } from './routes.ts'
 import { Signatures } from './signatures.ts'
 import { urlsOfBucket } from './sql.ts'
@@ -49,6 +50,10 @@ type Deps = {
   publicBaseUrl: () => string
   /** For signed URLs only. */
   signingKey: Buffer
+  /** What the database knows the server by. */
+  logKey: string
+  /** Readers of the change log have something to read. */
+  wakeLog: () => void
   countPurgeAll: (ip: string) => Promise<Allowance | undefined>
 }
 
@@ -68,8 +73,11 @@ export function createStorage(deps: Deps): Storage {
   const provider = createCdnProvider(config.cdn, deps.outgoing)
   const purges = new Purges(provider, queue)
   const baseUrl = (): string => config.cdn_url || `${deps.publicBaseUrl()}/api/storage`
+  const { logKey, wakeLog } = deps
   const objects = new Objects({
     db,
+    policed: new PolicedObjects({ db, logKey, ownerlessQuota: config.ownerless_quota, wakeLog }),
+    wakeLog,
     baseUrl,
     ownerlessQuota: config.ownerless_quota,
     purge: purges.one,

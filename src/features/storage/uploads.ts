@@ -12,6 +12,8 @@ export type Upload = {
   name: string
   /** As the client declares it. */
   contentType: string
+  /** The field `metadata`: the text of a JSON object. */
+  metadata: string
   blob: Blob
 }
 
@@ -78,6 +80,7 @@ export class Uploads {
       }),
       discard: ({ blob }) => this.#blobs.discard(blob),
     })
-    return { name: fields.get('name') || file.fileName, contentType: file.contentType, blob: file.blob }
+    const { blob, contentType, fileName } = file
+    return { name: fields.get('name') || fileName, contentType, metadata: fields.get('metadata') ?? '{}', blob }
   }
 }
