@@ -6,6 +6,7 @@ import { limitOf } from '../../core/page.ts'
 import type { ByteRange } from '../../http/files/conditions.ts'
 import { isPassive } from '../../http/files/content-type.ts'
 import { attachment } from '../../http/files/disposition.ts'
+import { NEVER_SCRIPT, plainType, requireNoScript } from '../../http/files/never-script.ts'
 import { sendContent } from '../../http/files/send.ts'
 import type { ByteSource } from '../../http/files/source.ts'
 import { type Call, json, jsonText, noContentAfter, type Reply, type Route, route } from '../../http/route.ts'
@@ -67,6 +68,7 @@ export function objectRoutes(deps: {
   }
 
   async function download(call: Call, bucket: string, name: string): Promise<Reply> {
+    requireNoScript(call.headers)
     const { object, caching } = await readable(call, bucket, name)
     const { contentType, size, blobId, inline } = object
     const open = async (range: ByteRange): Promise<ByteSource> => {
@@ -75,7 +77,8 @@ export function objectRoutes(deps: {
       return bytes
     }
     const headers = {
-      'Content-Type': contentType,
+      'Content-Type': plainType(contentType),
+      ...NEVER_SCRIPT,
       'Content-Security-Policy': 'sandbox',
       'Cache-Control': caching,
       ...(!inline && !isPassive(contentType) && { 'Content-Disposition': attachment(name) }),

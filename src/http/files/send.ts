@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http'
 import { budgets } from '../../core/budgets.ts'
 import { Budget } from '../../core/limits.ts'
 import type { Call, Reply } from '../route.ts'
@@ -14,6 +15,13 @@ export type StoredContent = ResourceVersion & {
 
 /** Of this process. */
 const downloads = new Budget(budgets.downloads)
+
+/** What the common headers say of `Vary` stays. */
+export function withVary(response: ServerResponse, headers: Record<string, string>): Record<string, string> {
+  const common = response.getHeader('vary')
+  const { Vary } = headers
+  return common === undefined || Vary === undefined ? headers : { ...headers, Vary: `${common}, ${Vary}` }
+}
 
 /** Answers GET and HEAD of stored bytes, with conditions and one range. */
 export async function sendContent(call: Call, content: StoredContent, { status = 200 } = {}): Promise<Reply> {
@@ -47,7 +55,7 @@ export async function sendContent(call: Call, content: StoredContent, { status =
     place.release()
     return { status: answered, streaming: true }
   }
-  response.writeHead(answered, headers)
+  response.writeHead(answered, withVary(response, headers))
   source.sendTo(response)
   return { status: answered, streaming: true }
 }
