@@ -5,7 +5,16 @@ import { audited, auditStatement, before, MADE_RECORD } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
 import { jsonText, noContent, type Route, route } from '../../http/route.ts'
-import { accessBefore, addBucket, allBuckets, changeBucket, deleteBucket, lockBucket, oneBucket } from './bucket-sql.ts'
+import {
+  accessBefore,
+  addBucket,
+  allBuckets,
+  changeBucket,
+  countBucket,
+  deleteBucket,
+  lockBucket,
+  oneBucket,
+} from './bucket-sql.ts'
 import { bucketName } from './names.ts'
 import { BUCKET_ACCESS, type BucketAccess } from './rights.ts'
 import { deleteObjectsOf, hasObjects } from './sql.ts'
@@ -16,6 +25,9 @@ const bucket = t.object({
   access: t.oneOf(BUCKET_ACCESS),
   public: t.boolean(),
   inline: t.boolean(),
+  quota_bytes: t.optional(t.integer()),
+  max_size: t.optional(t.integer()),
+  allowed_types: t.optional(t.array(t.string())),
   createdAt: t.time(),
   updatedAt: t.time(),
 })
@@ -24,6 +36,18 @@ const settings = {
   access: t.optional(t.oneOf(BUCKET_ACCESS)),
   public: t.optional(t.boolean({ description: 'true: access public; false: private' })),
   inline: t.optional(t.boolean()),
+  quota_bytes: t.optional(t.nullable(t.integer({ minimum: 0, description: 'bytes of all its files' }))),
+  max_size: t.optional(t.nullable(t.integer({ minimum: 0, description: 'bytes of a file' }))),
+  allowed_types: t.optional(
+    t.nullable(t.array(t.string(), { description: 'such as image/png or image/*', maxItems: 100 })),
+  ),
+}
+
+const TYPE = /^[a-z0-9][a-z0-9!#$&^_.+-]*\/(?:\*|[a-z0-9][a-z0-9!#$&^_.+-]*)$/
+
+function requireTypes(types: readonly string[] | null | undefined): void {
+  for (const type of types ?? [])
+    if (type.length > 255 || !TYPE.test(type)) throw badRequest(`invalid content type: ${type}`)
 }
 
 type Given = { access?: BucketAccess; public?: boolean }
@@ -64,13 +88,16 @@ export function bucketRoutes(deps: {
       handle: async (call) => {
         const { body } = call
         const name = bucketName(body.name)
-        const { inline } = body
-        const access = accessIn(body)
-        const addition = addBucket(name, { ...(access && { access }), ...(inline !== undefined && { inline }) })
-        const made = await db.fly(
-          SYSTEM,
-          audited(call.audit({ target: name }), addition, { newValues: MADE_RECORD.newValues }),
-        )
+        requireTypes(body.allowed_types)
+        const addition = addBucket(name, { ...body, access: accessIn(body) })
+        const adding = audited(call.audit({ target: name }), addition, { newValues: MADE_RECORD.newValues })
+        const made = await db.tx(SYSTEM, async (tx) => {
+          const record = await tx.fly(adding)
+          // Files may be there already: a bucket needs no settings.
+          if (record !== null && body.quota_bytes !== undefined && body.quota_bytes !== null)
+            await tx.run(countBucket(name))
+          return record
+        })
         if (made === null) throw new AppError('already_exists', 'bucket already exists')
         return jsonText(201, made)
       },
@@ -88,18 +115,16 @@ export function bucketRoutes(deps: {
         const changed = await db.tx(SYSTEM, async (tx) => {
           const now = (await tx.fly(accessBefore(name))) as BucketAccess | null
           if (now === null) throw notFound('bucket not found', 'bucket_not_found')
-          const { inline } = body
+          requireTypes(body.allowed_types)
           const access = accessIn(body, now)
           // Objects that anyone could read must leave the caches.
           if (now === 'public' && access !== undefined && access !== 'public')
             for (const purge of purgeBucket(name)) await tx.run(purge)
-          const change = changeBucket(name, { ...(access && { access }), ...(inline !== undefined && { inline }) })
+          const change = changeBucket(name, { ...body, access })
           const noted = { newValues: MADE_RECORD.newValues, ...before(oneBucket(name)) }
-          return found(
-            await tx.fly(audited(call.audit({ target: name }), change, noted)),
-            'bucket not found',
-            'bucket_not_found',
-          )
+          const record = await tx.fly(audited(call.audit({ target: name }), change, noted))
+          if (body.quota_bytes !== undefined && body.quota_bytes !== null) await tx.run(countBucket(name))
+          return found(record, 'bucket not found', 'bucket_not_found')
         })
         wakePurge()
         return jsonText(200, changed)

@@ -1,7 +1,7 @@
 import { badRequest } from '../../core/errors.ts'
 
 /** Reserved for routes. */
-const RESERVED = new Set(['buckets', 'upload'])
+const RESERVED = new Set(['buckets', 'upload', 'tus'])
 const MAX_NAME_BYTES = 1024
 
 export function bucketName(text: string): string {

@@ -2,31 +2,35 @@ import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { appIdOf, type Identity, onBehalfOf, userIdOf } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
 import type { Sql } from '../../db/sql.ts'
-import { requireMatch } from '../../http/files/conditions.ts'
+import { requireMatch, requireNew } from '../../http/files/conditions.ts'
 import { contentTypeOf } from '../../http/files/content-type.ts'
 import { addBlob } from './blobs/sql.ts'
+import type { Blob } from './blobs/store.ts'
 import { encodedName, metadataOfFile, objectName } from './names.ts'
 import type { PolicedObjects } from './policed.ts'
 import { type BucketAccess, isPoliced, refusedFile, requireChange, requireEntry, requireRead } from './rights.ts'
+import { overQuota, requireRules } from './rules.ts'
 import {
+  type BucketRules,
   type BucketState,
   bucketState,
   deleteObject,
   findObject,
   listObjects,
   lockName,
+  type MadeObject,
   type NamePage,
   type ObjectRow,
   ownerlessBytes,
   putObject,
+  requireQuota,
   type StoredObject,
   shareBucket,
 } from './sql.ts'
-import type { Upload } from './uploads.ts'
 
 type Headers = Readonly<Record<string, string | undefined>>
 
-type Deps = {
+export type ObjectsDeps = {
   db: Db
   /** For callers about whom policies decide. */
   policed: PolicedObjects
@@ -34,6 +38,8 @@ type Deps = {
   baseUrl: () => string
   /** Bytes of all objects without owner. */
   ownerlessQuota: number
+  /** Bytes of all objects of one account; 0 = no limit. */
+  userQuota: number
   /** Statements that queue a purge of a public URL; none without a CDN. */
   purge: (url: string) => readonly Sql[]
   wakePurge: () => void
@@ -42,20 +48,34 @@ type Deps = {
 }
 
 /** A bucket as an upload found it. */
-export type TargetBucket = {
-  name: string /** Of its settings, if it has any. */
+export type TargetBucket = BucketRules & {
+  name: string
+  /** Of its settings, if it has any. */
   id: string | null
   access: BucketAccess
 }
 
+/** A file that has arrived. */
+export type ReceivedFile = {
+  name: string
+  /** As the client declares it. */
+  contentType: string
+  /** The text of a JSON object. */
+  metadata: string
+  blob: Blob
+}
+
 /** Validators for conditional requests; equal bytes are the same version. */
-export const versionOf = ({ sha256, updatedAt }: ObjectRow) => ({ etag: `"${sha256}"`, modifiedAt: updatedAt })
+export const versionOf = ({ sha256, updatedAt }: Pick<ObjectRow, 'sha256' | 'updatedAt'>) => ({
+  etag: `"${sha256}"`,
+  modifiedAt: updatedAt,
+})
 
 /** Objects in buckets: access checks and rows. */
 export class Objects {
-  readonly #deps: Deps
+  readonly #deps: ObjectsDeps
 
-  constructor(deps: Deps) {
+  constructor(deps: ObjectsDeps) {
     this.#deps = deps
   }
 
@@ -100,30 +120,57 @@ export class Objects {
     return object
   }
 
-  /** Called before the body of an upload is read; answers which bucket it is for. */
-  async requireUpload(who: Identity, bucket: string, announcedBytes: number): Promise<TargetBucket> {
-    const [state] = await this.#deps.db.rows<BucketState>(onBehalfOf(who), bucketState(bucket))
+  /** What holds for a bucket, after the checks that need no name. */
+  async target(who: Identity, bucket: string): Promise<TargetBucket & BucketState> {
+    const [state] = await this.#deps.db.rows<BucketState>(onBehalfOf(who), bucketState(bucket, userIdOf(who)))
     if (!state) throw new Error('a bucket was looked for without an answer')
     requireEntry(state.access, who)
-    if (isPoliced(state.access, who)) await this.#deps.policed.requireAnyUpload(who)
-    // What it may replace is not known yet, so the quota is held against it again when it is stored.
-    if (userIdOf(who) === null && who.kind !== 'admin')
-      this.#requireQuota(Math.max(state.ownerlessBytes, announcedBytes))
-    return { name: bucket, id: state.id, access: state.access }
+    return { ...state, name: bucket }
   }
 
-  /** JSON text: the record. The rights are judged again, because they may have changed while the file arrived. */
+  /**
+   * Called before the body of an upload is read; answers which bucket it is for. Everything is judged again when the file has
+   * arrived. `name` and `contentType` where they are known before.
+   */
+  async requireUpload(
+    who: Identity,
+    bucket: string,
+    announcedBytes: number,
+    file?: { name: string; contentType: string },
+  ): Promise<TargetBucket> {
+    const { policed, userQuota } = this.#deps
+    const state = await this.target(who, bucket)
+    const { ownerlessBytes, bucketBytes, userBytes, quotaBytes } = state
+    if (file) requireRules(state, contentTypeOf(file.name, file.contentType), announcedBytes)
+    // What it may replace is not known yet, so the quotas are held against it again when it is stored.
+    if (userIdOf(who) === null && who.kind !== 'admin') this.#requireRoom(Math.max(ownerlessBytes, announcedBytes))
+    if (quotaBytes !== null && Math.max(bucketBytes, announcedBytes) > quotaBytes) throw overQuota()
+    if (userQuota > 0 && userIdOf(who) !== null && Math.max(userBytes, announcedBytes) > userQuota) throw overQuota()
+    if (isPoliced(state.access, who)) {
+      if (file) await policed.tryPut(who, { ...file, bucket, bucketId: state.id ?? '', size: announcedBytes })
+      else await policed.requireAnyUpload(who)
+    } else if (file) {
+      const found = await this.find(who, bucket, file.name)
+      if (isThere(found)) requireChange(who, found)
+    }
+    return state
+  }
+
+  /** The rights are judged again, because they may have changed while the file arrived. */
   async put(
     who: Identity,
     target: TargetBucket,
-    { name: given, contentType: declared, metadata, blob }: Upload,
-  ): Promise<string> {
-    const { db, baseUrl, purge, wakePurge, wakeLog } = this.#deps
+    { name: given, contentType: declared, metadata, blob }: ReceivedFile,
+    conditions: Headers = {},
+  ): Promise<{ record: string; isNew: boolean }> {
+    const { db, baseUrl, policed, purge, wakePurge, wakeLog, userQuota } = this.#deps
     if (given === '') throw badRequest('file name is required')
     const name = objectName(given)
     const { name: bucket } = target
-    const file = { bucket, name, contentType: contentTypeOf(name, declared), metadata: metadataOfFile(metadata), blob }
-    if (isPoliced(target.access, who)) return this.#deps.policed.put(who, { ...file, bucketId: target.id ?? '' })
+    const contentType = contentTypeOf(name, declared)
+    requireRules(target, contentType, blob.size)
+    const file = { bucket, name, contentType, metadata: metadataOfFile(metadata), blob }
+    if (isPoliced(target.access, who)) return policed.put(who, { ...file, bucketId: target.id ?? '' }, conditions)
     const stored = await db.tx(onBehalfOf(who), async (tx) => {
       await tx.fly([lockName(bucket, name), shareBucket(bucket)])
       const [before] = await tx.rows<ObjectRow>(findObject(bucket, name, 'for update'))
@@ -136,20 +183,20 @@ export class Objects {
         requireChange(who, before)
         if (before.access === 'public') for (const push of purge(this.urlOf(bucket, name))) await tx.run(push)
       }
+      requireNew(conditions, isThere(before) ? versionOf(before) : undefined)
       await tx.run(addBlob(blob))
       const owner = { userId: userIdOf(who), isOperators: who.kind === 'admin', appId: appIdOf(who) }
-      const [made] = await tx.rows<{ record: string; isOwnerless: boolean }>(
-        putObject({ ...file, ...owner }, baseUrl()),
-      )
-      if (made?.isOwnerless) this.#requireQuota(Number(await tx.fly(ownerlessBytes)))
-      return made?.record ?? ''
+      const [made] = await tx.rows<MadeObject>(putObject({ ...file, ...owner }, baseUrl()))
+      if (made?.isOwnerless) this.#requireRoom(Number(await tx.fly(ownerlessBytes)))
+      await tx.run(requireQuota(bucket, made?.owner ?? null, who.kind === 'admin' ? 0 : userQuota))
+      return { record: made?.record ?? '', isNew: made?.isNew ?? false }
     })
     wakePurge()
     wakeLog()
     return stored
   }
 
-  #requireQuota(bytes: number): void {
+  #requireRoom(bytes: number): void {
     if (bytes > this.#deps.ownerlessQuota) throw new AppError('insufficient_storage', 'insufficient storage')
   }
 

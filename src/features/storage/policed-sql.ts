@@ -19,7 +19,14 @@ export const insertUnlessVisible = ({ bucket, name, contentType, metadata }: New
   where not exists (select from svc.objects o where o.bucket = ${bucket} and o.name = ${name})`
 
 export const storedRecord = (bucket: string, name: string): Sql => sql`
-  select ${closedRecord}::text from svc.stored_upload(${bucket}, ${name}) o where o.id is not null`
+  select pg_catalog.json_build_object('record', (${closedRecord})::text, 'isNew', o.created_at = o.updated_at)::text
+  from svc.stored_upload(${bucket}, ${name}) o where o.id is not null`
+
+/** Raises when something was stored; see isTrialEnd. */
+export const endTrial = (bucket: string, name: string): Sql => sql`select svc.end_trial(${bucket}, ${name})`
+
+export const renameVisible = (bucket: string, from: string, to: string): Sql => sql`
+  update svc.objects o set name = ${to} where o.bucket = ${bucket} and o.name = ${from} returning (${closedRecord})::text`
 
 /** Its id, if it was deleted. `blobId`: only while it has these bytes. */
 export const deleteVisible = (id: string, blobId: string | null): Sql => sql`

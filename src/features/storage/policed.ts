@@ -1,13 +1,15 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { AppError, notFound } from '../../core/errors.ts'
 import { appIdOf, databaseSession, type Identity, SYSTEM, userIdOf } from '../../core/identity.ts'
 import type { Db } from '../../db/db.ts'
+import { isTrialEnd, isUniqueViolation } from '../../db/pg-errors.ts'
 import type { Sql } from '../../db/sql.ts'
-import { requireMatch } from '../../http/files/conditions.ts'
+import { requireMatch, requireNew } from '../../http/files/conditions.ts'
 import type { Blob } from './blobs/store.ts'
+import { ALL_OBJECTS, listFolders } from './folders-sql.ts'
 import * as q from './policed-sql.ts'
-import { refusedFile } from './rights.ts'
-import { lockName, type NamePage, type ObjectFields, visibleObject } from './sql.ts'
+import { nameTaken, refusedFile } from './rights.ts'
+import { closedRecord, lockName, type NamePage, type ObjectFields, visibleObject } from './sql.ts'
 
 type Headers = Readonly<Record<string, string | undefined>>
 
@@ -27,6 +29,7 @@ type Deps = {
   /** Signs what the database takes from the server alone. */
   logKey: string
   ownerlessQuota: number
+  userQuota: number
   /** Readers of the change log have something to read. */
   wakeLog: () => void
 }
@@ -62,26 +65,76 @@ export class PolicedObjects {
     if ((await this.#deps.db.fly(SYSTEM, q.anyUploadPolicy(role))) !== 'true') throw refusedFile()
   }
 
-  /** JSON text: the record of what was uploaded, also where the caller may not read it. */
-  async put(who: Identity, file: PolicedFile): Promise<string> {
+  /** The record of what was uploaded is JSON text, also where the caller may not read it. */
+  async put(who: Identity, file: PolicedFile, conditions: Headers): Promise<{ record: string; isNew: boolean }> {
     const { bucket, name } = file
-    const stored = await this.#write(who, [
-      lockName(bucket, name),
+    if (isConditional(conditions)) {
+      const [now] = await this.#deps.db.rows<ObjectFields>(who, visibleObject(bucket, name), CHECK)
+      requireNew(conditions, now && { etag: `"${now.sha256}"`, modifiedAt: now.updatedAt })
+    }
+    const stored = await this.#write(who, [...this.#putting(who, file), q.storedRecord(bucket, name)])
+    // Neither inserted nor replaced: it is there, and may not be changed.
+    if (stored === null) throw refusedFile()
+    return JSON.parse(stored) as { record: string; isNew: boolean }
+  }
+
+  /** Whether an upload would be allowed: its statements, undone. */
+  async tryPut(
+    who: Identity,
+    file: Pick<PolicedFile, 'bucket' | 'bucketId' | 'name' | 'contentType'> & { size: number },
+  ): Promise<void> {
+    const { bucket, name, size } = file
+    const trial = { ...file, metadata: '{}', blob: { id: randomUUID(), size, sha256: '' } }
+    try {
+      await this.#write(who, [...this.#putting(who, trial), q.endTrial(bucket, name)])
+    } catch (error) {
+      if (isTrialEnd(error)) return
+      throw error
+    }
+    throw refusedFile()
+  }
+
+  #putting(who: Identity, file: PolicedFile): [Sql, ...Sql[]] {
+    return [
+      lockName(file.bucket, file.name),
       this.#announce(who, file, true),
       q.replaceVisible(file),
       q.insertUnlessVisible(file),
-      q.storedRecord(bucket, name),
-    ])
-    // Neither inserted nor replaced: it is there, and may not be changed.
-    if (stored === null) throw refusedFile()
-    return stored
+    ]
+  }
+
+  /** JSON text: the record. */
+  async move(who: Identity, bucket: string, from: string, to: string): Promise<string> {
+    await this.find(who, bucket, from)
+    if (from === to) throw nameTaken()
+    const moved = await this.#write(who, [q.renameVisible(bucket, from, to)], nameTaken)
+    if (moved !== null) return moved
+    await this.find(who, bucket, from)
+    throw refusedFile()
+  }
+
+  /** JSON text: the record of a new object with bytes that are there. */
+  async copy(who: Identity, file: PolicedFile): Promise<string> {
+    const { bucket, name } = file
+    const statements = [lockName(bucket, name), this.#announce(who, file, false), q.insertUnlessVisible(file)] as const
+    const stored = await this.#write(who, [...statements, q.storedRecord(bucket, name)], nameTaken)
+    if (stored === null) throw nameTaken()
+    return (JSON.parse(stored) as { record: string }).record
+  }
+
+  /** JSON text: {items, folders, totalItems}. */
+  async folders(who: Identity, page: NamePage): Promise<string> {
+    return (await this.#deps.db.fly(who, listFolders(page, ALL_OBJECTS, closedRecord), CHECK)) ?? ''
+  }
+
+  rows<T extends object>(who: Identity, statement: Sql): Promise<T[]> {
+    return this.#deps.db.rows<T>(who, statement, CHECK)
   }
 
   async remove(who: Identity, bucket: string, name: string, headers: Headers): Promise<void> {
     const { id, sha256, updatedAt, blobId } = await this.find(who, bucket, name)
     requireMatch(headers, { etag: `"${sha256}"`, modifiedAt: updatedAt })
-    const isConditional = headers['if-match'] !== undefined
-    if ((await this.#write(who, [q.deleteVisible(id, isConditional ? blobId : null)])) !== null) return
+    if ((await this.#write(who, [q.deleteVisible(id, isConditional(headers) ? blobId : null)])) !== null) return
     const now = await this.find(who, bucket, name)
     requireMatch(headers, { etag: `"${now.sha256}"`, modifiedAt: now.updatedAt })
     throw refusedFile()
@@ -89,10 +142,10 @@ export class PolicedObjects {
 
   /** The server's word about the bytes of an object, for svc.guard_object(). */
   #announce(who: Identity, { bucket, bucketId, name, blob }: PolicedFile, isNew: boolean): Sql {
-    const { logKey, ownerlessQuota } = this.#deps
+    const { logKey, ownerlessQuota, userQuota } = this.#deps
     const { id, size, sha256 } = blob
     const upload = JSON.stringify({
-      ...{ kind: 'upload', bucket, bucketId, name, isNew, blob: id, size, sha256, ownerlessQuota },
+      ...{ kind: 'upload', bucket, bucketId, name, isNew, blob: id, size, sha256, ownerlessQuota, userQuota },
       ...{ owner: userIdOf(who), app: appIdOf(who) },
     })
     const seal = createHash('sha256').update(`${logKey}.${upload}.${logKey}`).digest('hex')
@@ -100,17 +153,23 @@ export class PolicedObjects {
   }
 
   /** The value of the last statement. What PostgreSQL refuses, also because a hidden object has the name, is one refusal. */
-  async #write(who: Identity, statements: readonly [Sql, ...Sql[]]): Promise<string | null> {
+  async #write(
+    who: Identity,
+    statements: readonly [Sql, ...Sql[]],
+    ifTaken: () => AppError = refusedFile,
+  ): Promise<string | null> {
     const { db, wakeLog } = this.#deps
     try {
       const values = await db.fly(who, statements, CHECK)
       wakeLog()
       return values.at(-1) ?? null
     } catch (error) {
-      const isRefusal = error instanceof AppError && REFUSALS.has(error.errorCode)
+      if (isUniqueViolation(error)) throw ifTaken()
+      const isRefusal = error instanceof AppError && error.errorCode === 'insufficient_privilege'
       throw isRefusal ? refusedFile() : error
     }
   }
 }
 
-const REFUSALS: ReadonlySet<string> = new Set(['insufficient_privilege', 'unique_violation'])
+const isConditional = (headers: Headers): boolean =>
+  headers['if-match'] !== undefined || headers['if-none-match'] !== undefined

@@ -10,6 +10,8 @@ export type Owned = { userId: string | null; isOperators: boolean }
 
 export const refusedFile = (): AppError => new AppError('insufficient_privilege', 'insufficient storage permissions')
 
+export const nameTaken = (): AppError => new AppError('already_exists', 'file already exists')
+
 /** Whether policies decide about this caller in such a bucket; the operator needs none. */
 export const isPoliced = (access: BucketAccess, who: Identity): boolean => access === 'policies' && who.kind !== 'admin'
 

@@ -11,11 +11,11 @@ const withMetadata = (fields: Sql): Sql => sql`case when o.metadata = '{}' then 
   else pg_catalog.json_build_object(${fields}, 'metadata', o.metadata) end`
 
 /** An object `o` as the API shows it. Only objects of public buckets have a `url`. */
-const record = (isInPublic: Sql, baseUrl: string): Sql => sql`case when ${isInPublic}
+export const fileRecord = (isInPublic: Sql, baseUrl: string): Sql => sql`case when ${isInPublic}
   then ${withMetadata(sql`${FIELDS}, 'url', ${baseUrl} || '/' || o.bucket || '/' || o.encoded_name`)}
   else ${closedRecord} end`
 
-/** As `record`, of an object that has no public address. */
+/** As `fileRecord`, of an object that has no public address. */
 export const closedRecord: Sql = withMetadata(FIELDS)
 
 export type NamePage = {
@@ -61,7 +61,7 @@ export function listObjects(query: Listing): Sql {
         access = 'private' and not ${query.seesAll}::boolean as is_private
       from (select ${accessOf(bucket)} as access) b)
     select bucket.access, json_build_object('items', (
-        select coalesce(json_agg(${record(sql`bucket.access = 'public'`, query.baseUrl)} order by o.name), '[]') from (
+        select coalesce(json_agg(${fileRecord(sql`bucket.access = 'public'`, query.baseUrl)} order by o.name), '[]') from (
           select name from (${join(names, sql` union all `)}) n order by name limit ${limit}::int offset ${offset}::bigint
         ) page join svc.objects o on o.bucket = ${bucket} and o.name = page.name
       ), 'totalItems', ${join(counts, sql` + `)})::text as body
@@ -88,6 +88,8 @@ export type ObjectFields = {
   userId: string | null
   isOperators: boolean
   updatedAt: Date
+  /** JSON text. */
+  metadata: string
 }
 
 export type BucketSettings = {
@@ -103,7 +105,7 @@ export type ObjectRow = BucketSettings & Omit<ObjectFields, 'blobId'> & { blobId
 export type StoredObject = BucketSettings & ObjectFields
 
 const OBJECT = sql`o.id::text as id, o.blob_id::text as "blobId", o.size, o.sha256, o.content_type as "contentType",
-  o.owner::text as "userId", o.is_operators as "isOperators", o.updated_at as "updatedAt"`
+  o.owner::text as "userId", o.is_operators as "isOperators", o.updated_at as "updatedAt", o.metadata::text as metadata`
 
 /** Always one row, because the bucket's settings are needed also if there is no such object. */
 export const findObject = (bucket: string, name: string, lock: 'for update' | 'no lock' = 'no lock'): Sql => sql`
@@ -123,12 +125,26 @@ export const visibleObject = (bucket: string, name: string): Sql =>
 export const lockName = (bucket: string, name: string): Sql =>
   sql`select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(${`${bucket}/${name}`}, 15))`
 
-export type BucketState = { id: string | null; access: BucketAccess; ownerlessBytes: number }
+export type BucketState = BucketRules & {
+  id: string | null
+  access: BucketAccess
+  ownerlessBytes: number
+  quotaBytes: number | null
+  /** What is stored in it, if it has a quota; and what is stored for the caller. */
+  bucketBytes: number
+  userBytes: number
+}
 
 /** Always one row: what an upload to a bucket depends on. `id` is null if it has no settings. */
-export const bucketState = (bucket: string): Sql => sql`
-  select s.id::text as id, coalesce(s.access, 'public') as access, o.bytes as "ownerlessBytes"
+export const bucketState = (bucket: string, userId: string | null): Sql => sql`
+  select s.id::text as id, coalesce(s.access, 'public') as access, o.bytes as "ownerlessBytes", s.max_size as "maxSize",
+    to_json(s.allowed_types) as "allowedTypes", s.quota_bytes as "quotaBytes",
+    coalesce((select b.bytes from svc.stored_bytes b where b.kind = 'bucket' and b.key = s.name), 0) as "bucketBytes",
+    coalesce((select b.bytes from svc.stored_bytes b where b.kind = 'user' and b.key = ${userId}), 0) as "userBytes"
   from svc.ownerless_bytes o left join svc.storage_buckets s on s.name = ${bucket}`
+
+export const requireQuota = (bucket: string, owner: string | null, userQuota: number): Sql =>
+  sql`select svc.require_quota(${bucket}, ${owner}::uuid, ${userQuota})`
 
 /** Kept by triggers of svc.objects. */
 export const ownerlessBytes: Sql = sql`select bytes::text from svc.ownerless_bytes`
@@ -136,6 +152,8 @@ export const ownerlessBytes: Sql = sql`select bytes::text from svc.ownerless_byt
 /** Keeps the settings of a bucket as they are until an upload to it is committed. */
 export const shareBucket = (bucket: string): Sql =>
   sql`select from svc.storage_buckets where name = ${bucket} for share`
+
+export type BucketRules = { maxSize: number | null; allowedTypes: readonly string[] | null }
 
 export type NewObject = {
   bucket: string
@@ -152,21 +170,41 @@ export type NewObject = {
 
 /**
  * A second upload of a name keeps its id and its owner; what has none is the operator's once the operator replaces it. Sent
- * after `addBlob`; returns {record, isOwnerless}.
+ * after `addBlob`; returns {record, isNew, isOwnerless, owner}.
  */
-export const putObject = ({ blob, ...object }: NewObject, baseUrl: string): Sql => sql`
-  with put as (
-    insert into svc.objects as o (bucket, name, content_type, metadata, blob_id, size, sha256, owner, is_operators, app_id)
-    values (${object.bucket}, ${object.name}, ${object.contentType}, ${object.metadata}::jsonb, ${blob.id}::uuid,
-      ${blob.size}, ${blob.sha256}, ${object.userId}::uuid, ${object.isOperators}::boolean, ${object.appId}::uuid)
+export const putObject = (object: NewObject, baseUrl: string): Sql =>
+  made(
+    sql`${insertion(object)}
     on conflict (bucket, name) do update set content_type = excluded.content_type, metadata = excluded.metadata,
       blob_id = excluded.blob_id, size = excluded.size, sha256 = excluded.sha256,
-      is_operators = o.is_operators or (excluded.is_operators and o.owner is null), app_id = excluded.app_id, updated_at = now()
-    returning *
+      is_operators = o.is_operators or (excluded.is_operators and o.owner is null), app_id = excluded.app_id, updated_at = now()`,
+    object,
+    baseUrl,
   )
-  select ${record(sql`${accessOf(object.bucket)} = 'public'`, baseUrl)}::text as record,
-    o.owner is null and not o.is_operators as "isOwnerless"
+
+/** As putObject, and no row where there is one of that name. */
+export const addObject = (object: NewObject, baseUrl: string): Sql =>
+  made(sql`${insertion(object)} on conflict (bucket, name) do nothing`, object, baseUrl)
+
+const insertion = ({ blob, ...object }: NewObject): Sql => sql`
+    insert into svc.objects as o (bucket, name, content_type, metadata, blob_id, size, sha256, owner, is_operators, app_id)
+    values (${object.bucket}, ${object.name}, ${object.contentType}, ${object.metadata}::jsonb, ${blob.id}::uuid,
+      ${blob.size}, ${blob.sha256}, ${object.userId}::uuid, ${object.isOperators}::boolean, ${object.appId}::uuid)`
+
+const made = (put: Sql, object: NewObject, baseUrl: string): Sql => sql`
+  with put as (${put} returning *)
+  select ${fileRecord(sql`${accessOf(object.bucket)} = 'public'`, baseUrl)}::text as record,
+    o.created_at = o.updated_at as "isNew", o.owner is null and not o.is_operators as "isOwnerless", o.owner::text as owner
   from put o`
+
+export type MadeObject = { record: string; isNew: boolean; isOwnerless: boolean; owner: string | null }
+
+/** JSON text of the object under its new name. Throws unique_violation where the name is taken. */
+export const renameObject = (bucket: string, from: string, to: string, baseUrl: string): Sql => sql`
+  with moved as (
+    update svc.objects o set name = ${to}, updated_at = now() where o.bucket = ${bucket} and o.name = ${from} returning *
+  )
+  select ${fileRecord(sql`${accessOf(bucket)} = 'public'`, baseUrl)}::text from moved o`
 
 export const deleteObject = (bucket: string, name: string): Sql =>
   sql`delete from svc.objects where bucket = ${bucket} and name = ${name}`

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { budgets } from '../../core/budgets.ts'
-import { Budget } from '../../core/limits.ts'
+import { Budget, type Reservation } from '../../core/limits.ts'
 import type { Call, Reply } from '../route.ts'
 import { addressSubject } from '../wire/client-address.ts'
 import { type ByteRange, isNotModified, type ResourceVersion, rangeOf } from './conditions.ts'
@@ -23,6 +23,14 @@ export function withVary(response: ServerResponse, headers: Record<string, strin
   return common === undefined || Vary === undefined ? headers : { ...headers, Vary: `${common}, ${Vary}` }
 }
 
+/** A place of a download in the budget, until its response is closed. */
+export function holdDownload({ ip, raw: { response } }: Call): Reservation {
+  const place = downloads.reserve(addressSubject(ip), () => response.destroy())
+  response.once('close', () => place.release()).on('drain', () => place.renew())
+  place.grow(budgets.downloads.each)
+  return place
+}
+
 /** Answers GET and HEAD of stored bytes, with conditions and one range. */
 export async function sendContent(call: Call, content: StoredContent, { status = 200 } = {}): Promise<Reply> {
   const { request, response } = call.raw
@@ -43,9 +51,7 @@ export async function sendContent(call: Call, content: StoredContent, { status =
   if (range) headers['Content-Range'] = `bytes ${range.start}-${range.end}/${content.size}`
   const answered = range ? 206 : status
   if (isHead || content.size === 0) return { status: answered, headers }
-  const place = downloads.reserve(addressSubject(call.ip), () => response.destroy())
-  response.once('close', () => place.release()).on('drain', () => place.renew())
-  place.grow(budgets.downloads.each)
+  const place = holdDownload(call)
   const source = await content.open(range ?? { start: 0, end: content.size - 1 }).catch((error: unknown) => {
     place.release()
     throw error
