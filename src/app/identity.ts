@@ -14,6 +14,7 @@ import { unknownTables } from '../features/audit/data-audit.ts'
 import { loadRootSecret } from '../features/auth/keys.ts'
 import { type Revocation, Revocations } from '../features/auth/revocations.ts'
 import { createAuth } from '../features/auth/routes.ts'
+import { ensureSigningKey } from '../features/auth/signing-keys.ts'
 import { endOtherSessions } from '../features/auth/sql.ts'
 import { createMfa } from '../features/mfa/routes.ts'
 import { dropFactors, dropFactorsSince } from '../features/mfa/sql.ts'
@@ -84,6 +85,8 @@ export async function createIdentity(
   /** A key per purpose, which does not change when the token keys are rotated. */
   const keyFor = (purpose: string): Buffer => deriveKey(rootSecret, '', purpose)
   const box = secretBoxOf(config.auth, rootSecret)
+  await ensureSigningKey(db, config.auth.signing_algorithm, { box, lifetimeMs: config.auth.token_duration * 1000 })
+  await revocations.refresh()
   const secrets = new SecretKeeper({ db, box, observe })
 
   const admin = createAdmin({
@@ -120,6 +123,8 @@ export async function createIdentity(
     revocations,
     config: config.auth,
     rootSecret,
+    publicBaseUrl,
+    box,
     expired: expiredOfIdentity,
     observe,
     resolveApiKey: apiKeys.resolveApiKey,

@@ -84,6 +84,13 @@ const byName: Readonly<Record<string, Command>> = {
     usesServer: true,
     run: async (context) => (await import('./users.ts')).users(context),
   },
+  'secrets rotate': {
+    usage: 'secrets rotate signing-key [--compromised]',
+    summary: 'make a new key for access tokens; tokens of the old one stay good unless it is compromised',
+    flags: { compromised: 'boolean' },
+    usesServer: true,
+    run: async (context) => (await import('./rotate-secrets.ts')).rotateSecrets(context),
+  },
   'secrets reencrypt': {
     usage: 'secrets reencrypt',
     summary: 'encrypt anew what an old auth.encryption_key encrypted; exit code 1 when something cannot be read',

@@ -89,6 +89,11 @@ export const table = {
         of: 'keys',
       },
     ),
+    signing_algorithm: choice(
+      ['auto', 'ES256', 'EdDSA', 'HS256'],
+      'auto',
+      'signs access tokens; auto = that of the newest key, on a new database ES256; see `/.well-known/jwks.json`',
+    ),
     token_duration: duration(900, 'life of an access token'),
     refresh_token_duration: duration(604_800, 'life of a refresh token'),
     refresh_grace_seconds: int(0, 'time in which a used refresh token still answers', { min: 0, max: 60 }),

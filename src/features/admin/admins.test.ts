@@ -55,6 +55,7 @@ test('what only the owner may do is this list', () => {
     'POST /api/admin/oauth/clients/{clientId}/rotate-secret',
     'POST /api/admin/rls',
     'POST /api/admin/secrets/rotate',
+    'POST /api/admin/secrets/signing-key',
     'POST /api/admin/sql',
     'POST /api/admin/undo',
     'POST /api/admin/vector/embed',

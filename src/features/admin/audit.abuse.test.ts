@@ -197,6 +197,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['GET /api/admin/users/{id}/export', `GET ${ofBo}/export`],
     ['DELETE /api/admin/users/{id}', `DELETE ${ofBo}`],
     ['POST /api/admin/secrets/rotate', 'POST /api/admin/secrets/rotate'],
+    ['POST /api/admin/secrets/signing-key', 'POST /api/admin/secrets/signing-key', {}],
   ]
   const writes = requests.map(([route, line, json]) => [route, () => admin(line, json)] as const)
   const file = () => upload(api, `${open}/files`, { as: 'admin', name: 'a.txt', content: 'x' })

@@ -87,6 +87,7 @@ test('what opens secrets needs a second factor of the last ten minutes from thos
     'GET /api/admin/users/{id}/export',
     'POST /api/admin/oauth/clients/{clientId}/rotate-secret',
     'POST /api/admin/secrets/rotate',
+    'POST /api/admin/secrets/signing-key',
   ])
 })
 

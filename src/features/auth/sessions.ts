@@ -25,7 +25,13 @@ const MFA_SECONDS = 300
 /** Reuse of a refresh token within this time counts as a race of two tabs, later as theft. */
 const HARMLESS_REUSE_SECONDS = 10
 
-export function createSessions(deps: { db: Db; revocations: Revocations; keys: () => Keys; config: SessionConfig }) {
+export function createSessions(deps: {
+  db: Db
+  revocations: Revocations
+  keys: () => Keys
+  config: SessionConfig
+  publicBaseUrl: () => string
+}) {
   const { db, revocations, config } = deps
 
   const nowSeconds = (): number => Math.floor(revocations.clock.now() / 1000)
@@ -35,9 +41,12 @@ export function createSessions(deps: { db: Db; revocations: Revocations; keys: (
     session: { sessionId: string; aal: 'aal1' | 'aal2'; amr: readonly string[]; org?: string | null },
   ): string {
     const iat = nowSeconds()
+    const issuer = deps.publicBaseUrl()
     return signJwt(
       'access',
       {
+        iss: issuer,
+        aud: `${issuer}/api`,
         sub: user.id,
         iat,
         exp: iat + config.token_duration,
