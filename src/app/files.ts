@@ -9,7 +9,7 @@ import type { Platform } from './platform.ts'
 
 /** File features: buckets and hosted sites. */
 export function createFiles(config: Config, platform: Platform, { keyFor, identify }: IdentityGroup) {
-  const { db, queue, observe, gateways, limiter, publicUrl } = platform
+  const { db, queue, observe, gateways, limiter, publicUrl, changeLog, logKey } = platform
   const purgeAll = config.rate_limit.cdn_purge_all
   const storage = createStorage({
     db,
@@ -20,6 +20,8 @@ export function createFiles(config: Config, platform: Platform, { keyFor, identi
     identify,
     publicBaseUrl: () => publicUrl.get(),
     signingKey: keyFor('storage signatures'),
+    logKey,
+    wakeLog: () => changeLog.wake(),
     countPurgeAll: async (ip) =>
       purgeAll ? limiter.takeToken('cdn_purge_all', addressSubject(ip), purgeAll) : undefined,
   })

@@ -28,6 +28,8 @@ export type Platform = {
   schema: SchemaCache
   queue: Queue
   changeLog: ChangeLog
+  /** What the database knows the server by. */
+  logKey: string
   dryRuns: DryRuns
   asOf: AsOf
   undo(request: UndoRequest): Promise<UndoOutcome>
@@ -122,6 +124,7 @@ export async function openPlatform(
       finishMs: config.server.shutdown_timeout * 1000,
     }),
     changeLog,
+    logKey,
     dryRuns: new DryRuns({ db, schema, key: logKey }),
     asOf: new AsOf({ db, key: logKey, config: config.history }),
     undo: (request) => undoChanges({ db, key: logKey, observe }, request),

@@ -246,6 +246,9 @@ export const table = {
     ownerless_quota: size('10GB', 'bytes of all files that no account owns, then 507; the operator’s do not count', {
       min: 0,
     }),
+    user_quota_bytes: size('0', 'bytes of all files of one account, then 413 `quota exceeded`; 0 = no limit', {
+      min: 0,
+    }),
     upload_timeout: duration(300, 'time an upload may take, then 504'),
     s3_endpoint: str('', '`host[:port]` or URL of the service; empty = Amazon', {
       check: emptyOr(/^(?:https?:\/\/)?[^\s/]+\/?$/, 'expected host[:port] or a URL'),

@@ -123,6 +123,7 @@ const specific = {
   import_failed: 422,
   idempotency_key_reused: 422,
   payload_too_large: 413,
+  quota_exceeded: 413,
   response_too_large: 413,
   too_many_attempts: 429,
   app_rate_limited: 429,
