@@ -102,6 +102,7 @@ export async function createIdentity(
       ...secrets.warnings(),
       ...unknownTables(schema.read(), config.audit.tables),
     ],
+    isDrill: platform.isDrill,
     logs: { size: config.log.buffer_size, entries: askAllWorkers('logs', logEntries) },
     openScript: async () => new Script(await db.openConnection()),
     reloadSchema: async () => void (await schema.reload()),

@@ -19,6 +19,7 @@ import { startEmbedded } from '../db/setup/embedded/embedded.ts'
 import { rootSecretFile, type SecretFile } from '../db/setup/embedded/secret-file.ts'
 import { createOutgoing, type Outgoing } from '../http/out/outgoing.ts'
 import { createLimiter, type Limiter } from '../http/rate-limit.ts'
+import { closedOutgoing, drillWarning, isDrill } from './drill.ts'
 import type { Lifecycle } from './lifecycle.ts'
 
 /** The services that all feature groups use. */
@@ -39,6 +40,8 @@ export type Platform = {
   gateways: Outgoing
   /** The public origin; final once the server listens. */
   publicUrl: PublicUrl
+  /** It runs on a restored copy that was not taken over. */
+  isDrill: boolean
   /** Warnings for the operator. */
   warnings(): readonly string[]
   /** The file of the root secret; only with an embedded database. */
@@ -90,7 +93,8 @@ export async function openPlatform(
   { observe, metrics }: { observe: Observe; metrics: Metrics },
   { db, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
 ): Promise<Platform> {
-  const gateways = lifecycle.own(createOutgoing({ allowPrivateNetworks: true }))
+  const drill = isDrill(config)
+  const outgoing = lifecycle.own(createOutgoing({ allowPrivateNetworks: true }))
   const schema = lifecycle.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
   const changeLog = lifecycle.own(
     new ChangeLog({ db, observe, retentionSeconds: config.events.retention, history: config.history, key: logKey }),
@@ -120,6 +124,7 @@ export async function openPlatform(
       observe,
       pollMs: config.jobs.poll_interval_ms,
       finishMs: config.server.shutdown_timeout * 1000,
+      isIdle: drill,
     }),
     changeLog,
     dryRuns: new DryRuns({ db, schema, key: logKey }),
@@ -129,9 +134,16 @@ export async function openPlatform(
     limiter: createLimiter({ counters }),
     metrics,
     usage: new UsageMeter(),
-    gateways,
+    gateways: drill ? closedOutgoing(outgoing) : outgoing,
+    isDrill: drill,
     publicUrl: new PublicUrl(config),
-    warnings: () => [...warnings, ...schema.read().warnings, ...openness(), ...changeLog.warnings()],
+    warnings: () => [
+      ...(drill ? [drillWarning(config)] : []),
+      ...warnings,
+      ...schema.read().warnings,
+      ...openness(),
+      ...changeLog.warnings(),
+    ],
     secretFile,
     announce,
   }

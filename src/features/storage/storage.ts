@@ -45,6 +45,8 @@ type Deps = {
   observe: Observe
   outgoing: Outgoing
   config: StorageConfig
+  /** Around the store of the configuration. */
+  wrapStore: ((store: Store) => Store) | undefined
   identify: Identify
   publicBaseUrl: () => string
   /** For signed URLs only. */
@@ -58,7 +60,7 @@ export type Storage = Feature & { store: Store; blobs: Blobs; uploads: Uploads; 
 export function createStorage(deps: Deps): Storage {
   const { db, queue, observe, config } = deps
   const timeoutMs = config.upload_timeout * 1000
-  const store = createStore(config)
+  const store = deps.wrapStore?.(createStore(config)) ?? createStore(config)
   const blobs = new Blobs({ db, store, queue, observe })
   const uploads = new Uploads(blobs, deps.identify, {
     maxFileBytes: config.max_file_size,
