@@ -4,6 +4,7 @@ import { addBlob } from '../features/storage/blobs/sql.ts'
 import { isObjectName } from '../features/storage/names.ts'
 import { createStorage } from '../features/storage/storage.ts'
 import { addressSubject } from '../http/wire/client-address.ts'
+import { keptBlobSeconds } from './backups.ts'
 import { keepingStore } from './drill.ts'
 import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
@@ -19,6 +20,7 @@ export function createFiles(config: Config, platform: Platform, { keyFor, identi
     observe,
     outgoing: gateways,
     config: isDrill ? { ...config.storage, cdn: { ...cdn, provider: '' } } : config.storage,
+    keepSeconds: keptBlobSeconds(config, isDrill),
     wrapStore: isDrill ? keepingStore : undefined,
     identify,
     publicBaseUrl: () => publicUrl.get(),

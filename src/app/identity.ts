@@ -64,7 +64,11 @@ export async function createIdentity(
   platform: Platform,
   { email, sms }: Messages,
   lifecycle: Lifecycle,
-  { logEntries, askAllWorkers }: Required<Pick<AppOptions, 'logEntries' | 'askAllWorkers'>>,
+  {
+    logEntries,
+    askAllWorkers,
+    moreWarnings,
+  }: Required<Pick<AppOptions, 'logEntries' | 'askAllWorkers'>> & { moreWarnings: () => readonly string[] },
 ) {
   const { db, schema, observe, gateways, publicUrl } = platform
   const appName = config.server.app_name
@@ -100,6 +104,7 @@ export async function createIdentity(
     warnings: () => [
       ...platform.warnings(),
       ...secrets.warnings(),
+      ...moreWarnings(),
       ...unknownTables(schema.read(), config.audit.tables),
     ],
     isDrill: platform.isDrill,
@@ -180,6 +185,7 @@ export async function createIdentity(
     revocations,
     passwords,
     box,
+    rootSecret,
     keyFor,
     features: [
       ...[admin, secrets, auth, users, apiKeys, apps, oauthServer],

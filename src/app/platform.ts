@@ -26,6 +26,8 @@ import type { Lifecycle } from './lifecycle.ts'
 export type Platform = {
   observe: Observe
   db: Pool
+  /** Of a connection that is no pooler's. */
+  directUrl: string
   schema: SchemaCache
   queue: Queue
   changeLog: ChangeLog
@@ -84,14 +86,15 @@ export async function openStore(
   })
   const db = lifecycle.own(pool)
   const noTrigger = await ensureSchemaTrigger(db)
-  return { db, warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])], logKey, announce, secretFile }
+  const directUrl = config.database.direct_url || url
+  return { db, directUrl, warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])], logKey, announce, secretFile }
 }
 
 export async function openPlatform(
   config: Config,
   lifecycle: Lifecycle,
   { observe, metrics }: { observe: Observe; metrics: Metrics },
-  { db, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
+  { db, directUrl, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
 ): Promise<Platform> {
   const drill = isDrill(config)
   const outgoing = lifecycle.own(createOutgoing({ allowPrivateNetworks: true }))
@@ -118,6 +121,7 @@ export async function openPlatform(
   return {
     observe,
     db,
+    directUrl,
     schema,
     queue: new Queue({
       db,

@@ -34,6 +34,24 @@ test('svc backup while the server runs: a good one with its files, the owner’s
   assert.deepEqual(entry, ['admin', taken.id])
 })
 
+test('svc backup verify restores it for a check, and prune keeps what is kept', async () => {
+  const config = { ...passphrase, 'backup.to': to, data_dir: dataDir, 'backup.keep': 1 }
+  const [{ id }] = JSON.parse((await runSvc(['backup', 'list', '--json'], config)).out).items
+  const { code, out } = await runSvc(['backup', 'verify', id, '--json'], config)
+  const verdict = JSON.parse(out)
+  assert.deepEqual([code, verdict.id, verdict.verification], [0, id, 'good'])
+  assert.ok(verdict.tables > 50 && verdict.rows > 1000 && verdict.indexes > 100, out)
+  assert.deepEqual(
+    readdirSync(dataDir).filter((name) => name.startsWith('verify-')),
+    [],
+  )
+  const listed = JSON.parse((await runSvc(['backup', 'list', '--json'], config)).out).items[0]
+  assert.deepEqual([listed.verification, listed.verified_at], ['good', verdict.verified_at])
+  assert.deepEqual((await runSvc(['backup', 'prune', '--json'], config)).out, '{"backups":[],"files":0,"segments":0}\n')
+  const unknown = await runSvc(['backup', 'verify', '../x'], config)
+  assert.deepEqual([unknown.code, unknown.err], [1, `there is no backup "../x" in ${to}\n`])
+})
+
 test('svc restore makes a drill of it, with rows, files and the root secret', async () => {
   const { code, out, err } = await runSvc(['restore', '--from', to, '--data-dir', copy], passphrase)
   assert.deepEqual([code, err], [0, ''], out)

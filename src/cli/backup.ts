@@ -2,10 +2,13 @@ import { backupPassphrase, blobSourceOf, openBackupTarget, requireSafeTarget, se
 import type { Config } from '../config/config.ts'
 import { SYSTEM } from '../core/identity.ts'
 import { auditStatement } from '../db/audit.ts'
-import { type BackupDetails, listBackups, shownBackup } from '../db/backup/records.ts'
-import type { Seals } from '../db/backup/seal.ts'
+import { pruneBackups } from '../db/backup/prune.ts'
+import { chooseBackup } from '../db/backup/stored/choose.ts'
+import { type BackupDetails, listBackups, shownBackup } from '../db/backup/stored/records.ts'
+import type { Seals } from '../db/backup/stored/seal.ts'
 import { type BackupProgress, takeBackup } from '../db/backup/take-backup.ts'
 import type { BackupTarget } from '../db/backup/target/target.ts'
+import { verifyBackup } from '../db/backup/verify.ts'
 import type { Db } from '../db/db.ts'
 import { readRestored } from '../db/setup/embedded/restored.ts'
 import { rootSecretFile } from '../db/setup/embedded/secret-file.ts'
@@ -76,6 +79,39 @@ export async function backupList(context: Context): Promise<number> {
     ])
     context.print(textTable(['id', 'state', 'kind', 'size', 'verification', 'error'], rows))
   }
+  return 0
+}
+
+/** Exit code 1 unless it is good. */
+export async function backupVerify(context: Context): Promise<number> {
+  const [id, ...more] = context.args
+  if (id === undefined || more.length > 0) throw new UsageError('usage: svc backup verify <id> [--to <target>]')
+  const { config } = context.config()
+  return withTarget(context, config, async (target, seals) => {
+    const found = await chooseBackup(target, seals, { id })
+    const verdict = await verifyBackup({
+      target,
+      seals,
+      backup: found,
+      scratchIn: config.data_dir,
+      binDir: config.database.embedded_bin_dir,
+      say: context.json ? () => {} : context.print,
+    })
+    const { verification, verification_error: error, tables, rows, indexes } = verdict
+    const counts = tables === undefined ? '' : `: ${tables} tables, ${rows} rows, ${indexes} indexes`
+    context.print(context.json ? JSON.stringify({ id, ...verdict }) : `backup ${id} is ${verification}${counts}`)
+    if (error !== undefined && !context.json) context.print(error)
+    return verification === 'good' ? 0 : 1
+  })
+}
+
+export async function backupPrune(context: Context): Promise<number> {
+  const { config } = context.config()
+  requireNoDrill(config)
+  const pruned = await withTarget(context, config, (target, seals) => pruneBackups(target, seals, config.backup.keep))
+  const { backups, files, segments } = pruned
+  const text = `removed ${backups.length} backups, ${files} files and ${segments} segments of the log`
+  context.print(context.json ? JSON.stringify(pruned) : text)
   return 0
 }
 

@@ -106,6 +106,18 @@ const byName: Readonly<Record<string, Command>> = {
     flags: { to: 'string' },
     run: async (context) => (await import('./backup.ts')).backupList(context),
   },
+  'backup verify': {
+    usage: 'backup verify <id> [--to <target>]',
+    summary: 'restore a backup into a scratch directory and check it; exit code 1 unless it is good',
+    flags: { to: 'string' },
+    run: async (context) => (await import('./backup.ts')).backupVerify(context),
+  },
+  'backup prune': {
+    usage: 'backup prune [--to <target>]',
+    summary: 'remove what is in none of the backup.keep newest good backups',
+    flags: { to: 'string' },
+    run: async (context) => (await import('./backup.ts')).backupPrune(context),
+  },
   restore: {
     usage: 'restore --from <target> [<id>] --data-dir <new> [--take-over]',
     summary: 'restore a backup into an empty data directory',

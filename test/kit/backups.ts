@@ -2,6 +2,9 @@ import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { type BackupDetails, newBackupId, objectOf, writeRecord } from '../../src/db/backup/stored/records.ts'
+import { Seals } from '../../src/db/backup/stored/seal.ts'
+import { DiskTarget } from '../../src/db/backup/target/disk-target.ts'
 import { atEnd } from './at-end.ts'
 import { type InProcessServer, startServer } from './kit.ts'
 import { svc as program } from './programs.ts'
@@ -60,4 +63,31 @@ export async function upload(
   })
   await response.arrayBuffer()
   return response.status
+}
+
+/** The record of a backup that has no data. */
+export async function plantBackup(
+  to: string,
+  passphrase: string,
+  change: Partial<BackupDetails> = {},
+): Promise<string> {
+  const id = newBackupId()
+  const now = new Date().toISOString()
+  const details: BackupDetails = {
+    ...{ id, version: 1, state: 'good', kind: 'physical', started_at: now, finished_at: now, bytes: 1, from: '0/1' },
+    ...{
+      to: '0/2',
+      major: 1,
+      systemId: '1',
+      timeline: 1,
+      segmentSize: 2 ** 24,
+      database: 'postgres',
+      user: 'postgres',
+    },
+    ...{ objects: [], files: { kind: 'none', count: 0, bytes: 0 }, archive: null },
+    ...{ consistent_at: now, touched_at: now, app: 'x' },
+    ...change,
+  }
+  await writeRecord(new DiskTarget(to), new Seals({ passphrase }), objectOf(id, 'done'), details)
+  return id
 }

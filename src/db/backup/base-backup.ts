@@ -1,7 +1,7 @@
 import { createHash, type Hash } from 'node:crypto'
-import { isWalSegment, type Manifest, parseManifest } from './manifest.ts'
-import type { ReplicationConnection, ReplicationEvent } from './replication.ts'
-import { TarParser } from './tar.ts'
+import type { ReplicationConnection, ReplicationEvent } from '../protocol/replication.ts'
+import { isWalSegment, type Manifest, parseManifest } from './stored/manifest.ts'
+import { TarParser } from './stored/tar.ts'
 
 export type BaseBackup = {
   from: string

@@ -6,10 +6,10 @@ import { test } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { testFolder } from '../../../test/kit/backups.ts'
 import { findBinaries } from '../setup/embedded/binaries.ts'
-import { chooseBackup } from './choose.ts'
-import { type BackupDetails, listBackups, newBackupId, objectOf, writeRecord } from './records.ts'
 import { restoreBackup } from './restore/restore.ts'
-import { CHUNK, Seals } from './seal.ts'
+import { chooseBackup } from './stored/choose.ts'
+import { type BackupDetails, listBackups, newBackupId, objectOf, writeRecord } from './stored/records.ts'
+import { CHUNK, Seals } from './stored/seal.ts'
 import { DiskTarget } from './target/disk-target.ts'
 
 // A target is not trusted: here it even knows the passphrase.

@@ -2,11 +2,12 @@ import type pg from 'pg'
 import { reasonOf } from '../../core/errors.ts'
 import { version } from '../../core/version.ts'
 import { openConnection } from '../protocol/driver.ts'
+import { ReplicationConnection } from '../protocol/replication.ts'
 import { streamBaseBackup } from './base-backup.ts'
-import { BlobCopies, type BlobSource, copyAllBlobs } from './files.ts'
-import { type BackupDetails, newBackupId, objectOf, TOUCH_MS, writeRecord } from './records.ts'
-import { ReplicationConnection } from './replication.ts'
-import type { Seals } from './seal.ts'
+import { BACKUP_LOCK } from './running.ts'
+import { BlobCopies, type BlobSource, copyAllBlobs } from './stored/files.ts'
+import { type BackupDetails, newBackupId, objectOf, TOUCH_MS, writeRecord } from './stored/records.ts'
+import type { Seals } from './stored/seal.ts'
 import type { BackupTarget } from './target/target.ts'
 
 export type BackupProgress = { bytes: number; expected: number; part: 'database' | 'files' }
@@ -27,9 +28,6 @@ export type TakeBackup = {
   onProgress?: (progress: BackupProgress) => void
 }
 
-/** Key of the advisory lock that a backup holds: one at a time for each database, from whatever process. */
-const ONE_AT_A_TIME = 8_121_001
-
 /** Why a backup cannot be taken now; the message is for the operator. */
 export class BackupRefused extends Error {}
 
@@ -38,7 +36,7 @@ export async function takeBackup(options: TakeBackup): Promise<BackupDetails> {
   const { url } = options
   const client = await openConnection({ url, applicationName: 'svc backup' })
   try {
-    const { rows } = await client.query<{ locked: string }>(`select pg_try_advisory_lock(${ONE_AT_A_TIME}) as locked`)
+    const { rows } = await client.query<{ locked: string }>(`select pg_try_advisory_lock(${BACKUP_LOCK}) as locked`)
     if (rows[0]?.locked !== 't') throw new BackupRefused('a backup of this database is under way')
     const facts = await factsOf(client)
     if (!facts.mayReplicate)

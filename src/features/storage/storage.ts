@@ -45,6 +45,8 @@ type Deps = {
   observe: Observe
   outgoing: Outgoing
   config: StorageConfig
+  /** How long removed files are kept, for backups that have their rows. */
+  keepSeconds: number
   /** Around the store of the configuration. */
   wrapStore: ((store: Store) => Store) | undefined
   identify: Identify
@@ -61,7 +63,7 @@ export function createStorage(deps: Deps): Storage {
   const { db, queue, observe, config } = deps
   const timeoutMs = config.upload_timeout * 1000
   const store = deps.wrapStore?.(createStore(config)) ?? createStore(config)
-  const blobs = new Blobs({ db, store, queue, observe })
+  const blobs = new Blobs({ db, store, queue, observe, keepSeconds: deps.keepSeconds })
   const uploads = new Uploads(blobs, deps.identify, {
     maxFileBytes: config.max_file_size,
     timeoutMs,

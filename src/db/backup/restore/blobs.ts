@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import type pg from 'pg'
 import { inParallel } from '../../../core/limits.ts'
 import { isUuid } from '../../../core/uuid.ts'
-import { type BlobCopies, blobsOfShard, SHARDS } from '../files.ts'
+import { type BlobCopies, blobsOfShard, SHARDS } from '../stored/files.ts'
 import { syncFolder } from '../target/disk-target.ts'
 
 const AT_ONCE = 4

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
+import type { BackupTarget } from '../target/target.ts'
 import type { Seals } from './seal.ts'
-import type { BackupTarget } from './target/target.ts'
 
 export type BackupState = 'running' | 'good' | 'failed'
 

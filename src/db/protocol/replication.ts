@@ -1,6 +1,6 @@
 import type { PgError } from '../pg-errors.ts'
-import { type ConnectOptions, DriverSocket } from '../protocol/driver.ts'
-import { ReceiveBuffers } from '../protocol/whole-messages.ts'
+import { type ConnectOptions, DriverSocket } from './driver.ts'
+import { ReceiveBuffers } from './whole-messages.ts'
 
 /** What a command of the replication protocol answers, in order. */
 export type ReplicationEvent =

@@ -8,7 +8,7 @@ import {
   timingSafeEqual,
 } from 'node:crypto'
 import { promisify } from 'node:util'
-import { deriveKey } from '../../core/secret.ts'
+import { deriveKey } from '../../../core/secret.ts'
 import { compressed, expanded } from './compression.ts'
 
 const scrypt = promisify<string, Buffer, number, object, Buffer>(scryptWithCallback)

@@ -1,6 +1,6 @@
+import type { BackupTarget } from '../target/target.ts'
 import { type BackupDetails, listBackups } from './records.ts'
 import { SealError, type Seals } from './seal.ts'
-import type { BackupTarget } from './target/target.ts'
 
 /** A backup by its id, looked up in the list: an id is never made into a path. */
 export async function findBackup(target: BackupTarget, seals: Seals, id: string): Promise<BackupDetails | undefined> {

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
 import type pg from 'pg'
-import { inParallel } from '../../core/limits.ts'
-import { isUuid } from '../../core/uuid.ts'
+import { inParallel } from '../../../core/limits.ts'
+import { isUuid } from '../../../core/uuid.ts'
+import type { BackupTarget } from '../target/target.ts'
 import type { Seals } from './seal.ts'
-import type { BackupTarget } from './target/target.ts'
 
 /** The bytes of stored files: `read` resolves to undefined where they are gone. */
 export type BlobSource = {
