@@ -68,7 +68,11 @@ export async function createIdentity(
   platform: Platform,
   { email, sms }: Messages,
   lifecycle: Lifecycle,
-  { logEntries, askAllWorkers }: Required<Pick<AppOptions, 'logEntries' | 'askAllWorkers'>>,
+  {
+    logEntries,
+    askAllWorkers,
+    moreWarnings,
+  }: Required<Pick<AppOptions, 'logEntries' | 'askAllWorkers'>> & { moreWarnings: () => readonly string[] },
 ) {
   const { db, schema, observe, gateways, publicUrl } = platform
   const appName = config.server.app_name
@@ -106,8 +110,10 @@ export async function createIdentity(
     warnings: () => [
       ...platform.warnings(),
       ...secrets.warnings(),
+      ...moreWarnings(),
       ...unknownTables(schema.read(), config.audit.tables),
     ],
+    isDrill: platform.isDrill,
     logs: { size: config.log.buffer_size, entries: askAllWorkers('logs', logEntries) },
     openScript: async () => new Script(await db.openConnection()),
     reloadSchema: async () => void (await schema.reload()),
@@ -191,6 +197,7 @@ export async function createIdentity(
     revocations,
     passwords,
     box,
+    rootSecret,
     keyFor,
     features: [
       ...[admin, secrets, auth, users, apiKeys, apps, oauthServer],

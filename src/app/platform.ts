@@ -19,12 +19,15 @@ import { startEmbedded } from '../db/setup/embedded/embedded.ts'
 import { rootSecretFile, type SecretFile } from '../db/setup/embedded/secret-file.ts'
 import { createOutgoing, type Outgoing } from '../http/out/outgoing.ts'
 import { createLimiter, type Limiter } from '../http/rate-limit.ts'
+import { closedOutgoing, drillWarning, isDrill } from './drill.ts'
 import type { Lifecycle } from './lifecycle.ts'
 
 /** The services that all feature groups use. */
 export type Platform = {
   observe: Observe
   db: Pool
+  /** Of a connection that is no pooler's. */
+  directUrl: string
   schema: SchemaCache
   queue: Queue
   changeLog: ChangeLog
@@ -41,6 +44,8 @@ export type Platform = {
   gateways: Outgoing
   /** The public origin; final once the server listens. */
   publicUrl: PublicUrl
+  /** It runs on a restored copy that was not taken over. */
+  isDrill: boolean
   /** Warnings for the operator. */
   warnings(): readonly string[]
   /** The file of the root secret; only with an embedded database. */
@@ -83,16 +88,18 @@ export async function openStore(
   })
   const db = lifecycle.own(pool)
   const noTrigger = await ensureSchemaTrigger(db)
-  return { db, warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])], logKey, announce, secretFile }
+  const directUrl = config.database.direct_url || url
+  return { db, directUrl, warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])], logKey, announce, secretFile }
 }
 
 export async function openPlatform(
   config: Config,
   lifecycle: Lifecycle,
   { observe, metrics }: { observe: Observe; metrics: Metrics },
-  { db, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
+  { db, directUrl, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
 ): Promise<Platform> {
-  const gateways = lifecycle.own(createOutgoing({ allowPrivateNetworks: true }))
+  const drill = isDrill(config)
+  const outgoing = lifecycle.own(createOutgoing({ allowPrivateNetworks: true }))
   const schema = lifecycle.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
   const changeLog = lifecycle.own(
     new ChangeLog({ db, observe, retentionSeconds: config.events.retention, history: config.history, key: logKey }),
@@ -116,12 +123,14 @@ export async function openPlatform(
   return {
     observe,
     db,
+    directUrl,
     schema,
     queue: new Queue({
       db,
       observe,
       pollMs: config.jobs.poll_interval_ms,
       finishMs: config.server.shutdown_timeout * 1000,
+      isIdle: drill,
     }),
     changeLog,
     logKey,
@@ -132,9 +141,16 @@ export async function openPlatform(
     limiter: createLimiter({ counters }),
     metrics,
     usage: new UsageMeter(),
-    gateways,
+    gateways: drill ? closedOutgoing(outgoing) : outgoing,
+    isDrill: drill,
     publicUrl: new PublicUrl(config),
-    warnings: () => [...warnings, ...schema.read().warnings, ...openness(), ...changeLog.warnings()],
+    warnings: () => [
+      ...(drill ? [drillWarning(config)] : []),
+      ...warnings,
+      ...schema.read().warnings,
+      ...openness(),
+      ...changeLog.warnings(),
+    ],
     secretFile,
     announce,
   }

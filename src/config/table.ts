@@ -326,6 +326,35 @@ export const table = {
       endpoint: url('origin', 'where messages are sent; empty = by environment'),
     },
   },
+  backup: {
+    to: str('', 'where backups go: a folder, or `s3://bucket/prefix`; empty = no backups by the server'),
+    schedule: str(
+      '',
+      'when a backup is taken, as a cron expression in UTC; empty = when `svc backup` or the API say so',
+    ),
+    keep: int(7, 'good backups that are kept; older ones go after the next good one', { min: 1, max: 10_000 }),
+    verify: str(
+      '0 5 * * 0',
+      'when the newest backup is restored for a check, as a cron expression in UTC; empty = never',
+    ),
+    continuous: choice(
+      ['', 'async', 'sync'],
+      '',
+      'async: the log is sent to the target as it is written; sync: a write is acknowledged once it is there',
+    ),
+    sync_timeout: duration(10, 'sync: how long writes wait for the target', { max: 3600 }),
+    sync_strict: bool(false, 'sync, target away: true = writes answer 503; false = go on as async'),
+    passphrase: str('', 'encrypts everything that goes to the target, and seals the root secret into it'),
+    key_file: path('', 'a text file with the passphrase'),
+    plain: bool(false, 'true: an `s3://` target is allowed without passphrase'),
+    s3_endpoint: str('', 'as storage.s3_endpoint, for an `s3://` target; empty = as there', {
+      check: emptyOr(/^(?:https?:\/\/)?[^\s/]+\/?$/, 'expected host[:port] or a URL'),
+    }),
+    s3_access_key: str('', 'empty = as storage.s3_access_key'),
+    s3_secret_key: str('', 'secret of that key'),
+    s3_region: str('', 'empty = as storage.s3_region'),
+    s3_use_ssl: bool(true, 'https, where backup.s3_endpoint does not say'),
+  },
   audit: {
     all_tables: bool(false, 'true: changes of data are audited, of every table'),
     tables: listOf([], 'audited tables, `table` or `schema.table`'),

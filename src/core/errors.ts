@@ -96,6 +96,7 @@ const specific = {
   oauth_client_not_found: 404,
   job_not_found: 404,
   schedule_not_found: 404,
+  backup_not_found: 404,
   webhook_not_found: 404,
   delivery_not_found: 404,
   device_not_found: 404,

@@ -54,6 +54,9 @@ export const observations = {
   'queue: item not settled': 'error',
   'queue: onDead failed': 'error',
   'jobs not counted': 'warn',
+  'backup failed': 'error',
+  'backup does not hold': 'error',
+  'backups not listed': 'warn',
   'schedules not looked at': 'warn',
   'schedule runs no more': 'error',
   // cleanup

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { authenticator } from '../../../test/fakes/authenticator.ts'
+import { plantBackup, testFolder } from '../../../test/kit/backups.ts'
 import { withoutExtensions } from '../../../test/kit/cluster.ts'
 import { startServer } from '../../../test/kit/kit.ts'
 import { upload } from '../../../test/kit/upload.ts'
@@ -12,9 +13,18 @@ const NOTED_AFTERWARDS = [
   'POST /api/admin/email/templates/{key}/preview',
 ]
 
+const backupTo = testFolder()
+const passphrase = 'only for tests'
+
 const api = await startServer({
   postgres: withoutExtensions ? 'embedded' : 'extensions',
-  config: { 'push.enabled': true, 'auth.oauth_provider.enabled': true, 'ai.embedding_provider': 'hash' },
+  config: {
+    'push.enabled': true,
+    'auth.oauth_provider.enabled': true,
+    'ai.embedding_provider': 'hash',
+    'backup.to': backupTo,
+    'backup.passphrase': passphrase,
+  },
 })
 const admin = async (line: string, json?: unknown) =>
   api.call(line as 'GET /', { as: 'admin', ...(json !== undefined && { json }) })
@@ -108,7 +118,12 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
   const enroll = (as: string) => api.call('POST /api/admin/mfa/totp/enroll', { as })
   const phoneOfAbe = authenticator((await enroll(abe)).body.uri)
 
+  const backup = await plantBackup(backupTo, passphrase)
+
   const requests: Request[] = [
+    ['POST /api/admin/backups/{id}/verify', `POST /api/admin/backups/${backup}/verify`],
+    ['DELETE /api/admin/backups/{id}', `DELETE /api/admin/backups/${backup}`],
+    ['POST /api/admin/backups', 'POST /api/admin/backups', {}],
     ['POST /api/admin/admins', 'POST /api/admin/admins', { ...person, email: 'new@x.test' }],
     ['PATCH /api/admin/admins/{id}', `PATCH /api/admin/admins/${ann.id}`, { role: 'operator' }],
     ['DELETE /api/admin/admins/{id}', `DELETE /api/admin/admins/${gone.id}`],
@@ -279,6 +294,7 @@ test('what changes nothing leaves no entry', async () => {
     'DELETE /api/admin/oauth/clients/nobody',
     'DELETE /api/admin/storage/buckets/nobody',
     'DELETE /api/admin/email/templates/no.body',
+    'DELETE /api/admin/backups/nobody',
   ]) {
     assert.equal((await admin(line)).status, 404, line)
   }

@@ -29,6 +29,8 @@ export type AdminDeps = {
   observe: Observe
   /** Warnings for the operator, shown by /api/admin/status. */
   warnings: () => readonly string[]
+  /** It runs on a restored copy that was not taken over. */
+  isDrill: boolean
   /** Entries of every process of this server, each oldest first. */
   logs: { size: number; entries: () => Promise<LogEntry[][]> }
 } & Omit<RunSqlDeps, 'db' | 'observe'>
@@ -58,7 +60,11 @@ export function createAdmin(deps: AdminDeps): Admin {
       handle: async ({ headers }) => {
         const bearer = /^bearer +([0-9a-f]{64})$/i.exec(headers['authorization'] ?? '')?.[1]
         const told = bearer !== undefined && (await tokens.resolve(bearer)) ? warnings() : []
-        return json(200, { auth: config.enabled, ...(told.length > 0 && { warnings: told }) })
+        return json(200, {
+          auth: config.enabled,
+          ...(deps.isDrill && { drill: true }),
+          ...(told.length > 0 && { warnings: told }),
+        })
       },
     }),
 
