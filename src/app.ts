@@ -31,8 +31,10 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     const messages = createMessages(config, platform)
     const identity = await createIdentity(config, platform, messages, lifecycle, { logEntries, askAllWorkers })
     const ops = createOps(config, platform, identity, lifecycle, askAllWorkers)
-    const data = await createData(config, platform, identity)
-    const events = createEvents(config, platform, identity, lifecycle)
+    const data = await createData(config, platform, identity, {
+      liveStream: (call, list) => events.liveStream(call, list),
+    })
+    const events = createEvents(config, platform, identity, lifecycle, data)
     const files = createFiles(config, platform, identity)
     const groups = [ops, identity, messages, data, events, files]
     const served = groups.flatMap((group): Feature[] => group.features)

@@ -25,6 +25,10 @@ import type { Lifecycle } from './lifecycle.ts'
 export type Platform = {
   observe: Observe
   db: Pool
+  /** Connections for live lists alone, opened on first use. */
+  livePool: () => Promise<Pool>
+  /** The database tells of changes of its schema. */
+  hasSchemaTrigger: boolean
   schema: SchemaCache
   queue: Queue
   changeLog: ChangeLog
@@ -72,7 +76,7 @@ export async function openStore(
   { observe, progress, embeddedUrl }: StoreOptions,
 ) {
   const { url, announce, secretFile } = await postgres(config, lifecycle, progress, embeddedUrl)
-  const { pool, warnings, logKey } = await openDatabase({
+  const { pool, openAnother, warnings, logKey } = await openDatabase({
     url,
     config: config.database,
     api: config.api,
@@ -80,15 +84,25 @@ export async function openStore(
     progress,
   })
   const db = lifecycle.own(pool)
+  const livePool = once(() => openAnother(LIVE_CONNECTIONS))
+  lifecycle.own({ stop: async () => (await livePool.opened)?.stop() })
   const noTrigger = await ensureSchemaTrigger(db)
-  return { db, warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])], logKey, announce, secretFile }
+  return {
+    db,
+    livePool: livePool.open,
+    hasTrigger: noTrigger === undefined,
+    warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])],
+    logKey,
+    announce,
+    secretFile,
+  }
 }
 
 export async function openPlatform(
   config: Config,
   lifecycle: Lifecycle,
   { observe, metrics }: { observe: Observe; metrics: Metrics },
-  { db, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
+  { db, livePool, hasTrigger, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
 ): Promise<Platform> {
   const gateways = lifecycle.own(createOutgoing({ allowPrivateNetworks: true }))
   const schema = lifecycle.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
@@ -114,6 +128,8 @@ export async function openPlatform(
   return {
     observe,
     db,
+    livePool,
+    hasSchemaTrigger: hasTrigger,
     schema,
     queue: new Queue({
       db,
@@ -134,6 +150,26 @@ export async function openPlatform(
     warnings: () => [...warnings, ...schema.read().warnings, ...openness(), ...changeLog.warnings()],
     secretFile,
     announce,
+  }
+}
+
+/** Three for callers, of which slow lists take two at most, and the rest for what the server asks itself. */
+const LIVE_CONNECTIONS = 6
+
+/** Opened on the first call; after a failure, on the next. */
+function once<T>(make: () => Promise<T>): { open: () => Promise<T>; readonly opened: Promise<T | undefined> } {
+  let made: Promise<T> | undefined
+  return {
+    open: () => {
+      made ??= make().catch((error: unknown) => {
+        made = undefined
+        throw error
+      })
+      return made
+    },
+    get opened() {
+      return made?.catch(() => undefined) ?? Promise.resolve(undefined)
+    },
   }
 }
 
