@@ -36,8 +36,10 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       moreWarnings: () => backups.backups.warnings(),
     })
     const ops = createOps(config, platform, identity, lifecycle, askAllWorkers)
-    const data = await createData(config, platform, identity)
-    const events = createEvents(config, platform, identity, lifecycle)
+    const data = await createData(config, platform, identity, {
+      liveStream: (call, list) => events.liveStream(call, list),
+    })
+    const events = createEvents(config, platform, identity, lifecycle, data)
     const files = createFiles(config, platform, identity)
     const backups = createBackupGroup(config, platform, identity, { jobs: events.jobs, store: files.store })
     const groups = [ops, identity, messages, data, events, files, backups]

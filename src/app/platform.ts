@@ -28,6 +28,10 @@ export type Platform = {
   db: Pool
   /** Of a connection that is no pooler's. */
   directUrl: string
+  /** Connections for live lists alone, opened on first use. */
+  livePool: () => Promise<Pool>
+  /** The database tells of changes of its schema. */
+  hasSchemaTrigger: boolean
   schema: SchemaCache
   queue: Queue
   changeLog: ChangeLog
@@ -79,7 +83,7 @@ export async function openStore(
   { observe, progress, embeddedUrl }: StoreOptions,
 ) {
   const { url, announce, secretFile } = await postgres(config, lifecycle, progress, embeddedUrl)
-  const { pool, warnings, logKey } = await openDatabase({
+  const { pool, openAnother, warnings, logKey } = await openDatabase({
     url,
     config: config.database,
     api: config.api,
@@ -87,16 +91,35 @@ export async function openStore(
     progress,
   })
   const db = lifecycle.own(pool)
+  const livePool = once(() => openAnother(LIVE_CONNECTIONS))
+  lifecycle.own({ stop: async () => (await livePool.opened)?.stop() })
   const noTrigger = await ensureSchemaTrigger(db)
-  const directUrl = config.database.direct_url || url
-  return { db, directUrl, warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])], logKey, announce, secretFile }
+  return {
+    db,
+    directUrl: config.database.direct_url || url,
+    livePool: livePool.open,
+    hasTrigger: noTrigger === undefined,
+    warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])],
+    logKey,
+    announce,
+    secretFile,
+  }
 }
 
 export async function openPlatform(
   config: Config,
   lifecycle: Lifecycle,
   { observe, metrics }: { observe: Observe; metrics: Metrics },
-  { db, directUrl, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
+  {
+    db,
+    directUrl,
+    livePool,
+    hasTrigger,
+    warnings,
+    logKey,
+    announce,
+    secretFile,
+  }: Awaited<ReturnType<typeof openStore>>,
 ): Promise<Platform> {
   const drill = isDrill(config)
   const outgoing = lifecycle.own(createOutgoing({ allowPrivateNetworks: true }))
@@ -124,6 +147,8 @@ export async function openPlatform(
     observe,
     db,
     directUrl,
+    livePool,
+    hasSchemaTrigger: hasTrigger,
     schema,
     queue: new Queue({
       db,
@@ -153,6 +178,26 @@ export async function openPlatform(
     ],
     secretFile,
     announce,
+  }
+}
+
+/** Three for callers, of which slow lists take two at most, and the rest for what the server asks itself. */
+const LIVE_CONNECTIONS = 6
+
+/** Opened on the first call; after a failure, on the next. */
+function once<T>(make: () => Promise<T>): { open: () => Promise<T>; readonly opened: Promise<T | undefined> } {
+  let made: Promise<T> | undefined
+  return {
+    open: () => {
+      made ??= make().catch((error: unknown) => {
+        made = undefined
+        throw error
+      })
+      return made
+    },
+    get opened() {
+      return made?.catch(() => undefined) ?? Promise.resolve(undefined)
+    },
   }
 }
 

@@ -286,6 +286,7 @@ export const table = {
     max_connections_per_user: int(100, 'open streams and WebSockets, at each worker', { min: 1 }),
     heartbeat_interval: duration(25, 'pause between signs of life'),
     buffer_size: size('1MB', 'unread bytes after which a slow client is closed'),
+    live_interval_ms: int(100, 'milliseconds between two reads of a live list, at least', { min: 10, max: 60_000 }),
     open_channels: listOf(
       [],
       'channels that every user may join and send to, such as `public:*`; policies decide about the others',

@@ -90,6 +90,7 @@ export const observations = {
   'realtime: logged record is no row of its table': 'warn',
   'realtime: row security check failed': 'warn',
   'realtime: filter takes too long': 'warn',
+  'realtime: live query failed': 'error',
   'webhook disabled: its receiver is gone': 'warn',
   'webhook queue not counted': 'warn',
   'embedding provider failed': 'warn',

@@ -23,7 +23,7 @@ export async function openDatabase(options: {
   api: { schemas: readonly string[]; statement_timeout: number }
   observe: Observe
   progress: (line: string) => void
-}): Promise<{ pool: Pool; warnings: string[]; logKey: string }> {
+}): Promise<{ pool: Pool; openAnother: (maxConns: number) => Promise<Pool>; warnings: string[]; logKey: string }> {
   const { url, config, api, observe, progress } = options
   const directUrl = config.direct_url || url
   const client = await openConnection({ url: directUrl }).catch((error: Error) => {
@@ -36,7 +36,7 @@ export async function openDatabase(options: {
     const { rows } = await client.query<{ key: string }>('select key from svc.log_key')
     const logKey = rows[0]?.key ?? ''
     const callers = await prepareAuthenticator(client, { url })
-    const pool = await openPool({
+    const opening = {
       url,
       directUrl,
       callerLogin: callers.login,
@@ -48,8 +48,12 @@ export async function openDatabase(options: {
       statementTimeoutMs: api.statement_timeout * 1000,
       logKey,
       observe,
-    })
-    return { pool, warnings: [...warnings, ...callers.warnings], logKey }
+    }
+    const pool = await openPool(opening)
+    // What becomes of the database is told once.
+    const openAnother = (maxConns: number): Promise<Pool> =>
+      openPool({ ...opening, maxConns, minConns: 1, observe: () => {} })
+    return { pool, openAnother, warnings: [...warnings, ...callers.warnings], logKey }
   } finally {
     await client.end().catch(() => {})
   }
