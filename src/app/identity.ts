@@ -1,4 +1,5 @@
 import type { Config } from '../config/config.ts'
+import { AppError } from '../core/errors.ts'
 import type { UserIdentity } from '../core/identity.ts'
 import { deriveKey } from '../core/secret.ts'
 import type { Tx } from '../db/db.ts'
@@ -103,7 +104,12 @@ export async function createIdentity(
       ...unknownTables(schema.read(), config.audit.tables),
     ],
     logs: { size: config.log.buffer_size, entries: askAllWorkers('logs', logEntries) },
-    openScript: async () => new Script(await db.openConnection()),
+    openScript: async (role) => {
+      if (role === 'owner') return new Script(await db.openConnection())
+      const login = platform.adminLogins[role]
+      if (!login) throw new AppError('insufficient_role', `the database has no login for SQL of the role ${role}`)
+      return new Script(await db.openConnection(login), login.user)
+    },
     reloadSchema: async () => void (await schema.reload()),
     schemas: config.api.schemas,
   })

@@ -1,5 +1,6 @@
 import { normaliseEmail } from '../../core/contact/email-address.ts'
 import { AppError, notFound } from '../../core/errors.ts'
+import { adminOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { LogEntry, Observe } from '../../core/observe.ts'
 import type { SecretBox } from '../../core/secret-box.ts'
@@ -77,7 +78,8 @@ export function createAdmin(deps: AdminDeps): Admin {
     }),
 
     route('POST /api/admin/sql', {
-      summary: "Run SQL as the server's role",
+      summary: "Run SQL: of owners as the server's role, of others read-only",
+      leastRole: 'viewer',
       auth: 'admin',
       audit: 'sql.execute',
       dryRun: 'wrapped',
@@ -89,7 +91,8 @@ export function createAdmin(deps: AdminDeps): Admin {
         // The query runs on its own connection and may commit and still fail, so its audit entry is written first.
         const isDry = isDryRun(call)
         const entry = call.audit({ newValues: { query: auditableQuery(query), ...(isDry && { dry_run: true }) } })
-        const run = () => runSql(query, call.signal, isDry)
+        const { role } = adminOf(call.who)
+        const run = () => runSql(role, query, call.signal, isDry)
         const isUndone = (error: unknown) => !isDry && wasRolledBack(query, error as Error)
         const { text, told } = await auditedEffect(db, entry, run, isUndone)
         return isDry ? dryRunReply(jsonText(200, text), told) : jsonText(200, text)
