@@ -32,6 +32,8 @@ import { createAddressProof } from '../identity/email-ownership.ts'
 import { createMailLinks } from '../identity/mail-links.ts'
 import { createPasswords } from '../identity/password-hashing.ts'
 import { endSessionsOf } from '../identity/users.ts'
+import { createRefusalLog } from '../identity/webauthn/refusal-log.ts'
+import { relyingPartyOf } from '../identity/webauthn/relying-party.ts'
 import { expiredOfIdentity } from './cleanups.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Messages } from './messages.ts'
@@ -111,6 +113,8 @@ export async function createIdentity(
       return new Script(await db.openConnection(login), login.user)
     },
     reloadSchema: async () => void (await schema.reload()),
+    relyingParty: () => relyingPartyOf({ publicBaseUrl, appName, origins: config.auth.webauthn_origins }),
+    onRefused: createRefusalLog(observe),
     schemas: config.api.schemas,
   })
   const apiKeys = createApiKeys({ db, onRevoked: revoked('key') })

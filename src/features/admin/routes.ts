@@ -11,6 +11,7 @@ import { json, jsonText, type Route, requireEnabled, route } from '../../http/ro
 import { adminsRoutes } from './admins.ts'
 import * as answers from './answers.ts'
 import { type AuditTrail, auditableQuery, createAudit } from './audit.ts'
+import { type AdminPasskeyDeps, adminPasskeyRoutes } from './passkeys.ts'
 import { type AdminPasswords, type PasswordNote, syncPassword } from './password.ts'
 import { createRunSql, type RunSqlDeps, wasRolledBack } from './run-sql.ts'
 import { secondFactorRoutes } from './second-factor.ts'
@@ -31,7 +32,8 @@ export type AdminDeps = {
   warnings: () => readonly string[]
   /** Entries of every process of this server, each oldest first. */
   logs: { size: number; entries: () => Promise<LogEntry[][]> }
-} & Omit<RunSqlDeps, 'db' | 'observe'>
+} & Omit<RunSqlDeps, 'db' | 'observe'> &
+  Pick<AdminPasskeyDeps, 'relyingParty' | 'onRefused'>
 
 export type Admin = {
   routes: Route[]
@@ -47,6 +49,7 @@ export function createAdmin(deps: AdminDeps): Admin {
   const tokens = createAdminTokens(deps)
   const audit = createAudit(db)
   const runSql = createRunSql(deps)
+  const requires = requireEnabled(config.enabled, () => notFound('admin auth not configured', 'feature_disabled'))
   let generatedPassword: string | undefined
 
   const routes = [
@@ -66,7 +69,7 @@ export function createAdmin(deps: AdminDeps): Admin {
       summary: 'Sign in as an administrator: by name, or with the shared password as the first owner',
       auth: 'none',
       limit: 'admin_login',
-      requires: requireEnabled(config.enabled, () => notFound('admin auth not configured', 'feature_disabled')),
+      requires,
       body: t.object({
         email: t.optional(t.string({ format: 'email' })),
         password: t.string({ format: 'password' }),
@@ -112,8 +115,9 @@ export function createAdmin(deps: AdminDeps): Admin {
     }),
   ]
 
+  const passkeys = adminPasskeyRoutes({ ...deps, requires, issueNamed: (tx, id) => tokens.issueNamed(tx, id) })
   return {
-    routes: [...routes, ...adminsRoutes(deps), ...secondFactorRoutes(deps)],
+    routes: [...routes, ...adminsRoutes(deps), ...secondFactorRoutes(deps), ...passkeys],
     tokens,
     audit,
     async start() {
