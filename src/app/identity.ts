@@ -1,4 +1,5 @@
 import type { Config } from '../config/config.ts'
+import { AppError } from '../core/errors.ts'
 import type { UserIdentity } from '../core/identity.ts'
 import { deriveKey } from '../core/secret.ts'
 import type { Tx } from '../db/db.ts'
@@ -35,6 +36,8 @@ import { createMailLinks } from '../identity/mail-links.ts'
 import { createPasswords } from '../identity/password-hashing.ts'
 import { createPasswordPolicy } from '../identity/password-rules.ts'
 import { endSessionsOf } from '../identity/users.ts'
+import { createRefusalLog } from '../identity/webauthn/refusal-log.ts'
+import { relyingPartyOf } from '../identity/webauthn/relying-party.ts'
 import { expiredOfIdentity } from './cleanups.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Messages } from './messages.ts'
@@ -115,8 +118,15 @@ export async function createIdentity(
     ],
     isDrill: platform.isDrill,
     logs: { size: config.log.buffer_size, entries: askAllWorkers('logs', logEntries) },
-    openScript: async () => new Script(await db.openConnection()),
+    openScript: async (role) => {
+      if (role === 'owner') return new Script(await db.openConnection())
+      const login = platform.adminLogins[role]
+      if (!login) throw new AppError('insufficient_role', `the database has no login for SQL of the role ${role}`)
+      return new Script(await db.openConnection(login), login.user)
+    },
     reloadSchema: async () => void (await schema.reload()),
+    relyingParty: () => relyingPartyOf({ publicBaseUrl, appName, origins: config.auth.webauthn_origins }),
+    onRefused: createRefusalLog(observe),
     schemas: config.api.schemas,
   })
   const apiKeys = createApiKeys({ db, onRevoked: revoked('key') })

@@ -1,4 +1,5 @@
 import { type Config, publicBaseUrl } from '../config/config.ts'
+import { reasonOf } from '../core/errors.ts'
 import type { Metrics } from '../core/metrics.ts'
 import type { Observe } from '../core/observe.ts'
 import { UsageMeter } from '../core/usage-meter.ts'
@@ -14,6 +15,7 @@ import { openTablesWarning, reportOpenTables } from '../db/schema/introspect/ope
 import type { SchemaCache } from '../db/schema/snapshot.ts'
 import { ensureSchemaTrigger } from '../db/schema/trigger.ts'
 import { Candidates } from '../db/search/candidates.ts'
+import { type AdminLogins, grantNew } from '../db/setup/admin-logins.ts'
 import { openDatabase } from '../db/setup/database.ts'
 import { startEmbedded } from '../db/setup/embedded/embedded.ts'
 import { rootSecretFile, type SecretFile } from '../db/setup/embedded/secret-file.ts'
@@ -40,6 +42,7 @@ export type Platform = {
   dryRuns: DryRuns
   asOf: AsOf
   undo(request: UndoRequest): Promise<UndoOutcome>
+  adminLogins: AdminLogins
   candidates: Candidates
   limiter: Limiter
   metrics: Metrics
@@ -83,7 +86,7 @@ export async function openStore(
   { observe, progress, embeddedUrl }: StoreOptions,
 ) {
   const { url, announce, secretFile } = await postgres(config, lifecycle, progress, embeddedUrl)
-  const { pool, openAnother, warnings, logKey } = await openDatabase({
+  const { pool, openAnother, warnings, logKey, adminLogins } = await openDatabase({
     url,
     config: config.database,
     api: config.api,
@@ -101,6 +104,7 @@ export async function openStore(
     hasTrigger: noTrigger === undefined,
     warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])],
     logKey,
+    adminLogins,
     announce,
     secretFile,
   }
@@ -117,6 +121,7 @@ export async function openPlatform(
     hasTrigger,
     warnings,
     logKey,
+    adminLogins,
     announce,
     secretFile,
   }: Awaited<ReturnType<typeof openStore>>,
@@ -128,6 +133,11 @@ export async function openPlatform(
     new ChangeLog({ db, observe, retentionSeconds: config.events.retention, history: config.history, key: logKey }),
   )
   await changeLog.start()
+  schema.onChange(() => {
+    grantNew(db, adminLogins, config.api.schemas).catch((error: unknown) =>
+      observe({ message: 'logins of administrators lack grants', attrs: { error: reasonOf(error) } }),
+    )
+  })
   const isOpen = config.api.anonymous === 'all'
   if (isOpen) reportOpenTables(schema, observe)
   const openness = () => {
@@ -162,6 +172,7 @@ export async function openPlatform(
     dryRuns: new DryRuns({ db, schema, key: logKey }),
     asOf: new AsOf({ db, key: logKey, config: config.history }),
     undo: (request) => undoChanges({ db, key: logKey, observe }, request),
+    adminLogins,
     candidates: new Candidates(logKey),
     limiter: createLimiter({ counters }),
     metrics,

@@ -21,7 +21,9 @@ export const observations = {
   // database
   'database reachable': 'info',
   'database unreachable': 'error',
+  'administrators cannot log in': 'error',
   'callers cannot log in': 'error',
+  'logins of administrators lack grants': 'warn',
   'schema loaded': 'debug',
   'schema reload failed': 'warn',
   'schema check failed': 'warn',

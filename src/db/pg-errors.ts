@@ -98,6 +98,8 @@ export const isTooManyClients: ErrorTest = raised('53300')
 /** The database answers, but refuses the login. */
 export const isLoginRefused: ErrorTest = raisedLike(/^(28|42501)/)
 export const isSyntaxError: ErrorTest = raised('42601')
+/** A write in a read-only transaction. */
+export const isReadOnly: ErrorTest = raised('25006')
 export const isMissingTable: ErrorTest = raised('42P01')
 export const isMissingColumn: ErrorTest = raised('42703')
 /**

@@ -8,6 +8,7 @@ import type { Db, Tx } from '../../db/db.ts'
 import { jsonText, noContent, type Route, route } from '../../http/route.ts'
 import { checkPasswordRules, type PasswordRules } from '../../identity/password-rules.ts'
 import * as q from './admins-sql.ts'
+import { dropAdminPasskeys } from './passkeys-sql.ts'
 import type { AdminPasswords } from './password.ts'
 import { dropTotp } from './second-factor-sql.ts'
 
@@ -85,7 +86,7 @@ export function adminsRoutes({ db, passwords, passwordRules, dropEnded }: Deps):
           const known = await locked(tx, id)
           if (change.role !== undefined && change.role !== 'owner') requireOtherOwner(known)
           await tx.run(q.updateAdmin(id, change))
-          if (body.mfa === false) await tx.run(dropTotp(id))
+          if (body.mfa === false) for (const drop of [dropTotp(id), dropAdminPasskeys(id)]) await tx.run(drop)
           if (body.mfa === false || change.hash !== undefined || (change.role ?? known.role) !== known.role)
             await tx.run(q.endTokensOf(id))
           return known
