@@ -1,3 +1,4 @@
+import { createAgentsGroup } from './app/agents.ts'
 import { cleanupsOf } from './app/cleanups.ts'
 import { createData } from './app/data.ts'
 import { createEvents } from './app/events.ts'
@@ -34,7 +35,8 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     const data = await createData(config, platform, identity)
     const events = createEvents(config, platform, identity, lifecycle)
     const files = createFiles(config, platform, identity)
-    const groups = [ops, identity, messages, data, events, files]
+    const agents = await createAgentsGroup(config, platform, identity, data, lifecycle)
+    const groups = [ops, identity, messages, data, events, files, agents]
     const served = groups.flatMap((group): Feature[] => group.features)
     const introspection = createIntrospectionFeatures(config, platform, askAllWorkers, served)
     const features: readonly Feature[] = [...served, ...introspection.features]

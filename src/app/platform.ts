@@ -32,6 +32,10 @@ export type Platform = {
   asOf: AsOf
   undo(request: UndoRequest): Promise<UndoOutcome>
   candidates: Candidates
+  /** Proves to the database that the server itself asks. */
+  logKey: string
+  /** Connections of their own for agents. */
+  openAgentPool(): Promise<Pool>
   limiter: Limiter
   metrics: Metrics
   usage: UsageMeter
@@ -72,7 +76,7 @@ export async function openStore(
   { observe, progress, embeddedUrl }: StoreOptions,
 ) {
   const { url, announce, secretFile } = await postgres(config, lifecycle, progress, embeddedUrl)
-  const { pool, warnings, logKey } = await openDatabase({
+  const { pool, warnings, logKey, openAgentPool } = await openDatabase({
     url,
     config: config.database,
     api: config.api,
@@ -81,14 +85,15 @@ export async function openStore(
   })
   const db = lifecycle.own(pool)
   const noTrigger = await ensureSchemaTrigger(db)
-  return { db, warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])], logKey, announce, secretFile }
+  const told = [...warnings, ...(noTrigger ? [noTrigger] : [])]
+  return { db, warnings: told, logKey, openAgentPool, announce, secretFile }
 }
 
 export async function openPlatform(
   config: Config,
   lifecycle: Lifecycle,
   { observe, metrics }: { observe: Observe; metrics: Metrics },
-  { db, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
+  { db, warnings, logKey, openAgentPool, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
 ): Promise<Platform> {
   const gateways = lifecycle.own(createOutgoing({ allowPrivateNetworks: true }))
   const schema = lifecycle.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
@@ -126,6 +131,8 @@ export async function openPlatform(
     asOf: new AsOf({ db, key: logKey, config: config.history }),
     undo: (request) => undoChanges({ db, key: logKey, observe }, request),
     candidates: new Candidates(logKey),
+    logKey,
+    openAgentPool,
     limiter: createLimiter({ counters }),
     metrics,
     usage: new UsageMeter(),

@@ -35,6 +35,8 @@ export type Identity =
       grant: Grant
       /** Unix seconds; null = does not expire. */
       expiresAt: number | null
+      /** An agent's token: good for its resource and nowhere else. */
+      agent?: AgentTerms
     }
   /** An administrator's token: the server's own database role, RLS bypassed. `email`: undefined for the shared password. */
   | {
@@ -51,6 +53,18 @@ export type Identity =
     }
   /** The server itself: its own tables and background work. `for`: what callers cause, which gives way to the server's own. */
   | { kind: 'system'; for?: 'callers' }
+
+/** What a user agreed to for an agent. */
+export type AgentTerms = {
+  /** The client: an id of the server's own, and the one that it is known by. */
+  readonly client: string
+  readonly clientId: string
+  /** Rows an hour that need no second step; null: every write has two. */
+  readonly auto: number | null
+  /** Every write waits for the user's own hand. */
+  readonly release: boolean
+  readonly resource: string
+}
 
 export const ANONYMOUS: Identity = { kind: 'anonymous' }
 export const SYSTEM: Identity = { kind: 'system' }

@@ -1,12 +1,15 @@
 import type { Observe } from '../../core/observe.ts'
 import { packageRoot } from '../../core/package-root.ts'
-import { openPool, type Pool } from '../pool/pool.ts'
+import { openPool, type Pool, type PoolOptions } from '../pool/pool.ts'
 import { openConnection } from '../protocol/driver.ts'
 import { prepareAuthenticator } from './authenticator.ts'
 import { migrate } from './migrate.ts'
 import { prepareRoles } from './roles.ts'
 
 const MIGRATIONS = `${packageRoot}migrations`
+
+/** What agents may have: they are slow and many, and people come first. */
+const AGENTS = { maxConns: 4, minConns: 0, statementTimeoutMs: 5_000 }
 
 export type DatabaseConfig = {
   max_conns: number
@@ -17,14 +20,14 @@ export type DatabaseConfig = {
 }
 
 /** Connects, migrates schema svc, creates the roles, and opens the pool. */
-export async function openDatabase(options: {
+export async function openDatabase(given: {
   url: string
   config: DatabaseConfig
   api: { schemas: readonly string[]; statement_timeout: number }
   observe: Observe
   progress: (line: string) => void
-}): Promise<{ pool: Pool; warnings: string[]; logKey: string }> {
-  const { url, config, api, observe, progress } = options
+}): Promise<{ pool: Pool; warnings: string[]; logKey: string; openAgentPool: () => Promise<Pool> }> {
+  const { url, config, api, observe, progress } = given
   const directUrl = config.direct_url || url
   const client = await openConnection({ url: directUrl }).catch((error: Error) => {
     throw new Error(`cannot connect to the database: ${error.message}`, { cause: error })
@@ -36,7 +39,7 @@ export async function openDatabase(options: {
     const { rows } = await client.query<{ key: string }>('select key from svc.log_key')
     const logKey = rows[0]?.key ?? ''
     const callers = await prepareAuthenticator(client, { url })
-    const pool = await openPool({
+    const options: PoolOptions = {
       url,
       directUrl,
       callerLogin: callers.login,
@@ -48,8 +51,10 @@ export async function openDatabase(options: {
       statementTimeoutMs: api.statement_timeout * 1000,
       logKey,
       observe,
-    })
-    return { pool, warnings: [...warnings, ...callers.warnings], logKey }
+    }
+    const pool = await openPool(options)
+    const openAgentPool = () => openPool({ ...options, ...AGENTS })
+    return { pool, warnings: [...warnings, ...callers.warnings], logKey, openAgentPool }
   } finally {
     await client.end().catch(() => {})
   }
