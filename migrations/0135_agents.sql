@@ -222,7 +222,8 @@ begin
     select from pg_proc p join pg_language l on l.oid = p.prolang join pg_namespace n on n.oid = p.pronamespace
     where p.prosecdef and n.nspname not in ('svc', 'pg_catalog', 'information_schema')
       and (p.prorettype = 'trigger'::regtype or has_function_privilege('svc_authenticated', p.oid, 'execute') or has_function_privilege('svc_anon', p.oid, 'execute'))
-      and (l.lanname not in ('sql', 'plpgsql') or p.prosqlbody is not null or p.prosrc ~* '\mexecute\M' or position(lower(relation.relname) in lower(p.prosrc)) > 0)
+      and (l.lanname not in ('sql', 'plpgsql') or p.prosrc ~* '\mexecute\M'
+        or coalesce(pg_get_function_sqlbody(p.oid), p.prosrc) ~* ('\m(into|update|only|copy)\s+(("[^"]+"|\w+)\s*\.\s*)?"?' || regexp_replace(relation.relname, '\W', '.', 'g') || '"?\M'))
   ) then
     return true;
   end if;

@@ -166,16 +166,16 @@ export async function createIdentity(
     verification: mfa.verification,
   })
   const organizations = createOrganizations({ ...shared, tokenOf: auth.tokenOf })
-  /** Twenty a minute for an address. */
-  const strangers = (name: string) => async (ip: string) => {
-    const allowance = await platform.limiter.takeToken(name, addressSubject(ip), { max: 20, seconds: 60 })
+  /** So many a minute for an address. */
+  const strangers = (name: string, max: number) => async (ip: string) => {
+    const allowance = await platform.limiter.takeToken(name, addressSubject(ip), { max, seconds: 60 })
     if (!allowance.allowed) throw tooMany(allowance)
   }
   const agentResource = (): string => `${publicBaseUrl()}/api/mcp`
   const documents = new ClientDocuments({
     db,
     outgoing: lifecycle.own(createOutgoing({ allowPrivateNetworks: config.agents.allow_private_clients })),
-    countDocument: strangers('client_document'),
+    countDocument: strangers('client_document', 20),
   })
   /** For /api/mcp: tokens of that resource, and the admin's, to be refused with a reason. */
   const identifyAgent = createIdentify({
@@ -200,7 +200,7 @@ export async function createIdentity(
     hasPasskeys: () => auth.settings().webauthn_enabled,
     hasRegistration,
     agents: config.agents.enabled ? { resource: agentResource, documents } : undefined,
-    countRegistration: strangers('oauth_registration'),
+    countRegistration: strangers('oauth_registration', 120),
   })
   const users = createUsers({
     ...shared,

@@ -22,6 +22,14 @@ export async function registerAgent(api: TestServer, name = 'Agent'): Promise<st
   return body.client_id
 }
 
+/** One for all users of a server, where a test does not need another. */
+const shared = new Map<string, Promise<string>>()
+function agentOfAll(api: TestServer): Promise<string> {
+  const known = shared.get(api.databaseUrl) ?? registerAgent(api)
+  shared.set(api.databaseUrl, known)
+  return known
+}
+
 type Terms = { scope?: string; tables?: string[]; auto?: number; release?: boolean; until?: string; clientId?: string }
 
 /** What a user's browser and an agent do from consent to tokens. */
@@ -30,7 +38,7 @@ export async function agentTokens(
   user: { token: string },
   { scope = 'readwrite', tables, clientId, ...terms }: Terms = {},
 ): Promise<{ access: string; refresh: string; clientId: string }> {
-  const client = clientId ?? (await registerAgent(api))
+  const client = clientId ?? (await agentOfAll(api))
   const verifier = randomBytes(32).toString('base64url')
   const asked = {
     response_type: 'code',
