@@ -19,6 +19,9 @@ import { type Revocation, Revocations } from '../features/auth/revocations.ts'
 import { createAuth } from '../features/auth/routes.ts'
 import { ensureSigningKey } from '../features/auth/signing-keys.ts'
 import { endOtherSessions } from '../features/auth/sql.ts'
+import { createForeigners } from '../features/issuers/accounts.ts'
+import { createIssuers } from '../features/issuers/issuers.ts'
+import { issuerRoutes } from '../features/issuers/routes.ts'
 import { createMfa } from '../features/mfa/routes.ts'
 import { dropFactors, dropFactorsSince } from '../features/mfa/sql.ts'
 import { ClientDocuments } from '../features/oauth-server/client-documents.ts'
@@ -143,6 +146,7 @@ export async function createIdentity(
     onRevoked: revoked('oauth_token'),
   })
   const apps = createApps({ db, endWithApp: revokeClientsOfApp, dropEnded })
+  const foreigners = createForeigners({ db, read: createIssuers(config.auth.issuers, gateways) })
   const auth = createAuth({
     db,
     revocations,
@@ -157,6 +161,7 @@ export async function createIdentity(
     observe,
     resolveApiKey: apiKeys.resolveApiKey,
     resolveAdminToken: admin.tokens.resolve,
+    ...(config.auth.issuers.length > 0 && { resolveForeignToken: foreigners.resolve }),
     ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolve(token) }),
   })
   const shared = {
@@ -249,7 +254,9 @@ export async function createIdentity(
     keyFor,
     features: [
       ...[admin, secrets, auth, users, apiKeys, apps, oauthServer],
-      ...(config.auth.enabled ? [accounts, signIn, mfa, passkeys, organizations] : []),
+      ...(config.auth.enabled
+        ? [accounts, signIn, mfa, passkeys, organizations, { routes: issuerRoutes(foreigners, revocations.clock) }]
+        : []),
     ],
   }
 }

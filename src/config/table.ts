@@ -16,6 +16,7 @@ import {
   rate,
   size,
   str,
+  tables,
   url,
   webOrigin,
 } from './fields.ts'
@@ -176,6 +177,24 @@ export const table = {
         scopes: listOf([], 'requested scopes; empty = `openid,email,profile`, for github `read:user,user:email`'),
       },
       (name) => /^[a-z][a-z0-9]*$/.test(name) && !RESERVED_PROVIDERS.has(name),
+    ),
+    issuers: tables(
+      'other issuers whose tokens are callers here: `issuer`, `audience` (list), `jwks_url` (empty = discovered), `algorithms`, `claims` (`{id, email, role}`: which claim is it), `provision` (true: an account at first sight), `max_token_age` (24h), `acr_aal2` (list: `acr` that are two factors)',
+      {
+        issuer: url('http', 'as in `iss`'),
+        audience: listOf([], 'one of them is in `aud`'),
+        jwks_url: url('http', 'the keys; empty = by discovery'),
+        algorithms: listOf(['RS256', 'ES256', 'EdDSA'], 'of the signature', {
+          item: matching(/^(RS|PS|ES)(256|384|512)$|^EdDSA$/, 'an asymmetric algorithm', (item) => item),
+        }),
+        claims: map('which claim is what', 'name→claim', (name) => {
+          if (!['id', 'email', 'role'].includes(name)) throw new InvalidValue(`claims has no ${name}`)
+        }),
+        provision: bool(true, 'false: no account is made'),
+        max_token_age: duration('24h', 'a token counts no longer', { min: 1 }),
+        acr_aal2: listOf([], 'values of `acr` that are two factors'),
+      },
+      ['issuer', 'audience'],
     ),
     oauth_provider: {
       enabled: bool(false, 'the OAuth 2.0 authorization server'),

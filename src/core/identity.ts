@@ -23,10 +23,10 @@ export type Identity =
     }
   /** First factor passed, second factor pending: valid only for MFA challenge, verify and factor listing. */
   | { kind: 'mfa'; id: string; email: string; amr: readonly string[]; pendingId: string; expiresAt: number }
-  /** API key or OAuth token; `userId` is null for OAuth client credentials. */
+  /** API key, OAuth token, or token of another issuer; `userId` is null for OAuth client credentials. */
   | {
       kind: 'key'
-      via: 'api_key' | 'oauth'
+      via: 'api_key' | 'oauth' | 'issuer'
       keyId: string
       /** What the tokens of an OAuth grant have in common; undefined for API keys. */
       grantId?: string
@@ -37,6 +37,9 @@ export type Identity =
       expiresAt: number | null
       /** An agent's token: good for its resource and nowhere else. */
       agent?: AgentTerms
+      /** What another issuer says: how the caller signed in there, and its claims as JSON. */
+      aal?: 'aal1' | 'aal2'
+      claims?: string
     }
   /**
    * An administrator's token: a login that reads all rows and, unless it is a viewer's, writes them. `email`: undefined for the
@@ -119,7 +122,13 @@ export function databaseSession(who: Identity): DatabaseSession {
         claims: who.org === undefined ? '' : `{"org":"${who.org}"}`,
       }
     case 'key':
-      return { role: 'svc_authenticated', userId: who.userId ?? '', email: who.email, aal: 'aal1', claims: '' }
+      return {
+        role: 'svc_authenticated',
+        userId: who.userId ?? '',
+        email: who.email,
+        aal: who.aal ?? 'aal1',
+        claims: who.claims ?? '',
+      }
     case 'admin':
     case 'system':
       return { role: 'none', userId: '', email: '', aal: '', claims: '' }
