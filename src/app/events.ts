@@ -10,6 +10,7 @@ import { isLoopbackHost } from '../http/out/address-guard.ts'
 import { createOutgoing } from '../http/out/outgoing.ts'
 import { limitFor, tooMany } from '../http/rate-limit.ts'
 import type { DataGroup } from './data.ts'
+import { closedOutgoing } from './drill.ts'
 import type { IdentityGroup } from './identity.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Platform } from './platform.ts'
@@ -48,14 +49,17 @@ export function createEvents(
     hasSchemaTrigger: platform.hasSchemaTrigger,
   })
   const isPrivateAllowed = config.webhooks.allow_private_networks
-  const receivers = createOutgoing({
-    allowPrivateNetworks: isPrivateAllowed === 'auto' ? isLoopbackHost(config.server.host) : isPrivateAllowed,
-  })
+  const outgoing = lifecycle.own(
+    createOutgoing({
+      allowPrivateNetworks: isPrivateAllowed === 'auto' ? isLoopbackHost(config.server.host) : isPrivateAllowed,
+    }),
+  )
+  const receivers = platform.isDrill ? closedOutgoing(outgoing) : outgoing
   const webhooks = createWebhooks({
     db,
     log: changeLog,
     queue,
-    outgoing: lifecycle.own(receivers),
+    outgoing: receivers,
     box,
     config: config.webhooks,
     version,
@@ -69,7 +73,7 @@ export function createEvents(
     metrics,
     outgoing: receivers,
     version,
-    config: config.jobs,
+    config: platform.isDrill ? { ...config.jobs, scheduler_enabled: false } : config.jobs,
     onRun: () => usage.jobRan(),
   })
   const { retention_days: retentionDays, ...settings } = config.audit

@@ -21,6 +21,7 @@ import {
   durableStep,
   forgetImages,
   headOfLog,
+  imagesBetween,
   isKnownPoint,
   type LoggedAction,
   type LogPoint,
@@ -182,6 +183,11 @@ export class ChangeLog {
   }
 
   /** Writes the changes of one request. */
+  /** The changes of a table as rows of SQL, for a flight that is not the server's own. */
+  imagesBetween(first: string, last: string, table: { oid: number }): Sql {
+    return imagesBetween(this.#key, first, last, table)
+  }
+
   appender(who: Identity, requestId: string): Appender {
     return Appender.of(this.#key, who, requestId)
   }

@@ -98,10 +98,14 @@ export const changesAfter = (from: LogPoint, upTo: string, size: PageSize): Sql 
   from (${pageOf(sql`${from.id}::bigint`, upTo, size)}) c
   left join pg_class k on k.oid = c.table_oid left join pg_namespace n on n.oid = k.relnamespace order by c.id`
 
-/** Changes of one table, from the first to the last of these ids. */
+/** Changes of one table, from the first to the last of these ids, for the server's own login. */
 export const changesBetween = (first: string, last: string, table: { oid: number }): Sql => sql`
   select v.* from svc.change_log c join svc.changes v on v.entry = c.id
   where ${isBehind(sql`${first}::bigint - 1`)} and c.id <= ${last}::bigint and c.table_oid = ${table.oid}::oid`
+
+/** Images of the changes of one table, from the first to the last of these ids; any login may read them with the server's key. */
+export const imagesBetween = (key: string, first: string, last: string, table: { oid: number }): Sql =>
+  sql`svc.images_between(${key}, ${first}::pg_catalog.int8, ${last}::pg_catalog.int8, ${table.oid}::pg_catalog.oid)`
 
 const HORIZON = sql`select trimmed_xid as xid, trimmed_id as id from svc.change_horizon`
 

@@ -23,11 +23,11 @@ import { Flight } from '../protocol/flight.ts'
 import { StatementNames } from '../protocol/statements.ts'
 import { ReceiveBuffers } from '../protocol/whole-messages.ts'
 import { Sql } from '../sql.ts'
-import { aborted, Launcher, type LaunchOptions, sideOf } from './launcher.ts'
+import { type AdminSides, aborted, Launcher, type LaunchOptions, refusedWrite, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
 import { keepingIn, ONCE_STEPS } from './once-flight.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
-import { type LoginSide, loginOf, type Side } from './reserves.ts'
+import { type AdminSide, type LoginSide, loginOf, type Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
 import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
 import { type CreateSession, createSessionStep } from './session.ts'
@@ -40,6 +40,8 @@ export type PoolOptions = {
   directUrl?: string
   /** Who callers' requests connect as; default: as the server itself. */
   callerLogin?: DatabaseLogin | undefined
+  /** Who administrators' requests connect as. `owner`: whether those of owners do, or else as the server itself. */
+  adminLogins?: { readonly owner: boolean } & { readonly [side in AdminSide]?: DatabaseLogin | undefined }
   maxConns: number
   minConns: number
   acquireTimeoutMs: number
@@ -99,6 +101,7 @@ class PostgresPool implements Pool {
   readonly #rowLocks = new KeyedMutex()
   readonly #monitor: Monitor
   readonly #session: CreateSession
+  readonly #admins: AdminSides
   #isDown = false
   #isClosed = false
 
@@ -106,12 +109,14 @@ class PostgresPool implements Pool {
     this.#options = options
     this.#receiving = options.receiving ?? new ReceiveBuffers()
     this.#session = createSessionStep(options)
+    const { owner = false, writers, readers } = options.adminLogins ?? {}
+    this.#admins = { owner: owner && writers !== undefined, writers: !!writers, readers: !!readers }
     // Each side needs one.
     const max = Math.max(2, options.maxConns)
     const nearby = isNearby(options.url)
     this.#scheduler = new ConnectionScheduler({
       max,
-      min: { own: 1, callers: Math.max(1, options.minConns - 1) },
+      min: { own: 1, callers: Math.max(1, options.minConns - 1), writers: 0, readers: 0 },
       crowd: nearby ? Math.max(2, availableParallelism()) : Math.ceil(max / 3),
       writers: nearby ? Math.max(2, availableParallelism()) * WRITERS_PER_CORE : max,
       isNearby: nearby,
@@ -126,6 +131,7 @@ class PostgresPool implements Pool {
       statementTimeoutMs: options.statementTimeoutMs,
       logKey: options.logKey ?? '',
       isAvailable: () => !this.#isDown && !this.#isClosed,
+      admins: this.#admins,
       openApart: (login) => this.#open(login, false),
     })
     this.#monitor = new Monitor(options.directUrl ?? options.url, options.observe, (state) => this.#onState(state))
@@ -179,16 +185,20 @@ class PostgresPool implements Pool {
     for (let tries = 1; ; tries++) {
       this.#requireDatabase()
       const session = this.#session(who)
-      const { connection, release } = await this.#hold(sideOf(who, databaseSession(who).role))
+      const { connection, release } = await this.#hold(this.#sideOf(who))
       try {
         return await runTransaction(connection, session, work)
       } catch (error) {
-        if (!isWorthRetrying(error, tries)) throw fromPg(error)
+        if (!isWorthRetrying(error, tries)) throw fromPg(refusedWrite(error, who))
         await backOff(error, tries)
       } finally {
         release()
       }
     }
+  }
+
+  #sideOf(who: Identity): Side {
+    return sideOf(who, databaseSession(who).role, this.#admins)
   }
 
   /** A connection for a transaction, until it is released. */
@@ -199,7 +209,8 @@ class PostgresPool implements Pool {
         return undefined
       }
       const onDone: Done = (error) => error && reject(error)
-      this.#scheduler.add({ side, kind: 'write', text: '', timeoutMs: 0, start, onDone })
+      const kind = side === 'writers' || side === 'readers' ? 'slow' : 'write'
+      this.#scheduler.add({ side, kind, text: '', timeoutMs: 0, start, onDone })
     })
   }
 
@@ -207,11 +218,9 @@ class PostgresPool implements Pool {
     const { signal, isSnapshot, once } = options
     this.#requireDatabase()
     const session = this.#session(who)
-    const connection = await this.#open(loginOf(sideOf(who, databaseSession(who).role)), true).catch(
-      (error: unknown) => {
-        throw fromPg(error)
-      },
-    )
+    const connection = await this.#open(loginOf(this.#sideOf(who)), true).catch((error: unknown) => {
+      throw fromPg(error)
+    })
     const leave = (): void => connection.destroy()
     signal?.addEventListener('abort', leave, { once: true })
     try {
@@ -219,7 +228,7 @@ class PostgresPool implements Pool {
       const keeping = once && keepingIn(this.#options.logKey ?? '', once)
       return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin', keeping)
     } catch (error) {
-      throw fromPg(error)
+      throw fromPg(refusedWrite(error, who))
     } finally {
       signal?.removeEventListener('abort', leave)
       void connection.close()
@@ -256,8 +265,14 @@ class PostgresPool implements Pool {
   }
 
   async #open(login: LoginSide, isPrepared: boolean, events: ConnectionEvents = NO_EVENTS): Promise<Connection> {
-    const { url, callerLogin } = this.#options
-    const connect: ConnectOptions = login === 'callers' ? { url, login: callerLogin } : { url }
+    const { url, callerLogin, adminLogins } = this.#options
+    const logins = {
+      own: undefined,
+      callers: callerLogin,
+      writers: adminLogins?.writers,
+      readers: adminLogins?.readers,
+    }
+    const connect: ConnectOptions = { url, login: logins[login] }
     const names = isPrepared ? this.#names : undefined
     const connection = await Connection.open({ connect, receiving: this.#receiving, names }, events)
     if (!isPrepared) return connection
@@ -281,13 +296,14 @@ class PostgresPool implements Pool {
 
   #openFailed(error: Error, login: LoginSide): void {
     if (this.#isClosed || (isTooManyClients(error) && this.#scheduler.sizeOf('own') > 0)) return
-    const isRefused = login === 'callers' && isLoginRefused(error)
+    const isRefused = login !== 'own' && isLoginRefused(error)
     if (isRefused) {
-      this.#options.observe({ message: 'callers cannot log in', attrs: { error: error.message } })
+      const message = login === 'callers' ? 'callers cannot log in' : 'administrators cannot log in'
+      this.#options.observe({ message, attrs: { error: error.message } })
     }
     // Until the monitor's next ping.
     this.#isDown ||= !isRefused
-    this.#scheduler.failWaiters(isRefused ? ['callers'] : undefined)
+    this.#scheduler.failWaiters(isRefused ? [login] : undefined)
   }
 }
 

@@ -3,7 +3,7 @@ import * as t from '../../core/json-type.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { AsOf } from '../../db/history/as-of.ts'
-import type { DryRuns } from '../../db/history/dry-run.ts'
+import type { TriesWrites } from '../../db/history/dry-run.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import type { LiveQuery } from '../../db/rows/live-query.ts'
 import { SqlCache } from '../../db/rows/sql-cache.ts'
@@ -30,7 +30,7 @@ export type CollectionsDeps = {
   schema: SchemaCache
   /** Writes are appended to it; its reader is woken after the commit. */
   log: Pick<ChangeLog, 'appender' | 'wake'>
-  dryRuns: DryRuns
+  dryRuns: TriesWrites
   asOf: AsOf
   listDeps: ListDeps
   trigrams: Trigrams
@@ -70,6 +70,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
     route('GET /api/collections/{table}', {
       summary: 'List rows',
       auth: 'optional',
+      leastRole: 'viewer',
       access: 'read',
       limit: 'api',
       params: { table: answers.tableParam },
@@ -93,6 +94,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
     route('POST /api/collections/{table}', {
       summary: 'Create a row; with `onConflict`, or change the one that is there',
       auth: 'optional',
+      leastRole: 'operator',
       access: 'write',
       limit: 'api',
       dryRun: 'wrapped',
@@ -107,6 +109,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
     route('POST /api/collections/{table}/batch', {
       summary: 'Create, update and delete rows, all or none',
       auth: 'optional',
+      leastRole: 'operator',
       access: 'write',
       limit: 'api',
       dryRun: 'wrapped',
@@ -120,6 +123,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
     route('GET /api/collections/{table}/{id}', {
       summary: 'Read a row',
       auth: 'optional',
+      leastRole: 'viewer',
       access: 'read',
       limit: 'api',
       params: answers.byKey,
@@ -140,6 +144,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
     route('PATCH /api/collections/{table}/{id}', {
       summary: 'Change a row; what is left out stays',
       auth: 'optional',
+      leastRole: 'operator',
       access: 'write',
       limit: 'api',
       dryRun: 'wrapped',
@@ -153,6 +158,7 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
     route('DELETE /api/collections/{table}/{id}', {
       summary: 'Delete a row',
       auth: 'optional',
+      leastRole: 'operator',
       access: 'write',
       limit: 'api',
       dryRun: 'wrapped',

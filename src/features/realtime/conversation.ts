@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Clock } from '../../core/clock.ts'
 import { AppError, badRequest, unauthorized } from '../../core/errors.ts'
 import { type Identity, ownerOf } from '../../core/identity.ts'
@@ -44,6 +45,8 @@ const AUTH_TIMEOUT_MS = 10_000
 const MAX_MISTAKES = 10
 /** Messages that wait for their answer before no more are read. */
 const MAX_WAITING = 16
+/** For so long nothing of a connection is answered after it sent too much, or refusing would itself be the load. */
+const REFUSAL_PAUSE_MS = 20
 
 /** The messages over one WebSocket: each is answered before the next is read. */
 export class Conversation {
@@ -109,6 +112,7 @@ export class Conversation {
       this.#refuse(message, error)
       // Of the caller's connections, this one is too many.
       if (message.type === 'auth' && error.errorCode === 'connection_limit') this.#client.end(4429, error.message)
+      if (error.errorCode === 'rate_limited') await sleep(REFUSAL_PAUSE_MS, undefined, { ref: false })
     }
   }
 

@@ -60,7 +60,7 @@ export function createRealtime(deps: Deps): Feature & { liveStream: OpenLiveStre
   const { db, log, config, clock, observe, visitorsMayListen, identify } = deps
   const tables = new Tables(deps)
   const [filters, policies] = [new CallerQueue(clock, SHARES.filters), new CallerQueue(clock, SHARES.policies)]
-  const viewDeps = { db, filters, policies, shapes: newShapeCache(), schema: tables, observe }
+  const viewDeps = { db, log, filters, policies, shapes: newShapeCache(), schema: tables, observe }
   const hub = new Hub({
     log,
     clock,

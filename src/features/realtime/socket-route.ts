@@ -55,6 +55,7 @@ export function socketRoute(deps: Deps): Route {
   const socket = route('GET /api/realtime/ws', {
     summary: 'Changes as they are committed, over a WebSocket',
     auth: 'optional',
+    leastRole: 'viewer',
     access: 'read',
     // A caller that sends no token with the handshake sends it as a message.
     openToVisitors: true,
