@@ -65,6 +65,9 @@ export class PublicUrl {
 
 type StoreOptions = { observe: Observe; progress: (line: string) => void; embeddedUrl: string | undefined }
 
+/** At a start of several machines the database may come last, or be between two primaries. */
+const PRIMARY_WAIT_MS = 30_000
+
 /** The database, connected and migrated. */
 export async function openStore(
   config: Config,
@@ -78,6 +81,7 @@ export async function openStore(
     api: config.api,
     observe,
     progress,
+    waitMs: PRIMARY_WAIT_MS,
   })
   const db = lifecycle.own(pool)
   const noTrigger = await ensureSchemaTrigger(db)

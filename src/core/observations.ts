@@ -21,6 +21,7 @@ export const observations = {
   // database
   'database reachable': 'info',
   'database unreachable': 'error',
+  'database primary changed': 'warn',
   'callers cannot log in': 'error',
   'schema loaded': 'debug',
   'schema reload failed': 'warn',

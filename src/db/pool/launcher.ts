@@ -1,16 +1,17 @@
 import { AppError, databaseUnavailable } from '../../core/errors.ts'
 import { type DatabaseRole, databaseSession, type Identity } from '../../core/identity.ts'
 import type { AsBytes, FlyOptions, Statements } from '../db.ts'
-import type { PgError } from '../pg-errors.ts'
+import { asUnknownFate, isReadOnly, type PgError } from '../pg-errors.ts'
 import type { Connection } from '../protocol/connection.ts'
 import { Flight, type Step, stepOf } from '../protocol/flight.ts'
 import { Sql } from '../sql.ts'
 import { flyOnce } from './once-flight.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import { type LoginSide, loginOf, type Side } from './reserves.ts'
-import { backOff, isWorthRetrying } from './retries.ts'
+import { backOff, fateOf, isWorthRetrying } from './retries.ts'
 import type { ConnectionScheduler } from './scheduler.ts'
 import { type CreateSession, SESSION_STEP, tidying } from './session.ts'
+import { MAX_REFLIGHTS } from './tuning.ts'
 
 export type LaunchOptions = FlyOptions & Partial<AsBytes>
 
@@ -21,6 +22,12 @@ type Deps = {
   /** See SessionSettings. */
   logKey: string
   isAvailable(): boolean
+  /** There are other hosts, of which one may soon be the primary: what was not sent waits for it. */
+  waitsForPrimary: boolean
+  /** Resolves when the database is there, to false when it is not after `acquire_timeout`. */
+  whenAvailable(): Promise<boolean>
+  /** A write was refused as on a standby. */
+  onReadOnly(): void
   /** A connection outside the pool, on which nothing is prepared. */
   openApart(login: LoginSide): Promise<Connection>
 }
@@ -43,7 +50,9 @@ export class Launcher {
     const isApart = options.kind === 'apart'
     const kind = kindOf(who, options)
     const isTidied = kind !== 'read' && who.kind !== 'system' && plain !== true
+    const isRead = options.kind === 'read'
     let tries = 0
+    let reflights = 0
     let leave = (): void => {}
     const abort = (): void => leave()
     const request: PoolRequest = {
@@ -71,9 +80,17 @@ export class Launcher {
           void backOff(error, tries).then(launch)
           return
         }
+        if (error && this.#isLost(error, flight, { isRead, isApart, wasLost: reflights > 0 }) && !signal?.aborted) {
+          if (reflights++ < MAX_REFLIGHTS) return void this.#deps.whenAvailable().then(relaunch)
+        }
         signal?.removeEventListener('abort', abort)
         settle(located(error, steps), flight)
       },
+    }
+    const relaunch = (isThere: boolean): void => {
+      if (!isThere) reflights = MAX_REFLIGHTS
+      if (isThere) launch()
+      else request.onDone(databaseUnavailable())
     }
     const launch = (): void => {
       tries++
@@ -83,6 +100,28 @@ export class Launcher {
     }
     signal?.addEventListener('abort', abort, { once: true })
     launch()
+  }
+
+  /**
+   * Whether a flight that the database did not answer is flown again: reads always, and where there is another host also what
+   * surely changed nothing. A write that may be done is marked as such.
+   */
+  #isLost(
+    error: PgError | AppError,
+    flight: Flight | undefined,
+    { isRead, isApart, wasLost }: { isRead: boolean; isApart: boolean; wasLost: boolean },
+  ): boolean {
+    const { waitsForPrimary } = this.#deps
+    if (isReadOnly(error)) {
+      this.#deps.onReadOnly()
+      return false
+    }
+    const fate = fateOf(error, flight)
+    if (fate === 'answered') return false
+    if (fate === 'unknown' && !isRead) asUnknownFate(error)
+    if (isApart || (fate === 'unknown' && !isRead)) return false
+    if (flight === undefined) return (waitsForPrimary || wasLost) && !this.#deps.isAvailable()
+    return isRead || waitsForPrimary
   }
 
   /** Not repeated: the caller has a queue, or is a person, that does. Answers what to call when the caller is gone. */

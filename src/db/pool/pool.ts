@@ -1,4 +1,5 @@
 import { availableParallelism } from 'node:os'
+import { sleep } from '../../core/clock.ts'
 import { databaseUnavailable } from '../../core/errors.ts'
 import { databaseSession, type Identity } from '../../core/identity.ts'
 import { KeyedMutex } from '../../core/limits.ts'
@@ -20,24 +21,28 @@ import { fromPg, isLoginRefused, isTooManyClients, lockedOut } from '../pg-error
 import { Connection, type ConnectionEvents } from '../protocol/connection.ts'
 import { type ConnectOptions, type DatabaseLogin, openConnection } from '../protocol/driver.ts'
 import { Flight } from '../protocol/flight.ts'
+import { hostsOf } from '../protocol/hosts.ts'
 import { StatementNames } from '../protocol/statements.ts'
 import { ReceiveBuffers } from '../protocol/whole-messages.ts'
 import { Sql } from '../sql.ts'
 import { aborted, Launcher, type LaunchOptions, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
 import { keepingIn, ONCE_STEPS } from './once-flight.ts'
+import { Primary } from './primary.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import { type LoginSide, loginOf, type Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
 import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
 import { type CreateSession, createSessionStep } from './session.ts'
-import { LOCK_TIMEOUT_MS, WARMING, WRITERS_PER_CORE } from './tuning.ts'
+import { LOCK_TIMEOUT_MS, LOST_MS, WARMING, WRITERS_PER_CORE } from './tuning.ts'
 import { runTransaction } from './tx.ts'
 
 export type PoolOptions = {
   url: string
   /** Bypasses a transaction pooler, for LISTEN; default `url`. */
   directUrl?: string
+  /** Finds the primary among the hosts of the direct URL; default: one of its own. */
+  primary?: Primary
   /** Who callers' requests connect as; default: as the server itself. */
   callerLogin?: DatabaseLogin | undefined
   maxConns: number
@@ -57,6 +62,8 @@ export type PoolStats = { total: number; idle: number; inUse: number; max: numbe
 
 export interface Pool extends Db, Notifications {
   state(): 'ok' | 'unreachable'
+  /** Of the primary. */
+  timeline(): number
   stats(): PoolStats
   /** A connection of its own, on the direct URL, for work that must not leave session state. The caller ends it. */
   openConnection(login?: DatabaseLogin): ReturnType<typeof openConnection>
@@ -76,7 +83,7 @@ export async function openPool(options: PoolOptions): Promise<Pool> {
 
 /** On our own machine PostgreSQL has no more cores than we do, and more processes at work only get in each other's way. */
 function isNearby(url: string): boolean {
-  if (!URL.canParse(url)) return false
+  if (!URL.canParse(url) || hostsOf(url).urls.length > 1) return false
   const { hostname, searchParams } = new URL(url)
   const host = searchParams.get('host') ?? hostname
   return host === '' || host.startsWith('/') || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(host)
@@ -98,6 +105,10 @@ class PostgresPool implements Pool {
   readonly #launcher: Launcher
   readonly #rowLocks = new KeyedMutex()
   readonly #monitor: Monitor
+  /** Where the monitor and connections outside the pool go, and where those of the pool go. */
+  readonly #direct: Primary
+  readonly #pooled: Primary
+  readonly #awaiting = new Set<(isThere: boolean) => void>()
   readonly #session: CreateSession
   #isDown = false
   #isClosed = false
@@ -106,6 +117,9 @@ class PostgresPool implements Pool {
     this.#options = options
     this.#receiving = options.receiving ?? new ReceiveBuffers()
     this.#session = createSessionStep(options)
+    const { url, directUrl = url } = options
+    this.#direct = options.primary ?? new Primary(directUrl)
+    this.#pooled = directUrl === url ? this.#direct : new Primary(url)
     // Each side needs one.
     const max = Math.max(2, options.maxConns)
     const nearby = isNearby(options.url)
@@ -126,17 +140,25 @@ class PostgresPool implements Pool {
       statementTimeoutMs: options.statementTimeoutMs,
       logKey: options.logKey ?? '',
       isAvailable: () => !this.#isDown && !this.#isClosed,
+      waitsForPrimary: this.#direct.hasOthers,
+      whenAvailable: () => this.#whenAvailable(),
+      onReadOnly: () => this.#monitor.doubt(),
       openApart: (login) => this.#open(login, false),
     })
-    this.#monitor = new Monitor(options.directUrl ?? options.url, options.observe, (state) => this.#onState(state))
+    this.#monitor = new Monitor(this.#direct, options.observe, (state) => this.#onState(state))
   }
 
   async start(): Promise<void> {
-    await Promise.all([this.#monitor.start(), this.#scheduler.warm()])
+    await this.#monitor.start()
+    await this.#scheduler.warm()
   }
 
   state(): 'ok' | 'unreachable' {
     return this.#monitor.state
+  }
+
+  timeline(): number {
+    return this.#monitor.timeline
   }
 
   stats(): PoolStats {
@@ -145,7 +167,7 @@ class PostgresPool implements Pool {
   }
 
   openConnection(login?: DatabaseLogin) {
-    return openConnection({ url: this.#options.directUrl ?? this.#options.url, login }).catch((error: unknown) => {
+    return openConnection({ url: this.#direct.url, login }).catch((error: unknown) => {
       throw fromPg(error)
     })
   }
@@ -177,7 +199,7 @@ class PostgresPool implements Pool {
   async tx<T>(who: Identity, work: (tx: Tx) => Promise<T>, options?: ApartOptions<T>): Promise<T> {
     if (options) return this.#txApart(who, work, options)
     for (let tries = 1; ; tries++) {
-      this.#requireDatabase()
+      await this.#requirePrimary()
       const session = this.#session(who)
       const { connection, release } = await this.#hold(sideOf(who, databaseSession(who).role))
       try {
@@ -205,7 +227,7 @@ class PostgresPool implements Pool {
 
   async #txApart<T>(who: Identity, work: (tx: Tx) => Promise<T>, options: ApartOptions<T>): Promise<T> {
     const { signal, isSnapshot, once } = options
-    this.#requireDatabase()
+    await this.#requirePrimary()
     const session = this.#session(who)
     const connection = await this.#open(loginOf(sideOf(who, databaseSession(who).role)), true).catch(
       (error: unknown) => {
@@ -232,6 +254,7 @@ class PostgresPool implements Pool {
 
   async stop(): Promise<void> {
     this.#isClosed = true
+    this.#release(false)
     await Promise.all([this.#monitor.stop(), this.#scheduler.close()])
   }
 
@@ -256,8 +279,9 @@ class PostgresPool implements Pool {
   }
 
   async #open(login: LoginSide, isPrepared: boolean, events: ConnectionEvents = NO_EVENTS): Promise<Connection> {
-    const { url, callerLogin } = this.#options
-    const connect: ConnectOptions = login === 'callers' ? { url, login: callerLogin } : { url }
+    const { callerLogin } = this.#options
+    const { url, mustWrite } = this.#pooled
+    const connect: ConnectOptions = login === 'callers' ? { url, mustWrite, login: callerLogin } : { url, mustWrite }
     const names = isPrepared ? this.#names : undefined
     const connection = await Connection.open({ connect, receiving: this.#receiving, names }, events)
     if (!isPrepared) return connection
@@ -267,8 +291,29 @@ class PostgresPool implements Pool {
     })
   }
 
-  #requireDatabase(): void {
-    if (this.#isDown || this.#isClosed) throw databaseUnavailable()
+  /** Where another host may soon be the primary, it is waited for. */
+  async #requirePrimary(): Promise<void> {
+    if (!this.#isDown && !this.#isClosed) return
+    if (!this.#direct.hasOthers || !(await this.#whenAvailable())) throw databaseUnavailable()
+  }
+
+  /** False when the database is not there after `acquire_timeout`. */
+  #whenAvailable(): Promise<boolean> {
+    if (this.#isClosed) return Promise.resolve(false)
+    if (!this.#isDown) return sleep(LOST_MS).then(() => !this.#isDown || this.#whenAvailable())
+    return new Promise((resolve) => {
+      const end = (isThere: boolean): void => {
+        clearTimeout(timer)
+        this.#awaiting.delete(end)
+        resolve(isThere)
+      }
+      const timer = setTimeout(end, this.#options.acquireTimeoutMs, false)
+      this.#awaiting.add(end)
+    })
+  }
+
+  #release(isThere: boolean): void {
+    for (const end of this.#awaiting) end(isThere)
   }
 
   /** While the database is away requests are refused at once; the monitor notices its return. */
@@ -276,7 +321,10 @@ class PostgresPool implements Pool {
     if (state === 'hung') this.#scheduler.destroyAll()
     this.#isDown = state !== 'ok'
     if (this.#isDown) this.#scheduler.failWaiters()
-    else void this.#scheduler.warm().catch(() => {}) // reported through onOpenFailed
+    else {
+      void this.#scheduler.warm().catch(() => {}) // reported through onOpenFailed
+      if (this.#awaiting.size > 0) this.#release(true)
+    }
   }
 
   #openFailed(error: Error, login: LoginSide): void {
@@ -284,6 +332,13 @@ class PostgresPool implements Pool {
     const isRefused = login === 'callers' && isLoginRefused(error)
     if (isRefused) {
       this.#options.observe({ message: 'callers cannot log in', attrs: { error: error.message } })
+    }
+    // The pooler may have other hosts than the database.
+    if (this.#pooled !== this.#direct && this.#pooled.hasOthers) {
+      void this.#pooled.find().then(
+        ({ client }) => client.end().catch(() => {}),
+        () => {}, // the next connection says so again
+      )
     }
     // Until the monitor's next ping.
     this.#isDown ||= !isRefused

@@ -1,7 +1,7 @@
 import { countDbWait } from '../../core/timing.ts'
 import type { Row, Tx } from '../db.ts'
 import { CLAIM_INDEX } from '../once.ts'
-import { fromPg, type PgError } from '../pg-errors.ts'
+import { asUnknownFate, fromPg, isConnectionLost, type PgError } from '../pg-errors.ts'
 import { rowReader } from '../protocol/data-rows.ts'
 import { Flight, type FlightPlan, type Step, stepOf } from '../protocol/flight.ts'
 import { Sql } from '../sql.ts'
@@ -61,7 +61,9 @@ export async function runTransaction<T>(
     await fly([statement('rollback')]).catch(() => connection.destroy())
     throw error
   }
-  const { tag } = await fly([...last, statement('commit')])
+  const { tag } = await fly([...last, statement('commit')]).catch((error: PgError) => {
+    throw isConnectionLost(error) ? asUnknownFate(error) : error
+  })
   // COMMIT of a transaction that already failed answers ROLLBACK without an error.
   if (tag !== 'COMMIT') throw new Error('transaction was rolled back')
   return result

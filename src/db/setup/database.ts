@@ -1,7 +1,9 @@
 import type { Observe } from '../../core/observe.ts'
 import { packageRoot } from '../../core/package-root.ts'
 import { openPool, type Pool } from '../pool/pool.ts'
-import { openConnection } from '../protocol/driver.ts'
+import { Primary } from '../pool/primary.ts'
+import type { openConnection } from '../protocol/driver.ts'
+import { hostsOf } from '../protocol/hosts.ts'
 import { prepareAuthenticator } from './authenticator.ts'
 import { migrate } from './migrate.ts'
 import { prepareRoles } from './roles.ts'
@@ -23,10 +25,14 @@ export async function openDatabase(options: {
   api: { schemas: readonly string[]; statement_timeout: number }
   observe: Observe
   progress: (line: string) => void
+  /** How long a primary is waited for; default: not at all. */
+  waitMs?: number
 }): Promise<{ pool: Pool; warnings: string[]; logKey: string }> {
   const { url, config, api, observe, progress } = options
   const directUrl = config.direct_url || url
-  const client = await openConnection({ url: directUrl }).catch((error: Error) => {
+  const primary = new Primary(directUrl)
+  const waiting = (reason: string): void => progress(`waiting for a primary of the database: ${reason}`)
+  const { client } = await primary.wait(options.waitMs ?? 0, waiting).catch((error: Error) => {
     throw new Error(`cannot connect to the database: ${error.message}`, { cause: error })
   })
   try {
@@ -35,10 +41,11 @@ export async function openDatabase(options: {
     const warnings = await prepareRoles(client, api.schemas)
     const { rows } = await client.query<{ key: string }>('select key from svc.log_key')
     const logKey = rows[0]?.key ?? ''
-    const callers = await prepareAuthenticator(client, { url })
+    const callers = await prepareAuthenticator(client, { url: url === directUrl ? primary.url : firstHost(url) })
     const pool = await openPool({
       url,
       directUrl,
+      primary,
       callerLogin: callers.login,
       maxConns: config.max_conns,
       minConns: config.min_conns,
@@ -54,6 +61,9 @@ export async function openDatabase(options: {
     await client.end().catch(() => {})
   }
 }
+
+/** Of a pooler, whose hosts are alike. */
+const firstHost = (url: string): string => hostsOf(url).urls[0] ?? url
 
 async function requireSupportedVersion(client: Awaited<ReturnType<typeof openConnection>>): Promise<void> {
   const { rows } = await client.query<{ server_version_num: string; server_version: string }>(

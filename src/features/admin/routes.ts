@@ -10,6 +10,7 @@ import { json, jsonText, type Route, requireEnabled, route } from '../../http/ro
 import { adminsRoutes } from './admins.ts'
 import * as answers from './answers.ts'
 import { type AuditTrail, auditableQuery, createAudit } from './audit.ts'
+import { durabilityOf } from './durability.ts'
 import { type AdminPasswords, type PasswordNote, syncPassword } from './password.ts'
 import { createRunSql, type RunSqlDeps, wasRolledBack } from './run-sql.ts'
 import { secondFactorRoutes } from './second-factor.ts'
@@ -56,8 +57,10 @@ export function createAdmin(deps: AdminDeps): Admin {
       // Warnings name tables that anybody may write to, so only the admin reads them.
       handle: async ({ headers }) => {
         const bearer = /^bearer +([0-9a-f]{64})$/i.exec(headers['authorization'] ?? '')?.[1]
-        const told = bearer !== undefined && (await tokens.resolve(bearer)) ? warnings() : []
-        return json(200, { auth: config.enabled, ...(told.length > 0 && { warnings: told }) })
+        const isAdmin = bearer !== undefined && (await tokens.resolve(bearer)) !== undefined
+        if (!isAdmin) return json(200, { auth: config.enabled })
+        const [told, durability] = [warnings(), await durabilityOf(db)]
+        return json(200, { auth: config.enabled, durability, ...(told.length > 0 && { warnings: told }) })
       },
     }),
 
