@@ -20,7 +20,7 @@ import type { Platform } from './platform.ts'
 
 /** Features for the user's tables and functions. */
 export async function createData(config: Config, platform: Platform, { keyFor, identify }: IdentityGroup) {
-  const { db, schema, changeLog, dryRuns, asOf, queue, candidates, gateways, observe } = platform
+  const { db, replicas, schema, changeLog, dryRuns, asOf, queue, candidates, gateways, observe } = platform
   const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)
   const trigrams = new Trigrams({ db, schema })
   const cursors = new Cursors(keyFor('cursors'))
@@ -48,6 +48,13 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
         trigrams,
         embed: vector.embed,
         timeoutMs,
+        from:
+          replicas &&
+          (({ who, query, headers }, { schema: of, table }) => {
+            // Rows of other tables come with them.
+            const oid = query['expand'] === undefined ? table.oid : undefined
+            return replicas.from({ who, position: headers['svc-position'], schema: of, oid })
+          }),
       }),
       createBulk({
         db,
@@ -74,6 +81,10 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
         anonymousMayWrite: config.api.anonymous === 'all',
         timeoutMs,
         observe,
+        replicas: replicas && {
+          from: (who, position, of) => replicas.from({ who, position, schema: of, oid: undefined }),
+          wrote: (who) => replicas.wrote(who),
+        },
       }),
       createHistory({
         db,

@@ -9,6 +9,7 @@ import { DryRuns } from '../db/history/dry-run.ts'
 import { type UndoOutcome, type UndoRequest, undoChanges } from '../db/history/undo.ts'
 import type { Pool } from '../db/pool/pool.ts'
 import { Queue } from '../db/queue/queue.ts'
+import type { Replicas } from '../db/replicas/replicas.ts'
 import { openSchemaCache } from '../db/schema/introspect/cache.ts'
 import { openTablesWarning, reportOpenTables } from '../db/schema/introspect/open-tables.ts'
 import type { SchemaCache } from '../db/schema/snapshot.ts'
@@ -25,6 +26,8 @@ import type { Lifecycle } from './lifecycle.ts'
 export type Platform = {
   observe: Observe
   db: Pool
+  /** Undefined: none is configured. */
+  replicas: Replicas | undefined
   schema: SchemaCache
   queue: Queue
   changeLog: ChangeLog
@@ -75,7 +78,7 @@ export async function openStore(
   { observe, progress, embeddedUrl }: StoreOptions,
 ) {
   const { url, announce, secretFile } = await postgres(config, lifecycle, progress, embeddedUrl)
-  const { pool, warnings, logKey } = await openDatabase({
+  const { pool, replicas, warnings, logKey } = await openDatabase({
     url,
     config: config.database,
     api: config.api,
@@ -84,15 +87,16 @@ export async function openStore(
     waitMs: PRIMARY_WAIT_MS,
   })
   const db = lifecycle.own(pool)
+  if (replicas) lifecycle.own(replicas)
   const noTrigger = await ensureSchemaTrigger(db)
-  return { db, warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])], logKey, announce, secretFile }
+  return { db, replicas, warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])], logKey, announce, secretFile }
 }
 
 export async function openPlatform(
   config: Config,
   lifecycle: Lifecycle,
   { observe, metrics }: { observe: Observe; metrics: Metrics },
-  { db, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
+  { db, replicas, warnings, logKey, announce, secretFile }: Awaited<ReturnType<typeof openStore>>,
 ): Promise<Platform> {
   const gateways = lifecycle.own(createOutgoing({ allowPrivateNetworks: true }))
   const schema = lifecycle.own(await openSchemaCache({ db, schemas: config.api.schemas, observe }))
@@ -118,6 +122,7 @@ export async function openPlatform(
   return {
     observe,
     db,
+    replicas,
     schema,
     queue: new Queue({
       db,

@@ -61,6 +61,7 @@ export const table = {
       flag: 'database-url',
       check: takesWrites,
     }),
+    replica_urls: listOf([], 'connection strings of standbys that serve reads of callers; `max_conns` holds for each'),
     max_conns: int(25, 'connections at most, of all workers together', { min: 1, max: 1000 }),
     min_conns: int(2, 'connections kept open', { max: 1000 }),
     acquire_timeout: duration(10, 'wait for a connection, then 503'),

@@ -23,6 +23,8 @@ export const observations = {
   'database unreachable': 'error',
   'database primary changed': 'warn',
   'callers cannot log in': 'error',
+  'replica in use': 'info',
+  'replica away': 'warn',
   'schema loaded': 'debug',
   'schema reload failed': 'warn',
   'schema check failed': 'warn',

@@ -47,7 +47,7 @@ export const withDb = <T>(config: Config, work: (db: Db & Notifications) => Prom
   withDatabaseUrl(config, async (url) => {
     const { pool } = await openDatabase({
       url,
-      config: { ...config.database, max_conns: 2, min_conns: 0 },
+      config: { ...config.database, max_conns: 2, min_conns: 0, replica_urls: [] },
       api: config.api,
       observe: () => {},
       progress: () => {},

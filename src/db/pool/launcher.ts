@@ -28,9 +28,16 @@ type Deps = {
   whenAvailable(): Promise<boolean>
   /** A write was refused as on a standby. */
   onReadOnly(): void
+  /** Of a replica, whose flights are flown on the primary instead. */
+  neverFliesAgain: boolean
+  /** Takes the position of the log after each write; undefined: no replica needs it. */
+  notePosition: NotePosition | undefined
   /** A connection outside the pool, on which nothing is prepared. */
   openApart(login: LoginSide): Promise<Connection>
 }
+
+/** Sends a second Sync behind a write, in the same packet, and calls back when its answer is here or never will be. */
+export type NotePosition = (connection: PooledConnection, who: Identity, noted: () => void) => void
 
 /** Makes flights of statements, and flies them again where that is worth it. */
 export class Launcher {
@@ -53,6 +60,7 @@ export class Launcher {
     const isRead = options.kind === 'read'
     let tries = 0
     let reflights = 0
+    const notePosition = isRead ? undefined : this.#deps.notePosition
     let leave = (): void => {}
     const abort = (): void => leave()
     const request: PoolRequest = {
@@ -64,15 +72,27 @@ export class Launcher {
         const { step } = this.#deps.session(who, limitMs, lockTimeoutMs)
         if (once) {
           const plan = { session: step, steps, role, asBytes, maxBytes, once, logKey: this.#deps.logKey }
-          return flyOnce(connection, plan, () => isTidied && tidy(connection), onDone)
+          const end: Done = (error, done) => {
+            if (error || !notePosition) onDone(error, done)
+            else notePosition(connection, who, () => onDone(error, done))
+          }
+          return flyOnce(connection, plan, () => isTidied && tidy(connection), end)
+        }
+        let answered = (): void => {}
+        let isNoted = notePosition === undefined
+        const noted = (): void => {
+          isNoted = true
+          answered()
         }
         const flight = new Flight({ steps: [step, ...steps], role, wantsRows, asBytes, maxBytes }, (error, done) => {
           // A caller before left the session in a bad state.
           if (failedStep(error) === SESSION_STEP) void connection.close()
-          onDone(error, done)
+          if (isNoted || error) onDone(error, done)
+          else answered = () => onDone(error, done)
         })
         connection.send(flight)
         if (isTidied) tidy(connection)
+        notePosition?.(connection, who, noted)
         return flight
       },
       onDone: (error, flight) => {
@@ -111,7 +131,8 @@ export class Launcher {
     flight: Flight | undefined,
     { isRead, isApart, wasLost }: { isRead: boolean; isApart: boolean; wasLost: boolean },
   ): boolean {
-    const { waitsForPrimary } = this.#deps
+    const { waitsForPrimary, neverFliesAgain } = this.#deps
+    if (neverFliesAgain) return false
     if (isReadOnly(error)) {
       this.#deps.onReadOnly()
       return false

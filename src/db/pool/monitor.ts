@@ -6,6 +6,7 @@ import { destroy } from '../protocol/driver.ts'
 import type { Primary } from './primary.ts'
 import {
   FIRST_BACKOFF_MS,
+  HUNG_REPLICA_TICKS,
   HUNG_TICKS,
   LOOK_AGAIN_MS,
   PING_EVERY_MS,
@@ -28,6 +29,7 @@ type Listener = { onNotify: (payload: string) => void; onReconnect: (() => void)
  */
 export class Monitor {
   readonly #primary: Primary
+  readonly #isReplica: boolean
   readonly #observe: Observe
   readonly #onState: (state: MonitorState) => void
   readonly #listeners = new Map<string, Set<Listener>>()
@@ -38,8 +40,9 @@ export class Monitor {
   #stopped = false
   #timer: NodeJS.Timeout | undefined
 
-  constructor(primary: Primary, observe: Observe, onState: (state: MonitorState) => void) {
+  constructor(primary: Primary, observe: Observe, onState: (state: MonitorState) => void, isReplica = false) {
     this.#primary = primary
+    this.#isReplica = isReplica
     this.#observe = observe
     this.#onState = onState
   }
@@ -88,7 +91,7 @@ export class Monitor {
     const { client, timeline } = await this.#primary.find('savanna listener')
     try {
       // Before anything is written there.
-      await client.query('select svc.note_timeline($1)', [timeline])
+      if (!this.#isReplica) await client.query('select svc.note_timeline($1)', [timeline])
     } catch (error) {
       destroy(client)
       throw error
@@ -114,7 +117,7 @@ export class Monitor {
       const silence = setInterval(() => {
         ticks++
         if (ticks === UNREACHABLE_TICKS) this.#setState('unreachable')
-        if (ticks < HUNG_TICKS) return
+        if (ticks < (this.#isReplica ? HUNG_REPLICA_TICKS : HUNG_TICKS)) return
         clearInterval(silence)
         this.#giveUp(client)
       }, SILENCE_TICK_MS)

@@ -24,6 +24,7 @@ import { Flight } from '../protocol/flight.ts'
 import { hostsOf } from '../protocol/hosts.ts'
 import { StatementNames } from '../protocol/statements.ts'
 import { ReceiveBuffers } from '../protocol/whole-messages.ts'
+import { endOfRecord, lsnOf, type WrittenPositions } from '../replicas/positions.ts'
 import { Sql } from '../sql.ts'
 import { aborted, Launcher, type LaunchOptions, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
@@ -54,6 +55,10 @@ export type PoolOptions = {
   /** See SessionSettings. */
   logKey?: string
   observe: Observe
+  /** A standby that serves reads: nothing is noted there, and what is lost is not flown again. */
+  isReplica?: boolean
+  /** What callers wrote, where replicas need it. */
+  positions?: WrittenPositions | undefined
   /** Default: one of its own. */
   receiving?: ReceiveBuffers
 }
@@ -117,15 +122,15 @@ class PostgresPool implements Pool {
     this.#options = options
     this.#receiving = options.receiving ?? new ReceiveBuffers()
     this.#session = createSessionStep(options)
-    const { url, directUrl = url } = options
-    this.#direct = options.primary ?? new Primary(directUrl)
+    const { url, directUrl = url, isReplica = false } = options
+    this.#direct = options.primary ?? new Primary(isReplica ? anyServer(directUrl) : directUrl)
     this.#pooled = directUrl === url ? this.#direct : new Primary(url)
     // Each side needs one.
     const max = Math.max(2, options.maxConns)
     const nearby = isNearby(options.url)
     this.#scheduler = new ConnectionScheduler({
       max,
-      min: { own: 1, callers: Math.max(1, options.minConns - 1) },
+      min: { own: isReplica ? 0 : 1, callers: Math.max(1, options.minConns - 1) },
       crowd: nearby ? Math.max(2, availableParallelism()) : Math.ceil(max / 3),
       writers: nearby ? Math.max(2, availableParallelism()) * WRITERS_PER_CORE : max,
       isNearby: nearby,
@@ -143,9 +148,11 @@ class PostgresPool implements Pool {
       waitsForPrimary: this.#direct.hasOthers,
       whenAvailable: () => this.#whenAvailable(),
       onReadOnly: () => this.#monitor.doubt(),
+      neverFliesAgain: options.isReplica === true,
+      notePosition: options.positions && ((connection, who, noted) => this.#note(connection, who, noted)),
       openApart: (login) => this.#open(login, false),
     })
-    this.#monitor = new Monitor(this.#direct, options.observe, (state) => this.#onState(state))
+    this.#monitor = new Monitor(this.#direct, options.observe, (state) => this.#onState(state), isReplica)
   }
 
   async start(): Promise<void> {
@@ -203,7 +210,7 @@ class PostgresPool implements Pool {
       const session = this.#session(who)
       const { connection, release } = await this.#hold(sideOf(who, databaseSession(who).role))
       try {
-        return await runTransaction(connection, session, work)
+        return await runTransaction(connection, session, work, 'begin', undefined, this.#noting(connection, who))
       } catch (error) {
         if (!isWorthRetrying(error, tries)) throw fromPg(error)
         await backOff(error, tries)
@@ -239,13 +246,31 @@ class PostgresPool implements Pool {
     try {
       if (signal?.aborted) throw aborted()
       const keeping = once && keepingIn(this.#options.logKey ?? '', once)
-      return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin', keeping)
+      const note = isSnapshot ? undefined : this.#noting(connection, who)
+      return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin', keeping, note)
     } catch (error) {
       throw fromPg(error)
     } finally {
       signal?.removeEventListener('abort', leave)
       void connection.close()
     }
+  }
+
+  #noting(connection: PooledConnection, who: Identity): (() => Promise<void>) | undefined {
+    if (!this.#options.positions) return undefined
+    return () => new Promise((resolve) => this.#note(connection, who, resolve))
+  }
+
+  /** Where the log ends after what was sent before; unknown when the connection is lost. */
+  #note(connection: PooledConnection, who: Identity, noted: () => void): void {
+    const { positions } = this.#options
+    const flight = new Flight({ steps: [POSITION], role: '' }, (error, { values }) => {
+      const [at] = values
+      if (error || typeof at !== 'string') positions?.lost()
+      else positions?.wrote(who, endOfRecord(lsnOf(at)))
+      noted()
+    })
+    connection.send(flight)
   }
 
   listen(channel: string, onNotify: (payload: string) => void, onReconnect?: () => void) {
@@ -352,5 +377,8 @@ const valuesOnce =
     statements instanceof Sql ? (values[ONCE_STEPS] ?? null) : values.slice(ONCE_STEPS, -1)
 
 const NO_OPTIONS: LaunchOptions = {}
+/** Not the flushed end: a function may have committed without waiting for the flush. */
+const POSITION = { text: 'select pg_catalog.pg_current_wal_insert_lsn()', values: [] }
+const anyServer = (url: string): string => `${url}${url.includes('?') ? '&' : '?'}target_session_attrs=any`
 const NO_EVENTS: ConnectionEvents = { onRoom: () => {}, onClosed: () => {} }
 const SNAPSHOT = 'begin isolation level repeatable read, read only'

@@ -70,6 +70,8 @@ export const SILENCE_TICK_MS = 250
 export const UNREACHABLE_TICKS = 10
 /** Flights are given up after this many, 8 s: PostgreSQL hangs, or the network swallows packets. */
 export const HUNG_TICKS = 32
+/** The same for a replica, whose flights are then flown on the primary: within 5 s. */
+export const HUNG_REPLICA_TICKS = 15
 
 /**
  * The first statement of a connection. glibc gives the memory of each statement back to the system, and asks for it again

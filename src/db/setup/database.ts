@@ -4,6 +4,8 @@ import { openPool, type Pool } from '../pool/pool.ts'
 import { Primary } from '../pool/primary.ts'
 import type { openConnection } from '../protocol/driver.ts'
 import { hostsOf } from '../protocol/hosts.ts'
+import { WrittenPositions } from '../replicas/positions.ts'
+import { Replicas } from '../replicas/replicas.ts'
 import { prepareAuthenticator } from './authenticator.ts'
 import { migrate } from './migrate.ts'
 import { prepareRoles } from './roles.ts'
@@ -16,6 +18,7 @@ export type DatabaseConfig = {
   acquire_timeout: number
   prepared_statements: boolean
   direct_url: string
+  replica_urls?: readonly string[]
 }
 
 /** Connects, migrates schema svc, creates the roles, and opens the pool. */
@@ -27,7 +30,7 @@ export async function openDatabase(options: {
   progress: (line: string) => void
   /** How long a primary is waited for; default: not at all. */
   waitMs?: number
-}): Promise<{ pool: Pool; warnings: string[]; logKey: string }> {
+}): Promise<{ pool: Pool; replicas: Replicas | undefined; warnings: string[]; logKey: string }> {
   const { url, config, api, observe, progress } = options
   const directUrl = config.direct_url || url
   const primary = new Primary(directUrl)
@@ -42,25 +45,30 @@ export async function openDatabase(options: {
     const { rows } = await client.query<{ key: string }>('select key from svc.log_key')
     const logKey = rows[0]?.key ?? ''
     const callers = await prepareAuthenticator(client, { url: url === directUrl ? primary.url : firstHost(url) })
-    const pool = await openPool({
-      url,
-      directUrl,
-      primary,
+    const statementTimeoutMs = api.statement_timeout * 1000
+    const shared = {
       callerLogin: callers.login,
       maxConns: config.max_conns,
       minConns: config.min_conns,
-      acquireTimeoutMs: config.acquire_timeout * 1000,
       preparedStatements: config.prepared_statements,
       schemas: api.schemas,
-      statementTimeoutMs: api.statement_timeout * 1000,
+      statementTimeoutMs,
       logKey,
-      observe,
-    })
-    return { pool, warnings: [...warnings, ...callers.warnings], logKey }
+    }
+    const acquireTimeoutMs = config.acquire_timeout * 1000
+    const { replica_urls: urls = [] } = config
+    const positions = urls.length > 0 ? new WrittenPositions() : undefined
+    const pool = await openPool({ ...shared, url, directUrl, primary, acquireTimeoutMs, positions, observe })
+    // Where a replica has no room, the primary may have some.
+    const lane = { ...shared, acquireTimeoutMs: Math.min(acquireTimeoutMs, REPLICA_WAIT_MS) }
+    const replicas = positions && new Replicas({ urls, db: pool, positions, pool: lane, statementTimeoutMs, observe })
+    return { pool, replicas, warnings: [...warnings, ...callers.warnings], logKey }
   } finally {
     await client.end().catch(() => {})
   }
 }
+
+const REPLICA_WAIT_MS = 1_000
 
 /** Of a pooler, whose hosts are alike. */
 const firstHost = (url: string): string => hostsOf(url).urls[0] ?? url

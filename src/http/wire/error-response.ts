@@ -8,7 +8,7 @@ export const toAppError = (thrown: unknown): AppError =>
   thrown instanceof AppError ? thrown : new AppError('internal', 'internal error', { cause: thrown })
 
 /** A request that only reads has no outcome, whatever the server wrote on its behalf. */
-export const errorBody = (method: string, error: AppError): unknown =>
+export const bodyFor = (method: string, error: AppError): unknown =>
   (method === 'GET' || method === 'HEAD') && error.data && Object.hasOwn(error.data, 'outcome')
     ? databaseUnavailable().toJSON()
     : error.toJSON()
