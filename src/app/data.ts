@@ -52,8 +52,8 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
           replicas &&
           (({ who, query, headers }, { schema: of, table }) => {
             // Rows of other tables come with them.
-            const oid = query['expand'] === undefined ? table.oid : undefined
-            return replicas.from({ who, position: headers['svc-position'], schema: of, oid })
+            const oids = query['expand'] === undefined ? [table.oid] : undefined
+            return replicas.from({ who, position: headers['svc-position'], schema: of, oids })
           }),
       }),
       createBulk({
@@ -82,7 +82,7 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
         timeoutMs,
         observe,
         replicas: replicas && {
-          from: (who, position, of) => replicas.from({ who, position, schema: of, oid: undefined }),
+          from: (who, position, of, oids) => replicas.from({ who, position, schema: of, oids }),
           wrote: (who) => replicas.wrote(who),
         },
       }),

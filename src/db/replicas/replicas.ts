@@ -32,8 +32,13 @@ export type ReplicasDeps = {
 type Reader = Pick<Db, 'fly'>
 type Fly = (who: Identity, statement: unknown, options?: FlyOptions) => Promise<unknown>
 
-/** Who reads, with which `Svc-Position`, and which relation alone; undefined: several. */
-export type ReadRequest = { who: Identity; position: string | undefined; schema: Schema; oid: number | undefined }
+/** Who reads, with which `Svc-Position`, and which relations; undefined: any. */
+export type ReadRequest = {
+  who: Identity
+  position: string | undefined
+  schema: Schema
+  oids: readonly number[] | undefined
+}
 
 /** Reads of callers go to a replica that has replayed what they must find; everything else, and every failure, to the primary. */
 export class Replicas {
@@ -70,12 +75,12 @@ export class Replicas {
   }
 
   /** Where this caller may read: a replica, or the primary. */
-  from({ who, position, schema, oid }: ReadRequest): Reader {
+  from({ who, position, schema, oids }: ReadRequest): Reader {
     const { db, positions } = this.#deps
     const now = performance.now()
     this.#readAt = now
     if (databaseSession(who).role === 'none' || this.#timeline !== db.timeline()) return db
-    if (this.#volatile.has(schema, oid)) return db
+    if (this.#volatile.has(schema, oids)) return db
     const own = positions.needOf(who)
     const sent = lsnOfHeader(position, this.#timeline) ?? 0n
     const need = own > sent ? own : sent

@@ -34,12 +34,12 @@ export class VolatileRelations {
     this.#db = db
   }
 
-  /** `oid` undefined: whether any relation is. */
-  has(schema: Schema, oid: number | undefined): boolean {
+  /** `oids` undefined: whether any relation is. */
+  has(schema: Schema, oids: readonly number[] | undefined): boolean {
     const known = this.#known.get(schema)
     if (known === undefined) this.#load(schema)
     if (known === undefined || known === 'loading') return true
-    return oid === undefined ? known.size > 0 : known.has(oid)
+    return oids === undefined ? known.size > 0 : oids.some((oid) => known.has(oid))
   }
 
   #load(schema: Schema): void {

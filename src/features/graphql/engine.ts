@@ -53,7 +53,7 @@ export type GraphqlResult = { status: number; text: string; wrote: boolean }
 
 /** Where queries may be read, and what a mutation is answered with. */
 export type GraphReplicas = {
-  from(who: Identity, position: string | undefined, schema: Schema): Pick<Db, 'fly'>
+  from(who: Identity, position: string | undefined, schema: Schema, oids: readonly number[]): Pick<Db, 'fly'>
   /** `Svc-Position` */
   wrote(who: Identity): string | undefined
 }
@@ -219,7 +219,7 @@ export class GraphEngine {
       )
       for (const [key, text] of texts) data.set(key, text)
     }
-    const failures = await this.#query(caller, selected, compilation, data)
+    const failures = await this.#query(caller, selected, compilation, data, system)
     return answered(selected, data, failures, false)
   }
 
@@ -229,6 +229,7 @@ export class GraphEngine {
     selected: readonly SelectedField[],
     compilation: Compilation,
     data: Map<string, string>,
+    system: TypeSystem,
   ): Promise<Failure[]> {
     const { who, cancelSignal: signal } = caller
     const failures: Failure[] = []
@@ -247,8 +248,8 @@ export class GraphEngine {
     const [first, ...rest] = statements.map(({ statement }) => statement)
     if (!first) return failures
     const slice = new TimeSlice()
-    const { db, replicas, schema } = this.#deps
-    const source = replicas ? replicas.from(who, caller.headers?.['svc-position'], schema.read()) : db
+    const { db, replicas } = this.#deps
+    const source = replicas ? replicas.from(who, caller.headers?.['svc-position'], compilation.schema, system.oids) : db
     const fly = async (list: readonly [Sql, ...Sql[]]): Promise<string[]> => {
       const options = { kind: 'slow', plain: true, signal, timeoutMs: compilation.time.left } as const
       const texts = await source.fly(who, list, options)
