@@ -116,9 +116,10 @@ const isUnguarded = (route: Route): boolean =>
 async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<Reply> {
   if (!deps.authEnabled && needsUser(route.auth)) throw authDisabled()
   if (route.upgrade) admitHandshake(deps, exchange)
-  const inQuery = route.tokenInQuery ? call.query['token'] || undefined : undefined
+  const inQuery = route.tokenInQuery === undefined ? undefined : tokenInQuery(route, call)
   const { authorization } = exchange.request.headers
   if (route.auth === 'lenient') await identifyLeniently(exchange, authorization, deps.identify)
+  else if (route.identify) exchange.who = await route.identify(call)
   else {
     const who = identifyCaller(route.auth, authorization, inQuery, deps.identify)
     exchange.who = who instanceof Promise ? await who : who
@@ -153,6 +154,8 @@ const isWrite = ({ method }: Exchange, route: Route): boolean =>
 function pushPosition(exchange: Exchange, position: string | undefined): void {
   if (position !== undefined) exchange.own.push('Svc-Position', position)
 }
+const tokenInQuery = ({ tokenInQuery }: Route, { query }: HttpCall): string | undefined =>
+  tokenInQuery === true || query['live'] === 'true' ? query['token'] || undefined : undefined
 
 const hasIdempotencyKey = ({ request }: Exchange): boolean => request.headers['idempotency-key'] !== undefined
 

@@ -26,12 +26,12 @@ import { StatementNames } from '../protocol/statements.ts'
 import { ReceiveBuffers } from '../protocol/whole-messages.ts'
 import { endOfRecord, lsnOf, type WrittenPositions } from '../replicas/positions.ts'
 import { Sql } from '../sql.ts'
-import { aborted, Launcher, type LaunchOptions, sideOf } from './launcher.ts'
+import { type AdminSides, aborted, Launcher, type LaunchOptions, refusedWrite, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
 import { keepingIn, ONCE_STEPS } from './once-flight.ts'
 import { Primary } from './primary.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
-import { type LoginSide, loginOf, type Side } from './reserves.ts'
+import { type AdminSide, type LoginSide, loginOf, type Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
 import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
 import { type CreateSession, createSessionStep } from './session.ts'
@@ -46,6 +46,8 @@ export type PoolOptions = {
   primary?: Primary
   /** Who callers' requests connect as; default: as the server itself. */
   callerLogin?: DatabaseLogin | undefined
+  /** Who administrators' requests connect as. `owner`: whether those of owners do, or else as the server itself. */
+  adminLogins?: { readonly owner: boolean } & { readonly [side in AdminSide]?: DatabaseLogin | undefined }
   maxConns: number
   minConns: number
   acquireTimeoutMs: number
@@ -69,6 +71,8 @@ export interface Pool extends Db, Notifications {
   state(): 'ok' | 'unreachable'
   /** Of the primary. */
   timeline(): number
+  /** Of one host, the primary, and past a pooler. */
+  primaryUrl(): string
   stats(): PoolStats
   /** A connection of its own, on the direct URL, for work that must not leave session state. The caller ends it. */
   openConnection(login?: DatabaseLogin): ReturnType<typeof openConnection>
@@ -115,6 +119,7 @@ class PostgresPool implements Pool {
   readonly #pooled: Primary
   readonly #awaiting = new Set<(isThere: boolean) => void>()
   readonly #session: CreateSession
+  readonly #admins: AdminSides
   #isDown = false
   #isClosed = false
 
@@ -125,12 +130,14 @@ class PostgresPool implements Pool {
     const { url, directUrl = url, isReplica = false } = options
     this.#direct = options.primary ?? new Primary(isReplica ? anyServer(directUrl) : directUrl)
     this.#pooled = directUrl === url ? this.#direct : new Primary(url)
+    const { owner = false, writers, readers } = options.adminLogins ?? {}
+    this.#admins = { owner: owner && writers !== undefined, writers: !!writers, readers: !!readers }
     // Each side needs one.
     const max = Math.max(2, options.maxConns)
     const nearby = isNearby(options.url)
     this.#scheduler = new ConnectionScheduler({
       max,
-      min: { own: isReplica ? 0 : 1, callers: Math.max(1, options.minConns - 1) },
+      min: { own: isReplica ? 0 : 1, callers: Math.max(1, options.minConns - 1), writers: 0, readers: 0 },
       crowd: nearby ? Math.max(2, availableParallelism()) : Math.ceil(max / 3),
       writers: nearby ? Math.max(2, availableParallelism()) * WRITERS_PER_CORE : max,
       isNearby: nearby,
@@ -150,6 +157,7 @@ class PostgresPool implements Pool {
       onReadOnly: () => this.#monitor.doubt(),
       neverFliesAgain: options.isReplica === true,
       notePosition: options.positions && ((connection, who, noted) => this.#note(connection, who, noted)),
+      admins: this.#admins,
       openApart: (login) => this.#open(login, false),
     })
     this.#monitor = new Monitor(this.#direct, options.observe, (state) => this.#onState(state), isReplica)
@@ -166,6 +174,10 @@ class PostgresPool implements Pool {
 
   timeline(): number {
     return this.#monitor.timeline
+  }
+
+  primaryUrl(): string {
+    return this.#direct.url
   }
 
   stats(): PoolStats {
@@ -208,16 +220,20 @@ class PostgresPool implements Pool {
     for (let tries = 1; ; tries++) {
       await this.#requirePrimary()
       const session = this.#session(who)
-      const { connection, release } = await this.#hold(sideOf(who, databaseSession(who).role))
+      const { connection, release } = await this.#hold(this.#sideOf(who))
       try {
         return await runTransaction(connection, session, work, 'begin', undefined, this.#noting(connection, who))
       } catch (error) {
-        if (!isWorthRetrying(error, tries)) throw fromPg(error)
+        if (!isWorthRetrying(error, tries)) throw fromPg(refusedWrite(error, who))
         await backOff(error, tries)
       } finally {
         release()
       }
     }
+  }
+
+  #sideOf(who: Identity): Side {
+    return sideOf(who, databaseSession(who).role, this.#admins)
   }
 
   /** A connection for a transaction, until it is released. */
@@ -228,7 +244,8 @@ class PostgresPool implements Pool {
         return undefined
       }
       const onDone: Done = (error) => error && reject(error)
-      this.#scheduler.add({ side, kind: 'write', text: '', timeoutMs: 0, start, onDone })
+      const kind = side === 'writers' || side === 'readers' ? 'slow' : 'write'
+      this.#scheduler.add({ side, kind, text: '', timeoutMs: 0, start, onDone })
     })
   }
 
@@ -236,11 +253,9 @@ class PostgresPool implements Pool {
     const { signal, isSnapshot, once } = options
     await this.#requirePrimary()
     const session = this.#session(who)
-    const connection = await this.#open(loginOf(sideOf(who, databaseSession(who).role)), true).catch(
-      (error: unknown) => {
-        throw fromPg(error)
-      },
-    )
+    const connection = await this.#open(loginOf(this.#sideOf(who)), true).catch((error: unknown) => {
+      throw fromPg(error)
+    })
     const leave = (): void => connection.destroy()
     signal?.addEventListener('abort', leave, { once: true })
     try {
@@ -249,7 +264,7 @@ class PostgresPool implements Pool {
       const note = isSnapshot ? undefined : this.#noting(connection, who)
       return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin', keeping, note)
     } catch (error) {
-      throw fromPg(error)
+      throw fromPg(refusedWrite(error, who))
     } finally {
       signal?.removeEventListener('abort', leave)
       void connection.close()
@@ -304,9 +319,15 @@ class PostgresPool implements Pool {
   }
 
   async #open(login: LoginSide, isPrepared: boolean, events: ConnectionEvents = NO_EVENTS): Promise<Connection> {
-    const { callerLogin } = this.#options
+    const { callerLogin, adminLogins } = this.#options
     const { url, mustWrite } = this.#pooled
-    const connect: ConnectOptions = login === 'callers' ? { url, mustWrite, login: callerLogin } : { url, mustWrite }
+    const logins = {
+      own: undefined,
+      callers: callerLogin,
+      writers: adminLogins?.writers,
+      readers: adminLogins?.readers,
+    }
+    const connect: ConnectOptions = { url, mustWrite, login: logins[login] }
     const names = isPrepared ? this.#names : undefined
     const connection = await Connection.open({ connect, receiving: this.#receiving, names }, events)
     if (!isPrepared) return connection
@@ -354,9 +375,10 @@ class PostgresPool implements Pool {
 
   #openFailed(error: Error, login: LoginSide): void {
     if (this.#isClosed || (isTooManyClients(error) && this.#scheduler.sizeOf('own') > 0)) return
-    const isRefused = login === 'callers' && isLoginRefused(error)
+    const isRefused = login !== 'own' && isLoginRefused(error)
     if (isRefused) {
-      this.#options.observe({ message: 'callers cannot log in', attrs: { error: error.message } })
+      const message = login === 'callers' ? 'callers cannot log in' : 'administrators cannot log in'
+      this.#options.observe({ message, attrs: { error: error.message } })
     }
     // The pooler may have other hosts than the database.
     if (this.#pooled !== this.#direct && this.#pooled.hasOthers) {
@@ -367,7 +389,7 @@ class PostgresPool implements Pool {
     }
     // Until the monitor's next ping.
     this.#isDown ||= !isRefused
-    this.#scheduler.failWaiters(isRefused ? ['callers'] : undefined)
+    this.#scheduler.failWaiters(isRefused ? [login] : undefined)
   }
 }
 

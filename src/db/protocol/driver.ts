@@ -25,6 +25,8 @@ export type ConnectOptions = {
   applicationName?: string
   /** A standby is refused as if it were not there. */
   mustWrite?: boolean
+  /** Speaks the replication protocol: of the cluster (`true`), or of one database. */
+  replication?: 'true' | 'database'
 }
 
 export type DatabaseLogin = { user: string; password?: string }
@@ -167,6 +169,7 @@ function makeClient(options: ConnectOptions): pg.Client {
     connectionTimeoutMillis: options.connectTimeoutMs ?? 5_000,
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
+    ...(options.replication && { replication: options.replication }),
     // Values stay the text PostgreSQL sent; db/values.ts converts where an object is needed.
     types: { getTypeParser: () => (value: string) => value },
   } as pg.ClientConfig)

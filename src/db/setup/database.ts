@@ -6,11 +6,14 @@ import type { openConnection } from '../protocol/driver.ts'
 import { hostsOf } from '../protocol/hosts.ts'
 import { WrittenPositions } from '../replicas/positions.ts'
 import { Replicas } from '../replicas/replicas.ts'
+import { type AdminLogins, prepareAdminLogins } from './admin-logins.ts'
 import { prepareAuthenticator } from './authenticator.ts'
 import { migrate } from './migrate.ts'
 import { prepareRoles } from './roles.ts'
 
 const MIGRATIONS = `${packageRoot}migrations`
+
+type PoolLimits = { maxConns: number; minConns: number; statementTimeoutMs?: number }
 
 export type DatabaseConfig = {
   max_conns: number
@@ -30,7 +33,15 @@ export async function openDatabase(options: {
   progress: (line: string) => void
   /** How long a primary is waited for; default: not at all. */
   waitMs?: number
-}): Promise<{ pool: Pool; replicas: Replicas | undefined; warnings: string[]; logKey: string }> {
+}): Promise<{
+  pool: Pool
+  replicas: Replicas | undefined
+  /** With limits of its own. */
+  openAnother: (limits: PoolLimits) => Promise<Pool>
+  warnings: string[]
+  logKey: string
+  adminLogins: AdminLogins
+}> {
   const { url, config, api, observe, progress } = options
   const directUrl = config.direct_url || url
   const primary = new Primary(directUrl)
@@ -44,10 +55,13 @@ export async function openDatabase(options: {
     const warnings = await prepareRoles(client, api.schemas)
     const { rows } = await client.query<{ key: string }>('select key from svc.log_key')
     const logKey = rows[0]?.key ?? ''
-    const callers = await prepareAuthenticator(client, { url: url === directUrl ? primary.url : firstHost(url) })
+    const address = { url: url === directUrl ? primary.url : firstHost(url) }
+    const callers = await prepareAuthenticator(client, address)
+    const admins = await prepareAdminLogins(client, address, { callers: callers.login, schemas: api.schemas })
     const statementTimeoutMs = api.statement_timeout * 1000
     const shared = {
       callerLogin: callers.login,
+      adminLogins: admins.logins,
       maxConns: config.max_conns,
       minConns: config.min_conns,
       preparedStatements: config.prepared_statements,
@@ -56,13 +70,23 @@ export async function openDatabase(options: {
       logKey,
     }
     const acquireTimeoutMs = config.acquire_timeout * 1000
+    const opening = { ...shared, url, directUrl, acquireTimeoutMs }
     const { replica_urls: urls = [] } = config
     const positions = urls.length > 0 ? new WrittenPositions() : undefined
-    const pool = await openPool({ ...shared, url, directUrl, primary, acquireTimeoutMs, positions, observe })
+    const pool = await openPool({ ...opening, primary, positions, observe })
     // Where a replica has no room, the primary may have some.
     const lane = { ...shared, acquireTimeoutMs: Math.min(acquireTimeoutMs, REPLICA_WAIT_MS) }
     const replicas = positions && new Replicas({ urls, db: pool, positions, pool: lane, statementTimeoutMs, observe })
-    return { pool, replicas, warnings: [...warnings, ...callers.warnings], logKey }
+    // What becomes of the database is told once.
+    const openAnother = (limits: PoolLimits): Promise<Pool> => openPool({ ...opening, ...limits, observe: () => {} })
+    return {
+      pool,
+      replicas,
+      openAnother,
+      warnings: [...warnings, ...callers.warnings, ...admins.warnings],
+      logKey,
+      adminLogins: admins.logins,
+    }
   } finally {
     await client.end().catch(() => {})
   }

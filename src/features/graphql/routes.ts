@@ -86,6 +86,9 @@ export function createGraphql(deps: GraphqlDeps): Feature {
     if (who.kind === 'key' && who.grant.scope === 'readonly') {
       throw new AppError('insufficient_scope', 'api key scope does not permit write operations')
     }
+    if (who.kind === 'admin' && who.role === 'viewer') {
+      throw new AppError('insufficient_role', 'this needs the role operator of an administrator')
+    }
     if (who.kind === 'anonymous' && !deps.anonymousMayWrite) {
       throw unauthorized('missing or invalid authorization header')
     }
@@ -95,6 +98,7 @@ export function createGraphql(deps: GraphqlDeps): Feature {
     route('POST /api/graphql', {
       summary: 'Queries and mutations over the same tables, rights and change log as collections',
       auth: 'optional',
+      leastRole: 'viewer',
       access: 'read',
       limit: 'api',
       dryRun: 'own',
