@@ -61,6 +61,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       limiter: platform.limiter,
       audit: identity.admin.audit,
       runOnce: data.runOnce,
+      wrote: platform.replicas && ((who) => platform.replicas?.wrote(who)),
       appLimit: identity.apps.appLimit,
       sites: files.hosted,
       authEnabled: config.auth.enabled,

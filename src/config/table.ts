@@ -26,6 +26,12 @@ const RESERVED_PROVIDERS = new Set(['provider', 'redirect', 'return'])
 
 const exposableSchema = matching(/^(?!svc$|pg_|information_schema$).+$/, 'a schema that can be exposed')
 
+/** Of libpq's values those that find a server that takes writes. */
+const takesWrites = emptyOr(
+  /^(?!.*[?&]target_session_attrs=(?!(?:any|primary|read-write)(?:&|$)))/s,
+  'target_session_attrs must be any, primary or read-write',
+)
+
 /** A web origin, or the origin that Android reports for an application. */
 const passkeyOrigin = matching(
   /^(https:\/\/[^/?#\s*]+|http:\/\/localhost(:\d+)?|android:apk-key-hash:[\w-]+)$/,
@@ -52,14 +58,20 @@ export const table = {
     shutdown_timeout: duration(10, 'time in-flight requests get at a graceful stop', { min: 0 }),
   },
   database: {
-    url: str('', 'connection string; empty = embedded PostgreSQL', { flag: 'database-url' }),
+    url: str('', 'connection string, of one host or several (`h1:5432,h2:5432`); empty = embedded PostgreSQL', {
+      flag: 'database-url',
+      check: takesWrites,
+    }),
+    replica_urls: listOf([], 'connection strings of standbys that serve reads of callers; `max_conns` holds for each'),
     max_conns: int(25, 'connections at most, of all workers together', { min: 1, max: 1000 }),
     min_conns: int(2, 'connections kept open', { max: 1000 }),
     acquire_timeout: duration(10, 'wait for a connection, then 503'),
     embedded_bin_dir: path('', 'bin folder of an installed PostgreSQL for the embedded cluster; empty = from npm', {
       flag: 'pg-bin',
     }),
-    direct_url: str('', 'connection past a transaction pooler, for LISTEN and migrations; empty = database.url'),
+    direct_url: str('', 'connection past a transaction pooler, for LISTEN and migrations; empty = database.url', {
+      check: takesWrites,
+    }),
     prepared_statements: bool(true, 'false for poolers without prepared statements'),
     migrations_dir: path('./migrations', 'your own migrations, run by `svc migrate up`'),
   },
