@@ -48,7 +48,6 @@ test('what only the owner may do is this list', () => {
   assert.deepEqual(owners.map(({ method, path }) => `${method} ${path}`).toSorted(), [
     'DELETE /api/admin/admins/{id}',
     'GET /api/admin/admins',
-    'GET /api/admin/changes',
     'GET /api/admin/users/{id}/export',
     'PATCH /api/admin/admins/{id}',
     'POST /api/admin/admins',
