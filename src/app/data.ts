@@ -4,11 +4,13 @@ import { Cursors } from '../db/rows/cursors.ts'
 import { findTextSearchConfig } from '../db/search/text-search-config.ts'
 import { Trigrams } from '../db/search/trigrams.ts'
 import { createBulk } from '../features/collections/bulk/routes.ts'
+import { createLiveLists } from '../features/collections/live-lists.ts'
 import { createCollections } from '../features/collections/routes.ts'
 import { createGraphql } from '../features/graphql/routes.ts'
 import { createHistory } from '../features/history/routes.ts'
 import { createIdempotency } from '../features/idempotency/run-once.ts'
 import { createMatviews } from '../features/matviews/routes.ts'
+import type { OpenLiveStream } from '../features/realtime/live-stream.ts'
 import { createRls } from '../features/rls/routes.ts'
 import { createRpc } from '../features/rpc/routes.ts'
 import { createSchemaFeature } from '../features/schema/routes.ts'
@@ -18,8 +20,18 @@ import { isLoopbackHost } from '../http/out/address-guard.ts'
 import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
 
+export type DataGroup = Awaited<ReturnType<typeof createData>>
+
+/** What of the features that react to the change log these need; they are created later. */
+type OfEvents = { liveStream: OpenLiveStream }
+
 /** Features for the user's tables and functions. */
-export async function createData(config: Config, platform: Platform, { keyFor, identify }: IdentityGroup) {
+export async function createData(
+  config: Config,
+  platform: Platform,
+  { keyFor, identify }: IdentityGroup,
+  { liveStream }: OfEvents,
+) {
   const { db, schema, changeLog, dryRuns, asOf, queue, candidates, gateways, observe } = platform
   const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)
   const trigrams = new Trigrams({ db, schema })
@@ -34,7 +46,9 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
   })
   const listDeps = { candidates, textSearchConfig }
   const timeoutMs = config.api.statement_timeout * 1000
+  const liveList = createLiveLists({ schema, listDeps })
   return {
+    liveList,
     features: [
       createSchemaFeature({ schema }),
       createCollections({
@@ -48,6 +62,8 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
         trigrams,
         embed: vector.embed,
         timeoutMs,
+        liveList,
+        liveStream,
       }),
       createBulk({
         db,

@@ -13,8 +13,10 @@ import { revokeKeysOf, revokeOwnKeysOf } from '../features/api-keys/sql.ts'
 import { createApps } from '../features/apps/routes.ts'
 import { unknownTables } from '../features/audit/data-audit.ts'
 import { loadRootSecret } from '../features/auth/keys.ts'
+import { deviceNotices } from '../features/auth/new-device.ts'
 import { type Revocation, Revocations } from '../features/auth/revocations.ts'
 import { createAuth } from '../features/auth/routes.ts'
+import { ensureSigningKey } from '../features/auth/signing-keys.ts'
 import { endOtherSessions } from '../features/auth/sql.ts'
 import { createMfa } from '../features/mfa/routes.ts'
 import { dropFactors, dropFactorsSince } from '../features/mfa/sql.ts'
@@ -28,9 +30,11 @@ import { dropPasskeys, dropPasskeysSince } from '../features/passkeys/webauthn/s
 import { createSignIn } from '../features/sign-in/routes.ts'
 import { forgiveFailures, unlinkSince } from '../features/sign-in/sql.ts'
 import { createUsers } from '../features/users/routes.ts'
+import { createCaptcha } from '../identity/captcha.ts'
 import { createAddressProof } from '../identity/email-ownership.ts'
 import { createMailLinks } from '../identity/mail-links.ts'
 import { createPasswords } from '../identity/password-hashing.ts'
+import { createPasswordPolicy } from '../identity/password-rules.ts'
 import { endSessionsOf } from '../identity/users.ts'
 import { createRefusalLog } from '../identity/webauthn/refusal-log.ts'
 import { relyingPartyOf } from '../identity/webauthn/relying-party.ts'
@@ -67,7 +71,11 @@ export async function createIdentity(
   platform: Platform,
   { email, sms }: Messages,
   lifecycle: Lifecycle,
-  { logEntries, askAllWorkers }: Required<Pick<AppOptions, 'logEntries' | 'askAllWorkers'>>,
+  {
+    logEntries,
+    askAllWorkers,
+    moreWarnings,
+  }: Required<Pick<AppOptions, 'logEntries' | 'askAllWorkers'>> & { moreWarnings: () => readonly string[] },
 ) {
   const { db, schema, observe, gateways, publicUrl } = platform
   const appName = config.server.app_name
@@ -87,6 +95,8 @@ export async function createIdentity(
   /** A key per purpose, which does not change when the token keys are rotated. */
   const keyFor = (purpose: string): Buffer => deriveKey(rootSecret, '', purpose)
   const box = secretBoxOf(config.auth, rootSecret)
+  await ensureSigningKey(db, config.auth.signing_algorithm, { box, lifetimeMs: config.auth.token_duration * 1000 })
+  await revocations.refresh()
   const secrets = new SecretKeeper({ db, box, observe })
 
   const admin = createAdmin({
@@ -96,15 +106,17 @@ export async function createIdentity(
     // With an embedded database the root secret is in the data directory too, where a note would make guesses cheap.
     note: config.database.url === '' ? undefined : passwordNote(config.data_dir, keyFor('admin password')),
     observe,
-    minPasswordLength: config.auth.min_password_length,
+    passwordRules: config.auth,
     dropEnded,
     box,
     appName,
     warnings: () => [
       ...platform.warnings(),
       ...secrets.warnings(),
+      ...moreWarnings(),
       ...unknownTables(schema.read(), config.audit.tables),
     ],
+    isDrill: platform.isDrill,
     logs: { size: config.log.buffer_size, entries: askAllWorkers('logs', logEntries) },
     openScript: async (role) => {
       if (role === 'owner') return new Script(await db.openConnection())
@@ -130,6 +142,11 @@ export async function createIdentity(
     revocations,
     config: config.auth,
     rootSecret,
+    publicBaseUrl,
+    box,
+    noticeDevice: config.auth.new_device_mail
+      ? deviceNotices({ db, queueMail: email.queueMail, wakeMail: email.wakeMail, appName, observe })
+      : () => {},
     expired: expiredOfIdentity,
     observe,
     resolveApiKey: apiKeys.resolveApiKey,
@@ -143,6 +160,8 @@ export async function createIdentity(
     appName,
     publicBaseUrl,
     passwords,
+    requireGoodPassword: createPasswordPolicy(config.auth, gateways),
+    requireCaptcha: createCaptcha(config.auth, gateways),
     startSession: auth.startSession,
     mailLink: createMailLinks({ config: config.auth, publicBaseUrl, queueMail: email.queueMail }),
     proveAddress: createAddressProof(dropCredentials),
@@ -178,7 +197,6 @@ export async function createIdentity(
   const users = createUsers({
     ...shared,
     authEnabled: config.auth.enabled,
-    minPasswordLength: config.auth.min_password_length,
     deleteUser,
     endAccess: endOwnAccess,
   })
@@ -189,6 +207,7 @@ export async function createIdentity(
     revocations,
     passwords,
     box,
+    rootSecret,
     keyFor,
     features: [
       ...[admin, secrets, auth, users, apiKeys, apps, oauthServer],

@@ -113,7 +113,7 @@ const isUnguarded = (route: Route): boolean =>
 async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<Reply> {
   if (!deps.authEnabled && needsUser(route.auth)) throw authDisabled()
   if (route.upgrade) admitHandshake(deps, exchange)
-  const inQuery = route.tokenInQuery ? call.query['token'] || undefined : undefined
+  const inQuery = route.tokenInQuery === undefined ? undefined : tokenInQuery(route, call)
   const { authorization } = exchange.request.headers
   if (route.auth === 'lenient') await identifyLeniently(exchange, authorization, deps.identify)
   else {
@@ -142,6 +142,9 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   }
   return reply
 }
+
+const tokenInQuery = ({ tokenInQuery }: Route, { query }: HttpCall): string | undefined =>
+  tokenInQuery === true || query['live'] === 'true' ? query['token'] || undefined : undefined
 
 const hasIdempotencyKey = ({ request }: Exchange): boolean => request.headers['idempotency-key'] !== undefined
 

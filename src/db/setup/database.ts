@@ -24,7 +24,13 @@ export async function openDatabase(options: {
   api: { schemas: readonly string[]; statement_timeout: number }
   observe: Observe
   progress: (line: string) => void
-}): Promise<{ pool: Pool; warnings: string[]; logKey: string; adminLogins: AdminLogins }> {
+}): Promise<{
+  pool: Pool
+  openAnother: (maxConns: number) => Promise<Pool>
+  warnings: string[]
+  logKey: string
+  adminLogins: AdminLogins
+}> {
   const { url, config, api, observe, progress } = options
   const directUrl = config.direct_url || url
   const client = await openConnection({ url: directUrl }).catch((error: Error) => {
@@ -38,7 +44,7 @@ export async function openDatabase(options: {
     const logKey = rows[0]?.key ?? ''
     const callers = await prepareAuthenticator(client, { url })
     const admins = await prepareAdminLogins(client, { url }, { callers: callers.login, schemas: api.schemas })
-    const pool = await openPool({
+    const opening = {
       url,
       directUrl,
       callerLogin: callers.login,
@@ -51,9 +57,14 @@ export async function openDatabase(options: {
       statementTimeoutMs: api.statement_timeout * 1000,
       logKey,
       observe,
-    })
+    }
+    const pool = await openPool(opening)
+    // What becomes of the database is told once.
+    const openAnother = (maxConns: number): Promise<Pool> =>
+      openPool({ ...opening, maxConns, minConns: 1, observe: () => {} })
     return {
       pool,
+      openAnother,
       warnings: [...warnings, ...callers.warnings, ...admins.warnings],
       logKey,
       adminLogins: admins.logins,

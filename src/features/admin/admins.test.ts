@@ -47,13 +47,16 @@ test('what only the owner may do is this list', () => {
   const owners = api.app.routes.filter(({ auth, leastRole = 'owner' }) => auth === 'admin' && leastRole === 'owner')
   assert.deepEqual(owners.map(({ method, path }) => `${method} ${path}`).toSorted(), [
     'DELETE /api/admin/admins/{id}',
+    'DELETE /api/admin/backups/{id}',
     'GET /api/admin/admins',
+    'GET /api/admin/backups/{id}/download',
     'GET /api/admin/users/{id}/export',
     'PATCH /api/admin/admins/{id}',
     'POST /api/admin/admins',
     'POST /api/admin/oauth/clients/{clientId}/rotate-secret',
     'POST /api/admin/rls',
     'POST /api/admin/secrets/rotate',
+    'POST /api/admin/secrets/signing-key',
   ])
 })
 

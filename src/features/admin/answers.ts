@@ -4,6 +4,7 @@ import * as t from '../../core/json-type.ts'
 
 export const statusAnswer = t.object({
   auth: t.boolean({ description: 'whether there is an admin to sign in as' }),
+  drill: t.optional(t.boolean({ description: 'it runs on a restored copy that was not taken over' })),
   warnings: t.optional(t.array(t.string())),
 })
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { authenticator } from '../../../test/fakes/authenticator.ts'
 import { Passkey } from '../../../test/fakes/passkey.ts'
+import { plantBackup, testFolder } from '../../../test/kit/backups.ts'
 import { withoutExtensions } from '../../../test/kit/cluster.ts'
 import { startServer } from '../../../test/kit/kit.ts'
 import { upload } from '../../../test/kit/upload.ts'
@@ -13,9 +14,18 @@ const NOTED_AFTERWARDS = [
   'POST /api/admin/email/templates/{key}/preview',
 ]
 
+const backupTo = testFolder()
+const passphrase = 'only for tests'
+
 const api = await startServer({
   postgres: withoutExtensions ? 'embedded' : 'extensions',
-  config: { 'push.enabled': true, 'auth.oauth_provider.enabled': true, 'ai.embedding_provider': 'hash' },
+  config: {
+    'push.enabled': true,
+    'auth.oauth_provider.enabled': true,
+    'ai.embedding_provider': 'hash',
+    'backup.to': backupTo,
+    'backup.passphrase': passphrase,
+  },
 })
 const admin = async (line: string, json?: unknown) =>
   api.call(line as 'GET /', { as: 'admin', ...(json !== undefined && { json }) })
@@ -119,7 +129,12 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
   const [ofPia, ofZoe] = [await passkeyOf(pia), await passkeyOf(zoe)]
   assert.equal((await confirmPasskey(zoe, ofZoe.json)).status, 200)
 
+  const backup = await plantBackup(backupTo, passphrase)
+
   const requests: Request[] = [
+    ['POST /api/admin/backups/{id}/verify', `POST /api/admin/backups/${backup}/verify`],
+    ['DELETE /api/admin/backups/{id}', `DELETE /api/admin/backups/${backup}`],
+    ['POST /api/admin/backups', 'POST /api/admin/backups', {}],
     ['POST /api/admin/admins', 'POST /api/admin/admins', { ...person, email: 'new@x.test' }],
     ['PATCH /api/admin/admins/{id}', `PATCH /api/admin/admins/${ann.id}`, { role: 'operator' }],
     ['DELETE /api/admin/admins/{id}', `DELETE /api/admin/admins/${gone.id}`],
@@ -208,6 +223,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['GET /api/admin/users/{id}/export', `GET ${ofBo}/export`],
     ['DELETE /api/admin/users/{id}', `DELETE ${ofBo}`],
     ['POST /api/admin/secrets/rotate', 'POST /api/admin/secrets/rotate'],
+    ['POST /api/admin/secrets/signing-key', 'POST /api/admin/secrets/signing-key', {}],
   ]
   const writes = requests.map(([route, line, json]) => [route, () => admin(line, json)] as const)
   const file = () => upload(api, `${open}/files`, { as: 'admin', name: 'a.txt', content: 'x' })
@@ -293,6 +309,7 @@ test('what changes nothing leaves no entry', async () => {
     'DELETE /api/admin/oauth/clients/nobody',
     'DELETE /api/admin/storage/buckets/nobody',
     'DELETE /api/admin/email/templates/no.body',
+    'DELETE /api/admin/backups/nobody',
   ]) {
     assert.equal((await admin(line)).status, 404, line)
   }

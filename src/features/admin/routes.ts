@@ -8,6 +8,7 @@ import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { dryRunReply, isDryRun } from '../../http/dry-run.ts'
 import { json, jsonText, type Route, requireEnabled, route } from '../../http/route.ts'
+import type { PasswordRules } from '../../identity/password-rules.ts'
 import { adminsRoutes } from './admins.ts'
 import * as answers from './answers.ts'
 import { type AuditTrail, auditableQuery, createAudit } from './audit.ts'
@@ -22,7 +23,7 @@ export type AdminDeps = {
   config: { enabled: boolean; password: string; token_duration: number; shared_password: boolean; require_mfa: boolean }
   box: SecretBox
   appName: string
-  minPasswordLength: number
+  passwordRules: PasswordRules
   /** Drops cached identities that a committed change ended. */
   dropEnded: () => Promise<void>
   passwords: AdminPasswords
@@ -30,6 +31,8 @@ export type AdminDeps = {
   observe: Observe
   /** Warnings for the operator, shown by /api/admin/status. */
   warnings: () => readonly string[]
+  /** It runs on a restored copy that was not taken over. */
+  isDrill: boolean
   /** Entries of every process of this server, each oldest first. */
   logs: { size: number; entries: () => Promise<LogEntry[][]> }
 } & Omit<RunSqlDeps, 'db' | 'observe'> &
@@ -61,7 +64,11 @@ export function createAdmin(deps: AdminDeps): Admin {
       handle: async ({ headers }) => {
         const bearer = /^bearer +([0-9a-f]{64})$/i.exec(headers['authorization'] ?? '')?.[1]
         const told = bearer !== undefined && (await tokens.resolve(bearer)) ? warnings() : []
-        return json(200, { auth: config.enabled, ...(told.length > 0 && { warnings: told }) })
+        return json(200, {
+          auth: config.enabled,
+          ...(deps.isDrill && { drill: true }),
+          ...(told.length > 0 && { warnings: told }),
+        })
       },
     }),
 

@@ -91,6 +91,7 @@ test('what opens secrets needs a second factor of the last ten minutes from thos
     'POST /api/admin/mfa/totp/enroll',
     'POST /api/admin/oauth/clients/{clientId}/rotate-secret',
     'POST /api/admin/secrets/rotate',
+    'POST /api/admin/secrets/signing-key',
   ])
 })
 

@@ -5,6 +5,7 @@ import type { Db } from '../../db/db.ts'
 import type { AsOf } from '../../db/history/as-of.ts'
 import type { DryRuns } from '../../db/history/dry-run.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
+import type { LiveQuery } from '../../db/rows/live-query.ts'
 import { SqlCache } from '../../db/rows/sql-cache.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
@@ -39,6 +40,9 @@ export type CollectionsDeps = {
   cursors: Cursors
   /** `api.statement_timeout` in milliseconds. */
   timeoutMs: number
+  liveList: (name: string, query: Readonly<Record<string, string>>) => LiveQuery
+  /** Answers a list as a stream that is kept true. */
+  liveStream: (call: Call, list: () => LiveQuery) => Promise<Reply>
 }
 
 export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
@@ -49,6 +53,8 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     onTable(schema, call.params['table'] ?? '', call.who, work)
 
+  const live = (call: Call): Promise<Reply> =>
+    deps.liveStream(call, () => deps.liveList(call.params['table'] ?? '', call.query))
   const past = createPast({ ...reader, asOf, at })
 
   type Write = (deps: WriteDeps, call: Call, target: TableView) => Promise<Reply>
@@ -68,9 +74,11 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
       access: 'read',
       limit: 'api',
       params: { table: answers.tableParam },
-      query: answers.listQuery,
+      query: { ...answers.listQuery, ...answers.liveQuery },
+      tokenInQuery: 'live',
       answers: { 200: answers.rows },
       handle: async (call) => {
+        if (call.query['live'] === 'true') return live(call)
         if (call.query['as_of'] !== undefined) return past.list(call)
         if (call.query['aggregate'] !== undefined) {
           return at(call, async (target) => jsonText(200, await listAggregates(reader, call, target)))

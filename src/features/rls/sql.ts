@@ -31,7 +31,8 @@ const POLICIES = sql`pg_policy p join pg_class c on c.oid = p.polrelid join pg_n
 /** As JSON: the policies of the exposed schemas, or of one table. */
 export const listPolicies = (schemas: readonly string[], table?: TableName): Sql => sql`
   select coalesce(json_agg(${RECORD} order by n.nspname, c.relname, p.polname), '[]')::text from ${POLICIES}
-  where (n.nspname = any(${schemas}::text[]) or c.oid = 'svc.channels'::regclass)
+  where (n.nspname = any(${schemas}::text[]) or c.oid in ('svc.channels'::regclass, 'svc.objects'::regclass))
+    and not (c.oid = 'svc.objects'::regclass and p.polname = 'policies_buckets_only')
     ${table ? sql`and n.nspname = ${table.schema} and c.relname = ${table.name}` : sql``}`
 
 export const onePolicy = ({ schema, name }: TableName, policy: string): Sql => sql`

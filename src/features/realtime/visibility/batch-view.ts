@@ -3,7 +3,7 @@ import { getOrCreate } from '../../../core/get-or-create.ts'
 import { SYSTEM } from '../../../core/identity.ts'
 import type { Observe } from '../../../core/observe.ts'
 import type { Change } from '../../../db/changes/log.ts'
-import { tableByOid } from '../../../db/schema/lookup.ts'
+import { streamedByOid } from '../../../db/schema/lookup.ts'
 import type { Schema, Table } from '../../../db/schema/snapshot.ts'
 import type { Viewer } from '../../../db/schema/viewer.ts'
 import { compile } from '../subscribe/filter.ts'
@@ -94,7 +94,7 @@ async function layOut(
   const laid = new Map<string, Laid>()
   const doubtful = new Set<number>()
   for (const [n, change] of changes.entries()) {
-    const table = tableByOid(schema, change.oid)
+    const table = streamedByOid(schema, change.oid)
     if (!table || table.schema !== change.schema || table.name !== change.name) doubtful.add(change.oid)
     // Not the key of another table that has the name of one that is gone.
     const key = table || !schema.tables.has(interestKey(change)) ? interestKey(table ?? change) : `.${change.name}`
@@ -106,7 +106,7 @@ async function layOut(
   const oids = new Set([...doubtful, ...heard.flatMap(({ table }) => table?.oid ?? [])])
   const { survey, shapes } = await lookUp(deps, [...oids], heard)
   for (const oid of oids) {
-    const [found, table] = [survey[oid], tableByOid(schema, oid)]
+    const [found, table] = [survey[oid], streamedByOid(schema, oid)]
     // A table that is gone is judged by none.
     const isKnown =
       found === undefined || (table && isCalled(table, found) && (mayHaveOtherColumns || hasColumns(table, found)))
