@@ -29,6 +29,11 @@ const quote = (name: string): string => new Ident(name).quoted
 const IS_SOUND = `(r.rolcanlogin and r.rolbypassrls and not (r.rolsuper or r.rolcreaterole or r.rolcreatedb or r.rolreplication)
   and not exists (select from pg_catalog.pg_auth_members m where m.member = r.oid))`
 
+/** Of schema svc, data routes use functions, and read the table that policies on files are about. */
+const IS_GRANTED = `(case when r.rolname ~ '^svc_admin_'
+  then pg_catalog.has_schema_privilege(r.oid, 'svc', 'usage') and pg_catalog.has_table_privilege(r.oid, 'svc.objects', 'select')
+  else not pg_catalog.has_schema_privilege(r.oid, 'svc', 'usage') end)`
+
 type Known = { isSuper: boolean; suffix: string; passwords: Record<string, string>; schemas: string[]; sound: string[] }
 
 /**
@@ -77,7 +82,7 @@ async function read(client: pg.Client, needsPassword: boolean): Promise<Known> {
     `select (select rolsuper from pg_catalog.pg_roles where rolname = current_user) as is_super, d.oid::text as oid,
        (select value::text from svc.settings where key = 'admin_logins') as kept,
        (select coalesce(pg_catalog.json_agg(r.rolname), '[]')::text from pg_catalog.pg_roles r
-        where ${IS_SOUND} and pg_catalog.has_schema_privilege(r.oid, 'svc', 'usage') = (r.rolname ~ '^svc_admin_') and r.rolname in (
+        where ${IS_SOUND} and ${IS_GRANTED} and r.rolname in (
           select l.name || case when $2 = 't' then '_' || d.oid else '' end from pg_catalog.unnest($1::text[]) as l(name))) as sound
      from pg_catalog.pg_database d where d.datname = pg_catalog.current_database()`,
     [KINDS.map((kind) => ADMIN_LOGINS[kind]), needsPassword ? 't' : 'f'],
@@ -115,7 +120,8 @@ async function make(
   }
   const [writer = '', reader = '', ...others] = KINDS.map((kind) => `${ADMIN_LOGINS[kind]}${known.suffix}`)
   await client.query(
-    `grant usage on schema svc to ${writer}, ${reader}; revoke all on schema svc from ${others.join(', ')}`,
+    `grant usage on schema svc to ${writer}, ${reader}; grant select on svc.objects to ${writer}, ${reader};
+     revoke all on schema svc from ${others.join(', ')}`,
   )
   for (const schema of schemas) await client.query(defaultPrivileges(schema, writer, [reader, ...others]))
   await client.query('select svc.grant_logins($1, $2, $3, $4)', [schemas, writer, reader, others])
