@@ -1,3 +1,4 @@
+import { createAgentsGroup } from './app/agents.ts'
 import { createBackupGroup } from './app/backups.ts'
 import { cleanupsOf } from './app/cleanups.ts'
 import { createData } from './app/data.ts'
@@ -42,7 +43,8 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     const events = createEvents(config, platform, identity, lifecycle, data)
     const files = createFiles(config, platform, identity)
     const backups = createBackupGroup(config, platform, identity, { jobs: events.jobs, store: files.store })
-    const groups = [ops, identity, messages, data, events, files, backups]
+    const agents = await createAgentsGroup(config, platform, identity, data, lifecycle)
+    const groups = [ops, identity, messages, data, events, files, backups, agents]
     const served = groups.flatMap((group): Feature[] => group.features)
     const introspection = createIntrospectionFeatures(config, platform, askAllWorkers, served)
     const features: readonly Feature[] = [...served, ...introspection.features]

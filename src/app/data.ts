@@ -1,5 +1,8 @@
 import type { Config } from '../config/config.ts'
 import { watchTables } from '../db/changes/watch.ts'
+import type { TriesWrites } from '../db/history/dry-run.ts'
+import type { UndoRequest } from '../db/history/undo.ts'
+import type { Pool } from '../db/pool/pool.ts'
 import { Cursors } from '../db/rows/cursors.ts'
 import { findTextSearchConfig } from '../db/search/text-search-config.ts'
 import { Trigrams } from '../db/search/trigrams.ts'
@@ -16,11 +19,11 @@ import { createRpc } from '../features/rpc/routes.ts'
 import { createSchemaFeature } from '../features/schema/routes.ts'
 import { createSearch } from '../features/search/routes.ts'
 import { createVector } from '../features/vector/routes.ts'
+import type { Feature } from '../http/feature.ts'
 import { isLoopbackHost } from '../http/out/address-guard.ts'
+import type { Route } from '../http/route.ts'
 import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
-
-export type DataGroup = Awaited<ReturnType<typeof createData>>
 
 /** What of the features that react to the change log these need; they are created later. */
 type OfEvents = { liveStream: OpenLiveStream }
@@ -47,8 +50,32 @@ export async function createData(
   const listDeps = { candidates, textSearchConfig }
   const timeoutMs = config.api.statement_timeout * 1000
   const liveList = createLiveLists({ schema, listDeps })
+  const history = {
+    schema,
+    config: config.history,
+    undo: (request: UndoRequest) => platform.undo(request),
+    wake: () => changeLog.wake(),
+  }
+  /** The routes of rows and functions on other connections, for agents. */
+  const routesOn = (other: Pool, tries: TriesWrites): readonly Route[] => {
+    const shared = { db: other, schema, log: changeLog, dryRuns: tries }
+    const rows = createCollections({
+      ...shared,
+      asOf,
+      cursors,
+      listDeps,
+      liveList,
+      liveStream,
+      trigrams,
+      embed: vector.embed,
+      timeoutMs,
+    })
+    const parts: readonly Feature[] = [rows, createRpc(shared), createHistory({ ...history, db: other })]
+    return parts.flatMap((feature) => feature.routes ?? [])
+  }
   return {
     liveList,
+    routesOn,
     features: [
       createSchemaFeature({ schema }),
       createCollections({
@@ -91,13 +118,7 @@ export async function createData(
         timeoutMs,
         observe,
       }),
-      createHistory({
-        db,
-        schema,
-        config: config.history,
-        undo: (request) => platform.undo(request),
-        wake: () => changeLog.wake(),
-      }),
+      createHistory({ ...history, db }),
       createMatviews({ db, observe }),
       vector,
       createRls({ db, schema, schemas: config.api.schemas }),
@@ -106,3 +127,5 @@ export async function createData(
     runOnce: idempotency.runOnce,
   }
 }
+
+export type DataGroup = Awaited<ReturnType<typeof createData>>

@@ -12,6 +12,7 @@ import { createApiKeys } from '../features/api-keys/routes.ts'
 import { revokeKeysOf, revokeOwnKeysOf } from '../features/api-keys/sql.ts'
 import { createApps } from '../features/apps/routes.ts'
 import { unknownTables } from '../features/audit/data-audit.ts'
+import { createIdentify } from '../features/auth/identify.ts'
 import { loadRootSecret } from '../features/auth/keys.ts'
 import { deviceNotices } from '../features/auth/new-device.ts'
 import { type Revocation, Revocations } from '../features/auth/revocations.ts'
@@ -20,6 +21,7 @@ import { ensureSigningKey } from '../features/auth/signing-keys.ts'
 import { endOtherSessions } from '../features/auth/sql.ts'
 import { createMfa } from '../features/mfa/routes.ts'
 import { dropFactors, dropFactorsSince } from '../features/mfa/sql.ts'
+import { ClientDocuments } from '../features/oauth-server/client-documents.ts'
 import { revokeClientsOfApp } from '../features/oauth-server/clients.ts'
 import { Grants } from '../features/oauth-server/grants.ts'
 import { createOAuthServer } from '../features/oauth-server/routes.ts'
@@ -30,8 +32,12 @@ import { dropPasskeys, dropPasskeysSince } from '../features/passkeys/webauthn/s
 import { createSignIn } from '../features/sign-in/routes.ts'
 import { forgiveFailures, unlinkSince } from '../features/sign-in/sql.ts'
 import { createUsers } from '../features/users/routes.ts'
+import { createOutgoing } from '../http/out/outgoing.ts'
+import { tooMany } from '../http/rate-limit.ts'
+import { addressSubject } from '../http/wire/client-address.ts'
 import { createCaptcha } from '../identity/captcha.ts'
 import { createAddressProof } from '../identity/email-ownership.ts'
+import { invalidToken } from '../identity/errors.ts'
 import { createMailLinks } from '../identity/mail-links.ts'
 import { createPasswords } from '../identity/password-hashing.ts'
 import { createPasswordPolicy } from '../identity/password-rules.ts'
@@ -130,7 +136,7 @@ export async function createIdentity(
     schemas: config.api.schemas,
   })
   const apiKeys = createApiKeys({ db, onRevoked: revoked('key') })
-  const { enabled: isOAuthServer, ...oauthLives } = config.auth.oauth_provider
+  const { enabled: isOAuthServer, registration: hasRegistration, ...oauthLives } = config.auth.oauth_provider
   const grants = new Grants({
     db,
     config: oauthLives,
@@ -174,7 +180,12 @@ export async function createIdentity(
     queueSms: sms.queueSms,
     wakeSms: sms.wakeSms,
   }
-  const accounts = createAccounts({ ...shared, endAccess: endOwnAccess, dropAddedSince })
+  const accounts = createAccounts({
+    ...shared,
+    endAccess: endOwnAccess,
+    dropAddedSince,
+    hasAgents: config.agents.enabled,
+  })
   const signIn = createSignIn({ ...shared, smsCodeKey: keyFor('sms code'), outgoing: gateways, endAccess })
   const mfa = createMfa({ ...shared, stepUp: auth.stepUp, codeKey: keyFor('mfa code'), box })
   const passkeys = createPasskeys({
@@ -184,6 +195,29 @@ export async function createIdentity(
     verification: mfa.verification,
   })
   const organizations = createOrganizations({ ...shared, tokenOf: auth.tokenOf })
+  /** So many a minute for an address. */
+  const strangers = (name: string, max: number) => async (ip: string) => {
+    const allowance = await platform.limiter.takeToken(name, addressSubject(ip), { max, seconds: 60 })
+    if (!allowance.allowed) throw tooMany(allowance)
+  }
+  const agentResource = (): string => `${publicBaseUrl()}/api/mcp`
+  const documents = new ClientDocuments({
+    db,
+    outgoing: lifecycle.own(createOutgoing({ allowPrivateNetworks: config.agents.allow_private_clients })),
+    countDocument: strangers('client_document', 20),
+  })
+  /** For /api/mcp: tokens of that resource, and the admin's, to be refused with a reason. */
+  const identifyAgent = createIdentify({
+    db,
+    authEnabled: config.auth.enabled,
+    revocations,
+    keys: () => {
+      throw invalidToken()
+    },
+    resolveAdminToken: admin.tokens.resolve,
+    ...(config.agents.api_keys && { resolveApiKey: apiKeys.resolveApiKey }),
+    ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolveAgent(token, agentResource()) }),
+  })
   const oauthServer = createOAuthServer({
     db,
     schema,
@@ -193,6 +227,9 @@ export async function createIdentity(
     appName,
     publicBaseUrl,
     hasPasskeys: () => auth.settings().webauthn_enabled,
+    hasRegistration,
+    agents: config.agents.enabled ? { resource: agentResource, documents } : undefined,
+    countRegistration: strangers('oauth_registration', 120),
   })
   const users = createUsers({
     ...shared,
@@ -204,6 +241,7 @@ export async function createIdentity(
     admin,
     apps,
     identify: auth.identify,
+    identifyAgent,
     revocations,
     passwords,
     box,

@@ -44,6 +44,8 @@ export type Platform = {
   undo(request: UndoRequest): Promise<UndoOutcome>
   adminLogins: AdminLogins
   candidates: Candidates
+  /** Connections of their own for agents. */
+  openAgentPool(): Promise<Pool>
   limiter: Limiter
   metrics: Metrics
   usage: UsageMeter
@@ -94,13 +96,14 @@ export async function openStore(
     progress,
   })
   const db = lifecycle.own(pool)
-  const livePool = once(() => openAnother(LIVE_CONNECTIONS))
+  const livePool = once(() => openAnother(OF_LIVE_LISTS))
   lifecycle.own({ stop: async () => (await livePool.opened)?.stop() })
   const noTrigger = await ensureSchemaTrigger(db)
   return {
     db,
     directUrl: config.database.direct_url || url,
     livePool: livePool.open,
+    openAnother,
     hasTrigger: noTrigger === undefined,
     warnings: [...warnings, ...(noTrigger ? [noTrigger] : [])],
     logKey,
@@ -118,6 +121,7 @@ export async function openPlatform(
     db,
     directUrl,
     livePool,
+    openAnother,
     hasTrigger,
     warnings,
     logKey,
@@ -174,6 +178,7 @@ export async function openPlatform(
     undo: (request) => undoChanges({ db, key: logKey, observe }, request),
     adminLogins,
     candidates: new Candidates(logKey),
+    openAgentPool: () => openAnother(OF_AGENTS),
     limiter: createLimiter({ counters }),
     metrics,
     usage: new UsageMeter(),
@@ -193,7 +198,10 @@ export async function openPlatform(
 }
 
 /** Three for callers, of which slow lists take two at most, and the rest for what the server asks itself. */
-const LIVE_CONNECTIONS = 6
+const OF_LIVE_LISTS = { maxConns: 6, minConns: 1 }
+
+/** They are slow and many, and people come first. */
+const OF_AGENTS = { maxConns: 4, minConns: 0, statementTimeoutMs: 5_000 }
 
 /** Opened on the first call; after a failure, on the next. */
 function once<T>(make: () => Promise<T>): { open: () => Promise<T>; readonly opened: Promise<T | undefined> } {

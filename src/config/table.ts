@@ -182,6 +182,7 @@ export const table = {
       access_token_duration: duration(3600, 'life of an access token it issues'),
       refresh_token_duration: duration(2_592_000, 'life of a refresh token it issues'),
       auth_code_duration: duration(600, 'life of a code', { min: 1, max: 600 }),
+      registration: bool(false, 'applications may register themselves (RFC 7591)'),
     },
   },
   api: {
@@ -213,6 +214,14 @@ export const table = {
     cdn_purge_all: rate('1/min', 'per address; a purge of everything'),
     api: rate('off', 'data routes, per user or key'),
     api_anonymous: rate('off', 'data routes without bearer, per address'),
+    agents: rate('120/min', 'calls of agents, per user or key'),
+  },
+  agents: {
+    enabled: bool(false, 'agents may work as their user at /api/mcp (Model Context Protocol)'),
+    quarantine: bool(true, 'after an agent has read text of others, its writes wait for the user'),
+    api_keys: bool(false, 'API keys work at /api/mcp too'),
+    admin: bool(false, 'tools for the operator at /api/admin/mcp'),
+    allow_private_clients: bool(false, 'documents of client ids may be on private addresses; for tests'),
   },
   email: {
     backend: choice(['log', 'smtp', 'webhook'], 'log', 'who sends mail'),

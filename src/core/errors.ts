@@ -87,6 +87,8 @@ const specific = {
   user_not_found: 404,
   session_not_found: 404,
   grant_not_found: 404,
+  agent_not_found: 404,
+  pending_not_found: 404,
   challenge_not_found: 404,
   factor_not_found: 404,
   enrolment_not_found: 404,

@@ -37,6 +37,8 @@ export type Identity =
       org?: string
       /** Unix seconds; null = does not expire. */
       expiresAt: number | null
+      /** An agent's token: good for its resource and nowhere else. */
+      agent?: AgentTerms
     }
   /**
    * An administrator's token: a login that reads all rows and, unless it is a viewer's, writes them. `email`: undefined for the
@@ -61,6 +63,18 @@ export type Identity =
    * `data`: tables of users, whose code never runs as the server's own role; on the search path of requests.
    */
   | { kind: 'system'; for?: 'callers' | 'data' }
+
+/** What a user agreed to for an agent. */
+export type AgentTerms = {
+  /** The client: an id of the server's own, and the one that it is known by. */
+  readonly client: string
+  readonly clientId: string
+  /** Rows an hour that need no second step; null: every write has two. */
+  readonly auto: number | null
+  /** Every write waits for the user's own hand. */
+  readonly release: boolean
+  readonly resource: string
+}
 
 export const ANONYMOUS: Identity = { kind: 'anonymous' }
 export const SYSTEM: Identity = { kind: 'system' }

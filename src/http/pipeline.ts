@@ -116,6 +116,7 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   const inQuery = route.tokenInQuery === undefined ? undefined : tokenInQuery(route, call)
   const { authorization } = exchange.request.headers
   if (route.auth === 'lenient') await identifyLeniently(exchange, authorization, deps.identify)
+  else if (route.identify) exchange.who = await route.identify(call)
   else {
     const who = identifyCaller(route.auth, authorization, inQuery, deps.identify)
     exchange.who = who instanceof Promise ? await who : who

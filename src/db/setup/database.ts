@@ -9,6 +9,8 @@ import { prepareRoles } from './roles.ts'
 
 const MIGRATIONS = `${packageRoot}migrations`
 
+type PoolLimits = { maxConns: number; minConns: number; statementTimeoutMs?: number }
+
 export type DatabaseConfig = {
   max_conns: number
   min_conns: number
@@ -26,7 +28,8 @@ export async function openDatabase(options: {
   progress: (line: string) => void
 }): Promise<{
   pool: Pool
-  openAnother: (maxConns: number) => Promise<Pool>
+  /** With limits of its own. */
+  openAnother: (limits: PoolLimits) => Promise<Pool>
   warnings: string[]
   logKey: string
   adminLogins: AdminLogins
@@ -60,8 +63,7 @@ export async function openDatabase(options: {
     }
     const pool = await openPool(opening)
     // What becomes of the database is told once.
-    const openAnother = (maxConns: number): Promise<Pool> =>
-      openPool({ ...opening, maxConns, minConns: 1, observe: () => {} })
+    const openAnother = (limits: PoolLimits): Promise<Pool> => openPool({ ...opening, ...limits, observe: () => {} })
     return {
       pool,
       openAnother,

@@ -20,17 +20,19 @@ const mailToken = t.object({ token: t.string({ description: 'from the link in th
 type Deps = AccountDeps &
   Pick<IdentityDeps, 'appName' | 'settings' | 'requireGoodPassword' | 'requireCaptcha'> & {
     config: { oauth_redirect_url: string; min_password_length: number; oauth_provider: { enabled: boolean } }
+    /** Whether agents may work as users. */
+    hasAgents: boolean
   }
 
 /** Registration, verification and password reset, and the account page. */
 export function createAccounts(deps: Deps): { routes: Route[] } {
-  const { appName, settings, config } = deps
+  const { appName, settings, config, hasAgents } = deps
   const minPasswordLength = config.min_password_length
   return {
     routes: [
       ...accountRoutes(accountsOf(deps), deps),
       ...pageRoutes(config),
-      accountPageRoute({ appName, settings, minPasswordLength, hasGrants: config.oauth_provider.enabled }),
+      accountPageRoute({ appName, settings, minPasswordLength, hasGrants: config.oauth_provider.enabled, hasAgents }),
     ],
   }
 }

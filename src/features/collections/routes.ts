@@ -3,7 +3,7 @@ import * as t from '../../core/json-type.ts'
 import type { ChangeLog } from '../../db/changes/log.ts'
 import type { Db } from '../../db/db.ts'
 import type { AsOf } from '../../db/history/as-of.ts'
-import type { DryRuns } from '../../db/history/dry-run.ts'
+import type { TriesWrites } from '../../db/history/dry-run.ts'
 import type { Cursors } from '../../db/rows/cursors.ts'
 import type { LiveQuery } from '../../db/rows/live-query.ts'
 import { SqlCache } from '../../db/rows/sql-cache.ts'
@@ -30,7 +30,7 @@ export type CollectionsDeps = {
   schema: SchemaCache
   /** Writes are appended to it; its reader is woken after the commit. */
   log: Pick<ChangeLog, 'appender' | 'wake'>
-  dryRuns: DryRuns
+  dryRuns: TriesWrites
   asOf: AsOf
   listDeps: ListDeps
   trigrams: Trigrams

@@ -5,7 +5,7 @@ import * as t from '../../core/json-type.ts'
 import type { Appender, ChangeAction } from '../../db/changes/append.ts'
 import { nameRequest } from '../../db/changes/sql.ts'
 import type { AsBytes, FlyOptions, Relayed } from '../../db/db.ts'
-import type { DryRuns } from '../../db/history/dry-run.ts'
+import type { TriesWrites } from '../../db/history/dry-run.ts'
 import { SqlCache } from '../../db/rows/sql-cache.ts'
 import { findFunctions, findOrRefresh, findTable, mayDo, mayExecute } from '../../db/schema/lookup.ts'
 import type { Fn, Privilege, Schema } from '../../db/schema/snapshot.ts'
@@ -40,7 +40,7 @@ type Answers = readonly (Relayed | null)[]
 const nothing = (_answers: Answers): Reply => noContent
 const result = (answers: Answers): Reply => jsonText(200, answers.at(-1) ?? 'null')
 
-export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: DryRuns }): Feature {
+export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: TriesWrites }): Feature {
   const statements = new SqlCache()
 
   const requireUndoable = async ({ oid, name }: Fn): Promise<void> => {
