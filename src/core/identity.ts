@@ -33,6 +33,8 @@ export type Identity =
       userId: string | null
       email: string
       grant: Grant
+      /** The organisation of an API key; policies see it while the user is a member. */
+      org?: string
       /** Unix seconds; null = does not expire. */
       expiresAt: number | null
       /** An agent's token: good for its resource and nowhere else. */
@@ -127,7 +129,7 @@ export function databaseSession(who: Identity): DatabaseSession {
         userId: who.userId ?? '',
         email: who.email,
         aal: who.aal ?? 'aal1',
-        claims: who.claims ?? '',
+        claims: who.claims ?? (who.org === undefined ? '' : `{"org":"${who.org}"}`),
       }
     case 'admin':
     case 'system':
@@ -192,6 +194,10 @@ export function pendingOf(who: Identity): PendingIdentity {
 
 /** The app of a key or token, if it has one. */
 export const appIdOf = (who: Identity): string | null => (who.kind === 'key' ? who.grant.appId : null)
+
+/** The organisation for which a user or key acts, as the token or key says. */
+export const orgIdOf = (who: Identity): string | undefined =>
+  who.kind === 'user' || who.kind === 'key' ? who.org : undefined
 
 /** The user behind an identity, if there is one. */
 export const userIdOf = (who: Identity): string | null => {

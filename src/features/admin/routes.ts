@@ -114,7 +114,7 @@ export function createAdmin(deps: AdminDeps): Admin {
 
     route('GET /api/admin/logs', {
       summary: 'The latest log entries, oldest first',
-      leastRole: 'operator',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: { 200: answers.logs },
       handle: async () => {
