@@ -35,7 +35,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     const data = await createData(config, platform, identity)
     const events = createEvents(config, platform, identity, lifecycle)
     const files = createFiles(config, platform, identity)
-    const agents = await createAgentsGroup(config, platform, identity, data, lifecycle)
+    const agents = await createAgentsGroup(config, platform, identity, data, lifecycle, askAllWorkers)
     const groups = [ops, identity, messages, data, events, files, agents]
     const served = groups.flatMap((group): Feature[] => group.features)
     const introspection = createIntrospectionFeatures(config, platform, askAllWorkers, served)

@@ -92,6 +92,7 @@ export async function createIdentity(
   const box = secretBoxOf(config.auth, rootSecret)
   const secrets = new SecretKeeper({ db, box, observe })
 
+  const logsOfAll = askAllWorkers('logs', logEntries)
   const admin = createAdmin({
     db,
     config: config.admin,
@@ -108,7 +109,7 @@ export async function createIdentity(
       ...secrets.warnings(),
       ...unknownTables(schema.read(), config.audit.tables),
     ],
-    logs: { size: config.log.buffer_size, entries: askAllWorkers('logs', logEntries) },
+    logs: { size: config.log.buffer_size, entries: logsOfAll },
     openScript: async () => new Script(await db.openConnection()),
     reloadSchema: async () => void (await schema.reload()),
     schemas: config.api.schemas,
@@ -214,6 +215,7 @@ export async function createIdentity(
     apps,
     identify: auth.identify,
     identifyAgent,
+    logsOfAll,
     revocations,
     passwords,
     box,
