@@ -108,6 +108,7 @@ export async function createIdentity(
   await revocations.refresh()
   const secrets = new SecretKeeper({ db, box, observe })
 
+  const logsOfAll = askAllWorkers('logs', logEntries)
   const admin = createAdmin({
     db,
     config: config.admin,
@@ -126,7 +127,7 @@ export async function createIdentity(
       ...unknownTables(schema.read(), config.audit.tables),
     ],
     isDrill: platform.isDrill,
-    logs: { size: config.log.buffer_size, entries: askAllWorkers('logs', logEntries) },
+    logs: { size: config.log.buffer_size, entries: logsOfAll },
     openScript: async (role) => {
       if (role === 'owner') return new Script(await db.openConnection())
       const login = platform.adminLogins[role]
@@ -247,6 +248,7 @@ export async function createIdentity(
     apps,
     identify: auth.identify,
     identifyAgent,
+    logsOfAll,
     revocations,
     passwords,
     box,

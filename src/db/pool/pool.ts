@@ -22,7 +22,7 @@ import { Connection, type ConnectionEvents } from '../protocol/connection.ts'
 import { type ConnectOptions, type DatabaseLogin, openConnection } from '../protocol/driver.ts'
 import { Flight } from '../protocol/flight.ts'
 import { hostsOf } from '../protocol/hosts.ts'
-import { StatementNames } from '../protocol/statements.ts'
+import { StatementNames, type StatementShape } from '../protocol/statements.ts'
 import { ReceiveBuffers } from '../protocol/whole-messages.ts'
 import { endOfRecord, lsnOf, type WrittenPositions } from '../replicas/positions.ts'
 import { Sql } from '../sql.ts'
@@ -76,6 +76,8 @@ export interface Pool extends Db, Notifications {
   stats(): PoolStats
   /** A connection of its own, on the direct URL, for work that must not leave session state. The caller ends it. */
   openConnection(login?: DatabaseLogin): ReturnType<typeof openConnection>
+  /** Statements that ran at least so often, with their number. */
+  shapes(leastRuns: number): StatementShape[]
   stop(): Promise<void>
 }
 
@@ -183,6 +185,10 @@ class PostgresPool implements Pool {
   stats(): PoolStats {
     const { size: total, idle } = this.#scheduler
     return { total, idle, inUse: total - idle, max: this.#options.maxConns }
+  }
+
+  shapes(leastRuns: number): StatementShape[] {
+    return this.#names.shapes(leastRuns)
   }
 
   openConnection(login?: DatabaseLogin) {
