@@ -24,7 +24,6 @@ import { Flight } from '../protocol/flight.ts'
 import { hostsOf } from '../protocol/hosts.ts'
 import { StatementNames, type StatementShape } from '../protocol/statements.ts'
 import { ReceiveBuffers } from '../protocol/whole-messages.ts'
-import { endOfRecord, lsnOf, type WrittenPositions } from '../replicas/positions.ts'
 import { Sql } from '../sql.ts'
 import { type AdminSides, aborted, Launcher, type LaunchOptions, refusedWrite, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
@@ -37,6 +36,7 @@ import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
 import { type CreateSession, createSessionStep } from './session.ts'
 import { LOCK_TIMEOUT_MS, LOST_MS, WARMING, WRITERS_PER_CORE } from './tuning.ts'
 import { runTransaction } from './tx.ts'
+import { endOfRecord, lsnOf, type WrittenPositions } from './written-positions.ts'
 
 export type PoolOptions = {
   url: string
