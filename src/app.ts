@@ -36,7 +36,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     const files = createFiles(config, platform, identity)
     const groups = [ops, identity, messages, data, events, files]
     const served = groups.flatMap((group): Feature[] => group.features)
-    const introspection = createIntrospectionFeatures(config, platform, askAllWorkers, served)
+    const introspection = createIntrospectionFeatures(config, platform, askAllWorkers, served, options.dashboardFolder)
     const features: readonly Feature[] = [...served, ...introspection.features]
     // Parts stop in reverse order, so the queue stops before everything that its handlers use.
     await lifecycle.start([...features, platform.queue])

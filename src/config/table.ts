@@ -68,6 +68,7 @@ export const table = {
     shared_password: bool(true, 'false: administrators sign in by name only; tokens of the one password end'),
     require_mfa: bool(false, 'true: administrators need a second factor, and the shared password signs nobody in'),
     token_duration: duration(86_400, 'life of an admin token'),
+    dashboard: bool(true, 'false: /admin/ answers 404'),
   },
   auth: {
     enabled: bool(true, 'false: /api/auth/* answers 404'),
