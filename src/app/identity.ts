@@ -15,6 +15,7 @@ import { loadRootSecret } from '../features/auth/keys.ts'
 import { type Revocation, Revocations } from '../features/auth/revocations.ts'
 import { createAuth } from '../features/auth/routes.ts'
 import { endOtherSessions } from '../features/auth/sql.ts'
+import { createImpersonation } from '../features/impersonation/routes.ts'
 import { createMfa } from '../features/mfa/routes.ts'
 import { dropFactors, dropFactorsSince } from '../features/mfa/sql.ts'
 import { revokeClientsOfApp } from '../features/oauth-server/clients.ts'
@@ -86,6 +87,8 @@ export async function createIdentity(
   const box = secretBoxOf(config.auth, rootSecret)
   const secrets = new SecretKeeper({ db, box, observe })
 
+  const apiKeys = createApiKeys({ db, onRevoked: revoked('key') })
+  const impersonation = createImpersonation({ db, keyById: (id) => apiKeys.keyById(id) })
   const admin = createAdmin({
     db,
     config: config.admin,
@@ -107,7 +110,6 @@ export async function createIdentity(
     reloadSchema: async () => void (await schema.reload()),
     schemas: config.api.schemas,
   })
-  const apiKeys = createApiKeys({ db, onRevoked: revoked('key') })
   const { enabled: isOAuthServer, ...oauthLives } = config.auth.oauth_provider
   const grants = new Grants({
     db,
@@ -124,6 +126,7 @@ export async function createIdentity(
     observe,
     resolveApiKey: apiKeys.resolveApiKey,
     resolveAdminToken: admin.tokens.resolve,
+    resolveImpersonation: impersonation.resolve,
     ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolve(token) }),
   })
   const shared = {
@@ -181,7 +184,7 @@ export async function createIdentity(
     box,
     keyFor,
     features: [
-      ...[admin, secrets, auth, users, apiKeys, apps, oauthServer],
+      ...[admin, impersonation, secrets, auth, users, apiKeys, apps, oauthServer],
       ...(config.auth.enabled ? [accounts, signIn, mfa, passkeys, organizations] : []),
     ],
   }

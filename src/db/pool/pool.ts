@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os'
 import { databaseUnavailable } from '../../core/errors.ts'
-import { databaseSession, type Identity } from '../../core/identity.ts'
+import { databaseSession, type Identity, mayOnlyRead, readOnlyRefusal } from '../../core/identity.ts'
 import { KeyedMutex } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
 import { countDbWait } from '../../core/timing.ts'
@@ -16,7 +16,7 @@ import type {
   Tx,
   Values,
 } from '../db.ts'
-import { fromPg, isLoginRefused, isTooManyClients, lockedOut } from '../pg-errors.ts'
+import { fromPg, isLoginRefused, isReadOnlyError, isTooManyClients, lockedOut } from '../pg-errors.ts'
 import { Connection, type ConnectionEvents } from '../protocol/connection.ts'
 import { type ConnectOptions, type DatabaseLogin, openConnection } from '../protocol/driver.ts'
 import { Flight } from '../protocol/flight.ts'
@@ -60,6 +60,8 @@ export interface Pool extends Db, Notifications {
   stats(): PoolStats
   /** A connection of its own, on the direct URL, for work that must not leave session state. The caller ends it. */
   openConnection(login?: DatabaseLogin): ReturnType<typeof openConnection>
+  /** As the login of callers; undefined where there is none. */
+  openForCallers(): ReturnType<typeof openConnection> | undefined
   stop(): Promise<void>
 }
 
@@ -150,6 +152,11 @@ class PostgresPool implements Pool {
     })
   }
 
+  openForCallers() {
+    const { callerLogin } = this.#options
+    return callerLogin && this.openConnection(callerLogin)
+  }
+
   fly(who: Identity, statement: Sql, options: FlyOptions & AsBytes): Promise<Relayed | null>
   fly(who: Identity, statement: Sql, options?: FlyOptions): Promise<string | null>
   fly<const S extends Statements>(
@@ -183,7 +190,7 @@ class PostgresPool implements Pool {
       try {
         return await runTransaction(connection, session, work)
       } catch (error) {
-        if (!isWorthRetrying(error, tries)) throw fromPg(error)
+        if (!isWorthRetrying(error, tries)) throw failureFor(who, error)
         await backOff(error, tries)
       } finally {
         release()
@@ -219,7 +226,7 @@ class PostgresPool implements Pool {
       const keeping = once && keepingIn(this.#options.logKey ?? '', once)
       return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin', keeping)
     } catch (error) {
-      throw fromPg(error)
+      throw failureFor(who, error)
     } finally {
       signal?.removeEventListener('abort', leave)
       void connection.close()
@@ -246,7 +253,7 @@ class PostgresPool implements Pool {
       new Promise((resolve, reject) => {
         this.#launcher.launch(who, statements, options, wantsRows, (error, flight) => {
           if (flight && !error) resolve(answer(flight))
-          else reject(fromPg(error))
+          else reject(failureFor(who, error))
         })
       })
     if (options.row === undefined) return countDbWait(fly())
@@ -295,6 +302,10 @@ const valuesOnce =
   (statements: Sql | Statements) =>
   ({ values }: Flight): unknown =>
     statements instanceof Sql ? (values[ONCE_STEPS] ?? null) : values.slice(ONCE_STEPS, -1)
+
+/** A write of a caller who may only read is no sign of a database that takes none. */
+const failureFor = (who: Identity, error: unknown): unknown =>
+  mayOnlyRead(who) && isReadOnlyError(error) ? readOnlyRefusal(who) : fromPg(error)
 
 const NO_OPTIONS: LaunchOptions = {}
 const NO_EVENTS: ConnectionEvents = { onRoom: () => {}, onClosed: () => {} }

@@ -104,12 +104,15 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     await made('POST /api/admin/admins', { ...person, email })
     return (await made('POST /api/admin/auth', { email, password: person.password })).token
   }
-  const [abe, eva] = [await named('abe@x.test'), await named('eva@x.test')]
+  const [abe, eva, leaver] = [await named('abe@x.test'), await named('eva@x.test'), await named('lea@x.test')]
   const enroll = (as: string) => api.call('POST /api/admin/mfa/totp/enroll', { as })
   const phoneOfAbe = authenticator((await enroll(abe)).body.uri)
 
   const requests: Request[] = [
     ['POST /api/admin/admins', 'POST /api/admin/admins', { ...person, email: 'new@x.test' }],
+    ['POST /api/admin/impersonate', 'POST /api/admin/impersonate', { anonymous: true }],
+    ['POST /api/admin/auth/code', 'POST /api/admin/auth/code'],
+    ['POST /api/admin/unlock', 'POST /api/admin/unlock', { password: 'correct horse battery staple' }],
     ['PATCH /api/admin/admins/{id}', `PATCH /api/admin/admins/${ann.id}`, { role: 'operator' }],
     ['DELETE /api/admin/admins/{id}', `DELETE /api/admin/admins/${gone.id}`],
     ...(hasVectors ? vectorRequests : []),
@@ -203,6 +206,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
   return {
     'POST /api/admin/sites/{siteId}/deploys/{deployId}/files': file,
     ...Object.fromEntries(writes),
+    'POST /api/admin/auth/logout': () => api.call('POST /api/admin/auth/logout', { as: leaver }),
     'POST /api/admin/mfa/totp/enroll': () => enroll(eva),
     'POST /api/admin/mfa/totp/enroll/confirm': () =>
       api.call('POST /api/admin/mfa/totp/enroll/confirm', { as: abe, json: { code: phoneOfAbe.code() } }),
