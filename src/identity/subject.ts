@@ -61,6 +61,6 @@ function checkedClaims(claims: Record<string, unknown>): SubjectClaims {
     throw badRequest('claims.org must be an organization id')
   const text = JSON.stringify(claims)
   if (text.length > MAX_CLAIMS) throw badRequest(`claims must not exceed ${MAX_CLAIMS} characters`)
-  if (text.includes('\\u0000')) throw badRequest('claims must not contain NUL')
+  if (/(?<!\\)(?:\\\\)*\\u0000/.test(text)) throw badRequest('claims must not contain NUL')
   return claims as SubjectClaims
 }

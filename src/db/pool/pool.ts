@@ -30,7 +30,7 @@ import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import { type LoginSide, loginOf, type Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
 import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
-import { type CreateSession, createSessionStep } from './session.ts'
+import { type CreateSession, createSessionStep, LASTING_SESSION } from './session.ts'
 import { LOCK_TIMEOUT_MS, WARMING, WRITERS_PER_CORE } from './tuning.ts'
 import { runTransaction } from './tx.ts'
 
@@ -60,8 +60,8 @@ export interface Pool extends Db, Notifications {
   stats(): PoolStats
   /** A connection of its own, on the direct URL, for work that must not leave session state. The caller ends it. */
   openConnection(login?: DatabaseLogin): ReturnType<typeof openConnection>
-  /** As the login of callers; undefined where there is none. */
-  openForCallers(): ReturnType<typeof openConnection> | undefined
+  /** As a caller, on the login of callers, until it is ended; undefined where there is no such login. */
+  openAs(who: Identity): ReturnType<typeof openConnection> | undefined
   stop(): Promise<void>
 }
 
@@ -152,9 +152,23 @@ class PostgresPool implements Pool {
     })
   }
 
-  openForCallers() {
+  openAs(who: Identity) {
     const { callerLogin } = this.#options
-    return callerLogin && this.openConnection(callerLogin)
+    return callerLogin && this.#openAs(who, callerLogin)
+  }
+
+  async #openAs(who: Identity, login: DatabaseLogin) {
+    const client = await this.openConnection(login)
+    try {
+      const { rows } = await client.query<{ user: string }>('select session_user as user')
+      if (rows[0]?.user !== login.user) throw new Error(`${login.user} arrives in the database as ${rows[0]?.user}`)
+      const { values } = this.#session(who).step
+      await client.query(LASTING_SESSION, [...values])
+      return client
+    } catch (error) {
+      await client.end().catch(() => {})
+      throw error
+    }
   }
 
   fly(who: Identity, statement: Sql, options: FlyOptions & AsBytes): Promise<Relayed | null>

@@ -29,10 +29,12 @@ const SETTINGS = [
   `'svc.actor',$8`,
   `'svc.claims',$9`,
 ]
-const textOf = (settings: readonly string[]): string =>
-  `select where pg_catalog.num_nulls(${settings.map((setting) => `pg_catalog.set_config(${setting},true)`).join(',')})\
+const textOf = (settings: readonly string[], isLocal = true): string =>
+  `select where pg_catalog.num_nulls(${settings.map((setting) => `pg_catalog.set_config(${setting},${isLocal})`).join(',')})\
  operator(pg_catalog.>) 0`
 const TEXT = textOf(SETTINGS)
+/** For a connection that is not used again. */
+export const LASTING_SESSION: string = textOf(SETTINGS, false)
 /** A transaction that has begun to read cannot be made to write again. */
 const READ_ONLY_TEXT = textOf([...SETTINGS, `'transaction_read_only','on'`])
 

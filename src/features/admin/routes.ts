@@ -1,15 +1,13 @@
 import { normaliseEmail } from '../../core/contact/email-address.ts'
-import { AppError, badRequest, notFound } from '../../core/errors.ts'
+import { badRequest, notFound } from '../../core/errors.ts'
 import * as t from '../../core/json-type.ts'
 import type { LogEntry, Observe } from '../../core/observe.ts'
 import type { SecretBox } from '../../core/secret-box.ts'
-import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
-import { dryRunReply, isDryRun } from '../../http/dry-run.ts'
-import { json, jsonText, type Route, requireEnabled, route } from '../../http/route.ts'
+import { json, type Route, requireEnabled, route } from '../../http/route.ts'
 import { adminsRoutes } from './admins.ts'
 import * as answers from './answers.ts'
-import { type AuditTrail, auditableQuery, createAudit } from './audit.ts'
+import { type AuditTrail, createAudit } from './audit.ts'
 import {
   createProof,
   credentialFields,
@@ -19,8 +17,8 @@ import {
   openWithCode,
 } from './dashboard-session.ts'
 import { type AdminPasswords, type PasswordNote, syncPassword } from './password.ts'
-import { createRunSql, type RunSqlDeps, wasRolledBack } from './run-sql.ts'
 import { secondFactorRoutes } from './second-factor.ts'
+import { type SqlRouteDeps, sqlRoute } from './sql-route.ts'
 import { type AdminTokens, createAdminTokens } from './tokens.ts'
 
 export type AdminDeps = {
@@ -46,7 +44,7 @@ export type AdminDeps = {
   warnings: () => readonly string[]
   /** Entries of every process of this server, each oldest first. */
   logs: { size: number; entries: () => Promise<LogEntry[][]> }
-} & Omit<RunSqlDeps, 'db' | 'observe'>
+} & Omit<SqlRouteDeps, 'db' | 'observe'>
 
 export type Admin = {
   routes: Route[]
@@ -63,7 +61,6 @@ export function createAdmin(deps: AdminDeps): Admin {
   const { db, config, warnings, logs } = deps
   const tokens = createAdminTokens(deps)
   const audit = createAudit(db)
-  const runSql = createRunSql(deps)
   let generatedPassword: string | undefined
 
   const routes = [
@@ -108,25 +105,7 @@ export function createAdmin(deps: AdminDeps): Admin {
       },
     }),
 
-    route('POST /api/admin/sql', {
-      summary: "Run SQL as the server's role",
-      auth: 'admin',
-      audit: 'sql.execute',
-      dryRun: 'wrapped',
-      body: t.object({ query: t.string() }),
-      answers: { 200: answers.sqlResult },
-      handle: async (call) => {
-        const { query } = call.body
-        if (query.trim() === '') throw new AppError('validation_failed', 'query is required')
-        // The query runs on its own connection and may commit and still fail, so its audit entry is written first.
-        const isDry = isDryRun(call)
-        const entry = call.audit({ newValues: { query: auditableQuery(query), ...(isDry && { dry_run: true }) } })
-        const run = () => runSql(query, call.signal, isDry)
-        const isUndone = (error: unknown) => !isDry && wasRolledBack(query, error as Error)
-        const { text, told } = await auditedEffect(db, entry, run, isUndone)
-        return isDry ? dryRunReply(jsonText(200, text), told) : jsonText(200, text)
-      },
-    }),
+    sqlRoute(deps),
 
     route('GET /api/admin/logs', {
       summary: 'The latest log entries, oldest first',

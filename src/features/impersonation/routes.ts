@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import { notFound, unauthorized } from '../../core/errors.ts'
-import { type Identity, type Impersonation, readOnlyRefusal, SYSTEM } from '../../core/identity.ts'
+import { AppError, notFound, unauthorized } from '../../core/errors.ts'
+import { type Identity, type Impersonation, isOwner, readOnlyRefusal, SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { randomHex, sha256 } from '../../core/secret.ts'
 import { changeAudited } from '../../db/audit.ts'
 import type { Tx } from '../../db/db.ts'
 import type { Feature } from '../../http/feature.ts'
+import { requireFreshFactor } from '../../http/guard.ts'
 import { json, route } from '../../http/route.ts'
 import { type Subject, subjectFields, subjectName, subjectOf } from '../../identity/subject.ts'
 import { findImpersonation, forgetEnded, insertImpersonation } from './sql.ts'
@@ -37,6 +38,7 @@ export function createImpersonation(deps: SubjectDeps): ImpersonationFeature {
   const { db } = deps
 
   const identityFor = async (admin: Admin, subject: Subject, write: boolean): Promise<Identity> => {
+    requireMayActAs(admin, subject)
     const who = await identityOf(deps, subject, {
       id: randomUUID(),
       adminTokenId: admin.tokenId,
@@ -55,6 +57,7 @@ export function createImpersonation(deps: SubjectDeps): ImpersonationFeature {
       summary:
         'A token of five minutes to act as a user, a key, a visitor or any claims; it reads unless `write` is true',
       auth: 'admin',
+      leastRole: 'operator',
       readsToo: true,
       audit: 'admin.impersonate',
       body: t.object({ ...subjectFields, write: t.optional(t.boolean({ default: false })) }),
@@ -100,6 +103,13 @@ export function createImpersonation(deps: SubjectDeps): ImpersonationFeature {
       return identityOf(deps, subject, impersonation)
     },
   }
+}
+
+/** By `claims` an administrator could be anyone. */
+function requireMayActAs(admin: Identity, subject: Subject): void {
+  if (!('claims' in subject)) return
+  if (!isOwner(admin)) throw new AppError('insufficient_role', 'claims need the role owner')
+  requireFreshFactor(admin)
 }
 
 const namesOf = (adminId: string | undefined, email: string | undefined) => ({
