@@ -348,7 +348,11 @@ export const table = {
   },
   log: {
     level: choice(['debug', 'info', 'warn', 'error'], 'info', 'least level that is logged'),
-    format: choice(['json', 'text'], 'json', 'form of a line'),
+    format: choice(
+      ['auto', 'json', 'text'],
+      'auto',
+      'form of a line; auto = text with colour on a terminal, json elsewhere',
+    ),
     buffer_size: int(1000, 'entries of /api/admin/logs; 0 = off', { max: 1_000_000 }),
   },
   metrics: {

@@ -215,9 +215,10 @@ export const isMistake = (error: unknown): boolean =>
   (error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError) && !('code' in error)
 
 /** By default: a field or parameter that is missing or has an invalid value. */
-export const badRequest = (message: string, code: CodeOf<400> = 'validation_failed'): AppError =>
-  new AppError(code, message)
-export const notFound = (message: string, code: CodeOf<404> = 'not_found'): AppError => new AppError(code, message)
+export const badRequest = (message: string, code: CodeOf<400> = 'validation_failed', details: Details = {}): AppError =>
+  new AppError(code, message, details)
+export const notFound = (message: string, code: CodeOf<404> = 'not_found', details: Details = {}): AppError =>
+  new AppError(code, message, details)
 /** The value, or 404 if there is none. */
 export function found<T>(value: T | null | undefined, message: string, code: CodeOf<404>): T {
   if (value === null || value === undefined) throw notFound(message, code)

@@ -6,6 +6,7 @@ import type { Db } from '../../db/db.ts'
 import { type HistoryConfig, requireHistory, rowHistory, selectChanges } from '../../db/history/history.ts'
 import { keyIs } from '../../db/rows/keys.ts'
 import type { TableView } from '../../db/rows/table-view.ts'
+import { nearTable } from '../../db/schema/did-you-mean.ts'
 import { findOrRefresh, findTable, isVisible } from '../../db/schema/lookup.ts'
 import type { SchemaCache } from '../../db/schema/snapshot.ts'
 import { isAllowed, notAllowed, viewerOf } from '../../db/schema/viewer.ts'
@@ -142,7 +143,8 @@ async function tableOf(schema: SchemaCache, name: string, who: Identity): Promis
     const table = findTable(snapshot, name)
     return table && isVisible(table, viewer.role) ? { schema: snapshot, table, viewer } : undefined
   })
-  if (!found) throw notFound(`collection not found: ${name}`, 'collection_not_found')
+  if (!found)
+    throw notFound(`collection not found: ${name}`, 'collection_not_found', nearTable(schema.read(), name, viewer))
   if (!isAllowed(found.schema, found.table, viewer)) throw notAllowed(found.table)
   return found
 }
