@@ -52,8 +52,13 @@ export type Identity =
       impersonation?: Impersonation
       /** Unix seconds; null = does not expire. */
       expiresAt: number | null
+      /** An agent's token: good for its resource and nowhere else. */
+      agent?: AgentTerms
     }
-  /** An administrator's token: the server's own database role, RLS bypassed. `email`: undefined for the shared password. */
+  /**
+   * An administrator's token: a login that reads all rows and, unless it is a viewer's, writes them. `email`: undefined for the
+   * shared password.
+   */
   | {
       kind: 'admin'
       tokenId: string
@@ -68,21 +73,50 @@ export type Identity =
       isLockable?: true
       /** Set for a request of such a dashboard while it is locked. */
       isLocked?: true
+      /** What the owner does as the server's own role: policies, and functions under a role of the owner's choice. */
+      asServer?: true
       expiresAt: number
     }
-  /** The server itself: its own tables and background work. `for`: what callers cause, which gives way to the server's own. */
-  | { kind: 'system'; for?: 'callers' }
+  /**
+   * The server itself: its own tables and background work. `callers`: what callers cause, which gives way to the server's own.
+   * `data`: tables of users, whose code never runs as the server's own role; on the search path of requests.
+   */
+  | { kind: 'system'; for?: 'callers' | 'data' }
+
+/** What a user agreed to for an agent. */
+export type AgentTerms = {
+  /** The client: an id of the server's own, and the one that it is known by. */
+  readonly client: string
+  readonly clientId: string
+  /** Rows an hour that need no second step; null: every write has two. */
+  readonly auto: number | null
+  /** Every write waits for the user's own hand. */
+  readonly release: boolean
+  readonly resource: string
+}
 
 export const ANONYMOUS: Identity = { kind: 'anonymous' }
 export const SYSTEM: Identity = { kind: 'system' }
 /** As SYSTEM, for what callers cause at routes without a table of their own: files, sites, OAuth. */
 export const ON_BEHALF: Identity = { kind: 'system', for: 'callers' }
+/** As SYSTEM, on tables of users: their triggers, defaults and types may be code of anyone who made them. */
+export const ON_DATA: Identity = { kind: 'system', for: 'data' }
 
 /** The server, at work for a caller; for the operator as for itself. */
 export const onBehalfOf = (who: Identity): Identity => (who.kind === 'admin' ? SYSTEM : ON_BEHALF)
 
-/** The server at work as its owner would be, under a name for the change log. */
-export const asOwner = (tokenId: string): Identity => ({ kind: 'admin', tokenId, role: 'owner', expiresAt: 0 })
+/** The server's own role on the search path of requests, under a name for the change log. */
+export const asServer = (tokenId: string): Identity => ({
+  kind: 'admin',
+  tokenId,
+  role: 'owner',
+  asServer: true,
+  expiresAt: 0,
+})
+
+/** What an administrator who is no owner may call functions as: they read, and write nothing. */
+export const asReader = (who: Identity): Identity =>
+  who.kind === 'admin' && who.role === 'operator' ? { ...who, role: 'viewer' } : who
 
 export const isOwner = (who: Identity): boolean => who.kind === 'admin' && who.role === 'owner'
 
@@ -147,7 +181,7 @@ export const mayOnlyRead = (who: Identity): boolean =>
   who.kind === 'admin' ? who.isLocked === true : impersonationOf(who)?.write === false
 
 /** The refusal of a write by a caller who may only read. */
-export const readOnlyRefusal = (who: Identity): AppError =>
+export const writeRefusal = (who: Identity): AppError =>
   who.kind === 'admin'
     ? new AppError('locked', 'the dashboard is locked: unlock it to write')
     : new AppError('insufficient_scope', 'this impersonation may only read')
@@ -164,6 +198,14 @@ export type UserIdentity = Extract<Identity, { kind: 'user' }>
 /** Narrows the type on routes whose guard admits only users. */
 export function userOf(who: Identity): UserIdentity {
   if (who.kind !== 'user') throw unauthorized('not authenticated')
+  return who
+}
+
+export type AdminIdentity = Extract<Identity, { kind: 'admin' }>
+
+/** As `userOf`, for routes of administrators. */
+export function adminOf(who: Identity): AdminIdentity {
+  if (who.kind !== 'admin') throw unauthorized('admin authentication required', 'admin_required')
   return who
 }
 

@@ -98,6 +98,8 @@ export const isTooManyClients: ErrorTest = raised('53300')
 /** The database answers, but refuses the login. */
 export const isLoginRefused: ErrorTest = raisedLike(/^(28|42501)/)
 export const isSyntaxError: ErrorTest = raised('42601')
+/** A write in a read-only transaction. */
+export const isReadOnly: ErrorTest = raised('25006')
 export const isMissingTable: ErrorTest = raised('42P01')
 export const isMissingColumn: ErrorTest = raised('42703')
 /**
@@ -140,6 +142,9 @@ export const isServerTrouble: ErrorTest = raisedLike(/^(?:08|53|57|58|XX00[12])/
 export const isRowMissing: ErrorTest = raised('SV404')
 /** Raised by svc.put_back. */
 export const isTooMuch: ErrorTest = raised('SV413')
+export const isUniqueViolation: ErrorTest = raised('23505')
+/** Raised by svc.end_trial: the statements before it were allowed. */
+export const isTrialEnd: ErrorTest = raised('SVF00')
 /** Raised by svc.lock_refresh. */
 export const isRefreshing: ErrorTest = raised('SV001')
 
@@ -189,6 +194,10 @@ const refusals: Readonly<Record<string, [code: ErrorCode, message: string]>> = {
   SVK02: ['already_done', 'already done'],
   SVK03: ['rate_limited', 'too many answers are kept'],
   SVK04: ['rate_limited', 'too many answers are kept'],
+  // Of svc.take_upload() and svc.stored_upload().
+  SVF03: ['quota_exceeded', 'quota exceeded'],
+  SVF04: ['bucket_not_found', 'bucket not found'],
+  SVF07: ['insufficient_storage', 'insufficient storage'],
   [TOO_LARGE]: ['response_too_large', 'response too large'],
 }
 

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { AuditEntry } from '../core/audit-entry.ts'
 import { AppError, hasStatus, notFound } from '../core/errors.ts'
-import { type Identity, impersonationOf, readOnlyRefusal } from '../core/identity.ts'
+import { type Identity, impersonationOf, writeRefusal } from '../core/identity.ts'
 import type { Observe } from '../core/observe.ts'
 import { measure, Timing } from '../core/timing.ts'
 import { checkDryRun } from './dry-run.ts'
@@ -120,9 +120,10 @@ const isUnguarded = (route: Route): boolean =>
 async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, call: HttpCall): Promise<Reply> {
   if (!deps.authEnabled && needsUser(route.auth)) throw authDisabled()
   if (route.upgrade) admitHandshake(deps, exchange)
-  const inQuery = route.tokenInQuery ? call.query['token'] || undefined : undefined
+  const inQuery = route.tokenInQuery === undefined ? undefined : tokenInQuery(route, call)
   const { authorization } = exchange.request.headers
   if (route.auth === 'lenient') await identifyLeniently(exchange, authorization, deps.identify)
+  else if (route.identify) exchange.who = await route.identify(call)
   else {
     const who = identifyCaller(route.auth, authorization, inQuery, deps.identify)
     exchange.who = who instanceof Promise ? await who : who
@@ -157,6 +158,9 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   return reply
 }
 
+const tokenInQuery = ({ tokenInQuery }: Route, { query }: HttpCall): string | undefined =>
+  tokenInQuery === true || query['live'] === 'true' ? query['token'] || undefined : undefined
+
 const hasIdempotencyKey = ({ request }: Exchange): boolean => request.headers['idempotency-key'] !== undefined
 
 /** Whatever an administrator does as another caller is written down, also where the table is not audited. */
@@ -177,7 +181,7 @@ async function holdLocked(
 ): Promise<void> {
   if (method === 'GET' || (await isUnlocked?.(who.tokenId))) return
   exchange.who = { ...who, isLocked: true }
-  if (!readsToo) throw readOnlyRefusal(exchange.who)
+  if (!readsToo) throw writeRefusal(exchange.who)
 }
 
 const runPlainly = (route: Route, call: Call): Reply | Promise<Reply> => route.run(call)

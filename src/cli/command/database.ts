@@ -13,13 +13,13 @@ import { runningPostmaster } from '../../db/setup/embedded/postmaster.ts'
  * Runs `work` with the URL of the configured database. A stopped embedded database is started for the duration of
  * `work`.
  */
-async function withDatabaseUrl<T>(config: Config, work: (url: string) => Promise<T>): Promise<T> {
+export async function withDatabaseUrl<T>(config: Config, work: (url: string) => Promise<T>): Promise<T> {
   if (config.database.url !== '') return work(config.database.direct_url)
   const running = holderOf(config.data_dir) && runningPostmaster(join(config.data_dir, 'postgres'))
   if (running) {
     const isSocket = process.platform !== 'win32'
     const dir = running.socketDir.startsWith('/proc/') ? join(config.data_dir, 'run') : running.socketDir
-    return work(isSocket ? socketUrl(dir) : tcpUrl(config.data_dir, running.port))
+    return work(isSocket ? socketUrl(config.data_dir, dir) : tcpUrl(config.data_dir, running.port))
   }
   const { embedded_bin_dir: binDir } = config.database
   const cluster = await startEmbedded({ dataDir: config.data_dir, binDir, log: () => {} })

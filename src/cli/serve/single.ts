@@ -1,4 +1,5 @@
 import { setFlagsFromString } from 'node:v8'
+import { isDrill } from '../../app/drill.ts'
 import type { RunningServer } from '../../app/options.ts'
 import { startApp } from '../../app.ts'
 import { type Config, publicBaseUrl } from '../../config/config.ts'
@@ -32,6 +33,7 @@ export async function factsOf(app: RunningServer, config: Config): Promise<Banne
     capabilities,
     warnings,
     adminPassword: app.generatedPassword,
+    drill: isDrill(config),
   }
 }
 

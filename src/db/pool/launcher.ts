@@ -1,13 +1,13 @@
 import { AppError, databaseUnavailable } from '../../core/errors.ts'
 import { type DatabaseRole, databaseSession, type Identity } from '../../core/identity.ts'
 import type { AsBytes, FlyOptions, Statements } from '../db.ts'
-import type { PgError } from '../pg-errors.ts'
+import { isReadOnly, type PgError } from '../pg-errors.ts'
 import type { Connection } from '../protocol/connection.ts'
 import { Flight, type Step, stepOf } from '../protocol/flight.ts'
 import { Sql } from '../sql.ts'
 import { flyOnce } from './once-flight.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
-import { type LoginSide, loginOf, type Side } from './reserves.ts'
+import { type AdminSide, type LoginSide, loginOf, type Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
 import type { ConnectionScheduler } from './scheduler.ts'
 import { type CreateSession, SESSION_STEP, tidying } from './session.ts'
@@ -21,6 +21,8 @@ type Deps = {
   /** See SessionSettings. */
   logKey: string
   isAvailable(): boolean
+  /** Which logins of administrators there are. */
+  admins: AdminSides
   /** A connection outside the pool, on which nothing is prepared. */
   openApart(login: LoginSide): Promise<Connection>
 }
@@ -42,12 +44,12 @@ export class Launcher {
     const { maxBytes } = options
     const isApart = options.kind === 'apart'
     const kind = kindOf(who, options)
-    const isTidied = kind !== 'read' && who.kind !== 'system' && plain !== true
+    const isTidied = kind !== 'read' && (who.kind !== 'system' || who.for === 'data') && plain !== true
     let tries = 0
     let leave = (): void => {}
     const abort = (): void => leave()
     const request: PoolRequest = {
-      side: sideOf(who, role),
+      side: sideOf(who, role, this.#deps.admins),
       kind,
       text: steps.at(-1)?.text ?? '',
       timeoutMs,
@@ -72,7 +74,7 @@ export class Launcher {
           return
         }
         signal?.removeEventListener('abort', abort)
-        settle(located(error, steps), flight)
+        settle(refusedWrite(located(error, steps), who), flight)
       },
     }
     const launch = (): void => {
@@ -110,15 +112,35 @@ export class Launcher {
 const tidy = (connection: PooledConnection): void =>
   connection.send(tidying((error) => error && void connection.close()))
 
-export function sideOf(who: Identity, role: DatabaseRole): Side {
+/** Which logins of administrators there are; where the server itself is no superuser, its own role is the owner's. */
+export type AdminSides = { readonly owner: boolean } & { readonly [side in AdminSide]: boolean }
+
+export function sideOf(who: Identity, role: DatabaseRole, admins: AdminSides): Side {
   if (role !== 'none') return 'callers'
-  return who.kind === 'system' && who.for === 'callers' ? 'behalf' : 'own'
+  if (who.kind === 'admin') return adminSide(who, admins)
+  if (who.kind !== 'system' || who.for === undefined) return 'own'
+  if (who.for === 'callers') return 'behalf'
+  return admins.owner ? 'writers' : 'own'
 }
+
+function adminSide({ role, asServer }: Extract<Identity, { kind: 'admin' }>, admins: AdminSides): Side {
+  if (role === 'owner') return admins.owner && !asServer ? 'writers' : 'own'
+  const side = role === 'operator' ? 'writers' : 'readers'
+  if (!admins[side]) throw new AppError('insufficient_role', `the database has no login for data of the role ${role}`)
+  return side
+}
+
+/** A viewer's transactions are read-only. */
+export const refusedWrite = <E>(error: E, who: Identity): E | AppError =>
+  who.kind === 'admin' && who.role === 'viewer' && isReadOnly(error)
+    ? new AppError('insufficient_role', 'this writes, which the role does not allow', { cause: error })
+    : error
+
 export const aborted = (): AppError => new AppError('request_timeout', 'request was aborted')
 
 function kindOf(who: Identity, { kind = 'write' }: LaunchOptions): PoolRequest['kind'] {
   // The operator's requests share the server's own connections, but never more of them than slow work may take.
-  if (kind === 'apart' || who.kind === 'admin') return 'slow'
+  if (kind === 'apart' || who.kind === 'admin' || (who.kind === 'system' && who.for === 'data')) return 'slow'
   // Connections of the server's login are never shared between its own work and that of callers.
   return kind === 'read' && who.kind === 'system' && who.for === 'callers' ? 'write' : kind
 }

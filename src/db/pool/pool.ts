@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os'
 import { databaseUnavailable } from '../../core/errors.ts'
-import { databaseSession, type Identity, mayOnlyRead, readOnlyRefusal } from '../../core/identity.ts'
+import { databaseSession, type Identity, mayOnlyRead, writeRefusal } from '../../core/identity.ts'
 import { KeyedMutex } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
 import { countDbWait } from '../../core/timing.ts'
@@ -23,11 +23,11 @@ import { Flight } from '../protocol/flight.ts'
 import { StatementNames } from '../protocol/statements.ts'
 import { ReceiveBuffers } from '../protocol/whole-messages.ts'
 import { Sql } from '../sql.ts'
-import { aborted, Launcher, type LaunchOptions, sideOf } from './launcher.ts'
+import { type AdminSides, aborted, Launcher, type LaunchOptions, refusedWrite, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
 import { keepingIn, ONCE_STEPS } from './once-flight.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
-import { type LoginSide, loginOf, type Side } from './reserves.ts'
+import { type AdminSide, type LoginSide, loginOf, type Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
 import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
 import { type CreateSession, createSessionStep, LASTING_SESSION } from './session.ts'
@@ -40,6 +40,8 @@ export type PoolOptions = {
   directUrl?: string
   /** Who callers' requests connect as; default: as the server itself. */
   callerLogin?: DatabaseLogin | undefined
+  /** Who administrators' requests connect as. `owner`: whether those of owners do, or else as the server itself. */
+  adminLogins?: { readonly owner: boolean } & { readonly [side in AdminSide]?: DatabaseLogin | undefined }
   maxConns: number
   minConns: number
   acquireTimeoutMs: number
@@ -101,6 +103,7 @@ class PostgresPool implements Pool {
   readonly #rowLocks = new KeyedMutex()
   readonly #monitor: Monitor
   readonly #session: CreateSession
+  readonly #admins: AdminSides
   #isDown = false
   #isClosed = false
 
@@ -108,12 +111,14 @@ class PostgresPool implements Pool {
     this.#options = options
     this.#receiving = options.receiving ?? new ReceiveBuffers()
     this.#session = createSessionStep(options)
+    const { owner = false, writers, readers } = options.adminLogins ?? {}
+    this.#admins = { owner: owner && writers !== undefined, writers: !!writers, readers: !!readers }
     // Each side needs one.
     const max = Math.max(2, options.maxConns)
     const nearby = isNearby(options.url)
     this.#scheduler = new ConnectionScheduler({
       max,
-      min: { own: 1, callers: Math.max(1, options.minConns - 1) },
+      min: { own: 1, callers: Math.max(1, options.minConns - 1), writers: 0, readers: 0 },
       crowd: nearby ? Math.max(2, availableParallelism()) : Math.ceil(max / 3),
       writers: nearby ? Math.max(2, availableParallelism()) * WRITERS_PER_CORE : max,
       isNearby: nearby,
@@ -128,6 +133,7 @@ class PostgresPool implements Pool {
       statementTimeoutMs: options.statementTimeoutMs,
       logKey: options.logKey ?? '',
       isAvailable: () => !this.#isDown && !this.#isClosed,
+      admins: this.#admins,
       openApart: (login) => this.#open(login, false),
     })
     this.#monitor = new Monitor(options.directUrl ?? options.url, options.observe, (state) => this.#onState(state))
@@ -200,7 +206,7 @@ class PostgresPool implements Pool {
     for (let tries = 1; ; tries++) {
       this.#requireDatabase()
       const session = this.#session(who)
-      const { connection, release } = await this.#hold(sideOf(who, databaseSession(who).role))
+      const { connection, release } = await this.#hold(this.#sideOf(who))
       try {
         return await runTransaction(connection, session, work)
       } catch (error) {
@@ -212,6 +218,10 @@ class PostgresPool implements Pool {
     }
   }
 
+  #sideOf(who: Identity): Side {
+    return sideOf(who, databaseSession(who).role, this.#admins)
+  }
+
   /** A connection for a transaction, until it is released. */
   #hold(side: Side): Promise<{ connection: PooledConnection; release: () => void }> {
     return new Promise((resolve, reject) => {
@@ -220,7 +230,8 @@ class PostgresPool implements Pool {
         return undefined
       }
       const onDone: Done = (error) => error && reject(error)
-      this.#scheduler.add({ side, kind: 'write', text: '', timeoutMs: 0, start, onDone })
+      const kind = side === 'writers' || side === 'readers' ? 'slow' : 'write'
+      this.#scheduler.add({ side, kind, text: '', timeoutMs: 0, start, onDone })
     })
   }
 
@@ -228,11 +239,9 @@ class PostgresPool implements Pool {
     const { signal, isSnapshot, once } = options
     this.#requireDatabase()
     const session = this.#session(who)
-    const connection = await this.#open(loginOf(sideOf(who, databaseSession(who).role)), true).catch(
-      (error: unknown) => {
-        throw fromPg(error)
-      },
-    )
+    const connection = await this.#open(loginOf(this.#sideOf(who)), true).catch((error: unknown) => {
+      throw fromPg(error)
+    })
     const leave = (): void => connection.destroy()
     signal?.addEventListener('abort', leave, { once: true })
     try {
@@ -277,8 +286,14 @@ class PostgresPool implements Pool {
   }
 
   async #open(login: LoginSide, isPrepared: boolean, events: ConnectionEvents = NO_EVENTS): Promise<Connection> {
-    const { url, callerLogin } = this.#options
-    const connect: ConnectOptions = login === 'callers' ? { url, login: callerLogin } : { url }
+    const { url, callerLogin, adminLogins } = this.#options
+    const logins = {
+      own: undefined,
+      callers: callerLogin,
+      writers: adminLogins?.writers,
+      readers: adminLogins?.readers,
+    }
+    const connect: ConnectOptions = { url, login: logins[login] }
     const names = isPrepared ? this.#names : undefined
     const connection = await Connection.open({ connect, receiving: this.#receiving, names }, events)
     if (!isPrepared) return connection
@@ -302,13 +317,14 @@ class PostgresPool implements Pool {
 
   #openFailed(error: Error, login: LoginSide): void {
     if (this.#isClosed || (isTooManyClients(error) && this.#scheduler.sizeOf('own') > 0)) return
-    const isRefused = login === 'callers' && isLoginRefused(error)
+    const isRefused = login !== 'own' && isLoginRefused(error)
     if (isRefused) {
-      this.#options.observe({ message: 'callers cannot log in', attrs: { error: error.message } })
+      const message = login === 'callers' ? 'callers cannot log in' : 'administrators cannot log in'
+      this.#options.observe({ message, attrs: { error: error.message } })
     }
     // Until the monitor's next ping.
     this.#isDown ||= !isRefused
-    this.#scheduler.failWaiters(isRefused ? ['callers'] : undefined)
+    this.#scheduler.failWaiters(isRefused ? [login] : undefined)
   }
 }
 
@@ -319,7 +335,7 @@ const valuesOnce =
 
 /** A write of a caller who may only read is no sign of a database that takes none. */
 const failureFor = (who: Identity, error: unknown): unknown =>
-  mayOnlyRead(who) && isReadOnlyError(error) ? readOnlyRefusal(who) : fromPg(error)
+  mayOnlyRead(who) && isReadOnlyError(error) ? writeRefusal(who) : fromPg(refusedWrite(error, who))
 
 const NO_OPTIONS: LaunchOptions = {}
 const NO_EVENTS: ConnectionEvents = { onRoom: () => {}, onClosed: () => {} }

@@ -23,6 +23,8 @@ export type ConnectOptions = {
   login?: DatabaseLogin | undefined
   connectTimeoutMs?: number
   applicationName?: string
+  /** Speaks the replication protocol: of the cluster (`true`), or of one database. */
+  replication?: 'true' | 'database'
 }
 
 export type DatabaseLogin = { user: string; password?: string }
@@ -152,6 +154,7 @@ function makeClient(options: ConnectOptions): pg.Client {
     connectionTimeoutMillis: options.connectTimeoutMs ?? 5_000,
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
+    ...(options.replication && { replication: options.replication }),
     // Values stay the text PostgreSQL sent; db/values.ts converts where an object is needed.
     types: { getTypeParser: () => (value: string) => value },
   } as pg.ClientConfig)

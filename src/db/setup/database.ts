@@ -2,11 +2,14 @@ import type { Observe } from '../../core/observe.ts'
 import { packageRoot } from '../../core/package-root.ts'
 import { openPool, type Pool } from '../pool/pool.ts'
 import { openConnection } from '../protocol/driver.ts'
+import { type AdminLogins, prepareAdminLogins } from './admin-logins.ts'
 import { prepareAuthenticator } from './authenticator.ts'
 import { migrate } from './migrate.ts'
 import { prepareRoles } from './roles.ts'
 
 const MIGRATIONS = `${packageRoot}migrations`
+
+type PoolLimits = { maxConns: number; minConns: number; statementTimeoutMs?: number }
 
 export type DatabaseConfig = {
   max_conns: number
@@ -23,7 +26,14 @@ export async function openDatabase(options: {
   api: { schemas: readonly string[]; statement_timeout: number }
   observe: Observe
   progress: (line: string) => void
-}): Promise<{ pool: Pool; warnings: string[]; logKey: string }> {
+}): Promise<{
+  pool: Pool
+  /** With limits of its own. */
+  openAnother: (limits: PoolLimits) => Promise<Pool>
+  warnings: string[]
+  logKey: string
+  adminLogins: AdminLogins
+}> {
   const { url, config, api, observe, progress } = options
   const directUrl = config.direct_url || url
   const client = await openConnection({ url: directUrl }).catch((error: Error) => {
@@ -36,10 +46,12 @@ export async function openDatabase(options: {
     const { rows } = await client.query<{ key: string }>('select key from svc.log_key')
     const logKey = rows[0]?.key ?? ''
     const callers = await prepareAuthenticator(client, { url })
-    const pool = await openPool({
+    const admins = await prepareAdminLogins(client, { url }, { callers: callers.login, schemas: api.schemas })
+    const opening = {
       url,
       directUrl,
       callerLogin: callers.login,
+      adminLogins: admins.logins,
       maxConns: config.max_conns,
       minConns: config.min_conns,
       acquireTimeoutMs: config.acquire_timeout * 1000,
@@ -48,8 +60,17 @@ export async function openDatabase(options: {
       statementTimeoutMs: api.statement_timeout * 1000,
       logKey,
       observe,
-    })
-    return { pool, warnings: [...warnings, ...callers.warnings], logKey }
+    }
+    const pool = await openPool(opening)
+    // What becomes of the database is told once.
+    const openAnother = (limits: PoolLimits): Promise<Pool> => openPool({ ...opening, ...limits, observe: () => {} })
+    return {
+      pool,
+      openAnother,
+      warnings: [...warnings, ...callers.warnings, ...admins.warnings],
+      logKey,
+      adminLogins: admins.logins,
+    }
   } finally {
     await client.end().catch(() => {})
   }

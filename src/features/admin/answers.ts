@@ -5,6 +5,7 @@ import * as t from '../../core/json-type.ts'
 
 export const statusAnswer = t.object({
   auth: t.boolean({ description: 'whether there is an admin to sign in as' }),
+  drill: t.optional(t.boolean({ description: 'it runs on a restored copy that was not taken over' })),
   warnings: t.optional(t.array(t.string())),
   environment: t.optional(t.string({ description: 'name of this installation, `admin.environment`' })),
   locked: t.optional(t.boolean({ description: 'of a dashboard that has to be unlocked to write' })),

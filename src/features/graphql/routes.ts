@@ -1,5 +1,5 @@
 import { AppError, badRequest, notFound, unauthorized } from '../../core/errors.ts'
-import { type Identity, mayOnlyRead, readOnlyRefusal } from '../../core/identity.ts'
+import { type Identity, mayOnlyRead, writeRefusal } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
 import { TimeSlice } from '../../core/time-slice.ts'
@@ -82,9 +82,12 @@ export function createGraphql(deps: GraphqlDeps): Feature {
   }
 
   const requireWriter = (who: Identity): void => {
-    if (mayOnlyRead(who)) throw readOnlyRefusal(who)
+    if (mayOnlyRead(who)) throw writeRefusal(who)
     if (who.kind === 'key' && who.grant.scope === 'readonly') {
       throw new AppError('insufficient_scope', 'api key scope does not permit write operations')
+    }
+    if (who.kind === 'admin' && who.role === 'viewer') {
+      throw new AppError('insufficient_role', 'this needs the role operator of an administrator')
     }
     if (who.kind === 'anonymous' && !deps.anonymousMayWrite) {
       throw unauthorized('missing or invalid authorization header')
@@ -95,6 +98,7 @@ export function createGraphql(deps: GraphqlDeps): Feature {
     route('POST /api/graphql', {
       summary: 'Queries and mutations over the same tables, rights and change log as collections',
       auth: 'optional',
+      leastRole: 'viewer',
       access: 'read',
       impersonable: true,
       readsToo: true,

@@ -40,6 +40,7 @@ export function createHistory({ db, schema, config, undo, wake }: HistoryDeps): 
     route('GET /api/collections/{table}/{id}/history', {
       summary: 'The changes of a row, newest first',
       auth: 'optional',
+      leastRole: 'viewer',
       access: 'read',
       impersonable: true,
       limit: 'api',

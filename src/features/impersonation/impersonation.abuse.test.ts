@@ -34,6 +34,9 @@ const OPEN = [
   'POST /api/realtime/channels/{channel}',
   'POST /api/rpc/{function}',
   'POST /api/storage/{bucket}',
+  'POST /api/storage/{bucket}/{name...}/copy',
+  'POST /api/storage/{bucket}/{name...}/move',
+  'PUT /api/storage/{bucket}/{name...}',
 ]
 
 test('every other route refuses it, also with the right to write', async () => {

@@ -63,6 +63,8 @@ export type Jobs = Feature & {
   queueEach(type: string, rows: Sql, maxAttempts: number): Sql
   /** Call after that flight. */
   wake(): void
+  /** A schedule as the configuration has it; an empty expression removes it. */
+  keepSchedule(name: string, jobType: string, cronExpr: string): Promise<void>
   /** A condition: the job of this id is queued or running. */
   isUnderWay(id: Sql): Sql
 }
@@ -102,6 +104,7 @@ export function createJobs(deps: {
     queueEach: q.addJobs,
     wake: () => runner.wake(),
     isUnderWay: q.isUnderWay,
+    keepSchedule: (name, jobType, cronExpr) => schedules.keep(name, jobType, cronExpr),
     async work(handlers) {
       if (!config.enabled) return
       runner.work(handlers)

@@ -38,8 +38,8 @@ export function addUsage(node: string, { tenants, endpoints }: UsageBatch): Sql 
 
 /** Bytes count for the app whose key stored them. */
 const stored = sql`(
-  select coalesce(a.id, ${NO_TENANT}::uuid) as tenant, sum(b.size)::bigint as bytes from svc.storage_objects o
-  join svc.blobs b on b.id = o.blob_id left join svc.apps a on a.id = o.app_id group by 1)`
+  select coalesce(a.id, ${NO_TENANT}::uuid) as tenant, sum(o.size)::bigint as bytes from svc.objects o
+  left join svc.apps a on a.id = o.app_id group by 1)`
 
 export const noteStorage: Sql = sql`
   insert into svc.usage_hours as h (tenant_id, hour, storage) select s.tenant, ${hour}, s.bytes from ${stored} s order by 1

@@ -8,7 +8,7 @@ import type { Schema, SchemaCache } from '../../../db/schema/snapshot.ts'
 import { isAllowed, type Viewer, viewerOf } from '../../../db/schema/viewer.ts'
 
 /** One error for unknown, unexposed, internal and ungranted tables, so that it reveals none of them. */
-const collectionNotFound = (schema: Schema, name: string, viewer: Viewer) =>
+export const collectionNotFound = (schema: Schema, name: string, viewer: Viewer) =>
   notFound(`collection not found: ${name}`, 'collection_not_found', nearTable(schema, name, viewer))
 
 function locate(schema: Schema, name: string, viewer: Viewer): TableView | undefined {
