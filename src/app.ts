@@ -66,6 +66,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       limiter: platform.limiter,
       audit: identity.admin.audit,
       runOnce: data.runOnce,
+      wrote: platform.replicas && ((who) => platform.replicas?.wrote(who)),
       appLimit: identity.apps.appLimit,
       isUnlocked: identity.admin.isUnlocked,
       auditEffect: (entry, effect) => auditedEffect(platform.db, entry, effect, hasNoEffect),

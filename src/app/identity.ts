@@ -21,6 +21,9 @@ import { ensureSigningKey } from '../features/auth/signing-keys.ts'
 import { endOtherSessions } from '../features/auth/sql.ts'
 import { createSavedItems } from '../features/dashboard/saved-items.ts'
 import { createImpersonation } from '../features/impersonation/routes.ts'
+import { createForeigners } from '../features/issuers/accounts.ts'
+import { createIssuers } from '../features/issuers/issuers.ts'
+import { issuerRoutes } from '../features/issuers/routes.ts'
 import { createMfa } from '../features/mfa/routes.ts'
 import { dropFactors, dropFactorsSince } from '../features/mfa/sql.ts'
 import { ClientDocuments } from '../features/oauth-server/client-documents.ts'
@@ -154,6 +157,7 @@ export async function createIdentity(
     onRevoked: revoked('oauth_token'),
   })
   const apps = createApps({ db, endWithApp: revokeClientsOfApp, dropEnded })
+  const foreigners = createForeigners({ db, read: createIssuers(config.auth.issuers, gateways) })
   const auth = createAuth({
     db,
     revocations,
@@ -169,6 +173,7 @@ export async function createIdentity(
     resolveApiKey: apiKeys.resolveApiKey,
     resolveAdminToken: admin.tokens.resolve,
     resolveImpersonation: impersonation.resolve,
+    ...(config.auth.issuers.length > 0 && { resolveForeignToken: foreigners.resolve }),
     ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolve(token) }),
   })
   const shared = {
@@ -261,7 +266,9 @@ export async function createIdentity(
     keyFor,
     features: [
       ...[admin, impersonation, saved, secrets, auth, users, apiKeys, apps, oauthServer],
-      ...(config.auth.enabled ? [accounts, signIn, mfa, passkeys, organizations] : []),
+      ...(config.auth.enabled
+        ? [accounts, signIn, mfa, passkeys, organizations, { routes: issuerRoutes(foreigners, revocations.clock) }]
+        : []),
     ],
   }
 }

@@ -21,6 +21,9 @@ export const observations = {
   // database
   'database reachable': 'info',
   'database unreachable': 'error',
+  'database primary changed': 'warn',
+  'replica in use': 'info',
+  'replica away': 'warn',
   'administrators cannot log in': 'error',
   'callers cannot log in': 'error',
   'logins of administrators lack grants': 'warn',

@@ -1,5 +1,6 @@
 import { ADMIN_ROLES } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
+import { DURABILITIES } from './durability.ts'
 
 /** Response schemas of the admin routes. */
 
@@ -9,6 +10,7 @@ export const statusAnswer = t.object({
   warnings: t.optional(t.array(t.string())),
   environment: t.optional(t.string({ description: 'name of this installation, `admin.environment`' })),
   locked: t.optional(t.boolean({ description: 'of a dashboard that has to be unlocked to write' })),
+  durability: t.optional(t.oneOf(DURABILITIES, { description: 'where an acknowledged write is; for the admin' })),
 })
 
 const sqlFields = {

@@ -17,6 +17,7 @@ import {
   markAsDashboard,
   openWithCode,
 } from './dashboard-session.ts'
+import { durabilityOf } from './durability.ts'
 import { type AdminPasskeyDeps, adminPasskeyRoutes } from './passkeys.ts'
 import { type AdminPasswords, type PasswordNote, syncPassword } from './password.ts'
 import { secondFactorRoutes } from './second-factor.ts'
@@ -78,10 +79,12 @@ export function createAdmin(deps: AdminDeps): Admin {
       handle: async ({ headers }) => {
         const bearer = /^bearer +([0-9a-f]{64})$/i.exec(headers['authorization'] ?? '')?.[1]
         const who = bearer === undefined ? undefined : await tokens.resolve(bearer)
-        const told = who ? warnings() : []
+        const isAdmin = who !== undefined
+        const told = isAdmin ? warnings() : []
         return json(200, {
           auth: config.enabled,
           ...(deps.isDrill && { drill: true }),
+          ...(isAdmin && { durability: await durabilityOf(db) }),
           ...(told.length > 0 && { warnings: told }),
           ...(who && config.environment !== '' && { environment: config.environment }),
           ...(who?.isLockable && { locked: !(await isUnlocked(db, who.tokenId)) }),
@@ -116,7 +119,7 @@ export function createAdmin(deps: AdminDeps): Admin {
 
     route('GET /api/admin/logs', {
       summary: 'The latest log entries, oldest first',
-      leastRole: 'operator',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: { 200: answers.logs },
       handle: async () => {
