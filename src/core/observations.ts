@@ -31,7 +31,7 @@ export const observations = {
   'schema reload failed': 'warn',
   'schema check failed': 'warn',
   'schema listener failed': 'error',
-  'anybody may write to a table: it has no row level security': 'warn',
+  'anybody may write to tables without row level security': 'warn',
   'cannot watch table': 'warn',
   'admin SQL could not be stopped': 'warn',
   'the login of the operator stays open': 'warn',

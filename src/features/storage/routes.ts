@@ -50,7 +50,8 @@ export function objectRoutes(deps: {
   requires: () => void
 }): Route[] {
   const { objects, blobs, uploads, moving, archive, signatures, requires } = deps
-  const reads = { auth: 'optional', leastRole: 'viewer', access: 'read', files: true, limit: 'api', requires } as const
+  const common = { auth: 'optional', leastRole: 'viewer', access: 'read', files: true, limit: 'api', requires } as const
+  const reads = { ...common, impersonable: true } as const
   const writes = { ...reads, leastRole: 'operator', access: 'write' } as const
   /** One list of a caller or address at a time, because each counts all names that match. */
   const listers = new KeyedMutex()
@@ -202,7 +203,8 @@ export function objectRoutes(deps: {
     }),
     route('POST /api/storage/{bucket}/{name...}/sign', {
       summary: 'A URL that opens one file for a while',
-      ...reads,
+      // Without `impersonable`: a URL would outlive the token that made it.
+      ...common,
       body: t.object({ expiresIn: t.optional(t.integer({ description: 'seconds', default: DEFAULT_EXPIRY })) }),
       answers: { 200: t.object({ url: t.string() }) },
       handle: async ({ params, body, who }) => {
