@@ -23,10 +23,10 @@ export type Identity =
     }
   /** First factor passed, second factor pending: valid only for MFA challenge, verify and factor listing. */
   | { kind: 'mfa'; id: string; email: string; amr: readonly string[]; pendingId: string; expiresAt: number }
-  /** API key or OAuth token; `userId` is null for OAuth client credentials. */
+  /** API key, OAuth token, or token of another issuer; `userId` is null for OAuth client credentials. */
   | {
       kind: 'key'
-      via: 'api_key' | 'oauth'
+      via: 'api_key' | 'oauth' | 'issuer'
       keyId: string
       /** What the tokens of an OAuth grant have in common; undefined for API keys. */
       grantId?: string
@@ -39,6 +39,9 @@ export type Identity =
       expiresAt: number | null
       /** An agent's token: good for its resource and nowhere else. */
       agent?: AgentTerms
+      /** What another issuer says: how the caller signed in there, and its claims as JSON. */
+      aal?: 'aal1' | 'aal2'
+      claims?: string
     }
   /**
    * An administrator's token: a login that reads all rows and, unless it is a viewer's, writes them. `email`: undefined for the
@@ -52,6 +55,8 @@ export type Identity =
       email?: string
       /** Unix seconds of the second factor; undefined where none is enrolled. */
       secondFactorAt?: number
+      /** The token that this machine's files hold, for the command line. */
+      isMachine?: true
       /** A second factor is required and has to be enrolled before anything else. */
       mustEnrol?: true
       /** What the owner does as the server's own role: policies, and functions under a role of the owner's choice. */
@@ -125,8 +130,8 @@ export function databaseSession(who: Identity): DatabaseSession {
         role: 'svc_authenticated',
         userId: who.userId ?? '',
         email: who.email,
-        aal: 'aal1',
-        claims: who.org === undefined ? '' : `{"org":"${who.org}"}`,
+        aal: who.aal ?? 'aal1',
+        claims: who.claims ?? (who.org === undefined ? '' : `{"org":"${who.org}"}`),
       }
     case 'admin':
     case 'system':

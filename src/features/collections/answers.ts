@@ -58,6 +58,7 @@ export const listQuery = {
 export const liveQuery = {
   live: t.boolean({ default: false, description: 'a stream of server-sent events that keeps the list true' }),
   depends: t.string({ description: 'with `live`: further tables whose changes read the list again; views need it' }),
+  keys: t.boolean({ default: false, description: 'with `live`: rows come with an array of their keys' }),
   lastEventId: t.string({ description: 'with `live`: the position of what was received last' }),
   token: t.string({ description: 'with `live`: the bearer, for clients that cannot send headers' }),
 }
