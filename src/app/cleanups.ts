@@ -2,6 +2,7 @@ import type { Config } from '../config/config.ts'
 import { SYSTEM } from '../core/identity.ts'
 import type { Db } from '../db/db.ts'
 import { sweepAll } from '../db/sweep.ts'
+import { expiredOfAdminPasskeys } from '../features/admin/passkeys-sql.ts'
 import { expiredOfAgents } from '../features/agents/sql.ts'
 import { oldAudit } from '../features/audit/sql.ts'
 import { createCleanups, type Expired, expiredOfAuth } from '../features/auth/cleanups.ts'
@@ -22,6 +23,7 @@ export const expiredOfIdentity: readonly Expired[] = [
   ...expiredOfSignIn,
   ...expiredOfMfa,
   ...expiredOfPasskeys,
+  ...expiredOfAdminPasskeys,
   expiredInvites,
 ]
 

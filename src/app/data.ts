@@ -7,11 +7,13 @@ import { Cursors } from '../db/rows/cursors.ts'
 import { findTextSearchConfig } from '../db/search/text-search-config.ts'
 import { Trigrams } from '../db/search/trigrams.ts'
 import { createBulk } from '../features/collections/bulk/routes.ts'
+import { createLiveLists } from '../features/collections/live-lists.ts'
 import { createCollections } from '../features/collections/routes.ts'
 import { createGraphql } from '../features/graphql/routes.ts'
 import { createHistory } from '../features/history/routes.ts'
 import { createIdempotency } from '../features/idempotency/run-once.ts'
 import { createMatviews } from '../features/matviews/routes.ts'
+import type { OpenLiveStream } from '../features/realtime/live-stream.ts'
 import { createRls } from '../features/rls/routes.ts'
 import { createRpc } from '../features/rpc/routes.ts'
 import { createSchemaFeature } from '../features/schema/routes.ts'
@@ -23,9 +25,17 @@ import type { Route } from '../http/route.ts'
 import type { IdentityGroup } from './identity.ts'
 import type { Platform } from './platform.ts'
 
+/** What of the features that react to the change log these need; they are created later. */
+type OfEvents = { liveStream: OpenLiveStream }
+
 /** Features for the user's tables and functions. */
-export async function createData(config: Config, platform: Platform, { keyFor, identify }: IdentityGroup) {
-  const { db, schema, changeLog, dryRuns, asOf, queue, candidates, gateways, observe } = platform
+export async function createData(
+  config: Config,
+  platform: Platform,
+  { keyFor, identify }: IdentityGroup,
+  { liveStream }: OfEvents,
+) {
+  const { db, replicas, schema, changeLog, dryRuns, asOf, queue, candidates, gateways, observe } = platform
   const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)
   const trigrams = new Trigrams({ db, schema })
   const cursors = new Cursors(keyFor('cursors'))
@@ -39,6 +49,7 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
   })
   const listDeps = { candidates, textSearchConfig }
   const timeoutMs = config.api.statement_timeout * 1000
+  const liveList = createLiveLists({ schema, listDeps })
   const history = {
     schema,
     config: config.history,
@@ -48,11 +59,22 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
   /** The routes of rows and functions on other connections, for agents. */
   const routesOn = (other: Pool, tries: TriesWrites): readonly Route[] => {
     const shared = { db: other, schema, log: changeLog, dryRuns: tries }
-    const rows = createCollections({ ...shared, asOf, cursors, listDeps, trigrams, embed: vector.embed, timeoutMs })
+    const rows = createCollections({
+      ...shared,
+      asOf,
+      cursors,
+      listDeps,
+      liveList,
+      liveStream,
+      trigrams,
+      embed: vector.embed,
+      timeoutMs,
+    })
     const parts: readonly Feature[] = [rows, createRpc(shared), createHistory({ ...history, db: other })]
     return parts.flatMap((feature) => feature.routes ?? [])
   }
   return {
+    liveList,
     routesOn,
     features: [
       createSchemaFeature({ schema }),
@@ -67,6 +89,15 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
         trigrams,
         embed: vector.embed,
         timeoutMs,
+        from:
+          replicas &&
+          (({ who, query, headers }, { schema: of, table }) => {
+            // Rows of other tables come with them.
+            const oids = query['expand'] === undefined ? [table.oid] : undefined
+            return replicas.from({ who, position: headers['svc-position'], schema: of, oids })
+          }),
+        liveList,
+        liveStream,
       }),
       createBulk({
         db,
@@ -93,6 +124,10 @@ export async function createData(config: Config, platform: Platform, { keyFor, i
         anonymousMayWrite: config.api.anonymous === 'all',
         timeoutMs,
         observe,
+        replicas: replicas && {
+          from: (who, position, of, oids) => replicas.from({ who, position, schema: of, oids }),
+          wrote: (who) => replicas.wrote(who),
+        },
       }),
       createHistory({ ...history, db }),
       createMatviews({ db, observe }),

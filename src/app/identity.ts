@@ -1,4 +1,5 @@
 import type { Config } from '../config/config.ts'
+import { AppError } from '../core/errors.ts'
 import type { UserIdentity } from '../core/identity.ts'
 import { deriveKey } from '../core/secret.ts'
 import type { Tx } from '../db/db.ts'
@@ -13,9 +14,14 @@ import { createApps } from '../features/apps/routes.ts'
 import { unknownTables } from '../features/audit/data-audit.ts'
 import { createIdentify } from '../features/auth/identify.ts'
 import { loadRootSecret } from '../features/auth/keys.ts'
+import { deviceNotices } from '../features/auth/new-device.ts'
 import { type Revocation, Revocations } from '../features/auth/revocations.ts'
 import { createAuth } from '../features/auth/routes.ts'
+import { ensureSigningKey } from '../features/auth/signing-keys.ts'
 import { endOtherSessions } from '../features/auth/sql.ts'
+import { createForeigners } from '../features/issuers/accounts.ts'
+import { createIssuers } from '../features/issuers/issuers.ts'
+import { issuerRoutes } from '../features/issuers/routes.ts'
 import { createMfa } from '../features/mfa/routes.ts'
 import { dropFactors, dropFactorsSince } from '../features/mfa/sql.ts'
 import { ClientDocuments } from '../features/oauth-server/client-documents.ts'
@@ -32,11 +38,15 @@ import { createUsers } from '../features/users/routes.ts'
 import { createOutgoing } from '../http/out/outgoing.ts'
 import { tooMany } from '../http/rate-limit.ts'
 import { addressSubject } from '../http/wire/client-address.ts'
+import { createCaptcha } from '../identity/captcha.ts'
 import { createAddressProof } from '../identity/email-ownership.ts'
 import { invalidToken } from '../identity/errors.ts'
 import { createMailLinks } from '../identity/mail-links.ts'
 import { createPasswords } from '../identity/password-hashing.ts'
+import { createPasswordPolicy } from '../identity/password-rules.ts'
 import { endSessionsOf } from '../identity/users.ts'
+import { createRefusalLog } from '../identity/webauthn/refusal-log.ts'
+import { relyingPartyOf } from '../identity/webauthn/relying-party.ts'
 import { expiredOfIdentity } from './cleanups.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Messages } from './messages.ts'
@@ -70,7 +80,11 @@ export async function createIdentity(
   platform: Platform,
   { email, sms }: Messages,
   lifecycle: Lifecycle,
-  { logEntries, askAllWorkers }: Required<Pick<AppOptions, 'logEntries' | 'askAllWorkers'>>,
+  {
+    logEntries,
+    askAllWorkers,
+    moreWarnings,
+  }: Required<Pick<AppOptions, 'logEntries' | 'askAllWorkers'>> & { moreWarnings: () => readonly string[] },
 ) {
   const { db, schema, observe, gateways, publicUrl } = platform
   const appName = config.server.app_name
@@ -90,6 +104,8 @@ export async function createIdentity(
   /** A key per purpose, which does not change when the token keys are rotated. */
   const keyFor = (purpose: string): Buffer => deriveKey(rootSecret, '', purpose)
   const box = secretBoxOf(config.auth, rootSecret)
+  await ensureSigningKey(db, config.auth.signing_algorithm, { box, lifetimeMs: config.auth.token_duration * 1000 })
+  await revocations.refresh()
   const secrets = new SecretKeeper({ db, box, observe })
 
   const logsOfAll = askAllWorkers('logs', logEntries)
@@ -100,18 +116,27 @@ export async function createIdentity(
     // With an embedded database the root secret is in the data directory too, where a note would make guesses cheap.
     note: config.database.url === '' ? undefined : passwordNote(config.data_dir, keyFor('admin password')),
     observe,
-    minPasswordLength: config.auth.min_password_length,
+    passwordRules: config.auth,
     dropEnded,
     box,
     appName,
     warnings: () => [
       ...platform.warnings(),
       ...secrets.warnings(),
+      ...moreWarnings(),
       ...unknownTables(schema.read(), config.audit.tables),
     ],
+    isDrill: platform.isDrill,
     logs: { size: config.log.buffer_size, entries: logsOfAll },
-    openScript: async () => new Script(await db.openConnection()),
+    openScript: async (role) => {
+      if (role === 'owner') return new Script(await db.openConnection())
+      const login = platform.adminLogins[role]
+      if (!login) throw new AppError('insufficient_role', `the database has no login for SQL of the role ${role}`)
+      return new Script(await db.openConnection(login), login.user)
+    },
     reloadSchema: async () => void (await schema.reload()),
+    relyingParty: () => relyingPartyOf({ publicBaseUrl, appName, origins: config.auth.webauthn_origins }),
+    onRefused: createRefusalLog(observe),
     schemas: config.api.schemas,
   })
   const apiKeys = createApiKeys({ db, onRevoked: revoked('key') })
@@ -122,15 +147,22 @@ export async function createIdentity(
     onRevoked: revoked('oauth_token'),
   })
   const apps = createApps({ db, endWithApp: revokeClientsOfApp, dropEnded })
+  const foreigners = createForeigners({ db, read: createIssuers(config.auth.issuers, gateways) })
   const auth = createAuth({
     db,
     revocations,
     config: config.auth,
     rootSecret,
+    publicBaseUrl,
+    box,
+    noticeDevice: config.auth.new_device_mail
+      ? deviceNotices({ db, queueMail: email.queueMail, wakeMail: email.wakeMail, appName, observe })
+      : () => {},
     expired: expiredOfIdentity,
     observe,
     resolveApiKey: apiKeys.resolveApiKey,
     resolveAdminToken: admin.tokens.resolve,
+    ...(config.auth.issuers.length > 0 && { resolveForeignToken: foreigners.resolve }),
     ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolve(token) }),
   })
   const shared = {
@@ -140,6 +172,8 @@ export async function createIdentity(
     appName,
     publicBaseUrl,
     passwords,
+    requireGoodPassword: createPasswordPolicy(config.auth, gateways),
+    requireCaptcha: createCaptcha(config.auth, gateways),
     startSession: auth.startSession,
     mailLink: createMailLinks({ config: config.auth, publicBaseUrl, queueMail: email.queueMail }),
     proveAddress: createAddressProof(dropCredentials),
@@ -206,7 +240,6 @@ export async function createIdentity(
   const users = createUsers({
     ...shared,
     authEnabled: config.auth.enabled,
-    minPasswordLength: config.auth.min_password_length,
     deleteUser,
     endAccess: endOwnAccess,
   })
@@ -219,10 +252,13 @@ export async function createIdentity(
     revocations,
     passwords,
     box,
+    rootSecret,
     keyFor,
     features: [
       ...[admin, secrets, auth, users, apiKeys, apps, oauthServer],
-      ...(config.auth.enabled ? [accounts, signIn, mfa, passkeys, organizations] : []),
+      ...(config.auth.enabled
+        ? [accounts, signIn, mfa, passkeys, organizations, { routes: issuerRoutes(foreigners, revocations.clock) }]
+        : []),
     ],
   }
 }

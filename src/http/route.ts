@@ -112,8 +112,11 @@ export type Route = {
   readonly files?: true
   /** Ignores `api.anonymous`: for public resources and for routes that check access themselves. */
   readonly openToVisitors?: true
-  /** The bearer may be the query parameter `token`, because a browser's EventSource cannot send headers. */
-  readonly tokenInQuery?: true
+  /**
+   * The bearer may be the query parameter `token`, because a browser's EventSource cannot send headers. `live`: of streams,
+   * which this route answers with `live=true`.
+   */
+  readonly tokenInQuery?: true | 'live'
   /** Accepts only the opening handshake of a WebSocket, from origins that `server.cors_origins` allows. */
   readonly upgrade?: true
   readonly limit?: LimitName

@@ -127,7 +127,7 @@ export const runsDefiner = (functionOid: number | null, oids: readonly number[])
 
 export type OwnWrite = { xid: string; isFinal: boolean }
 
-export const ownWrite = (agentId: string, requestId: string): Sql => sql`
+export const writeByAgent = (agentId: string, requestId: string): Sql => sql`
   select xid::text, is_final as "isFinal" from svc.agent_writes where agent = ${agentId}::uuid and request_id = ${requestId}`
 
 export const othersWrite = (oid: number): Sql => sql`select svc.written_by_others(${oid}::oid)::text`

@@ -12,7 +12,7 @@ import { isAllowed, type Viewer } from '../../db/schema/viewer.ts'
 import { type Sql, sql } from '../../db/sql.ts'
 import type { Agent } from './agent.ts'
 import type { Difference } from './difference.ts'
-import { type OwnWrite, ownWrite } from './sql.ts'
+import { type OwnWrite, writeByAgent } from './sql.ts'
 import type { ToolRequest } from './tool-call.ts'
 
 type Image = Readonly<Record<string, unknown>>
@@ -37,7 +37,7 @@ export async function inversesOf(
   schema: Schema,
   viewer: Viewer,
 ): Promise<Inverse[]> {
-  const [own] = await db.rows<OwnWrite>(SYSTEM, ownWrite(agent.id, requestId))
+  const [own] = await db.rows<OwnWrite>(SYSTEM, writeByAgent(agent.id, requestId))
   if (!own) throw notFound('no such write of yours', 'changes_not_found')
   if (own.isFinal) throw cannot()
   const changes = await db.rows<UndoneChange>(
