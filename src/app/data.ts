@@ -73,8 +73,22 @@ export async function createData(
     const parts: readonly Feature[] = [rows, createRpc(shared), createHistory({ ...history, db: other })]
     return parts.flatMap((feature) => feature.routes ?? [])
   }
+  const graphql = createGraphql({
+    db,
+    schema,
+    log: changeLog,
+    dryRuns,
+    candidates,
+    cursors,
+    config: config.graphql,
+    isLocal: isLoopbackHost(config.server.host),
+    anonymousMayWrite: config.api.anonymous === 'all',
+    timeoutMs,
+    observe,
+  })
   return {
     liveList,
+    graphqlRequests: graphql.requests,
     routesOn,
     features: [
       createSchemaFeature({ schema }),
@@ -105,19 +119,7 @@ export async function createData(
       }),
       createSearch({ db, schema, textSearchConfig, needTrigrams: () => trigrams.ensureInstalled() }),
       createRpc({ db, schema, log: changeLog, dryRuns }),
-      createGraphql({
-        db,
-        schema,
-        log: changeLog,
-        dryRuns,
-        candidates,
-        cursors,
-        config: config.graphql,
-        isLocal: isLoopbackHost(config.server.host),
-        anonymousMayWrite: config.api.anonymous === 'all',
-        timeoutMs,
-        observe,
-      }),
+      graphql,
       createHistory({ ...history, db }),
       createMatviews({ db, observe }),
       vector,
