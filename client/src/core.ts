@@ -121,6 +121,8 @@ const isRaw = (body: unknown): boolean =>
 export function createCore(url: string, options: Options = {}): Core {
   const base = url.replace(/\/+$/, '')
   const parse = (text: string): unknown => parseJson(text, options.numbers)
+  /** Of the last write: a server with replicas then reads where that is. */
+  let position: string | undefined
 
   async function refusal(response: Response, method: string, path: string): Promise<ApiError> {
     const text = await response.text()
@@ -148,6 +150,7 @@ export function createCore(url: string, options: Options = {}): Core {
     const headers: Record<string, string> = {
       ...(isJson ? { 'content-type': 'application/json' } : request.type && { 'content-type': request.type }),
       ...(call.dryRun ? { 'dry-run': 'true' } : repeat === 'key' && retry > 0 && { 'idempotency-key': randomText() }),
+      ...(position !== undefined && { 'svc-position': position }),
       ...options.headers,
       ...call.headers,
     }
@@ -187,6 +190,7 @@ export function createCore(url: string, options: Options = {}): Core {
         response = await attempt(renewed)
         if (!response.ok) throw await refusal(response, method, path)
       }
+      position = response.headers.get('svc-position') ?? position
       if (request.as) return response as T
       const text = await response.text()
       const isText = !response.headers.get('content-type')?.includes('json')

@@ -36,7 +36,7 @@ export function createBackupGroup(
       keep,
       take: ({ copiesRemoteFiles, ...more }) =>
         takeBackup({
-          url: directUrl,
+          url: directUrl(),
           target,
           seals,
           blobs: blobSourceOf(config, store),

@@ -35,7 +35,7 @@ export async function createData(
   { keyFor, identify }: IdentityGroup,
   { liveStream }: OfEvents,
 ) {
-  const { db, schema, changeLog, dryRuns, asOf, queue, candidates, gateways, observe } = platform
+  const { db, replicas, schema, changeLog, dryRuns, asOf, queue, candidates, gateways, observe } = platform
   const textSearchConfig = await findTextSearchConfig(db, config.api.text_search_config)
   const trigrams = new Trigrams({ db, schema })
   const cursors = new Cursors(keyFor('cursors'))
@@ -85,6 +85,10 @@ export async function createData(
     anonymousMayWrite: config.api.anonymous === 'all',
     timeoutMs,
     observe,
+    replicas: replicas && {
+      from: (who, position, of, oids) => replicas.from({ who, position, schema: of, oids }),
+      wrote: (who) => replicas.wrote(who),
+    },
   })
   return {
     liveList,
@@ -103,6 +107,13 @@ export async function createData(
         trigrams,
         embed: vector.embed,
         timeoutMs,
+        from:
+          replicas &&
+          (({ who, query, headers }, { schema: of, table }) => {
+            // Rows of other tables come with them.
+            const oids = query['expand'] === undefined ? [table.oid] : undefined
+            return replicas.from({ who, position: headers['svc-position'], schema: of, oids })
+          }),
         liveList,
         liveStream,
       }),

@@ -19,6 +19,9 @@ import { type Revocation, Revocations } from '../features/auth/revocations.ts'
 import { createAuth } from '../features/auth/routes.ts'
 import { ensureSigningKey } from '../features/auth/signing-keys.ts'
 import { endOtherSessions } from '../features/auth/sql.ts'
+import { createForeigners } from '../features/issuers/accounts.ts'
+import { createIssuers } from '../features/issuers/issuers.ts'
+import { issuerRoutes } from '../features/issuers/routes.ts'
 import { createMfa } from '../features/mfa/routes.ts'
 import { dropFactors, dropFactorsSince } from '../features/mfa/sql.ts'
 import { ClientDocuments } from '../features/oauth-server/client-documents.ts'
@@ -105,6 +108,7 @@ export async function createIdentity(
   await revocations.refresh()
   const secrets = new SecretKeeper({ db, box, observe })
 
+  const logsOfAll = askAllWorkers('logs', logEntries)
   const admin = createAdmin({
     db,
     config: config.admin,
@@ -123,7 +127,7 @@ export async function createIdentity(
       ...unknownTables(schema.read(), config.audit.tables),
     ],
     isDrill: platform.isDrill,
-    logs: { size: config.log.buffer_size, entries: askAllWorkers('logs', logEntries) },
+    logs: { size: config.log.buffer_size, entries: logsOfAll },
     openScript: async (role) => {
       if (role === 'owner') return new Script(await db.openConnection())
       const login = platform.adminLogins[role]
@@ -143,6 +147,7 @@ export async function createIdentity(
     onRevoked: revoked('oauth_token'),
   })
   const apps = createApps({ db, endWithApp: revokeClientsOfApp, dropEnded })
+  const foreigners = createForeigners({ db, read: createIssuers(config.auth.issuers, gateways) })
   const auth = createAuth({
     db,
     revocations,
@@ -157,6 +162,7 @@ export async function createIdentity(
     observe,
     resolveApiKey: apiKeys.resolveApiKey,
     resolveAdminToken: admin.tokens.resolve,
+    ...(config.auth.issuers.length > 0 && { resolveForeignToken: foreigners.resolve }),
     ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolve(token) }),
   })
   const shared = {
@@ -242,6 +248,7 @@ export async function createIdentity(
     apps,
     identify: auth.identify,
     identifyAgent,
+    logsOfAll,
     revocations,
     passwords,
     box,
@@ -249,7 +256,9 @@ export async function createIdentity(
     keyFor,
     features: [
       ...[admin, secrets, auth, users, apiKeys, apps, oauthServer],
-      ...(config.auth.enabled ? [accounts, signIn, mfa, passkeys, organizations] : []),
+      ...(config.auth.enabled
+        ? [accounts, signIn, mfa, passkeys, organizations, { routes: issuerRoutes(foreigners, revocations.clock) }]
+        : []),
     ],
   }
 }

@@ -10,6 +10,7 @@ import { DryRuns } from '../db/history/dry-run.ts'
 import { type UndoOutcome, type UndoRequest, undoChanges } from '../db/history/undo.ts'
 import type { Pool } from '../db/pool/pool.ts'
 import { Queue } from '../db/queue/queue.ts'
+import type { Replicas } from '../db/replicas/replicas.ts'
 import { openSchemaCache } from '../db/schema/introspect/cache.ts'
 import { openTablesWarning, reportOpenTables } from '../db/schema/introspect/open-tables.ts'
 import type { SchemaCache } from '../db/schema/snapshot.ts'
@@ -28,8 +29,10 @@ import type { Lifecycle } from './lifecycle.ts'
 export type Platform = {
   observe: Observe
   db: Pool
-  /** Of a connection that is no pooler's. */
-  directUrl: string
+  /** Undefined: none is configured. */
+  replicas: Replicas | undefined
+  /** Of a connection to the primary that is no pooler's. */
+  directUrl: () => string
   /** Connections for live lists alone, opened on first use. */
   livePool: () => Promise<Pool>
   /** The database tells of changes of its schema. */
@@ -81,6 +84,9 @@ export class PublicUrl {
 
 type StoreOptions = { observe: Observe; progress: (line: string) => void; embeddedUrl: string | undefined }
 
+/** At a start of several machines the database may come last, or be between two primaries. */
+const PRIMARY_WAIT_MS = 30_000
+
 /** The database, connected and migrated. */
 export async function openStore(
   config: Config,
@@ -88,20 +94,22 @@ export async function openStore(
   { observe, progress, embeddedUrl }: StoreOptions,
 ) {
   const { url, announce, secretFile } = await postgres(config, lifecycle, progress, embeddedUrl)
-  const { pool, openAnother, warnings, logKey, adminLogins } = await openDatabase({
+  const { pool, replicas, openAnother, warnings, logKey, adminLogins } = await openDatabase({
     url,
     config: config.database,
     api: config.api,
     observe,
     progress,
+    waitMs: PRIMARY_WAIT_MS,
   })
   const db = lifecycle.own(pool)
+  if (replicas) lifecycle.own(replicas)
   const livePool = once(() => openAnother(OF_LIVE_LISTS))
   lifecycle.own({ stop: async () => (await livePool.opened)?.stop() })
   const noTrigger = await ensureSchemaTrigger(db)
   return {
     db,
-    directUrl: config.database.direct_url || url,
+    replicas,
     livePool: livePool.open,
     openAnother,
     hasTrigger: noTrigger === undefined,
@@ -119,7 +127,7 @@ export async function openPlatform(
   { observe, metrics }: { observe: Observe; metrics: Metrics },
   {
     db,
-    directUrl,
+    replicas,
     livePool,
     openAnother,
     hasTrigger,
@@ -160,7 +168,8 @@ export async function openPlatform(
   return {
     observe,
     db,
-    directUrl,
+    replicas,
+    directUrl: () => db.primaryUrl(),
     livePool,
     hasSchemaTrigger: hasTrigger,
     schema,

@@ -16,6 +16,7 @@ import {
   rate,
   size,
   str,
+  tables,
   url,
   webOrigin,
 } from './fields.ts'
@@ -24,6 +25,12 @@ import {
 const RESERVED_PROVIDERS = new Set(['provider', 'redirect', 'return'])
 
 const exposableSchema = matching(/^(?!svc$|pg_|information_schema$).+$/, 'a schema that can be exposed')
+
+/** Of libpq's values those that find a server that takes writes. */
+const takesWrites = emptyOr(
+  /^(?!.*[?&]target_session_attrs=(?!(?:any|primary|read-write)(?:&|$)))/s,
+  'target_session_attrs must be any, primary or read-write',
+)
 
 /** A web origin, or the origin that Android reports for an application. */
 const passkeyOrigin = matching(
@@ -51,14 +58,20 @@ export const table = {
     shutdown_timeout: duration(10, 'time in-flight requests get at a graceful stop', { min: 0 }),
   },
   database: {
-    url: str('', 'connection string; empty = embedded PostgreSQL', { flag: 'database-url' }),
+    url: str('', 'connection string, of one host or several (`h1:5432,h2:5432`); empty = embedded PostgreSQL', {
+      flag: 'database-url',
+      check: takesWrites,
+    }),
+    replica_urls: listOf([], 'connection strings of standbys that serve reads of callers; `max_conns` holds for each'),
     max_conns: int(25, 'connections at most, of all workers together', { min: 1, max: 1000 }),
     min_conns: int(2, 'connections kept open', { max: 1000 }),
     acquire_timeout: duration(10, 'wait for a connection, then 503'),
     embedded_bin_dir: path('', 'bin folder of an installed PostgreSQL for the embedded cluster; empty = from npm', {
       flag: 'pg-bin',
     }),
-    direct_url: str('', 'connection past a transaction pooler, for LISTEN and migrations; empty = database.url'),
+    direct_url: str('', 'connection past a transaction pooler, for LISTEN and migrations; empty = database.url', {
+      check: takesWrites,
+    }),
     prepared_statements: bool(true, 'false for poolers without prepared statements'),
     migrations_dir: path('./migrations', 'your own migrations, run by `svc migrate up`'),
   },
@@ -176,6 +189,24 @@ export const table = {
         scopes: listOf([], 'requested scopes; empty = `openid,email,profile`, for github `read:user,user:email`'),
       },
       (name) => /^[a-z][a-z0-9]*$/.test(name) && !RESERVED_PROVIDERS.has(name),
+    ),
+    issuers: tables(
+      'other issuers whose tokens are callers here: `issuer`, `audience` (list), `jwks_url` (empty = discovered), `algorithms`, `claims` (`{id, email, role}`: which claim is it), `provision` (true: an account at first sight), `max_token_age` (24h), `acr_aal2` (list: `acr` that are two factors)',
+      {
+        issuer: url('http', 'as in `iss`'),
+        audience: listOf([], 'one of them is in `aud`'),
+        jwks_url: url('http', 'the keys; empty = by discovery'),
+        algorithms: listOf(['RS256', 'ES256', 'EdDSA'], 'of the signature', {
+          item: matching(/^(RS|PS|ES)(256|384|512)$|^EdDSA$/, 'an asymmetric algorithm', (item) => item),
+        }),
+        claims: map('which claim is what', 'name→claim', (name) => {
+          if (!['id', 'email', 'role'].includes(name)) throw new InvalidValue(`claims has no ${name}`)
+        }),
+        provision: bool(true, 'false: no account is made'),
+        max_token_age: duration('24h', 'a token counts no longer', { min: 1 }),
+        acr_aal2: listOf([], 'values of `acr` that are two factors'),
+      },
+      ['issuer', 'audience'],
     ),
     oauth_provider: {
       enabled: bool(false, 'the OAuth 2.0 authorization server'),

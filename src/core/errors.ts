@@ -241,6 +241,17 @@ export const serverBusy = (): AppError => unavailable('server busy', 1, 'server_
 export const databaseUnavailable = (cause?: unknown): AppError =>
   unavailable('database unavailable', 1, 'database_unavailable', cause)
 
+/** The connection was lost while a write was at work: it may or may not be committed. */
+export const outcomeUnknown = (cause?: unknown): AppError =>
+  new AppError('database_unavailable', 'database unavailable', {
+    cause,
+    headers: { 'Retry-After': '1' },
+    data: { outcome: { code: 'unknown', message: OUTCOME_UNKNOWN } },
+  })
+const OUTCOME_UNKNOWN =
+  'the connection to the database was lost before it answered: the write may be done or not; ' +
+  'a request with an Idempotency-Key can be repeated safely'
+
 export const hasStatus = (error: unknown, status: number): error is AppError =>
   error instanceof AppError && error.status === status
 

@@ -23,20 +23,25 @@ export type Identity =
     }
   /** First factor passed, second factor pending: valid only for MFA challenge, verify and factor listing. */
   | { kind: 'mfa'; id: string; email: string; amr: readonly string[]; pendingId: string; expiresAt: number }
-  /** API key or OAuth token; `userId` is null for OAuth client credentials. */
+  /** API key, OAuth token, or token of another issuer; `userId` is null for OAuth client credentials. */
   | {
       kind: 'key'
-      via: 'api_key' | 'oauth'
+      via: 'api_key' | 'oauth' | 'issuer'
       keyId: string
       /** What the tokens of an OAuth grant have in common; undefined for API keys. */
       grantId?: string
       userId: string | null
       email: string
       grant: Grant
+      /** The organisation of an API key; policies see it while the user is a member. */
+      org?: string
       /** Unix seconds; null = does not expire. */
       expiresAt: number | null
       /** An agent's token: good for its resource and nowhere else. */
       agent?: AgentTerms
+      /** What another issuer says: how the caller signed in there, and its claims as JSON. */
+      aal?: 'aal1' | 'aal2'
+      claims?: string
     }
   /**
    * An administrator's token: a login that reads all rows and, unless it is a viewer's, writes them. `email`: undefined for the
@@ -50,6 +55,8 @@ export type Identity =
       email?: string
       /** Unix seconds of the second factor; undefined where none is enrolled. */
       secondFactorAt?: number
+      /** The token that this machine's files hold, for the command line. */
+      isMachine?: true
       /** A second factor is required and has to be enrolled before anything else. */
       mustEnrol?: true
       /** What the owner does as the server's own role: policies, and functions under a role of the owner's choice. */
@@ -119,7 +126,13 @@ export function databaseSession(who: Identity): DatabaseSession {
         claims: who.org === undefined ? '' : `{"org":"${who.org}"}`,
       }
     case 'key':
-      return { role: 'svc_authenticated', userId: who.userId ?? '', email: who.email, aal: 'aal1', claims: '' }
+      return {
+        role: 'svc_authenticated',
+        userId: who.userId ?? '',
+        email: who.email,
+        aal: who.aal ?? 'aal1',
+        claims: who.claims ?? (who.org === undefined ? '' : `{"org":"${who.org}"}`),
+      }
     case 'admin':
     case 'system':
       return { role: 'none', userId: '', email: '', aal: '', claims: '' }
@@ -183,6 +196,10 @@ export function pendingOf(who: Identity): PendingIdentity {
 
 /** The app of a key or token, if it has one. */
 export const appIdOf = (who: Identity): string | null => (who.kind === 'key' ? who.grant.appId : null)
+
+/** The organisation for which a user or key acts, as the token or key says. */
+export const orgIdOf = (who: Identity): string | undefined =>
+  who.kind === 'user' || who.kind === 'key' ? who.org : undefined
 
 /** The user behind an identity, if there is one. */
 export const userIdOf = (who: Identity): string | null => {

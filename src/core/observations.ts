@@ -21,6 +21,9 @@ export const observations = {
   // database
   'database reachable': 'info',
   'database unreachable': 'error',
+  'database primary changed': 'warn',
+  'replica in use': 'info',
+  'replica away': 'warn',
   'administrators cannot log in': 'error',
   'callers cannot log in': 'error',
   'logins of administrators lack grants': 'warn',
@@ -31,6 +34,7 @@ export const observations = {
   'anybody may write to a table: it has no row level security': 'warn',
   'cannot watch table': 'warn',
   'admin SQL could not be stopped': 'warn',
+  'the login of the operator stays open': 'warn',
   'the login for undo stays open': 'warn',
   'materialized view not refreshed': 'error',
   // change log and queue

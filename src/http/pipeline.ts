@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { AuditEntry } from '../core/audit-entry.ts'
 import { AppError, hasStatus, notFound } from '../core/errors.ts'
+import type { Identity } from '../core/identity.ts'
 import type { Observe } from '../core/observe.ts'
 import { measure, Timing } from '../core/timing.ts'
 import { checkDryRun } from './dry-run.ts'
@@ -28,6 +29,8 @@ export type PipelineDeps = {
   audit: Audit
   /** Undefined: no request has an Idempotency-Key. */
   runOnce?: RunOnce | undefined
+  /** `Svc-Position` of an answer to a write of this caller. Undefined: there are no replicas. */
+  wrote?: ((who: Identity) => string | undefined) | undefined
   observe: Observe
   authEnabled: boolean
   bodyLimit: number
@@ -138,12 +141,19 @@ async function guarded(deps: PipelineDeps, exchange: Exchange, route: Route, cal
   const run = (isKeyed && deps.runOnce) || runPlainly
   const reply = await (timing ? measure(timing, () => run(route, call)) : run(route, call))
   timing?.mark('handler')
+  if (deps.wrote !== undefined && isWrite(exchange, route)) pushPosition(exchange, deps.wrote(exchange.who))
   if (route.audit !== undefined && !call.isAudited && reply.status < 400) {
     await writeAudit(deps, withTarget(call.audit(reply.audit), reply))
   }
   return reply
 }
 
+const isWrite = ({ method }: Exchange, route: Route): boolean =>
+  method !== 'GET' && method !== 'HEAD' && route.access !== 'read'
+
+function pushPosition(exchange: Exchange, position: string | undefined): void {
+  if (position !== undefined) exchange.own.push('Svc-Position', position)
+}
 const tokenInQuery = ({ tokenInQuery }: Route, { query }: HttpCall): string | undefined =>
   tokenInQuery === true || query['live'] === 'true' ? query['token'] || undefined : undefined
 

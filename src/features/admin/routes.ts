@@ -12,6 +12,7 @@ import type { PasswordRules } from '../../identity/password-rules.ts'
 import { adminsRoutes } from './admins.ts'
 import * as answers from './answers.ts'
 import { type AuditTrail, auditableQuery, createAudit } from './audit.ts'
+import { durabilityOf } from './durability.ts'
 import { type AdminPasskeyDeps, adminPasskeyRoutes } from './passkeys.ts'
 import { type AdminPasswords, type PasswordNote, syncPassword } from './password.ts'
 import { createRunSql, type RunSqlDeps, wasRolledBack } from './run-sql.ts'
@@ -63,10 +64,12 @@ export function createAdmin(deps: AdminDeps): Admin {
       // Warnings name tables that anybody may write to, so only the admin reads them.
       handle: async ({ headers }) => {
         const bearer = /^bearer +([0-9a-f]{64})$/i.exec(headers['authorization'] ?? '')?.[1]
-        const told = bearer !== undefined && (await tokens.resolve(bearer)) ? warnings() : []
+        const isAdmin = bearer !== undefined && (await tokens.resolve(bearer)) !== undefined
+        const told = isAdmin ? warnings() : []
         return json(200, {
           auth: config.enabled,
           ...(deps.isDrill && { drill: true }),
+          ...(isAdmin && { durability: await durabilityOf(db) }),
           ...(told.length > 0 && { warnings: told }),
         })
       },
@@ -111,7 +114,7 @@ export function createAdmin(deps: AdminDeps): Admin {
 
     route('GET /api/admin/logs', {
       summary: 'The latest log entries, oldest first',
-      leastRole: 'operator',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: { 200: answers.logs },
       handle: async () => {

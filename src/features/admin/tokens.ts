@@ -121,7 +121,7 @@ export function createAdminTokens({ db, passwords, config, box }: Deps): AdminTo
       if (!found || (found.via === 'password' && !isShared)) return undefined
       const { id: tokenId, adminId, email, role, expiresAt, secondFactorAt } = found
       if (adminId === null || email === null || role === null)
-        return { kind: 'admin', tokenId, role: 'owner', expiresAt }
+        return { kind: 'admin', tokenId, role: 'owner', expiresAt, ...(found.via === 'machine' && { isMachine: true }) }
       const named = { kind: 'admin', tokenId, role, adminId, email, expiresAt } as const
       if (secondFactorAt !== null) return { ...named, secondFactorAt }
       return config.require_mfa ? { ...named, mustEnrol: true } : named

@@ -14,7 +14,7 @@ import { dryRunReply, isDryRun } from '../../http/dry-run.ts'
 import { type Call, jsonText, type Reply, type Route, route } from '../../http/route.ts'
 import * as answers from './answers.ts'
 import { writeBatch } from './batch/batch.ts'
-import { listAggregates, listRows, readStatement } from './list/list.ts'
+import { listAggregates, listRows, type ReadFrom, readStatement } from './list/list.ts'
 import { createPast } from './list/past.ts'
 import { needsTrigrams } from './list/stages/search/parse.ts'
 import type { ListDeps } from './list/stages/stage.ts'
@@ -40,15 +40,16 @@ export type CollectionsDeps = {
   cursors: Cursors
   /** `api.statement_timeout` in milliseconds. */
   timeoutMs: number
+  from?: ReadFrom | undefined
   liveList: (name: string, query: Readonly<Record<string, string>>) => LiveQuery
   /** Answers a list as a stream that is kept true. */
   liveStream: (call: Call, list: () => LiveQuery) => Promise<Reply>
 }
 
 export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
-  const { db, schema, log, dryRuns, asOf, listDeps, trigrams, embed, cursors, timeoutMs } = deps
+  const { db, schema, log, dryRuns, asOf, listDeps, trigrams, embed, cursors, timeoutMs, from } = deps
   const sqlCache = new SqlCache()
-  const reader = { db, sqlCache, listDeps, cursors, embed }
+  const reader = { db, sqlCache, listDeps, cursors, embed, from }
   const writer = { db, sqlCache, log, timeoutMs }
   const at = <T>(call: Call, work: (target: TableView) => Promise<T>): Promise<T> =>
     onTable(schema, call.params['table'] ?? '', call.who, work)
@@ -132,10 +133,15 @@ export function createCollections(deps: CollectionsDeps): { routes: Route[] } {
       handle: async (call) =>
         at(call, async (target) => {
           if (call.query['as_of'] !== undefined) return past.read(call, target)
-          const text = await db.fly(call.who, readStatement(sqlCache, call.query, keyFromPath(call, target), target), {
-            kind: 'read',
-            as: 'bytes',
-          })
+          const source = from ? from(call, target) : db
+          const text = await source.fly(
+            call.who,
+            readStatement(sqlCache, call.query, keyFromPath(call, target), target),
+            {
+              kind: 'read',
+              as: 'bytes',
+            },
+          )
           if (text === null) throw notFound('record not found', 'record_not_found')
           return jsonText(200, text)
         }),

@@ -35,6 +35,7 @@ import { Introspection } from './introspection.ts'
 import { compileMutation } from './mutation.ts'
 import { type NamedTable, Names } from './names.ts'
 import { type Compilation, compileRows, type Failure, failureOf } from './query.ts'
+import type { Caller, GraphqlRequest, GraphReplicas } from './request.ts'
 import {
   answered,
   type GraphqlResult,
@@ -49,14 +50,10 @@ import { fieldOf, type Prepared, planSubscription } from './subscription.ts'
 import { TypeSystem } from './type-system.ts'
 import { Conditions } from './where.ts'
 
-export type GraphqlRequest = {
-  query: string
-  variables: Readonly<Record<string, unknown>>
-  operationName: string | undefined
-}
-export type Caller = { readonly who: Identity; readonly requestId: string; readonly cancelSignal: CancelSignal }
 export type EngineDeps = {
   db: Db
+  /** Undefined: there are none. */
+  replicas?: GraphReplicas | undefined
   schema: SchemaCache
   limits: Limits
   candidates: Candidates
@@ -247,7 +244,7 @@ export class GraphEngine {
       )
       for (const [key, text] of texts) data.set(key, text)
     }
-    const failures = await this.#query(caller, selected, compilation, data)
+    const failures = await this.#query(caller, selected, compilation, data, system)
     return answered(selected, data, failures, false)
   }
 
@@ -257,6 +254,7 @@ export class GraphEngine {
     selected: readonly SelectedField[],
     compilation: Compilation,
     data: Map<string, string>,
+    system: TypeSystem,
   ): Promise<Failure[]> {
     const { who, cancelSignal: signal } = caller
     const failures: Failure[] = []
@@ -275,9 +273,11 @@ export class GraphEngine {
     const [first, ...rest] = statements.map(({ statement }) => statement)
     if (!first) return failures
     const slice = new TimeSlice()
+    const { db, replicas } = this.#deps
+    const source = replicas ? replicas.from(who, caller.headers?.['svc-position'], compilation.schema, system.oids) : db
     const fly = async (list: readonly [Sql, ...Sql[]]): Promise<string[]> => {
       const options = { kind: 'slow', plain: true, signal, timeoutMs: compilation.time.left } as const
-      const texts = await this.#deps.db.fly(who, list, options)
+      const texts = await source.fly(who, list, options)
       const sealed: string[] = []
       for (const text of texts) sealed.push(await compilation.marks.seal(text ?? '[]', slice))
       return sealed

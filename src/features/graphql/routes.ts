@@ -16,7 +16,8 @@ import { jsonText, route } from '../../http/route.ts'
 import { toAppError } from '../../http/wire/error-response.ts'
 import { parseExactly } from './document/exact-numbers.ts'
 import { asRefusal } from './document/refusal.ts'
-import type { Caller, GraphEngine, GraphqlRequest } from './engine.ts'
+import type { GraphEngine } from './engine.ts'
+import type { Caller, GraphqlRequest, GraphReplicas } from './request.ts'
 
 export type GraphqlConfig = {
   enabled: boolean
@@ -40,6 +41,7 @@ export type GraphqlDeps = {
   /** `api.statement_timeout` in milliseconds. */
   timeoutMs: number
   observe: Observe
+  replicas?: GraphReplicas | undefined
 }
 
 const failures = t.array(
@@ -125,8 +127,10 @@ export function createGraphql(deps: GraphqlDeps): Feature & { requests: SocketRe
         const dryRun = isDryRun(call) ? deps.dryRuns.start(call.who, call.cancelSignal) : undefined
         const { text, wrote } = await (await started()).answer(call, input, dryRun?.db)
         if (wrote && dryRun) return jsonText(200, `${text.slice(0, -1)},"extensions":{"dry_run":{${dryRun.told}}}}`)
-        if (wrote) deps.log.wake()
-        return jsonText(200, text)
+        if (!wrote) return jsonText(200, text)
+        deps.log.wake()
+        const position = deps.replicas?.wrote(call.who)
+        return { ...jsonText(200, text), ...(position && { headers: { 'Svc-Position': position } }) }
       },
     }),
   ]
