@@ -101,6 +101,41 @@ const byName: Readonly<Record<string, Command>> = {
     summary: 'remove what is expired or abandoned; without a name, list what there is',
     run: async (context) => (await import('./cleanup.ts')).cleanup(context),
   },
+  backup: {
+    usage: 'backup [--to <folder or s3://…>] [--files]',
+    summary: 'take a backup of the database and its files; --files copies files that lie in S3 too',
+    flags: { to: 'string', files: 'boolean' },
+    run: async (context) => (await import('./backup.ts')).backup(context),
+  },
+  'backup list': {
+    usage: 'backup list [--to <target>]',
+    summary: 'backups and whether they are good',
+    flags: { to: 'string' },
+    run: async (context) => (await import('./backup.ts')).backupList(context),
+  },
+  'backup verify': {
+    usage: 'backup verify <id> [--to <target>]',
+    summary: 'restore a backup into a scratch directory and check it; exit code 1 unless it is good',
+    flags: { to: 'string' },
+    run: async (context) => (await import('./backup.ts')).backupVerify(context),
+  },
+  'backup prune': {
+    usage: 'backup prune [--to <target>]',
+    summary: 'remove what is in none of the backup.keep newest good backups',
+    flags: { to: 'string' },
+    run: async (context) => (await import('./backup.ts')).backupPrune(context),
+  },
+  restore: {
+    usage: 'restore --from <target> [<id>] --data-dir <new> [--take-over]',
+    summary: 'restore a backup into an empty data directory',
+    flags: { from: 'string', 'root-secret': 'string', 'take-over': 'boolean' },
+    run: async (context) => (await import('./restore.ts')).restore(context),
+  },
+  'restore take-over': {
+    usage: 'restore take-over --data-dir <dir>',
+    summary: 'make a restored server the server: from its next start it sends, removes and backs up again',
+    run: async (context) => (await import('./restore.ts')).takeOver(context),
+  },
   types: {
     usage: 'types [--out <file>] [--watch]',
     summary: 'write TypeScript types of the tables, enums and functions of the database',

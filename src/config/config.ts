@@ -222,7 +222,7 @@ const CDN_KEYS = {
 } as const
 
 /** Checks that involve several keys. */
-function checkCombinations({ auth, api, database, email, storage, jobs, push }: Config): void {
+function checkCombinations({ auth, api, backup, database, email, storage, jobs, push }: Config): void {
   if (database.min_conns > database.max_conns) throw invalid('database.min_conns', 'must not exceed database.max_conns')
   if (auth.org_roles[0] !== 'owner') throw invalid('auth.org_roles', 'must begin with owner')
   if (api.schemas.length === 0) throw invalid('api.schemas', 'must not be empty')
@@ -247,6 +247,9 @@ function checkCombinations({ auth, api, database, email, storage, jobs, push }: 
   for (const key of CDN_KEYS[cdn.provider]) {
     needed(`storage.cdn.${key}`, cdn[key], `when storage.cdn.provider is ${cdn.provider}`)
   }
+  if (backup.schedule !== '' && !jobs.enabled) throw invalid('backup.schedule', 'needs jobs.enabled')
+  if (backup.schedule !== '') needed('backup.to', backup.to, 'with backup.schedule')
+  if (backup.continuous !== '') needed('backup.to', backup.to, 'with backup.continuous')
   if (push.enabled && !jobs.enabled) throw invalid('push.enabled', 'needs jobs.enabled')
   if (push.apns.key_file !== '') {
     for (const key of ['team_id', 'key_id', 'bundle_id'] as const) {

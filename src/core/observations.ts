@@ -21,7 +21,12 @@ export const observations = {
   // database
   'database reachable': 'info',
   'database unreachable': 'error',
+  'database primary changed': 'warn',
+  'replica in use': 'info',
+  'replica away': 'warn',
+  'administrators cannot log in': 'error',
   'callers cannot log in': 'error',
+  'logins of administrators lack grants': 'warn',
   'schema loaded': 'debug',
   'schema reload failed': 'warn',
   'schema check failed': 'warn',
@@ -54,6 +59,9 @@ export const observations = {
   'queue: item not settled': 'error',
   'queue: onDead failed': 'error',
   'jobs not counted': 'warn',
+  'backup failed': 'error',
+  'backup does not hold': 'error',
+  'backups not listed': 'warn',
   'schedules not looked at': 'warn',
   'schedule runs no more': 'error',
   // cleanup
@@ -65,6 +73,7 @@ export const observations = {
   'webhook deliveries not removed': 'warn',
   'unfinished uploads not removed': 'warn',
   'upload not discarded': 'warn',
+  'new device not noticed': 'warn',
   // accounts and secrets
   'revocations cannot be read': 'warn',
   'secrets encrypted anew': 'info',
@@ -86,6 +95,7 @@ export const observations = {
   'realtime: logged record is no row of its table': 'warn',
   'realtime: row security check failed': 'warn',
   'realtime: filter takes too long': 'warn',
+  'realtime: live query failed': 'error',
   'webhook disabled: its receiver is gone': 'warn',
   'webhook queue not counted': 'warn',
   'embedding provider failed': 'warn',

@@ -8,12 +8,15 @@ export type BannerFacts = {
   warnings: readonly string[]
   /** Set only in the process that generated it. */
   adminPassword: string | undefined
+  /** It runs on a restored copy that was not taken over. */
+  drill: boolean
 }
 
-export function banner({ appVersion, url, database, capabilities, warnings, adminPassword }: BannerFacts): string {
+export function banner(facts: BannerFacts): string {
+  const { appVersion, url, database, capabilities, warnings, adminPassword, drill } = facts
   return [
     '',
-    `Savanna ${appVersion} is ready`,
+    `Savanna ${appVersion} is ready${drill ? ': a drill on a restored copy' : ''}`,
     '',
     `  URL        ${url}`,
     `  Database   ${database}`,

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { authenticator } from '../../../test/fakes/authenticator.ts'
+import { Passkey } from '../../../test/fakes/passkey.ts'
+import { plantBackup, testFolder } from '../../../test/kit/backups.ts'
 import { withoutExtensions } from '../../../test/kit/cluster.ts'
 import { startServer } from '../../../test/kit/kit.ts'
 import { upload } from '../../../test/kit/upload.ts'
@@ -12,9 +14,18 @@ const NOTED_AFTERWARDS = [
   'POST /api/admin/email/templates/{key}/preview',
 ]
 
+const backupTo = testFolder()
+const passphrase = 'only for tests'
+
 const api = await startServer({
   postgres: withoutExtensions ? 'embedded' : 'extensions',
-  config: { 'push.enabled': true, 'auth.oauth_provider.enabled': true, 'ai.embedding_provider': 'hash' },
+  config: {
+    'push.enabled': true,
+    'auth.oauth_provider.enabled': true,
+    'ai.embedding_provider': 'hash',
+    'backup.to': backupTo,
+    'backup.passphrase': passphrase,
+  },
 })
 const admin = async (line: string, json?: unknown) =>
   api.call(line as 'GET /', { as: 'admin', ...(json !== undefined && { json }) })
@@ -107,8 +118,23 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
   const [abe, eva] = [await named('abe@x.test'), await named('eva@x.test')]
   const enroll = (as: string) => api.call('POST /api/admin/mfa/totp/enroll', { as })
   const phoneOfAbe = authenticator((await enroll(abe)).body.uri)
+  const [pia, zoe] = [await named('pia@x.test'), await named('zoe@x.test')]
+  const passkeyOf = async (as: string, passkey = new Passkey()) => {
+    const { body: options } = await api.call('POST /api/admin/mfa/passkey/enroll', { as })
+    const origin = `http://${options.rp.id}:${new URL(api.url).port}`
+    return { id: passkey.id, json: { attestation_response: passkey.create(options, { origin }) } }
+  }
+  const confirmPasskey = (as: string, json: object) =>
+    api.call('POST /api/admin/mfa/passkey/enroll/confirm', { as, json })
+  const [ofPia, ofZoe] = [await passkeyOf(pia), await passkeyOf(zoe)]
+  assert.equal((await confirmPasskey(zoe, ofZoe.json)).status, 200)
+
+  const backup = await plantBackup(backupTo, passphrase)
 
   const requests: Request[] = [
+    ['POST /api/admin/backups/{id}/verify', `POST /api/admin/backups/${backup}/verify`],
+    ['DELETE /api/admin/backups/{id}', `DELETE /api/admin/backups/${backup}`],
+    ['POST /api/admin/backups', 'POST /api/admin/backups', {}],
     ['POST /api/admin/admins', 'POST /api/admin/admins', { ...person, email: 'new@x.test' }],
     ['PATCH /api/admin/admins/{id}', `PATCH /api/admin/admins/${ann.id}`, { role: 'operator' }],
     ['DELETE /api/admin/admins/{id}', `DELETE /api/admin/admins/${gone.id}`],
@@ -205,6 +231,10 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     'POST /api/admin/sites/{siteId}/deploys/{deployId}/files': file,
     ...Object.fromEntries(writes),
     'POST /api/admin/mfa/totp/enroll': () => enroll(eva),
+    'POST /api/admin/mfa/passkey/enroll': () => api.call('POST /api/admin/mfa/passkey/enroll', { as: eva }),
+    'POST /api/admin/mfa/passkey/enroll/confirm': () => confirmPasskey(pia, ofPia.json),
+    'DELETE /api/admin/mfa/passkey/credentials/{credential_id}': () =>
+      api.call(`DELETE /api/admin/mfa/passkey/credentials/${ofZoe.id}`, { as: zoe }),
     'POST /api/admin/mfa/totp/enroll/confirm': () =>
       api.call('POST /api/admin/mfa/totp/enroll/confirm', { as: abe, json: { code: phoneOfAbe.code() } }),
     'DELETE /api/admin/sites/{siteId}': () => admin(`DELETE /api/admin/sites/${site.id}`),
@@ -214,7 +244,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
 /** What administrators write to, but for what moves by itself. */
 async function state(): Promise<unknown> {
   const tables = `webhooks apps api_keys jobs schedules push_devices push_deliveries email_templates oauth_clients
-    storage_buckets sites site_deploys site_files settings users sessions admins`
+    storage_buckets sites site_deploys site_files settings users sessions admins admin_passkeys`
   const known = await api.sql(
     `select table_name as name from information_schema.tables where table_schema = 'svc' and table_name = any($1)`,
     [tables.split(/\s+/)],
@@ -279,6 +309,7 @@ test('what changes nothing leaves no entry', async () => {
     'DELETE /api/admin/oauth/clients/nobody',
     'DELETE /api/admin/storage/buckets/nobody',
     'DELETE /api/admin/email/templates/no.body',
+    'DELETE /api/admin/backups/nobody',
   ]) {
     assert.equal((await admin(line)).status, 404, line)
   }

@@ -20,6 +20,8 @@ export type IdentifyDeps = {
   resolveApiKey?: Resolve<Of<'key'>> | undefined
   resolveAdminToken?: Resolve<Of<'admin'>> | undefined
   resolveOAuthToken?: Resolve<Of<'key'>> | undefined
+  /** A token of another issuer, at this time. */
+  resolveForeignToken?: ((token: string, nowMs: number) => Promise<Of<'key'> | undefined>) | undefined
 }
 
 export type IdentifyBearer = (bearer: string) => Identity | Promise<Identity>
@@ -62,7 +64,7 @@ export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
     if (bearer.startsWith('svc_at_')) return deps.resolveOAuthToken?.(bearer)
     if (/^svc_[0-9a-f]{48}$/.test(bearer)) return deps.resolveApiKey?.(sha256(bearer))
     const claims = await readToken(bearer)
-    if (!claims) return undefined
+    if (!claims) return deps.resolveForeignToken?.(bearer, revocations.clock.now())
     return claims.mfa_pending ? pendingLogin(claims) : session(claims)
   }
 
@@ -127,8 +129,9 @@ export function createIdentify(deps: IdentifyDeps): IdentifyBearer {
 /** About what an entry takes: a text of one byte per character, or of two, and what objects cost. */
 function bytesOf({ who }: CachedBearer, bearer: string): number {
   const texts = 'email' in who ? bearer.length + 2 * who.email.length : bearer.length
-  const tables = who.kind === 'key' ? who.grant.tables : []
-  return tables.reduce((bytes, name) => bytes + 32 + 2 * name.length, 600 + texts)
+  if (who.kind !== 'key') return 600 + texts
+  const { grant, claims = '' } = who
+  return grant.tables.reduce((bytes, name) => bytes + 32 + 2 * name.length, 600 + texts + 2 * claims.length)
 }
 
 type SessionRow = { id: string; email: string; is_anonymous: boolean; aal: 'aal1' | 'aal2'; amr: string[] }

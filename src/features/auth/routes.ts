@@ -13,17 +13,22 @@ import { authAdminRoutes } from './admin-routes.ts'
 import { type Expired, sweepExpired } from './cleanups.ts'
 import { createIdentify, type IdentifyDeps } from './identify.ts'
 import { currentKeys, keysOf, replaceAllKeys, rotateKeys } from './keys.ts'
+import type { NoticeDevice } from './new-device.ts'
 import { publishedKeys } from './published-keys.ts'
 import type { Revocations } from './revocations.ts'
 import { createSessions, type SessionConfig, type Sessions } from './sessions.ts'
 import { createSettings } from './settings.ts'
 import { rotateSigningKey, type SigningAlgorithm } from './signing-keys.ts'
 
-export type AuthDeps = Pick<IdentifyDeps, 'resolveApiKey' | 'resolveAdminToken' | 'resolveOAuthToken'> & {
+export type AuthDeps = Pick<
+  IdentifyDeps,
+  'resolveApiKey' | 'resolveAdminToken' | 'resolveOAuthToken' | 'resolveForeignToken'
+> & {
   db: Db
   revocations: Revocations
   config: AuthSettings & SessionConfig & { enabled: boolean; signing_algorithm: SigningAlgorithm | 'auto' }
   publicBaseUrl: () => string
+  noticeDevice: NoticeDevice
   box: SecretBox
   /** See loadRootSecret. */
   rootSecret: string
@@ -34,7 +39,7 @@ export type AuthDeps = Pick<IdentifyDeps, 'resolveApiKey' | 'resolveAdminToken' 
 
 /** Issues, identifies, renews and ends tokens and sessions. */
 export function createAuth(deps: AuthDeps) {
-  const { db, revocations, config, box, publicBaseUrl } = deps
+  const { db, revocations, config, box } = deps
   const lifetimeMs = config.token_duration * 1000
   const keys = currentKeys(
     () => revocations.secrets(),
@@ -46,7 +51,7 @@ export function createAuth(deps: AuthDeps) {
       ? (revocations.secrets().signing[0]?.algorithm ?? 'ES256')
       : config.signing_algorithm
   const settings = createSettings({ db, configured: config, stored: revocations })
-  const sessions = createSessions({ db, revocations, keys, config, publicBaseUrl })
+  const sessions = createSessions({ ...deps, keys })
   let sweeping: Loop | undefined
 
   return {

@@ -10,6 +10,7 @@ import { hasSecondFactor } from '../../identity/second-factor.ts'
 import type { AuthResponse, Device, NewSession, StartSession, StepUp, UserJson } from '../../identity/session.ts'
 import { lockOwner } from '../../identity/users.ts'
 import { type Keys, signJwt } from './jwt.ts'
+import type { NoticeDevice } from './new-device.ts'
 import type { Revocations } from './revocations.ts'
 import * as q from './sql.ts'
 
@@ -31,6 +32,7 @@ export function createSessions(deps: {
   keys: () => Keys
   config: SessionConfig
   publicBaseUrl: () => string
+  noticeDevice: NoticeDevice
 }) {
   const { db, revocations, config } = deps
 
@@ -94,6 +96,7 @@ export function createSessions(deps: {
       if (answer === null) throw refused()
       const { user, pending } = JSON.parse(answer) as { user: UserJson; pending: boolean }
       if (pending) return { mfa_pending: true, mfa_token: mfaToken(user, pendingId, amr) }
+      deps.noticeDevice(user, device)
       return { token: accessToken(user, session), refreshToken, user }
     }
     const lock = lockOwner(sql`${userId}::uuid`)

@@ -19,6 +19,7 @@ import {
 } from './deliver/messages.ts'
 import type { Subscription } from './deliver/subscription.ts'
 import type { SocketClient } from './deliver/web-socket.ts'
+import { LiveSession, type LiveSessionDeps } from './live/session.ts'
 import { interestOf } from './subscribe/interest.ts'
 import { namesIn, type Selection } from './subscribe/tables.ts'
 import { isNothing, minus, NOTHING, newTo, plus, requireFew, type Wanted } from './subscribe/wanted.ts'
@@ -32,9 +33,13 @@ export type ConversationDeps = Omit<RealtimeContext, 'client' | 'requires'> & {
   clock: Clock
   observe: Observe
   channels: Channels
+  live: LiveSessionDeps
 }
 
 type Reply = (more?: object) => void
+
+/** Messages whose refusals tell the status too. */
+const WITH_CODE: ReadonlySet<ClientMessage['type']> = new Set(['join', 'send', 'presence', 'leave', 'live', 'unlive'])
 
 const AUTH_TIMEOUT_MS = 10_000
 const MAX_MISTAKES = 10
@@ -53,6 +58,7 @@ export class Conversation {
   /** By the name that the client gave, or none. */
   readonly #subscriptions = new Map<string | undefined, { wanted: Wanted; subscription: Subscription }>()
   readonly #channels: ChannelSession
+  readonly #live: LiveSession
   #mistakes = 0
   /** Gives the place among the caller's connections back. */
   #release: (() => void) | undefined
@@ -62,6 +68,7 @@ export class Conversation {
   constructor(client: SocketClient, id: string, deps: ConversationDeps, release: (() => void) | undefined) {
     this.#client = client
     this.#channels = new ChannelSession(client, id, deps.channels)
+    this.#live = new LiveSession(client, deps.live)
     this.#deps = deps
     this.#budget = new MessageBudget(deps.clock)
     this.#release = release
@@ -81,6 +88,7 @@ export class Conversation {
     clearTimeout(this.#authTimer)
     for (const name of this.#subscriptions.keys()) this.#end(name)
     this.#channels.close()
+    this.#live.close()
     this.#release?.()
     this.#release = undefined
   }
@@ -116,8 +124,7 @@ export class Conversation {
       this.#client.sendMessage({ type: 'error', code, error: errorCode, message, channel })
       return
     }
-    const isOfChannel = type === 'join' || type === 'send' || type === 'presence' || type === 'leave'
-    const more = isOfChannel ? { code } : {}
+    const more = WITH_CODE.has(type) ? { code } : {}
     this.#client.sendMessage({ type: 'reply', ref, status: 'error', error: errorCode, message, ...more })
   }
 
@@ -158,6 +165,13 @@ export class Conversation {
         this.#budget.spend(COST.cheap)
         this.#channels.leave(fields)
         return reply()
+      case 'live':
+        await this.#count(COST.dear)
+        return this.#live.open(fields, reply)
+      case 'unlive':
+        this.#budget.spend(COST.cheap)
+        this.#live.end(fields)
+        return reply()
       case 'unsubscribe': {
         this.#budget.spend(COST.cheap)
         const { sub, tables } = readBody(unsubscribeFields, fields)
@@ -190,6 +204,7 @@ export class Conversation {
     client.who = who
     for (const [name, { wanted }] of this.#subscriptions) this.#setWanted(name, wanted)
     this.#channels.tokenChanged()
+    await this.#live.tokenChanged()
     await connections.endIfRevoked(client, token)
   }
 

@@ -135,10 +135,9 @@ async function stored(db: Db, admin: Identity, schema: Schema, table: Table, key
   const live = await db.fly(admin, sql`select ${image}::text from ${table.ident} as ${alias} where ${matches}`)
   if (live !== null) return live
   const pk = table.primaryKey.map((column, i) => sql`${column.name}::text, ${value(i)}`)
-  return db.fly(admin, q.lastImage(table, sql`pg_catalog.jsonb_build_object(${join(pk, COMMA)})`), {
-    kind: 'slow',
-    timeoutMs: TIMEOUT_MS,
-  })
+  // The key is made of values of the table's types, the log is the server's.
+  const text = await db.fly(admin, q.keyTextOf(table, sql`pg_catalog.jsonb_build_object(${join(pk, COMMA)})`))
+  return text === null ? null : db.fly(SYSTEM, q.lastImage(table, text), { kind: 'slow', timeoutMs: TIMEOUT_MS })
 }
 
 const keyOf = ({ policy, part, expression }: PolicyCheck): string => `${part} ${policy.name} ${expression}`

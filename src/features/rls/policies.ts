@@ -1,6 +1,6 @@
 import type { AuditEntry, AuditSource } from '../../core/audit-entry.ts'
 import { badRequest, found } from '../../core/errors.ts'
-import { type Identity, SYSTEM } from '../../core/identity.ts'
+import { asServer, type Identity, SYSTEM } from '../../core/identity.ts'
 import { auditStatement, before } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { databaseMessage, isSyntaxError } from '../../db/pg-errors.ts'
@@ -12,6 +12,9 @@ import * as q from './sql.ts'
 const NAME = /^[a-zA-Z_][a-zA-Z0-9_]*$/
 const MAX_NAME_BYTES = 63
 const COMMANDS: readonly string[] = ['ALL', 'SELECT', 'INSERT', 'UPDATE', 'DELETE'] satisfies q.PolicyCommandRow[]
+
+/** Policies are the owners of tables to make; the expressions run as callers. */
+const SERVER = asServer('')
 
 type TableName = { schema: string; name: string }
 
@@ -62,7 +65,7 @@ export function createPolicies(deps: {
   /** Runs with the search path of requests, so that expressions resolve functions as requests do. */
   async function change(what: string, statement: Sql, entry: AuditEntry, old: { oldValues?: Sql } = {}): Promise<void> {
     try {
-      await db.run(entry.who, [auditStatement(entry, old), statement])
+      await db.run(SERVER, [auditStatement(entry, old), statement])
     } catch (error) {
       const message = databaseMessage(error)
       throw message === undefined ? error : badRequest(`failed to ${what}: ${message}`, 'sql_error')

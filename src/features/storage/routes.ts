@@ -41,8 +41,8 @@ export function objectRoutes(deps: {
   requires: () => void
 }): Route[] {
   const { objects, uploads, moving, archive, signatures, serve, requires } = deps
-  const reads = { auth: 'optional', access: 'read', files: true, limit: 'api', requires } as const
-  const writes = { ...reads, access: 'write' } as const
+  const reads = { auth: 'optional', leastRole: 'viewer', access: 'read', files: true, limit: 'api', requires } as const
+  const writes = { ...reads, leastRole: 'operator', access: 'write' } as const
   /** One list of a caller or address at a time, because each counts all names that match. */
   const listers = new KeyedMutex()
 

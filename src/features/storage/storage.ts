@@ -59,6 +59,10 @@ type Deps = {
   observe: Observe
   outgoing: Outgoing
   config: StorageConfig
+  /** How long removed files are kept, for backups that have their rows. */
+  keepSeconds: number
+  /** Around the store of the configuration. */
+  wrapStore: ((store: Store) => Store) | undefined
   identify: Identify
   publicBaseUrl: () => string
   /** For signed URLs only. */
@@ -76,8 +80,8 @@ export type Storage = Feature & { store: Store; blobs: Blobs; uploads: Uploads; 
 export function createStorage(deps: Deps): Storage {
   const { db, queue, observe, config } = deps
   const timeoutMs = config.upload_timeout * 1000
-  const store = createStore(config)
-  const blobs = new Blobs({ db, store, queue, observe })
+  const store = deps.wrapStore?.(createStore(config)) ?? createStore(config)
+  const blobs = new Blobs({ db, store, queue, observe, keepSeconds: deps.keepSeconds })
   const uploads = new Uploads(blobs, deps.identify, {
     maxFileBytes: config.max_file_size,
     timeoutMs,

@@ -14,7 +14,16 @@ import { type EncodedChange, EncodedChanges } from './encoded-change.ts'
 import { type SecurityDeps, type Viewing, visibleTo } from './row-security.ts'
 import { hasColumns, isCalled, type LoggedShape, type ShapeCache, type Shapes } from './shapes.ts'
 import { BOTH, formOf, NEITHER, readSides, type Sides, type SidesByNumber, type SidesOrError } from './sides.ts'
-import { matchesOf, type NamesByShape, type Numbered, type Survey, shapesWith, surveyTables, whatStays } from './sql.ts'
+import {
+  type LoggedImages,
+  matchesOf,
+  type NamesByShape,
+  type Numbered,
+  type Survey,
+  shapesWith,
+  surveyTables,
+  whatStays,
+} from './sql.ts'
 import { CHECK, isTransient, type TableChanges, tableChanges } from './table-changes.ts'
 
 /** What a subscriber is sent, or why PostgreSQL could not say. */
@@ -30,6 +39,7 @@ export type View = {
 
 export type ViewDeps = SecurityDeps & {
   filters: Pick<CallerQueue, 'run'>
+  log: LoggedImages
   shapes: ShapeCache
   schema: {
     read(): Schema
@@ -110,7 +120,13 @@ async function layOut(
   for (const one of heard) {
     const { table, items } = one
     const security = table && survey[table.oid]
-    if (security) one.changes = tableChanges({ schema, table }, items, security, { db: deps.db, shapes, onUnreadable })
+    if (security)
+      one.changes = tableChanges({ schema, table }, items, security, {
+        db: deps.db,
+        log: deps.log,
+        shapes,
+        onUnreadable,
+      })
   }
   return new BatchView(deps, schema, laid)
 }
@@ -252,7 +268,8 @@ class BatchView implements View {
     const names = cutOf(of, viewer)
     if (!table || names.size === 0) return undefined
     return getOrCreate(this.#cut, `${viewer.role} ${key}`, async () => {
-      const text = (await this.#deps.db.fly(SYSTEM, whatStays(table, items, names))) ?? '[]'
+      const { db, log } = this.#deps
+      const text = (await db.fly(SYSTEM, whatStays(log, table, items, names))) ?? '[]'
       const found = JSON.parse(text) as [number, string | null, string][]
       return new Map(found.map(([n, full, key]) => [n, { full, key }]))
     })

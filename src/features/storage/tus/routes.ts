@@ -14,7 +14,7 @@ const expiry = ({ expiresAt }: UploadRow) => ({ 'Upload-Expires': expiresAt.toUT
 /** TUS 1.0.0: uploads that go on where they were cut off. */
 export function tusRoutes({ resumable, maxSize, requires }: Deps): Route[] {
   const common = {
-    ...({ auth: 'optional', access: 'write', files: true, limit: 'api', requires } as const),
+    ...({ auth: 'optional', leastRole: 'operator', access: 'write', files: true, limit: 'api', requires } as const),
     optionsHeaders: serverHeaders(maxSize),
   }
   type At = { bucket: string; id: string }
