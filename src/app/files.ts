@@ -1,7 +1,7 @@
 import type { Config } from '../config/config.ts'
 import { createSites } from '../features/sites/routes.ts'
 import { addBlob } from '../features/storage/blobs/sql.ts'
-import { isObjectName } from '../features/storage/names.ts'
+import { isObjectName } from '../features/storage/objects/names.ts'
 import { createStorage } from '../features/storage/storage.ts'
 import { addressSubject } from '../http/wire/client-address.ts'
 import { keptBlobSeconds } from './backups.ts'

@@ -294,6 +294,13 @@ export const table = {
     user_quota_bytes: size('0', 'bytes of all files of one account, then 413 `quota exceeded`; 0 = no limit', {
       min: 0,
     }),
+    transform_cache_size: size('1GB', 'images in other sizes that are kept; the oldest go first'),
+    public_sizes: listOf(
+      ['160', '320', '640', '1280', '1920'],
+      'sizes of images in public buckets that list none: `320` is a width, `640x480` both',
+      { item: matching(/^[1-9]\d{0,3}(?:x[1-9]\d{0,3})?$/, 'a size') },
+    ),
+    upload_expiry: duration(86_400, 'how long a resumable upload waits for its next bytes'),
     upload_timeout: duration(300, 'time an upload may take, then 504'),
     s3_endpoint: str('', '`host[:port]` or URL of the service; empty = Amazon', {
       check: emptyOr(/^(?:https?:\/\/)?[^\s/]+\/?$/, 'expected host[:port] or a URL'),

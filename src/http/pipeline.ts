@@ -104,7 +104,8 @@ function hosted(sites: HostedSites, slug: string, exchange: Exchange): Promise<R
 
 /** Answers preflights for every path, because a browser hides a 404 from its page unless CORS allows it. */
 function options(match: Match, headers: IncomingHttpHeaders): Reply {
-  if (match.kind === 'wrong method') return { status: 204, headers: { Allow: match.allow } }
+  if (match.kind === 'wrong method')
+    return { status: 204, headers: { Allow: match.allow, ...match.route.optionsHeaders } }
   if (headers['access-control-request-method'] === undefined) throw notFound('not found')
   return { status: 204 }
 }

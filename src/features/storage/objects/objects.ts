@@ -1,11 +1,11 @@
-import { AppError, badRequest, notFound } from '../../core/errors.ts'
-import { appIdOf, type Identity, onBehalfOf, userIdOf } from '../../core/identity.ts'
-import type { Db } from '../../db/db.ts'
-import type { Sql } from '../../db/sql.ts'
-import { requireMatch, requireNew } from '../../http/files/conditions.ts'
-import { contentTypeOf } from '../../http/files/content-type.ts'
-import { addBlob } from './blobs/sql.ts'
-import type { Blob } from './blobs/store.ts'
+import { AppError, badRequest, notFound } from '../../../core/errors.ts'
+import { appIdOf, type Identity, onBehalfOf, userIdOf } from '../../../core/identity.ts'
+import type { Db } from '../../../db/db.ts'
+import type { Sql } from '../../../db/sql.ts'
+import { requireMatch, requireNew } from '../../../http/files/conditions.ts'
+import { contentTypeOf } from '../../../http/files/content-type.ts'
+import { addBlob } from '../blobs/sql.ts'
+import type { Blob } from '../blobs/store.ts'
 import { encodedName, metadataOfFile, objectName } from './names.ts'
 import type { PolicedObjects } from './policed.ts'
 import { type BucketAccess, isPoliced, refusedFile, requireChange, requireEntry, requireRead } from './rights.ts'
@@ -14,6 +14,7 @@ import {
   type BucketRules,
   type BucketState,
   bucketState,
+  completeUpload,
   deleteObject,
   findObject,
   listObjects,
@@ -63,6 +64,8 @@ export type ReceivedFile = {
   /** The text of a JSON object. */
   metadata: string
   blob: Blob
+  /** Of a resumable upload, which is complete with its object. `isStored`: the blob has its row already. */
+  resumed?: { id: string; isStored: boolean }
 }
 
 /** Validators for conditional requests; equal bytes are the same version. */
@@ -136,14 +139,18 @@ export class Objects {
     who: Identity,
     bucket: string,
     announcedBytes: number,
-    file?: { name: string; contentType: string },
+    file?: {
+      name: string
+      contentType: string /** Of a resumable upload, whose bytes count already. */
+      uploadId?: string
+    },
   ): Promise<TargetBucket> {
     const { policed, userQuota } = this.#deps
     const state = await this.target(who, bucket)
     const { ownerlessBytes, bucketBytes, userBytes, quotaBytes } = state
     if (file) requireRules(state, contentTypeOf(file.name, file.contentType), announcedBytes)
     // What it may replace is not known yet, so the quotas are held against it again when it is stored.
-    if (userIdOf(who) === null && who.kind !== 'admin') this.#requireRoom(Math.max(ownerlessBytes, announcedBytes))
+    if (userIdOf(who) === null && who.kind !== 'admin') this.requireRoom(Math.max(ownerlessBytes, announcedBytes))
     if (quotaBytes !== null && Math.max(bucketBytes, announcedBytes) > quotaBytes) throw overQuota()
     if (userQuota > 0 && userIdOf(who) !== null && Math.max(userBytes, announcedBytes) > userQuota) throw overQuota()
     if (isPoliced(state.access, who)) {
@@ -160,7 +167,7 @@ export class Objects {
   async put(
     who: Identity,
     target: TargetBucket,
-    { name: given, contentType: declared, metadata, blob }: ReceivedFile,
+    { name: given, contentType: declared, metadata, blob, resumed }: ReceivedFile,
     conditions: Headers = {},
   ): Promise<{ record: string; isNew: boolean }> {
     const { db, baseUrl, policed, purge, wakePurge, wakeLog, userQuota } = this.#deps
@@ -170,7 +177,8 @@ export class Objects {
     const contentType = contentTypeOf(name, declared)
     requireRules(target, contentType, blob.size)
     const file = { bucket, name, contentType, metadata: metadataOfFile(metadata), blob }
-    if (isPoliced(target.access, who)) return policed.put(who, { ...file, bucketId: target.id ?? '' }, conditions)
+    if (isPoliced(target.access, who))
+      return policed.put(who, { ...file, bucketId: target.id ?? '', ...(resumed && { resumed }) }, conditions)
     const stored = await db.tx(onBehalfOf(who), async (tx) => {
       await tx.fly([lockName(bucket, name), shareBucket(bucket)])
       const [before] = await tx.rows<ObjectRow>(findObject(bucket, name, 'for update'))
@@ -184,10 +192,11 @@ export class Objects {
         if (before.access === 'public') for (const push of purge(this.urlOf(bucket, name))) await tx.run(push)
       }
       requireNew(conditions, isThere(before) ? versionOf(before) : undefined)
-      await tx.run(addBlob(blob))
+      if (!resumed?.isStored) await tx.run(addBlob(blob))
+      if (resumed) await tx.run(completeUpload(resumed.id))
       const owner = { userId: userIdOf(who), isOperators: who.kind === 'admin', appId: appIdOf(who) }
       const [made] = await tx.rows<MadeObject>(putObject({ ...file, ...owner }, baseUrl()))
-      if (made?.isOwnerless) this.#requireRoom(Number(await tx.fly(ownerlessBytes)))
+      if (made?.isOwnerless) this.requireRoom(Number(await tx.fly(ownerlessBytes)))
       await tx.run(requireQuota(bucket, made?.owner ?? null, who.kind === 'admin' ? 0 : userQuota))
       return { record: made?.record ?? '', isNew: made?.isNew ?? false }
     })
@@ -196,7 +205,8 @@ export class Objects {
     return stored
   }
 
-  #requireRoom(bytes: number): void {
+  /** `bytes`: of all that has no owner. */
+  requireRoom(bytes: number): void {
     if (bytes > this.#deps.ownerlessQuota) throw new AppError('insufficient_storage', 'insufficient storage')
   }
 

@@ -1,5 +1,5 @@
-import { AppError, unauthorized } from '../../core/errors.ts'
-import { type Identity, userIdOf } from '../../core/identity.ts'
+import { AppError, unauthorized } from '../../../core/errors.ts'
+import { type Identity, userIdOf } from '../../../core/identity.ts'
 
 /** `private`: owners read. `public`: everyone does. `policies`: those on svc.objects decide about everything. */
 export const BUCKET_ACCESS = ['private', 'public', 'policies'] as const

@@ -1,4 +1,4 @@
-import { badRequest } from '../../core/errors.ts'
+import { badRequest } from '../../../core/errors.ts'
 
 /** Reserved for routes. */
 const RESERVED = new Set(['buckets', 'upload', 'tus'])

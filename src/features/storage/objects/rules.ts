@@ -1,4 +1,4 @@
-import { AppError } from '../../core/errors.ts'
+import { AppError } from '../../../core/errors.ts'
 import type { BucketRules } from './sql.ts'
 
 export const fileTooLarge = (): AppError => new AppError('payload_too_large', 'file too large')

@@ -1,4 +1,4 @@
-import { EMPTY, join, rfc3339, type Sql, sql } from '../../db/sql.ts'
+import { EMPTY, join, rfc3339, type Sql, sql } from '../../../db/sql.ts'
 import type { BucketAccess } from './rights.ts'
 
 const accessOf = (bucket: string): Sql =>
@@ -97,6 +97,8 @@ export type BucketSettings = {
   bucketId: string | null
   access: BucketAccess
   inline: boolean
+  /** Of images; null = no list. */
+  sizes: readonly string[] | null
 }
 
 /** `blobId` null: there is no such object, and the fields of one are meaningless. */
@@ -109,7 +111,8 @@ const OBJECT = sql`o.id::text as id, o.blob_id::text as "blobId", o.size, o.sha2
 
 /** Always one row, because the bucket's settings are needed also if there is no such object. */
 export const findObject = (bucket: string, name: string, lock: 'for update' | 'no lock' = 'no lock'): Sql => sql`
-  select s.id::text as "bucketId", coalesce(s.access, 'public') as access, coalesce(s.inline, false) as inline, ${OBJECT}
+  select s.id::text as "bucketId", coalesce(s.access, 'public') as access, coalesce(s.inline, false) as inline,
+    to_json(s.sizes) as sizes, ${OBJECT}
   from (select) always
   left join svc.storage_buckets s on s.name = ${bucket}
   left join lateral (
@@ -196,6 +199,8 @@ const made = (put: Sql, object: NewObject, baseUrl: string): Sql => sql`
   select ${fileRecord(sql`${accessOf(object.bucket)} = 'public'`, baseUrl)}::text as record,
     o.created_at = o.updated_at as "isNew", o.owner is null and not o.is_operators as "isOwnerless", o.owner::text as owner
   from put o`
+
+export const completeUpload = (id: string): Sql => sql`select svc.complete_upload(${id}::uuid)`
 
 export type MadeObject = { record: string; isNew: boolean; isOwnerless: boolean; owner: string | null }
 

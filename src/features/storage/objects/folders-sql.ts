@@ -1,4 +1,4 @@
-import { EMPTY, join, type Sql, sql } from '../../db/sql.ts'
+import { EMPTY, join, type Sql, sql } from '../../../db/sql.ts'
 import { isMatch, type NamePage } from './sql.ts'
 
 /**

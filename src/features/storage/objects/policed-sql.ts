@@ -1,4 +1,4 @@
-import { type Sql, sql } from '../../db/sql.ts'
+import { type Sql, sql } from '../../../db/sql.ts'
 import { closedRecord, isMatch, type NamePage } from './sql.ts'
 
 // These run as the caller on the search path of requests, so names that the operator could shadow are qualified. A caller

@@ -1,11 +1,11 @@
 import { createHash, randomUUID } from 'node:crypto'
-import { AppError, notFound } from '../../core/errors.ts'
-import { appIdOf, databaseSession, type Identity, SYSTEM, userIdOf } from '../../core/identity.ts'
-import type { Db } from '../../db/db.ts'
-import { isTrialEnd, isUniqueViolation } from '../../db/pg-errors.ts'
-import type { Sql } from '../../db/sql.ts'
-import { requireMatch, requireNew } from '../../http/files/conditions.ts'
-import type { Blob } from './blobs/store.ts'
+import { AppError, notFound } from '../../../core/errors.ts'
+import { appIdOf, databaseSession, type Identity, SYSTEM, userIdOf } from '../../../core/identity.ts'
+import type { Db } from '../../../db/db.ts'
+import { isTrialEnd, isUniqueViolation } from '../../../db/pg-errors.ts'
+import type { Sql } from '../../../db/sql.ts'
+import { requireMatch, requireNew } from '../../../http/files/conditions.ts'
+import type { Blob } from '../blobs/store.ts'
 import { ALL_OBJECTS, listFolders } from './folders-sql.ts'
 import * as q from './policed-sql.ts'
 import { nameTaken, refusedFile } from './rights.ts'
@@ -22,6 +22,8 @@ export type PolicedFile = {
   contentType: string
   metadata: string
   blob: Blob
+  /** As in ReceivedFile. */
+  resumed?: { id: string; isStored: boolean }
 }
 
 type Deps = {
@@ -81,10 +83,12 @@ export class PolicedObjects {
   /** Whether an upload would be allowed: its statements, undone. */
   async tryPut(
     who: Identity,
-    file: Pick<PolicedFile, 'bucket' | 'bucketId' | 'name' | 'contentType'> & { size: number },
+    file: Pick<PolicedFile, 'bucket' | 'bucketId' | 'name' | 'contentType'> & { size: number; uploadId?: string },
   ): Promise<void> {
-    const { bucket, name, size } = file
-    const trial = { ...file, metadata: '{}', blob: { id: randomUUID(), size, sha256: '' } }
+    const { bucket, name, size, uploadId } = file
+    const blob = { id: randomUUID(), size, sha256: '' }
+    const resumed = uploadId === undefined ? {} : { resumed: { id: uploadId, isStored: false } }
+    const trial = { ...file, metadata: '{}', blob, ...resumed }
     try {
       await this.#write(who, [...this.#putting(who, trial), q.endTrial(bucket, name)])
     } catch (error) {
@@ -97,7 +101,7 @@ export class PolicedObjects {
   #putting(who: Identity, file: PolicedFile): [Sql, ...Sql[]] {
     return [
       lockName(file.bucket, file.name),
-      this.#announce(who, file, true),
+      this.#announce(who, file, !file.resumed?.isStored),
       q.replaceVisible(file),
       q.insertUnlessVisible(file),
     ]
@@ -141,12 +145,12 @@ export class PolicedObjects {
   }
 
   /** The server's word about the bytes of an object, for svc.guard_object(). */
-  #announce(who: Identity, { bucket, bucketId, name, blob }: PolicedFile, isNew: boolean): Sql {
+  #announce(who: Identity, { bucket, bucketId, name, blob, resumed }: PolicedFile, isNew: boolean): Sql {
     const { logKey, ownerlessQuota, userQuota } = this.#deps
     const { id, size, sha256 } = blob
     const upload = JSON.stringify({
       ...{ kind: 'upload', bucket, bucketId, name, isNew, blob: id, size, sha256, ownerlessQuota, userQuota },
-      ...{ owner: userIdOf(who), app: appIdOf(who) },
+      ...{ owner: userIdOf(who), app: appIdOf(who), uploadId: resumed?.id },
     })
     const seal = createHash('sha256').update(`${logKey}.${upload}.${logKey}`).digest('hex')
     return q.announce(`${seal} ${upload}`)
