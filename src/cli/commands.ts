@@ -22,6 +22,11 @@ const byName: Readonly<Record<string, Command>> = {
     usesServer: true,
     run: async (context) => (await import('./status.ts')).status(context),
   },
+  doctor: {
+    usage: 'doctor',
+    summary: 'look at configuration, database and machine; exit code 1 when something is found',
+    run: async (context) => (await import('./doctor/doctor.ts')).doctor(context),
+  },
   sql: {
     usage: 'sql "<query>"',
     summary: 'run SQL through the server; - reads it from stdin',
