@@ -60,9 +60,10 @@ export function loadConfig(sources: ConfigSources = {}): { config: Config; warni
 /** The public origin; `port` is the real port when the configured port is 0. */
 export function publicBaseUrl(config: Config, port = config.server.port): string {
   if (config.server.public_base_url !== '') return config.server.public_base_url
-  const { host } = config.server
-  if (['127.0.0.1', '::1', '0.0.0.0', '::'].includes(host)) return `http://localhost:${port}`
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`
+  const { host, tls_cert_file: certFile } = config.server
+  const scheme = certFile === '' ? 'http' : 'https'
+  if (['127.0.0.1', '::1', '0.0.0.0', '::'].includes(host)) return `${scheme}://localhost:${port}`
+  return `${scheme}://${host.includes(':') ? `[${host}]` : host}:${port}`
 }
 
 // ── The table, flattened ─────────────────────────────────────────────────────────────────────────────

@@ -1,5 +1,5 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
-import { existsSync, readFileSync, statfsSync } from 'node:fs'
+import { existsSync, readFileSync, statfsSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Config } from '../../config/config.ts'
 import { reasonOf } from '../../core/errors.ts'
@@ -10,21 +10,16 @@ const DAY_MS = 86_400_000
 const LEAST_FREE = 0.05
 const LEAST_FREE_BYTES = 1024 ** 3
 
-/** Free space where the server writes. */
+/** Free space where the server writes; folders of one file system count once. */
 export function examineDisk({ data_dir: dataDir, storage, database }: Config): readonly DoctorItem[] {
-  const folders = [
-    ...new Set([
-      ...(database.url === '' || storage.backend === 'local' ? [dataDir] : []),
-      ...(storage.backend === 'local' ? [storage.local_path] : []),
-    ]),
-  ]
-  const found = folders.flatMap((folder) => {
+  const isLocal = storage.backend === 'local'
+  const folders = [...(isLocal ? [storage.local_path] : []), ...(database.url === '' ? [dataDir] : [])]
+  const byDevice = new Map(folders.map((folder) => [statSync(existing(folder)).dev, folder]))
+  const found = [...byDevice.values()].flatMap((folder) => {
     const { bavail, blocks, bsize } = statfsSync(existing(folder))
     const free = bavail * bsize
-    const least = Math.max(
-      storage.backend === 'local' ? storage.disk_reserve : 0,
-      Math.min(LEAST_FREE_BYTES, blocks * bsize * LEAST_FREE),
-    )
+    const usual = Math.min(LEAST_FREE_BYTES, blocks * bsize * LEAST_FREE)
+    const least = Math.max(isLocal ? storage.disk_reserve : 0, usual)
     if (free >= least) return []
     const message = `${gigabytes(free)} are free for ${folder}, less than ${gigabytes(least)}`
     return [finding('disk', message, 'make room or use a larger disk: PostgreSQL stops when there is none left')]

@@ -11,7 +11,8 @@ export type Capability = {
   version: string | null
 }
 
-const EXTENSIONS = [
+/** Extensions that something here uses. */
+export const EXTENSION_USES = [
   { name: 'pg_trgm', serves: 'fuzzy search' },
   { name: 'vector', serves: 'vector search' },
   { name: 'postgis', serves: 'spatial queries' },
@@ -28,9 +29,9 @@ export async function capabilitiesOf(db: Db): Promise<{ serverVersion: string; c
     SYSTEM,
     sql`select s.server, e.name, e.default_version, e.installed_version
         from (select current_setting('server_version') as server) s
-        left join pg_available_extensions e on e.name = any(${EXTENSIONS.map(({ name }) => name)}::text[])`,
+        left join pg_available_extensions e on e.name = any(${EXTENSION_USES.map(({ name }) => name)}::text[])`,
   )
-  const capabilities = EXTENSIONS.map(({ name, serves }): Capability => {
+  const capabilities = EXTENSION_USES.map(({ name, serves }): Capability => {
     const row = rows.find((found) => found.name === name)
     if (!row) return { name, serves, state: 'missing', version: null }
     if (row.installed_version === null) return { name, serves, state: 'available', version: row.default_version }
