@@ -26,6 +26,22 @@ const byName: Readonly<Record<string, Command>> = {
     usesServer: true,
     run: async (context) => (await import('./status.ts')).status(context),
   },
+  doctor: {
+    usage: 'doctor',
+    summary: 'look at configuration, database and machine; exit code 1 when something is found',
+    run: async (context) => (await import('./doctor/doctor.ts')).doctor(context),
+  },
+  extensions: {
+    usage: 'extensions',
+    summary: 'extensions of PostgreSQL: what this database has, could have, and what each is for here',
+    run: async (context) => (await import('./extensions/extensions.ts')).listExtensions(context),
+  },
+  'extensions add': {
+    usage: 'extensions add <name> [--from <file.deb or folder>]',
+    summary: 'add an extension such as vector to the embedded PostgreSQL',
+    flags: { from: 'string' },
+    run: async (context) => (await import('./extensions/extensions.ts')).addExtension(context),
+  },
   sql: {
     usage: 'sql "<query>"',
     summary: 'run SQL through the server; - reads it from stdin',

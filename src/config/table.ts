@@ -55,6 +55,8 @@ export const table = {
       max: 128,
       flag: 'workers',
     }),
+    tls_cert_file: path('', 'certificate chain (PEM) of the server itself, read again when it changes; empty = no TLS'),
+    tls_key_file: path('', 'its private key (PEM)'),
     shutdown_timeout: duration(10, 'time in-flight requests get at a graceful stop', { min: 0 }),
   },
   database: {

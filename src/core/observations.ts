@@ -9,6 +9,8 @@ export const observations = {
   'error answer failed': 'error',
   'request not reported': 'error',
   'http server error': 'error',
+  'certificate read again': 'info',
+  'certificate not read again': 'warn',
   'audit entry lost': 'error',
   // processes
   'unhandled rejection': 'error',

@@ -28,6 +28,7 @@ import { Sql } from '../sql.ts'
 import { type AdminSides, aborted, Launcher, type LaunchOptions, refusedWrite, sideOf } from './launcher.ts'
 import { Monitor, type MonitorState } from './monitor.ts'
 import { keepingIn, ONCE_STEPS } from './once-flight.ts'
+import { endOfRecord, endOfRecord, lsnOf, lsnOf, type WrittenPositions, type WrittenPositions } from './positions.ts'
 import { Primary } from './primary.ts'
 import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import { type AdminSide, type LoginSide, loginOf, type Side } from './reserves.ts'
@@ -36,7 +37,6 @@ import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
 import { type CreateSession, createSessionStep, LASTING_SESSION } from './session.ts'
 import { LOCK_TIMEOUT_MS, LOST_MS, WARMING, WRITERS_PER_CORE } from './tuning.ts'
 import { runTransaction } from './tx.ts'
-import { endOfRecord, lsnOf, type WrittenPositions } from './written-positions.ts'
 
 export type PoolOptions = {
   url: string
