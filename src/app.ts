@@ -1,3 +1,4 @@
+import { createAgentsGroup } from './app/agents.ts'
 import { createBackupGroup } from './app/backups.ts'
 import { cleanupsOf } from './app/cleanups.ts'
 import { createData } from './app/data.ts'
@@ -36,11 +37,14 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       moreWarnings: () => backups.warnings(),
     })
     const ops = createOps(config, platform, identity, lifecycle, askAllWorkers)
-    const data = await createData(config, platform, identity)
-    const events = createEvents(config, platform, identity, lifecycle)
+    const data = await createData(config, platform, identity, {
+      liveStream: (call, list) => events.liveStream(call, list),
+    })
+    const events = createEvents(config, platform, identity, lifecycle, data)
     const files = createFiles(config, platform, identity, (blob) => backups.mirror(blob))
     const backups = await createBackupGroup(config, platform, identity, { jobs: events.jobs, store: files.store })
-    const groups = [ops, identity, messages, data, events, files, backups]
+    const agents = await createAgentsGroup(config, platform, identity, data, lifecycle, askAllWorkers)
+    const groups = [ops, identity, messages, data, events, files, backups, agents]
     const served = groups.flatMap((group): Feature[] => group.features)
     const introspection = createIntrospectionFeatures(config, platform, askAllWorkers, served)
     const features: readonly Feature[] = [...served, ...introspection.features]
@@ -57,6 +61,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       limiter: platform.limiter,
       audit: identity.admin.audit,
       runOnce: data.runOnce,
+      wrote: platform.replicas && ((who) => platform.replicas?.wrote(who)),
       appLimit: identity.apps.appLimit,
       sites: files.hosted,
       authEnabled: config.auth.enabled,

@@ -53,7 +53,7 @@ export class Archive implements Feature {
     this.#timeoutMs = backup.sync_timeout * 1000
     this.#copies = new BlobCopies(target, seals)
     this.#archiver = new Archiver({
-      url: platform.directUrl,
+      url: () => platform.directUrl(),
       target,
       seals,
       isSync: this.#isSync,
@@ -87,7 +87,7 @@ export class Archive implements Feature {
   async check(): Promise<void> {
     const { config, platform } = this.#deps
     if (this.#isSync) requireOtherFileSystem(config)
-    const client = await openConnection({ url: platform.directUrl })
+    const client = await openConnection({ url: platform.directUrl() })
     try {
       if (this.#isSync) await requireNoOtherStandby(client)
       if (config.database.url === '') await boundSlots(client)
@@ -197,7 +197,7 @@ export class Archive implements Feature {
   async #copyBlobs(): Promise<undefined> {
     const { platform, blobs } = this.#deps
     if (!this.#archiver.state().isMine || blobs.isRemote) return
-    const client = await openConnection({ url: platform.directUrl, applicationName: 'svc archive files' })
+    const client = await openConnection({ url: platform.directUrl(), applicationName: 'svc archive files' })
     try {
       const now = new Date()
       if (!this.#hasAllBlobs) {

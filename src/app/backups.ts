@@ -43,13 +43,13 @@ export async function createBackupGroup(
       keep,
       take: async ({ copiesRemoteFiles, ...more }) =>
         takeBackup({
-          url: directUrl,
+          url: directUrl(),
           target,
           seals,
           blobs: blobSourceOf(config, store),
           copiesRemoteFiles,
           rootSecret,
-          archive: await archiveOf(directUrl),
+          archive: await archiveOf(directUrl()),
           ...more,
         }),
       verify: (backup, { signal, log }) =>

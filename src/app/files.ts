@@ -17,7 +17,7 @@ export function createFiles(
   { keyFor, identify }: IdentityGroup,
   mirror: (blob: Blob) => Promise<void> | undefined,
 ) {
-  const { db, queue, observe, gateways, limiter, publicUrl, isDrill } = platform
+  const { db, queue, observe, gateways, limiter, publicUrl, changeLog, logKey, isDrill } = platform
   const { cdn } = config.storage
   const purgeAll = config.rate_limit.cdn_purge_all
   const storage = createStorage({
@@ -32,6 +32,8 @@ export function createFiles(
     identify,
     publicBaseUrl: () => publicUrl.get(),
     signingKey: keyFor('storage signatures'),
+    logKey,
+    wakeLog: () => changeLog.wake(),
     countPurgeAll: async (ip) =>
       purgeAll ? limiter.takeToken('cdn_purge_all', addressSubject(ip), purgeAll) : undefined,
   })

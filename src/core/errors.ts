@@ -49,6 +49,8 @@ const specific = {
   invalid_phone: 400,
   invalid_link: 400,
   weak_password: 400,
+  captcha_required: 400,
+  captcha_failed: 400,
   no_primary_key: 400,
   query_too_complex: 400,
   extension_missing: 400,
@@ -85,6 +87,8 @@ const specific = {
   user_not_found: 404,
   session_not_found: 404,
   grant_not_found: 404,
+  agent_not_found: 404,
+  pending_not_found: 404,
   challenge_not_found: 404,
   factor_not_found: 404,
   enrolment_not_found: 404,
@@ -122,6 +126,7 @@ const specific = {
   import_failed: 422,
   idempotency_key_reused: 422,
   payload_too_large: 413,
+  quota_exceeded: 413,
   response_too_large: 413,
   too_many_attempts: 429,
   app_rate_limited: 429,
@@ -235,6 +240,17 @@ export const unavailable = (
 export const serverBusy = (): AppError => unavailable('server busy', 1, 'server_busy')
 export const databaseUnavailable = (cause?: unknown): AppError =>
   unavailable('database unavailable', 1, 'database_unavailable', cause)
+
+/** The connection was lost while a write was at work: it may or may not be committed. */
+export const outcomeUnknown = (cause?: unknown): AppError =>
+  new AppError('database_unavailable', 'database unavailable', {
+    cause,
+    headers: { 'Retry-After': '1' },
+    data: { outcome: { code: 'unknown', message: OUTCOME_UNKNOWN } },
+  })
+const OUTCOME_UNKNOWN =
+  'the connection to the database was lost before it answered: the write may be done or not; ' +
+  'a request with an Idempotency-Key can be repeated safely'
 
 export const hasStatus = (error: unknown, status: number): error is AppError =>
   error instanceof AppError && error.status === status

@@ -21,7 +21,12 @@ export const observations = {
   // database
   'database reachable': 'info',
   'database unreachable': 'error',
+  'database primary changed': 'warn',
+  'replica in use': 'info',
+  'replica away': 'warn',
+  'administrators cannot log in': 'error',
   'callers cannot log in': 'error',
+  'logins of administrators lack grants': 'warn',
   'schema loaded': 'debug',
   'schema reload failed': 'warn',
   'schema check failed': 'warn',
@@ -29,6 +34,7 @@ export const observations = {
   'anybody may write to a table: it has no row level security': 'warn',
   'cannot watch table': 'warn',
   'admin SQL could not be stopped': 'warn',
+  'the login of the operator stays open': 'warn',
   'the login for undo stays open': 'warn',
   'materialized view not refreshed': 'error',
   // change log and queue
@@ -75,6 +81,7 @@ export const observations = {
   'webhook deliveries not removed': 'warn',
   'unfinished uploads not removed': 'warn',
   'upload not discarded': 'warn',
+  'new device not noticed': 'warn',
   // accounts and secrets
   'revocations cannot be read': 'warn',
   'secrets encrypted anew': 'info',
@@ -96,6 +103,7 @@ export const observations = {
   'realtime: logged record is no row of its table': 'warn',
   'realtime: row security check failed': 'warn',
   'realtime: filter takes too long': 'warn',
+  'realtime: live query failed': 'error',
   'webhook disabled: its receiver is gone': 'warn',
   'webhook queue not counted': 'warn',
   'embedding provider failed': 'warn',

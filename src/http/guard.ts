@@ -36,7 +36,7 @@ export function identifyCaller(
   inQuery: string | undefined,
   identify: Identify,
 ): Identity | Promise<Identity> {
-  if (auth === 'none') return ANONYMOUS
+  if (auth === 'none' || auth === 'own') return ANONYMOUS
   if (auth === 'admin') return adminOnly(authorization, identify)
   const bearer = bearerOf(authorization, inQuery)
   if (bearer !== undefined) return identify(bearer)
@@ -59,6 +59,7 @@ async function adminOnly(authorization: string | undefined, identify: Identify):
 export function admit(route: Route, who: Identity, visitors: AnonymousAccess): void {
   switch (route.auth) {
     case 'none':
+    case 'own':
       return
     case 'admin':
       if (who.kind !== 'admin') throw unauthorized('admin authentication required', 'admin_required')

@@ -96,6 +96,7 @@ export function limitFor(
   who: Identity,
   ip: string,
 ): { name: string; subject: string; rate: RateLimit } | undefined {
+  if (name === 'agents' && who.kind === 'key') return withRate(name, who.userId ?? who.keyId, rates[name])
   if (name !== 'api') return withRate(name, addressSubject(ip), rates[name])
   switch (who.kind) {
     case 'anonymous':

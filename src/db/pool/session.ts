@@ -29,8 +29,12 @@ const SETTINGS = [
   `'svc.actor',$8`,
   `'svc.claims',$9`,
 ]
-const TEXT = `select where pg_catalog.num_nulls(${SETTINGS.map((setting) => `pg_catalog.set_config(${setting},true)`).join(',')})\
+const textOf = (settings: readonly string[]): string =>
+  `select where pg_catalog.num_nulls(${settings.map((setting) => `pg_catalog.set_config(${setting},true)`).join(',')})\
  operator(pg_catalog.>) 0`
+const TEXT = textOf(SETTINGS)
+/** For administrators who only read. No statement behind it can undo this before the transaction ends. */
+const READING = textOf([...SETTINGS, `'transaction_read_only','on'`])
 
 /** The index in a flight of the step that sets the identity. */
 export const SESSION_STEP = 0
@@ -51,8 +55,8 @@ export function createSessionStep(settings: SessionSettings): CreateSession {
   }
   return (who, timeoutMs = settings.statementTimeoutMs, lockTimeoutMs = LOCK_TIMEOUT_MS) => {
     const { role, userId, email, aal, claims } = databaseSession(who)
-    const path = who.kind === 'system' ? 'pg_catalog, pg_temp' : quoted
+    const path = who.kind === 'system' && who.for !== 'data' ? 'pg_catalog, pg_temp' : quoted
     const values = [role, userId, email, aal, String(timeoutMs), path, String(lockTimeoutMs), actorOf(who), claims]
-    return { step: { text: TEXT, values }, role }
+    return { step: { text: who.kind === 'admin' && who.role === 'viewer' ? READING : TEXT, values }, role }
   }
 }

@@ -3,6 +3,7 @@ import { Ident } from '../sql.ts'
 import { type TriedScript, tryScript } from './dry-script.ts'
 import { execute, type ScriptResult } from './execute.ts'
 import { toJsonRows } from './json-rows.ts'
+import { reading, readScript } from './read-only.ts'
 
 export type ScriptSettings = {
   timeoutMs: number
@@ -15,12 +16,15 @@ const SETTINGS = `select pg_catalog.set_config('statement_timeout', $1, false),
   pg_catalog.set_config('bytea_output', 'hex', false), pg_catalog.set_config('extra_float_digits', '1', false),
   pg_catalog.set_config('client_min_messages', 'error', false), pg_catalog.set_config('search_path', $2, false)`
 
-/** A connection for SQL that the operator wrote. It is not reused, so its session settings end with it. */
+/** A connection for SQL that an administrator wrote. It is not reused, so its session settings end with it. */
 export class Script {
   readonly #client: pg.Client
+  readonly #reader: string | undefined
 
-  constructor(client: pg.Client) {
+  /** `reader`: the login of one who only reads. */
+  constructor(client: pg.Client, reader?: string) {
     this.#client = client
+    this.#reader = reader
   }
 
   /** The pid of its PostgreSQL process. */
@@ -31,20 +35,27 @@ export class Script {
   async set({ timeoutMs, schemas }: ScriptSettings): Promise<void> {
     const searchPath = schemas.map((name) => new Ident(name).quoted).join(', ')
     await this.#client.query(SETTINGS, [String(timeoutMs), searchPath])
+    if (this.#reader === undefined) return
+    const { rows } = await this.#client.query<{ user: string }>('select session_user as user')
+    if (rows[0]?.user !== this.#reader) throw new Error(`${this.#reader} arrives in the database as ${rows[0]?.user}`)
   }
 
   execute(text: string): Promise<ScriptResult> {
-    return execute(this.#client, text)
+    return this.#reader === undefined ? execute(this.#client, text) : readScript(this.#client, text)
   }
 
   /** Runs the text and rolls it back. */
-  tryOut(text: string): Promise<TriedScript> {
-    return tryScript(this.#client, text)
+  async tryOut(text: string): Promise<TriedScript> {
+    if (this.#reader === undefined) return tryScript(this.#client, text)
+    const outcome = await this.execute(text)
+    return { ...outcome, jsonRows: await this.jsonOf(outcome), told: '"changes":[]' }
   }
 
   /** The JSON text of each row. */
   jsonOf({ fields, rows = [] }: ScriptResult): Promise<string[]> {
-    return toJsonRows(this.#client, fields, rows)
+    const convert = (): Promise<string[]> => toJsonRows(this.#client, fields, rows)
+    // Types may have code of their own.
+    return this.#reader === undefined ? convert() : reading(this.#client, convert)
   }
 
   end(): Promise<void> {

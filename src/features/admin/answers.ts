@@ -1,4 +1,5 @@
 import * as t from '../../core/json-type.ts'
+import { DURABILITIES } from './durability.ts'
 
 /** Response schemas of the admin routes. */
 
@@ -6,6 +7,7 @@ export const statusAnswer = t.object({
   auth: t.boolean({ description: 'whether there is an admin to sign in as' }),
   drill: t.optional(t.boolean({ description: 'it runs on a restored copy that was not taken over' })),
   warnings: t.optional(t.array(t.string())),
+  durability: t.optional(t.oneOf(DURABILITIES, { description: 'where an acknowledged write is; for the admin' })),
 })
 
 export const sqlResult = t.object({

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { authenticator } from '../../../test/fakes/authenticator.ts'
+import { Passkey } from '../../../test/fakes/passkey.ts'
 import { plantBackup, testFolder } from '../../../test/kit/backups.ts'
 import { withoutExtensions } from '../../../test/kit/cluster.ts'
 import { startServer } from '../../../test/kit/kit.ts'
@@ -10,6 +11,7 @@ import { upload } from '../../../test/kit/upload.ts'
 const NOTED_AFTERWARDS = [
   'POST /api/admin/rls/explain',
   'POST /api/admin/rls/snapshot',
+  'POST /api/admin/mcp',
   'POST /api/admin/email/templates/{key}/preview',
 ]
 
@@ -117,6 +119,16 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
   const [abe, eva] = [await named('abe@x.test'), await named('eva@x.test')]
   const enroll = (as: string) => api.call('POST /api/admin/mfa/totp/enroll', { as })
   const phoneOfAbe = authenticator((await enroll(abe)).body.uri)
+  const [pia, zoe] = [await named('pia@x.test'), await named('zoe@x.test')]
+  const passkeyOf = async (as: string, passkey = new Passkey()) => {
+    const { body: options } = await api.call('POST /api/admin/mfa/passkey/enroll', { as })
+    const origin = `http://${options.rp.id}:${new URL(api.url).port}`
+    return { id: passkey.id, json: { attestation_response: passkey.create(options, { origin }) } }
+  }
+  const confirmPasskey = (as: string, json: object) =>
+    api.call('POST /api/admin/mfa/passkey/enroll/confirm', { as, json })
+  const [ofPia, ofZoe] = [await passkeyOf(pia), await passkeyOf(zoe)]
+  assert.equal((await confirmPasskey(zoe, ofZoe.json)).status, 200)
 
   const backup = await plantBackup(backupTo, passphrase)
 
@@ -212,6 +224,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     ['GET /api/admin/users/{id}/export', `GET ${ofBo}/export`],
     ['DELETE /api/admin/users/{id}', `DELETE ${ofBo}`],
     ['POST /api/admin/secrets/rotate', 'POST /api/admin/secrets/rotate'],
+    ['POST /api/admin/secrets/signing-key', 'POST /api/admin/secrets/signing-key', {}],
   ]
   const writes = requests.map(([route, line, json]) => [route, () => admin(line, json)] as const)
   const file = () => upload(api, `${open}/files`, { as: 'admin', name: 'a.txt', content: 'x' })
@@ -219,6 +232,10 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
     'POST /api/admin/sites/{siteId}/deploys/{deployId}/files': file,
     ...Object.fromEntries(writes),
     'POST /api/admin/mfa/totp/enroll': () => enroll(eva),
+    'POST /api/admin/mfa/passkey/enroll': () => api.call('POST /api/admin/mfa/passkey/enroll', { as: eva }),
+    'POST /api/admin/mfa/passkey/enroll/confirm': () => confirmPasskey(pia, ofPia.json),
+    'DELETE /api/admin/mfa/passkey/credentials/{credential_id}': () =>
+      api.call(`DELETE /api/admin/mfa/passkey/credentials/${ofZoe.id}`, { as: zoe }),
     'POST /api/admin/mfa/totp/enroll/confirm': () =>
       api.call('POST /api/admin/mfa/totp/enroll/confirm', { as: abe, json: { code: phoneOfAbe.code() } }),
     'DELETE /api/admin/sites/{siteId}': () => admin(`DELETE /api/admin/sites/${site.id}`),
@@ -228,7 +245,7 @@ async function everyWrite(): Promise<Record<string, () => Promise<{ status: numb
 /** What administrators write to, but for what moves by itself. */
 async function state(): Promise<unknown> {
   const tables = `webhooks apps api_keys jobs schedules push_devices push_deliveries email_templates oauth_clients
-    storage_buckets sites site_deploys site_files settings users sessions admins`
+    storage_buckets sites site_deploys site_files settings users sessions admins admin_passkeys`
   const known = await api.sql(
     `select table_name as name from information_schema.tables where table_schema = 'svc' and table_name = any($1)`,
     [tables.split(/\s+/)],

@@ -1,5 +1,6 @@
 import { normaliseEmail } from '../../core/contact/email-address.ts'
 import { AppError, notFound } from '../../core/errors.ts'
+import { adminOf } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { LogEntry, Observe } from '../../core/observe.ts'
 import type { SecretBox } from '../../core/secret-box.ts'
@@ -7,9 +8,12 @@ import { auditedEffect } from '../../db/audit.ts'
 import type { Db } from '../../db/db.ts'
 import { dryRunReply, isDryRun } from '../../http/dry-run.ts'
 import { json, jsonText, type Route, requireEnabled, route } from '../../http/route.ts'
+import type { PasswordRules } from '../../identity/password-rules.ts'
 import { adminsRoutes } from './admins.ts'
 import * as answers from './answers.ts'
 import { type AuditTrail, auditableQuery, createAudit } from './audit.ts'
+import { durabilityOf } from './durability.ts'
+import { type AdminPasskeyDeps, adminPasskeyRoutes } from './passkeys.ts'
 import { type AdminPasswords, type PasswordNote, syncPassword } from './password.ts'
 import { createRunSql, type RunSqlDeps, wasRolledBack } from './run-sql.ts'
 import { secondFactorRoutes } from './second-factor.ts'
@@ -20,7 +24,7 @@ export type AdminDeps = {
   config: { enabled: boolean; password: string; token_duration: number; shared_password: boolean; require_mfa: boolean }
   box: SecretBox
   appName: string
-  minPasswordLength: number
+  passwordRules: PasswordRules
   /** Drops cached identities that a committed change ended. */
   dropEnded: () => Promise<void>
   passwords: AdminPasswords
@@ -32,7 +36,8 @@ export type AdminDeps = {
   isDrill: boolean
   /** Entries of every process of this server, each oldest first. */
   logs: { size: number; entries: () => Promise<LogEntry[][]> }
-} & Omit<RunSqlDeps, 'db' | 'observe'>
+} & Omit<RunSqlDeps, 'db' | 'observe'> &
+  Pick<AdminPasskeyDeps, 'relyingParty' | 'onRefused'>
 
 export type Admin = {
   routes: Route[]
@@ -48,6 +53,7 @@ export function createAdmin(deps: AdminDeps): Admin {
   const tokens = createAdminTokens(deps)
   const audit = createAudit(db)
   const runSql = createRunSql(deps)
+  const requires = requireEnabled(config.enabled, () => notFound('admin auth not configured', 'feature_disabled'))
   let generatedPassword: string | undefined
 
   const routes = [
@@ -58,10 +64,12 @@ export function createAdmin(deps: AdminDeps): Admin {
       // Warnings name tables that anybody may write to, so only the admin reads them.
       handle: async ({ headers }) => {
         const bearer = /^bearer +([0-9a-f]{64})$/i.exec(headers['authorization'] ?? '')?.[1]
-        const told = bearer !== undefined && (await tokens.resolve(bearer)) ? warnings() : []
+        const isAdmin = bearer !== undefined && (await tokens.resolve(bearer)) !== undefined
+        const told = isAdmin ? warnings() : []
         return json(200, {
           auth: config.enabled,
           ...(deps.isDrill && { drill: true }),
+          ...(isAdmin && { durability: await durabilityOf(db) }),
           ...(told.length > 0 && { warnings: told }),
         })
       },
@@ -71,7 +79,7 @@ export function createAdmin(deps: AdminDeps): Admin {
       summary: 'Sign in as an administrator: by name, or with the shared password as the first owner',
       auth: 'none',
       limit: 'admin_login',
-      requires: requireEnabled(config.enabled, () => notFound('admin auth not configured', 'feature_disabled')),
+      requires,
       body: t.object({
         email: t.optional(t.string({ format: 'email' })),
         password: t.string({ format: 'password' }),
@@ -83,7 +91,8 @@ export function createAdmin(deps: AdminDeps): Admin {
     }),
 
     route('POST /api/admin/sql', {
-      summary: "Run SQL as the server's role",
+      summary: "Run SQL: of owners as the server's role, of others read-only",
+      leastRole: 'viewer',
       auth: 'admin',
       audit: 'sql.execute',
       dryRun: 'wrapped',
@@ -95,7 +104,8 @@ export function createAdmin(deps: AdminDeps): Admin {
         // The query runs on its own connection and may commit and still fail, so its audit entry is written first.
         const isDry = isDryRun(call)
         const entry = call.audit({ newValues: { query: auditableQuery(query), ...(isDry && { dry_run: true }) } })
-        const run = () => runSql(query, call.signal, isDry)
+        const { role } = adminOf(call.who)
+        const run = () => runSql(role, query, call.signal, isDry)
         const isUndone = (error: unknown) => !isDry && wasRolledBack(query, error as Error)
         const { text, told } = await auditedEffect(db, entry, run, isUndone)
         return isDry ? dryRunReply(jsonText(200, text), told) : jsonText(200, text)
@@ -104,7 +114,7 @@ export function createAdmin(deps: AdminDeps): Admin {
 
     route('GET /api/admin/logs', {
       summary: 'The latest log entries, oldest first',
-      leastRole: 'operator',
+      leastRole: 'viewer',
       auth: 'admin',
       answers: { 200: answers.logs },
       handle: async () => {
@@ -115,8 +125,9 @@ export function createAdmin(deps: AdminDeps): Admin {
     }),
   ]
 
+  const passkeys = adminPasskeyRoutes({ ...deps, requires, issueNamed: (tx, id) => tokens.issueNamed(tx, id) })
   return {
-    routes: [...routes, ...adminsRoutes(deps), ...secondFactorRoutes(deps)],
+    routes: [...routes, ...adminsRoutes(deps), ...secondFactorRoutes(deps), ...passkeys],
     tokens,
     audit,
     async start() {

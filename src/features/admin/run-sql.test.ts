@@ -196,7 +196,7 @@ async function withTimeout(seconds: number, query: string, signal = new AbortCon
     schemas: ['public'],
     timeoutMs: seconds * 1000,
   })
-  return runSql(query, signal, false).then(
+  return runSql('owner', query, signal, false).then(
     ({ text }) => text,
     (error: Error) => error.message,
   )

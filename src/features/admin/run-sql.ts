@@ -1,5 +1,5 @@
 import { AppError, badRequest, databaseUnavailable, reasonOf } from '../../core/errors.ts'
-import { SYSTEM } from '../../core/identity.ts'
+import { type AdminRole, SYSTEM } from '../../core/identity.ts'
 import { Semaphore } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
 import type { Db } from '../../db/db.ts'
@@ -10,14 +10,15 @@ import { endBackend } from './sql.ts'
 
 export type RunSqlDeps = {
   db: Db
-  openScript: () => Promise<Script>
+  /** On a login of the role's own; of the owner, the server's. */
+  openScript: (role: AdminRole) => Promise<Script>
   reloadSchema: () => Promise<unknown>
   observe: Observe
   /** Exposed schemas, in lookup order. */
   schemas: readonly string[]
   timeoutMs?: number
 }
-export type RunSql = (query: string, signal: AbortSignal, isDry: boolean) => Promise<SqlAnswer>
+export type RunSql = (role: AdminRole, query: string, signal: AbortSignal, isDry: boolean) => Promise<SqlAnswer>
 /** JSON texts: the answer, and of a dry run what would have changed. */
 export type SqlAnswer = { text: string; told: string }
 
@@ -35,10 +36,10 @@ const HARMLESS =
 export function createRunSql(deps: RunSqlDeps): RunSql {
   const semaphore = new Semaphore(MAX_AT_ONCE)
   const timeoutMs = deps.timeoutMs ?? TIMEOUT_MS
-  return (query, signal, isDry) =>
+  return (role, query, signal, isDry) =>
     semaphore.run(
       async () => {
-        const script = await deps.openScript()
+        const script = await deps.openScript(role)
         const timedOut = new AbortController()
         const stop = () => stopBackend(deps, script)
         const timer = setTimeout(() => timedOut.abort(), timeoutMs + GRACE_MS)

@@ -2,6 +2,7 @@ import { AppError, badRequest, notFound } from '../../core/errors.ts'
 import { type Identity, SYSTEM } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import { parsePage } from '../../core/page.ts'
+import { maskValues } from '../../core/redact.ts'
 import type { Db } from '../../db/db.ts'
 import { type HistoryConfig, requireHistory, rowHistory, selectChanges } from '../../db/history/history.ts'
 import { keyIs } from '../../db/rows/keys.ts'
@@ -39,6 +40,7 @@ export function createHistory({ db, schema, config, undo, wake }: HistoryDeps): 
     route('GET /api/collections/{table}/{id}/history', {
       summary: 'The changes of a row, newest first',
       auth: 'optional',
+      leastRole: 'viewer',
       access: 'read',
       limit: 'api',
       params: { table: t.string(), id: t.string() },
@@ -64,7 +66,8 @@ export function createHistory({ db, schema, config, undo, wake }: HistoryDeps): 
     }),
 
     route('GET /api/admin/changes', {
-      summary: 'The change log, newest first',
+      summary: 'The change log, newest first; secrets are masked',
+      leastRole: 'viewer',
       auth: 'admin',
       query: {
         ...pageQuery,
@@ -86,7 +89,7 @@ export function createHistory({ db, schema, config, undo, wake }: HistoryDeps): 
         return jsonText(
           200,
           envelope(
-            shown.map(({ text }) => text),
+            shown.map(({ text }) => maskValues(text)),
             perPage,
             next,
           ),

@@ -63,7 +63,8 @@ export const firedEvents: Sql = sql`
       else json_build_object('action', c.action, 'table', c.table_name, 'record', c.pk, 'old_record', c.old_record)
     end::text) as payload
   from batch c join svc.webhooks w on w.enabled and c.action = any(w.events)
-    and (w.tables = '{}' or c.table_name = any(w.tables) or c.schema_name || '.' || c.table_name = any(w.tables))
+    -- Files are not among all tables: they are named.
+    and (case when c.table_oid = 'svc.objects'::regclass then false else w.tables = '{}' or c.table_name = any(w.tables) end or c.schema_name || '.' || c.table_name = any(w.tables))
     and not pg_visible_in_snapshot(c.xid, w.since)
   order by c.id`
 

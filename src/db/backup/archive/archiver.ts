@@ -22,7 +22,8 @@ export type ArchiveState = {
 }
 
 export type ArchiverOptions = {
-  url: string
+  /** Of the primary, as it is known now. */
+  url: () => string
   target: BackupTarget
   seals: Seals
   isSync: boolean
@@ -121,7 +122,7 @@ export class Archiver {
 
   /** Runs the archive while this process has the lock. */
   async #hold(onBegun: () => void): Promise<void> {
-    const client = await openConnection({ url: this.#options.url, applicationName: 'svc archive lease' })
+    const client = await openConnection({ url: this.#options.url(), applicationName: 'svc archive lease' })
     try {
       const { rows } = await client.query<{ locked: string }>(`select pg_try_advisory_lock(${ARCHIVE_LOCK}) as locked`)
       this.#isElsewhere = rows[0]?.locked !== 't'
@@ -173,7 +174,7 @@ class Run {
     const { archive, segment_size: segmentSize } = slot.record
     const { target, seals } = options
     this.#writer = new WalWriter({ target, seals, archive, segmentSize, from: parseLsn(slot.from) })
-    this.#index = new ArchiveIndex({ target, seals, archive, start: slot.record.start, url: options.url })
+    this.#index = new ArchiveIndex({ target, seals, archive, start: slot.record.start, url: options.url() })
   }
 
   state(): Omit<ArchiveState, 'isMine' | 'error'> {
@@ -194,7 +195,7 @@ class Run {
   }
 
   async stream(onBegun: () => void): Promise<void> {
-    const { url } = this.#options
+    const url = this.#options.url()
     const { record, from } = this.#slot
     this.#stream = await openWalStream({ url, applicationName: SLOT, slot: SLOT, from, timeline: record.timeline })
     // It may have been stopped while the stream was opened.

@@ -53,6 +53,7 @@ export function createBulk(deps: BulkDeps): { routes: Route[] } {
     route(`GET /api/collections/{table}/export.${format}`, {
       summary: `Export the rows of a list as ${format.toUpperCase()}, streamed`,
       auth: 'optional',
+      leastRole: 'viewer',
       access: 'read',
       limit: 'api',
       params: { table: answers.tableParam },
@@ -83,6 +84,7 @@ export function createBulk(deps: BulkDeps): { routes: Route[] } {
     route('POST /api/collections/{table}/import', {
       summary: 'Import rows of CSV, JSON or NDJSON, all or none',
       auth: 'optional',
+      leastRole: 'operator',
       access: 'write',
       limit: 'api',
       dryRun: 'wrapped',

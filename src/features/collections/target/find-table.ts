@@ -7,7 +7,7 @@ import type { Schema, SchemaCache } from '../../../db/schema/snapshot.ts'
 import { isAllowed, type Viewer, viewerOf } from '../../../db/schema/viewer.ts'
 
 /** One error for unknown, unexposed, internal and ungranted tables, so that it reveals none of them. */
-const collectionNotFound = (name: string) => notFound(`collection not found: ${name}`, 'collection_not_found')
+export const collectionNotFound = (name: string) => notFound(`collection not found: ${name}`, 'collection_not_found')
 
 function locate(schema: Schema, name: string, viewer: Viewer): TableView | undefined {
   const table = findTable(schema, name)
