@@ -39,15 +39,15 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
     const identity = await createIdentity(config, platform, messages, lifecycle, {
       logEntries,
       askAllWorkers,
-      moreWarnings: () => backups.backups.warnings(),
+      moreWarnings: () => backups.warnings(),
     })
     const ops = createOps(config, platform, identity, lifecycle, askAllWorkers)
     const data = await createData(config, platform, identity, {
       liveStream: (call, list) => events.liveStream(call, list),
     })
     const events = createEvents(config, platform, identity, lifecycle, data)
-    const files = createFiles(config, platform, identity)
-    const backups = createBackupGroup(config, platform, identity, { jobs: events.jobs, store: files.store })
+    const files = createFiles(config, platform, identity, (blob) => backups.mirror(blob))
+    const backups = await createBackupGroup(config, platform, identity, { jobs: events.jobs, store: files.store })
     const agents = await createAgentsGroup(config, platform, identity, data, lifecycle, askAllWorkers)
     const groups = [ops, identity, messages, data, events, files, backups, agents]
     const served = groups.flatMap((group): Feature[] => group.features)
@@ -88,7 +88,7 @@ export async function startApp(config: Config, options: AppOptions): Promise<Run
       endAdminToken: (token) => identity.admin.tokens.end(token),
       describe: async () => ({
         ...(await capabilitiesOf(platform.db)),
-        warnings: [...platform.warnings(), ...backups.backups.warnings()],
+        warnings: [...platform.warnings(), ...backups.warnings()],
       }),
       cleanups,
       close: () => lifecycle.stop(),

@@ -179,9 +179,16 @@ const byName: Readonly<Record<string, Command>> = {
     run: async (context) => (await import('./backup.ts')).backupPrune(context),
   },
   restore: {
-    usage: 'restore --from <target> [<id>] --data-dir <new> [--take-over]',
-    summary: 'restore a backup into an empty data directory',
-    flags: { from: 'string', 'root-secret': 'string', 'take-over': 'boolean' },
+    usage: 'restore --from <target> [<id>] [--at <time> | --before <request id>] --data-dir <new>',
+    summary: 'restore a backup into an empty data directory, to the end, to a time or to just before a request',
+    flags: {
+      from: 'string',
+      at: 'string',
+      before: 'string',
+      'root-secret': 'string',
+      'take-over': 'boolean',
+      'keep-credentials': 'boolean',
+    },
     run: async (context) => (await import('./restore.ts')).restore(context),
   },
   'restore take-over': {

@@ -65,6 +65,13 @@ export const observations = {
   'backup failed': 'error',
   'backup does not hold': 'error',
   'backups not listed': 'warn',
+  'archive: begun': 'info',
+  'archive: failed, will retry': 'warn',
+  'archive: writes do not wait for it': 'error',
+  'archive: caught up': 'info',
+  'archive: no base backup was queued': 'error',
+  'archive: files not copied': 'warn',
+  'archive: latency of the target': 'info',
   'schedules not looked at': 'warn',
   'schedule runs no more': 'error',
   // cleanup
