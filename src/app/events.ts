@@ -1,5 +1,5 @@
 import type { Config } from '../config/config.ts'
-import { appIdOf } from '../core/identity.ts'
+import { meteredAppOf } from '../core/identity.ts'
 import { version } from '../core/version.ts'
 import { createAuditTrail } from '../features/audit/routes.ts'
 import { createJobs } from '../features/jobs/routes.ts'
@@ -35,7 +35,7 @@ export function createEvents(config: Config, platform: Platform, identity: Ident
     clock: revocations.clock,
     observe,
     metrics,
-    opened: (who) => usage.streamOpened(appIdOf(who)),
+    opened: (who) => usage.streamOpened(meteredAppOf(who)),
   })
   const isPrivateAllowed = config.webhooks.allow_private_networks
   const receivers = createOutgoing({

@@ -1,4 +1,5 @@
 import type { Config } from '../config/config.ts'
+import { AppError } from '../core/errors.ts'
 import type { UserIdentity } from '../core/identity.ts'
 import { deriveKey } from '../core/secret.ts'
 import type { Tx } from '../db/db.ts'
@@ -15,6 +16,8 @@ import { loadRootSecret } from '../features/auth/keys.ts'
 import { type Revocation, Revocations } from '../features/auth/revocations.ts'
 import { createAuth } from '../features/auth/routes.ts'
 import { endOtherSessions } from '../features/auth/sql.ts'
+import { createSavedItems } from '../features/dashboard/saved-items.ts'
+import { createImpersonation } from '../features/impersonation/routes.ts'
 import { createMfa } from '../features/mfa/routes.ts'
 import { dropFactors, dropFactorsSince } from '../features/mfa/sql.ts'
 import { revokeClientsOfApp } from '../features/oauth-server/clients.ts'
@@ -86,6 +89,9 @@ export async function createIdentity(
   const box = secretBoxOf(config.auth, rootSecret)
   const secrets = new SecretKeeper({ db, box, observe })
 
+  const apiKeys = createApiKeys({ db, onRevoked: revoked('key') })
+  const impersonation = createImpersonation({ db, keyById: (id) => apiKeys.keyById(id) })
+  const saved = createSavedItems({ db })
   const admin = createAdmin({
     db,
     config: config.admin,
@@ -103,11 +109,20 @@ export async function createIdentity(
       ...unknownTables(schema.read(), config.audit.tables),
     ],
     logs: { size: config.log.buffer_size, entries: askAllWorkers('logs', logEntries) },
-    openScript: async () => new Script(await db.openConnection()),
+    openScript: async (role) => {
+      if (role !== 'owner') throw new AppError('insufficient_role', 'SQL needs the role owner')
+      return new Script(await db.openConnection())
+    },
+    openScriptAs: async (who) => {
+      const opened = db.openAs(who)
+      if (!opened) throw new AppError('unavailable', 'the database has no login for callers')
+      return new Script(await opened)
+    },
+    identityFor: impersonation.identityFor,
+    savedQuery: (who, id) => saved.queryFor(who, id),
     reloadSchema: async () => void (await schema.reload()),
     schemas: config.api.schemas,
   })
-  const apiKeys = createApiKeys({ db, onRevoked: revoked('key') })
   const { enabled: isOAuthServer, ...oauthLives } = config.auth.oauth_provider
   const grants = new Grants({
     db,
@@ -124,6 +139,7 @@ export async function createIdentity(
     observe,
     resolveApiKey: apiKeys.resolveApiKey,
     resolveAdminToken: admin.tokens.resolve,
+    resolveImpersonation: impersonation.resolve,
     ...(isOAuthServer && { resolveOAuthToken: (token: string) => grants.resolve(token) }),
   })
   const shared = {
@@ -181,7 +197,7 @@ export async function createIdentity(
     box,
     keyFor,
     features: [
-      ...[admin, secrets, auth, users, apiKeys, apps, oauthServer],
+      ...[admin, impersonation, saved, secrets, auth, users, apiKeys, apps, oauthServer],
       ...(config.auth.enabled ? [accounts, signIn, mfa, passkeys, organizations] : []),
     ],
   }

@@ -68,6 +68,11 @@ export const table = {
     shared_password: bool(true, 'false: administrators sign in by name only; tokens of the one password end'),
     require_mfa: bool(false, 'true: administrators need a second factor, and the shared password signs nobody in'),
     token_duration: duration(86_400, 'life of an admin token'),
+    dashboard: bool(true, 'false: /admin/ answers 404'),
+    dashboard_locked: bool(false, 'true: the dashboard only reads until it is unlocked, for ten minutes at a time'),
+    environment: str('', 'name of this installation on every page of the dashboard; `production` is red', {
+      check: emptyOr(/^[\p{L}\p{N} ._-]{1,40}$/u, 'must have at most 40 letters, digits, spaces, dots, dashes'),
+    }),
   },
   auth: {
     enabled: bool(true, 'false: /api/auth/* answers 404'),

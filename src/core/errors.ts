@@ -15,6 +15,7 @@ export const generalErrors = {
   range_not_satisfiable: 416,
   expectation_failed: 417,
   unprocessable: 422,
+  locked: 423,
   upgrade_required: 426,
   rate_limited: 429,
   headers_too_large: 431,

@@ -105,6 +105,10 @@ export type Route = {
   readonly enrols?: true
   /** Needs a second factor of the last ten minutes from administrators who have one. */
   readonly freshFactor?: true
+  /** Open to administrators who act as another caller; new routes are not. */
+  readonly impersonable?: true
+  /** Not only writes: callers who may only read get in, and the handler or the database refuses what they write. */
+  readonly readsToo?: true
   /** Reads or writes files in buckets, which a key limited to tables reaches with a storage scope only. */
   readonly files?: true
   /** Ignores `api.anonymous`: for public resources and for routes that check access themselves. */

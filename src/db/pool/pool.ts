@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os'
 import { databaseUnavailable } from '../../core/errors.ts'
-import { databaseSession, type Identity } from '../../core/identity.ts'
+import { databaseSession, type Identity, mayOnlyRead, readOnlyRefusal } from '../../core/identity.ts'
 import { KeyedMutex } from '../../core/limits.ts'
 import type { Observe } from '../../core/observe.ts'
 import { countDbWait } from '../../core/timing.ts'
@@ -16,7 +16,7 @@ import type {
   Tx,
   Values,
 } from '../db.ts'
-import { fromPg, isLoginRefused, isTooManyClients, lockedOut } from '../pg-errors.ts'
+import { fromPg, isLoginRefused, isReadOnlyError, isTooManyClients, lockedOut } from '../pg-errors.ts'
 import { Connection, type ConnectionEvents } from '../protocol/connection.ts'
 import { type ConnectOptions, type DatabaseLogin, openConnection } from '../protocol/driver.ts'
 import { Flight } from '../protocol/flight.ts'
@@ -30,7 +30,7 @@ import type { Done, PooledConnection, PoolRequest } from './request.ts'
 import { type LoginSide, loginOf, type Side } from './reserves.ts'
 import { backOff, isWorthRetrying } from './retries.ts'
 import { ConnectionScheduler, type SchedulerClock } from './scheduler.ts'
-import { type CreateSession, createSessionStep } from './session.ts'
+import { type CreateSession, createSessionStep, LASTING_SESSION } from './session.ts'
 import { LOCK_TIMEOUT_MS, WARMING, WRITERS_PER_CORE } from './tuning.ts'
 import { runTransaction } from './tx.ts'
 
@@ -60,6 +60,8 @@ export interface Pool extends Db, Notifications {
   stats(): PoolStats
   /** A connection of its own, on the direct URL, for work that must not leave session state. The caller ends it. */
   openConnection(login?: DatabaseLogin): ReturnType<typeof openConnection>
+  /** As a caller, on the login of callers, until it is ended; undefined where there is no such login. */
+  openAs(who: Identity): ReturnType<typeof openConnection> | undefined
   stop(): Promise<void>
 }
 
@@ -150,6 +152,25 @@ class PostgresPool implements Pool {
     })
   }
 
+  openAs(who: Identity) {
+    const { callerLogin } = this.#options
+    return callerLogin && this.#openAs(who, callerLogin)
+  }
+
+  async #openAs(who: Identity, login: DatabaseLogin) {
+    const client = await this.openConnection(login)
+    try {
+      const { rows } = await client.query<{ user: string }>('select session_user as user')
+      if (rows[0]?.user !== login.user) throw new Error(`${login.user} arrives in the database as ${rows[0]?.user}`)
+      const { values } = this.#session(who).step
+      await client.query(LASTING_SESSION, [...values])
+      return client
+    } catch (error) {
+      await client.end().catch(() => {})
+      throw error
+    }
+  }
+
   fly(who: Identity, statement: Sql, options: FlyOptions & AsBytes): Promise<Relayed | null>
   fly(who: Identity, statement: Sql, options?: FlyOptions): Promise<string | null>
   fly<const S extends Statements>(
@@ -183,7 +204,7 @@ class PostgresPool implements Pool {
       try {
         return await runTransaction(connection, session, work)
       } catch (error) {
-        if (!isWorthRetrying(error, tries)) throw fromPg(error)
+        if (!isWorthRetrying(error, tries)) throw failureFor(who, error)
         await backOff(error, tries)
       } finally {
         release()
@@ -219,7 +240,7 @@ class PostgresPool implements Pool {
       const keeping = once && keepingIn(this.#options.logKey ?? '', once)
       return await runTransaction(connection, session, work, isSnapshot ? SNAPSHOT : 'begin', keeping)
     } catch (error) {
-      throw fromPg(error)
+      throw failureFor(who, error)
     } finally {
       signal?.removeEventListener('abort', leave)
       void connection.close()
@@ -246,7 +267,7 @@ class PostgresPool implements Pool {
       new Promise((resolve, reject) => {
         this.#launcher.launch(who, statements, options, wantsRows, (error, flight) => {
           if (flight && !error) resolve(answer(flight))
-          else reject(fromPg(error))
+          else reject(failureFor(who, error))
         })
       })
     if (options.row === undefined) return countDbWait(fly())
@@ -295,6 +316,10 @@ const valuesOnce =
   (statements: Sql | Statements) =>
   ({ values }: Flight): unknown =>
     statements instanceof Sql ? (values[ONCE_STEPS] ?? null) : values.slice(ONCE_STEPS, -1)
+
+/** A write of a caller who may only read is no sign of a database that takes none. */
+const failureFor = (who: Identity, error: unknown): unknown =>
+  mayOnlyRead(who) && isReadOnlyError(error) ? readOnlyRefusal(who) : fromPg(error)
 
 const NO_OPTIONS: LaunchOptions = {}
 const NO_EVENTS: ConnectionEvents = { onRoom: () => {}, onClosed: () => {} }

@@ -1,4 +1,4 @@
-import { databaseSession, type Identity } from '../../core/identity.ts'
+import { databaseSession, type Identity, mayOnlyRead } from '../../core/identity.ts'
 import { signedActor } from '../changes/append.ts'
 import { Flight, type Step } from '../protocol/flight.ts'
 import { Ident } from '../sql.ts'
@@ -29,8 +29,14 @@ const SETTINGS = [
   `'svc.actor',$8`,
   `'svc.claims',$9`,
 ]
-const TEXT = `select where pg_catalog.num_nulls(${SETTINGS.map((setting) => `pg_catalog.set_config(${setting},true)`).join(',')})\
+const textOf = (settings: readonly string[], isLocal = true): string =>
+  `select where pg_catalog.num_nulls(${settings.map((setting) => `pg_catalog.set_config(${setting},${isLocal})`).join(',')})\
  operator(pg_catalog.>) 0`
+const TEXT = textOf(SETTINGS)
+/** For a connection that is not used again. */
+export const LASTING_SESSION: string = textOf(SETTINGS, false)
+/** A transaction that has begun to read cannot be made to write again. */
+const READ_ONLY_TEXT = textOf([...SETTINGS, `'transaction_read_only','on'`])
 
 /** The index in a flight of the step that sets the identity. */
 export const SESSION_STEP = 0
@@ -53,6 +59,6 @@ export function createSessionStep(settings: SessionSettings): CreateSession {
     const { role, userId, email, aal, claims } = databaseSession(who)
     const path = who.kind === 'system' ? 'pg_catalog, pg_temp' : quoted
     const values = [role, userId, email, aal, String(timeoutMs), path, String(lockTimeoutMs), actorOf(who), claims]
-    return { step: { text: TEXT, values }, role }
+    return { step: { text: mayOnlyRead(who) ? READ_ONLY_TEXT : TEXT, values }, role }
   }
 }

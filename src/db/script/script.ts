@@ -2,7 +2,8 @@ import type pg from 'pg'
 import { Ident } from '../sql.ts'
 import { type TriedScript, tryScript } from './dry-script.ts'
 import { execute, type ScriptResult } from './execute.ts'
-import { toJsonRows } from './json-rows.ts'
+import { readScript } from './read-script.ts'
+import { type WrittenResult, withJson } from './written-result.ts'
 
 export type ScriptSettings = {
   timeoutMs: number
@@ -33,18 +34,22 @@ export class Script {
     await this.#client.query(SETTINGS, [String(timeoutMs), searchPath])
   }
 
-  execute(text: string): Promise<ScriptResult> {
-    return execute(this.#client, text)
+  execute(text: string, keepsAll: boolean): Promise<ScriptResult[]> {
+    return execute(this.#client, text, keepsAll)
+  }
+
+  /** In a transaction that only reads. */
+  read(text: string, keepsAll: boolean): Promise<ScriptResult[]> {
+    return readScript(this.#client, text, keepsAll)
   }
 
   /** Runs the text and rolls it back. */
-  tryOut(text: string): Promise<TriedScript> {
-    return tryScript(this.#client, text)
+  tryOut(text: string, keepsAll: boolean): Promise<TriedScript> {
+    return tryScript(this.#client, text, keepsAll)
   }
 
-  /** The JSON text of each row. */
-  jsonOf({ fields, rows = [] }: ScriptResult): Promise<string[]> {
-    return toJsonRows(this.#client, fields, rows)
+  withJson(results: readonly ScriptResult[]): Promise<WrittenResult[]> {
+    return withJson(this.#client, results)
   }
 
   end(): Promise<void> {

@@ -53,6 +53,7 @@ const accountRoutes = (accounts: Accounts, minPasswordLength: number): Route[] =
     summary: 'Who is calling',
     auth: 'user',
     access: 'read',
+    impersonable: true,
     answers: { 200: user },
     handle: async ({ who }) => {
       const id = userIdOf(who)

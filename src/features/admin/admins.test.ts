@@ -61,11 +61,12 @@ test('what only the owner may do is this list', () => {
   ])
 })
 
-test('a viewer changes nothing but the own second factor', () => {
+test('a viewer changes nothing but the own second factor and what the viewer saved', () => {
   const writes = api.app.routes.filter(
     ({ auth, method, leastRole, enrols }) => auth === 'admin' && method !== 'GET' && leastRole === 'viewer' && !enrols,
   )
-  assert.deepEqual(writes, [])
+  const paths = writes.map(({ path }) => path).filter((path) => !path.startsWith('/api/admin/dashboard/'))
+  assert.deepEqual(paths, [])
 })
 
 test('OpenAPI says the least role of each admin route', async () => {

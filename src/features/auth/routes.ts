@@ -16,7 +16,10 @@ import type { Revocations } from './revocations.ts'
 import { createSessions, type SessionConfig, type Sessions } from './sessions.ts'
 import { createSettings } from './settings.ts'
 
-export type AuthDeps = Pick<IdentifyDeps, 'resolveApiKey' | 'resolveAdminToken' | 'resolveOAuthToken'> & {
+export type AuthDeps = Pick<
+  IdentifyDeps,
+  'resolveApiKey' | 'resolveAdminToken' | 'resolveOAuthToken' | 'resolveImpersonation'
+> & {
   db: Db
   revocations: Revocations
   config: AuthSettings & SessionConfig & { enabled: boolean }

@@ -1,5 +1,5 @@
 import { AppError, badRequest, notFound, unauthorized } from '../../core/errors.ts'
-import type { Identity } from '../../core/identity.ts'
+import { type Identity, mayOnlyRead, readOnlyRefusal } from '../../core/identity.ts'
 import * as t from '../../core/json-type.ts'
 import type { Observe } from '../../core/observe.ts'
 import { TimeSlice } from '../../core/time-slice.ts'
@@ -82,6 +82,7 @@ export function createGraphql(deps: GraphqlDeps): Feature {
   }
 
   const requireWriter = (who: Identity): void => {
+    if (mayOnlyRead(who)) throw readOnlyRefusal(who)
     if (who.kind === 'key' && who.grant.scope === 'readonly') {
       throw new AppError('insufficient_scope', 'api key scope does not permit write operations')
     }
@@ -95,6 +96,8 @@ export function createGraphql(deps: GraphqlDeps): Feature {
       summary: 'Queries and mutations over the same tables, rights and change log as collections',
       auth: 'optional',
       access: 'read',
+      impersonable: true,
+      readsToo: true,
       limit: 'api',
       dryRun: 'own',
       requires: () => {

@@ -40,6 +40,7 @@ export function createHistory({ db, schema, config, undo, wake }: HistoryDeps): 
       summary: 'The changes of a row, newest first',
       auth: 'optional',
       access: 'read',
+      impersonable: true,
       limit: 'api',
       params: { table: t.string(), id: t.string() },
       query: pageQuery,

@@ -54,6 +54,7 @@ export function socketRoute(deps: Deps): Route {
     summary: 'Changes as they are committed, over a WebSocket',
     auth: 'optional',
     access: 'read',
+    impersonable: true,
     // A caller that sends no token with the handshake sends it as a message.
     openToVisitors: true,
     tokenInQuery: true,

@@ -48,6 +48,7 @@ export function streamRoute(context: RealtimeContext): Route {
     summary: 'Changes as they are committed, as server-sent events',
     auth: 'optional',
     access: 'read',
+    impersonable: true,
     tokenInQuery: true,
     limit: 'api',
     requires,

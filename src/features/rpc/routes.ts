@@ -88,6 +88,8 @@ export function createRpc({ db, schema, log, dryRuns }: RpcDeps & { dryRuns: Dry
       summary: 'Call a function of the database',
       auth: 'optional',
       access: 'write',
+      impersonable: true,
+      readsToo: true,
       limit: 'api',
       dryRun: 'wrapped',
       once: 'caller',

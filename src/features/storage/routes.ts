@@ -45,7 +45,7 @@ export function objectRoutes(deps: {
   requires: () => void
 }): Route[] {
   const { objects, blobs, uploads, signatures, requires } = deps
-  const reads = { auth: 'optional', access: 'read', files: true, limit: 'api', requires } as const
+  const reads = { auth: 'optional', access: 'read', impersonable: true, files: true, limit: 'api', requires } as const
   const writes = { ...reads, access: 'write' } as const
   /** One list of a caller or address at a time, because each counts all names that match. */
   const listers = new KeyedMutex()
@@ -141,7 +141,8 @@ export function objectRoutes(deps: {
     }),
     route('POST /api/storage/{bucket}/{name...}/sign', {
       summary: 'A URL that opens one file for a while',
-      ...reads,
+      // Without `impersonable`: a URL would outlive the token that made it.
+      ...{ auth: 'optional', access: 'read', files: true, limit: 'api', requires },
       body: t.object({ expiresIn: t.optional(t.integer({ description: 'seconds', default: DEFAULT_EXPIRY })) }),
       answers: { 200: t.object({ url: t.string() }) },
       handle: async ({ params, body, who }) => {

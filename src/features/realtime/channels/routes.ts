@@ -22,6 +22,7 @@ export function channelRoutes({
       summary: 'Send a message to the members of a channel',
       auth: 'optional',
       access: 'write',
+      impersonable: true,
       limit: 'api',
       requires,
       body: t.object({ event: t.string(), payload: t.optional(t.any()) }),
