@@ -34,7 +34,7 @@ export function Result({ result, index }: { result: SqlResult; index: number }) 
   )
   const isRows = result.columns.length > 0
   return (
-    <section className="grid-frame" aria-label={`Result ${index + 1}`} style={{ minHeight: isRows ? 220 : 0 }}>
+    <section className="grid-frame" aria-label={`Result ${index + 1}`} style={{ minHeight: isRows && !plan && view === 'rows' ? 260 : 0 }}>
       {plan && <Plan plan={plan} />}
       {!plan && isRows && view === 'rows' && (
         <Grid<unknown[]>
@@ -78,6 +78,7 @@ export function Result({ result, index }: { result: SqlResult; index: number }) 
 }
 
 const asNumber = (value: unknown): number | null => {
+  if (typeof value === 'boolean') return null
   if (value === null || value === undefined || value === '') return null
   const number = Number(value)
   return Number.isNaN(number) ? null : number

@@ -34,7 +34,7 @@ export default function Plot(props: ChartProps) {
         legend: { show: series.length > 1, live: false },
         cursor: { drag: { x: false, y: false } },
         scales: {
-          x: { time: times !== undefined },
+          x: { time: times !== undefined, ...(names && { range: (_: uPlot, from: number, to: number): [number, number] => [from - 0.6, to + 0.6] }) },
           y: { range: (_, low, high) => [Math.min(0, low), high <= 0 ? 1 : high * 1.1] },
         },
         axes: [

@@ -56,6 +56,23 @@ const language = (props: EditorProps) => {
 }
 
 /**
+ * Chromium replaces a selection in styled text by an element with a style attribute, which the page's policy forbids. So the
+ * editor replaces it itself.
+ */
+const replacesSelection = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { from, to, empty } = view.state.selection.main
+    if (empty || event.inputType !== 'insertText' || !event.data || view.composing) return false
+    event.preventDefault()
+    const text = event.data
+    const insert = () => view.state.update(view.state.replaceSelection(text), { userEvent: 'input.type' })
+    const isTaken = view.state.facet(EditorView.inputHandler).some((handler) => handler(view, from, to, text, insert))
+    if (!isTaken) view.dispatch(insert())
+    return true
+  },
+})
+
+/**
  * CodeMirror writes its styles at run time, which the page's policy forbids in the document. In a shadow root it uses
  * constructed style sheets, which are allowed.
  */
@@ -89,6 +106,7 @@ export default function CodeEditor(props: EditorProps) {
         // Tab indents after Enter was pressed in the editor; Escape, then Tab leaves it.
         keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap, ...completionKeymap, indentWithTab]),
         EditorView.lineWrapping,
+        replacesSelection,
         EditorView.contentAttributes.of({ 'aria-label': label }),
         EditorView.updateListener.of((update) => {
           if (update.docChanged) typed(update.state.doc.toString())
