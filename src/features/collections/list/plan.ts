@@ -18,6 +18,7 @@ export type Shape = {
   readonly table: Table
   readonly columns: readonly Column[]
   readonly expand: readonly Expansion[]
+  readonly cut: Slot | undefined
 }
 
 export type Expansion = RelationStep & {
@@ -70,7 +71,7 @@ const planStages = (query: ListQuery, target: TableView, listDeps: ListDeps): St
   ...(query.distance ? [planDistance(query.distance, target)] : []),
 ]
 
-export function planRow({ fields, expand }: RowQuery, target: TableView): Shape {
+export function planRow({ fields, expand, cut }: RowQuery, target: TableView): Shape {
   const { table, viewer } = target
   const all = columnsFor(table, viewer.role)
   if (all.length === 0) throw new AppError('insufficient_privilege', 'insufficient permissions')
@@ -79,11 +80,15 @@ export function planRow({ fields, expand }: RowQuery, target: TableView): Shape 
     if (!column) throw badRequest(`unknown column "${name}" in fields parameter`, 'unknown_column')
     return column
   })
-  return { table, columns: columns ?? all, expand: planExpand(expand, target) }
+  return { table, columns: columns ?? all, expand: planExpand(expand, cut, target), cut }
 }
 
 /** Merges paths that begin with the same relation into one expansion. */
-function planExpand(paths: RowQuery['expand'], { schema, table, viewer }: TableView): Expansion[] {
+function planExpand(
+  paths: RowQuery['expand'],
+  cut: Slot | undefined,
+  { schema, table, viewer }: TableView,
+): Expansion[] {
   const branches = new Map<string, { step: RelationStep; deeper: (readonly string[])[] }>()
   for (const [name = '', ...rest] of paths) {
     const step = relationFor(schema, table, name, viewer.role)
@@ -100,7 +105,7 @@ function planExpand(paths: RowQuery['expand'], { schema, table, viewer }: TableV
       return {
         ...step,
         key,
-        shape: planRow({ fields: undefined, expand: deeper }, target),
+        shape: planRow({ fields: undefined, expand: deeper, cut }, target),
         order: planOrder([], target),
       }
     })
