@@ -8,7 +8,11 @@ const root = createRootRoute({ component: Shell, notFoundComponent: NotFound })
 export type Search = Record<string, string | undefined>
 
 const validateSearch = (search: Record<string, unknown>): Search =>
-  Object.fromEntries(Object.entries(search).map(([name, value]) => [name, String(value)]))
+  Object.fromEntries(
+    Object.entries(search).flatMap(([name, value]) =>
+      value === undefined || value === null || value === '' ? [] : [[name, String(value)]],
+    ),
+  )
 
 type Load = Parameters<typeof lazyRouteComponent>[0]
 

@@ -65,11 +65,11 @@ function Frame({ path }: { path: string }) {
       <a className="skip" href="#main">
         Skip to content
       </a>
-      <div className="top">
+      <section className="top" aria-label="Menu">
         <Button look="quiet" icon="menu" aria-label="Menu" aria-expanded={menu} onClick={() => setMenu(!menu)} />
         <strong>{title}</strong>
         <Button look="quiet" icon="search" aria-label="Search" onClick={openPalette} />
-      </div>
+      </section>
       <Side path={path} environment={environment} />
       <button type="button" className="scrim" aria-label="Close menu" onClick={() => setMenu(false)} />
       <div className="banner">
@@ -92,7 +92,7 @@ function Side({ path, environment }: { path: string; environment: string | undef
   const { token } = session.use()
   const isCurrent = (to: string): boolean => (to === '/' ? path === '/' : path === to || path.startsWith(`${to}/`))
   return (
-    <div className="side">
+    <header className="side">
       <Link to="/" className="brand-link" label="Savanna, overview">
         <Brand env={environment} />
       </Link>
@@ -127,7 +127,7 @@ function Side({ path, environment }: { path: string; environment: string | undef
           </Link>
         )}
       </div>
-    </div>
+    </header>
   )
 }
 

@@ -9,6 +9,10 @@ import { GraphQl } from './graphql.tsx'
 import { type Call, callsOf, type Document } from './openapi.ts'
 import { TryCall } from './try-call.tsx'
 
+/** What applications call comes first. */
+const FIRST = ['collections', 'rpc', 'graphql', 'realtime', 'storage', 'auth', 'orgs', 'schema']
+const orderOf = (group: string): number => (FIRST.includes(group) ? FIRST.indexOf(group) : group.startsWith('admin') ? 100 : 50)
+
 const idOf = ({ method, path }: Call): string => `${method} ${path}`
 
 /** The reference. It opens without signing in, and shows each caller what they may use. */
@@ -28,7 +32,7 @@ function Reference({ document }: { document: Document }) {
   const calls = useMemo(() => callsOf(document), [document])
   const words = find.toLowerCase().split(/\s+/).filter(Boolean)
   const found = calls.filter(({ method, path, operation }) => words.every((word) => `${method} ${path} ${operation.summary ?? ''}`.toLowerCase().includes(word)))
-  const groups = [...Map.groupBy(found, ({ group }) => group)].sort(([a], [b]) => (a < b ? -1 : 1))
+  const groups = [...Map.groupBy(found, ({ group }) => group)].sort(([a], [b]) => orderOf(a) - orderOf(b) || (a < b ? -1 : 1))
   const current = calls.find((call) => idOf(call) === opened)
   return (
     <div className="api-page">

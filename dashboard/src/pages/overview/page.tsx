@@ -107,7 +107,7 @@ const Stat = ({ title, value, unit }: { title: string; value: string; unit: stri
 
 const GaugeStats = ({ gauges, most }: { gauges: Gauges; most: number | undefined }) => (
   <>
-    <Stat title="Connections" value={count(gauges.inUse)} unit={`in use, ${gauges.idle} idle${most ? `, at most ${most}` : ''}`} />
+    <Stat title="Connections" value={count(gauges.inUse)} unit={`in use${most ? ` of ${most}` : ''}`} />
     <Stat title="Change log" value={gauges.lag.toFixed(1)} unit="s behind" />
     <Stat title="Webhooks" value={count(gauges.webhooks)} unit="wait" />
     <Stat title="Jobs" value={count(gauges.jobs)} unit="queued" />

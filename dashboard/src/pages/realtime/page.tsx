@@ -73,7 +73,7 @@ function Tables() {
         </Button>
       </div>
       {heard.length === 0 && <p className="muted">{watched.length === 0 ? 'Choose a table.' : 'Listening. What is committed from now on appears here.'}</p>}
-      <ol className="log card" aria-live="polite">
+      <ol className="log card" aria-live="polite" hidden={heard.length === 0}>
         {heard.map(({ id, at, action, table, record }) => (
           <li key={id}>
             <span className="muted">{clock(at)}</span>
@@ -155,7 +155,7 @@ function Channels() {
           </section>
         </div>
       )}
-      <ol className="log card" aria-live="polite">
+      <ol className="log card" aria-live="polite" hidden={heard.length === 0}>
         {heard.map(({ id, at, text: line }) => (
           <li key={id}>
             <span className="muted">{clock(at)}</span>

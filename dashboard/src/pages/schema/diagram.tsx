@@ -3,6 +3,7 @@ import { useEffect, useMemo, useRef, useState } from 'react'
 import { Link, tablePath } from '../../app/navigate.tsx'
 import { type Schema, type Table, tableName } from '../../api/schema.ts'
 import { theme } from '../../app/theme.ts'
+import { Icon } from '../../parts/icon.tsx'
 import { startWorker } from '../../parts/trusted.ts'
 import { Button } from '../../parts/ui.tsx'
 import { download } from '../table/rows/export.tsx'
@@ -29,7 +30,8 @@ function EntityNode({ data: { table, name, found } }: NodeProps<Entity>) {
       <ul>
         {table.columns.slice(0, MOST).map((column) => (
           <li key={column.name}>
-            <span className="isolate">{column.isPrimaryKey ? `🔑 ${column.name}` : column.name}</span>
+            <span className="isolate">{column.name}</span>
+            {column.isPrimaryKey && <Icon name="key" size={11} />}
             <span className="type">{shortType(column.type)}</span>
           </li>
         ))}
@@ -86,9 +88,8 @@ export default function Diagram({ schema, find }: { schema: Schema; find: string
     const fits = (name: string): boolean => word !== '' && name.toLowerCase().includes(word)
     setNodes((all) => all.map((node) => (node.data.found === fits(node.id) ? node : { ...node, data: { ...node.data, found: fits(node.id) } })))
     const [first] = [...schema.tables.keys()].filter(fits)
-    if (first) void flow.current?.fitView({ nodes: [{ id: first }], maxZoom: 1, duration: 200 })
+    if (first) void flow.current?.fitView({ nodes: [{ id: first }], maxZoom: 1 })
   }, [find, schema, setNodes])
-  const calm = matchMedia('(prefers-reduced-motion: reduce)').matches
   return (
     <div className="diagram" role="region" aria-label="Diagram of tables and relations">
       <ReactFlow
@@ -104,8 +105,6 @@ export default function Diagram({ schema, find }: { schema: Schema; find: string
         fitView
         nodesConnectable={false}
         onlyRenderVisibleElements
-        proOptions={{ hideAttribution: true }}
-        defaultEdgeOptions={{ animated: false, ...(calm && { animated: false }) }}
       >
         <Controls showInteractive={false} />
         {nodes.length > 12 && <MiniMap pannable zoomable ariaLabel="Small map of the diagram" />}

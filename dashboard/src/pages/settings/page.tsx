@@ -5,7 +5,7 @@ import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { useSql } from '../../api/sql.ts'
 import { confirm, Dialog, FormDialog } from '../../parts/dialog.tsx'
 import { ago, bytes, duration, text } from '../../parts/format.ts'
-import { List } from '../../parts/list.tsx'
+import { type Cells, List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
 import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, Check, Empty, Field, Loaded, Snippet } from '../../parts/ui.tsx'
@@ -248,7 +248,7 @@ function Backups() {
             items.length === 0 ? (
               <p className="muted">There is none yet.</p>
             ) : (
-              <List label="Backups" items={items} keyOf={(item) => text(item['id'] ?? item)} cells={Object.keys(items[0] ?? {}).slice(0, 6).map((name) => [name, (item) => text(item[name])] as const)} />
+              <List label="Backups" items={items} keyOf={(item) => text(item['id'] ?? item)} cells={Object.keys(items[0] ?? {}).slice(0, 6).map((name): Cells<Record<string, unknown>>[number] => [name, (item) => text(item[name])])} />
             )
           }
         </Loaded>

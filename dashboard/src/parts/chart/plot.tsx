@@ -22,19 +22,20 @@ export default function Plot(props: ChartProps) {
       ...series.map(({ values }) => values),
     ] as unknown as uPlot.AlignedData
   const make = useEffectEvent((element: HTMLElement): uPlot => {
+    const points = names?.length ?? 0
     const text = colourOf(element, 'var(--muted)')
     const grid = colourOf(element, 'var(--line)')
     const axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid } }
     const label = names
     const bars = uPlot.paths.bars?.({ size: [0.7, 60] })
-    return new uPlot(
+    const plotted = new uPlot(
       {
         width: Math.max(200, element.clientWidth),
         height,
         legend: { show: series.length > 1, live: false },
         cursor: { drag: { x: false, y: false } },
         scales: {
-          x: { time: times !== undefined, ...(names && { range: (_: uPlot, from: number, to: number): [number, number] => [from - 0.6, to + 0.6] }) },
+          x: { time: times !== undefined, ...(names && { range: (): [number, number] => [-0.6, points - 0.4] }) },
           y: { range: (_, low, high) => [Math.min(0, low), high <= 0 ? 1 : high * 1.1] },
         },
         axes: [
@@ -73,6 +74,8 @@ export default function Plot(props: ChartProps) {
       data(),
       element,
     )
+    element.style.color = ''
+    return plotted
   })
   const shape = JSON.stringify([props.kind, height, series.map(({ name }) => name), times !== undefined, names, chosen])
   useEffect(() => {

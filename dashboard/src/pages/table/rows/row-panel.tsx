@@ -71,9 +71,9 @@ export function RowPanel({ name, table, id, edited, canWrite, onClose, onSet, sh
                     <button
                       type="button"
                       className={edited?.has(title) ? 'field-value edited' : 'field-value'}
-                      aria-label={`${canWrite ? 'Edit' : 'Show'} ${title}`}
                       onClick={() => setEditing(title)}
                     >
+                      <span className="visually-hidden">{`${canWrite ? 'Edit' : 'Show'} ${title}: `}</span>
                       <Value value={value} />
                     </button>
                   </dd>

@@ -207,7 +207,8 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
       const key = shown?.key ?? addRow(store)
       for (const [position, text] of line.entries()) {
         const target = columnOf(targets[position] ?? '')
-        if (!target) continue
+        // An empty cell of a new row means its default.
+        if (!target || (text === '' && !shown?.row)) continue
         try {
           setCell(store, key, target.name, parsePasted(target, text), shown?.row)
           cells++
