@@ -63,7 +63,7 @@ test('from signing in to a table that works: rows, other callers, live changes, 
   ])
 
   // A change that somebody else makes over the API appears by itself.
-  await page.getByText('live', { exact: true }).waitFor()
+  await page.getByText('● live').waitFor()
   await api.call('PATCH /api/collections/tasks/2', { as: ana.token, json: { title: 'Wash two zebras' } })
   await cell('Wash two zebras').waitFor()
   await page.locator('.grid-cell.flash').first().waitFor({ state: 'attached' })
@@ -165,7 +165,7 @@ test('from signing in to a table that works: rows, other callers, live changes, 
   // A user is invited; another is disabled and enabled.
   await page.getByRole('link', { name: 'Users', exact: true }).click()
   await page.getByRole('button', { name: 'Invite' }).click()
-  await page.getByLabel('Address').fill('cleo@example.com')
+  await page.getByRole('dialog').getByLabel('Address').fill('cleo@example.com')
   await page.getByRole('button', { name: 'Send the invitation' }).click()
   await page.getByText('cleo@example.com was invited').waitFor()
   await page.getByRole('link', { name: 'ben@example.com' }).click()

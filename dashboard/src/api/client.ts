@@ -118,7 +118,7 @@ export function sentence(error: unknown): string {
   if (error instanceof ApiError) {
     const details = Object.entries(error.data ?? {}).flatMap(([name, detail]) => {
       const message = (detail as { message?: unknown } | null)?.message
-      return typeof message === 'string' && name !== 'did_you_mean' ? [`${name}: ${message}`] : []
+      return typeof message === 'string' && !['did_you_mean', 'operation'].includes(name) ? [`${name}: ${message}`] : []
     })
     const near = (error.data?.['did_you_mean'] as { message?: string } | undefined)?.message
     const text = [error.message, ...details].join(' · ')

@@ -66,20 +66,25 @@ export default function Diagram({ schema, find }: { schema: Schema; find: string
   useEffect(() => {
     const worker = startWorker(workerAddress)
     setBusy(true)
-    worker.onmessage = ({ data }: MessageEvent<{ id: string; x: number; y: number }[]>) => {
-      const tables = new Map(schema.tables)
+    const tables = [...schema.tables]
+    const places = new Map(tables.map(([name], index) => [name, index]))
+    worker.onmessage = ({ data }: MessageEvent<{ x: number; y: number }[]>) => {
       setNodes(
-        data.flatMap(({ id, x, y }) => {
-          const table = tables.get(id)
-          return table ? [{ id, type: 'entity', position: { x, y }, width: WIDTH, height: heightOf(table), data: { table, name: id, found: false } }] : []
-        }),
+        tables.map(([name, table], index) => ({
+          id: name,
+          type: 'entity',
+          position: data[index] ?? { x: 0, y: 0 },
+          width: WIDTH,
+          height: heightOf(table),
+          data: { table, name, found: false },
+        })),
       )
       setBusy(false)
       setTimeout(() => flow.current?.fitView({ padding: 0.1 }), 50)
     }
     worker.postMessage({
-      boxes: [...schema.tables].map(([id, table]) => ({ id, width: WIDTH, height: heightOf(table) })),
-      lines: edges.map(({ source, target }) => ({ from: source, to: target })),
+      boxes: tables.map(([, table]) => ({ width: WIDTH, height: heightOf(table) })),
+      lines: edges.map(({ source, target }) => ({ from: places.get(source), to: places.get(target) })),
     })
     return () => worker.terminate()
   }, [schema, edges, setNodes])

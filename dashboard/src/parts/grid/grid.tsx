@@ -161,6 +161,7 @@ export function Grid<R>(props: GridProps<R>) {
           setAnchor({ row: 0, column: 0 })
           setSpot({ row: count - 1, column: ordered.length - 1 })
         } else if (action.kind === 'open') props.onOpen?.(row)
+        else if (action.kind === 'mark') props.onMark?.(row)
         else if (action.kind === 'clear') props.onClear?.(range)
         else if (name !== undefined) props.onEdit?.(row, name, action.kind === 'type' ? action.text : undefined)
       }}

@@ -1,7 +1,7 @@
 import type { KeyboardEvent } from 'react'
 import type { Spot } from './types.ts'
 
-type Action = { kind: 'go'; to: Spot } | { kind: 'type'; text: string } | { kind: 'all' | 'open' | 'clear' | 'edit' }
+type Action = { kind: 'go'; to: Spot } | { kind: 'type'; text: string } | { kind: 'all' | 'open' | 'clear' | 'edit' | 'mark' }
 
 /** What a key means in a grid, as the WAI-ARIA practices and spreadsheets have it. */
 export function keyAction(
@@ -33,7 +33,7 @@ export function keyAction(
     case 'F2':
       return { kind: 'edit' }
     case ' ':
-      return { kind: 'open' }
+      return { kind: event.shiftKey ? 'mark' : 'open' }
     case 'Delete':
     case 'Backspace':
       return { kind: 'clear' }

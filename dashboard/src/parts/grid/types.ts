@@ -39,6 +39,8 @@ export type GridProps<R> = {
   onPaste?(spot: Spot, cells: string[][]): void
   onClear?(range: Range): void
   onOpen?(row: number): void
+  /** Shift and the space bar. */
+  onMark?(row: number): void
   onSort?(column: string): void
   onResize?(column: string, width: number): void
   onMove?(column: string, before: string): void

@@ -252,6 +252,12 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
     markDeleted(store, [...marked])
     setMarked(new Map())
   }
+  const mark = (shown: Shown, isMarked: boolean): void => {
+    const next = new Map(marked)
+    if (isMarked) next.set(shown.key, shown.row)
+    else next.delete(shown.key)
+    setMarked(next)
+  }
   const open = (index: number): void => {
     const shown = shownAt(index)
     if (shown?.row && hasKey) go({ row: shown.key })
@@ -339,12 +345,8 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
                   type="checkbox"
                   aria-label={`Mark row ${shown.key}`}
                   checked={marked.has(shown.key)}
-                  onChange={(event) => {
-                    const next = new Map(marked)
-                    if (event.target.checked) next.set(shown.key, shown.row)
-                    else next.delete(shown.key)
-                    setMarked(next)
-                  }}
+                  tabIndex={-1}
+                  onChange={(event) => mark(shown, event.target.checked)}
                 />
               )
             }
@@ -372,6 +374,10 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
             }
             {...(canAdd && { onPaste: paste, onClear: clear })}
             onOpen={open}
+            onMark={(index) => {
+              const shown = shownAt(index)
+              if (shown) mark(shown, !marked.has(shown.key))
+            }}
             onSort={(id) =>
               setSort(id, sorts.includes(id) ? 'descending' : sorts.includes(`-${id}`) ? '' : 'ascending')
             }
@@ -403,7 +409,7 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
                     {`Delete ${plural(marked.size, 'row')}`}
                   </Button>
                 )}
-                <span className="muted wide-only">Space opens a row, Enter edits, Ctrl V pastes</span>
+                <span className="muted wide-only">Space opens a row, Shift Space marks it, Enter edits</span>
               </>
             }
           />

@@ -57,8 +57,9 @@ export class Refused extends Error {
 }
 
 function refusal(error: ApiError, table: Table, keys: string[], edits: Edits): Error {
-  const position = error.data?.['operation']
-  const key = typeof position === 'number' ? keys[position] : keys.length === 1 ? keys[0] : undefined
+  const place = (error.data?.['operation'] as { message?: string } | undefined)?.message
+  const position = /^operation\[(\d+)\]$/.exec(place ?? '')?.[1]
+  const key = keys[position === undefined ? (keys.length === 1 ? 0 : -1) : Number(position)]
   if (key === undefined) return error
   const details = Object.entries(error.data ?? {}).filter(([name]) => name !== 'operation')
   const named = details.flatMap(([name]) => columnsOf(table, name))
