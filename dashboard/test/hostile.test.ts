@@ -6,7 +6,17 @@ import { openDashboard, startDashboard } from './kit/dashboard.ts'
 /** Would run, load, reorder or break something if it were anything but text. */
 const SCRIPT = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`
 const BIDI = '\u202egpj.exe\u202c \u2066isolated'
-const NAMES = ['__proto__', 'constructor', 'a "quoted" name', 'dots.in.it', 'émoji 🦁', SCRIPT.slice(0, 63), 'x'.repeat(63), 'sp ace/slash?x=1#y%41', "it's"]
+const NAMES = [
+  '__proto__',
+  'constructor',
+  'a "quoted" name',
+  'dots.in.it',
+  'émoji 🦁',
+  SCRIPT.slice(0, 63),
+  'x'.repeat(63),
+  'sp ace/slash?x=1#y%41',
+  "it's",
+]
 
 const quoted = (name: string): string => `"${name.replaceAll('"', '""')}"`
 const text = (value: string): string => `'${value.replaceAll("'", "''")}'`
@@ -14,7 +24,11 @@ const text = (value: string): string => `'${value.replaceAll("'", "''")}'`
 const api = await startDashboard()
 for (const name of NAMES) {
   await api.sql(`create table ${quoted(name)} (id int primary key, ${quoted(name)} text, other jsonb)`)
-  await api.sql(`insert into ${quoted(name)} values (1, $1, $2), (2, $3, null)`, [SCRIPT, JSON.stringify({ ['__proto__']: SCRIPT, html: SCRIPT }), BIDI])
+  await api.sql(`insert into ${quoted(name)} values (1, $1, $2), (2, $3, null)`, [
+    SCRIPT,
+    JSON.stringify({ ['__proto__']: SCRIPT, html: SCRIPT }),
+    BIDI,
+  ])
   await api.sql(`comment on table ${quoted(name)} is ${text(SCRIPT)}`)
 }
 await api.sql(`create table long (id int primary key, body text)`)
@@ -69,7 +83,9 @@ test('an odd table can be edited: the row that was meant changes', { skip }, asy
   assert.deepEqual(await api.sql('select note from pairs'), [{ note: 'changed' }])
 })
 
-test('a cell of a megabyte is cut in the grid and whole in its dialog; 1,600 columns of a result are there', { skip }, async () => {
+test('a cell of a megabyte is cut in the grid and whole in its dialog; 1,600 columns of a result are there', {
+  skip,
+}, async () => {
   const { page, go, troubles } = await openDashboard(api)
   await go('/tables/long')
   const cell = page.locator('[role=gridcell][data-column=body]').first()

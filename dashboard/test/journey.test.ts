@@ -23,7 +23,9 @@ const receiver = createServer((request, response) => {
 receiver.listen(0, '127.0.0.1')
 atEnd(() => void receiver.close())
 
-test('from signing in to a table that works: rows, other callers, live changes, undo, SQL, webhook, file, users', { skip }, async () => {
+test('from signing in to a table that works: rows, other callers, live changes, undo, SQL, webhook, file, users', {
+  skip,
+}, async () => {
   const { page, go, signIn, troubles } = await openDashboard(api, { signedIn: false })
   const heading = (name: string) => page.getByRole('heading', { level: 1, name, exact: true })
   const cell = (text: string) => page.getByRole('gridcell', { name: text, exact: true })
@@ -45,12 +47,18 @@ test('from signing in to a table that works: rows, other callers, live changes, 
   await heading('tasks').waitFor()
   const schema = await api.call('GET /api/schema', { as: 'admin' })
   const table = schema.body.tables['public.tasks']
-  assert.deepEqual([table.rlsEnabled, table.rlsPolicies.map(({ name }: { name: string }) => name)], [true, ['owner_rows']])
+  assert.deepEqual(
+    [table.rlsEnabled, table.rlsPolicies.map(({ name }: { name: string }) => name)],
+    [true, ['owner_rows']],
+  )
 
   // Rows from a spreadsheet: the first line names the columns.
   await page.getByRole('button', { name: 'Add row' }).click()
   await page.locator('[role=gridcell][data-column=title]').first().click()
-  await paste(page, `title\tpoints\towner\nFeed the lions\t3\t${ana.user.id}\nWash the zebra\t5\t${ana.user.id}\n"Two\nlines"\t\t${ben.user.id}`)
+  await paste(
+    page,
+    `title\tpoints\towner\nFeed the lions\t3\t${ana.user.id}\nWash the zebra\t5\t${ana.user.id}\n"Two\nlines"\t\t${ben.user.id}`,
+  )
   await page.getByText('8 changes', { exact: true }).waitFor()
   await page.getByRole('button', { name: 'Save', exact: true }).click()
   await page.getByText('8 changes saved').waitFor()

@@ -25,7 +25,12 @@ test('signing in, finding a table, editing, pasting and saving, with the keyboar
   // Tab reaches the grid as one stop; arrows move in it.
   const isInGrid = () => page.evaluate(() => document.activeElement?.closest('[role=grid]') !== null)
   for (let step = 0; step < 60 && !(await isInGrid()); step++) await keyboard.press('Tab')
-  for (let step = 0; step < 5 && !(await page.evaluate(() => document.activeElement?.getAttribute('role') === 'gridcell')); step++) await keyboard.press('Tab')
+  for (
+    let step = 0;
+    step < 5 && !(await page.evaluate(() => document.activeElement?.getAttribute('role') === 'gridcell'));
+    step++
+  )
+    await keyboard.press('Tab')
   assert.equal(await page.evaluate(() => document.activeElement?.textContent), '1')
   await keyboard.press('ArrowRight')
   await keyboard.press('ArrowDown')

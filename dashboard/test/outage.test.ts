@@ -28,7 +28,9 @@ test('a token that ended leads to the sign-in form and back, with what was typed
   assert.deepEqual(await api.sql('select title from notes where id = 1'), [{ title: 'typed before' }])
 })
 
-test('a server that is away is said in a line; nothing typed is lost, and the page goes on by itself', { skip }, async () => {
+test('a server that is away is said in a line; nothing typed is lost, and the page goes on by itself', {
+  skip,
+}, async () => {
   const { page, go } = await openDashboard(api)
   await go('/tables/notes')
   await page.locator('[role=gridcell][data-column=title]').nth(1).dblclick()
@@ -45,7 +47,9 @@ test('a server that is away is said in a line; nothing typed is lost, and the pa
   assert.deepEqual(await api.sql('select title from notes where id = 2'), [{ title: 'typed meanwhile' }])
 })
 
-test('a code in the fragment signs in once, and leaves the address; it asks before it replaces a session', { skip }, async () => {
+test('a code in the fragment signs in once, and leaves the address; it asks before it replaces a session', {
+  skip,
+}, async () => {
   const made = await api.call('POST /api/admin/auth/code', { as: 'admin' })
   const { page, go } = await openDashboard(api, { signedIn: false })
   await go(`/tables#code=${made.body.code}`)
@@ -60,7 +64,10 @@ test('a code in the fragment signs in once, and leaves the address; it asks befo
 })
 
 test('a locked dashboard asks for the password, then does what was asked', { skip }, async () => {
-  const locked = await startDashboard({ on: api, config: { 'admin.dashboard_locked': true, 'admin.environment': 'production' } })
+  const locked = await startDashboard({
+    on: api,
+    config: { 'admin.dashboard_locked': true, 'admin.environment': 'production' },
+  })
   const { page, go, signIn } = await openDashboard(locked, { signedIn: false })
   await go('/users')
   await signIn()

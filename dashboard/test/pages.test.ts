@@ -82,7 +82,10 @@ test('dialogs, panels and the palette have none either', { skip }, async () => {
   await look(page, 'row panel')
   await page.keyboard.press('Control+K')
   await page.getByRole('combobox', { name: /Find a page/ }).fill('ord')
-  await page.getByRole('option', { name: /orders/ }).first().waitFor()
+  await page
+    .getByRole('option', { name: /orders/ })
+    .first()
+    .waitFor()
   await look(page, 'palette')
   assert.deepEqual(faults, [])
 })
@@ -94,7 +97,10 @@ test('at 390 px every page can be read, and nothing but tables scrolls sideways'
     await page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor()
     const wide = await page.evaluate(() => {
       const main = document.querySelector('main')
-      return Math.max(document.documentElement.scrollWidth - innerWidth, (main?.scrollWidth ?? 0) - (main?.clientWidth ?? 0))
+      return Math.max(
+        document.documentElement.scrollWidth - innerWidth,
+        (main?.scrollWidth ?? 0) - (main?.clientWidth ?? 0),
+      )
     })
     assert.ok(wide <= 1, `${path} is ${wide} px too wide`)
   }

@@ -42,7 +42,10 @@ test('the reference opens without signing in', { skip }, async () => {
   await go('/api')
   await page.getByRole('heading', { level: 1, name: 'API' }).waitFor()
   await page.getByLabel('Find a call').fill('health')
-  await page.getByRole('link', { name: /GET.*health/ }).first().click()
+  await page
+    .getByRole('link', { name: /GET.*health/ })
+    .first()
+    .click()
   await page.getByRole('button', { name: 'Try it' }).click()
   await page.getByRole('region', { name: 'Answer' }).first().getByText('"status": "ok"').waitFor()
 })

@@ -3,6 +3,7 @@ import { ApiError, sentence, svc } from '../api/client.ts'
 import { signedIn } from '../api/session.ts'
 import { Button, Field } from '../parts/ui.tsx'
 import { Brand } from './brand.tsx'
+import { hasPasskeys, signInByPasskey } from './passkey.ts'
 
 type Answer = { token: string }
 
@@ -31,6 +32,15 @@ export function SignIn({ again = false }: { again?: boolean }) {
       setError(isCode && !needsCode ? 'Type the code of your authenticator app.' : sentence(failure))
     } finally {
       setBusy(false)
+    }
+  }
+
+  async function byPasskey(): Promise<void> {
+    setError('')
+    try {
+      signedIn(await signInByPasskey())
+    } catch (failure) {
+      setError(sentence(failure))
     }
   }
 
@@ -96,6 +106,11 @@ export function SignIn({ again = false }: { again?: boolean }) {
         <Button look="quiet" onClick={() => setNamed(!isNamed)}>
           {isNamed ? 'Use the server’s password instead' : 'Use your own account instead'}
         </Button>
+        {isNamed && hasPasskeys() && (
+          <Button icon="key" onClick={() => void byPasskey()}>
+            Use a passkey
+          </Button>
+        )}
         <p className="muted">
           On the server’s machine <code>svc open</code> opens this page signed in; <code>svc admin reset-password</code>{' '}
           makes a new password.

@@ -3,7 +3,17 @@ import type { ReactNode } from 'react'
 export type Cells<Item> = readonly (readonly [title: string, show: (item: Item) => ReactNode, look?: string])[]
 
 /** A plain table of things. A column without a title holds actions. */
-export function List<Item>({ label, items, keyOf, cells }: { label: string; items: readonly Item[]; keyOf(item: Item): string; cells: Cells<Item> }) {
+export function List<Item>({
+  label,
+  items,
+  keyOf,
+  cells,
+}: {
+  label: string
+  items: readonly Item[]
+  keyOf(item: Item): string
+  cells: Cells<Item>
+}) {
   return (
     <div className="table-wrap">
       <table className="table" aria-label={label}>

@@ -32,7 +32,11 @@ export async function openDashboard(
 ): Promise<Dashboard> {
   browser ??= startBrowser()
   const { signedIn = true, ...rest } = options
-  const context = await (await browser).newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: 'reduce', ...rest })
+  const context = await (await browser).newContext({
+    viewport: { width: 1440, height: 900 },
+    reducedMotion: 'reduce',
+    ...rest,
+  })
   await context.grantPermissions(['clipboard-read', 'clipboard-write'])
   atEnd(() => context.close())
   const page = await context.newPage()
@@ -77,7 +81,8 @@ export async function violations(page: Page): Promise<string[]> {
   await page.evaluate(`${axe}; void 0`)
   const run = (options: object) =>
     page.evaluate(async (given) => {
-      const runner = (globalThis as unknown as { axe: { run(options: object): Promise<{ violations: Violation[] }> } }).axe
+      const runner = (globalThis as unknown as { axe: { run(options: object): Promise<{ violations: Violation[] }> } })
+        .axe
       return (await runner.run(given)).violations
     }, options)
   await page.emulateMedia({ colorScheme: 'light' })
@@ -87,7 +92,12 @@ export async function violations(page: Page): Promise<string[]> {
   const dark = await run({ resultTypes: ['violations'], runOnly: ['color-contrast'] })
   await page.emulateMedia({ colorScheme: 'light' })
   return [...light, ...dark].flatMap(({ id, nodes }) =>
-    nodes.slice(0, 3).map(({ html, failureSummary }) => `${id}: ${html.slice(0, 200)} ${failureSummary.replace(/\s+/g, ' ').slice(0, 240)}`),
+    nodes
+      .slice(0, 3)
+      .map(
+        ({ html, failureSummary }) =>
+          `${id}: ${html.slice(0, 200)} ${failureSummary.replace(/\s+/g, ' ').slice(0, 240)}`,
+      ),
   )
 }
 

@@ -8,7 +8,11 @@ export type Operation = {
   security?: unknown[]
   'x-least-role'?: string
 }
-export type Document = { info: { title: string; version: string }; paths: Record<string, Record<string, Operation>>; components?: { schemas?: Record<string, unknown> } }
+export type Document = {
+  info: { title: string; version: string }
+  paths: Record<string, Record<string, Operation>>
+  components?: { schemas?: Record<string, unknown> }
+}
 export type Call = { method: string; path: string; group: string; operation: Operation }
 
 const METHODS = ['get', 'post', 'put', 'patch', 'delete']
@@ -28,14 +32,30 @@ export const callsOf = (document: Document): Call[] =>
     }),
   )
 
-type Shape = { $ref?: string; type?: string | string[]; properties?: Record<string, Shape>; items?: Shape; enum?: unknown[]; example?: unknown; anyOf?: Shape[]; oneOf?: Shape[]; allOf?: Shape[]; required?: string[] }
+type Shape = {
+  $ref?: string
+  type?: string | string[]
+  properties?: Record<string, Shape>
+  items?: Shape
+  enum?: unknown[]
+  example?: unknown
+  anyOf?: Shape[]
+  oneOf?: Shape[]
+  allOf?: Shape[]
+  required?: string[]
+}
 
 /** A value of a schema, to begin a body with. */
 export function exampleOf(document: Document, schema: unknown, depth = 0): unknown {
   const shape = (schema ?? {}) as Shape
   if (depth > 4) return null
   if (shape.example !== undefined) return shape.example
-  if (shape.$ref) return exampleOf(document, document.components?.schemas?.[shape.$ref.split('/').at(-1)?.replaceAll('~1', '/') ?? ''], depth + 1)
+  if (shape.$ref)
+    return exampleOf(
+      document,
+      document.components?.schemas?.[shape.$ref.split('/').at(-1)?.replaceAll('~1', '/') ?? ''],
+      depth + 1,
+    )
   const first = shape.anyOf?.[0] ?? shape.oneOf?.[0] ?? shape.allOf?.[0]
   if (first) return exampleOf(document, first, depth + 1)
   if (shape.enum) return shape.enum[0]

@@ -1,8 +1,8 @@
 import { useMemo } from 'react'
-import { Link, useAddress } from '../../app/navigate.tsx'
-import { ViewAsButton } from '../../app/view-as-banner.tsx'
 import { useApi } from '../../api/hooks.ts'
 import { session } from '../../api/session.ts'
+import { Link, useAddress } from '../../app/navigate.tsx'
+import { ViewAsButton } from '../../app/view-as-banner.tsx'
 import { Page } from '../../parts/page.tsx'
 import { Badge, Empty, Field, Loaded } from '../../parts/ui.tsx'
 import { GraphQl } from './graphql.tsx'
@@ -11,7 +11,8 @@ import { TryCall } from './try-call.tsx'
 
 /** What applications call comes first. */
 const FIRST = ['collections', 'rpc', 'graphql', 'realtime', 'storage', 'auth', 'orgs', 'schema']
-const orderOf = (group: string): number => (FIRST.includes(group) ? FIRST.indexOf(group) : group.startsWith('admin') ? 100 : 50)
+const orderOf = (group: string): number =>
+  FIRST.includes(group) ? FIRST.indexOf(group) : group.startsWith('admin') ? 100 : 50
 
 const idOf = ({ method, path }: Call): string => `${method} ${path}`
 
@@ -20,7 +21,11 @@ export default function ApiPage() {
   const { token } = session.use()
   const document = useApi<Document>('/api/openapi.json', {}, { fresh: 60_000 })
   return (
-    <Page title="API" actions={token ? <ViewAsButton /> : undefined} note="Every call of this server, with your own tables. Try any of them as any caller.">
+    <Page
+      title="API"
+      actions={token ? <ViewAsButton /> : undefined}
+      note="Every call of this server, with your own tables. Try any of them as any caller."
+    >
       <Loaded of={document}>{(data) => <Reference document={data} />}</Loaded>
       {token && <GraphQl />}
     </Page>
@@ -31,13 +36,27 @@ function Reference({ document }: { document: Document }) {
   const [{ find = '', call: opened }, go] = useAddress()
   const calls = useMemo(() => callsOf(document), [document])
   const words = find.toLowerCase().split(/\s+/).filter(Boolean)
-  const found = calls.filter(({ method, path, operation }) => words.every((word) => `${method} ${path} ${operation.summary ?? ''}`.toLowerCase().includes(word)))
-  const groups = [...Map.groupBy(found, ({ group }) => group)].sort(([a], [b]) => orderOf(a) - orderOf(b) || (a < b ? -1 : 1))
+  const found = calls.filter(({ method, path, operation }) =>
+    words.every((word) => `${method} ${path} ${operation.summary ?? ''}`.toLowerCase().includes(word)),
+  )
+  const groups = [...Map.groupBy(found, ({ group }) => group)].sort(
+    ([a], [b]) => orderOf(a) - orderOf(b) || (a < b ? -1 : 1),
+  )
   const current = calls.find((call) => idOf(call) === opened)
   return (
     <div className="api-page">
       <div className="panel">
-        <Field label="Find a call">{(props) => <input className="input" type="search" {...props} value={find} onChange={(event) => go({ find: event.target.value || undefined }, { replace: true })} />}</Field>
+        <Field label="Find a call">
+          {(props) => (
+            <input
+              className="input"
+              type="search"
+              {...props}
+              value={find}
+              onChange={(event) => go({ find: event.target.value || undefined }, { replace: true })}
+            />
+          )}
+        </Field>
         <nav aria-label="Calls">
           {groups.map(([name, members]) => (
             <details key={name} open={words.length > 0 || members.some((call) => idOf(call) === opened)}>
@@ -45,7 +64,12 @@ function Reference({ document }: { document: Document }) {
                 {name} <span className="muted">{members.length}</span>
               </summary>
               {members.map((call) => (
-                <Link key={idOf(call)} to="/api" search={{ find: find || undefined, call: idOf(call) }} current={idOf(call) === opened}>
+                <Link
+                  key={idOf(call)}
+                  to="/api"
+                  search={{ find: find || undefined, call: idOf(call) }}
+                  current={idOf(call) === opened}
+                >
                   <span className={`method ${call.method}`}>{call.method}</span> {call.path.replace(/^\/api\//, '')}
                 </Link>
               ))}
@@ -56,7 +80,8 @@ function Reference({ document }: { document: Document }) {
       {current ? (
         <section className="card" key={idOf(current)}>
           <h2>
-            <span className={`method ${current.method}`}>{current.method}</span> <span className="mono isolate">{current.path}</span>
+            <span className={`method ${current.method}`}>{current.method}</span>{' '}
+            <span className="mono isolate">{current.path}</span>
           </h2>
           <p>{current.operation.summary}</p>
           {current.operation.description && <p className="muted">{current.operation.description}</p>}

@@ -11,24 +11,37 @@ const SHOWN = 60_000
 const shell = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
 /** The token of the one who is viewed as, or of the administrator. Only for this origin, and never in a snippet. */
-const tokenOf = (caller: string): string | undefined => (caller === 'nobody' ? undefined : (viewAs.get()?.token ?? session.get().token ?? undefined))
+const tokenOf = (caller: string): string | undefined =>
+  caller === 'nobody' ? undefined : (viewAs.get()?.token ?? session.get().token ?? undefined)
 
 export function TryCall({ document, call }: { document: Document; call: Call }) {
   const { method, path, operation } = call
   const parameters = operation.parameters ?? []
   const [values, setValues] = useState<ReadonlyMap<string, string>>(new Map())
   const json = operation.requestBody?.content?.['application/json']
-  const [body, setBody] = useState(() => (json ? JSON.stringify(json.example ?? exampleOf(document, json.schema), null, 2) : ''))
+  const [body, setBody] = useState(() =>
+    json ? JSON.stringify(json.example ?? exampleOf(document, json.schema), null, 2) : '',
+  )
   const { token } = session.use()
   const as = viewAs.use()
   const [caller, setCaller] = useState('me')
   const [answer, setAnswer] = useState<Answer | null>(null)
   const [error, setError] = useState<unknown>(null)
   const [busy, setBusy] = useState(false)
-  const filled = path.replace(/\{(\w+)(?:\.\.\.)?\}/g, (_, name: string) => encodeURIComponent(values.get(name) ?? `{${name}}`))
-  const query = new URLSearchParams(parameters.filter((one) => one.in === 'query' && values.get(one.name)).map(({ name }) => [name, values.get(name) ?? ''])).toString()
+  const filled = path.replace(/\{(\w+)(?:\.\.\.)?\}/g, (_, name: string) =>
+    encodeURIComponent(values.get(name) ?? `{${name}}`),
+  )
+  const query = new URLSearchParams(
+    parameters
+      .filter((one) => one.in === 'query' && values.get(one.name))
+      .map(({ name }) => [name, values.get(name) ?? '']),
+  ).toString()
   const url = `${location.origin}${filled}${query && `?${query}`}`
-  const curl = [`curl${method === 'GET' ? '' : ` -X ${method}`} ${shell(url)}`, ...(caller === 'nobody' ? [] : ['-H "Authorization: Bearer $TOKEN"']), ...(json ? [`-H 'Content-Type: application/json' -d ${shell(body.replace(/\s*\n\s*/g, ' '))}`] : [])].join(' \\\n  ')
+  const curl = [
+    `curl${method === 'GET' ? '' : ` -X ${method}`} ${shell(url)}`,
+    ...(caller === 'nobody' ? [] : ['-H "Authorization: Bearer $TOKEN"']),
+    ...(json ? [`-H 'Content-Type: application/json' -d ${shell(body.replace(/\s*\n\s*/g, ' '))}`] : []),
+  ].join(' \\\n  ')
   const client = `await svc.request(${JSON.stringify(method)}, ${JSON.stringify(filled + (query && `?${query}`))}${json ? `, { body: ${body.replace(/\s*\n\s*/g, ' ')} }` : ''})`
 
   async function run(): Promise<void> {
@@ -39,7 +52,10 @@ export function TryCall({ document, call }: { document: Document; call: Call }) 
       const bearer = tokenOf(caller)
       const response = await fetch(url, {
         method,
-        headers: { ...(bearer && { authorization: `Bearer ${bearer}` }), ...(json && { 'content-type': 'application/json' }) },
+        headers: {
+          ...(bearer && { authorization: `Bearer ${bearer}` }),
+          ...(json && { 'content-type': 'application/json' }),
+        },
         ...(json && { body }),
         signal: AbortSignal.timeout(30_000),
       })
@@ -55,15 +71,44 @@ export function TryCall({ document, call }: { document: Document; call: Call }) 
       {parameters
         .filter((one) => one.in === 'path' || one.in === 'query')
         .map((parameter) => (
-          <Field key={`${parameter.in} ${parameter.name}`} label={`${parameter.name}${parameter.in === 'path' ? ' (in the path)' : ''}`} hint={parameter.description}>
-            {(props) => <input className="input mono" {...props} value={values.get(parameter.name) ?? ''} onChange={(event) => setValues(new Map(values).set(parameter.name, event.target.value))} />}
+          <Field
+            key={`${parameter.in} ${parameter.name}`}
+            label={`${parameter.name}${parameter.in === 'path' ? ' (in the path)' : ''}`}
+            hint={parameter.description}
+          >
+            {(props) => (
+              <input
+                className="input mono"
+                {...props}
+                value={values.get(parameter.name) ?? ''}
+                onChange={(event) => setValues(new Map(values).set(parameter.name, event.target.value))}
+              />
+            )}
           </Field>
         ))}
-      {json && <Field label="Body (JSON)">{(props) => <textarea className="input mono" rows={Math.min(14, body.split('\n').length + 1)} spellCheck={false} {...props} value={body} onChange={(event) => setBody(event.target.value)} />}</Field>}
+      {json && (
+        <Field label="Body (JSON)">
+          {(props) => (
+            <textarea
+              className="input mono"
+              rows={Math.min(14, body.split('\n').length + 1)}
+              spellCheck={false}
+              {...props}
+              value={body}
+              onChange={(event) => setBody(event.target.value)}
+            />
+          )}
+        </Field>
+      )}
       <div className="row">
         <Field label="As">
           {(props) => (
-            <select className="input" {...props} value={token ? caller : 'nobody'} onChange={(event) => setCaller(event.target.value)}>
+            <select
+              className="input"
+              {...props}
+              value={token ? caller : 'nobody'}
+              onChange={(event) => setCaller(event.target.value)}
+            >
               {token && <option value="me">{as ? as.label : 'administrator'}</option>}
               <option value="nobody">visitor</option>
             </select>

@@ -1,6 +1,6 @@
 import { Fragment, useState } from 'react'
-import { Link, tablePath, useAddress } from '../../app/navigate.tsx'
 import { useApi } from '../../api/hooks.ts'
+import { Link, tablePath, useAddress } from '../../app/navigate.tsx'
 import { moment, text } from '../../parts/format.ts'
 import { Page } from '../../parts/page.tsx'
 import { Offset } from '../../parts/pager.tsx'
@@ -34,12 +34,18 @@ const FIELDS = [
 
 /** The row's key as an address has it. */
 const rowOf = (record: Entry['record_id']): string =>
-  typeof record === 'object' && record !== null ? Object.values(record).map((value) => (Object.keys(record).length === 1 ? String(value) : encodeURIComponent(String(value)))).join() : String(record ?? '')
+  typeof record === 'object' && record !== null
+    ? Object.values(record)
+        .map((value) => (Object.keys(record).length === 1 ? String(value) : encodeURIComponent(String(value))))
+        .join()
+    : String(record ?? '')
 
 export default function AuditPage() {
   const [search, go] = useAddress()
   const { offset = '0' } = search
-  const query = Object.fromEntries([...FIELDS.map(([name]) => name), 'operation'].map((name) => [name, search[name] || undefined]))
+  const query = Object.fromEntries(
+    [...FIELDS.map(([name]) => name), 'operation'].map((name) => [name, search[name] || undefined]),
+  )
   const audit = useApi<{ items: Entry[]; count: number }>('/api/admin/audit', { ...query, limit: 100, offset })
   const [shown, setShown] = useState<unknown>(null)
   return (
@@ -64,7 +70,12 @@ export default function AuditPage() {
         ))}
         <Field label="Operation">
           {(props) => (
-            <select className="input" {...props} value={search['operation'] ?? ''} onChange={(event) => go({ operation: event.target.value || undefined })}>
+            <select
+              className="input"
+              {...props}
+              value={search['operation'] ?? ''}
+              onChange={(event) => go({ operation: event.target.value || undefined })}
+            >
               <option value="">any</option>
               <option>INSERT</option>
               <option>UPDATE</option>
@@ -109,8 +120,12 @@ export default function AuditPage() {
                           </td>
                           <td>{entry.ip_address}</td>
                           <td className="end">
-                            {(entry.new_values || entry.old_values) ? (
-                              <Button look="small" aria-expanded={shown === entry.id} onClick={() => setShown(shown === entry.id ? null : entry.id)}>
+                            {entry.new_values || entry.old_values ? (
+                              <Button
+                                look="small"
+                                aria-expanded={shown === entry.id}
+                                onClick={() => setShown(shown === entry.id ? null : entry.id)}
+                              >
                                 Details
                               </Button>
                             ) : null}
@@ -120,8 +135,12 @@ export default function AuditPage() {
                           <tr>
                             <td colSpan={6}>
                               <div className="columns">
-                                {entry.old_values ? <Snippet label="Before" text={JSON.stringify(entry.old_values, null, 2)} wrap /> : null}
-                                {entry.new_values ? <Snippet label="After" text={JSON.stringify(entry.new_values, null, 2)} wrap /> : null}
+                                {entry.old_values ? (
+                                  <Snippet label="Before" text={JSON.stringify(entry.old_values, null, 2)} wrap />
+                                ) : null}
+                                {entry.new_values ? (
+                                  <Snippet label="After" text={JSON.stringify(entry.new_values, null, 2)} wrap />
+                                ) : null}
                               </div>
                             </td>
                           </tr>
@@ -131,7 +150,12 @@ export default function AuditPage() {
                   </tbody>
                 </table>
               </div>
-              <Offset offset={Number(offset)} limit={100} shown={items.length} onOffset={(to) => go({ offset: String(to) })} />
+              <Offset
+                offset={Number(offset)}
+                limit={100}
+                shown={items.length}
+                onOffset={(to) => go({ offset: String(to) })}
+              />
             </>
           )
         }
@@ -144,7 +168,11 @@ function Who({ entry }: { entry: Entry }) {
   return (
     <>
       {entry.impersonated_by && <div>{entry.impersonated_by} as</div>}
-      {entry.user_id ? <Link to={`/users/${encodeURIComponent(entry.user_id)}`}>{`${entry.actor} ${entry.user_id.slice(0, 8)}…`}</Link> : (entry.admin ?? entry.actor)}
+      {entry.user_id ? (
+        <Link to={`/users/${encodeURIComponent(entry.user_id)}`}>{`${entry.actor} ${entry.user_id.slice(0, 8)}…`}</Link>
+      ) : (
+        (entry.admin ?? entry.actor)
+      )}
     </>
   )
 }

@@ -1,7 +1,7 @@
 import { useState } from 'react'
-import { useAddress } from '../../app/navigate.tsx'
 import { patch, post, put, remove, sentence } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
+import { useAddress } from '../../app/navigate.tsx'
 import { confirm, Dialog, FormDialog } from '../../parts/dialog.tsx'
 import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
@@ -48,7 +48,15 @@ export default function EmailPage() {
                 ),
               ],
               ['Subject', ({ subjectTemplate }) => <span className="isolate">{subjectTemplate}</span>],
-              ['Source', ({ source, enabled }) => (source === 'builtin' ? <Badge>built in</Badge> : <Badge look={enabled ? 'info' : 'warn'}>{enabled ? 'yours' : 'yours, off'}</Badge>)],
+              [
+                'Source',
+                ({ source, enabled }) =>
+                  source === 'builtin' ? (
+                    <Badge>built in</Badge>
+                  ) : (
+                    <Badge look={enabled ? 'info' : 'warn'}>{enabled ? 'yours' : 'yours, off'}</Badge>
+                  ),
+              ],
               [
                 '',
                 ({ templateKey }) => (
@@ -67,10 +75,21 @@ export default function EmailPage() {
         <FormDialog
           title="New template"
           yes="Go on"
-          fields={[{ name: 'key', label: 'Key', required: true, placeholder: 'shop.receipt', hint: 'Dotted lower-case words.' }]}
+          fields={[
+            {
+              name: 'key',
+              label: 'Key',
+              required: true,
+              placeholder: 'shop.receipt',
+              hint: 'Dotted lower-case words.',
+            },
+          ]}
           onClose={() => setDialog(null)}
           onSubmit={async ({ key }) => {
-            await put(`${PATH}/${encodeURIComponent(String(key))}`, { subjectTemplate: 'Hello {{Name}}', htmlTemplate: '<p>Hello {{Name}}</p>' })
+            await put(`${PATH}/${encodeURIComponent(String(key))}`, {
+              subjectTemplate: 'Hello {{Name}}',
+              htmlTemplate: '<p>Hello {{Name}}</p>',
+            })
             await changed(PATH)
             go({ template: String(key) })
           }}
@@ -81,9 +100,19 @@ export default function EmailPage() {
           title="Send a mail"
           yes="Send"
           fields={[
-            { name: 'templateKey', label: 'Template', type: 'select', options: (templates.data?.items ?? []).map(({ templateKey }) => [templateKey, templateKey] as const) },
+            {
+              name: 'templateKey',
+              label: 'Template',
+              type: 'select',
+              options: (templates.data?.items ?? []).map(({ templateKey }) => [templateKey, templateKey] as const),
+            },
             { name: 'to', label: 'To', type: 'email', required: true },
-            { name: 'variables', label: 'Variables (JSON)', type: 'code', value: '{"AppName": "Savanna", "ActionURL": "https://example.com"}' },
+            {
+              name: 'variables',
+              label: 'Variables (JSON)',
+              type: 'code',
+              value: '{"AppName": "Savanna", "ActionURL": "https://example.com"}',
+            },
           ]}
           onClose={() => setDialog(null)}
           onSubmit={async ({ templateKey, to, variables }) => {
@@ -101,7 +130,9 @@ function TemplateDialog({ name, onClose }: { name: string; onClose(): void }) {
   const template = useApi<Template>(path)
   return (
     <Dialog title={name} look="wide" onClose={onClose}>
-      <Loaded of={template}>{(data) => <TemplateForm key={data.htmlTemplate} path={path} template={data} onClose={onClose} />}</Loaded>
+      <Loaded of={template}>
+        {(data) => <TemplateForm key={data.htmlTemplate} path={path} template={data} onClose={onClose} />}
+      </Loaded>
     </Dialog>
   )
 }
@@ -110,14 +141,22 @@ function TemplateForm({ path, template, onClose }: { path: string; template: Tem
   const [subject, setSubject] = useState(template.subjectTemplate)
   const [html, setHtml] = useState(template.htmlTemplate)
   const names = [...new Set([...`${subject} ${html}`.matchAll(/\{\{\.?(\w+)\}\}/g)].map(([, name = '']) => name))]
-  const [values, setValues] = useState<Record<string, string>>({ AppName: 'Savanna', ActionURL: 'https://example.com/verify?token=…', Code: '123456' })
+  const [values, setValues] = useState<Record<string, string>>({
+    AppName: 'Savanna',
+    ActionURL: 'https://example.com/verify?token=…',
+    Code: '123456',
+  })
   const [rendered, setRendered] = useState<Rendered | null>(null)
   const [error, setError] = useState<unknown>(null)
   const changes = [PATH]
   const save = useAction(() => put(path, { subjectTemplate: subject, htmlTemplate: html }), { done: 'Saved', changes })
   const toggle = useAction(() => patch(path, { enabled: !template.enabled }), { done: 'Done', changes })
   const drop = useAction(() => remove(path), { done: 'Back to the built-in one', changes })
-  const body = { subjectTemplate: subject, htmlTemplate: html, variables: Object.fromEntries(names.map((name) => [name, values[name] ?? name])) }
+  const body = {
+    subjectTemplate: subject,
+    htmlTemplate: html,
+    variables: Object.fromEntries(names.map((name) => [name, values[name] ?? name])),
+  }
   async function preview(isOpened: boolean): Promise<void> {
     setError(null)
     try {
@@ -133,15 +172,35 @@ function TemplateForm({ path, template, onClose }: { path: string; template: Tem
   }
   return (
     <div className="form">
-      <Field label="Subject">{(props) => <input className="input" {...props} value={subject} onChange={(event) => setSubject(event.target.value)} />}</Field>
+      <Field label="Subject">
+        {(props) => (
+          <input className="input" {...props} value={subject} onChange={(event) => setSubject(event.target.value)} />
+        )}
+      </Field>
       <Field label="HTML" hint="Placeholders are {{Name}}; values are escaped.">
-        {(props) => <textarea className="input mono" rows={12} spellCheck={false} {...props} value={html} onChange={(event) => setHtml(event.target.value)} />}
+        {(props) => (
+          <textarea
+            className="input mono"
+            rows={12}
+            spellCheck={false}
+            {...props}
+            value={html}
+            onChange={(event) => setHtml(event.target.value)}
+          />
+        )}
       </Field>
       <fieldset className="row plain">
         <legend className="legend">Values for the preview</legend>
         {names.map((name) => (
           <Field key={name} label={name}>
-            {(props) => <input className="input" {...props} value={values[name] ?? ''} onChange={(event) => setValues({ ...values, [name]: event.target.value })} />}
+            {(props) => (
+              <input
+                className="input"
+                {...props}
+                value={values[name] ?? ''}
+                onChange={(event) => setValues({ ...values, [name]: event.target.value })}
+              />
+            )}
           </Field>
         ))}
       </fieldset>
@@ -168,7 +227,14 @@ function TemplateForm({ path, template, onClose }: { path: string; template: Tem
             <Button
               look="danger"
               onClick={async () => {
-                if (!(await confirm({ title: 'Delete your template?', text: 'A built-in one takes its place, where there is one.', yes: 'Delete' }))) return
+                if (
+                  !(await confirm({
+                    title: 'Delete your template?',
+                    text: 'A built-in one takes its place, where there is one.',
+                    yes: 'Delete',
+                  }))
+                )
+                  return
                 await drop.runAsync()
                 onClose()
               }}

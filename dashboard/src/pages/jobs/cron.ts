@@ -18,7 +18,15 @@ function fieldOf(text: string, low: number, high: number, names: readonly string
 
 /** The wall clock of a zone at an instant. */
 function wall(at: number, zone: string): { minute: number; hour: number; day: number; month: number; weekday: number } {
-  const parts = new Intl.DateTimeFormat('en-US', { timeZone: zone, hourCycle: 'h23', minute: 'numeric', hour: 'numeric', day: 'numeric', month: 'numeric', weekday: 'short' }).formatToParts(at)
+  const parts = new Intl.DateTimeFormat('en-US', {
+    timeZone: zone,
+    hourCycle: 'h23',
+    minute: 'numeric',
+    hour: 'numeric',
+    day: 'numeric',
+    month: 'numeric',
+    weekday: 'short',
+  }).formatToParts(at)
   const get = (type: string): string => parts.find((part) => part.type === type)?.value ?? ''
   return {
     minute: Number(get('minute')),

@@ -1,16 +1,16 @@
 import { useState } from 'react'
-import { useAddress } from '../../app/navigate.tsx'
-import { post, put, remove } from '../../api/client.ts'
+import { post } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
-import { confirm, Dialog, FormDialog } from '../../parts/dialog.tsx'
+import { useAddress } from '../../app/navigate.tsx'
+import { Dialog, FormDialog } from '../../parts/dialog.tsx'
 import { ago, count, moment, text } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
-import { MenuButton } from '../../parts/menu.tsx'
 import { Page } from '../../parts/page.tsx'
 import { Offset } from '../../parts/pager.tsx'
 import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, Empty, Field, Loaded, Snippet, TabPanel, Tabs } from '../../parts/ui.tsx'
-import { nextTimes } from './cron.ts'
+import { parsed } from './payload.ts'
+import { ScheduleForm, Schedules } from './schedules.tsx'
 
 type Job = {
   id: string
@@ -27,15 +27,12 @@ type Job = {
   createdAt: string
   completedAt?: string
 }
-type Schedule = { id: string; name: string; jobType: string; cronExpr: string; timezone: string; payload: unknown; enabled: boolean; nextRunAt: string | null }
 
 const LOOKS = { queued: '', running: 'info', completed: 'ok', failed: 'danger', canceled: 'warn' } as const
 const TABS = [
   ['jobs', 'Jobs'],
   ['schedules', 'Schedules'],
 ] as const
-
-const parsed = (value: unknown): unknown => (String(value ?? '').trim() === '' ? {} : JSON.parse(String(value)))
 
 export default function JobsPage() {
   const [{ tab = 'jobs' }, go] = useAddress()
@@ -56,20 +53,35 @@ export default function JobsPage() {
       }
     >
       <Stats />
-      <Tabs label="Jobs" tabs={TABS} current={current} onChange={(name) => go({ tab: name === 'jobs' ? undefined : name })} />
+      <Tabs
+        label="Jobs"
+        tabs={TABS}
+        current={current}
+        onChange={(name) => go({ tab: name === 'jobs' ? undefined : name })}
+      />
       <TabPanel name={current}>{current === 'jobs' ? <Jobs /> : <Schedules />}</TabPanel>
       {dialog === 'job' && (
         <FormDialog
           title="Queue a job"
           yes="Queue"
           fields={[
-            { name: 'type', label: 'Type', required: true, placeholder: 'change_log_trim', hint: 'Such as sql, http, materialized_view_refresh, storage_orphan_sweep' },
+            {
+              name: 'type',
+              label: 'Type',
+              required: true,
+              placeholder: 'change_log_trim',
+              hint: 'Such as sql, http, materialized_view_refresh, storage_orphan_sweep',
+            },
             { name: 'payload', label: 'Payload (JSON)', type: 'code', value: '{}' },
             { name: 'runAt', label: 'Not before', type: 'datetime-local' },
           ]}
           onClose={() => setDialog(null)}
           onSubmit={async ({ type, payload, runAt }) => {
-            await post('/api/admin/jobs', { type, payload: parsed(payload), ...(runAt && { runAt: new Date(String(runAt)).toISOString() }) })
+            await post('/api/admin/jobs', {
+              type,
+              payload: parsed(payload),
+              ...(runAt && { runAt: new Date(String(runAt)).toISOString() }),
+            })
             await changed('/api/admin/jobs')
             toast('Queued')
           }}
@@ -89,7 +101,8 @@ function Stats() {
         <div key={name} className="stat">
           <dt>{name === 'oldestQueuedAgeSec' ? 'oldest queued' : name}</dt>
           <dd>
-            {name === 'oldestQueuedAgeSec' ? `${Math.round(Number(value))}` : count(Number(value))} {name === 'oldestQueuedAgeSec' && <small>s</small>}
+            {name === 'oldestQueuedAgeSec' ? `${Math.round(Number(value))}` : count(Number(value))}{' '}
+            {name === 'oldestQueuedAgeSec' && <small>s</small>}
           </dd>
         </div>
       ))}
@@ -99,7 +112,11 @@ function Stats() {
 
 function Jobs() {
   const [{ state = '', offset = '0', job: opened }, go] = useAddress()
-  const jobs = useApi<{ items: Job[] }>('/api/admin/jobs', { state: state || undefined, limit: 50, offset }, { every: 3_000 })
+  const jobs = useApi<{ items: Job[] }>(
+    '/api/admin/jobs',
+    { state: state || undefined, limit: 50, offset },
+    { every: 3_000 },
+  )
   const changes = ['/api/admin/jobs']
   const retry = useAction((id: string) => post(`/api/admin/jobs/${id}/retry`), { done: 'Queued again', changes })
   const cancel = useAction((id: string) => post(`/api/admin/jobs/${id}/cancel`), { done: 'Canceled', changes })
@@ -107,7 +124,13 @@ function Jobs() {
     <>
       <Field label="State">
         {(props) => (
-          <select className="input" style={{ width: 180 }} {...props} value={state} onChange={(event) => go({ state: event.target.value || undefined, offset: undefined })}>
+          <select
+            className="input"
+            style={{ width: 180 }}
+            {...props}
+            value={state}
+            onChange={(event) => go({ state: event.target.value || undefined, offset: undefined })}
+          >
             <option value="">any</option>
             {Object.keys(LOOKS).map((name) => (
               <option key={name}>{name}</option>
@@ -158,7 +181,12 @@ function Jobs() {
                   ],
                 ]}
               />
-              <Offset offset={Number(offset)} limit={50} shown={items.length} onOffset={(to) => go({ offset: String(to) })} />
+              <Offset
+                offset={Number(offset)}
+                limit={50}
+                shown={items.length}
+                onOffset={(to) => go({ offset: String(to) })}
+              />
             </>
           )
         }
@@ -191,120 +219,16 @@ function JobDialog({ id, onClose }: { id: string; onClose(): void }) {
             </dl>
             {data.lastError && <p className="code-del">{data.lastError}</p>}
             <Snippet label="Payload" text={JSON.stringify(data.payload ?? {}, null, 2)} />
-            {data.log ? <Snippet label="Log" text={typeof data.log === 'string' ? data.log : JSON.stringify(data.log, null, 2)} wrap /> : null}
+            {data.log ? (
+              <Snippet
+                label="Log"
+                text={typeof data.log === 'string' ? data.log : JSON.stringify(data.log, null, 2)}
+                wrap
+              />
+            ) : null}
           </>
         )}
       </Loaded>
     </Dialog>
-  )
-}
-
-function Schedules() {
-  const schedules = useApi<{ items: Schedule[] }>('/api/admin/schedules')
-  const [edited, setEdited] = useState<Schedule | null>(null)
-  const changes = ['/api/admin/schedules', '/api/admin/jobs']
-  const act = useAction(({ id, what }: { id: string; what: string }) => post(`/api/admin/schedules/${id}/${what}`), { changes, done: (_, { what }) => (what === 'run' ? 'Queued' : 'Done') })
-  const drop = useAction((id: string) => remove(`/api/admin/schedules/${id}`), { changes, done: 'The schedule is gone' })
-  return (
-    <>
-      <Loaded of={schedules}>
-        {({ items }) =>
-          items.length === 0 ? (
-            <Empty title="No schedule" icon="clock" />
-          ) : (
-            <List
-              label="Schedules"
-              items={items}
-              keyOf={({ id }) => id}
-              cells={[
-                ['Name', ({ name }) => <strong>{name}</strong>],
-                ['Job', ({ jobType }) => <code>{jobType}</code>],
-                ['When', ({ cronExpr, timezone }) => [<code key="e">{cronExpr}</code>, ` ${timezone}`]],
-                ['Next five', (schedule) => <NextFive schedule={schedule} />],
-                ['State', ({ enabled }) => <Badge look={enabled ? 'ok' : ''}>{enabled ? 'on' : 'off'}</Badge>],
-                [
-                  '',
-                  (schedule) => (
-                    <MenuButton
-                      label={`More of ${schedule.name}`}
-                      look="quiet small"
-                      icon="more"
-                      items={[
-                        { label: 'Run now', icon: 'play', run: () => act.run({ id: schedule.id, what: 'run' }) },
-                        { label: 'Edit', icon: 'edit', run: () => setEdited(schedule) },
-                        { label: schedule.enabled ? 'Switch off' : 'Switch on', icon: 'bolt', run: () => act.run({ id: schedule.id, what: schedule.enabled ? 'disable' : 'enable' }) },
-                        '-',
-                        {
-                          label: 'Delete',
-                          icon: 'trash',
-                          danger: true,
-                          run: async () => {
-                            if (await confirm({ title: `Delete ${schedule.name}?`, yes: 'Delete' })) drop.run(schedule.id)
-                          },
-                        },
-                      ]}
-                    />
-                  ),
-                  'end',
-                ],
-              ]}
-            />
-          )
-        }
-      </Loaded>
-      {edited && <ScheduleForm schedule={edited} onClose={() => setEdited(null)} />}
-    </>
-  )
-}
-
-function NextFive({ schedule }: { schedule: Schedule }) {
-  if (!schedule.enabled) return <span className="muted">–</span>
-  const times = safely(() => nextTimes(schedule.cronExpr, schedule.timezone || 'UTC', 5))
-  return (
-    <details>
-      <summary>{ago(schedule.nextRunAt ?? times[0]?.toISOString())}</summary>
-      <ul>
-        {times.map((time) => (
-          <li key={time.toISOString()}>{moment(time.toISOString())}</li>
-        ))}
-      </ul>
-    </details>
-  )
-}
-
-function safely(work: () => Date[]): Date[] {
-  try {
-    return work()
-  } catch {
-    // A zone that this browser does not know.
-    return []
-  }
-}
-
-function ScheduleForm({ schedule, onClose }: { schedule: Schedule | null; onClose(): void }) {
-  return (
-    <FormDialog
-      title={schedule ? `Schedule ${schedule.name}` : 'New schedule'}
-      yes={schedule ? 'Save' : 'Create'}
-      fields={[
-        ...(schedule ? [] : [{ name: 'name', label: 'Name', required: true } as const, { name: 'jobType', label: 'Job type', required: true, placeholder: 'sql' } as const]),
-        { name: 'cronExpr', label: 'When', value: schedule?.cronExpr ?? '30 2 * * *', hint: 'minute, hour, day, month, day of week' },
-        { name: 'timezone', label: 'Time zone', value: schedule?.timezone ?? 'UTC' },
-        { name: 'payload', label: 'Payload (JSON)', type: 'code', value: JSON.stringify(schedule?.payload ?? {}) },
-      ]}
-      onClose={onClose}
-      onSubmit={async (values) => {
-        const body = { ...values, payload: parsed(values['payload']) }
-        await (schedule ? put(`/api/admin/schedules/${schedule.id}`, body) : post('/api/admin/schedules', body))
-        await changed('/api/admin/schedules')
-        toast('Saved')
-      }}
-    >
-      {(values) => (
-        <p className="muted">
-          Next: {safely(() => nextTimes(String(values['cronExpr']), String(values['timezone'] || 'UTC'), 5)).map((time) => moment(time.toISOString())).join(' · ') || 'never'}
-        </p>
-      )}
-    </FormDialog>
   )
 }

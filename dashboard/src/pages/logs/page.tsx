@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'react'
-import { useAddress } from '../../app/navigate.tsx'
 import { useApi } from '../../api/hooks.ts'
+import { useAddress } from '../../app/navigate.tsx'
 import { clock, text } from '../../parts/format.ts'
 import { Page } from '../../parts/page.tsx'
 import { Button, Check, Empty, Field, Loaded } from '../../parts/ui.tsx'
@@ -33,7 +33,16 @@ export default function LogsPage() {
       <div className="row">
         <div className="grow">
           <Field label="Find">
-            {(props) => <input className="input" type="search" {...props} value={find} placeholder="A message, path, request id, status" onChange={(event) => go({ find: event.target.value || undefined }, { replace: true })} />}
+            {(props) => (
+              <input
+                className="input"
+                type="search"
+                {...props}
+                value={find}
+                placeholder="A message, path, request id, status"
+                onChange={(event) => go({ find: event.target.value || undefined }, { replace: true })}
+              />
+            )}
           </Field>
         </div>
         <Field label="Least level">
@@ -52,8 +61,16 @@ export default function LogsPage() {
           const fits = entries.filter((entry) => {
             if (LEVELS.indexOf(entry.level) < least) return false
             const path = String(entry.attrs?.['route'] ?? '')
-            if (!isOwn && entry.message === 'request' && entry.level !== 'ERROR' && /^\/(api\/admin\/(logs|status|stats)|metrics|health|admin)/.test(path)) return false
-            return find === '' || `${entry.message} ${text(entry.attrs ?? {})}`.toLowerCase().includes(find.toLowerCase())
+            if (
+              !isOwn &&
+              entry.message === 'request' &&
+              entry.level !== 'ERROR' &&
+              /^\/(api\/admin\/(logs|status|stats)|metrics|health|admin)/.test(path)
+            )
+              return false
+            return (
+              find === '' || `${entry.message} ${text(entry.attrs ?? {})}`.toLowerCase().includes(find.toLowerCase())
+            )
           })
           if (fits.length === 0) return <Empty title="Nothing fits" icon="list" />
           return (

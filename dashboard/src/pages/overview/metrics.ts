@@ -9,13 +9,23 @@ export function parseMetrics(text: string): Sample[] {
   return text.split('\n').flatMap((line) => {
     const found = /^([a-z_]+)(?:\{(.*)\})? ([-+\w.]+)$/i.exec(line)
     if (!found) return []
-    const labels = new Map([...(found[2] ?? '').matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, name = '', value = '']) => [name, value]))
+    const labels = new Map(
+      [...(found[2] ?? '').matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, name = '', value = '']) => [name, value]),
+    )
     return [{ name: found[1] ?? '', labels, value: Number(found[3]) }]
   })
 }
 
 export type Figures = { time: number; perSecond: number; errors: number; p50: number | null; p95: number | null }
-export type Gauges = { inUse: number; idle: number; lag: number; webhooks: number; jobs: number; realtime: number; memory: number }
+export type Gauges = {
+  inUse: number
+  idle: number
+  lag: number
+  webhooks: number
+  jobs: number
+  realtime: number
+  memory: number
+}
 type Totals = { at: number; requests: number; errors: number; buckets: Map<number, number> }
 
 const sum = (samples: readonly Sample[], name: string, fits: (sample: Sample) => boolean = () => true): number =>
@@ -35,7 +45,11 @@ function totalsOf(samples: readonly Sample[]): Totals {
   return {
     at: performance.now(),
     requests: sum(samples, 'svc_http_requests_total', isOthers),
-    errors: sum(samples, 'svc_http_requests_total', (sample) => isOthers(sample) && (sample.labels.get('status') ?? '').startsWith('5')),
+    errors: sum(
+      samples,
+      'svc_http_requests_total',
+      (sample) => isOthers(sample) && (sample.labels.get('status') ?? '').startsWith('5'),
+    ),
     buckets,
   }
 }

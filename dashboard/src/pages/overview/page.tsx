@@ -1,7 +1,7 @@
-import { Link, useGo } from '../../app/navigate.tsx'
-import { useApi } from '../../api/hooks.ts'
+import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { schemaChanged, useSchema } from '../../api/schema.ts'
 import { sql } from '../../api/sql.ts'
+import { Link, useGo } from '../../app/navigate.tsx'
 import { Chart } from '../../parts/chart/chart.tsx'
 import { confirm } from '../../parts/dialog.tsx'
 import { bytes, count, duration } from '../../parts/format.ts'
@@ -9,7 +9,6 @@ import { Icon } from '../../parts/icon.tsx'
 import { Page } from '../../parts/page.tsx'
 import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, ErrorLine, Snippets } from '../../parts/ui.tsx'
-import { changed, useAction } from '../../api/hooks.ts'
 import { type Gauges, useFigures } from './metrics.ts'
 
 type Status = { warnings?: string[] }
@@ -120,8 +119,16 @@ const NAME = String.raw`((?:"(?:[^"]|"")+"|[\w$]+)(?:\.(?:"(?:[^"]|"")+"|[\w$]+)
 
 /** Sentences of the server for which a safe remedy is known. */
 const REMEDIES: readonly [RegExp, string, (name: string) => string][] = [
-  [new RegExp(`^view ${NAME} .*security_invoker`), 'Read with the rights of the caller', (name) => `alter view ${name} set (security_invoker = true);`],
-  [new RegExp(`^table ${NAME} .*(?:row level security|row-level security|visitors)`), 'Switch row security on', (name) => `alter table ${name} enable row level security;`],
+  [
+    new RegExp(`^view ${NAME} .*security_invoker`),
+    'Read with the rights of the caller',
+    (name) => `alter view ${name} set (security_invoker = true);`,
+  ],
+  [
+    new RegExp(`^table ${NAME} .*(?:row level security|row-level security|visitors)`),
+    'Switch row security on',
+    (name) => `alter table ${name} enable row level security;`,
+  ],
 ]
 
 /** Each with what to do; where that is safe, a button that shows the SQL first. */
@@ -190,8 +197,14 @@ function FirstSteps() {
           <Snippets
             label="Register"
             forms={[
-              ['curl', `curl ${base}/api/auth/register -H 'Content-Type: application/json' \\\n  -d '{"email": "ana@example.com", "password": "long enough"}'`],
-              ['client', `import { createClient } from 'savanna-client'\n\nconst svc = createClient('${base}')\nawait svc.auth.register({ email: 'ana@example.com', password: 'long enough' })`],
+              [
+                'curl',
+                `curl ${base}/api/auth/register -H 'Content-Type: application/json' \\\n  -d '{"email": "ana@example.com", "password": "long enough"}'`,
+              ],
+              [
+                'client',
+                `import { createClient } from 'savanna-client'\n\nconst svc = createClient('${base}')\nawait svc.auth.register({ email: 'ana@example.com', password: 'long enough' })`,
+              ],
             ]}
           />
         </li>
@@ -200,8 +213,14 @@ function FirstSteps() {
           <Snippets
             label="Write a row"
             forms={[
-              ['curl', `curl ${base}/api/collections/notes -H "Authorization: Bearer $TOKEN" \\\n  -H 'Content-Type: application/json' -d '{"title": "feed the lions"}'\ncurl ${base}/api/collections/notes -H "Authorization: Bearer $TOKEN"`],
-              ['client', `const notes = svc.from('notes')\nawait notes.create({ title: 'feed the lions' })\nconst { items } = await notes.list()`],
+              [
+                'curl',
+                `curl ${base}/api/collections/notes -H "Authorization: Bearer $TOKEN" \\\n  -H 'Content-Type: application/json' -d '{"title": "feed the lions"}'\ncurl ${base}/api/collections/notes -H "Authorization: Bearer $TOKEN"`,
+              ],
+              [
+                'client',
+                `const notes = svc.from('notes')\nawait notes.create({ title: 'feed the lions' })\nconst { items } = await notes.list()`,
+              ],
             ]}
           />
         </li>

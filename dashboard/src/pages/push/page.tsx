@@ -1,8 +1,8 @@
 import { useState } from 'react'
-import { Link, useAddress } from '../../app/navigate.tsx'
-import { UserBox } from '../../app/view-as-dialog.tsx'
 import { post, remove } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
+import { Link, useAddress } from '../../app/navigate.tsx'
+import { UserBox } from '../../app/view-as-dialog.tsx'
 import { confirm, FormDialog } from '../../parts/dialog.tsx'
 import { ago } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
@@ -11,8 +11,27 @@ import { Offset } from '../../parts/pager.tsx'
 import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, Check, Empty, Loaded, TabPanel, Tabs } from '../../parts/ui.tsx'
 
-type Device = { id: string; app_id: string; user_id: string; provider: string; platform: string; device_name?: string; is_active: boolean; last_used?: string; created_at: string }
-type Delivery = { id: string; user_id: string; provider: string; title: string; body: string; status: string; error_message?: string; created_at: string }
+type Device = {
+  id: string
+  app_id: string
+  user_id: string
+  provider: string
+  platform: string
+  device_name?: string
+  is_active: boolean
+  last_used?: string
+  created_at: string
+}
+type Delivery = {
+  id: string
+  user_id: string
+  provider: string
+  title: string
+  body: string
+  status: string
+  error_message?: string
+  created_at: string
+}
 type App = { id: string; name: string }
 
 const TABS = [
@@ -51,7 +70,12 @@ function SendForm({ onClose }: { onClose(): void }) {
       yes="Send"
       intro={<UserBox user={user} onChange={setUser} />}
       fields={[
-        { name: 'app_id', label: 'App', type: 'select', options: (apps.data?.items ?? []).map(({ id, name }) => [id, name] as const) },
+        {
+          name: 'app_id',
+          label: 'App',
+          type: 'select',
+          options: (apps.data?.items ?? []).map(({ id, name }) => [id, name] as const),
+        },
         { name: 'title', label: 'Title', required: true },
         { name: 'body', label: 'Text', type: 'area', required: true },
       ]}
@@ -81,14 +105,39 @@ function Deliveries() {
               items={items}
               keyOf={({ id }) => id}
               cells={[
-                ['Title', ({ title, body }) => [<strong key="t" className="isolate">{title}</strong>, <div key="b" className="muted isolate">{body}</div>]],
+                [
+                  'Title',
+                  ({ title, body }) => [
+                    <strong key="t" className="isolate">
+                      {title}
+                    </strong>,
+                    <div key="b" className="muted isolate">
+                      {body}
+                    </div>,
+                  ],
+                ],
                 ['To', ({ user_id }) => <Link to={`/users/${user_id}`}>{user_id.slice(0, 8)}…</Link>],
                 ['By', ({ provider }) => provider],
-                ['State', ({ status, error_message }) => [<Badge key="s" look={LOOKS[status] ?? ''}>{status}</Badge>, <div key="e" className="code-del">{error_message}</div>]],
+                [
+                  'State',
+                  ({ status, error_message }) => [
+                    <Badge key="s" look={LOOKS[status] ?? ''}>
+                      {status}
+                    </Badge>,
+                    <div key="e" className="code-del">
+                      {error_message}
+                    </div>,
+                  ],
+                ],
                 ['When', ({ created_at }) => ago(created_at), 'nowrap'],
               ]}
             />
-            <Offset offset={Number(offset)} limit={50} shown={items.length} onOffset={(to) => go({ offset: String(to) })} />
+            <Offset
+              offset={Number(offset)}
+              limit={50}
+              shown={items.length}
+              onOffset={(to) => go({ offset: String(to) })}
+            />
           </>
         )
       }
@@ -98,8 +147,14 @@ function Deliveries() {
 
 function Devices() {
   const [isAll, setAll] = useState(false)
-  const list = useApi<{ items: Device[] }>('/api/admin/push/devices', { include_inactive: isAll || undefined, limit: 200 })
-  const drop = useAction((id: string) => remove(`/api/admin/push/devices/${id}`), { done: 'Nothing is sent to it any more', changes: ['/api/admin/push'] })
+  const list = useApi<{ items: Device[] }>('/api/admin/push/devices', {
+    include_inactive: isAll || undefined,
+    limit: 200,
+  })
+  const drop = useAction((id: string) => remove(`/api/admin/push/devices/${id}`), {
+    done: 'Nothing is sent to it any more',
+    changes: ['/api/admin/push'],
+  })
   return (
     <>
       <Check label="Inactive ones too" checked={isAll} onChange={setAll} />
@@ -115,10 +170,16 @@ function Devices() {
               items={items}
               keyOf={({ id }) => id}
               cells={[
-                ['Device', ({ device_name, platform }) => <strong className="isolate">{device_name ?? platform}</strong>],
+                [
+                  'Device',
+                  ({ device_name, platform }) => <strong className="isolate">{device_name ?? platform}</strong>,
+                ],
                 ['Of', ({ user_id }) => <Link to={`/users/${user_id}`}>{user_id.slice(0, 8)}…</Link>],
                 ['By', ({ provider }) => provider],
-                ['State', ({ is_active }) => <Badge look={is_active ? 'ok' : ''}>{is_active ? 'active' : 'inactive'}</Badge>],
+                [
+                  'State',
+                  ({ is_active }) => <Badge look={is_active ? 'ok' : ''}>{is_active ? 'active' : 'inactive'}</Badge>,
+                ],
                 ['Last used', ({ last_used }) => ago(last_used), 'nowrap'],
                 [
                   '',

@@ -1,8 +1,8 @@
 import { type FormEvent, useEffect, useRef, useState } from 'react'
+import { createChannels } from 'savanna-client/channels'
 import { post, realtime, remove, svc } from '../../api/client.ts'
 import { useAction, useApi } from '../../api/hooks.ts'
 import { useSchema } from '../../api/schema.ts'
-import { createChannels } from 'savanna-client/channels'
 import { clock, count, text } from '../../parts/format.ts'
 import { oneLine } from '../../parts/grid/value.tsx'
 import { Page } from '../../parts/page.tsx'
@@ -22,7 +22,10 @@ export default function RealtimePage() {
   const [tab, setTab] = useState<'tables' | 'channels'>('tables')
   const stats = useApi<Stats>('/api/admin/stats', {}, { every: 2_000 })
   return (
-    <Page title="Realtime" badge={stats.data && <Badge look="info">{`${count(stats.data.realtime_connections)} connected`}</Badge>}>
+    <Page
+      title="Realtime"
+      badge={stats.data && <Badge look="info">{`${count(stats.data.realtime_connections)} connected`}</Badge>}
+    >
       <Tabs label="Realtime" tabs={TABS} current={tab} onChange={(name) => setTab(name)} />
       <TabPanel name={tab}>{tab === 'tables' ? <Tables /> : <Channels />}</TabPanel>
     </Page>
@@ -45,7 +48,8 @@ function Tables() {
       .filter(Boolean)
       .map((table) =>
         realtime.watch(table, undefined, {
-          onChange: ({ action, record }) => waiting.push({ id: ++ids.current, at: new Date().toISOString(), action, table, record }),
+          onChange: ({ action, record }) =>
+            waiting.push({ id: ++ids.current, at: new Date().toISOString(), action, table, record }),
         }),
       )
     return () => {
@@ -53,14 +57,23 @@ function Tables() {
       for (const end of ends) end()
     }
   }, [key])
-  const names = [...(schema?.tables.values() ?? [])].filter(({ kind }) => kind === 'table' || kind === 'partitioned_table').map(({ name }) => name)
+  const names = [...(schema?.tables.values() ?? [])]
+    .filter(({ kind }) => kind === 'table' || kind === 'partitioned_table')
+    .map(({ name }) => name)
   return (
     <>
       <fieldset className="panel plain">
         <legend className="legend">Tables to watch</legend>
         <div className="row">
           {names.slice(0, 60).map((name) => (
-            <Button key={name} look="small" aria-pressed={watched.includes(name)} onClick={() => setWatched(watched.includes(name) ? watched.filter((other) => other !== name) : [...watched, name])}>
+            <Button
+              key={name}
+              look="small"
+              aria-pressed={watched.includes(name)}
+              onClick={() =>
+                setWatched(watched.includes(name) ? watched.filter((other) => other !== name) : [...watched, name])
+              }
+            >
               <span className="isolate">{name}</span>
             </Button>
           ))}
@@ -72,7 +85,11 @@ function Tables() {
           Clear
         </Button>
       </div>
-      {heard.length === 0 && <p className="muted">{watched.length === 0 ? 'Choose a table.' : 'Listening. What is committed from now on appears here.'}</p>}
+      {heard.length === 0 && (
+        <p className="muted">
+          {watched.length === 0 ? 'Choose a table.' : 'Listening. What is committed from now on appears here.'}
+        </p>
+      )}
       <ol className="log card" aria-live="polite" hidden={heard.length === 0}>
         {heard.map(({ id, at, action, table, record }) => (
           <li key={id}>
@@ -97,11 +114,23 @@ function Channels() {
   const [members, setMembers] = useState<readonly { from: string | null; state: unknown }[]>([])
   const [payload, setPayload] = useState('{"hello": "world"}')
   const ids = useRef(0)
-  const putOut = useAction(({ user }: { user: string }) => remove(`/api/realtime/channels/${encodeURIComponent(joined)}/members/${encodeURIComponent(user)}`), { done: 'Put out for ten minutes' })
-  const sending = useAction(() => post(`/api/realtime/channels/${encodeURIComponent(joined)}`, { event: 'dashboard', payload: JSON.parse(payload) }), { done: 'Sent' })
+  const putOut = useAction(
+    ({ user }: { user: string }) =>
+      remove(`/api/realtime/channels/${encodeURIComponent(joined)}/members/${encodeURIComponent(user)}`),
+    { done: 'Put out for ten minutes' },
+  )
+  const sending = useAction(
+    () =>
+      post(`/api/realtime/channels/${encodeURIComponent(joined)}`, {
+        event: 'dashboard',
+        payload: JSON.parse(payload),
+      }),
+    { done: 'Sent' },
+  )
   useEffect(() => {
     if (!joined) return
-    const say = (line: string): void => setHeard((before) => [{ id: ++ids.current, at: new Date().toISOString(), text: line }, ...before].slice(0, KEPT))
+    const say = (line: string): void =>
+      setHeard((before) => [{ id: ++ids.current, at: new Date().toISOString(), text: line }, ...before].slice(0, KEPT))
     const channel: Channel = createChannels(svc.core).channel(joined, {
       onMessage: (message) => say(text(message)),
       onPresence: (present) => setMembers(present as never),
@@ -119,7 +148,17 @@ function Channels() {
     <>
       <form className="row" onSubmit={join}>
         <div className="grow">
-          <Field label="Channel">{(props) => <input className="input" {...props} placeholder="room:1" value={name} onChange={(event) => setName(event.target.value)} />}</Field>
+          <Field label="Channel">
+            {(props) => (
+              <input
+                className="input"
+                {...props}
+                placeholder="room:1"
+                value={name}
+                onChange={(event) => setName(event.target.value)}
+              />
+            )}
+          </Field>
         </div>
         <Button type="submit" look="primary" disabled={name === ''}>
           Listen
@@ -146,7 +185,17 @@ function Channels() {
           </section>
           <section className="card">
             <h2>Send</h2>
-            <Field label="Payload (JSON)">{(props) => <textarea className="input mono" rows={3} {...props} value={payload} onChange={(event) => setPayload(event.target.value)} />}</Field>
+            <Field label="Payload (JSON)">
+              {(props) => (
+                <textarea
+                  className="input mono"
+                  rows={3}
+                  {...props}
+                  value={payload}
+                  onChange={(event) => setPayload(event.target.value)}
+                />
+              )}
+            </Field>
             <div>
               <Button busy={sending.busy} onClick={() => sending.run()}>
                 Send

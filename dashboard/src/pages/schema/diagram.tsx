@@ -1,7 +1,19 @@
-import { Controls, type Edge, Handle, MarkerType, MiniMap, type Node, type NodeProps, Position, ReactFlow, type ReactFlowInstance, useNodesState } from '@xyflow/react'
+import {
+  Controls,
+  type Edge,
+  Handle,
+  MarkerType,
+  MiniMap,
+  type Node,
+  type NodeProps,
+  Position,
+  ReactFlow,
+  type ReactFlowInstance,
+  useNodesState,
+} from '@xyflow/react'
 import { useEffect, useMemo, useRef, useState } from 'react'
-import { Link, tablePath } from '../../app/navigate.tsx'
 import { type Schema, type Table, tableName } from '../../api/schema.ts'
+import { Link, tablePath } from '../../app/navigate.tsx'
 import { theme } from '../../app/theme.ts'
 import { Icon } from '../../parts/icon.tsx'
 import { startWorker } from '../../parts/trusted.ts'
@@ -58,7 +70,17 @@ export default function Diagram({ schema, find }: { schema: Schema; find: string
       [...schema.tables].flatMap(([name, table]) =>
         (table.foreignKeys ?? []).flatMap((key) => {
           const to = tableName({ schema: key.referencedSchema, name: key.referencedTable }, schema.schemas[0])
-          return schema.tables.has(to) ? [{ id: `${name} ${key.constraintName}`, source: name, target: to, markerEnd: { type: MarkerType.ArrowClosed }, ariaLabel: `${name} refers to ${to}` }] : []
+          return schema.tables.has(to)
+            ? [
+                {
+                  id: `${name} ${key.constraintName}`,
+                  source: name,
+                  target: to,
+                  markerEnd: { type: MarkerType.ArrowClosed },
+                  ariaLabel: `${name} refers to ${to}`,
+                },
+              ]
+            : []
         }),
       ),
     [schema],
@@ -91,7 +113,11 @@ export default function Diagram({ schema, find }: { schema: Schema; find: string
   useEffect(() => {
     const word = find.toLowerCase()
     const fits = (name: string): boolean => word !== '' && name.toLowerCase().includes(word)
-    setNodes((all) => all.map((node) => (node.data.found === fits(node.id) ? node : { ...node, data: { ...node.data, found: fits(node.id) } })))
+    setNodes((all) =>
+      all.map((node) =>
+        node.data.found === fits(node.id) ? node : { ...node, data: { ...node.data, found: fits(node.id) } },
+      ),
+    )
     const [first] = [...schema.tables.keys()].filter(fits)
     if (first) void flow.current?.fitView({ nodes: [{ id: first }], maxZoom: 1 })
   }, [find, schema, setNodes])
@@ -116,7 +142,11 @@ export default function Diagram({ schema, find }: { schema: Schema; find: string
       </ReactFlow>
       <div className="diagram-bar">
         {isBusy && <span className="muted">Laying out…</span>}
-        <Button look="small" icon="download" onClick={() => download(new Blob([svgOf(nodes, edges)], { type: 'image/svg+xml' }), 'schema.svg')}>
+        <Button
+          look="small"
+          icon="download"
+          onClick={() => download(new Blob([svgOf(nodes, edges)], { type: 'image/svg+xml' }), 'schema.svg')}
+        >
           SVG
         </Button>
       </div>

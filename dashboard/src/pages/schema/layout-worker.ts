@@ -5,7 +5,7 @@ type Box = { width: number; height: number }
 type Asked = { boxes: Box[]; lines: { from: number; to: number }[] }
 
 /** Where the tables of the diagram stand; off the page's thread, because hundreds of them take seconds. */
-onmessage = ({ data }: MessageEvent<Asked>) => {
+addEventListener('message', ({ data }: MessageEvent<Asked>) => {
   const graph = new dagre.graphlib.Graph({ multigraph: true })
   graph.setGraph({ rankdir: 'LR', nodesep: 36, ranksep: 90, marginx: 20, marginy: 20 })
   graph.setDefaultEdgeLabel(() => ({}))
@@ -22,4 +22,4 @@ onmessage = ({ data }: MessageEvent<Asked>) => {
       return { x: x - width / 2, y: y - height / 2 }
     }),
   )
-}
+})

@@ -1,8 +1,8 @@
 import { lazy, Suspense } from 'react'
 import { useSchema } from '../../api/schema.ts'
+import { useAddress } from '../../app/navigate.tsx'
 import { Page } from '../../parts/page.tsx'
 import { Empty, ErrorLine, Loading } from '../../parts/ui.tsx'
-import { useAddress } from '../../app/navigate.tsx'
 
 const Diagram = lazy(() => import('./diagram.tsx'))
 
@@ -13,7 +13,16 @@ export default function SchemaPage() {
     <Page
       title="Schema"
       look="full"
-      actions={<input className="input" style={{ width: 240 }} aria-label="Find a table" placeholder="Find a table" value={find} onChange={(event) => go({ find: event.target.value || undefined }, { replace: true })} />}
+      actions={
+        <input
+          className="input"
+          style={{ width: 240 }}
+          aria-label="Find a table"
+          placeholder="Find a table"
+          value={find}
+          onChange={(event) => go({ find: event.target.value || undefined }, { replace: true })}
+        />
+      }
     >
       <ErrorLine error={error} />
       {!schema && !error && <Loading />}

@@ -1,7 +1,7 @@
 import { useState } from 'react'
-import { useAddress } from '../../app/navigate.tsx'
 import { post, put, remove, send, sentence } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
+import { useAddress } from '../../app/navigate.tsx'
 import { confirm, Dialog, FormDialog } from '../../parts/dialog.tsx'
 import { ago, bytes, count, plural } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
@@ -11,12 +11,20 @@ import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, Empty, Loaded, Snippet } from '../../parts/ui.tsx'
 
 type Site = { id: string; name: string; slug: string; spaMode: boolean; liveDeployId?: string; createdAt: string }
-type Deploy = { id: string; status: string; fileCount: number; totalBytes: number; errorMessage?: string; createdAt: string }
+type Deploy = {
+  id: string
+  status: string
+  fileCount: number
+  totalBytes: number
+  errorMessage?: string
+  createdAt: string
+}
 
 const PATH = '/api/admin/sites'
 const LOOKS: Record<string, 'ok' | 'danger' | 'info' | ''> = { live: 'ok', failed: 'danger', uploading: 'info' }
 
-const addressOf = (slug: string): string => `${location.protocol}//${slug}.${location.hostname === '127.0.0.1' ? 'localhost' : location.hostname}${location.port && `:${location.port}`}`
+const addressOf = (slug: string): string =>
+  `${location.protocol}//${slug}.${location.hostname === '127.0.0.1' ? 'localhost' : location.hostname}${location.port && `:${location.port}`}`
 
 export default function SitesPage() {
   const [{ site: opened }, go] = useAddress()
@@ -53,8 +61,19 @@ export default function SitesPage() {
                     </button>
                   ),
                 ],
-                ['Address', ({ slug }) => <a href={addressOf(slug)} target="_blank" rel="noreferrer">{addressOf(slug)}</a>],
-                ['State', ({ liveDeployId }) => (liveDeployId ? <Badge look="ok">live</Badge> : <Badge>nothing deployed</Badge>)],
+                [
+                  'Address',
+                  ({ slug }) => (
+                    <a href={addressOf(slug)} target="_blank" rel="noreferrer">
+                      {addressOf(slug)}
+                    </a>
+                  ),
+                ],
+                [
+                  'State',
+                  ({ liveDeployId }) =>
+                    liveDeployId ? <Badge look="ok">live</Badge> : <Badge>nothing deployed</Badge>,
+                ],
                 ['Made', ({ createdAt }) => ago(createdAt), 'nowrap'],
                 [
                   '',
@@ -74,7 +93,15 @@ export default function SitesPage() {
                             icon: 'trash',
                             danger: true,
                             run: async () => {
-                              if (await confirm({ title: `Delete ${site.name}?`, text: 'With deploys and files.', name: site.slug, yes: 'Delete site' })) drop.run(site.id)
+                              if (
+                                await confirm({
+                                  title: `Delete ${site.name}?`,
+                                  text: 'With deploys and files.',
+                                  name: site.slug,
+                                  yes: 'Delete site',
+                                })
+                              )
+                                drop.run(site.id)
                             },
                           },
                         ]}
@@ -94,8 +121,15 @@ export default function SitesPage() {
           yes="Save"
           fields={[
             { name: 'name', label: 'Name', required: true, value: edited === 'new' ? '' : edited.name },
-            ...(edited === 'new' ? [{ name: 'slug', label: 'First part of the address', required: true, placeholder: 'shop' } as const] : []),
-            { name: 'spaMode', label: 'One page: unknown paths are index.html', type: 'check', value: edited !== 'new' && edited.spaMode },
+            ...(edited === 'new'
+              ? [{ name: 'slug', label: 'First part of the address', required: true, placeholder: 'shop' } as const]
+              : []),
+            {
+              name: 'spaMode',
+              label: 'One page: unknown paths are index.html',
+              type: 'check',
+              value: edited !== 'new' && edited.spaMode,
+            },
           ]}
           onClose={() => setEdited(null)}
           onSubmit={async (values) => {
@@ -154,7 +188,14 @@ function Deploys({ site, onClose }: { site: Site; onClose(): void }) {
         <Button
           icon="undo"
           onClick={async () => {
-            if (await confirm({ title: 'Roll back?', text: 'The deploy that was live before is live again.', yes: 'Roll back' })) rollback.run()
+            if (
+              await confirm({
+                title: 'Roll back?',
+                text: 'The deploy that was live before is live again.',
+                yes: 'Roll back',
+              })
+            )
+              rollback.run()
           }}
         >
           Roll back

@@ -34,7 +34,11 @@ export function Result({ result, index }: { result: SqlResult; index: number }) 
   )
   const isRows = result.columns.length > 0
   return (
-    <section className="grid-frame" aria-label={`Result ${index + 1}`} style={{ minHeight: isRows && !plan && view === 'rows' ? 260 : 0 }}>
+    <section
+      className="grid-frame"
+      aria-label={`Result ${index + 1}`}
+      style={{ minHeight: isRows && !plan && view === 'rows' ? 260 : 0 }}
+    >
       {plan && <Plan plan={plan} />}
       {!plan && isRows && view === 'rows' && (
         <Grid<unknown[]>

@@ -1,9 +1,9 @@
 import { useParams } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
-import { Link, useAddress } from '../../app/navigate.tsx'
 import { post, remove, send, sentence, svc } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { session } from '../../api/session.ts'
+import { Link, useAddress } from '../../app/navigate.tsx'
 import { confirm, Dialog, FormDialog } from '../../parts/dialog.tsx'
 import { ago, bytes, moment, plural } from '../../parts/format.ts'
 import { Icon } from '../../parts/icon.tsx'
@@ -13,11 +13,20 @@ import { toast } from '../../parts/toast.tsx'
 import { Button, Empty, Loaded, Snippet } from '../../parts/ui.tsx'
 import { download } from '../table/rows/export.tsx'
 
-type File_ = { id: string; name: string; size: number; contentType: string; userId: string | null; createdAt: string; updatedAt: string }
+type File_ = {
+  id: string
+  name: string
+  size: number
+  contentType: string
+  userId: string | null
+  createdAt: string
+  updatedAt: string
+}
 type Answer = { items: File_[]; totalItems: number }
 type Upload = { name: string; sent: number; total: number }
 
-const objectPath = (bucket: string, name: string): string => `/api/storage/${encodeURIComponent(bucket)}/${name.split('/').map(encodeURIComponent).join('/')}`
+const objectPath = (bucket: string, name: string): string =>
+  `/api/storage/${encodeURIComponent(bucket)}/${name.split('/').map(encodeURIComponent).join('/')}`
 
 /** With the bytes that have gone, which fetch does not tell. */
 const upload = (bucket: string, name: string, file: File, onSent: (sent: number) => void): Promise<void> =>
@@ -45,12 +54,16 @@ export default function BucketPage() {
   const list = useApi<Answer>(path, { prefix: folder || undefined, limit: 500, after })
   const [uploads, setUploads] = useState<readonly Upload[]>([])
   const [isDropping, setDropping] = useState(false)
-  const drop = useAction((name: string) => remove(objectPath(bucket, name)), { done: 'The file is gone', changes: [path] })
+  const drop = useAction((name: string) => remove(objectPath(bucket, name)), {
+    done: 'The file is gone',
+    changes: [path],
+  })
 
   async function send_(files: readonly File[]): Promise<void> {
     for (const file of files) {
       const name = folder + file.name
-      const update = (sent: number): void => setUploads((before) => [...before.filter((one) => one.name !== name), { name, sent, total: file.size }])
+      const update = (sent: number): void =>
+        setUploads((before) => [...before.filter((one) => one.name !== name), { name, sent, total: file.size }])
       update(0)
       try {
         await upload(bucket, name, file, update)
@@ -102,7 +115,13 @@ export default function BucketPage() {
           <Link to={`/storage/${encodeURIComponent(bucket)}`}>{bucket}</Link>
           {parts.map((part, index) => (
             <span key={parts.slice(0, index + 1).join('/')}>
-              / <Link to={`/storage/${encodeURIComponent(bucket)}`} search={{ folder: `${parts.slice(0, index + 1).join('/')}/` }}>{part}</Link>
+              /{' '}
+              <Link
+                to={`/storage/${encodeURIComponent(bucket)}`}
+                search={{ folder: `${parts.slice(0, index + 1).join('/')}/` }}
+              >
+                {part}
+              </Link>
             </span>
           ))}
         </nav>
@@ -114,7 +133,9 @@ export default function BucketPage() {
         ))}
         <Loaded of={list}>
           {({ items, totalItems }) => {
-            const folders = [...new Set(items.flatMap(({ name }) => /^[^/]+\//.exec(name.slice(folder.length))?.[0] ?? []))]
+            const folders = [
+              ...new Set(items.flatMap(({ name }) => /^[^/]+\//.exec(name.slice(folder.length))?.[0] ?? [])),
+            ]
             const files = items.filter(({ name }) => !name.slice(folder.length).includes('/'))
             if (items.length === 0) return <Empty title="There is no file here" icon="folder" />
             return (
@@ -122,7 +143,11 @@ export default function BucketPage() {
                 <ul className="row">
                   {folders.map((name) => (
                     <li key={name}>
-                      <Link to={`/storage/${encodeURIComponent(bucket)}`} search={{ folder: folder + name }} className="button">
+                      <Link
+                        to={`/storage/${encodeURIComponent(bucket)}`}
+                        search={{ folder: folder + name }}
+                        className="button"
+                      >
                         <Icon name="folder" /> {name}
                       </Link>
                     </li>
@@ -178,14 +203,31 @@ export default function BucketPage() {
           }}
         </Loaded>
       </div>
-      {opened && <FileDialog bucket={bucket} name={opened} file={list.data?.items.find(({ name }) => name === opened)} onClose={() => go({ file: undefined })} />}
+      {opened && (
+        <FileDialog
+          bucket={bucket}
+          name={opened}
+          file={list.data?.items.find(({ name }) => name === opened)}
+          onClose={() => go({ file: undefined })}
+        />
+      )}
     </Page>
   )
 }
 
 const PREVIEWED = 5_000_000
 
-function FileDialog({ bucket, name, file, onClose }: { bucket: string; name: string; file: File_ | undefined; onClose(): void }) {
+function FileDialog({
+  bucket,
+  name,
+  file,
+  onClose,
+}: {
+  bucket: string
+  name: string
+  file: File_ | undefined
+  onClose(): void
+}) {
   const path = objectPath(bucket, name)
   const [link, setLink] = useState('')
   const [asks, setAsks] = useState(false)
@@ -230,7 +272,15 @@ function FileDialog({ bucket, name, file, onClose }: { bucket: string; name: str
         <Button icon="link" onClick={() => setAsks(true)}>
           Signed link
         </Button>
-        <Button icon="download" onClick={() => void read().then((blob) => download(blob, name.split('/').at(-1) ?? name), (error) => toast(sentence(error), { bad: true }))}>
+        <Button
+          icon="download"
+          onClick={() =>
+            void read().then(
+              (blob) => download(blob, name.split('/').at(-1) ?? name),
+              (error) => toast(sentence(error), { bad: true }),
+            )
+          }
+        >
           Download
         </Button>
       </div>

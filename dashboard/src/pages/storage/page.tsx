@@ -1,7 +1,7 @@
 import { useState } from 'react'
-import { Link } from '../../app/navigate.tsx'
 import { post, put, remove } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
+import { Link } from '../../app/navigate.tsx'
 import { confirm, FormDialog } from '../../parts/dialog.tsx'
 import { List } from '../../parts/list.tsx'
 import { MenuButton } from '../../parts/menu.tsx'
@@ -15,8 +15,14 @@ const PATH = '/api/admin/storage/buckets'
 export default function StoragePage() {
   const buckets = useApi<{ items: Bucket[] }>(PATH)
   const [isNew, setNew] = useState(false)
-  const save = useAction(({ name, ...settings }: Bucket) => put(`${PATH}/${encodeURIComponent(name)}`, settings), { done: 'Saved', changes: [PATH] })
-  const drop = useAction((name: string) => remove(`${PATH}/${encodeURIComponent(name)}`, { force: true }), { done: 'The bucket is gone', changes: [PATH] })
+  const save = useAction(({ name, ...settings }: Bucket) => put(`${PATH}/${encodeURIComponent(name)}`, settings), {
+    done: 'Saved',
+    changes: [PATH],
+  })
+  const drop = useAction((name: string) => remove(`${PATH}/${encodeURIComponent(name)}`, { force: true }), {
+    done: 'The bucket is gone',
+    changes: [PATH],
+  })
   return (
     <Page
       title="Storage"
@@ -49,8 +55,15 @@ export default function StoragePage() {
                     </Link>
                   ),
                 ],
-                ['Who reads', (bucket) => (bucket.public ? <Badge look="warn">everybody</Badge> : <Badge look="ok">known callers</Badge>)],
-                ['Scripts', (bucket) => (bucket.inline ? <Badge look="info">shown inline</Badge> : <Badge>as attachments</Badge>)],
+                [
+                  'Who reads',
+                  (bucket) =>
+                    bucket.public ? <Badge look="warn">everybody</Badge> : <Badge look="ok">known callers</Badge>,
+                ],
+                [
+                  'Scripts',
+                  (bucket) => (bucket.inline ? <Badge look="info">shown inline</Badge> : <Badge>as attachments</Badge>),
+                ],
                 [
                   '',
                   (bucket) => (
@@ -59,15 +72,31 @@ export default function StoragePage() {
                       look="quiet small"
                       icon="more"
                       items={[
-                        { label: bucket.public ? 'Make private' : 'Make public', icon: bucket.public ? 'lock' : 'unlock', run: () => save.run({ ...bucket, public: !bucket.public }) },
-                        { label: bucket.inline ? 'Send as attachments' : 'Show inline', icon: 'eye', run: () => save.run({ ...bucket, inline: !bucket.inline }) },
+                        {
+                          label: bucket.public ? 'Make private' : 'Make public',
+                          icon: bucket.public ? 'lock' : 'unlock',
+                          run: () => save.run({ ...bucket, public: !bucket.public }),
+                        },
+                        {
+                          label: bucket.inline ? 'Send as attachments' : 'Show inline',
+                          icon: 'eye',
+                          run: () => save.run({ ...bucket, inline: !bucket.inline }),
+                        },
                         '-',
                         {
                           label: 'Delete',
                           icon: 'trash',
                           danger: true,
                           run: async () => {
-                            if (await confirm({ title: `Delete bucket ${bucket.name}?`, text: 'With all its files.', name: bucket.name, yes: 'Delete bucket' })) drop.run(bucket.name)
+                            if (
+                              await confirm({
+                                title: `Delete bucket ${bucket.name}?`,
+                                text: 'With all its files.',
+                                name: bucket.name,
+                                yes: 'Delete bucket',
+                              })
+                            )
+                              drop.run(bucket.name)
                           },
                         },
                       ]}

@@ -1,12 +1,21 @@
-import { useAddress } from '../../app/navigate.tsx'
 import { useApi } from '../../api/hooks.ts'
+import { useAddress } from '../../app/navigate.tsx'
 import { Chart } from '../../parts/chart/chart.tsx'
 import { bytes, count } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
 import { Page } from '../../parts/page.tsx'
 import { Field, Loaded } from '../../parts/ui.tsx'
 
-type Tenant = { tenantId: string; tenantName: string; requestCount: number; storageBytesUsed: number; bandwidthBytes: number; functionInvocations: number; realtimePeakConnections: number; jobRuns: number }
+type Tenant = {
+  tenantId: string
+  tenantName: string
+  requestCount: number
+  storageBytesUsed: number
+  bandwidthBytes: number
+  functionInvocations: number
+  realtimePeakConnections: number
+  jobRuns: number
+}
 type Trend = { items: { timestamp: string; value: number }[] }
 type Breakdown = { items: { key: string; value: number }[] }
 
@@ -36,7 +45,12 @@ export default function UsagePage() {
         <>
           <Field label="Of">
             {(props) => (
-              <select className="input" {...props} value={metric} onChange={(event) => go({ metric: event.target.value })}>
+              <select
+                className="input"
+                {...props}
+                value={metric}
+                onChange={(event) => go({ metric: event.target.value })}
+              >
                 {METRICS.map(([name, title]) => (
                   <option key={name} value={name}>
                     {title}
@@ -47,7 +61,12 @@ export default function UsagePage() {
           </Field>
           <Field label="For">
             {(props) => (
-              <select className="input" {...props} value={period} onChange={(event) => go({ period: event.target.value })}>
+              <select
+                className="input"
+                {...props}
+                value={period}
+                onChange={(event) => go({ period: event.target.value })}
+              >
                 {PERIODS.map(([name, title]) => (
                   <option key={name} value={name}>
                     {title}
@@ -67,7 +86,9 @@ export default function UsagePage() {
               label={`${metric} over time`}
               kind="bars"
               height={240}
-              names={items.map(({ timestamp }) => (granularity === 'hour' ? timestamp.slice(11, 16) : timestamp.slice(5, 10)))}
+              names={items.map(({ timestamp }) =>
+                granularity === 'hour' ? timestamp.slice(11, 16) : timestamp.slice(5, 10),
+              )}
               unit={show}
               series={[{ name: metric, values: items.map(({ value }) => Number(value)) }]}
             />
@@ -104,7 +125,19 @@ export default function UsagePage() {
   )
 }
 
-function Shares({ title, metric, groupBy, period, show = (value) => count(value) }: { title: string; metric: string; groupBy: string; period: string; show?: (value: number) => string }) {
+function Shares({
+  title,
+  metric,
+  groupBy,
+  period,
+  show = (value) => count(value),
+}: {
+  title: string
+  metric: string
+  groupBy: string
+  period: string
+  show?: (value: number) => string
+}) {
   const shares = useApi<Breakdown>('/api/admin/usage/breakdown', { metric, group_by: groupBy, period, limit: 20 })
   return (
     <section className="card">

@@ -1,8 +1,8 @@
 import { useState } from 'react'
-import { useAddress } from '../../app/navigate.tsx'
 import { patch, post, remove } from '../../api/client.ts'
 import { changed, useAction, useApi } from '../../api/hooks.ts'
 import { useSchema } from '../../api/schema.ts'
+import { useAddress } from '../../app/navigate.tsx'
 import { confirm, Dialog, FormDialog } from '../../parts/dialog.tsx'
 import { ago, duration, moment } from '../../parts/format.ts'
 import { List } from '../../parts/list.tsx'
@@ -12,7 +12,15 @@ import { Pager } from '../../parts/pager.tsx'
 import { toast } from '../../parts/toast.tsx'
 import { Badge, Button, Check, Empty, Loaded, Snippet } from '../../parts/ui.tsx'
 
-type Hook = { id: string; url: string; hasSecret: boolean; events: string[]; tables: string[]; enabled: boolean; createdAt: string }
+type Hook = {
+  id: string
+  url: string
+  hasSecret: boolean
+  events: string[]
+  tables: string[]
+  enabled: boolean
+  createdAt: string
+}
 type Delivery = {
   id: string
   eventId: string
@@ -39,7 +47,8 @@ export default function WebhooksPage() {
   const toggle = useAction(({ id, enabled }: Hook) => patch(`${PATH}/${id}`, { enabled: !enabled }), { changes })
   const drop = useAction(({ id }: Hook) => remove(`${PATH}/${id}`), { done: 'The webhook is gone', changes })
   const test = useAction(({ id }: Hook) => post<Tried>(`${PATH}/${id}/test`), {
-    done: ({ success, statusCode, error, durationMs }) => (success ? `Answered ${statusCode} in ${duration(durationMs)}` : `Failed: ${error ?? statusCode}`),
+    done: ({ success, statusCode, error, durationMs }) =>
+      success ? `Answered ${statusCode} in ${duration(durationMs)}` : `Failed: ${error ?? statusCode}`,
   })
   return (
     <Page
@@ -71,7 +80,24 @@ export default function WebhooksPage() {
                 ],
                 ['Tables', ({ tables }) => (tables.length === 0 ? 'all' : tables.join(', '))],
                 ['Events', ({ events }) => (events.length === 0 ? 'all' : events.join(', '))],
-                ['State', ({ enabled, hasSecret }) => [enabled ? <Badge key="on" look="ok">on</Badge> : <Badge key="off">off</Badge>, ' ', hasSecret ? <Badge key="s" look="info">signed</Badge> : null]],
+                [
+                  'State',
+                  ({ enabled, hasSecret }) => [
+                    enabled ? (
+                      <Badge key="on" look="ok">
+                        on
+                      </Badge>
+                    ) : (
+                      <Badge key="off">off</Badge>
+                    ),
+                    ' ',
+                    hasSecret ? (
+                      <Badge key="s" look="info">
+                        signed
+                      </Badge>
+                    ) : null,
+                  ],
+                ],
                 [
                   '',
                   (hook) => (
@@ -86,14 +112,25 @@ export default function WebhooksPage() {
                         items={[
                           { label: 'Test now', icon: 'play', run: () => test.run(hook) },
                           { label: 'Edit', icon: 'edit', run: () => setEdited(hook) },
-                          { label: hook.enabled ? 'Switch off' : 'Switch on', icon: 'bolt', run: () => toggle.run(hook) },
+                          {
+                            label: hook.enabled ? 'Switch off' : 'Switch on',
+                            icon: 'bolt',
+                            run: () => toggle.run(hook),
+                          },
                           '-',
                           {
                             label: 'Delete',
                             icon: 'trash',
                             danger: true,
                             run: async () => {
-                              if (await confirm({ title: 'Delete this webhook?', text: `${hook.url}, and what still waits for it.`, yes: 'Delete' })) drop.run(hook)
+                              if (
+                                await confirm({
+                                  title: 'Delete this webhook?',
+                                  text: `${hook.url}, and what still waits for it.`,
+                                  yes: 'Delete',
+                                })
+                              )
+                                drop.run(hook)
                             },
                           },
                         ]}
@@ -124,17 +161,54 @@ function HookForm({ hook, onClose }: { hook: Hook | null; onClose(): void }) {
       title={hook ? 'Edit the webhook' : 'New webhook'}
       yes={hook ? 'Save' : 'Create'}
       fields={[
-        { name: 'url', label: 'Address', type: 'url', required: true, value: hook?.url ?? '', placeholder: 'https://example.com/hook' },
-        { name: 'secret', label: 'Secret', hint: hook?.hasSecret ? 'Empty: it stays.' : 'Signs every request. whsec_… or any text.' },
-        { name: 'tables', label: 'Tables', value: hook?.tables.join(', ') ?? '', placeholder: 'all', hint: `Such as ${[...(schema?.tables.keys() ?? ['posts'])].slice(0, 3).join(', ')}` },
-        { name: 'create', label: 'When rows are made', type: 'check', value: !hook || hook.events.length === 0 || hook.events.includes('create') },
-        { name: 'update', label: 'When rows change', type: 'check', value: !hook || hook.events.length === 0 || hook.events.includes('update') },
-        { name: 'delete', label: 'When rows go', type: 'check', value: !hook || hook.events.length === 0 || hook.events.includes('delete') },
+        {
+          name: 'url',
+          label: 'Address',
+          type: 'url',
+          required: true,
+          value: hook?.url ?? '',
+          placeholder: 'https://example.com/hook',
+        },
+        {
+          name: 'secret',
+          label: 'Secret',
+          hint: hook?.hasSecret ? 'Empty: it stays.' : 'Signs every request. whsec_… or any text.',
+        },
+        {
+          name: 'tables',
+          label: 'Tables',
+          value: hook?.tables.join(', ') ?? '',
+          placeholder: 'all',
+          hint: `Such as ${[...(schema?.tables.keys() ?? ['posts'])].slice(0, 3).join(', ')}`,
+        },
+        {
+          name: 'create',
+          label: 'When rows are made',
+          type: 'check',
+          value: !hook || hook.events.length === 0 || hook.events.includes('create'),
+        },
+        {
+          name: 'update',
+          label: 'When rows change',
+          type: 'check',
+          value: !hook || hook.events.length === 0 || hook.events.includes('update'),
+        },
+        {
+          name: 'delete',
+          label: 'When rows go',
+          type: 'check',
+          value: !hook || hook.events.length === 0 || hook.events.includes('delete'),
+        },
       ]}
       onClose={onClose}
       onSubmit={async (values) => {
         const events = ['create', 'update', 'delete'].filter((name) => values[name])
-        const body = { url: values['url'], ...(values['secret'] && { secret: values['secret'] }), tables: words(values['tables']), events }
+        const body = {
+          url: values['url'],
+          ...(values['secret'] && { secret: values['secret'] }),
+          tables: words(values['tables']),
+          events,
+        }
         await (hook ? patch(`${PATH}/${hook.id}`, body) : post(PATH, body))
         await changed(PATH)
         toast(hook ? 'Saved' : 'The webhook is there')
@@ -148,15 +222,24 @@ function Deliveries({ id, onClose }: { id: string; onClose(): void }) {
   const [page, setPage] = useState(1)
   const [shown, setShown] = useState<string | null>(null)
   const path = `${PATH}/${encodeURIComponent(id)}/deliveries`
-  const list = useApi<{ items: Delivery[]; totalPages: number; totalItems: number }>(path, { page, perPage: 25, failed_only: failedOnly || undefined }, { every: 3_000 })
-  const replay = useAction((delivery: Delivery) => post(`${path}/${delivery.id}/replay`), { done: 'Sent again', changes: [path] })
+  const list = useApi<{ items: Delivery[]; totalPages: number; totalItems: number }>(
+    path,
+    { page, perPage: 25, failed_only: failedOnly || undefined },
+    { every: 3_000 },
+  )
+  const replay = useAction((delivery: Delivery) => post(`${path}/${delivery.id}/replay`), {
+    done: 'Sent again',
+    changes: [path],
+  })
   return (
     <Dialog title="Deliveries" look="side-panel" onClose={onClose}>
       <Check label="Failed only" checked={failedOnly} onChange={setFailedOnly} />
       <Loaded of={list}>
         {({ items, totalPages, totalItems }) => (
           <>
-            {items.length === 0 && <p className="muted">Nothing was sent yet. A delivery follows each change that fits.</p>}
+            {items.length === 0 && (
+              <p className="muted">Nothing was sent yet. A delivery follows each change that fits.</p>
+            )}
             <ul className="panel">
               {items.map((delivery) => (
                 <li key={delivery.id} className="card">
@@ -169,7 +252,11 @@ function Deliveries({ id, onClose }: { id: string; onClose(): void }) {
                       {ago(delivery.deliveredAt)}, {duration(delivery.durationMs)}, attempt {delivery.attempt}
                     </span>
                     <span className="grow" />
-                    <Button look="small" aria-expanded={shown === delivery.id} onClick={() => setShown(shown === delivery.id ? null : delivery.id)}>
+                    <Button
+                      look="small"
+                      aria-expanded={shown === delivery.id}
+                      onClick={() => setShown(shown === delivery.id ? null : delivery.id)}
+                    >
                       Details
                     </Button>
                     <Button look="small" icon="refresh" busy={replay.busy} onClick={() => replay.run(delivery)}>

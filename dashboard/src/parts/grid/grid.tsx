@@ -10,10 +10,13 @@ const ROW = 33
 const HEAD = 36
 const GUTTER = 46
 const COPIED_ROWS = 20_000
+/** Chromium ends an element at 33.5 million px. Whoever wants to go further jumps to a value. */
+const MOST_ROWS = 1_000_000
 
 /** Rows that stay where they are kept, of which only those in view are in the page. One cell has the focus (WAI-ARIA grid). */
 export function Grid<R>(props: GridProps<R>) {
-  const { columns, count, gutter, editor } = props
+  const { columns, gutter, editor } = props
+  const count = Math.min(props.count, MOST_ROWS)
   const id = useId()
   const box = useRef<HTMLDivElement>(null)
   const pinned = useMemo(() => columns.filter((column) => column.pinned), [columns])

@@ -1,7 +1,10 @@
 import type { KeyboardEvent } from 'react'
 import type { Spot } from './types.ts'
 
-type Action = { kind: 'go'; to: Spot } | { kind: 'type'; text: string } | { kind: 'all' | 'open' | 'clear' | 'edit' | 'mark' }
+type Action =
+  | { kind: 'go'; to: Spot }
+  | { kind: 'type'; text: string }
+  | { kind: 'all' | 'open' | 'clear' | 'edit' | 'mark' }
 
 /** What a key means in a grid, as the WAI-ARIA practices and spreadsheets have it. */
 export function keyAction(

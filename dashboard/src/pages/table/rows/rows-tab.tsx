@@ -1,11 +1,9 @@
 import { useCallback, useEffect, useMemo, useState } from 'react'
-import { get, sentence } from '../../../api/client.ts'
-import { quoteName, type Table } from '../../../api/schema.ts'
-import { useData } from '../../../api/view-as.ts'
+import { sentence } from '../../../api/client.ts'
+import type { Table } from '../../../api/schema.ts'
 import { useAddress } from '../../../app/navigate.tsx'
-import { hiddenRows } from '../../../app/view-as-banner.tsx'
 import { confirm } from '../../../parts/dialog.tsx'
-import { count, plural } from '../../../parts/format.ts'
+import { plural } from '../../../parts/format.ts'
 import { Grid } from '../../../parts/grid/grid.tsx'
 import type { GridCell, GridColumn, Range, Spot } from '../../../parts/grid/types.ts'
 import { MenuButton } from '../../../parts/menu.tsx'
@@ -13,10 +11,12 @@ import { toast } from '../../../parts/toast.tsx'
 import { Button, ErrorLine } from '../../../parts/ui.tsx'
 import { CellDialog } from './cell-dialog.tsx'
 import { ChangesBar } from './changes-bar.tsx'
+import { columnsOf, setSort } from './columns.ts'
 import { CellEditor, isInline } from './editors.tsx'
 import { addRow, editsOf, markDeleted, setCell } from './edits.ts'
 import { ExportMenu } from './export.tsx'
 import { FilterBar } from './filter-bar.tsx'
+import { useHiddenRows } from './hidden-rows.ts'
 import { ImportDialog } from './import.tsx'
 import { JumpTo } from './jump.tsx'
 import { moved, ordered, useLayout } from './layout.ts'
@@ -24,7 +24,8 @@ import type { RowData } from './row-pages.ts'
 import { RowPanel } from './row-panel.tsx'
 import { idOf } from './save.ts'
 import { useRows } from './use-rows.ts'
-import { kindOf, parsePasted, shortType, widthOf } from './values.ts'
+import { kindOf, parsePasted } from './values.ts'
+import { Views } from './views.tsx'
 
 /** A row as it is shown: read, or new. */
 type Shown = { key: string; row: RowData | undefined }
@@ -96,75 +97,12 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
     [edits, flashes, cellValue],
   )
   const sorts = sort.split(',').filter(Boolean)
-  const setSort = (column: string, direction: 'ascending' | 'descending' | ''): void =>
-    go({ sort: direction === '' ? undefined : direction === 'ascending' ? column : `-${column}`, jump: undefined })
   const names = ordered(
     table.columns.map((column) => column.name),
     layout,
   )
-  const columns: GridColumn[] = names
-    .filter((id) => !layout.hidden.includes(id))
-    .flatMap((id) => {
-      const column = columnOf(id)
-      if (!column) return []
-      const kind = kindOf(column)
-      const direction = sorts.includes(id) ? 'ascending' : sorts.includes(`-${id}`) ? 'descending' : undefined
-      const isPinned = layout.pinned.includes(id)
-      return [
-        {
-          id,
-          title: id,
-          type: shortType(column.type),
-          width: layout.widths[id] ?? widthOf(column),
-          pinned: isPinned,
-          look:
-            kind === 'number'
-              ? 'num'
-              : ['json', 'array', 'bytes', 'vector', 'place'].includes(kind) || column.type === 'uuid'
-                ? 'mono'
-                : '',
-          ...(direction && { sort: direction as 'ascending' | 'descending' }),
-          menu: () => [
-            { label: 'Sort ascending', icon: 'up' as const, run: () => setSort(id, 'ascending') },
-            { label: 'Sort descending', icon: 'down' as const, run: () => setSort(id, 'descending') },
-            { label: 'No order', icon: 'x' as const, run: () => setSort(id, '') },
-            '-' as const,
-            {
-              label: 'Only rows with a value',
-              icon: 'filter' as const,
-              run: () => go({ filter: `${quoteName(id)} != null` }),
-            },
-            '-' as const,
-            {
-              label: isPinned ? 'Unpin' : 'Pin',
-              icon: 'pin' as const,
-              run: () =>
-                setLayout({
-                  pinned: isPinned ? layout.pinned.filter((other) => other !== id) : [...layout.pinned, id],
-                }),
-            },
-            {
-              label: 'Move left',
-              icon: 'left' as const,
-              run: () => setLayout({ order: moved(names, id, names[names.indexOf(id) - 1] ?? id) }),
-            },
-            {
-              label: 'Move right',
-              icon: 'right' as const,
-              run: () => setLayout({ order: moved(names, id, names[names.indexOf(id) + 2] ?? '') }),
-            },
-            {
-              label: 'Wider',
-              icon: 'plus' as const,
-              run: () => setLayout({ widths: { ...layout.widths, [id]: (layout.widths[id] ?? widthOf(column)) + 80 } }),
-            },
-            { label: 'Hide', icon: 'eye-off' as const, run: () => setLayout({ hidden: [...layout.hidden, id] }) },
-          ],
-        },
-      ]
-    })
   // The grid compares columns by identity; they are made anew only when something about them changed.
-  const stable = useMemo(() => columns, [table, layout, sort, name, filter])
+  const stable = useMemo(() => columnsOf({ table, layout, sort, go, setLayout }), [table, layout, sort, name, filter])
 
   const setValue = (shown: Shown, column: string, value: unknown): void =>
     setCell(store, shown.key, column, value, shown.row)
@@ -313,6 +251,15 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
         >
           Columns
         </MenuButton>
+        <Views
+          table={name}
+          search={{ filter: filter || undefined, sort: sort || undefined }}
+          layout={layout}
+          onOpen={(search, saved) => {
+            setLayout(saved)
+            go({ filter: undefined, sort: undefined, jump: undefined, ...search })
+          }}
+        />
         <ExportMenu name={name} filter={choice.filter} sort={sort} fields={stable.map(({ id }) => id)} />
         {canAdd && (
           <Button icon="upload" onClick={() => pickFile(setFile)}>
@@ -379,12 +326,21 @@ export function RowsTab({ name, table }: { name: string; table: Table }) {
               if (shown) mark(shown, !marked.has(shown.key))
             }}
             onSort={(id) =>
-              setSort(id, sorts.includes(id) ? 'descending' : sorts.includes(`-${id}`) ? '' : 'ascending')
+              setSort(go, id, sorts.includes(id) ? 'descending' : sorts.includes(`-${id}`) ? '' : 'ascending')
             }
             onResize={(id, width) => setLayout({ widths: { ...layout.widths, [id]: width } })}
             onMove={(id, before) => setLayout({ order: moved(names, id, before) })}
             resetKey={JSON.stringify([name, choice])}
           />
+          {pages.isWhole && pages.read === 0 && made.length === 0 && (
+            <p className="grid-empty">
+              {filter || jump
+                ? 'No row fits the filter.'
+                : canAdd
+                  ? 'No row here. Add one, paste from a spreadsheet, or drop a CSV.'
+                  : 'No row here.'}
+            </p>
+          )}
           <ChangesBar
             name={name}
             table={table}
@@ -483,31 +439,4 @@ function pickFile(onFile: (file: File) => void): void {
     if (file) onFile(file)
   }
   input.click()
-}
-
-/** How many rows the one that is viewed as does not see, counted by aggregates only. */
-function useHiddenRows(name: string, filter: string): void {
-  const { as } = useData()
-  useEffect(() => {
-    if (!as) return
-    let isOver = false
-    const path = `/api/collections/${encodeURIComponent(name)}`
-    const query = { aggregate: 'count', filter: filter || undefined }
-    type Counted = { items: { count: number }[] }
-    const counted = (answer: Counted): number => Number(answer.items[0]?.count ?? 0)
-    Promise.all([get<Counted>(path, query), as.core.send<Counted>('GET', path, { query })])
-      .then(([all, seen]) => {
-        if (!isOver)
-          hiddenRows.set(
-            `${plural(counted(seen), 'row')} of ${count(counted(all))}, ${count(counted(all) - counted(seen))} not seen`,
-          )
-      })
-      .catch((error) => {
-        if (!isOver) hiddenRows.set(sentence(error))
-      })
-    return () => {
-      isOver = true
-      hiddenRows.set('')
-    }
-  }, [as, name, filter])
 }
