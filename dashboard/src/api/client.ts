@@ -7,7 +7,7 @@ import { createStore } from '../parts/store.ts'
 import { session, sessionEnded } from './session.ts'
 import { unlocked } from './unlock.ts'
 
-export { ApiError, NetworkError } from 'savanna-client/data'
+export { ApiError } from 'savanna-client/data'
 
 /** Whether the server and its database answer; a sentence while they do not. */
 export const connection = createStore<string | null>(null)

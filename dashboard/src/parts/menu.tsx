@@ -14,7 +14,7 @@ export type MenuItem =
   | '-'
 
 /** Puts a popover beside its button, inside of the window. */
-export function place(popover: HTMLElement, anchor: DOMRect): void {
+function place(popover: HTMLElement, anchor: DOMRect): void {
   const { width, height } = popover.getBoundingClientRect()
   const left = Math.max(8, Math.min(anchor.left, innerWidth - width - 8))
   const below = anchor.bottom + 4

@@ -5,7 +5,7 @@ import { session } from '../../api/session.ts'
 export type Sample = { name: string; labels: ReadonlyMap<string, string>; value: number }
 
 /** The Prometheus text, line by line. */
-export function parseMetrics(text: string): Sample[] {
+function parseMetrics(text: string): Sample[] {
   return text.split('\n').flatMap((line) => {
     const found = /^([a-z_]+)(?:\{(.*)\})? ([-+\w.]+)$/i.exec(line)
     if (!found) return []

@@ -17,9 +17,6 @@ export const idOf = (table: Table, row: RowData): string =>
     ? String(row[table.primaryKey[0] ?? ''])
     : table.primaryKey.map((name) => part(row[name])).join()
 
-/** The same in a path. */
-export const pathId = (table: Table, row: RowData): string => table.primaryKey.map((name) => part(row[name])).join()
-
 function operationsOf(edits: Edits): { operations: Operation[]; keys: string[] } {
   const operations: Operation[] = []
   const keys: string[] = []
